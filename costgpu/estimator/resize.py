@@ -46,6 +46,24 @@ def resized(workload: Workload, index: int, samples: float, micro_batches: float
     return replace(workload, profile=replace(profile, phases=phases), works=works, splits=splits)
 
 
+def with_optimizer_share(workload: Workload, index: int, shards: int) -> Workload:
+    """The workload with the part of the optimizer's state and work in phase `index` that one of so many ranks has."""
+    if shards == 1:
+        return workload
+    phases = list(workload.profile.phases)
+    own = [
+        replace(
+            one,
+            parameters=round(one.parameters / shards),
+            state_bytes=round(one.state_bytes / shards),
+            dtypes={name: round(count / shards) for name, count in one.dtypes.items()},
+        )
+        for one in phases[index].optimizers
+    ]
+    phases[index] = replace(phases[index], optimizers=own)
+    return replace(workload, profile=replace(workload.profile, phases=phases))
+
+
 def scaled_split(split: StepSplit, factor: float) -> StepSplit:
     """A step on a CPU with `factor` times the samples."""
     return replace(split, compute=split.compute * factor, memory=split.memory * factor, host=split.host * factor)

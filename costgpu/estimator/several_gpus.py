@@ -23,7 +23,7 @@ from costgpu.estimator.multi_gpu.steps import keeps_global_batch, scope_with
 from costgpu.estimator.multi_gpu.volume import bytes_per_step
 from costgpu.estimator.multi_gpu.words import how_it_fits, layout_words, need_words
 from costgpu.estimator.prepared import Workload
-from costgpu.estimator.resize import resized
+from costgpu.estimator.resize import resized, with_optimizer_share
 from costgpu.estimator.scope import Scope
 from costgpu.estimator.step import Step, loading_seconds, step_on, trains_alone
 from costgpu.estimator.training_memory import TrainingBytes, training_bytes
@@ -277,7 +277,10 @@ def _scaled(workload: Workload, index: int, place: _Place) -> ScaledStep | str:
     share = _share(phase_here, place)
     if isinstance(share, str):
         return share
-    sized = _with_optimizer_of(resized(workload, index, *share), index, parallelism, group)
+    shards = group.gpus // group.nodes if parallelism.scheme is Scheme.HSDP else group.gpus
+    sized = with_optimizer_share(
+        resized(workload, index, *share), index, shards if parallelism.scheme.shards_optimizer else 1
+    )
     phase = sized.profile.phases[index]
     core_share = min(1.0, _vcpus_each(candidate, group))
     one = step_on(sized, index, candidate, core_share)
@@ -327,26 +330,6 @@ def _scaled(workload: Workload, index: int, place: _Place) -> ScaledStep | str:
         input_seconds=waits,
         mfu=mfu / seconds if mfu and seconds > 0 else None,
     )
-
-
-def _with_optimizer_of(workload: Workload, index: int, parallelism: Parallelism, group: Group) -> Workload:
-    """The workload with the part of the optimizer's work that one rank does."""
-    per_node = group.gpus // group.nodes
-    shards = per_node if parallelism.scheme is Scheme.HSDP else group.gpus if parallelism.scheme.shards_optimizer else 1
-    if shards == 1:
-        return workload
-    phases = list(workload.profile.phases)
-    own = [
-        replace(
-            one,
-            parameters=round(one.parameters / shards),
-            state_bytes=round(one.state_bytes / shards),
-            dtypes={name: round(count / shards) for name, count in one.dtypes.items()},
-        )
-        for one in phases[index].optimizers
-    ]
-    phases[index] = replace(phases[index], optimizers=own)
-    return replace(workload, profile=replace(workload.profile, phases=phases))
 
 
 def _sized_parallelism(parallelism: Parallelism, micro: float, phase: Phase) -> Parallelism:

@@ -8,36 +8,28 @@ what ends one ends all. Machine 0 is first to be created and last to be cleaned 
 from __future__ import annotations
 
 import contextlib
-import zlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache, partial
 
 from costgpu.errors import (
     CostGpuError,
-    HostUnreachable,
     LedgerError,
-    MachineUnusable,
     NodesApart,
-    ProviderError,
     RunCancelled,
 )
-from costgpu.ledger.codec import to_json
-from costgpu.models.defaults import MEETING_PORT
-from costgpu.models.job import EndReason, JobPhase, Rendezvous
-from costgpu.models.run import EndedBy, EventKind, RunState, RunView
-from costgpu.providers import registry
-from costgpu.runner.drive import boot, follow
+from costgpu.models.job import EndReason
+from costgpu.models.run import EndedBy, RunState, RunView
+from costgpu.runner.drive import boot, follow, node
 from costgpu.runner.drive.context import CAN_DETACH, Detached, RunContext, insist
 from costgpu.runner.drive.loop import Driver, StopSignal, advance
+from costgpu.runner.drive.node import ENDING
 from costgpu.runner.end_instance import request_termination
 from costgpu.runner.state.observer import Answer
 from costgpu.runner.timeouts import PEER_POLL_SECONDS, PEER_SECONDS, TOUCH_SECONDS
 
 ASKING = (RunState.INTENT, RunState.PROVISIONING)
 UNSTARTED = (*ASKING, RunState.BOOTING, RunState.SYNCING)
-ENDING = (RunState.TERMINATING, RunState.CLOSED)
-_LOCAL_PORTS, _LOCAL_PORT_COUNT = 20000, 10000  # below those that Linux hands out by itself (32768 and more)
 
 
 class PeersChanged(Exception):
@@ -100,7 +92,7 @@ class GroupDriver:
         """The run that tells how the job has ended: the one that failed first, or was missing; else that of machine 0."""
         if self._went_on:
             return self.view
-        missing = next((view for view in self.views if _is_missing(view)), None)
+        missing = next((view for view in self.views if node.is_missing(view)), None)
         failed = self.first_failed
         if failed is not None and (missing is None or failed.reason is not EndReason.CANCELLED):
             return failed
@@ -115,8 +107,8 @@ class GroupDriver:
     @property
     def first_failed(self) -> RunView | None:
         """The run whose job failed first, by the machines' clocks; None if none did."""
-        failed = [view for view in self.views if _has_failed(view)]
-        return min(failed, key=_finished, default=None)
+        failed = [view for view in self.views if node.has_failed(view)]
+        return min(failed, key=node.finished_at, default=None)
 
     def drive(self) -> RunView:
         """Takes all runs to their end and returns that of machine 0.
@@ -153,7 +145,7 @@ class GroupDriver:
         self._keep_in_touch()
         if asking := self._in(*ASKING):
             self._provision(asking[0])
-        elif unsent := [driver for driver in self._in(RunState.SYNCING) if _number(driver) not in self._sent]:
+        elif unsent := [driver for driver in self._in(RunState.SYNCING) if node.number(driver.view) not in self._sent]:
             _act(unsent[0], self._send)
         elif booting := self._in(RunState.BOOTING):
             _take_step(booting[0])
@@ -171,13 +163,13 @@ class GroupDriver:
 
     def _is_broken(self) -> bool:
         """Whether a machine has ended, or is to end, that the others cannot do without."""
-        ended = [view for view in self.views if _is_missing(view)]
+        ended = [view for view in self.views if node.is_missing(view)]
         if not ended or all(view.state in (*ENDING, RunState.COLLECTING) for view in self.views):
             return False
         least = self.view.spec.min_nodes
         left = len(self._in(RunState.RUNNING))
         if least and left >= least and self.view.state is RunState.RUNNING:
-            lost = ", ".join(_name(view) for view in ended)
+            lost = ", ".join(node.name(view) for view in ended)
             self._tell(f"{lost} is gone; torchrun goes on with {left} machines.")
             return False
         return True
@@ -190,8 +182,8 @@ class GroupDriver:
 
     def _end_others(self) -> None:
         """All or nothing: what cannot start is ended, and a job that runs is asked to end and to save what it has."""
-        ended = next(view for view in self.views if _is_missing(view))
-        why = f"{_name(ended)} {_what_happened(ended)}"
+        ended = next(view for view in self.views if node.is_missing(view))
+        why = f"{node.name(ended)} {node.what_happened(ended)}"
         if not self.context.cancelling:
             self._tell(f"{why}; the others are ended, too.")
         lost = NodesApart(f"{why}.", hint="All machines of a job are needed: see why it is missing.")
@@ -204,7 +196,7 @@ class GroupDriver:
 
     def _request_end(self, driver: Driver) -> None:
         """Asks for a machine's end at once; that it has come is confirmed when it is its turn."""
-        number, view = _number(driver), driver.view
+        number, view = node.number(driver.view), driver.view
         if number in self._requested or view.instance is None or view.confirmed_at is not None:
             return
         self._requested.add(number)
@@ -222,13 +214,12 @@ class GroupDriver:
     def _send(self, context: RunContext) -> None:
         """Sends the files to one machine, while the others boot."""
         if boot.send_files(context):
-            node = context.view.spec.node
-            self._sent.add(node.node if node is not None else 0)
+            self._sent.add(node.number(context.view))
 
     def _keep_in_touch(self) -> None:
         """A machine that waits for the others is not to take its client for gone."""
         now = self.context.clock.monotonic()
-        waiting = [driver for driver in self._in(RunState.SYNCING) if _number(driver) in self._sent]
+        waiting = [driver for driver in self._in(RunState.SYNCING) if node.number(driver.view) in self._sent]
         if not waiting or now < self._touch_at:
             return
         self._touch_at = now + TOUCH_SECONDS
@@ -239,13 +230,13 @@ class GroupDriver:
     def _start(self, left: Sequence[Driver]) -> None:
         """Starts the job: all machines have its files."""
         try:
-            addresses = [_private_address(driver) for driver in self.drivers]
+            addresses = [node.private_address(driver.context) for driver in self.drivers]
         except CostGpuError as error:
             for driver in left:
                 _end(driver, EndReason.NODES_APART, error)
             return
         for driver in left:
-            _act(driver, partial(boot.start_job, rendezvous=rendezvous_of(driver.view, addresses)))
+            _act(driver, partial(boot.start_job, rendezvous=node.rendezvous_of(driver.view, addresses)))
 
     def _follow(self, running: Sequence[Driver]) -> None:
         lead = running[0]
@@ -265,7 +256,7 @@ class GroupDriver:
         for driver in self._in(RunState.RUNNING):
             if driver is not lead:
                 before = driver.view.state
-                _act(driver, _look)
+                _act(driver, node.look)
                 changed = changed or driver.view.state is not before
         failed = self.first_failed
         if failed is not None and self._failed_since is None:
@@ -277,10 +268,10 @@ class GroupDriver:
 
     def _ask_running(self) -> None:
         for driver in self._in(RunState.RUNNING):
-            if _number(driver) not in self._asked:
+            if node.number(driver.view) not in self._asked:
                 with contextlib.suppress(CostGpuError):
                     driver.context.connection().cancel()
-                    self._asked.add(_number(driver))
+                    self._asked.add(node.number(driver.view))
 
     def _collect(self, collecting: Sequence[Driver]) -> None:
         """What cannot come home from one machine keeps only that one."""
@@ -379,38 +370,6 @@ class GroupDriver:
             self.context.observer.note(text)
 
 
-def rendezvous_of(view: RunView, addresses: Sequence[str]) -> Rendezvous:
-    """How the machine of a run finds the others.
-
-    Args:
-        addresses: Private addresses of all machines, by number.
-    """
-    spec = view.spec
-    assert spec.node is not None and view.instance is not None  # noqa: S101, PT018 - the caller's condition
-    port = spec.port
-    if port == MEETING_PORT and not registry.spec(view.instance.provider).over_ssh:
-        # Jobs of one computer are not to meet each other; each process of ours has to choose the same for one job.
-        port = _LOCAL_PORTS + zlib.crc32(spec.node.group_id.encode()) % _LOCAL_PORT_COUNT
-    return Rendezvous(
-        nodes=len(addresses),
-        node=spec.node.node,
-        address=addresses[0],
-        port=port,
-        own_address=addresses[spec.node.node],
-        launcher=spec.launcher,
-        launcher_options=spec.launcher_options,
-        min_nodes=spec.min_nodes,
-        max_restarts=spec.max_restarts,
-    )
-
-
-def _private_address(driver: Driver) -> str:
-    instance = driver.context.describe()
-    if instance is None or not instance.private_address:
-        raise NodesApart(f"{_name(driver.view)} has no private address, at which the others could reach it.")
-    return instance.private_address
-
-
 def _take_step(driver: Driver) -> None:
     driver.turn(driver.step)
 
@@ -422,56 +381,3 @@ def _act(driver: Driver, act: Callable[[RunContext], None]) -> None:
 def _end(driver: Driver, reason: EndReason, error: CostGpuError | None) -> None:
     """Turns one run towards its end."""
     driver.turn(partial(insist, partial(driver.context.end, reason, EndedBy.CLIENT, error)))
-
-
-def _is_missing(view: RunView) -> bool:
-    """Whether a machine has ended, or is to end, whose job had not ended well."""
-    return view.state in ENDING and view.status is None and view.reason is not EndReason.SUCCEEDED
-
-
-def _look(context: RunContext) -> None:
-    """Asks a machine that is not followed how its job fares. Raises `MachineEnded` if it is gone."""
-    try:
-        status = context.connection().status()
-    except (HostUnreachable, MachineUnusable):
-        context.disconnect()
-        try:
-            context.check_alive(context.describe())
-        except ProviderError:
-            return
-        return
-    context.answered()
-    if status.phase is JobPhase.FINISHED:
-        context.journal.add(EventKind.FINISHED, **to_json(status))
-
-
-def _number(driver: Driver) -> int:
-    node = driver.view.spec.node
-    return node.node if node is not None else 0
-
-
-def _name(view: RunView) -> str:
-    number = view.spec.node.node if view.spec.node is not None else 0
-    return f"Machine {number}" + (f" ({view.instance.instance_id})" if view.instance is not None else "")
-
-
-def _what_happened(view: RunView) -> str:
-    if view.instance is None:
-        why = view.refusals[-1][2].rstrip(".") if view.refusals else ""
-        return "could not be had" + (f": {why}" if why else "")
-    words = {
-        EndReason.BOOT_FAILED: "did not come up",
-        EndReason.PREEMPTED: "was taken back by the provider",
-        EndReason.INSTANCE_LOST: "is gone",
-        EndReason.SYNC_FAILED: "could not be sent the files",
-    }
-    return words.get(view.reason or EndReason.INSTANCE_LOST, f"is ended ({(view.reason or 'lost').replace('_', ' ')})")
-
-
-def _has_failed(view: RunView) -> bool:
-    return view.status is not None and not view.status.ended_well
-
-
-def _finished(view: RunView) -> float:
-    at = view.status.finished_epoch if view.status is not None else None
-    return at if at is not None else float("inf")

@@ -161,6 +161,7 @@ class RunField:
     key: str  # its name in the document
     value: Callable[[RunView], Any]  # its value there
     column: Column[RunView] | None = None  # its place in the table; None to leave it out
+    always: bool = True  # whether the document names it where it has no value, too
 
 
 def run_fields(now: datetime | None) -> tuple[RunField, ...]:
@@ -178,7 +179,7 @@ def run_fields(now: datetime | None) -> tuple[RunField, ...]:
     return (
         RunField("run_id", lambda view: view.run_id, Column("RUN", lambda view: view.run_id)),
         RunField("name", lambda view: view.name, Column("JOB", _job, width=14)),
-        RunField("node", lambda view: view.spec.node),
+        RunField("node", lambda view: view.spec.node, always=False),
         RunField("state", lambda view: view.state, Column("STATE", _state, width=13)),
         RunField("reason", lambda view: view.reason),
         RunField("owner", lambda view: view.owner),
@@ -222,7 +223,8 @@ def jobs_json(views: Sequence[RunView], tagged: Sequence[TaggedInstance], now: d
 
 def run_value(view: RunView, now: datetime | None = None) -> dict[str, Any]:
     """A run as a part of a document."""
-    return {field.key: field.value(view) for field in run_fields(now)}
+    told = ((field, field.value(view)) for field in run_fields(now))
+    return {field.key: value for field, value in told if field.always or value is not None}
 
 
 def lease_left(until: datetime | None, now: datetime) -> str:

@@ -87,6 +87,7 @@ class Supervisor:
         def step(argv: Sequence[str], more: Mapping[str, str]) -> int:
             return self._execute(argv, {**self.environment, **more}, self.stderr)
 
+        self._meet("reach")  # before anything that may take longer on one machine than on another
         try:
             python, *variables = job_environment.choose_python(self.order, self.home, self.environment, step)
         except job_environment.PythonNotFound as error:
@@ -97,7 +98,6 @@ class Supervisor:
         environment.update(dict.fromkeys(variables, "1"))
         environment.update(launchers.job_environment(self.order))
         environment.update(self.secrets)
-        self._meet("reach", python)
         if self.order["setup"]:
             code = self._execute(["/bin/sh", "-c", self.order["setup"]], environment, self.stderr)
             self._stop_if_asked()
@@ -109,7 +109,7 @@ class Supervisor:
         self._note_progress()
         return self._execute(self._command(python, gpus), environment, self.stdout)
 
-    def _meet(self, stage: str, python: str) -> None:
+    def _meet(self, stage: str, python: str = "") -> None:
         """With several machines: makes sure that the others are there, and that they fit together."""
         if self.order.get("rendezvous") is None:
             return

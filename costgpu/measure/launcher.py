@@ -251,7 +251,7 @@ def _read(launcher: str, words: Sequence[str], flags: frozenset[str]) -> _Line:
             at += 1
             break
         options[name] = value
-        if not _is(name, SIZES | RENDEZVOUS if launcher in TORCHRUN else SIZES):
+        if not _is(name, SIZES | RENDEZVOUS):
             kept += words[at : at + size]
         at += size
     if at >= len(words):

@@ -15,7 +15,7 @@ from typing import Any
 
 from costgpu.ledger.codec import to_json
 from costgpu.models.job import EndReason, JobNode, JobSpec
-from costgpu.models.run import Option, Plan
+from costgpu.models.run import EventKind, Option, Plan
 from costgpu.models.workload import key_on
 from costgpu.runner.drive.context import RunContext, Services
 from costgpu.runner.drive.group import GroupDriver
@@ -133,8 +133,12 @@ def full_places(driver: GroupDriver) -> frozenset[tuple[int, str | None]]:
     Where the provider chose the zone, that is the choice itself and the zone: asked for by name, it is as full.
     """
     attempt = driver.view.attempt
-    if driver.context.cancelling or attempt is None or driver.view.started_at is not None:
+    if driver.context.cancelling or driver.stopping or attempt is None or driver.view.started_at is not None:
         return frozenset()
+    book = driver.context.journal.book
+    events = [event for view in driver.views for event in book.events(view.run_id)]
+    if any(each.kind is EventKind.ENDING and each.data.get("reason") == EndReason.CANCELLED for each in events):
+        return frozenset()  # from another terminal
     full = [view for view in driver.views[1:] if view.reason is EndReason.NO_CAPACITY]
     refused = {(option, zone) for view in full for option, zone, _ in view.refusals}
     return frozenset({(attempt.option, attempt.zone), *refused} if full else ())

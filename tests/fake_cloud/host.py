@@ -52,6 +52,10 @@ class FakeHost:
 
         return self._call("send", put)
 
+    def hold(self, size: int) -> None:
+        """Tells the agent that its client is busy elsewhere; transfers take no time here."""
+        self._call("hold", lambda _: None)
+
     def start(self, order: JobOrder, secrets: Mapping[str, str], uploads: Mapping[str, str]) -> None:
         """Starts the job, once."""
 

@@ -6,7 +6,16 @@ from pathlib import Path
 
 import pytest
 
-from costgpu.errors import BootFailed, InstanceLost, NoCapacity, NodesApart, Preempted, RunCancelled
+from costgpu.errors import (
+    BootFailed,
+    InstanceLost,
+    NoCapacity,
+    NodesApart,
+    Preempted,
+    RunCancelled,
+    TerminationUnconfirmed,
+    Unreachable,
+)
 from costgpu.models.job import EndReason, LogStream, OutputsFrom
 from costgpu.models.run import RunState
 from costgpu.runner.drive.context import Detached
@@ -265,4 +274,117 @@ def test_they_stay_where_that_was_asked_for(world: GroupWorld) -> None:
     assert (world.work / "model.pt").read_bytes() == b"weights"
     world.clock.sleep(3 * 3600)
     world.reap()
+    world.check_group_over()
+
+
+# -- trouble ---------------------------------------------------------------------------------------------------------
+
+
+def machine(world: GroupWorld, number: int) -> str:
+    return world.machines()[number].ref.instance_id
+
+
+def test_a_machine_that_hangs_does_not_hold_the_others(tmp_path: Path) -> None:
+    world = GroupWorld(tmp_path, replace(JOB, seconds=6000))
+
+    def hangs() -> None:
+        world.cloud.cut_network(instance_id=machine(world, 1))
+        guest = world.machines()[0].guest
+        assert guest is not None
+        guest._finish(world.cloud.time(), EndReason.JOB_FAILED, 3, {"model.pt": b"half"})
+
+    world.during(100, hangs)
+    driver = world.launch_group()
+    assert (world.work / "model.pt").read_bytes() == b"half"
+    assert isinstance(driver.error, InstanceLost)
+    assert "did not answer for 10 min" in driver.error.message
+    assert max(world.cloud.billing_seconds(machine(world, number)) for number in (0, 1)) < 100 + 600 + 200
+    world.check_group_over()
+
+
+def test_a_hang_up_while_outputs_come_home_leaves_what_is_not_home(world: GroupWorld) -> None:
+    seen: list[str] = []
+
+    def second(method: str, subject: str) -> None:
+        if method == "fetch_file":
+            seen.append(subject)
+            if len(seen) == 2:
+                raise StopSignal
+
+    world.cloud.faults.on_call = second
+    with pytest.raises(Detached):
+        world.launch_group(outputs_from=OutputsFrom.ALL)
+    world.cloud.faults.on_call = None
+    world.reap()
+    assert [(world.work / f"rank-{rank}" / "model.pt").read_bytes() for rank in (0, 1)] == [b"weights"] * 2
+    world.reap()
+    world.check_group_over()
+
+
+@pytest.mark.parametrize("pressed", [KeyboardInterrupt, StopSignal])
+def test_who_interrupts_the_way_back_gets_no_new_machines(world: GroupWorld, pressed: type[BaseException]) -> None:
+    world.cloud.no_capacity(region="us-east-1", skip=1)
+
+    def press_once(method: str, _subject: str) -> None:
+        if method == "terminate":
+            world.cloud.faults.on_call = None
+            raise pressed
+
+    world.cloud.faults.on_call = press_once
+    world.launch_group()
+    assert len(world.machines()) == 1
+    world.check_group_over()
+
+
+def test_slow_downloads_are_no_reason_to_miss_what_nobody_wants(world: GroupWorld) -> None:
+    world.cloud.faults.next("fetch_file", delay_seconds=400.0)
+    driver = world.launch_group()
+    assert driver.error is None
+    assert exit_code(driver.decisive) == 0
+    world.check_group_over()
+
+
+def test_a_machine_whose_console_says_nothing_has_ended_by_itself(world: GroupWorld) -> None:
+    with pytest.raises(Detached):
+        world.launch_group(detach=True)
+    world.clock.sleep(JOB.seconds + 300)
+    world.cloud.faults.next("console", error=Unreachable("no console"), times=100)
+    driver = world.resume_group()
+    assert driver.error is None
+    assert exit_code(driver.decisive) == 0
+    assert (world.work / "model.pt").read_bytes() == b"weights"
+    world.check_group_over()
+
+
+def test_an_outage_after_the_first_machine_is_told_with_its_name(world: GroupWorld) -> None:
+    def outage(method: str, _subject: str) -> None:
+        if len(world.machines()) == 1:
+            raise Unreachable("no answer")
+
+    world.cloud.faults.on_call = outage
+    with pytest.raises(TerminationUnconfirmed) as told:
+        world.launch_group()
+    assert machine(world, 0) in told.value.message
+    world.cloud.faults.on_call = None
+    world.reap()
+    world.check_group_over()
+
+
+def test_an_elastic_job_may_finish_on_one_machine_after_the_other(tmp_path: Path) -> None:
+    world = GroupWorld(tmp_path, nodes=3)
+
+    def third_is_lost() -> None:
+        world.cloud.terminate_by_somebody(machine(world, 2))
+        world.cloud.schedule(60, second_is_done)
+
+    def second_is_done() -> None:
+        guest = world.machines()[1].guest
+        assert guest is not None
+        guest._finish(world.cloud.time(), EndReason.SUCCEEDED, 0, {})
+
+    world.during(100, third_is_lost)
+    driver = world.launch_group(min_nodes=2)
+    assert driver.error is None
+    assert exit_code(driver.decisive) == 0
+    assert (world.work / "model.pt").read_bytes() == b"weights"
     world.check_group_over()

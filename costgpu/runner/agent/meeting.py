@@ -137,7 +137,7 @@ def _host(rendezvous: Mapping[str, Any], stage: str, facts: dict[str, Any], seco
     told, lines = {0: facts}, {}
     try:
         until = time.monotonic() + seconds
-        while len(told) < rendezvous["nodes"]:
+        while len(told) < rendezvous["nodes"] and time.monotonic() < until:
             listener.settimeout(max(0.01, until - time.monotonic()))
             try:
                 connection, _ = listener.accept()
@@ -146,19 +146,15 @@ def _host(rendezvous: Mapping[str, Any], stage: str, facts: dict[str, Any], seco
                 rank = int(said["node"])
                 if said.get("stage") != stage or not 0 < rank < rendezvous["nodes"]:
                     continue
-            except TimeoutError:
-                if time.monotonic() >= until:
-                    break
-                continue
             except (OSError, ValueError, KeyError, TypeError):
-                continue  # not one of us
+                continue  # nobody came, or not one of us
             told[rank], lines[rank] = {**said, "heard": time.time()}, line
         missing = [rank for rank in range(rendezvous["nodes"]) if rank not in told]
         why = _missing(missing, stage, rendezvous, seconds) if missing else complaint(stage, told)
         if not why and stage == "reach":
             why = _all_reach_all(rendezvous, told, lines, own)
         for line in lines.values():
-            line.write({"error": why})
+            _tell(line, {"error": why})
     finally:
         for line in lines.values():
             line.close()
@@ -185,7 +181,7 @@ def _all_reach_all(
     places = {rank: [str(each["address"]), int(each["port"])] for rank, each in told.items() if rank}
     places[0] = [rendezvous["own_address"], own.getsockname()[1]]
     for line in lines.values():
-        line.write({"places": places})
+        _tell(line, {"places": places})
     failed = {0: unreached(places, 0)}
     for rank, line in lines.items():
         try:
@@ -199,6 +195,14 @@ def _all_reach_all(
                 " TCP port." % (rank, places[rank][0], other, places[other][0])
             )
     return ""
+
+
+def _tell(line: _Line, value: Mapping[str, Any]) -> None:
+    """To one that may be gone: that is noticed when it does not answer."""
+    try:
+        line.write(value)
+    except OSError:
+        pass
 
 
 def _join(rendezvous: Mapping[str, Any], stage: str, facts: dict[str, Any], seconds: float) -> None:

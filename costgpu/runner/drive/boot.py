@@ -66,14 +66,14 @@ def boot(context: RunContext) -> None:
 
 def sync(context: RunContext) -> None:
     """Agent first, then the files, then the job; or on with the job that a client started before it was killed."""
-    if send_files(context):
+    if install_agent(context) and send_files(context):
         start_job(context, None)
 
 
-def send_files(context: RunContext) -> bool:
-    """Agent first, then the files; whether the job can be started now. One that runs already is recorded."""
+def install_agent(context: RunContext) -> bool:
+    """Puts the agent on the machine; whether it needs the files. A job that runs already is recorded."""
 
-    def prepare(host: Host) -> bool:
+    def install(host: Host) -> bool:
         context.observer.waiting(context.view, "starting the agent")
         host.install()
         context.answered()
@@ -82,15 +82,24 @@ def send_files(context: RunContext) -> bool:
         elif context.secrets is None and context.view.spec.env_names:
             _environment_lost(context)
         else:
-            selection = context.services.select(context.view)
-            context.observer.waiting(context.view, f"sending {len(selection.files)} files")
-            sent = host.send(selection)
-            if not context.view.synced:
-                context.journal.add(EventKind.SYNCED, files=len(selection.files), bytes=sent)
             return True
         return False
 
-    return _with_machine(context, prepare)
+    return _with_machine(context, install)
+
+
+def send_files(context: RunContext) -> bool:
+    """Sends the files to a machine with an agent; whether the job can be started now."""
+
+    def send(host: Host) -> bool:
+        selection = context.services.select(context.view)
+        context.observer.waiting(context.view, f"sending {len(selection.files)} files")
+        sent = host.send(selection)
+        if not context.view.synced:
+            context.journal.add(EventKind.SYNCED, files=len(selection.files), bytes=sent)
+        return True
+
+    return _with_machine(context, send)
 
 
 def start_job(context: RunContext, rendezvous: Rendezvous | None) -> None:

@@ -180,6 +180,11 @@ class RunContext:
                 raise
         return self._host
 
+    @property
+    def is_connected(self) -> bool:
+        """Whether there is a connection, as far as is known."""
+        return self._host is not None
+
     def answered(self) -> None:
         """The machine has done something for us: from now on a lost connection is another one."""
         self.disconnected_at = None

@@ -13,12 +13,15 @@ from dataclasses import dataclass, field, replace
 from functools import cache, partial
 
 from costgpu.errors import (
+    AuthError,
     CostGpuError,
+    InstanceLost,
     LedgerError,
     NodesApart,
     RunCancelled,
+    TerminationUnconfirmed,
 )
-from costgpu.models.job import EndReason
+from costgpu.models.job import EndReason, Launcher, OutputsFrom
 from costgpu.models.run import EndedBy, RunState, RunView
 from costgpu.runner.drive import boot, follow, node
 from costgpu.runner.drive.context import CAN_DETACH, Detached, RunContext, insist
@@ -26,7 +29,7 @@ from costgpu.runner.drive.loop import Driver, StopSignal, advance
 from costgpu.runner.drive.node import ENDING
 from costgpu.runner.end_instance import request_termination
 from costgpu.runner.state.observer import Answer
-from costgpu.runner.timeouts import PEER_POLL_SECONDS, PEER_SECONDS, TOUCH_SECONDS
+from costgpu.runner.timeouts import PEER_POLL_SECONDS, PEER_SECONDS, RECONNECT_SECONDS, TOUCH_SECONDS
 
 ASKING = (RunState.INTENT, RunState.PROVISIONING)
 UNSTARTED = (*ASKING, RunState.BOOTING, RunState.SYNCING)
@@ -45,6 +48,8 @@ class GroupDriver:
     """
 
     drivers: Sequence[Driver]
+    stopping: bool = False  # whether somebody has asked for the end, though nothing was left to be ended
+    _installed: set[int] = field(default_factory=set)  # machines that this process has found, or started, an agent on
     _sent: set[int] = field(default_factory=set)  # machines that this process has sent the files to
     _touch_at: float = 0.0  # from then on, monotonic, machines that wait are asked again how they are
     _asked: set[int] = field(default_factory=set)  # machines whose job was asked to end, because of another one
@@ -100,9 +105,14 @@ class GroupDriver:
 
     @property
     def _went_on(self) -> bool:
-        """Whether torchrun was to go on with fewer machines, and the job ended well."""
-        status = self.view.status
-        return self.view.spec.min_nodes > 0 and status is not None and status.ended_well
+        """Whether the job has ended well, though a machine of it is gone.
+
+        Under torchrun and its like machine 0 ends well only if all ranks do that were still needed.
+        """
+        view, spec = self.view, self.view.spec
+        well = view.status is not None and view.status.ended_well
+        together = spec.launcher is not Launcher.NONE and spec.outputs_from is OutputsFrom.RANK_0
+        return well and (spec.min_nodes > 0 or (together and self.first_failed is None))
 
     @property
     def first_failed(self) -> RunView | None:
@@ -126,8 +136,10 @@ class GroupDriver:
                 stopped=self._stopped,
                 turn=lambda act: act(),
             )
-        except CostGpuError:
-            self._end_unstarted()
+        except TerminationUnconfirmed:
+            raise
+        except CostGpuError as error:
+            self._end_unstarted(error)
             raise
         finally:
             with contextlib.suppress(KeyboardInterrupt, StopSignal):
@@ -145,16 +157,20 @@ class GroupDriver:
         self._keep_in_touch()
         if asking := self._in(*ASKING):
             self._provision(asking[0])
-        elif unsent := [driver for driver in self._in(RunState.SYNCING) if node.number(driver.view) not in self._sent]:
-            _act(unsent[0], self._send)
+        elif bare := [
+            driver for driver in self._in(RunState.SYNCING) if node.number(driver.view) not in self._installed
+        ]:
+            _act(bare[0], self._install)
         elif booting := self._in(RunState.BOOTING):
             _take_step(booting[0])
+        elif unsent := [driver for driver in self._in(RunState.SYNCING) if node.number(driver.view) not in self._sent]:
+            _act(unsent[0], self._send)
         elif syncing := self._in(RunState.SYNCING):
             self._start(syncing)
-        elif running := self._in(RunState.RUNNING):
-            self._follow(running)
         elif collecting := self._in(RunState.COLLECTING):
             self._collect(collecting)
+        elif running := self._in(RunState.RUNNING):
+            self._follow(running)
         else:
             self._terminate()
 
@@ -167,8 +183,8 @@ class GroupDriver:
         if not ended or all(view.state in (*ENDING, RunState.COLLECTING) for view in self.views):
             return False
         least = self.view.spec.min_nodes
-        left = len(self._in(RunState.RUNNING))
-        if least and left >= least and self.view.state is RunState.RUNNING:
+        left = len(self.drivers) - len(ended)
+        if least and left >= least and not node.is_missing(self.view):
             lost = ", ".join(node.name(view) for view in ended)
             self._tell(f"{lost} is gone; torchrun goes on with {left} machines.")
             return False
@@ -190,7 +206,8 @@ class GroupDriver:
         error = None if ended.reason is EndReason.CANCELLED or self.error is not None else lost
         for driver in self._in(*UNSTARTED):
             _end(driver, EndReason.NODE_LOST, error)
-        self._ask_running()
+        if self._failed_since is None:
+            self._failed_since = self.context.clock.monotonic()
         for driver in self._in(RunState.TERMINATING):
             self._request_end(driver)
 
@@ -206,20 +223,39 @@ class GroupDriver:
     def _provision(self, driver: Driver) -> None:
         first = self.drivers[0]
         if driver is not first and driver.context.only_place is None and first.view.attempt is not None:
-            instance = first.context.describe() if first.view.instance is not None else None
-            zone = (instance.zone if instance is not None else None) or first.view.attempt.zone
-            driver.context.only_place = (first.view.attempt.option, zone)
-        _take_step(driver)
+            _act(first, partial(self._keep_to_place, driver))
+        if driver is first or driver.context.only_place is not None or driver.context.cancelling:
+            _take_step(driver)
+
+    def _keep_to_place(self, driver: Driver, first: RunContext) -> None:
+        """The other machines go where the first one is."""
+        attempt = first.view.attempt
+        instance = first.describe() if first.view.instance is not None else None
+        if attempt is not None:
+            driver.context.only_place = (
+                attempt.option,
+                (instance.zone if instance is not None else None) or attempt.zone,
+            )
+
+    def _install(self, context: RunContext) -> None:
+        """First of all: a machine without an agent takes its client for gone after a while, whatever it is busy with."""
+        if boot.install_agent(context):
+            self._installed.add(node.number(context.view))
 
     def _send(self, context: RunContext) -> None:
-        """Sends the files to one machine, while the others boot."""
+        """Sends the files to one machine; the others hear that they have to wait."""
+        size = context.services.select(context.view).total_bytes
+        for driver in self._in(RunState.SYNCING):
+            if driver.context is not context:
+                with contextlib.suppress(CostGpuError):
+                    driver.context.connection().hold(size)
         if boot.send_files(context):
             self._sent.add(node.number(context.view))
 
     def _keep_in_touch(self) -> None:
         """A machine that waits for the others is not to take its client for gone."""
         now = self.context.clock.monotonic()
-        waiting = [driver for driver in self._in(RunState.SYNCING) if node.number(driver.view) in self._sent]
+        waiting = [driver for driver in self._in(RunState.SYNCING) if node.number(driver.view) in self._installed]
         if not waiting or now < self._touch_at:
             return
         self._touch_at = now + TOUCH_SECONDS
@@ -239,12 +275,29 @@ class GroupDriver:
             _act(driver, partial(boot.start_job, rendezvous=node.rendezvous_of(driver.view, addresses)))
 
     def _follow(self, running: Sequence[Driver]) -> None:
-        lead = running[0]
+        lead = min(running, key=lambda driver: driver.context.disconnected_at is not None)
+        if self._is_given_up(lead, running):
+            return
         if lead.context.detach_when_running and not self.context.cancelling:
             self._leave()
         watch = partial(follow.follow, meanwhile=partial(self._ask_peers, lead), quiet=lead is not self.drivers[0])
         with contextlib.suppress(PeersChanged):
             _act(lead, watch)
+        if not lead.context.is_connected:
+            lead.context.seconds_disconnected()  # begins to count
+
+    def _is_given_up(self, lead: Driver, running: Sequence[Driver]) -> bool:
+        """Ends the last machine if it does not answer any more, and the job is over on all others."""
+        context = lead.context
+        silent = context.disconnected_at is not None and context.seconds_disconnected() > RECONNECT_SECONDS
+        waits = self.view.spec.launcher is Launcher.NONE and self.first_failed is None  # it may well be busy
+        if not silent or waits or len(running) > 1 or len(self.drivers) == 1:
+            return False
+        lost = InstanceLost(
+            f"{node.name(lead.view)} did not answer for {RECONNECT_SECONDS / 60:.0f} min, and the job is over on the others."
+        )
+        _end(lead, EndReason.INSTANCE_LOST, lost)
+        return True
 
     def _ask_peers(self, lead: Driver) -> None:
         """Now and then: what the other machines say. Raises `PeersChanged` if one of them is done."""
@@ -276,14 +329,21 @@ class GroupDriver:
     def _collect(self, collecting: Sequence[Driver]) -> None:
         """What cannot come home from one machine keeps only that one."""
         stays: list[Exception] = []
-        for driver in collecting:
+        # first those that end themselves soon, since nobody wants what they have: their logs are still wanted
+        for driver in sorted(collecting, key=lambda driver: driver.view.outputs_folder is not None):
             try:
                 _take_step(driver)
+                if driver.view.state is RunState.TERMINATING:
+                    self._request_end(driver)
             except (CostGpuError, Detached) as error:
                 stays.append(error)
         if stays and len(stays) == len(self._in(RunState.COLLECTING)):
-            with contextlib.suppress(CostGpuError):
+            try:
                 self._terminate()
+            except TerminationUnconfirmed:
+                raise
+            except CostGpuError:
+                pass  # what stays is the graver matter
             raise stays[0]
 
     def _terminate(self) -> None:
@@ -301,13 +361,18 @@ class GroupDriver:
         if failed is not None:
             raise failed
 
-    def _end_unstarted(self) -> None:
-        """Before an error leaves this process: machines without a job are of no use to anybody."""
+    def _end_unstarted(self, error: CostGpuError) -> None:
+        """Before an error leaves this process: machines without a job are of no use to anybody.
+
+        Raises:
+            TerminationUnconfirmed: One of them may be billing, which is worse than the error.
+        """
         for driver in self._in(*UNSTARTED):
             with contextlib.suppress(CostGpuError):
-                driver.context.end(EndReason.NODE_LOST)
-        for driver in self._in(RunState.TERMINATING):
-            self._request_end(driver)
+                driver.context.end(EndReason.NODE_LOST, error=error)
+        if self._in(RunState.TERMINATING) and not self._in(*CAN_DETACH):
+            with contextlib.suppress(AuthError):
+                self._terminate()
 
     # -- people --------------------------------------------------------------------------------------------------------
 
@@ -327,6 +392,7 @@ class GroupDriver:
         views = [view for view in self.views if view.state not in ENDING]
         observer = self.context.observer
         if not views:
+            self.stopping = True
             if any(view.state is not RunState.CLOSED for view in self.views):
                 observer.note("The machines are being ended; that cannot be interrupted.")
             return
@@ -346,7 +412,13 @@ class GroupDriver:
             return
         for driver in self.drivers:
             driver.context.journal.refresh()
-        if all(view.state in (*CAN_DETACH, RunState.CLOSED) for view in self.views):
+        left = [view for view in self.views if view.state not in ENDING]
+        if not left:
+            self.stopping = True
+            return
+        if all(view.state in CAN_DETACH for view in left):
+            for driver in self._in(RunState.TERMINATING):
+                self._request_end(driver)
             self._leave()
         ended = RunCancelled("The client was ended before the job had started on all machines.")
         for driver in self.drivers:

@@ -61,6 +61,7 @@ def look(context: RunContext) -> None:
         status = context.connection().status()
     except (HostUnreachable, MachineUnusable):
         context.disconnect()
+        context.seconds_disconnected()  # from now on
         try:
             context.check_alive(context.describe())
         except ProviderError:

@@ -44,7 +44,7 @@ def terminate(context: RunContext) -> None:
         _record_confirmed_end(context, instance, view.reason or EndReason.CANCELLED, "")
     left = clean_up(provider, view.run_id, view.instance.region, clock)
     view = context.view
-    if view.status is not None and not view.collected:
+    if view.status is not None and not view.collected and view.outputs_folder is not None:
         _tell_of_outputs(context, view.status)
     close_run(context, view.reason or EndReason.INSTANCE_LOST, view.ending_by or EndedBy.SOMEBODY_ELSE, left)
 
@@ -97,13 +97,16 @@ def _why_ended(context: RunContext, instance: Instance | None, marker: str) -> t
     reason = _reason_in(marker)
     if reason is None and _past_lease(view, instance, context.clock.now()):
         reason = EndReason.DEADLINE
-    if reason is None:
-        unclaimed = instance is not None and instance.by_guest and view.started_at is None
-        reason = EndReason.UNCLAIMED if unclaimed else EndReason.INSTANCE_LOST
     if reason in LIMITS:
         return reason, error_for(replace(view, reason=reason))
     if view.outputs_folder is None and reason in (EndReason.SUCCEEDED, EndReason.JOB_FAILED):
         return reason, None  # its job was over, nobody wanted what it had, and so it did not wait for us
+    silent = view.outputs_folder is None and reason is None and view.started_at is not None
+    if silent and instance is not None and instance.by_guest:  # the same, and its console is not to be had
+        return EndReason.SUCCEEDED, None
+    if reason is None:
+        unclaimed = instance is not None and instance.by_guest and view.started_at is None
+        reason = EndReason.UNCLAIMED if unclaimed else EndReason.INSTANCE_LOST
     said = f" Its last word: {marker}" if marker else ""
     return reason, InstanceLost(f"{instance_id} is gone: {why}.{said}")
 

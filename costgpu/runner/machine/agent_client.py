@@ -84,12 +84,14 @@ class AgentHost:
                 travelled += len(chunk)
                 yield chunk
 
+        self.hold(sum(entry.size for entry in entries))
         completed = self._transport.run(
             [*self._agent, "receive"],
             stdin=counted(),
             timeout_seconds=self._transfer_seconds(sum(entry.size for entry in entries)),
         )
         checked_reply(completed, "receive")
+        self._call("hold", _nothing, seconds=0.0)
         return travelled
 
     def _transfer_seconds(self, size: int) -> float:
@@ -162,10 +164,10 @@ class AgentHost:
 
     def _fetch(self, below: str, entries: Sequence[FileEntry], folder: Path) -> None:
         source = f"{self._transport.home}/{below}".rstrip("/")
-        fetch_verified(self._transport, source, entries, folder, announce=self._hold)
+        fetch_verified(self._transport, source, entries, folder, announce=self.hold)
         self._call("hold", _nothing, seconds=0.0)
 
-    def _hold(self, size: int) -> None:
+    def hold(self, size: int) -> None:
         """Tells the agent for how long we may be busy without calling, so that it does not take us for gone."""
         self._call("hold", _nothing, seconds=_HOLD_SECONDS + size / _USUAL_BYTES_PER_SECOND)
 

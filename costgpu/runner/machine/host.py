@@ -147,6 +147,9 @@ class Host(Protocol):
     def send(self, selection: Selection) -> int:
         """Sends the working folder, verified on arrival; returns the bytes that travelled. Idempotent."""
 
+    def hold(self, size: int) -> None:
+        """Tells the agent that its client is busy for as long as so many bytes take: it is not to count as gone."""
+
     def start(self, order: JobOrder, secrets: Mapping[str, str], uploads: Mapping[str, str]) -> None:
         """Starts the job, once: a second call with a job already there changes nothing.
 

@@ -64,11 +64,14 @@ def _cancel_driven(context: AppContext, view: RunView, *, now: bool) -> None:
         if instance is not None:
             with connection(context, instance) as host:
                 host.cancel()
-    elif view.state not in (RunState.TERMINATING, RunState.CLOSED) and (
-        now or view.state not in (RunState.INTENT, RunState.COLLECTING)
-    ):
+    elif _can_be_told(view) and (now or view.state not in (RunState.INTENT, RunState.COLLECTING)):
         journal = RunJournal(context.ledger, context.tools.clock, view.run_id)
         journal.add(EventKind.ENDING, reason=EndReason.CANCELLED.value, by=EndedBy.CLIENT.value)
+
+
+def _can_be_told(view: RunView) -> bool:
+    """Whether the ledger can tell the driver; of several machines also while they end: it may be about to try elsewhere."""
+    return view.state is not RunState.CLOSED and (view.state is not RunState.TERMINATING or view.spec.node is not None)
 
 
 def cancel_by_tag(context: AppContext, ref: InstanceRef, run_id: str, launched_at: datetime) -> tuple[str, ...]:

@@ -25,6 +25,8 @@ def fetch_outputs(context: AppContext, text: str, to: str | None) -> tuple[list[
         Sentences for a person; and what is missing or could not be read, None if nothing is.
     """
     view, instance = run_and_machine(context, text)
+    if view is not None and view.outputs_folder is None and view.spec.node is not None:  # the first machine has them
+        view, instance = run_and_machine(context, view.spec.node.group_id)
     if view is None or view.spec.outputs_from is not OutputsFrom.ALL:
         return _fetch_from(context, view, instance, to)
     remarks: list[str] = []

@@ -71,13 +71,15 @@ def _run_until_measured(
         outcome = run_probe(request, interpreter, cache, progress, **options)
         if outcome.record is not None:
             check_record(outcome.record)
-        option = _missing_option(outcome, request, interpreter)
+        option = _missing_option(outcome, request, interpreter, launched="launched" in options)
         if option is None or option[0] in options:
             return outcome
         options[option[0]] = option[1]
 
 
-def _missing_option(outcome: Outcome, request: Request, interpreter: Interpreter) -> tuple[str, bool] | None:
+def _missing_option(
+    outcome: Outcome, request: Request, interpreter: Interpreter, *, launched: bool
+) -> tuple[str, bool] | None:
     """Keyword of `run_probe` that this script may need; None if it was measured, or nothing helps."""
     record = outcome.record
     error = explain(outcome, request, interpreter)
@@ -87,7 +89,8 @@ def _missing_option(outcome: Outcome, request: Request, interpreter: Interpreter
         return "launched", True
     crashed = record["status"] == "crashed"
     if isinstance(error, NeedsCuda) and not (crashed and only_on_a_gpu(record)):
-        return ("many_gpus" if request.launch is None and wants_several_gpus(record) else "fake_cuda"), True
+        one_each = launched or request.launch is not None  # a GPU for each process
+        return ("many_gpus" if not one_each and wants_several_gpus(record) else "fake_cuda"), True
     if crashed and fails_as_one_of_several(record):
         return "alone", True
     if crashed and record.get("while_tracing"):

@@ -50,7 +50,9 @@ class World:
                 self.prepare(dist.distributed_c10d)
             except Exception as error:  # noqa: BLE001 - another release of torch
                 self.fall_back("torch {}: {}".format(torch.__version__, error))
-        wrap(getattr(torch.nn.parallel, "DistributedDataParallel", None), "__init__", self.make_parallel)
+        parallel = getattr(torch.nn.parallel, "DistributedDataParallel", None)
+        wrap(parallel, "__init__", self.make_parallel)
+        wrap(parallel, "_passing_sync_batchnorm_handle", self.allow_sync_batchnorm)
         wrap(getattr(torch.nn, "SyncBatchNorm", None), "forward", self.normalize)
         for owner in OWNERS:
             wrap(sys.modules.get(owner), "init_process_group", self.init_process_group)
@@ -102,6 +104,10 @@ class World:
         if self.ranks > 1 and not self.has_gpu:
             device_ids = output_device = None
         return inner(one, module, device_ids, output_device, *args, **kwargs)
+
+    def allow_sync_batchnorm(self, inner, one, *args, **kwargs):
+        """It refuses `SyncBatchNorm` on a CPU, which `normalize` lets work."""
+        return inner(one, *args, **kwargs) if self.has_gpu else None
 
     def normalize(self, inner, one, value):
         """`SyncBatchNorm`, which refuses to work on a CPU: with the statistics of this rank, and counted."""

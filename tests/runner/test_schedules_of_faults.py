@@ -230,6 +230,6 @@ class GroupSchedule(Schedule):
 
 
 TestSchedules = Schedule.TestCase
-TestSchedules.settings = examples(4000, stateful_step_count=14, suppress_health_check=list(HealthCheck))
+TestSchedules.settings = examples(400, stateful_step_count=12, suppress_health_check=list(HealthCheck))
 TestGroupSchedules = GroupSchedule.TestCase
-TestGroupSchedules.settings = examples(4000, stateful_step_count=14, suppress_health_check=list(HealthCheck))
+TestGroupSchedules.settings = examples(400, stateful_step_count=12, suppress_health_check=list(HealthCheck))

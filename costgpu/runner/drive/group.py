@@ -3,6 +3,8 @@
 Each machine has a run of its own, with its own call, lease, tags and record, so that whatever ends one machine ends each
 of these. What is added here is that all of them live together: the next phase begins when all have come to it, and
 what ends one ends all. Machine 0 is first to be created and last to be cleaned up after: it owns what they share.
+
+One file of more than 400 lines: the order of these steps is one decision, and is read as a whole.
 """
 
 from __future__ import annotations

@@ -11,6 +11,9 @@ from tests.emulators.machines import PacketRule
 
 BRIDGE = "cloud0"
 GCE_BRIDGE = "cloud1"  # where the same metadata address is another cloud's
+# Without an address of its own a bridge takes the lowest of its ports', which changes as guests come and go; until the
+# others ask again what belongs to their gateway, their packets go nowhere, for up to a minute.
+BRIDGE_ADDRESS, GCE_BRIDGE_ADDRESS = "02:00:c6:12:00:01", "02:00:c6:12:00:02"
 GATEWAY = "198.18.0.1"  # of the guests; RFC 2544's block, which is nobody's. The emulated APIs listen here.
 METADATA = "169.254.169.254"
 PUBLIC = ("54.0.0.0/8", "172.31.0.0/16", "34.0.0.0/8", "10.128.0.0/20")  # where instances get their addresses
@@ -44,11 +47,11 @@ def prepare() -> None:
     _batch(
         [
             "link set lo up",
-            f"link add {BRIDGE} type bridge",
+            f"link add {BRIDGE} address {BRIDGE_ADDRESS} type bridge",
             f"addr add {GATEWAY}/32 dev {BRIDGE}",
             f"addr add {METADATA}/32 dev {BRIDGE}",
             f"link set {BRIDGE} up",
-            f"link add {GCE_BRIDGE} type bridge",
+            f"link add {GCE_BRIDGE} address {GCE_BRIDGE_ADDRESS} type bridge",
             f"link set {GCE_BRIDGE} up",
             f"netns add {VOID}",
             f"link add {VOID} type veth peer name eth0 netns {VOID}",

@@ -7,18 +7,17 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 
 import pytest
 
 from costgpu.models.job import EndReason
 from costgpu.models.run import RunState
+from tests import examples
 from tests.cli.here import LOCAL, STEPS, Here, Result, until
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="this machine as a machine needs Linux")
 
-EXAMPLES = Path(__file__).parents[2] / "examples"
-DDP, FSDP = ((EXAMPLES / name).read_text() for name in ("train_ddp.py", "train_fsdp.py"))
+DDP, FSDP = (examples.source_for_gloo(name) for name in ("train_ddp.py", "train_fsdp.py"))
 TWO = ("--nodes", "2", "--max-duration", "5m")
 BARE = (*TWO, "--launcher", "none")
 SMALL = ("--epochs", "1", "--steps", "4", "--samples", "1024", "--width", "64", "--batch-size")
@@ -64,7 +63,7 @@ def test_ddp_on_two_machines_makes_the_weights_of_one(here: Here) -> None:
     result.check(0, out="[rank0]:epoch 0: loss", err="2, 1 on each machine, started by torchrun")
     over(here)
     assert [view.reason for view in here.runs()] == [EndReason.SUCCEEDED] * 2
-    here.write("alone/train_ddp.py", DDP)
+    here.write("alone/train_ddp.py", examples.source("train_ddp.py"))
     done = subprocess.run(
         [sys.executable, "-c", ALONE, *SMALL, "64", here.project / "model.pt"],
         cwd=here.project / "alone",

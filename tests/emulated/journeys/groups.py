@@ -1,12 +1,11 @@
 """What jobs on two machines do in any cloud: each function is the journey of a person in it."""
 
 import json
-from pathlib import Path
 
 from costgpu.errors import NodesApart
+from tests import examples
 from tests.emulated.journeys.journey import WAITS, Client, Person, until
 
-EXAMPLES = Path(__file__).parents[3] / "examples"
 TWO = ("--nodes", "2")
 BARE = (*TWO, "--launcher", "none")
 QUICK_MEETING = "COSTGPU_AGENT_MEETING_SECONDS=12 COSTGPU_AGENT_CONNECT_SECONDS=2"
@@ -15,7 +14,7 @@ QUICK_MEETING = "COSTGPU_AGENT_MEETING_SECONDS=12 COSTGPU_AGENT_CONNECT_SECONDS=
 
 def whole_run(person: Person, kind: str, cap: str) -> None:
     """DDP under torchrun from the command line to the receipt, and nothing is left."""
-    person.write((EXAMPLES / "train_ddp.py").read_text())
+    person.write(examples.source_for_gloo("train_ddp.py"))
     small = "train.py --epochs 2 --steps 4 --samples 1024 --width 64"
     client = person.ran(*TWO, kind=kind, cap=cap, script=small)
     assert client.says(f"2x {person.account.infra.partition('/')[0]} {kind}"), str(client)
@@ -31,7 +30,7 @@ def whole_run(person: Person, kind: str, cap: str) -> None:
 
 def sharded_model(person: Person, kind: str, cap: str) -> None:
     """FSDP under torchrun, and outputs of both machines are wanted."""
-    person.write((EXAMPLES / "train_fsdp.py").read_text())
+    person.write(examples.source_for_gloo("train_fsdp.py"))
     small = "train.py --steps 3 --layers 2 --width 32 --length 16"
     client = person.ran(*TWO, "--outputs-from", "all", kind=kind, cap=cap, script=small)
     assert b"step 0: loss" in client.out, str(client)

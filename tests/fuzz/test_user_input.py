@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, given
+from hypothesis import HealthCheck, example, given
 from hypothesis import strategies as st
 
 from costgpu.config import data_path
@@ -135,6 +135,7 @@ class TestSomeSeeds:
 
     @examples(240, suppress_health_check=QUIET)
     @given(SEEDS)
+    @example(602556844)  # a zero byte in a text that is exported
     def test_damaged_ledgers(self, ledger: Path, seed: int) -> None:
         damage_anything(seed, ledger)
 

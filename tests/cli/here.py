@@ -70,9 +70,17 @@ def alive(pid: int) -> bool:
         return False
 
 
-def told(*words: str) -> Result:
-    """Runs a command in this process, with nobody at the terminal."""
-    streams = [io.TextIOWrapper(io.BytesIO(), encoding="utf-8", errors="surrogateescape") for _ in range(2)]
+class Screen(io.BytesIO):
+    """Says that it is a terminal."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+def told(*words: str, screen: bool = False) -> Result:
+    """Runs a command in this process, with nobody at the terminal; what it writes goes to programs, or to a screen."""
+    kind = Screen if screen else io.BytesIO
+    streams = [io.TextIOWrapper(kind(), encoding="utf-8", errors="surrogateescape") for _ in range(2)]
     before = sys.argv, sys.stdin, sys.stdout, sys.stderr
     sys.argv, sys.stdin, sys.stdout, sys.stderr = ["costgpu", *words], io.StringIO(), *streams
     code: object = None

@@ -135,7 +135,7 @@ class TestSomeSeeds:
 
     @examples(240, suppress_health_check=QUIET)
     @given(SEEDS)
-    @example(602556844)  # a zero byte in a text that is exported
+    @example(602556844)  # exports a zero byte
     def test_damaged_ledgers(self, ledger: Path, seed: int) -> None:
         damage_anything(seed, ledger)
 

@@ -2,8 +2,7 @@
 
 Spreadsheets take a cell that begins with ``=``, ``+``, ``-``, ``@``, a tab or a line break for a formula, and a job's
 name or tag may be anything. Such texts get an apostrophe before them in the two CSV formats, as spreadsheets themselves
-write a text; numbers and times are left alone, and JSON is exact. Characters that a terminal obeys, which only a damaged
-ledger holds, are blanks in CSV, whose readers stop at some of them.
+write a text; numbers and times are left alone, and JSON is exact.
 """
 
 from __future__ import annotations
@@ -21,9 +20,6 @@ from costgpu.ledger.queries.history import ClosedRun
 
 JSON_SCHEMA, JSON_VERSION = "costgpu.ledger", 1
 FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n")
-_OBEYED = (*range(9), 11, 12, *range(14, 32), *range(127, 160), *range(0x202A, 0x202F), *range(0x2066, 0x206A))
-BLANKS = dict.fromkeys(_OBEYED, " ")
-"""Control characters, but for tabs and ends of lines, and those that change the direction of a text."""
 
 COLUMNS = tuple(field.name for field in fields(ClosedRun))
 
@@ -79,8 +75,7 @@ def lines(heads: Iterable[Iterable[str]], rows: Iterable[Iterable[Any]]) -> Iter
 
 def _cell(value: Any) -> str:
     if isinstance(value, str):
-        shown = value.translate(BLANKS)
-        return f"'{shown}" if shown.startswith(FORMULA) else shown
+        return f"'{value}" if value.startswith(FORMULA) else value
     if value is None:
         return ""
     if isinstance(value, Decimal):

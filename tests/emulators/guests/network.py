@@ -12,7 +12,7 @@ from tests.emulators.machines import PacketRule
 BRIDGE = "cloud0"
 GCE_BRIDGE = "cloud1"  # where the same metadata address is another cloud's
 # Without an address of its own a bridge takes the lowest of its ports', which changes as guests come and go; until the
-# others ask again what belongs to their gateway, their packets go nowhere, for up to a minute.
+# others ask again what belongs to their gateway, their packets go nowhere, for a minute and more.
 BRIDGE_ADDRESS, GCE_BRIDGE_ADDRESS = "02:00:c6:12:00:01", "02:00:c6:12:00:02"
 GATEWAY = "198.18.0.1"  # of the guests; RFC 2544's block, which is nobody's. The emulated APIs listen here.
 METADATA = "169.254.169.254"

@@ -54,9 +54,9 @@ class Terminal:
         """A line for each state that a person cares about."""
         self._line.clear()
         place = "a machine"
-        if view.option is not None and view.attempt is not None:
+        if view.option is not None and view.create_call is not None:
             offer = view.option.offer
-            place = f"{offer.provider} {offer.instance_type} in {view.attempt.zone or offer.region}"
+            place = f"{offer.provider} {offer.instance_type} in {view.create_call.zone or offer.region}"
             if offer.provider == "local":
                 place = "a place on this machine"
         words = {

@@ -120,17 +120,17 @@ class Option:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Attempt:
+class CreateCall:
     """One create call, repeatable with the same values."""
 
-    number: int  # number of the attempt, from 1
+    number: int  # number of the call, from 1
     token: str
     option: int  # index into the run's options
     zone: str | None  # None where the provider chose
     at: datetime  # time of the first call: metering starts here
     lease_until: datetime  # latest power-off
     allow_from: str  # CIDR of the client
-    account: str = ""  # account at the provider of this attempt; empty in rows of older versions
+    account: str = ""  # account at the provider of this call; empty in rows of older versions
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -141,7 +141,7 @@ class RunView:
         client: Host name of the machine that launched it.
         options: Offers in the order in which they are tried.
         changed_at: Time of the last change of state.
-        attempt: The last attempt.
+        create_call: The last create call.
         refusals: Refused attempts so far: option index, zone, message.
         instance: The instance, once there is one.
         known_since: Time at which its id was recorded.
@@ -173,7 +173,7 @@ class RunView:
     options: tuple[Option, ...]
     created_at: datetime
     changed_at: datetime
-    attempt: Attempt | None = None
+    create_call: CreateCall | None = None
     refusals: tuple[tuple[int, str | None, str], ...] = ()
     instance: InstanceRef | None = None
     known_since: datetime | None = None
@@ -196,13 +196,13 @@ class RunView:
 
     @property
     def option(self) -> Option | None:
-        """Option of the last attempt."""
-        return self.options[self.attempt.option] if self.attempt else None
+        """Option of the last create call."""
+        return self.options[self.create_call.option] if self.create_call else None
 
     @property
     def lease_until(self) -> datetime | None:
-        """Latest end of the machine; None before the first attempt."""
-        return self.attempt.lease_until if self.attempt else None
+        """Latest end of the machine; None before the first create call."""
+        return self.create_call.lease_until if self.create_call else None
 
     @property
     def ranks_per_node(self) -> int:
@@ -228,17 +228,17 @@ class RunView:
 
     def account_at(self, provider: str) -> str:
         """The account that pays for the run at this provider; empty if it is not known."""
-        if self.attempt is not None and self.attempt.account:
-            return self.attempt.account
+        if self.create_call is not None and self.create_call.account:
+            return self.create_call.account
         return self.identity.account if self.identity.provider == provider else ""
 
     def metered(self, now: datetime) -> tuple[float, Decimal]:
         """Seconds and cost from the create call until `now`, or until the end that was confirmed."""
         never_created = self.instance is None and self.state is not RunState.PROVISIONING
-        if self.attempt is None or self.option is None or never_created:
+        if self.create_call is None or self.option is None or never_created:
             return 0.0, Decimal(0)
         end = self.confirmed_at or now
-        start = self.attempt.at
+        start = self.create_call.at
         # The create call may have been repeated much later, by another client.
         if self.launched_at is not None and self.known_since is not None:
             start = min(max(start, self.launched_at), self.known_since)

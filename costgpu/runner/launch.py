@@ -132,8 +132,8 @@ def full_places(driver: GroupDriver) -> frozenset[tuple[int, str | None]]:
 
     Where the provider chose the zone, that is the choice itself and the zone: asked for by name, it is as full.
     """
-    attempt = driver.view.attempt
-    if driver.context.cancelling or driver.stopping or attempt is None or driver.view.started_at is not None:
+    call = driver.view.create_call
+    if driver.context.cancelling or driver.stopping or call is None or driver.view.started_at is not None:
         return frozenset()
     book = driver.context.journal.book
     events = [event for view in driver.views for event in book.events(view.run_id)]
@@ -141,7 +141,7 @@ def full_places(driver: GroupDriver) -> frozenset[tuple[int, str | None]]:
         return frozenset()  # from another terminal
     full = [view for view in driver.views[1:] if view.reason is EndReason.NO_CAPACITY]
     refused = {(option, zone) for view in full for option, zone, _ in view.refusals}
-    return frozenset({(attempt.option, attempt.zone), *refused} if full else ())
+    return frozenset({(call.option, call.zone), *refused} if full else ())
 
 
 def _intent(plan: Plan, spec: JobSpec, owner: str, spent: Decimal = Decimal(0)) -> dict[str, Any]:

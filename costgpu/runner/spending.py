@@ -279,14 +279,14 @@ def _name_unasked(views: Iterable[RunView], live: _Live, spending: Spending) -> 
 
 def _open_machine(view: RunView, live: _Live, now: datetime) -> Machine | None:
     """What an open run costs; None as long as nothing was asked of a provider."""
-    option, attempt = view.option, view.attempt
-    if option is None or attempt is None or view.state is RunState.INTENT:
+    option, call = view.option, view.create_call
+    if option is None or call is None or view.state is RunState.INTENT:
         return None
     provider, region = option.offer.provider, option.offer.region
     seen = live.of(view)
     if view.instance is None and seen is not None:  # the create call has worked, and its answer is not here yet
         view = replace(view, instance=seen.ref, known_since=now, launched_at=seen.launched_at)
-    over = attempt.lease_until + timedelta(seconds=POWER_OFF_SECONDS)
+    over = call.lease_until + timedelta(seconds=POWER_OFF_SECONDS)
     until, going = now, view.confirmed_at is None
     free = not option.offer.price_usd_per_hour + option.extras_usd_per_hour  # whose it is changes nothing
     if seen is not None:

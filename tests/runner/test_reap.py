@@ -14,7 +14,7 @@ import pytest
 from costgpu.errors import AuthError, LedgerDamaged, ProviderError, Unreachable
 from costgpu.models.instance import Instance, InstanceRef, InstanceState, NodeGroup
 from costgpu.models.reap import OrphanReason, ReapFindings
-from costgpu.models.run import Attempt, RunState, RunView
+from costgpu.models.run import CreateCall, RunState, RunView
 from costgpu.providers.base import TAG_LEASE, TAG_RUN, OwnedResources
 from costgpu.runner.reap import NEW_SECONDS, ReapFilter, end_orphans, find_orphans
 from costgpu.runner.state.states import replay
@@ -40,11 +40,11 @@ def view_of(
     owner: str = "me@here",
 ) -> RunView:
     """A run as a ledger tells it."""
-    attempt = Attempt(
+    call = CreateCall(
         number=1, token=f"{run_id}-1", option=0, zone=None, at=START, lease_until=lease_until or START, allow_from=""
     )
     view = replay([intent(run_id, owner=owner)])
-    return replace(view, state=state, instance=instance, attempt=attempt if lease_until else None)
+    return replace(view, state=state, instance=instance, create_call=call if lease_until else None)
 
 
 class Account(FakeHarness):

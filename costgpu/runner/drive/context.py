@@ -125,18 +125,18 @@ class RunContext:
 
     @property
     def lease_until(self) -> datetime:
-        """The end of the lease; asked for only after an attempt."""
+        """The end of the lease; asked for only after a create call."""
         assert self.view.lease_until is not None  # noqa: S101
         return self.view.lease_until
 
     def provider(self) -> Provider:
-        """The adapter of the current attempt, with the credentials that the run was launched with.
+        """The adapter of the current create call, with the credentials that the run was launched with.
 
         Raises:
             AuthError: They are another account's: what it does not know would look as if it were gone.
         """
         option = self.view.option
-        assert option is not None  # noqa: S101 - asked for only after an attempt
+        assert option is not None  # noqa: S101 - asked for only after a create call
         provider = self.services.provider(option.offer.provider)
         wanted = self.view.account_at(provider.name)
         mine = self.account(provider) if wanted else ""
@@ -282,7 +282,7 @@ class RunContext:
         """Turns the run towards its end."""
         self.error = self.error or error
         if self.view.state is RunState.INTENT:
-            self.journal.refresh()  # an attempt may be written without this process having heard so
+            self.journal.refresh()  # a create call may be written without this process having heard so
         if self.view.state is RunState.INTENT:
             self.cancelling = True
         elif self.view.state not in (RunState.TERMINATING, RunState.CLOSED):

@@ -224,19 +224,19 @@ class GroupDriver:
 
     def _provision(self, driver: Driver) -> None:
         first = self.drivers[0]
-        if driver is not first and driver.context.only_place is None and first.view.attempt is not None:
+        if driver is not first and driver.context.only_place is None and first.view.create_call is not None:
             _act(first, partial(self._keep_to_place, driver))
         if driver is first or driver.context.only_place is not None or driver.context.cancelling:
             _take_step(driver)
 
     def _keep_to_place(self, driver: Driver, first: RunContext) -> None:
         """The other machines go where the first one is."""
-        attempt = first.view.attempt
+        call = first.view.create_call
         instance = first.describe() if first.view.instance is not None else None
-        if attempt is not None:
+        if call is not None:
             driver.context.only_place = (
-                attempt.option,
-                (instance.zone if instance is not None else None) or attempt.zone,
+                call.option,
+                (instance.zone if instance is not None else None) or call.zone,
             )
 
     def _install(self, context: RunContext) -> None:

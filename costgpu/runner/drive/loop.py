@@ -162,7 +162,7 @@ class Driver:
         Raises:
             ProviderError: The credentials are not the run's, or nobody can be asked; nothing is changed.
         """
-        if self.view.attempt is not None:
+        if self.view.create_call is not None:
             try:
                 self.context.provider()
             except ProviderError as error:
@@ -267,7 +267,7 @@ def _unconfirmed(view: RunView, error: ProviderError) -> TerminationUnconfirmed:
         by_hand = f"end what has the tag costgpu-run={view.run_id}. It would end itself by"
     else:
         what = f"{ref.instance_id} in {ref.region} is to be ended, and nobody can be asked to do it: it may be billing."
-        by_hand = f"{end_by_hand(ref, view.attempt.account if view.attempt else '')}. It ends itself by"
+        by_hand = f"{end_by_hand(ref, view.create_call.account if view.create_call else '')}. It ends itself by"
     return TerminationUnconfirmed(
         f"{what} {error.message}",
         hint=f"{error.hint} Then: costgpu cancel {view.run_id}. By hand: {by_hand} {_lease_text(view)}.".strip(),

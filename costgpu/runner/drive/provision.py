@@ -112,8 +112,8 @@ def create_instance(context: RunContext) -> None:
 
 
 def create_request(view: RunView, keys: Keys) -> CreateRequest:
-    """The create call of the current attempt: the same each time, in each process."""
-    tried, option = view.attempt, view.option
+    """The current create call: the same each time, in each process."""
+    tried, option = view.create_call, view.option
     assert tried is not None and option is not None  # noqa: S101, PT018 - there is no call without them
     spec = registry.spec(option.offer.provider)
     waits = spec.watchdog_delay_seconds
@@ -187,7 +187,7 @@ def find_created(context: RunContext) -> Instance | None:
 
     Counted from the last call: this process's own, or the last that another one can have made.
     """
-    tried = context.view.attempt
+    tried = context.view.create_call
     assert tried is not None  # noqa: S101 - provisioning has one
     provider, clock = context.provider(), context.clock
     request = create_request(context.view, context.keys())

@@ -34,7 +34,7 @@ def terminate(context: RunContext) -> None:
         if found is not None:
             record_instance(context, found)
             return
-        assert view.option is not None  # noqa: S101 - an attempt was made
+        assert view.option is not None  # noqa: S101 - a create call was made
         left = clean_up(provider, view.run_id, view.option.offer.region, clock)
         close_run(context, view.reason or EndReason.PROVISION_FAILED, EndedBy.NOTHING_CREATED, left)
         return

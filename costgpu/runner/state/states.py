@@ -21,7 +21,7 @@ from costgpu.errors import LedgerDamaged
 from costgpu.ledger.codec import from_json
 from costgpu.models.instance import Identity, InstanceRef, Safeguard
 from costgpu.models.job import EndReason, JobSpec, JobStatus
-from costgpu.models.run import Attempt, EndedBy, EventKind, Option, Receipt, RunEvent, RunState, RunView
+from costgpu.models.run import CreateCall, EndedBy, EventKind, Option, Receipt, RunEvent, RunState, RunView
 from costgpu.units import FIRST_YEAR, LAST_YEAR
 
 T = TypeVar("T")
@@ -197,13 +197,13 @@ def replay(events: Iterable[RunEvent]) -> RunView:
 def _facts(view: RunView, event: RunEvent) -> RunView:
     kind, at = event.kind, event.at
     if kind is E.ATTEMPTED:
-        attempt = _read(Attempt, event, number=event.data.get("attempt"), at=at.isoformat())
-        if not 0 <= attempt.option < len(view.options):
-            raise IllegalEvent(f"Run {view.run_id}: there is no option {attempt.option} to attempt.")
-        return replace(view, attempt=attempt)
+        call = _read(CreateCall, event, number=event.data.get("attempt"), at=at.isoformat())
+        if not 0 <= call.option < len(view.options):
+            raise IllegalEvent(f"Run {view.run_id}: there is no option {call.option} to attempt.")
+        return replace(view, create_call=call)
     if kind is E.REFUSED:
-        assert view.attempt is not None  # noqa: S101 - provisioning has one
-        refusal = (view.attempt.option, view.attempt.zone, _read(_Refused, event).message)
+        assert view.create_call is not None  # noqa: S101 - provisioning has one
+        refusal = (view.create_call.option, view.create_call.zone, _read(_Refused, event).message)
         return replace(view, refusals=(*view.refusals, refusal))
     if kind is E.CREATED:
         created = _read(_Created, event)

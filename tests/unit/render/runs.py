@@ -9,7 +9,7 @@ from costgpu.models.instance import Identity, Instance, InstanceRef, InstanceSta
 from costgpu.models.job import EndReason, JobPhase, JobSpec, JobStatus
 from costgpu.models.offer import Offer
 from costgpu.models.prediction import Candidate, Prediction, Provenance, Range
-from costgpu.models.run import Attempt, EndedBy, Option, Plan, Receipt, RunState, RunView
+from costgpu.models.run import CreateCall, EndedBy, Option, Plan, Receipt, RunState, RunView
 from costgpu.runner.plan import Limits, lease_for
 from tests.unit.estimator.builders import offer
 
@@ -99,7 +99,7 @@ def view(**changes: object) -> RunView:
         options=plan().options,
         created_at=NOW - timedelta(minutes=10),
         changed_at=NOW,
-        attempt=Attempt(
+        create_call=CreateCall(
             number=1,
             token=f"{RUN}-1",
             option=0,

@@ -184,14 +184,14 @@ def test_whoever_ends_a_machine_has_a_name(by: EndedBy) -> None:
 
 
 def test_a_list_of_runs() -> None:
-    attempt = view().attempt
-    assert attempt is not None
+    create_call = view().create_call
+    assert create_call is not None
     views = [
         view(),
         view(run_id="b", name="a-job-with-a-name-that-is-long", state=RunState.PROVISIONING, instance=None),
-        view(run_id="c", state=RunState.INTENT, instance=None, attempt=None),
+        view(run_id="c", state=RunState.INTENT, instance=None, create_call=None),
         closed(reason=EndReason.HOST_KEY_MISMATCH),
-        view(run_id="e", attempt=replace(attempt, lease_until=NOW - timedelta(minutes=5))),
+        view(run_id="e", create_call=replace(create_call, lease_until=NOW - timedelta(minutes=5))),
     ]
     tagged = [
         TaggedInstance(instance=machine("i-9", InstanceState.RUNNING, UNTIL)),

@@ -68,6 +68,28 @@ class JobNode:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Recovery:
+    """How a job goes on when its spot machine is taken back."""
+
+    most: int  # further machines, at most
+    checkpoints: tuple[
+        str, ...
+    ] = ()  # patterns relative to `workdir`; empty means whatever the job has made or changed
+    resume_args: tuple[str, ...] = ()  # arguments for a job that goes on; ``{latest}`` in them is its newest checkpoint
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Attempt:
+    """Which attempt at its job a run is."""
+
+    job_id: str  # run id of the first, by which the job is called
+    index: int  # number among the runs of the job, from 0
+    number: int  # number of its machine, from 1: runs for which none was free do not count
+    failed_resumes: int = 0  # how many attempts in a row before this have failed as soon as they went on
+    searches: int = 0  # how many runs in a row before this have found no machine
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class JobSpec:
     """What the user asked for. Environment values are not in it: they are secrets until proven otherwise."""
 
@@ -96,6 +118,8 @@ class JobSpec:
     max_restarts: int = 0  # how often torchrun starts the ranks anew
     outputs_from: OutputsFrom = OutputsFrom.RANK_0
     port: int = MEETING_PORT  # at which the machines meet
+    recovery: Recovery | None = None  # None for a job that ends with its machine
+    attempt: Attempt | None = None  # None for a job without recovery
 
 
 class JobPhase(StrEnum):
@@ -141,6 +165,7 @@ class JobOrder:
     spot_notice: str = ""  # source of that notice: ``imdsv2``, ``computemetadata``; empty if there is none
     rendezvous: Rendezvous | None = None  # None for a job on one machine
     keep_outputs: bool = True  # whether the machine has to stay until outputs and logs are fetched
+    checkpoints: tuple[str, ...] | None = None  # patterns of `Recovery`; None for a job without recovery
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -185,6 +210,7 @@ class FileEntry:
     size: int  # bytes
     sha256: str = ""  # hexadecimal; empty where it has not been computed
     mode: int = 0o644  # permission bits
+    modified_ns: int = 0  # time of the last change, in nanoseconds since 1970; 0 where it does not matter
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -195,3 +221,18 @@ class Outputs:
     missing: tuple[str, ...] = ()  # patterns of the order that match nothing
     # path of a file or folder that should be collected -> reason why it cannot be read there
     unreadable: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Checkpoint:
+    """Files of a job that were whole at one moment."""
+
+    number: int  # grows with each one that a machine takes; 0 for nothing
+    taken_epoch: float  # time by the machine's clock
+    files: tuple[FileEntry, ...]  # with checksums and times of change; paths are relative to the working folder
+    trouble: str = ""  # why something is not in it; empty if nothing is missing
+
+    @property
+    def total_bytes(self) -> int:
+        """The size of all files."""
+        return sum(entry.size for entry in self.files)

@@ -54,6 +54,8 @@ def _reply(home: Home, program: str, command: str) -> dict[str, Any]:
         home.record_contact()
         if command == "receive":
             return _receive(home)
+        if command == "restore":
+            return _restore(home)
         return _call(home, json.load(sys.stdin))
     except Exception as error:
         return {"error": "%s: %s" % (type(error).__name__, error), "kind": type(error).__name__}
@@ -67,6 +69,12 @@ def _receive(home: Home) -> dict[str, Any]:
     count = receive(home, sys.stdin.buffer)
     apply_manifest(home)
     return {"files": count}
+
+
+def _restore(home: Home) -> dict[str, Any]:
+    from .outputs.checkpoints import receive_checkpoint
+
+    return {"files": 0 if home.exists("order.json") else receive_checkpoint(home, sys.stdin.buffer)}
 
 
 def _call(home: Home, request: dict[str, Any]) -> dict[str, Any]:
@@ -84,6 +92,18 @@ def _call(home: Home, request: dict[str, Any]) -> dict[str, Any]:
             if started
             else expect_files(home, request["files"], request["links"], request.get("folders", []))
         }
+    if method == "expect_checkpoint":
+        from .outputs.checkpoints import expect_checkpoint
+
+        return {"lacking": [] if home.exists("order.json") else expect_checkpoint(home, request["files"])}
+    if method == "checkpoint":
+        from .clock import Clock
+        from .outputs.checkpoints import take_checkpoint
+
+        order = home.read("order.json")
+        if order is None:
+            return {"error": "There is no job here.", "kind": "NoJob"}
+        return take_checkpoint(home, order, Clock(), bool(request.get("everything")))
     if method == "outputs":
         from .outputs.find_outputs import find_outputs, with_checksums
 

@@ -17,6 +17,7 @@ from typing import Any
 from . import job_environment, launchers, meeting
 from .clock import boot_id, uptime
 from .observe.machine_stats import descendants, gpu_count
+from .outputs.checkpoints import CUT_OFF, note_cut_off
 from .state_files import Home, open_to_write
 from .status import LOGS
 
@@ -253,6 +254,8 @@ class Supervisor:
     def _signal_all(self, number: int) -> int:
         """Signals every process below this one; returns their number."""
         members = [entry.pid for entry in descendants(os.getpid())]
+        if number == signal.SIGKILL and self.order.get("checkpoints") is not None and not self.home.exists(CUT_OFF):
+            note_cut_off(self.home, os.getpid())
         for pid in members:
             _send(pid, number)
         return len(members)

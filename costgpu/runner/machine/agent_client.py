@@ -10,7 +10,7 @@ from typing import TypeVar
 
 from costgpu.clock import Clock, SystemClock
 from costgpu.errors import HostUnreachable, OutputsDamaged
-from costgpu.models.job import FileEntry, JobOrder, JobStatus, LogStream, Outputs
+from costgpu.models.job import Checkpoint, FileEntry, JobOrder, JobStatus, LogStream, Outputs
 from costgpu.runner.files.download import fetch_verified
 from costgpu.runner.files.tar import tar_stream
 from costgpu.runner.machine import agent_reply
@@ -75,22 +75,25 @@ class AgentHost:
         )
         if not lacking:
             return 0
-        entries = [entry for entry in selection.files if entry.path in lacking]
-        travelled = 0
+        return self._send_archive(
+            "receive", selection.root, [entry for entry in selection.files if entry.path in lacking]
+        )
+
+    def _send_archive(self, command: str, root: Path, entries: Sequence[FileEntry]) -> int:
+        """Sends files below `root` to a command of the agent; returns the bytes that travelled."""
+        size, travelled = sum(entry.size for entry in entries), 0
 
         def counted() -> Iterator[bytes]:
             nonlocal travelled
-            for chunk in tar_stream(selection.root, entries):
+            for chunk in tar_stream(root, entries):
                 travelled += len(chunk)
                 yield chunk
 
-        self.hold(sum(entry.size for entry in entries))
+        self.hold(size)
         completed = self._transport.run(
-            [*self._agent, "receive"],
-            stdin=counted(),
-            timeout_seconds=self._transfer_seconds(sum(entry.size for entry in entries)),
+            [*self._agent, command], stdin=counted(), timeout_seconds=self._transfer_seconds(size)
         )
-        checked_reply(completed, "receive")
+        checked_reply(completed, command)
         self._call("hold", _nothing, seconds=0.0)
         return travelled
 
@@ -158,6 +161,37 @@ class AgentHost:
             raise OutputsDamaged("The machine names other logs than the job's two.", hint="Nothing was fetched.")
         self._fetch("", entries, folder)
 
+    def checkpoint(self, *, everything: bool = False) -> Checkpoint:
+        """What of the job's checkpoints is whole now; copies of it are on the machine until the next call."""
+        return self._call("checkpoint", agent_reply.checkpoint, self._timeouts.checksums, everything=everything)
+
+    def fetch_checkpoint(self, checkpoint: Checkpoint, folder: Path) -> None:
+        """Brings its files into `folder`, named by their checksums, each verified before it gets its name.
+
+        Raises:
+            OutputsDamaged: A checksum does not match.
+        """
+        self._fetch("checkpoints", by_checksum(checkpoint.files), folder)
+
+    def restore(self, checkpoint: Checkpoint, folder: Path) -> int:
+        """Puts a checkpoint into the working folder, from files named by their checksums; returns the bytes that travelled.
+
+        Raises:
+            SyncRefused: A file in `folder` is gone or damaged.
+        """
+        rows = [[one.path, one.size, one.sha256, one.mode, one.modified_ns] for one in checkpoint.files]
+        copies = by_checksum(checkpoint.files)
+        announced = {entry.path for entry in copies}
+        lacking = self._call(
+            "expect_checkpoint",
+            lambda fields: agent_reply.lacking(fields, announced),
+            self._transfer_seconds(checkpoint.total_bytes),
+            files=rows,
+        )
+        if not lacking:
+            return 0
+        return self._send_archive("restore", folder, [entry for entry in copies if entry.path in lacking])
+
     def collected(self) -> None:
         """Tells the agent that outputs and logs are home and verified: if the client dies now, the machine ends."""
         self._call("collected", _nothing)
@@ -187,6 +221,12 @@ class AgentHost:
             return parse(fields)
         except Unfit as error:
             raise misfit(method, error) from error
+
+
+def by_checksum(files: Sequence[FileEntry]) -> tuple[FileEntry, ...]:
+    """Their contents, named by their checksums, each once."""
+    found = {entry.sha256: FileEntry(path=entry.sha256, size=entry.size, sha256=entry.sha256) for entry in files}
+    return tuple(found.values())
 
 
 def _nothing(_fields: Fields) -> None:

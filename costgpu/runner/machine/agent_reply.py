@@ -9,11 +9,12 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Collection, Mapping
+from dataclasses import replace
 from enum import StrEnum
 from typing import Any, NamedTuple, TypeVar
 
 from costgpu.errors import HostUnreachable, MachineUnusable, SyncRefused
-from costgpu.models.job import EndReason, FileEntry, JobPhase, JobStatus, Outputs
+from costgpu.models.job import Checkpoint, EndReason, FileEntry, JobPhase, JobStatus, Outputs
 from costgpu.runner.agent.main import REPLY
 from costgpu.runner.files.paths import is_inside
 from costgpu.runner.machine.host import Completed
@@ -24,8 +25,10 @@ MAX_TEXT = 16 * 1024  # characters of a text for people
 MAX_DEPTH = 8  # of objects and lists in each other; answers have 3
 MAX_FILE_BYTES = 1 << 60
 _LAST_EPOCH = 253402300799.0  # the end of the year 9999
+_LAST_NS = int(_LAST_EPOCH) * 10**9
 _HINT = "The machine, or the job on it, has changed the agent. The machine ends itself at the end of its lease."
 _SHA256 = re.compile(r"[0-9a-f]{64}")
+_COLUMNS = 5  # of a file of a checkpoint
 _SIGNALLED = 128  # and above: what a shell makes of a command that a signal ended
 _NOT_FOUND = 127
 _SILENT = frozenset({"ConnectionRefusedError", "ConnectionResetError", "FileNotFoundError", "TimeoutError"})
@@ -287,6 +290,24 @@ def _entry(row: object, *, verified: bool) -> FileEntry:
         raise Unfit(f"the checksum of {_shown(path)} is none")
     size = whole(size, "size", MAX_FILE_BYTES)
     return FileEntry(path=path, size=size, sha256=sha256, mode=whole(mode, "mode", 0o7777) & 0o777)
+
+
+def checkpoint(fields: Fields) -> Checkpoint:
+    """What was whole when it was looked for. Raises `Unfit`."""
+    files = []
+    for row in fields.rows("files"):
+        if not isinstance(row, list) or len(row) != _COLUMNS:
+            raise Unfit("a file of a checkpoint is not described by path, size, checksum, mode and time")
+        entry = _entry(row[:4], verified=True)
+        files.append(replace(entry, modified_ns=whole(row[4], "time", _LAST_NS)))
+    if len({entry.path for entry in files}) != len(files):
+        raise Unfit("a file is named twice")
+    return Checkpoint(
+        number=fields.count("number", MAX_FILES),
+        taken_epoch=fields.epoch("at") or 0.0,
+        files=tuple(files),
+        trouble=fields.text("trouble", ""),
+    )
 
 
 def outputs(fields: Fields) -> Outputs:

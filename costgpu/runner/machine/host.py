@@ -14,7 +14,7 @@ from typing import Protocol
 
 from costgpu.errors import MachineUnusable
 from costgpu.models.instance import Instance
-from costgpu.models.job import FileEntry, JobOrder, JobStatus, LogStream, Outputs
+from costgpu.models.job import Checkpoint, FileEntry, JobOrder, JobStatus, LogStream, Outputs
 
 MAX_OUTPUT_BYTES = 64 << 20
 """What a command may write to stdout: 200,000 files by name, size and checksum."""
@@ -179,6 +179,27 @@ class Host(Protocol):
 
     def fetch_logs(self, folder: Path) -> None:
         """Brings ``stdout.log`` and ``stderr.log`` into `folder`."""
+
+    def checkpoint(self, *, everything: bool = False) -> Checkpoint:
+        """What of the job's checkpoints is whole now; number 0 as long as nothing has changed since they were put there.
+
+        Args:
+            everything: Whether the outputs belong to it, too: at the end of a job that is to go on elsewhere.
+        """
+
+    def fetch_checkpoint(self, checkpoint: Checkpoint, folder: Path) -> None:
+        """Brings the files of the last checkpoint into `folder`, named by their checksums, and verified.
+
+        Raises:
+            OutputsDamaged: A checksum does not match.
+        """
+
+    def restore(self, checkpoint: Checkpoint, folder: Path) -> int:
+        """Puts a checkpoint into the working folder that was sent; returns the bytes that travelled. Idempotent.
+
+        Args:
+            folder: Holds its files, named by their checksums.
+        """
 
     def collected(self) -> None:
         """Tells the agent that outputs and logs are home: if the client dies now, the machine need not wait for it."""

@@ -35,7 +35,7 @@ def expect_files(
         raise Damaged("Not a path inside the work folder: %r" % bad[0])
     os.makedirs(home.work, exist_ok=True)
     for path in folders:
-        _make_parents(home.work, path + "/")
+        make_parents(home.work, path + "/")
     home.write("incoming.json", {"files": files, "links": links})
     lacking = [path for path, size, sha256, _ in files if not _is_there(home, path, size, sha256)]
     if not lacking:
@@ -72,7 +72,7 @@ def receive(home: Home, stream: IO[bytes]) -> int:
 
 def _place(home: Home, content: IO[bytes], path: str, size: int, sha256: str, mode: int) -> None:
     target = os.path.join(home.work, path)
-    _make_parents(home.work, path)
+    make_parents(home.work, path)
     partial = home.file("incoming.part")
     digest, written = hashlib.sha256(), 0
     with open(partial, "wb") as out:
@@ -89,7 +89,7 @@ def _place(home: Home, content: IO[bytes], path: str, size: int, sha256: str, mo
     os.replace(partial, target)
 
 
-def _make_parents(root: str, path: str) -> None:
+def make_parents(root: str, path: str) -> None:
     """Real folders all the way; whatever else is in the way goes."""
     current = root
     for part in path.split("/")[:-1]:
@@ -109,7 +109,7 @@ def apply_manifest(home: Home) -> None:
             os.unlink(os.path.join(home.work, path))
     for path, target in incoming["links"].items():
         link = os.path.join(home.work, path)
-        _make_parents(home.work, path)
+        make_parents(home.work, path)
         if os.path.islink(link) or os.path.isfile(link):
             os.unlink(link)
         if not os.path.isdir(link):

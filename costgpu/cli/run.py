@@ -18,8 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from costgpu.models.run import Plan, RunView
-    from costgpu.runner.drive.group import GroupDriver
-    from costgpu.runner.drive.loop import Driver
+    from costgpu.runner.adopt import JobDriver
     from costgpu.workflows.context import AppContext
     from costgpu.workflows.runs.plan import PlannedRun
 
@@ -148,7 +147,7 @@ def _print_document(context: AppContext, plan: Plan, view: RunView, error: CostG
     say(launched_json(plan, runs_of_job(context.ledger, view), error, context.clock.now()))
 
 
-def finish(driver: Driver | GroupDriver, *, as_json: bool = False) -> None:
+def finish(driver: JobDriver, *, as_json: bool = False) -> None:
     """Shows the receipt and ends with the exit code of the job, or of what went wrong."""
     from costgpu.render.text.run import receipts_text
     from costgpu.runner.state.outcome import error_for, exit_code

@@ -62,6 +62,8 @@ class EventKind(StrEnum):
     CLOSED = "closed"
     DETACHED = "detached"
     ADOPTED = "adopted"  # another process took over
+    SAVED = "saved"  # a checkpoint is on the user's side
+    RESTORED = "restored"  # a checkpoint is on the machine
     NOTED = "noted"  # anything worth keeping that changes nothing
 
 
@@ -151,6 +153,8 @@ class RunView:
         synced: Whether the files are on the machine.
         started_at: Start of the job; None until then.
         collected: Whether the outputs are on the user's machine.
+        saved_at: Time of the newest checkpoint of this run, by its machine's clock; None without one.
+        restored_from: Time of the checkpoint that its job goes on from; None for a job that begins.
         reason: Reason of the end; None until the run ends.
         ending_by: Who requested the end.
         ending_at: Time of that request.
@@ -183,6 +187,8 @@ class RunView:
     synced: bool = False
     started_at: datetime | None = None
     collected: bool = False
+    saved_at: datetime | None = None
+    restored_from: datetime | None = None
     reason: EndReason | None = None
     ending_by: EndedBy | None = None
     ending_at: datetime | None = None
@@ -203,6 +209,11 @@ class RunView:
     def lease_until(self) -> datetime | None:
         """Latest end of the machine; None before the first create call."""
         return self.create_call.lease_until if self.create_call else None
+
+    @property
+    def waits(self) -> bool:
+        """Whether it is to be started by whoever comes next: nothing is billed, and nobody needs to be there."""
+        return self.state is RunState.INTENT and self.spec.attempt is not None and self.spec.attempt.index > 0
 
     @property
     def ranks_per_node(self) -> int:

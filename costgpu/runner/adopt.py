@@ -16,12 +16,16 @@ from costgpu.runner.drive.context import Detached, RunContext, Services
 from costgpu.runner.drive.group import GroupDriver
 from costgpu.runner.drive.loop import Driver
 from costgpu.runner.drive.provision import create_request, record_instance
+from costgpu.runner.drive.recovery import RecoveryDriver, recovering_driver
 from costgpu.runner.find_run import RunStore, load_run, runs_of_job
 from costgpu.runner.machine.host import LogPosition
 from costgpu.runner.machine.keys import load_keys
 from costgpu.runner.state.journal import EventStore, RunJournal
 from costgpu.runner.state.lock import is_driven, lock_run
 from costgpu.runner.state.observer import NullObserver, Observer
+
+JobDriver = Driver | GroupDriver | RecoveryDriver
+"""What takes a job to its end: on one machine, on several at once, or on one after the other."""
 
 
 def adopt(
@@ -31,14 +35,18 @@ def adopt(
     journal = RunJournal(ledger, services.clock, view.run_id)
     if journal.view.detached:
         journal.add(EventKind.ADOPTED, client=socket.gethostname())
+    if view.spec.attempt is not None:
+        return recovering_driver(journal, services, observer, secrets)
     return Driver(RunContext(journal=journal, services=services, observer=observer, secrets=secrets))
 
 
 def adopt_job(
     view: RunView, ledger: EventStore, services: Services, observer: Observer, secrets: Mapping[str, str] | None
-) -> Driver | GroupDriver:
+) -> JobDriver:
     """A driver that goes on with all runs of a run's job. To be used within `lock_runs` of their folders."""
     drivers = [adopt(one, ledger, services, observer, secrets) for one in runs_of_job(ledger, view)]
+    if view.spec.attempt is not None:
+        return RecoveryDriver(runs=drivers, ledger=ledger, services=services, observer=observer, secrets=secrets)
     return drivers[0] if view.spec.node is None else GroupDriver(drivers)
 
 
@@ -111,6 +119,8 @@ def _take_over(driver: Driver) -> bool:
         return False  # another process was quicker
     if catch_up(context) is None and driver.view.state is RunState.SYNCING:
         return _is_gone(context)
+    if driver.view.waits:
+        return False  # whoever starts what waits comes for it
     if driver.view.state in (RunState.INTENT, RunState.PROVISIONING, RunState.BOOTING, RunState.SYNCING):
         driver.give_up(EndReason.UNCLAIMED)
         return True

@@ -18,6 +18,7 @@ from costgpu.models.reap import TaggedInstance
 from costgpu.models.run import EventKind, RunEvent, RunState, RunView
 from costgpu.providers.base import Provider
 from costgpu.runner.launch import current_owner
+from costgpu.runner.state.attempts import attempts_of_job
 from costgpu.runner.state.journal import EventStore
 from costgpu.runner.state.states import replay
 
@@ -49,7 +50,9 @@ def load_run(ledger: EventStore, run_id: str) -> RunView:
 
 
 def runs_of_job(ledger: EventStore, view: RunView) -> tuple[RunView, ...]:
-    """The runs of all machines of a run's job, by number; only itself if it works alone."""
+    """The runs of a run's job: those of all its machines, by number, or those that follow on each other; else itself."""
+    if view.spec.attempt is not None:
+        return attempts_of_job(ledger, view)
     if view.spec.node is None:
         return (view,)
     return tuple(load_run(ledger, run_id) for run_id in view.spec.node.run_ids if ledger.events(run_id))

@@ -14,12 +14,13 @@ from decimal import Decimal
 from typing import Any
 
 from costgpu.ledger.codec import to_json
-from costgpu.models.job import EndReason, JobNode, JobSpec
+from costgpu.models.job import Attempt, EndReason, JobNode, JobSpec
 from costgpu.models.run import EventKind, Option, Plan
 from costgpu.models.workload import key_on
 from costgpu.runner.drive.context import RunContext, Services
 from costgpu.runner.drive.group import GroupDriver
 from costgpu.runner.drive.loop import Driver
+from costgpu.runner.drive.recovery import RecoveryDriver, begin_recovering
 from costgpu.runner.state.journal import EventStore, RunJournal
 from costgpu.runner.state.lock import lock_run
 from costgpu.runner.state.observer import Observer
@@ -71,6 +72,37 @@ def launch(
     driver = Driver(_context(journal, services, observer, environment, detach=detach))
     with lock_run(services.folder / journal.run_id):
         journal.begin(_intent(plan, plan.spec, owner))
+        observer.changed(driver.view)
+        driver.drive()
+    return driver
+
+
+def launch_recovering(
+    plan: Plan,
+    ledger: EventStore,
+    services: Services,
+    observer: Observer,
+    *,
+    owner: str,
+    environment: Mapping[str, str],
+    detach: bool = False,
+    run_id: str | None = None,
+) -> RecoveryDriver:
+    """Carries out a plan on one machine after the other, as long as they are taken back.
+
+    Returns:
+        The driver, with the closed runs, one for each machine, and the error to end with.
+
+    Raises:
+        Detached: The run goes on without this client.
+        LedgerError: Nothing was created: the intent could not be recorded.
+        RunError: The same: the files could not be kept.
+    """
+    journal = RunJournal(ledger, services.clock, run_id or new_run_id())
+    spec = replace(plan.spec, attempt=Attempt(job_id=journal.run_id, index=0, number=1))
+    with lock_run(services.folder / journal.run_id):
+        journal.begin(_intent(plan, spec, owner))
+        driver = begin_recovering(journal, services, observer, environment, detach=detach)
         observer.changed(driver.view)
         driver.drive()
     return driver

@@ -196,7 +196,10 @@ def lease_for(
             f"{by} would be used up before the job starts{boots if offer.provider != LOCAL else ''}.",
             hint=f"Allow at least {format_usd(needed)}, or {format_duration(least)}.",
         )
-    worst = (Decimal(str(round(seconds + POWER_OFF_SECONDS, 1))) * rate / 3600).quantize(
-        Decimal("0.000001"), rounding=ROUND_UP
-    )
-    return Lease(lifetime_seconds=seconds, worst_cost_usd=worst, usd_per_hour=rate, limited_by=by)
+    return Lease(lifetime_seconds=seconds, worst_cost_usd=worst_cost(seconds, rate), usd_per_hour=rate, limited_by=by)
+
+
+def worst_cost(lifetime_seconds: float, usd_per_hour: Decimal) -> Decimal:
+    """Highest cost of a machine that lives so long, its last billing minute included."""
+    seconds = Decimal(str(round(lifetime_seconds + POWER_OFF_SECONDS, 1)))
+    return (seconds * usd_per_hour / 3600).quantize(Decimal("0.000001"), rounding=ROUND_UP)

@@ -27,6 +27,12 @@ PEER_SECONDS = 30.0  # after one machine's job has failed, for the others to not
 TOUCH_SECONDS = 240.0  # a machine without a word of its client ends itself after 15 min
 PEER_POLL_SECONDS = 5.0  # how often the other machines are asked while one is followed
 
+# Interruptions
+CHECKPOINT_SECONDS = 60.0  # between two looks for a new checkpoint
+CHECKPOINT_SHARE = 0.1  # of the time, at most, that checkpoints travel in
+UPLOAD_SECONDS = 120.0  # for a machine that is taken back to bring what its job has made into the bucket
+SEARCH_SECONDS = (60.0, 600.0)  # first and longest pause before another search for a free machine
+
 # Polling
 QUICK_SECONDS = 15.0  # a booting machine is looked at often at first
 QUICK_POLL_SECONDS = 0.25

@@ -27,9 +27,9 @@ class LateClock(Clock):
         return super().time() + self.ahead
 
 
-def job(machine: Machine, script: str, *patterns: str, **changes: object) -> None:
+def job(machine: Machine, script: str, *patterns: str) -> None:
     """Starts a script that makes the file ``up`` when it has done what it does, and then waits to be ended."""
-    machine.run(f"import time\n{script}\nopen('up', 'w').close()\ntime.sleep(300)", checkpoints=patterns, **changes)
+    machine.run(f"import time\n{script}\nopen('up', 'w').close()\ntime.sleep(300)", checkpoints=patterns)
     until((machine.home / "work/up").exists)
 
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 from costgpu.models.job import EndReason, FileEntry, JobOrder, JobPhase, LogStream
 from costgpu.models.run import EndedBy
-from tests.fake_cloud.script import NEVER, JobScript, MachineScript
+from tests.fake_cloud.script import NEVER, PROGRESS, JobScript, MachineScript
 
 UNCLAIMED_SECONDS = 900.0  # without any client before a job was started, until power-off
 CONTACT_SECONDS = 30.0  # a client that was there so shortly before the end of a job counts as there
@@ -44,6 +44,7 @@ class FakeJob:
     met: bool = False  # whether a client was there when it ended, or later
     cancelled_at: float | None = None  # when a client asked for its end
     outputs: Mapping[str, bytes] = field(default_factory=dict)  # what lies in the working folder at the end
+    done_before: float = 0.0  # seconds of the job that earlier machines have done
 
     @property
     def phase(self) -> JobPhase:
@@ -51,6 +52,22 @@ class FakeJob:
         if self.finished_at is not None:
             return JobPhase.FINISHED
         return JobPhase.SETUP if self.job_at is None else JobPhase.RUNNING
+
+    @property
+    def ends_at(self) -> float:
+        """When the job is over if nobody ends it; asked for only once it has begun."""
+        assert self.job_at is not None
+        return self.job_at + max(0.0, self.script.seconds - self.done_before)
+
+    def saved(self, now: float) -> tuple[int, float]:
+        """Number of the newest checkpoint, and how many seconds of the job are done by it."""
+        if self.script.saves is None or self.job_at is None:
+            return 0, self.done_before
+        until = now if self.finished_at is None else self.finished_at
+        number = int((until - self.job_at) // self.script.saves)
+        if self.finished_at is None:
+            return number, self.done_before + number * self.script.saves
+        return number + (until > self.job_at), self.done_before + (until - self.job_at)
 
     def chunks(self) -> Iterator[tuple[float, LogStream, bytes]]:
         """What it writes: (time, stream, bytes), as far as it is known by now."""
@@ -89,6 +106,7 @@ class Guest:
         self.agent = False  # whether the agent is there and alive
         self.files: dict[str, FileEntry] = {}  # the working folder as it was sent
         self.links: dict[str, str] = {}
+        self.restored = 0.0  # seconds of the job that were done by the checkpoint that was put there
         self.bucket = bucket  # where uploads go: URL -> path -> content
         self.booted_at = booted_at
         self.followers = 0
@@ -123,7 +141,12 @@ class Guest:
         """Starts the job, once."""
         if self.job is None:
             self.job = FakeJob(
-                order=order, script=self._job_script, setup_at=at, secrets=dict(secrets), uploads=dict(uploads)
+                order=order,
+                script=self._job_script,
+                setup_at=at,
+                secrets=dict(secrets),
+                uploads=dict(uploads),
+                done_before=self.restored,
             )
 
     def cancel(self, at: float) -> None:
@@ -154,7 +177,7 @@ class Guest:
         if job.job_at is None:
             yield job.setup_at + (job.script.setup_seconds if job.order.setup else 0.0), self._setup_over
         else:
-            yield job.job_at + job.script.seconds, self._job_over
+            yield job.ends_at, self._job_over
 
     def _agent_events(self) -> Iterator[Event]:
         job = self.job
@@ -220,7 +243,9 @@ class Guest:
     def _stopped(self, at: float) -> None:
         job = self._the_job()
         killed = job.script.sigterm_seconds > job.order.grace_seconds
-        left = job.script.checkpoint if job.job_at is not None else {}
+        left = dict(job.script.checkpoint) if job.job_at is not None else {}
+        if job.script.saves is not None and job.job_at is not None:
+            left[PROGRESS] = str(job.done_before + (at - job.job_at)).encode()
         code = 137 if killed else job.script.sigterm_exit_code
         self._finish(at, job.reason or EndReason.CANCELLED, code, left)
 

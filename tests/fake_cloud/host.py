@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from costgpu.errors import HostUnreachable, MachineUnusable, OutputsDamaged
-from costgpu.models.job import FileEntry, JobOrder, JobPhase, JobStatus, LogStream, Outputs
+from costgpu.models.job import Checkpoint, FileEntry, JobOrder, JobPhase, JobStatus, LogStream, Outputs
 from tests.fake_cloud.guest import FakeJob, Guest
+from tests.fake_cloud.script import PROGRESS
 
 if TYPE_CHECKING:
     from costgpu.runner.machine.host import LogPosition, Selection
@@ -117,6 +118,42 @@ class FakeHost:
 
         self._call("fetch_logs", write)
 
+    def checkpoint(self, *, everything: bool = False) -> Checkpoint:
+        """The newest one that the job has made, by its script; at its end with all that it has left."""
+
+        def look(guest: Guest) -> Checkpoint:
+            self._agent(guest)
+            return _checkpoint(guest.job, self._cloud.time(), everything=everything)[0]
+
+        return self._call("checkpoint", look)
+
+    def fetch_checkpoint(self, checkpoint: Checkpoint, folder: Path) -> None:
+        """Writes its contents."""
+
+        def write(guest: Guest) -> None:
+            contents: dict[str, bytes] = {}
+            for everything in (False, True):
+                contents |= _checkpoint(guest.job, self._cloud.time(), everything=everything)[1]
+            for entry in checkpoint.files:
+                if entry.sha256 not in contents:
+                    raise OutputsDamaged(f"{entry.path} is not on {self._instance_id} any more.")
+                _write(folder / entry.sha256, contents[entry.sha256])
+
+        self._call("fetch_checkpoint", write)
+
+    def restore(self, checkpoint: Checkpoint, folder: Path) -> int:
+        """The job begins with what was done by then."""
+
+        def put_back(guest: Guest) -> int:
+            for entry in checkpoint.files:
+                content = (folder / entry.sha256).read_bytes()
+                assert hashlib.sha256(content).hexdigest() == entry.sha256
+                if entry.path == PROGRESS:
+                    guest.restored = float(content)
+            return checkpoint.total_bytes
+
+        return self._call("restore", put_back)
+
     def collected(self) -> None:
         """Tells the agent that outputs and logs are home: if the client dies now, the machine ends."""
 
@@ -198,6 +235,21 @@ class FakeHost:
             self._cloud.damaged[entry.path] -= 1
             raise OutputsDamaged(f"{entry.path} arrived with another checksum.")
         _write(folder / entry.path, data)
+
+
+def _checkpoint(job: FakeJob | None, now: float, *, everything: bool) -> tuple[Checkpoint, dict[str, bytes]]:
+    """The newest checkpoint, and its contents by their checksums."""
+    number, done = job.saved(now) if job is not None else (0, 0.0)
+    if job is None or number == 0:
+        return Checkpoint(number=0, taken_epoch=0.0, files=()), {}
+    files = dict(job.outputs) if everything else {}
+    files[PROGRESS] = str(done).encode()
+    by_sum = {hashlib.sha256(data).hexdigest(): data for data in files.values()}
+    entries = tuple(
+        FileEntry(path=path, size=len(data), sha256=hashlib.sha256(data).hexdigest(), modified_ns=1)
+        for path, data in sorted(files.items())
+    )
+    return Checkpoint(number=number + everything, taken_epoch=float(number), files=entries), by_sum
 
 
 def _matches(path: str, pattern: str) -> bool:

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 NEVER = float("inf")
+PROGRESS = "progress"  # file of a checkpoint
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -21,6 +22,8 @@ class JobScript:
     # what of the working folder cannot be read there, and why
     unreadable: Mapping[str, str] = field(default_factory=dict)
     checkpoint: Mapping[str, bytes] = field(default_factory=dict)  # what is there instead if it was ended early
+    # seconds between two checkpoints, from which it goes on: each says in `PROGRESS` how many seconds of the job are done
+    saves: float | None = None
     # how long it takes to leave after SIGTERM; `NEVER` ignores it and is killed after the grace
     sigterm_seconds: float = 1.0
     sigterm_exit_code: int = 143  # its own after SIGTERM; 0 for one that saves a checkpoint and calls that a success

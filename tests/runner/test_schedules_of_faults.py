@@ -25,10 +25,8 @@ from costgpu.errors import CostGpuError, Throttled, Unreachable
 from costgpu.models.job import JobPhase
 from costgpu.models.run import EndedBy, RunState
 from costgpu.providers.base import TAG_RUN
-from costgpu.runner.adopt import adopt_job
+from costgpu.runner.adopt import JobDriver, adopt_job
 from costgpu.runner.drive.context import Detached
-from costgpu.runner.drive.group import GroupDriver
-from costgpu.runner.drive.loop import Driver
 from costgpu.runner.find_run import load_run, runs_of_job
 from costgpu.runner.state.lock import lock_runs
 from costgpu.runner.state.observer import NullObserver
@@ -101,7 +99,7 @@ class Schedule(RuleBasedStateMachine):
                     driver.drive()
 
     @contextlib.contextmanager
-    def _adopted(self, life: Life, environment: dict[str, str] | None) -> Iterator[Driver | GroupDriver]:
+    def _adopted(self, life: Life, environment: dict[str, str] | None) -> Iterator[JobDriver]:
         kit, book = tools(self.cloud, self.world.folder, life), Mortal(self.book, life, "ledger")
         view = load_run(self.book, self._run_id())
         with lock_runs(self.world.folder / "runs" / one.run_id for one in runs_of_job(self.book, view)):

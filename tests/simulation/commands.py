@@ -13,9 +13,8 @@ from costgpu.models.job import EndReason, JobSpec
 from costgpu.models.offer import Offer, PurchaseOption
 from costgpu.models.reap import TaggedInstance
 from costgpu.models.run import Plan, RunState
+from costgpu.runner.adopt import JobDriver
 from costgpu.runner.drive.context import Detached
-from costgpu.runner.drive.group import GroupDriver
-from costgpu.runner.drive.loop import Driver
 from costgpu.runner.find_run import load_run
 from costgpu.runner.launch import launch
 from costgpu.runner.plan import LaunchPlace, Limits, options_for
@@ -140,7 +139,7 @@ COMMANDS: dict[str, Callable[[Process], None]] = {
 }
 
 
-def _finish(process: Process, driver: Driver | GroupDriver) -> None:
+def _finish(process: Process, driver: JobDriver) -> None:
     error = driver.error or error_for(driver.view)
     if error is not None:
         raise error

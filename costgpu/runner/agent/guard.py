@@ -13,6 +13,7 @@ from . import limits
 from .clock import Clock
 from .observe.idle import IdleWatch
 from .observe.spot_notice import POLL_SECONDS, NoticeWatch
+from .outputs.checkpoint_upload import LIST, CheckpointUploads, upload_checkpoint
 from .outputs.find_outputs import find_outputs
 from .outputs.upload import finalize_outputs
 from .power import lifetime_left, watchdog_delay
@@ -53,6 +54,7 @@ class MachineGuard:
         self._client_seen = False
         self._idle: IdleWatch | None = None
         self._notice: NoticeWatch | None = None
+        self._checkpoints: CheckpointUploads | None = None
         self._began: float | None = None
         self._reserve_at = float("-inf")
         self._reserve = 0.0
@@ -84,6 +86,7 @@ class MachineGuard:
             "accepted_uptime": self.clock.uptime(),
             "deadline_uptime": self.clock.uptime() + remaining,
             "whole_seconds": min(remaining, lifetime_left(self.home, self.clock)),
+            "uploads_checkpoints": LIST in uploads,
         }
         self.home.write("order.json", accepted)
         self.order = accepted
@@ -177,6 +180,9 @@ class MachineGuard:
         idle_limit = order["idle_seconds"]
         if self._idle is None and idle_limit is not None:
             self._idle = IdleWatch(self.supervisor.pid, max(self.tick, min(10.0, idle_limit / 5)), self.clock)
+        if self._checkpoints is None and began is not None and order.get("uploads_checkpoints"):
+            self._checkpoints = CheckpointUploads(self.home, order, self.upload_urls(), self.clock)
+            self._checkpoints.start()
         if self._notice is None and order["spot"]:
             self._notice = NoticeWatch(order.get("spot_notice"), setting("NOTICE_SECONDS", POLL_SECONDS))
             self._notice.start()
@@ -264,9 +270,19 @@ class MachineGuard:
         return ended is not None and (ended.exit_code == 0 or self.clock.time() - ended.finished_epoch >= patience)
 
     def _finalize(self, order: dict[str, Any], uploads: dict[str, str]) -> None:
-        self.save(
-            **finalize_outputs(self.home, order, uploads, lambda: self.remaining_seconds() < _LAST_SECONDS, self.clock)
-        )
+        self.finalize(order, uploads, lambda: self.remaining_seconds() < _LAST_SECONDS)
+
+    def finalize(self, order: dict[str, Any], uploads: dict[str, str], give_up: Callable[[], bool]) -> None:
+        """Uploads what the finished job has left and computes checksums; what it goes on from comes first."""
+        if self._checkpoints is not None:
+            self._checkpoints.stop()
+        if LIST in uploads and job_status(self.home)["reason"] == "preempted":
+            try:
+                upload_checkpoint(self.home, order, uploads, give_up, self.clock)
+                upload_checkpoint(self.home, order, uploads, give_up, self.clock, everything=True)
+            except Exception:
+                traceback.print_exc()
+        self.save(**finalize_outputs(self.home, order, uploads, give_up, self.clock))
 
     def _since(self, event: str) -> float | None:
         at = self.state.get(event + "_uptime")

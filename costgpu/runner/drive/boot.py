@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from costgpu.errors import (
     BootFailed,
@@ -19,6 +19,7 @@ from costgpu.models.job import EndReason, JobOrder, JobPhase, OutputsFrom, Rende
 from costgpu.models.offer import PurchaseOption
 from costgpu.models.run import EventKind, RunState, RunView
 from costgpu.providers import registry
+from costgpu.runner.drive.checkpoints import restore_checkpoint, resumed_command
 from costgpu.runner.drive.context import RunContext
 from costgpu.runner.machine.host import Host
 from costgpu.runner.timeouts import (
@@ -66,7 +67,7 @@ def boot(context: RunContext) -> None:
 
 def sync(context: RunContext) -> None:
     """Agent first, then the files, then the job; or on with the job that a client started before it was killed."""
-    if install_agent(context) and send_files(context):
+    if install_agent(context) and send_files(context) and restore(context):
         start_job(context, None)
 
 
@@ -102,6 +103,16 @@ def send_files(context: RunContext) -> bool:
     return _with_machine(context, send)
 
 
+def restore(context: RunContext) -> bool:
+    """Puts the checkpoint on a machine that has the files; whether the job can be started now."""
+
+    def put_back(host: Host) -> bool:
+        restore_checkpoint(context, host)
+        return True
+
+    return _with_machine(context, put_back)
+
+
 def start_job(context: RunContext, rendezvous: Rendezvous | None) -> None:
     """Starts the job on a machine that has its files.
 
@@ -112,7 +123,9 @@ def start_job(context: RunContext, rendezvous: Rendezvous | None) -> None:
     def start(host: Host) -> bool:
         bucket = context.services.bucket
         urls = bucket.upload_urls(context.view) if bucket else {}
-        host.start(_job_order(context.view, rendezvous), context.secrets or {}, urls)
+        arguments, variables = resumed_command(context)
+        order = _job_order(context.view, rendezvous, arguments)
+        host.start(order, {**variables, **(context.secrets or {})}, urls)
         context.journal.add(EventKind.STARTED)
         return True
 
@@ -163,11 +176,11 @@ def _boot_failed(context: RunContext, last: str) -> BootFailed:
     )
 
 
-def _job_order(view: RunView, rendezvous: Rendezvous | None) -> JobOrder:
+def _job_order(view: RunView, rendezvous: Rendezvous | None, arguments: Sequence[str]) -> JobOrder:
     spec, option, until = view.spec, view.option, view.lease_until
     assert option is not None and until is not None  # noqa: S101, PT018 - a machine has them
     return JobOrder(
-        argv=spec.argv,
+        argv=(*spec.argv, *arguments),
         setup=spec.setup,
         outputs=spec.outputs,
         processes=spec.processes,
@@ -182,4 +195,5 @@ def _job_order(view: RunView, rendezvous: Rendezvous | None) -> JobOrder:
         power_off=spec.auto_shutdown,
         rendezvous=rendezvous,
         keep_outputs=rendezvous is None or rendezvous.node == 0 or spec.outputs_from is OutputsFrom.ALL,
+        checkpoints=spec.recovery.checkpoints if spec.recovery is not None else None,
     )

@@ -9,14 +9,16 @@ from pathlib import Path
 
 from costgpu.errors import CostGpuError, HostUnreachable, OutputsMissing, ProviderError, RunError
 from costgpu.ledger.codec import from_json, to_json
-from costgpu.models.job import EndReason, FileEntry, JobPhase, Outputs
-from costgpu.models.run import EventKind, RunState
+from costgpu.models.job import Checkpoint, EndReason, FileEntry, JobPhase, Outputs
+from costgpu.models.run import EventKind, RunState, RunView
+from costgpu.runner.drive.checkpoints import save_checkpoint
 from costgpu.runner.drive.context import CAN_DETACH, RunContext
+from costgpu.runner.files.checkpoint_store import CheckpointStore
 from costgpu.runner.files.place_outputs import PlacedOutputs, fetch_and_place
 from costgpu.runner.files.safe_move import has_content
 from costgpu.runner.files.select import printable_path
 from costgpu.runner.machine.host import OutputSource
-from costgpu.runner.timeouts import RECONNECT_SECONDS
+from costgpu.runner.timeouts import POLL_SECONDS, RECONNECT_SECONDS, UPLOAD_SECONDS
 from costgpu.units import format_size
 
 _LISTED = 5
@@ -27,7 +29,10 @@ def collect(context: RunContext) -> None:
     """Brings the outputs home, verified; then the machine has done its work."""
     if not context.view.collected:
         try:
-            _fetch_outputs(context)
+            if not goes_on(context.view):
+                _fetch_outputs(context)
+            elif not _keep_for_next(context):
+                return
         except HostUnreachable as error:
             if context.seconds_disconnected() > RECONNECT_SECONDS:
                 context.keep_machine(error)
@@ -72,6 +77,47 @@ def _fetch_outputs(context: RunContext) -> None:
         host.collected()
 
 
+def goes_on(view: RunView) -> bool:
+    """Whether what a job has made is for its next machine, rather than for its user."""
+    interrupted = view.status is not None and view.status.reason is EndReason.PREEMPTED
+    return view.spec.recovery is not None and interrupted
+
+
+def _keep_for_next(context: RunContext) -> bool:
+    """The machine is about to be taken away: what the job goes on from comes first, then all else that it has made.
+
+    Returns:
+        Whether that is done; with a bucket the machine does it by itself, and is asked again.
+    """
+    host, clock = context.connection(), context.clock
+    if context.view.spec.bucket:
+        context.keep_until = context.keep_until or clock.monotonic() + UPLOAD_SECONDS
+        if not host.status().uploaded and clock.monotonic() < context.keep_until:
+            context.observer.waiting(context.view, "the machine saves what the job has made")
+            clock.sleep(POLL_SECONDS)
+            return False
+        save_checkpoint(context)
+    else:
+        save_checkpoint(context)
+        save_checkpoint(context, everything=True)
+    host.fetch_logs(context.folder)
+    context.answered()
+    _record_collected(context, PlacedOutputs(files=0, bytes=0), ())
+    with contextlib.suppress(CostGpuError):
+        host.collected()
+    return True
+
+
+def place_checkpoint(context: RunContext, store: CheckpointStore, checkpoint: Checkpoint) -> bool:
+    """Brings home what a job has made that does not go on; whether all of it is there. Never raises."""
+    try:
+        placed = _place(context, store, checkpoint.files)
+    except (CostGpuError, OSError) as error:
+        context.observer.note(f"What the job has made is kept in {store.contents}: {error}")
+        return False
+    return not placed.left_out
+
+
 def bring_unrecorded_home(context: RunContext) -> None:
     """Brings home what a job has made of whose start the record does not know. Never in the way of the end."""
     if context.view.instance is None:
@@ -107,6 +153,8 @@ def recover_outputs(context: RunContext) -> None:
                 context.journal.add(EventKind.FINISHED, **to_json(status))
             if status.detail:
                 context.observer.note(status.detail)
+            if goes_on(context.view):
+                return  # the next machine gets it
         if source is not None and entries is not None:
             _record_collected(context, _place(context, source, entries), ())
     except (CostGpuError, OSError) as error:

@@ -13,9 +13,11 @@ from costgpu.clock import Clock
 from costgpu.errors import AuthError, CostGpuError, HostUnreachable, LedgerConflict, ProviderError
 from costgpu.models.instance import Instance, InstanceRef, InstanceState
 from costgpu.models.job import EndReason
+from costgpu.models.offer import Offer
 from costgpu.models.run import EndedBy, EventKind, RunState, RunView
 from costgpu.providers.base import Provider
 from costgpu.retry import retry_provider_call
+from costgpu.runner.files.checkpoint_store import CheckpointStore
 from costgpu.runner.machine.host import Connector, Host, Keys, LogPosition, Selection
 from costgpu.runner.machine.keys import load_keys, make_keys
 from costgpu.runner.state.journal import RunJournal
@@ -85,6 +87,14 @@ class RunContext:
     # option index and zone: the only place to try, because the other machines of the job are there; None for any
     only_place: tuple[int, str | None] | None = None
     excluded: frozenset[tuple[int, str | None]] = frozenset()  # places that had no room for all machines of the job
+    avoided: tuple[Offer, str | None] | None = (
+        None  # offer and zone of the machine that was taken back last: tried last
+    )
+    # what is kept of a job that goes on after interruptions; None for others
+    store: CheckpointStore | None = None
+    save_at: float = 0.0  # from then on, monotonic, the machine is asked for a new checkpoint
+    keep_until: float = 0.0  # until then, monotonic, a machine that is taken back may save what its job has made
+    kept: int = 0  # number of the checkpoint of this machine that was kept last
     log_position: LogPosition = field(default_factory=LogPosition)  # how much of the job's output has been shown
     cancelling: bool = False  # whether the user has cancelled
     # what the command line ends with once the run is closed; None for the job's own exit code
@@ -95,6 +105,7 @@ class RunContext:
     disconnected_at: float | None = None  # when the connection was lost, monotonic; None while there is one
     _accounts: dict[str, str] = field(default_factory=dict)
     _host: Host | None = None
+    _told: set[str] = field(default_factory=set)
     _ask_lease_at: float = 0.0  # from then on, monotonic, the provider is asked again whether the lease is over
     _began_at: datetime = field(init=False)
     _began_monotonic: float = field(init=False)
@@ -267,6 +278,12 @@ class RunContext:
         now = self.clock.monotonic()
         self.disconnected_at = now if self.disconnected_at is None else self.disconnected_at
         return now - self.disconnected_at
+
+    def note_once(self, text: str) -> None:
+        """Tells a person something that may happen again and again."""
+        if text not in self._told:
+            self._told.add(text)
+            self.observer.note(text)
 
     def keep_machine(self, error: CostGpuError, what: str = "The outputs wait on the machine") -> NoReturn:
         """Leaves the machine, and what is on it, to its lease; raises the error."""

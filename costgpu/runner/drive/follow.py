@@ -9,6 +9,7 @@ from costgpu.errors import HostUnreachable, MachineUnusable
 from costgpu.ledger.codec import to_json
 from costgpu.models.job import EndReason, JobPhase, LogStream
 from costgpu.models.run import EventKind
+from costgpu.runner.drive.checkpoints import save_when_due
 from costgpu.runner.drive.context import RunContext
 from costgpu.runner.timeouts import RECONNECT_SECONDS
 
@@ -28,6 +29,7 @@ def follow(context: RunContext, *, meanwhile: Callable[[], None] = lambda: None,
             raise HostUnreachable("its lease is over")
         context.answered()
         meanwhile()
+        save_when_due(context)
         if data:
             seen = context.log_position
             context.log_position = replace(seen, **{stream.value: getattr(seen, stream.value) + len(data)})

@@ -77,6 +77,11 @@ class GroupDriver:
         return tuple(driver.view for driver in self.drivers)
 
     @property
+    def machines(self) -> Sequence[Driver]:
+        """Drivers of what may have a machine: all."""
+        return self.drivers
+
+    @property
     def context(self) -> RunContext:
         """Context of machine 0."""
         return self.drivers[0].context

@@ -7,7 +7,7 @@ goes on from there. Nothing here keeps a machine alive: all limits are armed on 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from costgpu.errors import (
@@ -86,6 +86,11 @@ class Driver:
     def views(self) -> tuple[RunView, ...]:
         """All runs of the job: this one."""
         return (self.view,)
+
+    @property
+    def machines(self) -> Sequence[Driver]:
+        """Drivers of what may have a machine: this one."""
+        return (self,)
 
     @property
     def decisive(self) -> RunView:

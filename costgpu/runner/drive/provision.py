@@ -19,6 +19,7 @@ from costgpu.errors import (
 from costgpu.ledger.codec import to_json
 from costgpu.models.instance import CreateRequest, Instance, NodeGroup
 from costgpu.models.job import EndReason
+from costgpu.models.offer import PurchaseOption
 from costgpu.models.run import EndedBy, EventKind, Option, RunState, RunView
 from costgpu.providers import registry
 from costgpu.retry import retry_provider_call
@@ -204,20 +205,24 @@ def find_created(context: RunContext) -> Instance | None:
 
 
 def _next_place(context: RunContext) -> tuple[int, str | None] | None:
-    """The first option and zone that have not refused."""
+    """The first option and zone that have not refused; the one that was taken back, and those on demand, come last."""
     tried = {(index, zone) for index, zone, _ in context.view.refusals} | context.excluded
     if context.only_place is not None:
         return None if context.only_place in tried else context.only_place
+    places: list[tuple[bool, bool, int, str | None]] = []
     for index, option in enumerate(context.view.options):
         try:
             zones = context.services.provider(option.offer.provider).zones(option.offer)
         except InvalidRequest as error:
             context.observer.note(error.message)
             continue
+        dear = context.store is not None and option.offer.purchase_option is not PurchaseOption.SPOT
         for zone in zones:
             if (index, zone) not in tried:
-                return index, zone
-    return None
+                if context.avoided is None and not dear:
+                    return index, zone
+                places.append((dear, (option.offer, zone) == context.avoided, index, zone))
+    return min(places, key=lambda place: place[:3])[2:] if places else None
 
 
 def _nothing_left(context: RunContext) -> CostGpuError:

@@ -16,10 +16,12 @@ from pathlib import Path
 
 from costgpu.clock import Clock
 from costgpu.errors import OutputsDamaged
-from costgpu.models.job import EndReason, FileEntry, JobPhase, JobStatus
+from costgpu.models.job import Checkpoint, EndReason, FileEntry, JobPhase, JobStatus
 from costgpu.models.run import RunView
 from costgpu.providers import registry
 from costgpu.providers.base import Bucket
+from costgpu.runner.agent.outputs.checkpoint_upload import LIST as CHECKPOINT
+from costgpu.runner.agent.outputs.checkpoint_upload import SLOTS as CHECKPOINT_SLOTS
 from costgpu.runner.files.paths import is_inside, why_impossible
 from costgpu.runner.files.safe_move import sha256_of
 from costgpu.runner.machine import agent_reply
@@ -52,10 +54,51 @@ class BucketOutputs:
         bucket = self._open(view.spec.bucket)
         left = max(60.0, (view.lease_until - self.clock.now()).total_seconds())
         seconds = min(left + GRACE_SECONDS, LONGEST_SECONDS)
-        return {
-            "outputs": bucket.presign_put(f"{view.run_id}/{OUTPUTS}", seconds),
-            "logs": bucket.presign_put(f"{view.run_id}/{LOGS}", seconds),
-        }
+        names = {"outputs": OUTPUTS, "logs": LOGS}
+        if view.spec.recovery is not None:
+            names |= {CHECKPOINT: f"{CHECKPOINT}.tar.gz"} | {slot: f"{slot}.tar.gz" for slot in CHECKPOINT_SLOTS}
+        return {what: bucket.presign_put(f"{view.run_id}/{name}", seconds) for what, name in names.items()}
+
+    def checkpoint(self, view: RunView, folder: Path) -> tuple[Checkpoint, str] | None:
+        """The newest checkpoint that a machine has left there, and the name of the archive with its contents.
+
+        Args:
+            folder: The run's private folder.
+
+        Raises:
+            OutputsDamaged: What is there cannot be read.
+            ProviderError: The bucket does not answer, or refuses.
+        """
+        bucket, name = self._open(view.spec.bucket), f"{view.run_id}/{CHECKPOINT}.tar.gz"
+        if not bucket.exists(name):
+            return None
+        place = folder / "rescued-checkpoint"
+        place.mkdir(parents=True, exist_ok=True, mode=0o700)
+        _unpack(bucket, name, place)
+        try:
+            fields = agent_reply.Fields(agent_reply.decode((place / f"{CHECKPOINT}.json").read_bytes()))
+            found, slot = agent_reply.checkpoint(fields), fields.text("slot")
+            if slot not in CHECKPOINT_SLOTS:
+                raise agent_reply.Unfit("it is in none of the places for it")
+        except (OSError, ValueError) as error:
+            raise OutputsDamaged(
+                f"The list of the checkpoint of run {view.run_id} in {view.spec.bucket} cannot be read: {error}."
+            ) from error
+        return found, f"{view.run_id}/{slot}.tar.gz"
+
+    def fetch_checkpoint(self, view: RunView, checkpoint: Checkpoint, archive: str, folder: Path) -> None:
+        """Brings the contents of a checkpoint into `folder`, named by their checksums, and verified.
+
+        Raises:
+            OutputsDamaged: One is missing, or not what it was.
+            ProviderError: The bucket does not answer, or refuses.
+        """
+        _unpack(self._open(view.spec.bucket), archive, folder)
+        for entry in checkpoint.files:
+            copy = folder / entry.sha256
+            if not copy.is_file() or sha256_of(copy) != entry.sha256:
+                copy.unlink(missing_ok=True)
+                raise OutputsDamaged(f"{entry.path} is damaged in {archive}, or is not in it.")
 
     def check(self, url: str, until: datetime) -> str:
         """Looks whether the bucket is there and open to us; returns what a person should know, or nothing.

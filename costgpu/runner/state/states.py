@@ -52,7 +52,7 @@ MOVES: Mapping[tuple[RunState, EventKind], RunState] = {
     (S.TERMINATING, E.CLOSED): S.CLOSED,
     (S.CLOSED, E.COLLECTED): S.CLOSED,  # from the bucket, after the machine
 }
-ANYWHERE = frozenset({E.DETACHED, E.ADOPTED, E.NOTED})
+ANYWHERE = frozenset({E.DETACHED, E.ADOPTED, E.NOTED, E.SAVED, E.RESTORED})
 
 
 class IllegalEvent(LedgerDamaged):
@@ -97,6 +97,11 @@ class _Confirmed:
     ended_before: bool = False
     by: EndedBy = EndedBy.SOMEBODY_ELSE
     reason: EndReason = EndReason.INSTANCE_LOST
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Checkpoint:
+    taken_at: datetime
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -165,8 +170,7 @@ def apply(view: RunView, event: RunEvent) -> RunView:
     _check_time(event)
     view = replace(view, next_sequence=event.sequence + 1)
     if event.kind in ANYWHERE:
-        left = {E.DETACHED: True, E.ADOPTED: False, E.NOTED: view.detached}[event.kind]
-        return replace(view, detached=left)
+        return _remarks(view, event)
     target = MOVES.get((view.state, event.kind))
     if target is None:
         raise IllegalEvent(f"Run {view.run_id}: {event.kind.value} cannot follow on {view.state.value}.")
@@ -174,6 +178,15 @@ def apply(view: RunView, event: RunEvent) -> RunView:
         raise IllegalEvent(f"Run {view.run_id} cannot close: the end of {view.instance.instance_id} is not confirmed.")
     moved = replace(view, state=target, changed_at=event.at if target is not view.state else view.changed_at)
     return _facts(moved, event)
+
+
+def _remarks(view: RunView, event: RunEvent) -> RunView:
+    """What may be told at any time, and changes no state."""
+    if event.kind is E.SAVED:
+        return replace(view, saved_at=_read(_Checkpoint, event).taken_at)
+    if event.kind is E.RESTORED:
+        return replace(view, restored_from=_read(_Checkpoint, event).taken_at)
+    return replace(view, detached={E.DETACHED: True, E.ADOPTED: False}.get(event.kind, view.detached))
 
 
 def replay(events: Iterable[RunEvent]) -> RunView:

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from costgpu.errors import HostUnreachable, RunError
 from costgpu.models.run import RunState, RunView
-from costgpu.runner.adopt import adopt_job, catch_up, job_status, log_tail
-from costgpu.runner.drive.group import GroupDriver
-from costgpu.runner.drive.loop import Driver
+from costgpu.runner.adopt import JobDriver, adopt_job, catch_up, job_status, log_tail
 from costgpu.runner.find_run import load_run, runs_of_job
 from costgpu.runner.state.lock import lock_runs
 from costgpu.runner.state.observer import Observer
@@ -15,7 +13,7 @@ from costgpu.workflows.environment import environment_again
 from costgpu.workflows.runs.find_run import connection, run_and_machine
 
 
-def attach_run(context: AppContext, view: RunView, observer: Observer) -> Driver | GroupDriver:
+def attach_run(context: AppContext, view: RunView, observer: Observer) -> JobDriver:
     """Takes an open run to its end, together with those of the other machines of its job.
 
     Raises:
@@ -28,7 +26,7 @@ def attach_run(context: AppContext, view: RunView, observer: Observer) -> Driver
         if status := job_status(driver.view, context.tools):
             driver.context.log_position = log_tail(status)
         observer.changed(driver.view)
-        for one in driver.drivers if isinstance(driver, GroupDriver) else [driver]:
+        for one in driver.machines:
             if one.view.state is RunState.TERMINATING:
                 catch_up(one.context)
         driver.drive()

@@ -8,10 +8,8 @@ from functools import partial
 from costgpu.models.instance import Instance, InstanceRef
 from costgpu.models.job import EndReason
 from costgpu.models.run import EndedBy, EventKind, RunState, RunView
-from costgpu.runner.adopt import adopt_job, catch_up, job_status, log_tail
+from costgpu.runner.adopt import JobDriver, adopt_job, catch_up, job_status, log_tail
 from costgpu.runner.drive.context import Detached, insist
-from costgpu.runner.drive.group import GroupDriver
-from costgpu.runner.drive.loop import Driver
 from costgpu.runner.end_instance import clean_up, end_instance, request_termination
 from costgpu.runner.find_run import runs_of_job
 from costgpu.runner.state.journal import RunJournal
@@ -21,9 +19,7 @@ from costgpu.workflows.context import AppContext
 from costgpu.workflows.runs.find_run import connection, run_and_machine
 
 
-def cancel_run(
-    context: AppContext, view: RunView, observer: Observer, *, now: bool = False
-) -> Driver | GroupDriver | None:
+def cancel_run(context: AppContext, view: RunView, observer: Observer, *, now: bool = False) -> JobDriver | None:
     """Takes a run to its end: the job is asked to end, its outputs are downloaded, its machines are terminated.
 
     Args:
@@ -39,7 +35,7 @@ def cancel_run(
     try:
         with lock_runs(context.tools.folder / one.run_id for one in runs_of_job(context.ledger, view)):
             driver = adopt_job(view, context.ledger, context.tools, observer, None)
-            for one in driver.drivers if isinstance(driver, GroupDriver) else [driver]:
+            for one in driver.machines:
                 if not now:
                     insist(partial(catch_up, one.context))
                 one.context.cancelling = now

@@ -7,9 +7,8 @@ from contextlib import contextmanager
 
 from costgpu.models.run import Plan
 from costgpu.providers import registry
-from costgpu.runner.drive.group import GroupDriver
-from costgpu.runner.drive.loop import Driver
-from costgpu.runner.launch import current_owner, launch, launch_group
+from costgpu.runner.adopt import JobDriver
+from costgpu.runner.launch import current_owner, launch, launch_group, launch_recovering
 from costgpu.runner.state.observer import Observer
 from costgpu.workflows.context import AppContext
 from costgpu.workflows.estimate.measure import script_request
@@ -42,7 +41,7 @@ def is_free(plan: Plan) -> bool:
 
 def start_run(
     context: AppContext, planned: PlannedRun, observer: Observer, *, run_id: str, detach: bool = False
-) -> Driver | GroupDriver:
+) -> JobDriver:
     """Carries out a plan that was agreed to, unless a budget refuses it.
 
     Raises:
@@ -51,7 +50,8 @@ def start_run(
     """
     if planned.refusal is not None:
         raise planned.refusal
-    start = launch_group if planned.plan.spec.nodes > 1 else launch
+    spec = planned.plan.spec
+    start = launch_recovering if spec.recovery is not None else launch_group if spec.nodes > 1 else launch
     return start(
         planned.plan,
         context.ledger,

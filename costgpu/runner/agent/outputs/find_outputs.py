@@ -164,7 +164,7 @@ def _matching(home: Home, pattern: str, unreadable: dict[str, str]) -> Iterator[
         wanted = pattern.split("/")
         met: dict[str, str] = {}
         every = walk(home.work, everything=True, unreadable=met)
-        names = [path for path, _ in every if _matches(path.split("/"), wanted)]
+        names = [path for path, _ in every if matches(path.split("/"), wanted)]
         unreadable.update(
             {path: why for path, why in met.items() if _may_hold([*filter(None, path.split("/"))], wanted)}
         )
@@ -174,7 +174,7 @@ def _matching(home: Home, pattern: str, unreadable: dict[str, str]) -> Iterator[
             yield output
 
 
-def _matches(parts: Sequence[str], wanted: Sequence[str]) -> bool:
+def matches(parts: Sequence[str], wanted: Sequence[str]) -> bool:
     """Whether a path, or a folder that it is in, has this name; ``**`` is any number of folders."""
     at = _reach({0}, wanted)  # how many parts of the pattern can be behind us
     for part in parts:

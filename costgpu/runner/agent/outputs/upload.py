@@ -71,6 +71,14 @@ def upload_archive(
             raise UploadFailed("there was no time left")
     if length > MAX_PUT_BYTES:
         raise UploadFailed("%.1f GiB are more than one upload may have" % (length / 2**30))
+
+    def chunks() -> Iterator[bytes]:
+        for chunk in archive_chunks(files):
+            if give_up():
+                raise UploadFailed("there was no time left")
+            if chunk:
+                yield chunk
+
     headers = {
         "Content-Length": str(length),
         "Content-MD5": base64.b64encode(digest.digest()).decode(),
@@ -78,7 +86,7 @@ def upload_archive(
     }
     errors: list[str] = []
     for attempt in range(_TRIES):
-        request = urllib.request.Request(url, method="PUT", headers=headers, data=_non_empty(archive_chunks(files)))
+        request = urllib.request.Request(url, method="PUT", headers=headers, data=chunks())
         try:
             with urllib.request.urlopen(request, timeout=60):
                 return
@@ -93,10 +101,6 @@ def upload_archive(
             break
         clock.sleep(min(2.0**attempt, 10.0))
     raise UploadFailed(errors[-1].strip())
-
-
-def _non_empty(chunks: Iterator[bytes]) -> Iterator[bytes]:
-    return (chunk for chunk in chunks if chunk)
 
 
 def finalize_outputs(

@@ -17,7 +17,6 @@ from ..guard import MachineGuard
 from ..limits import Termination
 from ..observe.spot_notice import read_notice
 from ..status import job_end
-from .upload import finalize_outputs
 
 SECONDS = 25.0  # for the job's end and the upload
 GRACE_SECONDS = 10.0  # of those for the job, at most
@@ -53,7 +52,7 @@ def _save_outputs(guard: MachineGuard) -> None:
         guard.supervisor.signal(signal.SIGTERM)
     while job_end(home) is None and clock.uptime() < until:
         clock.sleep(0.05)
-    guard.save(**finalize_outputs(home, order, uploads, lambda: clock.uptime() >= until, clock))
+    guard.finalize(order, uploads, lambda: clock.uptime() >= until)
 
 
 def _machine_is_shutting_down() -> bool:

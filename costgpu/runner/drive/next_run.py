@@ -1,0 +1,45 @@
+"""Records the run that follows on an interrupted one.
+
+That is done before the interrupted one is closed: at no moment is a job that goes on without an open run, and whoever
+comes next can take it further.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+from decimal import Decimal
+
+from costgpu.errors import LedgerConflict
+from costgpu.ledger.codec import to_json
+from costgpu.models.job import EndReason
+from costgpu.models.run import EventKind
+from costgpu.runner.drive.context import RunContext
+from costgpu.runner.next_attempt import NextAttempt, TheEnd, next_attempt
+from costgpu.runner.state.attempts import attempts_of_job
+from costgpu.runner.state.journal import RunJournal
+
+
+def record_next_attempt(context: RunContext, reason: EndReason, seconds: float, cost: Decimal) -> None:
+    """Writes the intent of the next attempt, if there is to be one; of an interrupted job without one, notes why."""
+    if context.view.spec.attempt is None or context.cancelling:
+        return
+    book = context.journal.book
+    following = next_attempt(attempts_of_job(book, context.view), reason, seconds, cost)
+    if isinstance(following, TheEnd):
+        context.observer.note(f"{following.why} The job does not go on.")
+        context.journal.add(EventKind.NOTED, no_next_attempt=following.why)
+    if not isinstance(following, NextAttempt):
+        return
+    first = book.events(context.view.run_id)[0].data
+    journal = RunJournal(book, context.clock, following.run_id)
+    with contextlib.suppress(LedgerConflict):  # a process that was killed has written it already
+        journal.begin(
+            {
+                **first,
+                "client": socket.gethostname(),
+                "spec": to_json(following.spec),
+                "options": [to_json(option) for option in following.options],
+                "estimate": None,
+            }
+        )

@@ -1,0 +1,273 @@
+"""Drives a job that goes on after interruptions: one run after the other, each on a machine of its own.
+
+The next run is begun in the ledger before the interrupted one is closed (`next_run`), and no machine is asked for before
+the end of the last one is confirmed: there is never more than one.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from costgpu.errors import CostGpuError, LedgerError, RunCancelled, RunError
+from costgpu.models.job import EndReason
+from costgpu.models.run import EventKind, RunState, RunView
+from costgpu.runner.drive import collect
+from costgpu.runner.drive.context import RunContext, Services
+from costgpu.runner.drive.loop import Driver, StopSignal
+from costgpu.runner.files.checkpoint_store import CheckpointStore
+from costgpu.runner.files.sent_folder import keep_sent, sent_selection
+from costgpu.runner.machine.host import Selection
+from costgpu.runner.state.attempts import attempt_id
+from costgpu.runner.state.journal import EventStore, RunJournal
+from costgpu.runner.state.lock import lock_run
+from costgpu.runner.state.observer import Observer
+from costgpu.runner.timeouts import POLL_SECONDS, SEARCH_SECONDS
+from costgpu.units import format_size
+
+STOP = "no_more_attempts"  # key of the remark by which another process says that a job is not to go on
+
+
+def sent_folder(folder: Path, job_id: str) -> Path:
+    """Where the files are kept that a job was begun with."""
+    return folder / job_id / "sent"
+
+
+def store_of(folder: Path, job_id: str) -> CheckpointStore:
+    """Where the checkpoints of a job are kept."""
+    return CheckpointStore(folder / job_id / "checkpoints")
+
+
+@dataclass(slots=True, kw_only=True)
+class RecoveryDriver:
+    """Takes the runs of one job forward, one after the other; there is one at a time.
+
+    Attributes:
+        runs: Drivers of all its runs so far, in order; all but the last are closed.
+    """
+
+    runs: list[Driver]
+    ledger: EventStore
+    services: Services
+    observer: Observer
+    secrets: Mapping[str, str] | None
+    detach: bool = False
+    _locks: contextlib.ExitStack = field(default_factory=contextlib.ExitStack)
+
+    @property
+    def view(self) -> RunView:
+        """The run of now."""
+        return self.runs[-1].view
+
+    @property
+    def views(self) -> tuple[RunView, ...]:
+        """All runs of the job, in order."""
+        return tuple(driver.view for driver in self.runs)
+
+    @property
+    def machines(self) -> Sequence[Driver]:
+        """Drivers of what may have a machine now."""
+        return self.runs[-1:]
+
+    @property
+    def context(self) -> RunContext:
+        """Context of the run of now."""
+        return self.runs[-1].context
+
+    @property
+    def decisive(self) -> RunView:
+        """The run that tells how the job has ended: the last one that had a machine."""
+        return next((view for view in reversed(self.views) if view.instance is not None), self.view)
+
+    @property
+    def error(self) -> CostGpuError | None:
+        """What the command line ends with; None for the exit code of the job."""
+        return self.runs[-1].error
+
+    @property
+    def broken(self) -> LedgerError | None:
+        """Why the ledger could not be written; None if it could."""
+        return next((driver.broken for driver in self.runs if driver.broken is not None), None)
+
+    def drive(self) -> RunView:
+        """Takes the job to its end and returns its last run, closed.
+
+        Raises:
+            Detached: The user left on purpose, or a detached run was asked for.
+            TerminationUnconfirmed: A machine may be billing.
+            CostGpuError: The driver cannot go on; the hint says how to come back.
+        """
+        with self._locks:
+            while True:
+                if self.view.state is not RunState.CLOSED:
+                    self._begin()
+                    self.runs[-1].drive()
+                if not self._go_on():
+                    break
+            self._finish()
+        return self.view
+
+    def cancel(self) -> RunView:
+        """Ends the job: a running one is asked first, and its outputs are brought home; it does not go on."""
+        driver = self.runs[-1]
+        if driver.view.state is not RunState.CLOSED:
+            driver.cancel()
+        self._finish()
+        return self.view
+
+    def _go_on(self) -> bool:
+        """Whether there is another run; takes hold of it."""
+        attempt = self.view.spec.attempt
+        assert attempt is not None  # noqa: S101 - every run of such a job has one
+        run_id = attempt_id(attempt.job_id, attempt.index + 1)
+        if not self.ledger.events(run_id):
+            return False
+        self._locks.enter_context(lock_run(self.services.folder / run_id))
+        self.runs.append(self._driver(run_id))
+        return True
+
+    def _driver(self, run_id: str) -> Driver:
+        return recovering_driver(
+            RunJournal(self.ledger, self.services.clock, run_id),
+            self.services,
+            self.observer,
+            self.secrets,
+            detach=self.detach,
+        )
+
+    def _begin(self) -> None:
+        """Before another machine is asked for: says so, waits where none was free, and gets what the job goes on from."""
+        view, attempt, recovery = self.view, self.view.spec.attempt, self.view.spec.recovery
+        if view.state is not RunState.INTENT or attempt is None or recovery is None or attempt.index == 0:
+            return
+        context = self.context
+        if self._told_to_stop():
+            context.cancelling = True
+            return
+        try:
+            self._get_from_bucket()
+            newest = context.store.newest() if context.store is not None else None
+            what = "from its newest checkpoint" if newest is not None else "from its beginning: no checkpoint was saved"
+            if attempt.searches == 0:
+                self.observer.note(f"Attempt {attempt.number} of {recovery.most + 1}: the job goes on {what}.")
+            else:
+                self._pause(min(SEARCH_SECONDS[1], SEARCH_SECONDS[0] * 2 ** (attempt.searches - 1)))
+        except KeyboardInterrupt:
+            context.cancelling = True
+        except StopSignal:
+            raise RunCancelled(
+                f"The client was ended while job {attempt.job_id} waits for its next machine; nothing is billed.",
+                hint=f"Go on: costgpu attach {view.run_id}; give it up: costgpu cancel {view.run_id}",
+            ) from None
+        before = self.runs[-2].view if len(self.runs) > 1 else None
+        if attempt.searches == 0 and before is not None and before.option is not None:
+            context.avoided = (before.option.offer, before.create_call.zone if before.create_call else None)
+
+    def _pause(self, seconds: float) -> None:
+        until = self.services.clock.monotonic() + seconds
+        while (left := until - self.services.clock.monotonic()) > 0:
+            self.observer.waiting(self.view, f"no machine was free; the next look in {left:.0f} s")
+            self.services.clock.sleep(min(left, POLL_SECONDS))
+
+    def _told_to_stop(self) -> bool:
+        """Whether somebody has cancelled the job while it had no machine."""
+        runs = [self.view.run_id, *(driver.view.run_id for driver in self.runs[-2:-1])]
+        return any(
+            event.kind is EventKind.NOTED and event.data.get(STOP)
+            for run_id in runs
+            for event in self.ledger.events(run_id)
+        )
+
+    def _get_from_bucket(self) -> None:
+        """Fetches what the last machine has left in the bucket, if that is newer than what is here.
+
+        Raises:
+            ProviderError: The bucket does not answer, or refuses.
+        """
+        bucket, store = self.services.bucket, self.context.store
+        last = next((view for view in reversed(self.views) if view.started_at is not None), None)
+        if bucket is None or store is None or last is None or not last.spec.bucket:
+            return
+        there = bucket.checkpoint(last, self.services.folder / last.run_id)
+        newest = store.newest()
+        if there is None or (newest is not None and newest.taken_epoch >= there[0].taken_epoch):
+            return
+        self.observer.waiting(
+            self.view, f"fetching a checkpoint of {format_size(there[0].total_bytes)} from the bucket"
+        )
+        store.keep(there[0], lambda found, folder: bucket.fetch_checkpoint(last, found, there[1], folder))
+
+    def _finish(self) -> None:
+        """What of the job has not come home yet does so now; what was kept for going on is removed."""
+        store, last = self.context.store, self.decisive
+        if store is None:
+            return
+        home = last.collected and last.reason is not EndReason.PREEMPTED
+        if not home:
+            try:
+                self._get_from_bucket()
+            except CostGpuError as error:
+                self.observer.note(f"What the job has left in {last.spec.bucket} could not be fetched: {error.message}")
+        checkpoint = None if home else store.newest()
+        if checkpoint is not None:
+            placed = collect.place_checkpoint(self.context, store, checkpoint)
+            if not placed:
+                return
+        store.remove()
+        shutil.rmtree(sent_folder(self.services.folder, self.views[0].run_id), ignore_errors=True)
+
+
+def recovering_driver(
+    journal: RunJournal,
+    services: Services,
+    observer: Observer,
+    secrets: Mapping[str, str] | None,
+    *,
+    detach: bool = False,
+) -> Driver:
+    """A driver for one run of a job that goes on after interruptions, with the files that the job was begun with."""
+    attempt = journal.view.spec.attempt
+    assert attempt is not None  # noqa: S101 - every run of such a job has one
+    sent, live = sent_folder(services.folder, attempt.job_id), services.select
+
+    def select(view: RunView) -> Selection:
+        return sent_selection(sent) or live(view)
+
+    context = RunContext(
+        journal=journal,
+        services=replace(services, select=select),
+        observer=observer,
+        secrets=secrets,
+        detach_when_running=detach,
+        store=store_of(services.folder, attempt.job_id),
+    )
+    return Driver(context)
+
+
+def begin_recovering(
+    journal: RunJournal,
+    services: Services,
+    observer: Observer,
+    secrets: Mapping[str, str] | None,
+    *,
+    detach: bool = False,
+) -> RecoveryDriver:
+    """A driver for a job whose first run is recorded: its files are kept here first, as they are now.
+
+    Raises:
+        RunError: They cannot be kept; nothing was created.
+    """
+    first = recovering_driver(journal, services, observer, secrets, detach=detach)
+    try:
+        keep_sent(services.select(journal.view), sent_folder(services.folder, journal.run_id))
+    except OSError as error:
+        raise RunError(
+            f"The files of the job cannot be kept for its next attempt: {error.strerror or error}.",
+            hint="Make room, or run it without --recover.",
+        ) from error
+    return RecoveryDriver(
+        runs=[first], ledger=journal.book, services=services, observer=observer, secrets=secrets, detach=detach
+    )

@@ -193,6 +193,10 @@ def run(
     nodes: int | None = None,
     launcher: str | None = None,
     outputs_from: str = "0",
+    recover: int | None = None,
+    checkpoint: str | Sequence[str] = (),
+    resume_args: str | None = None,
+    fallback: str | None = None,
     wait: bool = True,
 ) -> RunView:
     """Runs a script on a rented machine, or on this one; see `costgpu run`.

@@ -102,12 +102,12 @@ def attach(run: opt.Run) -> None:
     from costgpu.cli.terminal_observer import Terminal, signals
     from costgpu.models.run import RunState
     from costgpu.runner.drive.context import Detached
-    from costgpu.runner.find_run import load_run
+    from costgpu.runner.find_run import current_run, load_run
     from costgpu.workflows.runs.attach import attach_run, watch_run
     from costgpu.workflows.runs.find_run import recorded_run
 
     with AppContext(TerminalReporter()) as context:
-        view = recorded_run(context, run)
+        view = current_run(context.ledger, recorded_run(context, run))
         if view.state is RunState.CLOSED:
             raise RunError(f"Run {view.run_id} is closed.", hint=f"costgpu logs {view.run_id} shows what it wrote.")
         terminal = Terminal(context.clock)
@@ -155,8 +155,8 @@ def cancel(
     from costgpu.cli.terminal_observer import Terminal
     from costgpu.models.reap import TaggedInstance
     from costgpu.models.run import RunState
-    from costgpu.render.text.run import receipts_text
-    from costgpu.runner.find_run import load_run
+    from costgpu.render.text.receipt import receipts_text
+    from costgpu.runner.find_run import current_run, load_run
     from costgpu.workflows.runs.cancel import cancel_driven, cancel_job_by_tag, cancel_run
     from costgpu.workflows.runs.find_run import find_run
 
@@ -171,7 +171,7 @@ def cancel(
             if left:
                 print_note(f"Left behind: {', '.join(left)}; costgpu reap --yes removes it.")
             return
-        view = load_run(context.ledger, found.run_id)
+        view = current_run(context.ledger, load_run(context.ledger, found.run_id))
         if view.state is RunState.CLOSED:
             print_note(f"Run {view.run_id} is closed already.")
             return

@@ -76,6 +76,19 @@ def run(
     subnet: Annotated[str | None, typer.Option(help="AWS subnet; default: the default one.")] = None,
     sync_limit: Annotated[float | None, typer.Option(help="Largest folder to send in MiB; default: 500.")] = None,
     grace: Annotated[str, typer.Option(help="Time between asking the job to end and killing it.")] = DEFAULT_GRACE,
+    recover: Annotated[
+        int | None, typer.Option(help="With --spot: how often the job may go on after its machine is taken back.")
+    ] = None,
+    checkpoint: Annotated[
+        list[str] | None,
+        typer.Option(help="With --recover: files it goes on from; default: all that is new or changed. Repeatable."),
+    ] = None,
+    resume_args: Annotated[
+        str | None, typer.Option(help="With --recover: arguments for a job that goes on, e.g. '--resume {latest}'.")
+    ] = None,
+    fallback: Annotated[
+        str | None, typer.Option(help="With --recover: on-demand, where no spot machine is free.")
+    ] = None,
     assume_price: Annotated[str | None, typer.Option(help="Price of an hour of this machine in USD.")] = None,
     json: opt.Json = False,
     output: opt.Format = "text",
@@ -87,12 +100,14 @@ def run(
     downloaded.
     """
     from costgpu.render.text.run import plan_json, plan_text
-    from costgpu.workflows.runs.start import is_free, planned_run
+    from costgpu.workflows.runs.start import check_detached, is_free, planned_run
 
     as_json = opt.wants_json(json, output)
     request = request_of(RunRequest, locals(), tags=tag, disk_gib=disk, sync_limit_mib=sync_limit)
     try:
         with planned_run(request, TerminalReporter()) as (context, planned):
+            if detach:
+                check_detached(planned.plan)
             if dry_run:
                 say((plan_json if as_json else plan_text)(planned.plan, planned.at))
                 return
@@ -149,7 +164,7 @@ def _print_document(context: AppContext, plan: Plan, view: RunView, error: CostG
 
 def finish(driver: JobDriver, *, as_json: bool = False) -> None:
     """Shows the receipt and ends with the exit code of the job, or of what went wrong."""
-    from costgpu.render.text.run import receipts_text
+    from costgpu.render.text.receipt import receipts_text
     from costgpu.runner.state.outcome import error_for, exit_code
 
     view = driver.decisive

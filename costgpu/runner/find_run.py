@@ -58,6 +58,11 @@ def runs_of_job(ledger: EventStore, view: RunView) -> tuple[RunView, ...]:
     return tuple(load_run(ledger, run_id) for run_id in view.spec.node.run_ids if ledger.events(run_id))
 
 
+def current_run(ledger: EventStore, view: RunView) -> RunView:
+    """The run that a person means who names any run of a job that goes on after interruptions: its last; else itself."""
+    return attempts_of_job(ledger, view)[-1]
+
+
 def resolve_run(
     text: str, ledger: RunStore, providers: Callable[[], Sequence[Provider]], owner: Callable[[], str] = current_owner
 ) -> RunView | TaggedInstance:

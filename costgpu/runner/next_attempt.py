@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal
 
+from costgpu.models.attempts import job_seconds
 from costgpu.models.job import Attempt, EndReason, JobSpec
 from costgpu.models.run import Option, RunView
 from costgpu.runner.plan import LEAST_JOB_SECONDS, ROOM_SECONDS, boot_seconds, worst_cost
@@ -94,16 +95,6 @@ def next_attempt(
         ),
     )
     return NextAttempt(run_id=attempt_id(attempt.job_id, attempt.index + 1), spec=spec, options=options)
-
-
-def job_seconds(view: RunView) -> float:
-    """How long the job itself has run on the machine of a run."""
-    status = view.status
-    if status is not None and status.finished_epoch is not None and status.job_started_epoch is not None:
-        return max(0.0, status.finished_epoch - status.job_started_epoch)
-    if view.started_at is None:
-        return 0.0
-    return max(0.0, ((view.confirmed_at or view.changed_at) - view.started_at).total_seconds())
 
 
 def _failed_at_once(view: RunView) -> bool:

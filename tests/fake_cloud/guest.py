@@ -251,7 +251,8 @@ class Guest:
 
     def _finish(self, at: float, reason: EndReason, exit_code: int, outputs: Mapping[str, bytes]) -> None:
         job = self._the_job()
-        job.finished_at, job.reason, job.exit_code, job.outputs = at, reason, exit_code, dict(outputs)
+        job.finished_at, job.reason, job.exit_code = at, reason, exit_code
+        job.outputs = {**({PROGRESS: str(job.done_before).encode()} if job.done_before else {}), **outputs}
         if not job.order.keep_outputs:
             job.collected_at = at if exit_code == 0 else at + PATIENCE_SECONDS  # nobody wants them, but why it failed
         job.met = bool(self.followers) or at - self._contact < CONTACT_SECONDS

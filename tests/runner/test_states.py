@@ -59,7 +59,7 @@ def test_whatever_is_said_only_legal_events_change_a_run(kinds: list[EventKind])
         try:
             after = apply(view, event)
         except IllegalEvent:
-            assert kind not in ANYWHERE
+            assert kind not in ANYWHERE or kind in (K.SAVED, K.RESTORED)  # these say of when they are
             continue
         assert kind in ANYWHERE or (view.state, kind) in MOVES
         if after.state is S.CLOSED:

@@ -11,45 +11,22 @@ from datetime import datetime, timedelta
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
-from costgpu.models.job import EndReason, Launcher, OutputsFrom
-from costgpu.models.run import EndedBy, RunState
+from costgpu.models.attempts import summarize
+from costgpu.models.job import Launcher, OutputsFrom
+from costgpu.models.offer import PurchaseOption
+from costgpu.models.run import RunState
 from costgpu.render.document import document
 from costgpu.render.phrases import THIS_MACHINE, accelerator_name, counted
 from costgpu.render.text.layout import Column, labelled, table, wrap
+from costgpu.render.text.receipt import safeguards_text
 from costgpu.units import format_duration, format_size, format_usd
 
 if TYPE_CHECKING:
     from costgpu.errors import CostGpuError
-    from costgpu.models.instance import Safeguard
+    from costgpu.models.job import Recovery
     from costgpu.models.offer import Offer
     from costgpu.models.reap import TaggedInstance
-    from costgpu.models.run import Plan, Receipt, RunView
-
-END_PHRASES = {
-    EndReason.JOB_FAILED: "failed",
-    EndReason.SETUP_FAILED: "not started, its set-up failed",
-    EndReason.MAX_DURATION: "ended by --max-duration",
-    EndReason.DEADLINE: "ended by the deadline",
-    EndReason.LEASE_EXPIRED: "ended by the deadline",
-    EndReason.IDLE: "ended by --idle-duration",
-    EndReason.DISK_FULL: "ended, the disk was nearly full",
-    EndReason.UNCLAIMED: "not started, no client was there",
-    EndReason.BOOT_FAILED: "not started, the machine did not come up",
-    EndReason.HOST_KEY_MISMATCH: "not started, another machine answered",
-    EndReason.MACHINE_UNUSABLE: "not started, the machine cannot be used",
-    EndReason.SYNC_FAILED: "not started, its files could not be sent",
-    EndReason.INSTANCE_LOST: "lost with its machine",
-    EndReason.NODES_APART: "not started, its machines cannot work together",
-    EndReason.NODE_LOST: "ended, another machine of it was missing",
-}
-ENDED_BY_PHRASES = {
-    EndedBy.CLIENT: "this client",
-    EndedBy.AGENT: "the agent on the machine",
-    EndedBy.WATCHDOG: "the deadline watchdog on the machine",
-    EndedBy.PROVIDER: "the provider",
-    EndedBy.REAPER: "costgpu reap",
-    EndedBy.SOMEBODY_ELSE: "somebody else",
-}
+    from costgpu.models.run import Plan, RunView
 
 
 def plan_text(plan: Plan, now: datetime) -> str:
@@ -68,6 +45,8 @@ def plan_text(plan: Plan, now: datetime) -> str:
         rows.append(("variables", f"{', '.join(spec.env_names)} (values are neither shown nor stored)"))
     rows += _machine_rows(plan, now)
     outputs = ", ".join(spec.outputs) or "all new and changed files"
+    if spec.recovery is not None:
+        rows += _recovery_rows(plan, spec.recovery)
     if spec.nodes > 1:
         rows.append(("ranks", _ranks(plan)))
         every = spec.outputs_from is OutputsFrom.ALL
@@ -86,19 +65,29 @@ def plan_text(plan: Plan, now: datetime) -> str:
     return "\n\n".join(blocks)
 
 
+def _recovery_rows(plan: Plan, recovery: Recovery) -> list[tuple[str, str]]:
+    """What happens when the machine is taken back, and who has to be there."""
+    spec, most = plan.spec, counted(recovery.most, "further machine")
+    spot = [option for option in plan.options if option.offer.purchase_option is PurchaseOption.SPOT]
+    dear = " on demand where no spot machine is free," if len(spot) < len(plan.options) else ""
+    what = ", ".join(recovery.checkpoints) or "all new and changed files"
+    if spec.bucket:
+        where = f"by the machine to {spec.bucket}"
+        who = "this client, costgpu attach or a cron line of costgpu queue --start"
+    else:
+        where, who = "to this computer, while this client is there", "this client or costgpu attach"
+    return [
+        (
+            "recovery",
+            f"if it is taken back, up to {most}, one after the other,{dear} within the same limits; begun by {who}",
+        ),
+        ("checkpoints", f"{what}; saved once a minute at most, {where}"),
+    ]
+
+
 def plan_json(plan: Plan, now: datetime) -> str:
     """The plan as a versioned document."""
     return document("costgpu.plan", at=now, plan=plan)
-
-
-def safeguards_text(safeguards: Sequence[Safeguard]) -> str:
-    """A line for each: whether it is armed, what it does, and by when."""
-    lines = []
-    for safeguard in safeguards:
-        sign, state = ("+", "") if safeguard.armed else ("-", "NOT armed: ")
-        when = f", by {safeguard.deadline:%Y-%m-%d %H:%M} UTC" if safeguard.deadline and safeguard.armed else ""
-        lines.append(wrap(f"{state}{safeguard.detail}{when}", f"  {sign} {safeguard.name}: ", " " * 6))
-    return "\n".join(lines)
 
 
 def _machine_rows(plan: Plan, now: datetime) -> list[tuple[str, str]]:
@@ -180,6 +169,8 @@ def run_fields(now: datetime | None) -> tuple[RunField, ...]:
         RunField("run_id", lambda view: view.run_id, Column("RUN", lambda view: view.run_id)),
         RunField("name", lambda view: view.name, Column("JOB", _job, width=14)),
         RunField("node", lambda view: view.spec.node, always=False),
+        RunField("attempt", lambda view: view.spec.attempt, always=False),
+        RunField("saved_at", lambda view: view.saved_at, always=False),
         RunField("state", lambda view: view.state, Column("STATE", _state, width=13)),
         RunField("reason", lambda view: view.reason),
         RunField("owner", lambda view: view.owner),
@@ -236,11 +227,15 @@ def lease_left(until: datetime | None, now: datetime) -> str:
 
 
 def _job(view: RunView) -> str:
-    node = view.spec.node
+    node, attempt = view.spec.node, view.spec.attempt
+    if attempt is not None and attempt.index > 0:
+        return f"{view.name} #{attempt.number}"
     return view.name if node is None else f"{node.node + 1}/{len(node.run_ids)} {view.name}"
 
 
 def _state(view: RunView) -> str:
+    if view.waits:
+        return "waiting"
     reason = view.reason if view.state is RunState.CLOSED else None
     return reason.value.replace("_", " ") if reason else view.state.value
 
@@ -254,51 +249,6 @@ def _machine(view: RunView) -> str:
     return "-" if offer is None else THIS_MACHINE if offer.provider == "local" else offer.instance_type
 
 
-def receipts_text(views: Sequence[RunView]) -> str:
-    """The receipts of all machines of a job, and what they have cost together."""
-    texts = [
-        receipt_text(view.receipt, view, safeguards=view is views[0]) for view in views if view.receipt is not None
-    ]
-    if len(views) > 1:
-        made = [view.receipt for view in views if view.receipt is not None and view.receipt.instance is not None]
-        seconds = sum(receipt.metered_seconds for receipt in made)
-        cost = sum((receipt.metered_cost_usd for receipt in made), Decimal(0))
-        total = f"{counted(len(made), 'machine')}, {format_duration(seconds)} of them, {format_usd(cost)}"
-        texts.append(labelled("together", total if made else "nothing was created, nothing is billed"))
-    return "\n".join(texts)
-
-
-def receipt_text(receipt: Receipt, view: RunView, *, safeguards: bool = True) -> str:
-    """The proof that nothing is billed any more.
-
-    Args:
-        safeguards: Whether to list what stood behind it; the machines of a job have the same.
-    """
-    if receipt.instance is None:
-        return f"Receipt {receipt.run_id}: nothing was created, nothing is billed."
-    place = "here" if receipt.instance.provider == "local" else f"{receipt.instance_type}, {receipt.instance.region}"
-    job = END_PHRASES.get(receipt.reason) or receipt.reason.value.replace("_", " ")
-    if view.status is not None and view.status.exit_code is not None:
-        job += f", exit code {view.status.exit_code}"
-    ended_by = ENDED_BY_PHRASES.get(receipt.ended_by, receipt.ended_by.value)
-    requested = f", requested at {receipt.requested_at:%H:%M:%S} UTC" if receipt.requested_at else ""
-    confirmed = f"{receipt.confirmed_at:%Y-%m-%d %H:%M:%S} UTC" if receipt.confirmed_at else "never"
-    reason = f" ({receipt.provider_reason})" if receipt.provider_reason else ""
-    bound = "at most " if receipt.metered_at_most else ""
-    rows = [
-        ("machine", f"{receipt.instance.instance_id}, {place}"),
-        ("job", job),
-        ("ended by", f"{ended_by}{requested}"),
-        ("confirmed", f"{receipt.confirmed_state} at {confirmed}{reason}"),
-        ("metered", f"{bound}{format_duration(receipt.metered_seconds)}, {format_usd(receipt.metered_cost_usd)}"),
-    ]
-    if receipt.left_behind:
-        rows.append(("LEFT", f"{', '.join(receipt.left_behind)}; costgpu reap --yes removes it"))
-    lines = [f"Receipt {receipt.run_id} ({view.name})", *(labelled(*row) for row in rows)]
-    lines += ["Safeguards:", safeguards_text(receipt.layers)] if receipt.layers and safeguards else []
-    return "\n".join(lines)
-
-
 def run_json(view: RunView) -> str:
     """Run and receipt as a versioned document; the receipt is null while the run goes on."""
     return document("costgpu.run", run=run_value(view), receipt=view.receipt, error=None)
@@ -306,16 +256,18 @@ def run_json(view: RunView) -> str:
 
 def launched_json(plan: Plan, views: Sequence[RunView], error: CostGpuError | None, now: datetime) -> str:
     """A job that was carried out, as a versioned document: the run of its first machine, and those of the others."""
-    view = views[0]
+    chain = views[0].spec.attempt is not None
+    view = views[-1] if chain else views[0]
     failure = error and {
         "type": type(error).__name__,
         "message": error.message,
         "hint": error.hint,
         "exit_code": error.exit_code,
     }
-    others = (
-        {"other_nodes": [{"run": run_value(one), "receipt": one.receipt} for one in views[1:]]} if views[1:] else {}
-    )
+    rest = [{"run": run_value(one), "receipt": one.receipt} for one in views if one is not view]
+    others: dict[str, Any] = {"earlier_attempts" if chain else "other_nodes": rest} if rest else {}
+    if chain and rest:
+        others["attempts"] = summarize(views)
     return document(
         "costgpu.run", at=now, plan=plan, run=run_value(view), receipt=view.receipt, **others, error=failure
     )

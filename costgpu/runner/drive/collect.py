@@ -108,10 +108,20 @@ def _keep_for_next(context: RunContext) -> bool:
     return True
 
 
-def place_checkpoint(context: RunContext, store: CheckpointStore, checkpoint: Checkpoint) -> bool:
-    """Brings home what a job has made that does not go on; whether all of it is there. Never raises."""
+def place_checkpoint(
+    context: RunContext, store: CheckpointStore, checkpoint: Checkpoint, *, only_lacking: bool
+) -> bool:
+    """Brings home what a job has made that does not go on; whether all of it is there. Never raises.
+
+    Args:
+        only_lacking: Whether newer outputs are home, and only what is not among them is missing.
+    """
+    home = Path(context.view.spec.workdir)
+    wanted = [entry for entry in checkpoint.files if not (only_lacking and (home / entry.path).exists())]
+    if not wanted:
+        return True
     try:
-        placed = _place(context, store, checkpoint.files)
+        placed = _place(context, store, wanted)
     except (CostGpuError, OSError) as error:
         context.observer.note(f"What the job has made is kept in {store.contents}: {error}")
         return False

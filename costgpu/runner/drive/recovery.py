@@ -46,7 +46,8 @@ class RecoveryDriver:
     """Takes the runs of one job forward, one after the other; there is one at a time.
 
     Attributes:
-        runs: Drivers of all its runs so far, in order; all but the last are closed.
+        runs: Drivers of all its runs so far, in order. A client that was killed may have left the last two open: the one
+            before is then taken to its end first.
     """
 
     runs: list[Driver]
@@ -58,9 +59,14 @@ class RecoveryDriver:
     _locks: contextlib.ExitStack = field(default_factory=contextlib.ExitStack)
 
     @property
+    def driver(self) -> Driver:
+        """That of now: of the first run that is not closed, or of the last."""
+        return next((one for one in self.runs if one.view.state is not RunState.CLOSED), self.runs[-1])
+
+    @property
     def view(self) -> RunView:
         """The run of now."""
-        return self.runs[-1].view
+        return self.driver.view
 
     @property
     def views(self) -> tuple[RunView, ...]:
@@ -70,12 +76,12 @@ class RecoveryDriver:
     @property
     def machines(self) -> Sequence[Driver]:
         """Drivers of what may have a machine now."""
-        return self.runs[-1:]
+        return (self.driver,)
 
     @property
     def context(self) -> RunContext:
         """Context of the run of now."""
-        return self.runs[-1].context
+        return self.driver.context
 
     @property
     def decisive(self) -> RunView:
@@ -101,26 +107,24 @@ class RecoveryDriver:
             CostGpuError: The driver cannot go on; the hint says how to come back.
         """
         with self._locks:
-            while True:
+            while self.view.state is not RunState.CLOSED or self._go_on():
                 if self.view.state is not RunState.CLOSED:
                     self._begin()
-                    self.runs[-1].drive()
-                if not self._go_on():
-                    break
+                    self.driver.drive()
             self._finish()
         return self.view
 
     def cancel(self) -> RunView:
         """Ends the job: a running one is asked first, and its outputs are brought home; it does not go on."""
-        driver = self.runs[-1]
-        if driver.view.state is not RunState.CLOSED:
-            driver.cancel()
+        for driver in self.runs:
+            if driver.view.state is not RunState.CLOSED:
+                driver.cancel()
         self._finish()
         return self.view
 
     def _go_on(self) -> bool:
         """Whether there is another run; takes hold of it."""
-        attempt = self.view.spec.attempt
+        attempt = self.runs[-1].view.spec.attempt
         assert attempt is not None  # noqa: S101 - every run of such a job has one
         run_id = attempt_id(attempt.job_id, attempt.index + 1)
         if not self.ledger.events(run_id):
@@ -162,8 +166,8 @@ class RecoveryDriver:
                 f"The client was ended while job {attempt.job_id} waits for its next machine; nothing is billed.",
                 hint=f"Go on: costgpu attach {view.run_id}; give it up: costgpu cancel {view.run_id}",
             ) from None
-        before = self.runs[-2].view if len(self.runs) > 1 else None
-        if attempt.searches == 0 and before is not None and before.option is not None:
+        before = self.runs[attempt.index - 1].view
+        if attempt.searches == 0 and before.option is not None:
             context.avoided = (before.option.offer, before.create_call.zone if before.create_call else None)
 
     def _pause(self, seconds: float) -> None:
@@ -174,11 +178,10 @@ class RecoveryDriver:
 
     def _told_to_stop(self) -> bool:
         """Whether somebody has cancelled the job while it had no machine."""
-        runs = [self.view.run_id, *(driver.view.run_id for driver in self.runs[-2:-1])]
         return any(
             event.kind is EventKind.NOTED and event.data.get(STOP)
-            for run_id in runs
-            for event in self.ledger.events(run_id)
+            for view in self.views
+            for event in self.ledger.events(view.run_id)
         )
 
     def _get_from_bucket(self) -> None:
@@ -211,11 +214,10 @@ class RecoveryDriver:
                 self._get_from_bucket()
             except CostGpuError as error:
                 self.observer.note(f"What the job has left in {last.spec.bucket} could not be fetched: {error.message}")
-        checkpoint = None if home else store.newest()
-        if checkpoint is not None:
-            placed = collect.place_checkpoint(self.context, store, checkpoint)
-            if not placed:
-                return
+        well = last.status is not None and last.status.ended_well
+        checkpoint = None if home and well else store.newest()
+        if checkpoint is not None and not collect.place_checkpoint(self.context, store, checkpoint, only_lacking=home):
+            return
         store.remove()
         shutil.rmtree(sent_folder(self.services.folder, self.views[0].run_id), ignore_errors=True)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import os
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import date
 from decimal import Decimal
 
@@ -36,6 +36,7 @@ class Places:
     ranked: list[LaunchPlace]
     verdict: str  # the sentence that says why; empty without one
     notes: list[str]
+    fallback: list[LaunchPlace] = field(default_factory=list)  # on demand, where no spot machine is free
 
 
 def default_infra(default: str | None, *, renting: bool) -> tuple[str, ...]:

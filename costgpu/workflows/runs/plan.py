@@ -44,6 +44,8 @@ from costgpu.workflows.runs.places import (
 from costgpu.workflows.runs.request import RunRequest, job_spec, limits_of
 from costgpu.workflows.runs.visible_secrets import visible_secrets
 
+FALLBACK_OPTIONS = 4  # places on demand to turn to where no spot machine is free
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlannedRun:
@@ -78,6 +80,10 @@ def plan_run(request: RunRequest, script: Request, context: AppContext) -> Plann
         variables=environment,
     )
     places = find_places(request, context, profile, infra, now.date(), workload_key=key)
+    if request.fallback is not None:
+        dearer = replace(request, spot=False)
+        found = find_places(dearer, context, profile, infra, now.date(), workload_key=key)
+        places = replace(places, fallback=found.ranked)
     first = places.ranked[0]
     _check_backend(profile, first)
     local = first.offer.provider == "local"
@@ -195,7 +201,10 @@ def make_plan(
     steps: float | None = None,
 ) -> Plan:
     """The plan, with everything checked that can be checked without spending."""
-    options, identities, refused = _identities(context, options_for(places.ranked, limits))
+    wanted = options_for(places.ranked, limits)
+    if places.fallback:
+        wanted += options_for(places.fallback, limits)[:FALLBACK_OPTIONS]
+    options, identities, refused = _identities(context, wanted)
     options, zones, dropped = _first_possible(context, options)
     first, notes = options[0], [*places.notes, *refused, *dropped]
     provider = context.tools.provider(first.offer.provider)
@@ -234,7 +243,7 @@ def make_plan(
         if len(options) == 1 or isinstance(error, AuthError | InvalidRequest):
             raise
         notes = [*notes, f"{first.offer.instance_type} would be refused now: {error.message}"]
-    chosen = next(p for p in places.ranked if p.offer == first.offer)
+    chosen = next(p for p in (*places.ranked, *places.fallback) if p.offer == first.offer)
     return Plan(
         spec=spec,
         options=options,

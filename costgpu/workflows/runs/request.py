@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
@@ -12,7 +13,8 @@ from costgpu.errors import UsageError
 from costgpu.measure import Request
 from costgpu.measure.launcher import Launch
 from costgpu.models.defaults import MEETING_PORT
-from costgpu.models.job import JobSpec, Launcher, OutputsFrom
+from costgpu.models.job import JobSpec, Launcher, OutputsFrom, Recovery
+from costgpu.runner.drive.checkpoints import LATEST
 from costgpu.runner.plan import Limits
 from costgpu.units import parse_duration, parse_usd
 from costgpu.workflows.estimate.request import ScriptOptions
@@ -22,6 +24,8 @@ DEFAULT_LEASE = "8h"
 DEFAULT_GRACE = "30s"
 MOST_PROCESSES = 999
 MOST_NODES = 64
+MOST_RECOVERIES = 100
+FALLBACK = "on-demand"
 FIRST_PORT, LAST_PORT, _PORT_DIGITS = 1024, 65535, 5
 
 E = TypeVar("E", bound=StrEnum)
@@ -58,6 +62,10 @@ class RunRequest(ScriptOptions):
     sync_limit_mib: float | None = None
     grace: str = DEFAULT_GRACE
     assume_price: str | None = None
+    recover: int | None = None  # further machines if the one of now is taken back
+    checkpoint: tuple[str, ...] = ()
+    resume_args: str | None = None
+    fallback: str | None = None
 
     @property
     def machines(self) -> int:
@@ -94,6 +102,7 @@ def check(request: RunRequest) -> None:
                 f"{' and '.join(given)} is for several machines.",
                 hint="Give --nodes 2, or leave it out: --nproc 4 starts four processes on one machine.",
             )
+    _check_recovery(request)
     if request.lease is not None and request.auto_shutdown:
         raise UsageError(
             "--lease is for --no-auto-shutdown: otherwise the machine ends with its job.",
@@ -113,6 +122,49 @@ def check(request: RunRequest) -> None:
                 f"{' and '.join(given)} cannot be chosen on this machine: it is as it is.",
                 hint="Leave it out, or rent a machine: --infra aws.",
             )
+
+
+def _check_recovery(request: RunRequest) -> None:
+    if request.recover is None:
+        options = {
+            "--checkpoint": request.checkpoint,
+            "--resume-args": request.resume_args,
+            "--fallback": request.fallback,
+        }
+        given = [name for name, value in options.items() if value]
+        if given:
+            raise UsageError(f"{' and '.join(given)} is for --recover.", hint="Add --recover 5, or leave it out.")
+        return
+    if not 1 <= request.recover <= MOST_RECOVERIES:
+        raise UsageError(f"--recover {request.recover}: a job can go on 1 to {MOST_RECOVERIES} times.")
+    if not request.spot:
+        raise UsageError(
+            "--recover is for spot machines: others are not taken back.", hint="Add --spot, or leave --recover out."
+        )
+    if request.machines > 1:
+        raise UsageError(
+            "A job on several machines cannot go on by itself.", hint="Leave --recover out, or rent one larger machine."
+        )
+    if not request.auto_shutdown:
+        raise UsageError("--recover and --no-auto-shutdown do not go together.", hint="Leave one of them out.")
+    if request.fallback not in (None, FALLBACK):
+        raise UsageError(f"--fallback {request.fallback!r} is not known.", hint=f"Write --fallback {FALLBACK}.")
+    if LATEST in (request.resume_args or "") and not request.checkpoint:
+        raise UsageError(
+            f"--resume-args names {LATEST}, and nothing says what the checkpoints are.",
+            hint="Name them: --checkpoint 'checkpoints/**'",
+        )
+
+
+def _recovery(request: RunRequest) -> Recovery | None:
+    """How the job goes on; None if it is not to."""
+    if request.recover is None:
+        return None
+    try:
+        resume = tuple(shlex.split(request.resume_args or ""))
+    except ValueError as error:
+        raise UsageError(f"--resume-args {request.resume_args!r} cannot be read: {error}.") from None
+    return Recovery(most=request.recover, checkpoints=request.checkpoint, resume_args=resume)
 
 
 def limits_of(request: RunRequest, *, longest_hours: float) -> Limits:
@@ -140,9 +192,12 @@ def job_spec(
     """
     from costgpu.runner.launch import job_name
 
-    for pattern in request.outputs:
+    patterns = [("--outputs", each) for each in request.outputs] + [
+        ("--checkpoint", each) for each in request.checkpoint
+    ]
+    for option, pattern in patterns:
         if Path(pattern).is_absolute() or ".." in Path(pattern).parts:
-            raise UsageError(f"--outputs {pattern} leaves the working folder.", hint="Patterns are relative to it.")
+            raise UsageError(f"{option} {pattern} leaves the working folder.", hint="Patterns are relative to it.")
     launch, several = script.launch, request.machines > 1
     launcher = _launcher(request.launcher, launch)
     return JobSpec(
@@ -171,6 +226,7 @@ def job_spec(
         max_restarts=launch.max_restarts if several and launch is not None else 0,
         outputs_from=_outputs_from(request.outputs_from),
         port=_port(environment.get("MASTER_PORT")),
+        recovery=_recovery(request),
     )
 
 

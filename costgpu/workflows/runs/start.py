@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from costgpu.errors import UsageError
 from costgpu.models.run import Plan
 from costgpu.providers import registry
 from costgpu.runner.adopt import JobDriver
@@ -37,6 +38,19 @@ def is_free(plan: Plan) -> bool:
     """Whether the run costs nothing, so that nobody needs to agree to it."""
     first = plan.options[0]
     return first.offer.provider == "local" and not first.offer.price_usd_per_hour
+
+
+def check_detached(plan: Plan) -> None:
+    """Refuses to leave a job whose checkpoints only this client would save.
+
+    Raises:
+        UsageError: It goes on after interruptions, and has no bucket.
+    """
+    if plan.spec.recovery is not None and not plan.spec.bucket:
+        raise UsageError(
+            "--detach with --recover needs a bucket: without this client nobody else saves the checkpoints.",
+            hint="Add --bucket s3://name/prefix, or leave --detach out.",
+        )
 
 
 def start_run(

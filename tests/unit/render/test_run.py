@@ -13,6 +13,7 @@ from costgpu.models.instance import Identity, InstanceState
 from costgpu.models.job import EndReason, JobSpec
 from costgpu.models.reap import TaggedInstance
 from costgpu.models.run import EndedBy, RunState
+from costgpu.render.text.receipt import receipt_text
 from costgpu.render.text.run import (
     detached_text,
     jobs_json,
@@ -20,7 +21,6 @@ from costgpu.render.text.run import (
     launched_json,
     plan_json,
     plan_text,
-    receipt_text,
     run_json,
 )
 from costgpu.runner.plan import this_machine

@@ -1,0 +1,133 @@
+"""The receipts of a job: the proof that nothing of it is billed any more, and what it has cost."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from decimal import Decimal
+from typing import TYPE_CHECKING
+
+from costgpu.models.attempts import summarize
+from costgpu.models.job import EndReason
+from costgpu.models.run import EndedBy
+from costgpu.render.phrases import counted
+from costgpu.render.text.layout import labelled, wrap
+from costgpu.units import format_duration, format_usd
+
+if TYPE_CHECKING:
+    from costgpu.models.instance import Safeguard
+    from costgpu.models.run import Receipt, RunView
+
+END_PHRASES = {
+    EndReason.JOB_FAILED: "failed",
+    EndReason.SETUP_FAILED: "not started, its set-up failed",
+    EndReason.MAX_DURATION: "ended by --max-duration",
+    EndReason.DEADLINE: "ended by the deadline",
+    EndReason.LEASE_EXPIRED: "ended by the deadline",
+    EndReason.IDLE: "ended by --idle-duration",
+    EndReason.DISK_FULL: "ended, the disk was nearly full",
+    EndReason.UNCLAIMED: "not started, no client was there",
+    EndReason.BOOT_FAILED: "not started, the machine did not come up",
+    EndReason.HOST_KEY_MISMATCH: "not started, another machine answered",
+    EndReason.MACHINE_UNUSABLE: "not started, the machine cannot be used",
+    EndReason.SYNC_FAILED: "not started, its files could not be sent",
+    EndReason.INSTANCE_LOST: "lost with its machine",
+    EndReason.NODES_APART: "not started, its machines cannot work together",
+    EndReason.NODE_LOST: "ended, another machine of it was missing",
+    EndReason.PREEMPTED: "interrupted, the machine was taken back",
+}
+ENDED_BY_PHRASES = {
+    EndedBy.CLIENT: "this client",
+    EndedBy.AGENT: "the agent on the machine",
+    EndedBy.WATCHDOG: "the deadline watchdog on the machine",
+    EndedBy.PROVIDER: "the provider",
+    EndedBy.REAPER: "costgpu reap",
+    EndedBy.SOMEBODY_ELSE: "somebody else",
+}
+
+
+def receipts_text(views: Sequence[RunView]) -> str:
+    """The receipts of all machines of a job, and what they have cost together."""
+    if views[0].spec.attempt is not None:
+        return _attempts_text(views)
+    texts = [
+        receipt_text(view.receipt, view, safeguards=view is views[0]) for view in views if view.receipt is not None
+    ]
+    if len(views) > 1:
+        made = [view.receipt for view in views if view.receipt is not None and view.receipt.instance is not None]
+        seconds = sum(receipt.metered_seconds for receipt in made)
+        cost = sum((receipt.metered_cost_usd for receipt in made), Decimal(0))
+        total = f"{counted(len(made), 'machine')}, {format_duration(seconds)} of them, {format_usd(cost)}"
+        texts.append(labelled("together", total if made else "nothing was created, nothing is billed"))
+    return "\n".join(texts)
+
+
+def _attempts_text(views: Sequence[RunView]) -> str:
+    """The receipts of all machines that a job had one after the other, and what the interruptions have cost."""
+    made = [view for view in views if view.receipt is not None and view.receipt.instance is not None] or views[-1:]
+    texts = [receipt_text(view.receipt, view, safeguards=view is made[0]) for view in made if view.receipt is not None]
+    total = summarize(views)
+    if total is not None:
+        times = counted(total.interruptions, "interruption")
+        texts.append(
+            labelled(
+                "together",
+                f"{counted(total.machines, 'machine')} after {times}, {format_duration(total.metered_seconds)} of them,"
+                f" {format_usd(total.metered_cost_usd)}",
+            )
+        )
+        lost = total.lost_seconds + total.restart_seconds
+        texts.append(
+            labelled(
+                "lost",
+                f"{format_duration(lost)}: {format_duration(total.lost_seconds)} of work since the checkpoints,"
+                f" {format_duration(total.restart_seconds)} to start again",
+            )
+        )
+        if total.on_demand_usd is not None:
+            texts.append(
+                labelled("on demand", f"the same work would have cost about {format_usd(total.on_demand_usd)}")
+            )
+    return "\n".join(texts)
+
+
+def receipt_text(receipt: Receipt, view: RunView, *, safeguards: bool = True) -> str:
+    """The proof that nothing is billed any more.
+
+    Args:
+        safeguards: Whether to list what stood behind it; the machines of a job have the same.
+    """
+    if receipt.instance is None:
+        return f"Receipt {receipt.run_id}: nothing was created, nothing is billed."
+    place = "here" if receipt.instance.provider == "local" else f"{receipt.instance_type}, {receipt.instance.region}"
+    job = END_PHRASES.get(receipt.reason) or receipt.reason.value.replace("_", " ")
+    if view.status is not None and view.status.exit_code is not None:
+        job += f", exit code {view.status.exit_code}"
+    ended_by = ENDED_BY_PHRASES.get(receipt.ended_by, receipt.ended_by.value)
+    requested = f", requested at {receipt.requested_at:%H:%M:%S} UTC" if receipt.requested_at else ""
+    confirmed = f"{receipt.confirmed_at:%Y-%m-%d %H:%M:%S} UTC" if receipt.confirmed_at else "never"
+    reason = f" ({receipt.provider_reason})" if receipt.provider_reason else ""
+    bound = "at most " if receipt.metered_at_most else ""
+    rows = [
+        ("machine", f"{receipt.instance.instance_id}, {place}"),
+        ("job", job),
+        ("ended by", f"{ended_by}{requested}"),
+        ("confirmed", f"{receipt.confirmed_state} at {confirmed}{reason}"),
+        ("metered", f"{bound}{format_duration(receipt.metered_seconds)}, {format_usd(receipt.metered_cost_usd)}"),
+    ]
+    if receipt.left_behind:
+        rows.append(("LEFT", f"{', '.join(receipt.left_behind)}; costgpu reap --yes removes it"))
+    attempt = view.spec.attempt
+    which = f", attempt {attempt.number}" if attempt is not None and attempt.index > 0 else ""
+    lines = [f"Receipt {receipt.run_id} ({view.name}{which})", *(labelled(*row) for row in rows)]
+    lines += ["Safeguards:", safeguards_text(receipt.layers)] if receipt.layers and safeguards else []
+    return "\n".join(lines)
+
+
+def safeguards_text(safeguards: Sequence[Safeguard]) -> str:
+    """A line for each: whether it is armed, what it does, and by when."""
+    lines = []
+    for safeguard in safeguards:
+        sign, state = ("+", "") if safeguard.armed else ("-", "NOT armed: ")
+        when = f", by {safeguard.deadline:%Y-%m-%d %H:%M} UTC" if safeguard.deadline and safeguard.armed else ""
+        lines.append(wrap(f"{state}{safeguard.detail}{when}", f"  {sign} {safeguard.name}: ", " " * 6))
+    return "\n".join(lines)

@@ -1,0 +1,65 @@
+"""Spot machines that are taken back in any cloud: each function is the journey of a person in it."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+
+import torch
+
+from tests import examples
+from tests.emulated.journeys.journey import Client, Person
+
+GOES_ON = ("--recover", "5", "--checkpoint", "checkpoints/**", "--resume-args", "--resume {latest}")
+STEPS = "train.py --steps 40 --save-every 5"
+_SAVED = '            print(f"step'
+_GATE = """
+            import os, time
+
+            if done == 10 * int(os.environ.get("COSTGPU_ATTEMPT", "9")):
+                print(f"waits at step {done}", flush=True)
+                while True:
+                    time.sleep(0.1)
+"""
+
+
+def source_with_gates() -> str:
+    """The example, which waits to be interrupted at step 10 of the first attempt, at step 20 of the second, and so on."""
+    text = examples.source("train_resume.py")
+    line = next(each for each in text.splitlines() if each.startswith(_SAVED))
+    return text.replace(line, line + _GATE)
+
+
+def interrupted_three_times(person: Person, take: Callable[[str], None], kind: str, cap: str) -> None:
+    """The weights are those of an undisturbed run, and the receipt tells what it took."""
+    person.write(source_with_gates())
+    client = person.launch("--spot", *GOES_ON, kind=kind, cap=cap, script=STEPS)
+    for attempt in (1, 2, 3):
+        waits_at(client, 10 * attempt)
+        take(person.machine_of(person.run_ids()[-1])["id"])
+    assert client.wait(180) == 0, str(client)
+    assert client.says("Attempt 4 of 6: the job goes on from its newest checkpoint."), str(client)
+    assert client.says("together 4 machines after 3 interruptions"), str(client)
+    assert b"going on from step 30" in client.out, str(client)
+    assert same_weights(person)
+    listed = json.loads(person.do("jobs", "-a", "--json").out)["runs"]
+    ends = [(each["attempt"]["number"], each["reason"]) for each in reversed(listed)]
+    assert ends == [(1, "preempted"), (2, "preempted"), (3, "preempted"), (4, "succeeded")]
+    person.ended(instances=4)
+
+
+def waits_at(client: Client, step: int) -> None:
+    """Until the job has come to the step at which it waits."""
+    client.until(lambda: f"waits at step {step}".encode() in client.out, 180, f"it waits at step {step}")
+
+
+def same_weights(person: Person) -> bool:
+    """Whether the person's model is that of an undisturbed run, to the last bit."""
+    alone = person.folder / "undisturbed"
+    alone.mkdir()
+    (alone / "train.py").write_text(examples.source("train_resume.py"))
+    subprocess.run([sys.executable, *STEPS.split()], cwd=alone, check=True, capture_output=True)
+    ours, other = (torch.load(folder / "model.pt") for folder in (person.work, alone))
+    return all(torch.equal(ours[name], other[name]) for name in other) and ours.keys() == other.keys()

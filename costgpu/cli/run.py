@@ -89,6 +89,7 @@ def run(
     fallback: Annotated[
         str | None, typer.Option(help="With --recover: on-demand, where no spot machine is free.")
     ] = None,
+    queue: Annotated[bool, typer.Option("--queue", help="Wait in costgpu queue until there is room.")] = False,
     assume_price: Annotated[str | None, typer.Option(help="Price of an hour of this machine in USD.")] = None,
     json: opt.Json = False,
     output: opt.Format = "text",
@@ -112,7 +113,7 @@ def run(
                 say((plan_json if as_json else plan_text)(planned.plan, planned.at))
                 return
             say(plan_text(planned.plan, planned.at), err=True)
-            if planned.refusal is not None:
+            if planned.refusal is not None and not queue:
                 raise planned.refusal
             if not yes and not is_free(planned.plan):
                 alone = NotConfirmed(
@@ -120,6 +121,9 @@ def run(
                     hint="Add -y, or --dry-run to only see the plan.",
                 )
                 confirm("Launch it?", alone=alone, otherwise="Not launched; nothing was spent.")
+            if queue:
+                _put_into_queue(context, planned, as_json=as_json)
+                return
             _carry_out(context, planned, detach=detach, as_json=as_json)
     except KeyboardInterrupt:
         raise typer.Exit(EXIT_INTERRUPTED) from None
@@ -153,6 +157,33 @@ def _carry_out(context: AppContext, planned: PlannedRun, *, detach: bool, as_jso
 
         _print_document(context, planned.plan, driver.view, driver.error or error_for(driver.decisive))
     finish(driver, as_json=as_json)
+
+
+def _put_into_queue(context: AppContext, planned: PlannedRun, *, as_json: bool) -> None:
+    """Records the run, and starts what may start: it, if nothing waits before it and there is room."""
+    from costgpu.cli.terminal_observer import Terminal
+    from costgpu.errors import RunBusy
+    from costgpu.render.text.queue import queue_json, queued_text, started_text
+    from costgpu.runner.launch import new_run_id
+    from costgpu.workflows.runs.queue import enqueue, start_waiting, waiting
+
+    terminal = Terminal(context.clock, ask=False)
+    try:
+        view = enqueue(context, planned, terminal, new_run_id())
+        try:
+            started = start_waiting(context, terminal)
+        except RunBusy:  # whoever is at it comes to this one, too
+            started = []
+    finally:
+        terminal.close()
+    for one in started:
+        say(started_text(one), err=True)
+    left = waiting(context)
+    position = next((number for number, each in enumerate(left, 1) if each.view.run_id == view.run_id), 0)
+    if position:
+        say(queued_text(view, position), err=True)
+    if as_json:
+        say(queue_json(left, context.clock.now()))
 
 
 def _print_document(context: AppContext, plan: Plan, view: RunView, error: CostGpuError | None) -> None:

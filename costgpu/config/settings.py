@@ -20,6 +20,7 @@ from costgpu.providers import registry
 from costgpu.units import SYNC_MIB
 
 LONGEST_LEASE_HOURS = 168.0  # 7 days
+MOST_MACHINES = 1000
 # Networks that one organisation may have; wider ones mean everybody.
 WIDEST_PREFIX = {4: 8, 6: 32}
 
@@ -73,6 +74,8 @@ class Settings(BaseSettings):
     sync_limit_mib: Annotated[float, Field(gt=0, le=SYNC_MIB.high, allow_inf_nan=False)] = 500.0
     # the longest life that an instance may be given, hours; at most 168
     max_lease_hours: Annotated[float, Field(gt=0, le=LONGEST_LEASE_HOURS, allow_inf_nan=False)] = LONGEST_LEASE_HOURS
+    # machines that may be there at once before another run of the queue is started
+    max_machines: Annotated[int, Field(ge=1, le=MOST_MACHINES)] = 1
     # as ``--infra``: ``aws/us-east-1``, ``local``, ...
     default_infra: (
         Annotated[str, _matching(r"[a-z][a-z0-9]*(/[a-z0-9-]+){0,2}", "of the form aws, aws/us-east-1 or local")] | None

@@ -36,6 +36,7 @@ OWN_SETTINGS: Mapping[str, Trust] = {
     "caller_address": Trust.USER,  # opens port 22
     "sync_limit_mib": Trust.ANY_PROJECT,
     "max_lease_hours": Trust.ANY_PROJECT,  # can only be lowered
+    "max_machines": Trust.OWN_PROJECT,  # more machines at once cost more at once
     "default_infra": Trust.ANY_PROJECT,  # the plan shows it before anything is spent
     "owner": Trust.USER,  # spending would be counted as somebody else's
     "alert_urls": Trust.USER,  # secrets, and where the alerts go

@@ -120,6 +120,7 @@ class JobSpec:
     port: int = MEETING_PORT  # at which the machines meet
     recovery: Recovery | None = None  # None for a job that ends with its machine
     attempt: Attempt | None = None  # None for a job without recovery
+    queued: bool = False  # whether it waits until there is room for it
 
 
 class JobPhase(StrEnum):

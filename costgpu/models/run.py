@@ -213,7 +213,8 @@ class RunView:
     @property
     def waits(self) -> bool:
         """Whether it is to be started by whoever comes next: nothing is billed, and nobody needs to be there."""
-        return self.state is RunState.INTENT and self.spec.attempt is not None and self.spec.attempt.index > 0
+        follows = self.spec.attempt is not None and self.spec.attempt.index > 0
+        return self.state is RunState.INTENT and (self.spec.queued or follows)
 
     @property
     def ranks_per_node(self) -> int:

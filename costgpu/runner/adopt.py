@@ -16,7 +16,7 @@ from costgpu.runner.drive.context import Detached, RunContext, Services
 from costgpu.runner.drive.group import GroupDriver
 from costgpu.runner.drive.loop import Driver
 from costgpu.runner.drive.provision import create_request, record_instance
-from costgpu.runner.drive.recovery import RecoveryDriver, recovering_driver
+from costgpu.runner.drive.recovery import RecoveryDriver, recovering_driver, with_sent_files
 from costgpu.runner.find_run import RunStore, load_run, runs_of_job
 from costgpu.runner.machine.host import LogPosition
 from costgpu.runner.machine.keys import load_keys
@@ -37,7 +37,7 @@ def adopt(
         journal.add(EventKind.ADOPTED, client=socket.gethostname())
     if view.spec.attempt is not None:
         return recovering_driver(journal, services, observer, secrets)
-    return Driver(RunContext(journal=journal, services=services, observer=observer, secrets=secrets))
+    return Driver(RunContext(journal=journal, services=with_sent_files(services), observer=observer, secrets=secrets))
 
 
 def adopt_job(
@@ -105,11 +105,19 @@ def collect_finished(ledger: RunStore, services: Services, observer: Observer) -
                     driver.drive()
                 if driver.view.state is RunState.CLOSED:
                     done.append(run_id)
+                    _finish_job(driver.view, ledger, services, observer)
         except (RunBusy, Detached):
             continue
         except CostGpuError as error:
             observer.note(f"Run {run_id}: {error.message}")
     return done
+
+
+def _finish_job(view: RunView, ledger: RunStore, services: Services, observer: Observer) -> None:
+    """After the last run of a job that went on after interruptions: nothing waits for a next attempt any more."""
+    job = adopt_job(view, ledger, services, observer, None) if view.spec.attempt is not None else None
+    if isinstance(job, RecoveryDriver):
+        job.finish()
 
 
 def _take_over(driver: Driver) -> bool:

@@ -15,7 +15,7 @@ from typing import Any
 
 from costgpu.ledger.codec import to_json
 from costgpu.models.job import Attempt, EndReason, JobNode, JobSpec
-from costgpu.models.run import EventKind, Option, Plan
+from costgpu.models.run import EventKind, Option, Plan, RunView
 from costgpu.models.workload import key_on
 from costgpu.runner.drive.context import RunContext, Services
 from costgpu.runner.drive.group import GroupDriver
@@ -77,6 +77,15 @@ def launch(
     return driver
 
 
+def intend(plan: Plan, journal: RunJournal, *, owner: str, queued: bool, attempt: Attempt | None) -> RunView:
+    """Records a plan that was agreed to as a run of one machine; nothing is asked of a provider.
+
+    Raises:
+        LedgerError: It could not be recorded.
+    """
+    return journal.begin(_intent(plan, replace(plan.spec, queued=queued, attempt=attempt), owner))
+
+
 def launch_recovering(
     plan: Plan,
     ledger: EventStore,
@@ -99,9 +108,8 @@ def launch_recovering(
         RunError: The same: the files could not be kept.
     """
     journal = RunJournal(ledger, services.clock, run_id or new_run_id())
-    spec = replace(plan.spec, attempt=Attempt(job_id=journal.run_id, index=0, number=1))
     with lock_run(services.folder / journal.run_id):
-        journal.begin(_intent(plan, spec, owner))
+        intend(plan, journal, owner=owner, queued=False, attempt=Attempt(job_id=journal.run_id, index=0, number=1))
         driver = begin_recovering(journal, services, observer, environment, detach=detach)
         observer.changed(driver.view)
         driver.drive()

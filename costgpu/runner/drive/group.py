@@ -99,6 +99,11 @@ class GroupDriver:
         """Why the ledger could not be written; None if it could."""
         return next((driver.broken for driver in self.drivers if driver.broken is not None), None)
 
+    def leave_when_running(self) -> None:
+        """The job is left as soon as it runs."""
+        for driver in self.drivers:
+            driver.leave_when_running()
+
     @property
     def decisive(self) -> RunView:
         """The run that tells how the job has ended: the one that failed first, or was missing; else that of machine 0."""

@@ -92,6 +92,10 @@ class Driver:
         """Drivers of what may have a machine: this one."""
         return (self,)
 
+    def leave_when_running(self) -> None:
+        """The job is left as soon as it runs."""
+        self.context.detach_when_running = True
+
     @property
     def decisive(self) -> RunView:
         """The run that tells how the job has ended: this one."""

@@ -20,17 +20,17 @@ from costgpu.runner.state.attempts import attempts_of_job
 from costgpu.runner.state.journal import RunJournal
 
 
-def record_next_attempt(context: RunContext, reason: EndReason, seconds: float, cost: Decimal) -> None:
-    """Writes the intent of the next attempt, if there is to be one; of an interrupted job without one, notes why."""
+def record_next_attempt(context: RunContext, reason: EndReason, seconds: float, cost: Decimal) -> bool:
+    """Writes the intent of the next attempt; returns whether there is one. Of an interrupted job without, notes why."""
     if context.view.spec.attempt is None or context.cancelling:
-        return
+        return False
     book = context.journal.book
     following = next_attempt(attempts_of_job(book, context.view), reason, seconds, cost)
     if isinstance(following, TheEnd):
         context.observer.note(f"{following.why} The job does not go on.")
         context.journal.add(EventKind.NOTED, no_next_attempt=following.why)
     if not isinstance(following, NextAttempt):
-        return
+        return False
     first = book.events(context.view.run_id)[0].data
     journal = RunJournal(book, context.clock, following.run_id)
     with contextlib.suppress(LedgerConflict):  # a process that was killed has written it already
@@ -43,3 +43,4 @@ def record_next_attempt(context: RunContext, reason: EndReason, seconds: float, 
                 "estimate": None,
             }
         )
+    return True

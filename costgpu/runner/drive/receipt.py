@@ -12,6 +12,7 @@ from costgpu.models.job import EndReason
 from costgpu.models.run import EndedBy, EventKind, Receipt, RunView
 from costgpu.runner.drive.context import RunContext
 from costgpu.runner.drive.next_run import record_next_attempt
+from costgpu.runner.files.sent_folder import forget_sent
 
 
 def close_run(context: RunContext, reason: EndReason, by: EndedBy, left_behind: tuple[str, ...]) -> None:
@@ -35,7 +36,8 @@ def close_run(context: RunContext, reason: EndReason, by: EndedBy, left_behind: 
         metered_cost_usd=cost if made else Decimal(0),
         metered_at_most=view.ended_before,
     )
-    record_next_attempt(context, reason, receipt.metered_seconds, receipt.metered_cost_usd)
+    if not record_next_attempt(context, reason, receipt.metered_seconds, receipt.metered_cost_usd):
+        forget_sent(context.services.folder, view)
     context.journal.add(
         EventKind.CLOSED,
         reason=reason.value,

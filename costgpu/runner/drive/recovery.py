@@ -7,19 +7,18 @@ the end of the last one is confirmed: there is never more than one.
 from __future__ import annotations
 
 import contextlib
-import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from costgpu.errors import CostGpuError, LedgerError, RunCancelled, RunError
+from costgpu.errors import CostGpuError, LedgerError, RunCancelled
 from costgpu.models.job import EndReason
 from costgpu.models.run import EventKind, RunState, RunView
 from costgpu.runner.drive import collect
 from costgpu.runner.drive.context import RunContext, Services
 from costgpu.runner.drive.loop import Driver, StopSignal
 from costgpu.runner.files.checkpoint_store import CheckpointStore
-from costgpu.runner.files.sent_folder import keep_sent, sent_selection
+from costgpu.runner.files.sent_folder import keep_sent, sent_folder, sent_selection
 from costgpu.runner.machine.host import Selection
 from costgpu.runner.state.attempts import attempt_id
 from costgpu.runner.state.journal import EventStore, RunJournal
@@ -29,11 +28,6 @@ from costgpu.runner.timeouts import POLL_SECONDS, SEARCH_SECONDS
 from costgpu.units import format_size
 
 STOP = "no_more_attempts"  # key of the remark by which another process says that a job is not to go on
-
-
-def sent_folder(folder: Path, job_id: str) -> Path:
-    """Where the files are kept that a job was begun with."""
-    return folder / job_id / "sent"
 
 
 def store_of(folder: Path, job_id: str) -> CheckpointStore:
@@ -83,6 +77,12 @@ class RecoveryDriver:
         """Context of the run of now."""
         return self.driver.context
 
+    def leave_when_running(self) -> None:
+        """The job is left as soon as it runs."""
+        self.detach = True
+        for driver in self.runs:
+            driver.leave_when_running()
+
     @property
     def decisive(self) -> RunView:
         """The run that tells how the job has ended: the last one that had a machine."""
@@ -111,7 +111,7 @@ class RecoveryDriver:
                 if self.view.state is not RunState.CLOSED:
                     self._begin()
                     self.driver.drive()
-            self._finish()
+            self.finish()
         return self.view
 
     def cancel(self) -> RunView:
@@ -119,7 +119,7 @@ class RecoveryDriver:
         for driver in self.runs:
             if driver.view.state is not RunState.CLOSED:
                 driver.cancel()
-        self._finish()
+        self.finish()
         return self.view
 
     def _go_on(self) -> bool:
@@ -203,10 +203,10 @@ class RecoveryDriver:
         )
         store.keep(there[0], lambda found, folder: bucket.fetch_checkpoint(last, found, there[1], folder))
 
-    def _finish(self) -> None:
-        """What of the job has not come home yet does so now; what was kept for going on is removed."""
+    def finish(self) -> None:
+        """When all is over: what of the job has not come home yet does so, and what was kept for going on is removed."""
         store, last = self.context.store, self.decisive
-        if store is None:
+        if store is None or self.view.state is not RunState.CLOSED:
             return
         home = last.collected and last.reason is not EndReason.PREEMPTED
         if not home:
@@ -219,7 +219,6 @@ class RecoveryDriver:
         if checkpoint is not None and not collect.place_checkpoint(self.context, store, checkpoint, only_lacking=home):
             return
         store.remove()
-        shutil.rmtree(sent_folder(self.services.folder, self.views[0].run_id), ignore_errors=True)
 
 
 def recovering_driver(
@@ -230,23 +229,27 @@ def recovering_driver(
     *,
     detach: bool = False,
 ) -> Driver:
-    """A driver for one run of a job that goes on after interruptions, with the files that the job was begun with."""
+    """A driver for one run of a job that goes on after interruptions."""
     attempt = journal.view.spec.attempt
     assert attempt is not None  # noqa: S101 - every run of such a job has one
-    sent, live = sent_folder(services.folder, attempt.job_id), services.select
-
-    def select(view: RunView) -> Selection:
-        return sent_selection(sent) or live(view)
-
     context = RunContext(
         journal=journal,
-        services=replace(services, select=select),
+        services=with_sent_files(services),
         observer=observer,
         secrets=secrets,
         detach_when_running=detach,
         store=store_of(services.folder, attempt.job_id),
     )
     return Driver(context)
+
+
+def with_sent_files(services: Services) -> Services:
+    """The services, with the files that a job was begun with where these are kept."""
+
+    def select(view: RunView) -> Selection:
+        return sent_selection(sent_folder(services.folder, view)) or services.select(view)
+
+    return replace(services, select=select)
 
 
 def begin_recovering(
@@ -263,13 +266,7 @@ def begin_recovering(
         RunError: They cannot be kept; nothing was created.
     """
     first = recovering_driver(journal, services, observer, secrets, detach=detach)
-    try:
-        keep_sent(services.select(journal.view), sent_folder(services.folder, journal.run_id))
-    except OSError as error:
-        raise RunError(
-            f"The files of the job cannot be kept for its next attempt: {error.strerror or error}.",
-            hint="Make room, or run it without --recover.",
-        ) from error
+    keep_sent(services.select(journal.view), sent_folder(services.folder, journal.view))
     return RecoveryDriver(
         runs=[first], ledger=journal.book, services=services, observer=observer, secrets=secrets, detach=detach
     )

@@ -7,20 +7,46 @@ import os
 import shutil
 from pathlib import Path
 
-from costgpu.errors import CostGpuError
+from costgpu.errors import CostGpuError, RunError
 from costgpu.ledger.codec import from_json, to_json
 from costgpu.models.job import FileEntry
+from costgpu.models.run import RunView
 from costgpu.runner.machine.host import Selection
 
 FILES, LIST = "files", "selection.json"
+
+
+def sent_folder(folder: Path, view: RunView) -> Path:
+    """Where the files are kept that the job of a run was begun with.
+
+    Args:
+        folder: Private folder of all runs.
+    """
+    attempt = view.spec.attempt
+    return folder / (attempt.job_id if attempt is not None else view.run_id) / "sent"
+
+
+def forget_sent(folder: Path, view: RunView) -> None:
+    """Removes them: the job is over."""
+    shutil.rmtree(sent_folder(folder, view), ignore_errors=True)
 
 
 def keep_sent(selection: Selection, folder: Path) -> None:
     """Copies the files of a selection into `folder`, which is complete or not there.
 
     Raises:
-        OSError: There is no room, or a file has gone meanwhile.
+        RunError: There is no room, or a file has gone meanwhile.
     """
+    try:
+        _keep(selection, folder)
+    except OSError as error:
+        raise RunError(
+            f"The files of the job cannot be kept for later: {error.strerror or error}.",
+            hint="Make room, or run it at once and without --recover.",
+        ) from error
+
+
+def _keep(selection: Selection, folder: Path) -> None:
     fresh = folder.with_name(folder.name + ".new")
     shutil.rmtree(fresh, ignore_errors=True)
     (fresh / FILES).mkdir(parents=True, mode=0o700)

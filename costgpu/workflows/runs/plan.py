@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -267,28 +268,37 @@ def with_budgets(context: AppContext, plan: Plan) -> tuple[Plan, BudgetExceeded 
 
     Nothing is asked of a provider. A run that costs nothing falls under no budget.
     """
-    cap = plan.most_usd
+    notes, refusal = budget_refusal(context, plan.spec, plan.options)
+    return replace(plan, notes=(*plan.notes, *notes)), refusal
+
+
+def budget_refusal(
+    context: AppContext, spec: JobSpec, options: Sequence[Option]
+) -> tuple[list[str], BudgetExceeded | None]:
+    """A remark on every budget that a job falls under, and why it is refused, if it is."""
+    cap = spec.nodes * max(option.lease.worst_cost_usd for option in options)
     if cap <= 0:
-        return plan, None
+        return [], None
     from costgpu.ledger.records.budget_store import all_budgets
     from costgpu.render.text.budget import plan_note
     from costgpu.runner.launch import current_owner
     from costgpu.runner.spending import budget_state, gather, run_selection, shipped_prices
 
-    owner, refusal, notes = context.settings.owner or current_owner(), None, []
+    owner, refusal = context.settings.owner or current_owner(), None
+    notes: list[str] = []
     try:
         mine = [
             stored.budget
             for stored in all_budgets(context.ledger)
             if any(
                 run_selection(stored.budget).includes(
-                    provider=option.offer.provider, owner=owner, name=plan.spec.name, tags=plan.spec.tags
+                    provider=option.offer.provider, owner=owner, name=spec.name, tags=spec.tags
                 )
-                for option in plan.options
+                for option in options
             )
         ]
         if not mine:
-            return plan, None
+            return [], None
         spending = gather(context.ledger, mine, None, context.clock.now(), shipped_prices)
         for budget in mine:
             state = budget_state(spending, budget)
@@ -297,7 +307,7 @@ def with_budgets(context: AppContext, plan: Plan) -> tuple[Plan, BudgetExceeded 
                 refusal = refusal or _refusal(state)
     except LedgerError as error:
         notes.append(f"Whether a budget allows this run is not known: {error.message}")
-    return replace(plan, notes=(*plan.notes, *notes)), refusal
+    return notes, refusal
 
 
 def _refusal(state: BudgetState) -> BudgetExceeded:

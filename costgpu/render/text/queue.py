@@ -1,0 +1,85 @@
+"""The queue as text and as a JSON document."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import TYPE_CHECKING, Protocol
+
+from costgpu.models.run import RunState
+from costgpu.render.document import document
+from costgpu.render.phrases import THIS_MACHINE
+from costgpu.render.text.layout import Column, table, wrap
+from costgpu.render.text.run import run_value
+from costgpu.units import format_duration, format_usd
+
+if TYPE_CHECKING:
+    from costgpu.models.run import RunView
+
+
+class Waiting(Protocol):
+    """A run of the queue, and what it waits for."""
+
+    @property
+    def view(self) -> RunView:
+        """The run."""
+
+    @property
+    def waits_for(self) -> str:
+        """A sentence without its full stop; empty if it may start."""
+
+
+def queue_text(found: Sequence[Waiting], now: datetime) -> str:
+    """A line for each run, in the order in which they are started, and what each waits for."""
+    if not found:
+        return "Nothing waits. costgpu run --queue train.py puts a run into the queue."
+    columns: tuple[Column[Waiting], ...] = (
+        Column("RUN", lambda item: item.view.run_id),
+        Column("JOB", lambda item: item.view.name, width=14),
+        Column("WHERE", _where, width=18),
+        Column("WAITS", lambda item: _age(item, now), right=True),
+        Column("AT MOST", lambda item: format_usd(item.view.options[0].lease.worst_cost_usd), right=True),
+    )
+    lines = table(columns, found)
+    for item in found:
+        why = f"waits for {item.waits_for}" if item.waits_for else "may start: costgpu queue --start"
+        lines.append(wrap(f"{item.view.run_id} {why}", rest="  "))
+    return "\n".join(lines)
+
+
+def queue_json(found: Sequence[Waiting], now: datetime) -> str:
+    """The same as a versioned document."""
+    return document(
+        "costgpu.queue",
+        at=now,
+        waiting=[{"run": run_value(item.view, now), "waits_for": item.waits_for or None} for item in found],
+    )
+
+
+def queued_text(view: RunView, position: int) -> str:
+    """What a person should know who has put a run into the queue."""
+    return wrap(
+        f"Run {view.run_id} ({view.name}) waits, as number {position} in the queue. costgpu queue shows what for;"
+        f" costgpu queue --start, in crontab or by hand, starts it when it may; costgpu cancel {view.run_id} takes it out.",
+        rest="  ",
+    )
+
+
+def started_text(view: RunView) -> str:
+    """What has become of a run that was started."""
+    if view.state is RunState.CLOSED:
+        reason = view.reason.value.replace("_", " ") if view.reason is not None else "closed"
+        return wrap(f"Run {view.run_id} ({view.name}) could not be started: {reason}.", rest="  ")
+    return wrap(
+        f"Run {view.run_id} ({view.name}) runs. costgpu attach {view.run_id} watches it and fetches its outputs.",
+        rest="  ",
+    )
+
+
+def _where(item: Waiting) -> str:
+    offer = item.view.options[0].offer
+    return THIS_MACHINE if offer.provider == "local" else offer.instance_type
+
+
+def _age(item: Waiting, now: datetime) -> str:
+    return format_duration(max(1.0, (now - item.view.created_at).total_seconds()))

@@ -59,13 +59,16 @@ class Terminal:
             place = f"{offer.provider} {offer.instance_type} in {view.create_call.zone or offer.region}"
             if offer.provider == "local":
                 place = "a place on this machine"
+        collecting = "The job is over; its outputs are coming home"
+        if view.interrupted:
+            collecting = "The machine is taken back; what the job has made is saved for the next one"
         words = {
             RunState.INTENT: f"Run {view.run_id} ({view.name})",
             RunState.PROVISIONING: f"Asking for {place}",
             RunState.BOOTING: f"Created {view.instance.instance_id if view.instance else ''}; it boots",
             RunState.SYNCING: "It answers; sending the working folder",
             RunState.RUNNING: "The job runs; its output follows",
-            RunState.COLLECTING: "The job is over; its outputs are coming home",
+            RunState.COLLECTING: collecting,
             RunState.TERMINATING: f"Ending {view.instance.instance_id if view.instance else 'what may have been created'}",
             RunState.CLOSED: "",
         }[view.state]

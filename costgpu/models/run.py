@@ -217,6 +217,12 @@ class RunView:
         return self.state is RunState.INTENT and (self.spec.queued or follows)
 
     @property
+    def interrupted(self) -> bool:
+        """Whether its machine is taken back, and what its job has made is for the next one rather than for its user."""
+        preempted = self.status is not None and self.status.reason is EndReason.PREEMPTED
+        return preempted and self.spec.recovery is not None
+
+    @property
     def ranks_per_node(self) -> int:
         """Ranks that each machine of the job has: as asked for, or one for each GPU."""
         if self.spec.launcher is Launcher.NONE:

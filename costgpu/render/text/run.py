@@ -81,7 +81,7 @@ def _recovery_rows(plan: Plan, recovery: Recovery) -> list[tuple[str, str]]:
             "recovery",
             f"if it is taken back, up to {most}, one after the other,{dear} within the same limits; begun by {who}",
         ),
-        ("checkpoints", f"{what}; saved once a minute at most, {where}"),
+        ("saved", f"{what}, once a minute at most, {where}"),
     ]
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from costgpu.errors import CostGpuError, HostUnreachable, OutputsMissing, ProviderError, RunError
 from costgpu.ledger.codec import from_json, to_json
 from costgpu.models.job import Checkpoint, EndReason, FileEntry, JobPhase, Outputs
-from costgpu.models.run import EventKind, RunState, RunView
+from costgpu.models.run import EventKind, RunState
 from costgpu.runner.drive.checkpoints import save_checkpoint
 from costgpu.runner.drive.context import CAN_DETACH, RunContext
 from costgpu.runner.files.checkpoint_store import CheckpointStore
@@ -29,7 +29,7 @@ def collect(context: RunContext) -> None:
     """Brings the outputs home, verified; then the machine has done its work."""
     if not context.view.collected:
         try:
-            if not goes_on(context.view):
+            if not context.view.interrupted:
                 _fetch_outputs(context)
             elif not _keep_for_next(context):
                 return
@@ -75,12 +75,6 @@ def _fetch_outputs(context: RunContext) -> None:
     _record_collected(context, placed, outputs.missing)
     with contextlib.suppress(CostGpuError):
         host.collected()
-
-
-def goes_on(view: RunView) -> bool:
-    """Whether what a job has made is for its next machine, rather than for its user."""
-    interrupted = view.status is not None and view.status.reason is EndReason.PREEMPTED
-    return view.spec.recovery is not None and interrupted
 
 
 def _keep_for_next(context: RunContext) -> bool:
@@ -163,7 +157,7 @@ def recover_outputs(context: RunContext) -> None:
                 context.journal.add(EventKind.FINISHED, **to_json(status))
             if status.detail:
                 context.observer.note(status.detail)
-            if goes_on(context.view):
+            if context.view.interrupted:
                 return  # the next machine gets it
         if source is not None and entries is not None:
             _record_collected(context, _place(context, source, entries), ())

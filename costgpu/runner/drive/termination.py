@@ -44,7 +44,7 @@ def terminate(context: RunContext) -> None:
         _record_confirmed_end(context, instance, view.reason or EndReason.CANCELLED, "")
     left = clean_up(provider, view.run_id, view.instance.region, clock)
     view = context.view
-    if view.status is not None and not view.collected and view.outputs_folder is not None and not collect.goes_on(view):
+    if view.status is not None and not view.collected and view.outputs_folder is not None and not view.interrupted:
         _tell_of_outputs(context, view.status)
     close_run(context, view.reason or EndReason.INSTANCE_LOST, view.ending_by or EndedBy.SOMEBODY_ELSE, left)
 

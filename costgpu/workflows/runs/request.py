@@ -66,6 +66,7 @@ class RunRequest(ScriptOptions):
     checkpoint: tuple[str, ...] = ()
     resume_args: str | None = None
     fallback: str | None = None
+    queue: bool = False
 
     @property
     def machines(self) -> int:
@@ -102,6 +103,8 @@ def check(request: RunRequest) -> None:
                 f"{' and '.join(given)} is for several machines.",
                 hint="Give --nodes 2, or leave it out: --nproc 4 starts four processes on one machine.",
             )
+    if request.queue and request.machines > 1:
+        raise UsageError("A job on several machines cannot wait in the queue.", hint="Leave --queue or --nodes out.")
     _check_recovery(request)
     if request.lease is not None and request.auto_shutdown:
         raise UsageError(

@@ -101,7 +101,7 @@ def test_the_receipt_tells_it() -> None:
         ", attempt 2)",
         "interrupted, the machine was taken back",
         "together   2 machines after 1 interruption, 25 min of them, $0.20",
-        "lost       2.5 min: 50 s of work since the checkpoints, 100 s to start again",
+        "lost       2 min: 50 s of work since the checkpoints, 100 s to start again",
         "on demand  the same work would have cost about $1.04",
     ):
         assert words in said, said

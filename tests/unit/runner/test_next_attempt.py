@@ -150,7 +150,7 @@ def test_three_failures_are_enough() -> None:
 
 
 def test_the_longest_time_is_for_all() -> None:
-    facts = {"job_spec": {"max_duration_seconds": 1000.0}}
+    facts: dict[str, Any] = {"job_spec": {"max_duration_seconds": 1000.0}}
     found = after(view(FIRST, job=300, **facts), view(Attempt(job_id=JOB, index=1, number=2), job=400, **facts))
     assert isinstance(found, NextAttempt)
     assert found.spec.max_duration_seconds == 300

@@ -52,6 +52,7 @@ def test_alert() -> None:
 def cron(
     every: Annotated[str, typer.Option("--every", metavar="TIME", help="Interval: 5m, 15m, 1h, 1d, ...")] = "15m",
     reap: Annotated[bool, typer.Option("--reap", help="Also run reap --yes: end what has outlived its lease.")] = False,
+    queue: Annotated[bool, typer.Option("--queue", help="Also run queue --start: start runs that wait.")] = False,
     enforce: Annotated[
         bool, typer.Option("--enforce", help="Run budget check --enforce: end what runs beyond a budget.")
     ] = False,
@@ -75,7 +76,7 @@ def cron(
         else:
             say("Your crontab has no lines of costgpu.")
         return
-    plan = workflow.plan_cron(every, reap=reap, enforce=enforce)
+    plan = workflow.plan_cron(every, reap=reap, enforce=enforce, queue=queue)
     if not install:
         for text in workflow.instructions(plan):
             typer.echo(text)

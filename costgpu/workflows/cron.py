@@ -43,12 +43,13 @@ class CrontabChange:
     notes: tuple[str, ...] = ()  # what may keep the lines from working
 
 
-def plan_cron(every: str, *, reap: bool, enforce: bool) -> CronPlan:
+def plan_cron(every: str, *, reap: bool, enforce: bool, queue: bool = False) -> CronPlan:
     """The commands with the environment that they need."""
     schedule, program = lines.Schedule.parse(every), _program()
     environment = cron_environment(os.environ, program[0], shutil.which, _home())
     commands = [[*program, "budget", "check", *(["--enforce"] if enforce else [])]]
     commands += [[*program, "reap", "--yes"]] if reap else []
+    commands += [[*program, "queue", "--start"]] if queue else []
     tasks = [
         lines.Task(argv=[os.fsencode(word) for word in argv], variables=environment.variables) for argv in commands
     ]

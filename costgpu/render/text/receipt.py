@@ -76,10 +76,11 @@ def _attempts_text(views: Sequence[RunView]) -> str:
             )
         )
         lost = total.lost_seconds + total.restart_seconds
+        worked = f"{format_duration(total.lost_seconds)} of work" if total.lost_seconds >= 1 else "no work"
         texts.append(
             labelled(
                 "lost",
-                f"{format_duration(lost)}: {format_duration(total.lost_seconds)} of work since the checkpoints,"
+                f"{format_duration(lost)}: {worked} since the checkpoints,"
                 f" {format_duration(total.restart_seconds)} to start again",
             )
         )

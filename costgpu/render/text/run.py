@@ -73,16 +73,11 @@ def _recovery_rows(plan: Plan, recovery: Recovery) -> list[tuple[str, str]]:
     what = ", ".join(recovery.checkpoints) or "all new and changed files"
     if spec.bucket:
         where = f"by the machine to {spec.bucket}"
-        who = "this client, costgpu attach or a cron line of costgpu queue --start"
+        who = "this client, costgpu attach or costgpu queue"
     else:
         where, who = "to this computer, while this client is there", "this client or costgpu attach"
-    return [
-        (
-            "recovery",
-            f"if it is taken back, up to {most}, one after the other,{dear} within the same limits; begun by {who}",
-        ),
-        ("saved", f"{what}, once a minute at most, {where}"),
-    ]
+    when = f"if it is taken back, up to {most}, one after the other,{dear} within the same limits"
+    return [("recovery", f"{when}; begun by {who}"), ("saved", f"{what}, once a minute at most, {where}")]
 
 
 def plan_json(plan: Plan, now: datetime) -> str:

@@ -31,6 +31,7 @@ PEER_POLL_SECONDS = 5.0  # how often the other machines are asked while one is f
 CHECKPOINT_SECONDS = 60.0  # between two looks for a new checkpoint
 CHECKPOINT_SHARE = 0.1  # of the time, at most, that checkpoints travel in
 UPLOAD_SECONDS = 120.0  # for a machine that is taken back to bring what its job has made into the bucket
+WAIT_POLL_SECONDS = 5.0  # between two looks whether somebody has given up a job that waits for its next machine
 SEARCH_SECONDS = (60.0, 600.0)  # first and longest pause before another search for a free machine
 
 # Polling

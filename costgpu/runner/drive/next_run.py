@@ -41,6 +41,7 @@ def record_next_attempt(context: RunContext, reason: EndReason, seconds: float, 
                 "spec": to_json(following.spec),
                 "options": [to_json(option) for option in following.options],
                 "estimate": None,
+                "workload": {"key": "", "steps": None},  # it does a part of the work: that is no measured speed
             }
         )
     return True

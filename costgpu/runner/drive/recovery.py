@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from costgpu.errors import CostGpuError, LedgerError, RunCancelled
+from costgpu.errors import CostGpuError, LedgerError, RunCancelled, RunError
 from costgpu.models.job import EndReason
 from costgpu.models.run import EventKind, RunState, RunView
 from costgpu.runner.drive import collect
@@ -24,7 +24,7 @@ from costgpu.runner.state.attempts import attempt_id
 from costgpu.runner.state.journal import EventStore, RunJournal
 from costgpu.runner.state.lock import lock_run
 from costgpu.runner.state.observer import Observer
-from costgpu.runner.timeouts import POLL_SECONDS, SEARCH_SECONDS
+from costgpu.runner.timeouts import SEARCH_SECONDS, WAIT_POLL_SECONDS
 from costgpu.units import format_size
 
 STOP = "no_more_attempts"  # key of the remark by which another process says that a job is not to go on
@@ -148,9 +148,12 @@ class RecoveryDriver:
         if view.state is not RunState.INTENT or attempt is None or recovery is None or attempt.index == 0:
             return
         context = self.context
-        if self._told_to_stop():
-            context.cancelling = True
-            return
+        if self.secrets is None and view.spec.env_names:
+            raise RunError(
+                f"Job {attempt.job_id} waits for its next machine, and its variables are not set here:"
+                f" {', '.join(view.spec.env_names)}.",
+                hint=f"Set them, and: costgpu attach {view.run_id}. Nothing is billed meanwhile.",
+            )
         try:
             self._get_from_bucket()
             newest = context.store.newest() if context.store is not None else None
@@ -161,20 +164,25 @@ class RecoveryDriver:
                 self._pause(min(SEARCH_SECONDS[1], SEARCH_SECONDS[0] * 2 ** (attempt.searches - 1)))
         except KeyboardInterrupt:
             context.cancelling = True
+            return
         except StopSignal:
             raise RunCancelled(
                 f"The client was ended while job {attempt.job_id} waits for its next machine; nothing is billed.",
                 hint=f"Go on: costgpu attach {view.run_id}; give it up: costgpu cancel {view.run_id}",
             ) from None
+        if self._told_to_stop():
+            context.cancelling = True
+            return
         before = self.runs[attempt.index - 1].view
         if attempt.searches == 0 and before.option is not None:
             context.avoided = (before.option.offer, before.create_call.zone if before.create_call else None)
 
     def _pause(self, seconds: float) -> None:
-        until = self.services.clock.monotonic() + seconds
-        while (left := until - self.services.clock.monotonic()) > 0:
+        clock = self.services.clock
+        until = clock.monotonic() + seconds
+        while (left := until - clock.monotonic()) > 0 and not self._told_to_stop():
             self.observer.waiting(self.view, f"no machine was free; the next look in {left:.0f} s")
-            self.services.clock.sleep(min(left, POLL_SECONDS))
+            clock.sleep(min(left, WAIT_POLL_SECONDS))
 
     def _told_to_stop(self) -> bool:
         """Whether somebody has cancelled the job while it had no machine."""

@@ -10,6 +10,7 @@ from costgpu.models.job import EndReason
 from costgpu.models.run import EndedBy, EventKind, RunState, RunView
 from costgpu.runner.adopt import JobDriver, adopt_job, catch_up, job_status, log_tail
 from costgpu.runner.drive.context import Detached, insist
+from costgpu.runner.drive.recovery import STOP
 from costgpu.runner.end_instance import clean_up, end_instance, request_termination
 from costgpu.runner.find_run import runs_of_job
 from costgpu.runner.state.journal import RunJournal
@@ -55,6 +56,9 @@ def cancel_driven(context: AppContext, view: RunView, *, now: bool) -> None:
 
 
 def _cancel_driven(context: AppContext, view: RunView, *, now: bool) -> None:
+    if view.waits and view.spec.attempt is not None:
+        RunJournal(context.ledger, context.tools.clock, view.run_id).add(EventKind.NOTED, **{STOP: True})
+        return
     if view.state is RunState.RUNNING and view.instance is not None and not now:
         _, instance = run_and_machine(context, view.run_id)
         if instance is not None:

@@ -64,6 +64,8 @@ def start_run(
     """
     if planned.refusal is not None:
         raise planned.refusal
+    if detach:
+        check_detached(planned.plan)
     spec = planned.plan.spec
     start = launch_recovering if spec.recovery is not None else launch_group if spec.nodes > 1 else launch
     return start(

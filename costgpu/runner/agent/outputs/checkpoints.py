@@ -196,7 +196,7 @@ def expect_checkpoint(home: Home, files: Sequence[Sequence[Any]]) -> list[str]:
         if not is_safe_path(row[0]) or not _SHA256.fullmatch(row[2]):
             raise Damaged("Not a file of a checkpoint: %r" % row[0])
     home.write(ANNOUNCED, {"files": files})
-    os.makedirs(home.file(STORE), exist_ok=True)
+    _make_store(home)
     lacking = {row[2] for row in files if not os.path.exists(_copy_of(home, row[2]))}
     if not lacking:
         _put_back(home, files)
@@ -252,7 +252,7 @@ def _copy_bytes(source: IO[bytes], target: IO[bytes], home: Home | None = None) 
 def _record(home: Home) -> dict[str, Any]:
     """What was taken last; nothing if the job has damaged the record."""
     record = home.read(RECORD) or {}
-    os.makedirs(home.file(STORE), exist_ok=True)
+    _make_store(home)
     number, files, held = record.get("number"), record.get("files"), record.get("held")
     at = record.get("at")
     return {
@@ -261,6 +261,14 @@ def _record(home: Home) -> dict[str, Any]:
         "files": [row for row in files if isinstance(row, list) and len(row) == 5] if isinstance(files, list) else [],
         "held": held if isinstance(held, dict) else {},
     }
+
+
+def _make_store(home: Home) -> None:
+    """The folder for the copies; a link that the job has put in its place is not followed."""
+    store = home.file(STORE)
+    if os.path.islink(store) or (os.path.exists(store) and not os.path.isdir(store)):
+        os.unlink(store)
+    os.makedirs(store, exist_ok=True)
 
 
 def _forget_copies(home: Home, files: Iterable[Sequence[Any]]) -> None:

@@ -87,8 +87,8 @@ def break_even(cpu: Prediction, gpu: Prediction) -> float:
 
     p_gpu (o_gpu + T_cpu / S) = p_cpu (o_cpu + T_cpu), solved for S.
     """
-    gpu_rate = expected_usd_per_hour(gpu.candidate)
-    cpu_rate = expected_usd_per_hour(cpu.candidate)
+    gpu_rate = expected_usd_per_hour(gpu)
+    cpu_rate = expected_usd_per_hour(cpu)
     seconds = cpu_rate * (cpu.overhead_seconds + cpu.run_seconds.value) / gpu_rate - gpu.overhead_seconds
     return cpu.run_seconds.value / seconds if seconds > 0 else math.inf
 
@@ -146,7 +146,7 @@ def decide(
         verdict = replace(
             verdict,
             speedup=max(cpu.run_seconds.value, LEAST_SECONDS) / max(gpu.run_seconds.value, LEAST_SECONDS),
-            premium=expected_usd_per_hour(gpu.candidate) / expected_usd_per_hour(cpu.candidate),
+            premium=expected_usd_per_hour(gpu) / expected_usd_per_hour(cpu),
             break_even=break_even(cpu, gpu),
             probability_gpu_cheaper=probability_cheaper(gpu, cpu),
         )

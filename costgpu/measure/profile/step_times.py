@@ -13,11 +13,11 @@ from itertools import pairwise
 
 from costgpu.measure.probe.record import IntervalEvents, Intervals, Loader, Loop, PeriodicWork
 from costgpu.measure.profile.total_steps import batches_per_step
+from costgpu.models.defaults import DISK_BYTES_PER_SECOND
 from costgpu.models.workload import DataLoading, Extra, ExtraKind, Rhythm, StepTimes, Total
 
 SPIKE = 3.0  # an interval above so many medians is not a step's own variation
 FORWARD_SHARE = 1 / 3  # a forward pass is one of the three equal parts of a training step's FLOPs
-DISK_BYTES_PER_SECOND = 200e6  # assumed for a checkpoint that was not reached; a plain SSD volume
 
 
 def summarize(

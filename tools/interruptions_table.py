@@ -33,7 +33,7 @@ LEAST_HOURS = 100.0  # of a zone's trace that is to be an upper end
 GOOGLE_A_DAY = (0.05, 0.10, 0.15)
 GOOGLE_SOURCE = "5-15 % a day (Google's documentation of 2019), and NSDI '24 traces"
 GOOGLE_AS_OF = "2019-01-25"
-ASSUMED_SOURCE = "assumed as the step {step} % of AWS's Spot Instance Advisor"
+ASSUMED_SOURCE = "taken as AWS's types of which {step} % are interrupted in a month"
 TRACES_WORDS = " and NSDI '24 traces"
 
 TableRow = tuple[str, ...]
@@ -76,7 +76,7 @@ def interruption_rows(facts: Path, types: Collection[tuple[str, str, str]]) -> l
         rows[key] = (*key, step, *rates[step].cells(), "published", source, as_of)
         newest = max(newest, as_of)
     for kind, step in (("gpu", OPEN), ("cpu", MIDDLE)):
-        source = ASSUMED_SOURCE.format(step=step)
+        source = ASSUMED_SOURCE.format(step=step.replace(">", "more than "))
         rows["any", "any", kind] = ("any", "any", kind, "", *rates[step].cells(), "assumed", source, newest)
     google = Rate(*(-math.log1p(-share) / DAY for share in GOOGLE_A_DAY))
     google = google._replace(high=max(google.high, measured(one for one in traces if one.cells["provider"] == "gcp")))

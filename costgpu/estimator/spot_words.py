@@ -37,7 +37,7 @@ def rate_words(prediction: Prediction, found: Interruptions) -> str:
         share = rate.percent_a_month.replace("<", "less than ").replace(">", "more than ")
         basis = f"assumed from {share} % a month: {rate.source}, {rate.as_of}"
     else:
-        basis = f"assumed, as nothing is published about it: {rate.source}"
+        basis = f"assumed: nothing is published about it, {rate.source}"
     seldom = _every(rate.low_per_hour * nodes) if rate.low_per_hour else "hardly ever"
     interval = f"80 % interval: {_every(rate.high_per_hour * nodes)} to {seldom}"
     where = "job" if prediction.overhead_seconds > 0 else "part of a job"

@@ -65,11 +65,11 @@ def _rate_error(found: Interruptions | None) -> float:
 
 def _action(context: AdviceContext, as_written: Prediction) -> str:
     found, phase = as_written.interruptions, context.workload.profile.phases[-1]
-    words = "Spot" if found is None else f"Spot, with {recover_option(found)}"
+    words = "Spot" if found is None else f"Spot with {recover_option(found)}"
     if phase.inference is not None:
         return words
     if found is not None and found.interval_seconds is not None:
-        return f"{words}: the script saves checkpoints"
+        return f"{words}, as the script saves checkpoints"
     return f"{words} and checkpoints ({'none was seen in what was measured' if phase.step.count else 'a must'})"
 
 

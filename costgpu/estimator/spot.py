@@ -17,6 +17,7 @@ from costgpu.models.workload import ExtraKind, Phase, Rhythm
 from costgpu.units import format_duration
 
 MOST_FACTOR = 10.0
+HARDLY_DONE = "it would hardly come to its end"
 LEAST_SAVE_SECONDS = 1.0  # of a checkpoint that nobody saw: files are opened, synced and renamed (assumed)
 LEAST_INTERVAL_SECONDS = 60.0  # more often is no advice
 FLOAT32_BYTES = 4
@@ -147,8 +148,8 @@ def _log(one: float, other: float) -> float:
 
 def never_done(found: Interruptions) -> str:
     """Why the job is not done on such machines; empty if it is."""
-    if found.factor < MOST_FACTOR:
+    if found.factor < MOST_FACTOR * (1 - 1e-9):  # it is cut off there
         return ""
     mean = format_duration(3600 / found.rate.per_hour)
     saves = "without checkpoints" if found.interval_seconds is None else "with so few checkpoints"
-    return f"it would hardly come to its end {saves} on machines that are taken back every {mean} or so (assumed)"
+    return f"{HARDLY_DONE} {saves} on machines that are taken back every {mean} or so (assumed)"

@@ -39,7 +39,7 @@ def spot_machine(context: AdviceContext, spot: Sequence[Prediction]) -> Advice |
         as_written = next(place for place in spot if place.candidate is found.candidate)
         advice = context.advice(
             AdviceKind.SPOT,
-            _action(context, as_written),
+            _action(context, as_written, found),
             found,
             sigma=math.hypot(error_between(before, found), _rate_error(found.interruptions)),
             basis="spot prices, which change, and assumed interruptions",
@@ -63,9 +63,9 @@ def _rate_error(found: Interruptions | None) -> float:
     return max(0.0, math.log(found.wall_seconds.high / found.undisturbed_seconds.high / found.factor)) / Z80
 
 
-def _action(context: AdviceContext, as_written: Prediction) -> str:
+def _action(context: AdviceContext, as_written: Prediction, after: Prediction) -> str:
     found, phase = as_written.interruptions, context.workload.profile.phases[-1]
-    words = "Spot" if found is None else f"Spot with {recover_option(found)}"
+    words = "Spot" if after.interruptions is None else f"Spot with {recover_option(after.interruptions)}"
     if phase.inference is not None:
         return words
     if found is not None and found.interval_seconds is not None:

@@ -70,6 +70,7 @@ def test_spot_for_a_job_that_would_not_come_to_its_end_without_checkpoints() -> 
     long = profile(phase(WORK, steps=10_000_000), framework=TUNED)
     advice = by_kind(advice_of(long, [A10G], spot=[gpu("A10G", 0.35, spot=True)]))[AdviceKind.SPOT]
     assert "would hardly come to its end" in advice.notes[0]
+    assert advice.action.startswith("Spot with --recover 1"), "of the 7.6 interruptions that are left with checkpoints"
     assert advice.after is not None
     assert advice.after.infeasible == ""
     assert advice.share == pytest.approx(1 - 0.35 * 1.02, abs=0.03)

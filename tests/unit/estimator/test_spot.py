@@ -14,6 +14,7 @@ from costgpu.estimator.prepared import prepare
 from costgpu.estimator.scope import scope_of
 from costgpu.estimator.spot import LEAST_INTERVAL_SECONDS, MOST_FACTOR, checkpoints_of, interrupted
 from costgpu.estimator.spot_words import interruption_sentences
+from costgpu.estimator.verdict import Preferences, decide
 from costgpu.models.prediction import Candidate, Checkpoints, Prediction, Range
 from costgpu.models.workload import Extra, ExtraKind, Rhythm, TotalKind
 from tests.properties import examples
@@ -81,6 +82,21 @@ def test_what_never_gets_done_is_not_offered() -> None:
     assert spot.wall_seconds.value == pytest.approx(MOST_FACTOR * (spot.run_seconds.value + OVERHEAD))
     assert at_best_interval(spot).infeasible == ""
     assert predicted(checkpoint(), place=often(3)).infeasible == ""
+
+
+def test_a_verdict_says_that_interruptions_rule_offers_out() -> None:
+    endless = workload_of(profile(phase(WORK, steps=1e9)))
+    here, spot = predict(endless, Candidate(offer=None)), predict(endless, SPOT)
+    verdict = decide(endless.scope, here, [spot], Preferences(), ())
+    assert verdict.best_gpu is None
+    assert any("1 of 1 spot offers are left out: it would hardly come to its end" in note for note in verdict.notes)
+    assert decide(endless.scope, here, [predict(endless, ON_DEMAND)], Preferences(), ()).notes == ()
+
+
+@examples(60)
+@given(steps=st.floats(2e6, 1e9), times=st.floats(5, 100))
+def test_what_is_cut_off_is_never_offered(steps: float, times: float) -> None:
+    assert "hardly come to its end" in predicted(steps=steps, place=often(times)).infeasible
 
 
 def test_a_part_of_a_job_takes_longer_in_the_same_proportion() -> None:

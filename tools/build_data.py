@@ -14,8 +14,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from costgpu.pricing import hardware, snapshot
-from tools import hardware_tables, interconnects_table, offers_table
+from costgpu.models.offer import PurchaseOption
+from costgpu.pricing import hardware, interruptions, snapshot
+from tools import hardware_tables, interconnects_table, interruptions_table, offers_table
 
 ROOT = Path(__file__).parent.parent
 FACTS = ROOT / "tools" / "facts"
@@ -26,7 +27,8 @@ def build(facts: Path, out: Path) -> list[str]:
     """Writes every generated data file and the manifest; returns the names of the data files.
 
     Args:
-        facts: Folder with the two price lists, gpu_specs.csv, cpu_families.csv and interconnects.csv.
+        facts: Folder with the two price lists, gpu_specs.csv, cpu_families.csv, interconnects.csv and the two of
+            interruptions.
         out: Folder for the results; it must exist.
 
     Raises:
@@ -56,12 +58,20 @@ def build(facts: Path, out: Path) -> list[str]:
         interconnects_table.interconnect_rows(facts, types),
         preamble=interconnects_table.PREAMBLE,
     )
+    spot = {(o.provider, o.region, o.instance_type) for o in offers if o.purchase_option is PurchaseOption.SPOT}
+    snapshot.write_table(
+        out / interruptions.INTERRUPTIONS_FILE,
+        interruptions.INTERRUPTION_COLUMNS,
+        interruptions_table.interruption_rows(facts, spot),
+        preamble=interruptions_table.PREAMBLE,
+    )
     made_from = {
         offers_file: offers_table.PRICE_LISTS,
         hardware.ACCELERATORS_FILE: (hardware_tables.GPU_SPECS,),
         hardware.CPUS_FILE: (hardware_tables.CPU_FAMILIES,),
         hardware.CPU_MEASUREMENTS_FILE: (hardware_tables.CPU_FAMILIES,),
         hardware.INTERCONNECTS_FILE: (interconnects_table.INTERCONNECTS,),
+        interruptions.INTERRUPTIONS_FILE: (interruptions_table.INTERRUPTIONS, interruptions_table.TRACES),
     }
     _write_manifest(out, {name: _manifest_entry(out / name, facts, used) for name, used in made_from.items()})
     return list(made_from)

@@ -18,9 +18,10 @@ from dataclasses import replace
 from itertools import pairwise
 
 from costgpu.errors import PriceNotFound
+from costgpu.estimator.spot import interrupted, never_done
 from costgpu.models.defaults import BOOT_DISK_GIB
 from costgpu.models.offer import PurchaseOption
-from costgpu.models.prediction import Candidate, Prediction, Range
+from costgpu.models.prediction import Candidate, Checkpoints, Prediction, Range
 from costgpu.models.provider_costs import DEFAULT_VCPU_WATTS
 from costgpu.models.workload import Machine
 
@@ -29,7 +30,6 @@ MINIMUM_SECONDS = 60
 # Source: benchmarks/README.md (2026-10): 160-190 s on CPU machines, 60-90 s on GPU machines with a driver-ready image.
 CPU_READY_SECONDS = 175.0
 GPU_READY_SECONDS = 90.0
-SPOT_REPEATED_WORK = 1.10  # time lost to interruptions, assumed; the upper end is the on-demand price
 # Share of the thermal design power by load. Source: B. Davy, "Building an AWS EC2 Carbon Emissions Dataset", Teads
 # Engineering (2021); the default curve of the Green Software Foundation's Impact Framework, too. Read 2026-11-21.
 POWER_CURVE = ((0.0, 0.12), (0.1, 0.32), (0.5, 0.75), (1.0, 1.02))
@@ -69,15 +69,10 @@ def hourly_usd(candidate: Candidate) -> float:
     return candidate.nodes * float(candidate.offer.price_usd_per_hour) + extras_usd_per_hour(candidate)
 
 
-def expected_usd_per_hour(candidate: Candidate) -> float:
-    """The rate with what spot interruptions are expected to add."""
-    spot = candidate.offer is not None and candidate.offer.purchase_option is PurchaseOption.SPOT
-    return hourly_usd(candidate) * (spot_repeated_work(candidate.nodes) if spot else 1.0)
-
-
-def spot_repeated_work(nodes: int) -> float:
-    """Time with what spot interruptions repeat, over that without: each machine may be taken, and ends the job on all."""
-    return 1 + (SPOT_REPEATED_WORK - 1) * nodes
+def expected_usd_per_hour(prediction: Prediction) -> float:
+    """The rate of an hour without interruptions, with what they are expected to add to it."""
+    factor = prediction.interruptions.factor if prediction.interruptions is not None else 1.0
+    return hourly_usd(prediction.candidate) * factor
 
 
 def ready_seconds(candidate: Candidate) -> float:
@@ -97,31 +92,61 @@ def share_usd(seconds: float, usd_per_hour: float) -> float:
     return seconds * usd_per_hour / 3600
 
 
-def cost_range(candidate: Candidate, wall: Range, *, whole: bool = True) -> Range:
-    """Cost of the wall-clock seconds on the candidate.
+def cost_range(candidate: Candidate, wall: Range, *, whole: bool = True, undisturbed: Range | None = None) -> Range:
+    """Cost of the wall-clock seconds on the candidate; of spot machines at most what the same costs on demand, or more.
 
     Args:
         whole: Whether the machine is rented for them alone, and not for a longer job that they are a part of.
+        undisturbed: The seconds without interruptions; None if these are they.
     """
     if candidate.offer is None:
         return Range(value=0.0, low=0.0, high=0.0)
     rate = hourly_usd(candidate)
     usd = billed_usd if whole else share_usd
     value, low, high = (usd(seconds, rate) for seconds in (wall.value, wall.low, wall.high))
-    if candidate.offer.purchase_option is PurchaseOption.SPOT:
-        value *= spot_repeated_work(candidate.nodes)
-        worst = candidate.on_demand_usd_per_hour
-        if worst is not None:
-            high = max(high, usd(wall.high, candidate.nodes * float(worst) + extras_usd_per_hour(candidate)))
-        high = max(high, value)
+    worst = candidate.on_demand_usd_per_hour
+    if candidate.offer.purchase_option is PurchaseOption.SPOT and worst is not None:
+        on_demand = candidate.nodes * float(worst) + extras_usd_per_hour(candidate)
+        high = max(high, usd((undisturbed or wall).high, on_demand))
     return Range(value=value, low=low, high=high)
+
+
+def priced(prediction: Prediction) -> Prediction:
+    """The prediction with wall clock and cost from its run and its interruptions."""
+    found = prediction.interruptions
+    plain = prediction.run_seconds.plus(prediction.overhead_seconds)
+    wall = plain if found is None else found.wall_seconds
+    cost = cost_range(prediction.candidate, wall, whole=prediction.overhead_seconds > 0, undisturbed=plain)
+    return replace(prediction, wall_seconds=wall, cost_usd=cost)
 
 
 def with_run(prediction: Prediction, run: Range) -> Prediction:
     """The prediction with other seconds of the run, and so of wall clock and cost."""
-    wall = run.plus(prediction.overhead_seconds)
-    cost = cost_range(prediction.candidate, wall, whole=prediction.overhead_seconds > 0)
-    return replace(prediction, run_seconds=run, wall_seconds=wall, cost_usd=cost)
+    found = prediction.interruptions
+    if found is not None:
+        found = interrupted(
+            found.rate,
+            found.checkpoints,
+            run,
+            machines=prediction.candidate.nodes,
+            overhead_seconds=prediction.overhead_seconds,
+            restart_seconds=found.restart_seconds,
+        )
+    return priced(replace(prediction, run_seconds=run, interruptions=found))
+
+
+def at_best_interval(prediction: Prediction) -> Prediction:
+    """The prediction for the job if it saved a checkpoint at every best interval; itself on demand."""
+    found = prediction.interruptions
+    if found is None:
+        return prediction
+    each, had = found.checkpoints.seconds_each, (found.checkpoints.count or 0.0) * found.checkpoints.seconds_each
+    run = prediction.run_seconds
+    count = max(0.0, run.value - had) / found.best_interval_seconds
+    changed = replace(found, checkpoints=Checkpoints(seconds_each=each, count=count))
+    infeasible = "" if prediction.infeasible == never_done(found) else prediction.infeasible
+    better = replace(prediction, interruptions=changed, infeasible=infeasible)
+    return with_run(better, run.plus(count * each - had))
 
 
 def power_share(load: float) -> float:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from costgpu.estimator.cost import cost_range, ready_seconds, with_run
+from costgpu.estimator.cost import priced, ready_seconds, with_run
 from costgpu.estimator.feasibility import infeasible_reason
 from costgpu.estimator.gpu import precision_of
 from costgpu.estimator.interval import FINISHED_SIGMA, Interval, mean_interval, run_range, sigma_of_runs
@@ -13,6 +13,7 @@ from costgpu.estimator.multi_gpu.constants import RENDEZVOUS_SECONDS
 from costgpu.estimator.prepared import Workload, prepare
 from costgpu.estimator.scope import Scope, scope_of
 from costgpu.estimator.several_gpus import on_several
+from costgpu.estimator.spot import checkpoints_of, interrupted, never_done
 from costgpu.estimator.step import Step, step_on
 from costgpu.estimator.throughput import inference_unit
 from costgpu.models.prediction import (
@@ -137,14 +138,24 @@ def _modelled(workload: Workload, candidate: Candidate) -> Prediction:
         drift=profile.phases[-1].step.drift,
     )
     overhead = ready_seconds(candidate) if scope.whole else 0.0
-    wall = run_seconds.plus(overhead)
-    return Prediction(
+    fixed = ready_seconds(candidate) + profile.setup_seconds
+    interruptions = None
+    if candidate.interruptions is not None:
+        interruptions = interrupted(
+            candidate.interruptions,
+            checkpoints_of(profile.phases[-1], scope.steps[-1], scope.epochs[-1]),
+            run_seconds,
+            machines=candidate.nodes,
+            overhead_seconds=overhead,
+            restart_seconds=fixed,
+        )
+    prediction = Prediction(
         candidate=candidate,
         step_seconds=seconds,
         run_seconds=run_seconds,
         overhead_seconds=overhead,
-        wall_seconds=wall,
-        cost_usd=cost_range(candidate, wall, whole=scope.whole),
+        wall_seconds=run_seconds,
+        cost_usd=run_seconds,
         terms=step.terms,
         parts=parts,
         sigma=sigma,
@@ -158,12 +169,15 @@ def _modelled(workload: Workload, candidate: Candidate) -> Prediction:
             processes=several.group.gpus // several.group.nodes if several is not None else 1,
         )
         or (several.unknown if several is not None else "")
-        or unknown,
+        or unknown
+        or (never_done(interruptions) if interruptions is not None else ""),
         notes=tuple(dict.fromkeys([note for one in steps for note in one.notes] + (several.notes if several else []))),
         phases=tuple(phases),
         scaling=scaling,
-        fixed_seconds=ready_seconds(candidate) + profile.setup_seconds,
+        fixed_seconds=fixed,
+        interruptions=interruptions,
     )
+    return priced(prediction)
 
 
 def _unit_of_all(unit: InferenceUnit | None, measured: Scope, there: Scope, index: int) -> InferenceUnit | None:

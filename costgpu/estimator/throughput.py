@@ -14,7 +14,6 @@ from collections.abc import Sequence
 from costgpu.estimator.cost import cost_range, expected_usd_per_hour, hourly_usd
 from costgpu.estimator.inference.serving import items_until_it_pays
 from costgpu.models.prediction import (
-    Candidate,
     InferenceUnit,
     PaysFrom,
     PhasePrediction,
@@ -75,7 +74,7 @@ def throughputs(prediction: Prediction, phase: PhasePrediction) -> tuple[Through
 
     Tokens whose prefill and decode are not known apart are output tokens with all seconds of the unit.
     """
-    unit, seconds, place = phase.unit, phase.sustained_seconds, prediction.candidate
+    unit, seconds, place = phase.unit, phase.sustained_seconds, prediction
     if unit is None or seconds.low <= 0:
         return ()
     found = [_throughput(unit.item, seconds, unit.items, place)]
@@ -114,7 +113,7 @@ def pays_from(place: Prediction, against: Prediction) -> PaysFrom | None:
     other_each = other.sustained_seconds.value / other.unit.items
     fixed, other_fixed = place.fixed_seconds, against.fixed_seconds
     if against.candidate.offer is not None:
-        rate, other_rate = expected_usd_per_hour(place.candidate), expected_usd_per_hour(against.candidate)
+        rate, other_rate = expected_usd_per_hour(place), expected_usd_per_hour(against)
         each, other_each, fixed, other_fixed = (
             each * rate,
             other_each * other_rate,
@@ -153,7 +152,8 @@ def is_token(one: Throughput) -> bool:
     return one.name in (INPUT_TOKEN, OUTPUT_TOKEN)
 
 
-def _throughput(name: str, seconds: Range, count: float, place: Candidate) -> Throughput:
+def _throughput(name: str, seconds: Range, count: float, place: Prediction) -> Throughput:
     rate = Range(value=count / seconds.value, low=count / seconds.high, high=count / seconds.low)
-    usd = cost_range(place, seconds, whole=False).times(1 / count)
+    factor = place.interruptions.factor if place.interruptions is not None else 1.0
+    usd = cost_range(place.candidate, seconds.times(factor), whole=False, undisturbed=seconds).times(1 / count)
     return Throughput(name=name, per_second=rate, usd_each=usd)

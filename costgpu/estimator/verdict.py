@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from costgpu.estimator.cost import GPU_READY_SECONDS, billed_usd, expected_usd_per_hour, hourly_usd
 from costgpu.estimator.interval import probability_less
 from costgpu.estimator.scope import Scope
+from costgpu.estimator.spot import HARDLY_DONE
 from costgpu.estimator.throughput import pays_from
 from costgpu.estimator.verdict_sentence import describe, verdict_sentence
 from costgpu.models.prediction import Choice, Objective, PaysFrom, Prediction, Provenance, Verdict
@@ -87,8 +88,8 @@ def break_even(cpu: Prediction, gpu: Prediction) -> float:
 
     p_gpu (o_gpu + T_cpu / S) = p_cpu (o_cpu + T_cpu), solved for S.
     """
-    gpu_rate = expected_usd_per_hour(gpu.candidate)
-    cpu_rate = expected_usd_per_hour(cpu.candidate)
+    gpu_rate = expected_usd_per_hour(gpu)
+    cpu_rate = expected_usd_per_hour(cpu)
     seconds = cpu_rate * (cpu.overhead_seconds + cpu.run_seconds.value) / gpu_rate - gpu.overhead_seconds
     return cpu.run_seconds.value / seconds if seconds > 0 else math.inf
 
@@ -122,6 +123,8 @@ def decide(
     choice, chosen = _choose(here, cpu, gpu, preferences, scope)
     if preferences.limits and not scope.whole:
         notes = [*notes, f"The limits were held against {scope.unit}: the length of the job is not known."]
+    if cpu is None or gpu is None:
+        notes = [*notes, *_interrupted_notes(offers)]
     table = pareto(offers, preferences)
     for wanted in (cpu, gpu):
         if wanted is not None and all(wanted is not p for p in table):
@@ -146,7 +149,7 @@ def decide(
         verdict = replace(
             verdict,
             speedup=max(cpu.run_seconds.value, LEAST_SECONDS) / max(gpu.run_seconds.value, LEAST_SECONDS),
-            premium=expected_usd_per_hour(gpu.candidate) / expected_usd_per_hour(cpu.candidate),
+            premium=expected_usd_per_hour(gpu) / expected_usd_per_hour(cpu),
             break_even=break_even(cpu, gpu),
             probability_gpu_cheaper=probability_cheaper(gpu, cpu),
         )
@@ -232,6 +235,15 @@ def _common_reason(offers: Sequence[Prediction]) -> str:
     if len(reasons) > 1 and "" not in reasons and any(p.scaling is not None for p in gpus):
         return max(gpus, key=lambda p: (-p.candidate.nodes, _accelerator_gib(p))).infeasible
     return reasons.pop() if len(reasons) == 1 else ""
+
+
+def _interrupted_notes(offers: Sequence[Prediction]) -> list[str]:
+    """How many spot offers interruptions rule out, and why the rarest taken back of them is."""
+    out = [p for p in offers if p.infeasible.startswith(HARDLY_DONE) and p.interruptions is not None]
+    if not out:
+        return []
+    best_of_them = min(out, key=lambda p: p.interruptions.rate.per_hour if p.interruptions is not None else math.inf)
+    return [f"{len(out):,} of {len(offers):,} spot offers are left out: {best_of_them.infeasible}, at best."]
 
 
 def _accelerator_gib(prediction: Prediction) -> float:

@@ -10,3 +10,4 @@ SSH_PORT = 22
 MEETING_PORT = 29500
 """Port at which the machines of a job meet: the default of torchrun and of `MASTER_PORT`."""
 BOOT_DISK_GIB = {False: 50, True: 100}  # by whether the machine has an accelerator: the images with drivers are large
+DISK_BYTES_PER_SECOND = 200e6  # assumed for a checkpoint that nobody saw being saved; a plain SSD volume

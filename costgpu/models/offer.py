@@ -122,6 +122,19 @@ class Interconnect:
     source: str
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InterruptionRate:
+    """How often a spot machine is taken back, with its 80 % interval. Source: pricing/data/interruptions.csv."""
+
+    percent_a_month: str  # published share of machines of the type, such as ``5-10`` or ``>20``; empty without one
+    low_per_hour: float  # interruptions per hour that a machine runs; 0 for none
+    per_hour: float
+    high_per_hour: float
+    basis: str  # ``published`` where the rate is computed from the share, ``assumed`` where nothing is published
+    source: str
+    as_of: date
+
+
 class Grade(StrEnum):
     """How a speed-up is known."""
 

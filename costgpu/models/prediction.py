@@ -7,7 +7,7 @@ from datetime import date, datetime
 from decimal import Decimal
 from enum import StrEnum
 
-from costgpu.models.offer import AcceleratorSpec, CpuSpec, Interconnect, Offer
+from costgpu.models.offer import AcceleratorSpec, CpuSpec, Interconnect, InterruptionRate, Offer
 from costgpu.models.parallelism import Scaling
 from costgpu.models.provider_costs import ProviderCosts
 
@@ -31,6 +31,7 @@ class Candidate:
     costs: ProviderCosts | None = None  # prices of disk and address where the offer is; None for this machine
     nodes: int = 1  # number of such machines that work together
     interconnect: Interconnect | None = None  # links of the offer's type; None if they are not known
+    interruptions: InterruptionRate | None = None  # of a spot offer's machine; None where they do not count
 
     @property
     def is_gpu(self) -> bool:
@@ -104,6 +105,37 @@ class Throughput:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Checkpoints:
+    """What a job saves on a candidate, and goes on from after an interruption."""
+
+    seconds_each: float  # seconds to save one; assumed where none was seen
+    count: float | None  # number in what is predicted; None if none was seen
+    measured: bool = False  # whether one was saved while it was measured; else the source says so, or it is assumed
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Interruptions:
+    """What interruptions make of a job on spot machines, if after each the next machine goes on where it can."""
+
+    rate: InterruptionRate  # of one machine; each of several may be taken, and ends the job on all
+    checkpoints: Checkpoints
+    restart_seconds: float  # from the creation of the next machine until the job goes on: boot, set-up
+    interval_seconds: float | None  # between two checkpoints; None if none was seen
+    best_interval_seconds: float  # the interval that costs the least time (Daly)
+    expected: float  # mean number of interruptions
+    undisturbed_seconds: Range  # wall clock without interruptions
+    wall_seconds: Range  # wall clock with them, as the script is written
+    best_seconds: float  # the same with a checkpoint at every best interval
+    bare_seconds: float  # the same without any checkpoint; infinite where no float holds it
+
+    @property
+    def factor(self) -> float:
+        """Wall clock with interruptions over that without."""
+        plain = self.undisturbed_seconds.value
+        return self.wall_seconds.value / plain if plain > 0 else 1.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Prediction:
     """Seconds and cost of one workload on one candidate.
 
@@ -114,7 +146,7 @@ class Prediction:
     step_seconds: float  # seconds of one optimizer step of the last phase, everything in it
     run_seconds: Range  # seconds of training, set-up of the script and the work beside the steps
     overhead_seconds: float  # seconds of boot and installation before the script starts
-    wall_seconds: Range  # seconds of run and overhead together
+    wall_seconds: Range  # seconds of run and overhead together, with what interruptions are expected to add
     cost_usd: Range  # bill of the provider: machine, disk and address, for `wall_seconds`
     # seconds of one step by cause; they add up to `step_seconds` unless loading hides behind the step
     terms: dict[str, float]
@@ -126,6 +158,7 @@ class Prediction:
     phases: tuple[PhasePrediction, ...] = ()  # in the order in which they run
     scaling: Scaling | None = None  # how several GPUs work together; None where one works
     fixed_seconds: float = 0.0  # seconds that come once, whatever is predicted: boot, installation, the script's set-up
+    interruptions: Interruptions | None = None  # in `wall_seconds` and `cost_usd`; None on demand
 
     @property
     def offer(self) -> Offer | None:

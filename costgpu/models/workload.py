@@ -173,6 +173,7 @@ class Extra:
     every: float = 1.0  # epochs or steps from one to the next; ignored for once per run
     measured: bool = True  # False when it was inferred from the source because the measurement ended before it
     note: str = ""  # place where it was seen
+    bytes_each: float = 0.0  # bytes of a checkpoint; 0 if not known
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,6 +12,7 @@ from costgpu.models.offer import PurchaseOption
 from costgpu.models.prediction import Candidate
 from costgpu.pricing.catalog import Catalog
 from costgpu.pricing.hardware import accelerator, cpu, interconnects
+from costgpu.pricing.interruptions import interruption_rate
 from costgpu.pricing.query import OfferQuery, SortKey
 from costgpu.providers import registry
 from costgpu.units import AcceleratorRequest, parse_accelerator, parse_range, parse_usd
@@ -85,6 +86,7 @@ def candidates(gpus: str | None, infra: tuple[str, ...], *, spot: bool, reporter
             on_demand_usd_per_hour=on_demand.get((offer.provider, offer.region, offer.instance_type)),
             costs=costs[offer.provider],
             interconnect=links.get((offer.provider, offer.instance_type)),
+            interruptions=interruption_rate(offer) if offer.purchase_option is PurchaseOption.SPOT else None,
         )
         for offer in found
     ]

@@ -72,6 +72,20 @@ class TestSavedProfile:
         offer = document["best_gpu"]["offer"]
         assert (offer["provider"], offer["region"], offer["purchase_option"]) == ("gcp", "us-central1", "spot")
         assert offer["accelerator"]["name"] == "L4"
+        interruptions = document["best_gpu"]["interruptions"]
+        assert interruptions["rate"]["basis"] == "assumed"
+        assert interruptions["restart_seconds"] > 90
+        assert "interruptions" not in document["here"]
+
+    def test_interruptions_in_words_and_on_the_page(self, saved: Path, tmp_path: Path) -> None:
+        page = tmp_path / "page.html"
+        words = ["estimate", "--infra", "aws/us-east-1", "--gpus", "A10G:1", "--spot", "--total-steps", "1e9"]
+        text = " ".join(costgpu(*words, "--report", str(page), str(saved)).out.split())
+        assert "Interruptions are in these figures" in text
+        assert "AWS Spot Instance Advisor" in text
+        assert "Interruptions are in these figures" in page.read_text()
+        on_demand = costgpu(*[word for word in words if word != "--spot"], str(saved)).out
+        assert "Interruptions are in these figures" not in on_demand
 
     def test_no_gpu_wanted(self, saved: Path) -> None:
         document = json.loads(costgpu("estimate", "--json", "--gpus", "none", str(saved)).out)

@@ -75,6 +75,35 @@ def test_keras_that_may_stop_and_that_ends(tmp_path: Path, monkeypatch: pytest.M
     assert (phase.total.kind, phase.total.steps) == (TotalKind.EXACT, 40)
 
 
+def test_keras_saves(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    needs("keras", "jax")
+    monkeypatch.setenv("KERAS_BACKEND", "jax")
+    _, phase = measured(tmp_path, "keras_fit.py", "200", "--save")
+    (saved,) = [extra for extra in phase.extras if extra.kind is ExtraKind.CHECKPOINT]
+    assert (saved.rhythm, saved.every, saved.measured) == (Rhythm.STEPS, 25, True)
+    assert saved.seconds_each > 0
+
+
+@pytest.mark.parametrize(
+    ("package", "options", "rhythm", "every", "seen"),
+    [
+        ("lightning", ["saves"], Rhythm.EPOCH, 1, True),
+        ("transformers", ["saves"], Rhythm.STEPS, 300, False),
+        ("transformers", ["saves", "often"], Rhythm.STEPS, 25, True),
+    ],
+)
+def test_what_trainers_save(
+    tmp_path: Path, package: str, options: list[str], rhythm: Rhythm, every: int, seen: bool
+) -> None:
+    needs(package)
+    _, phase = measured(tmp_path, "trainers.py", package, *options, steps=110)
+    (saved,) = [extra for extra in phase.extras if extra.kind is ExtraKind.CHECKPOINT]
+    assert (saved.rhythm, saved.every, saved.measured) == (rhythm, every, seen)
+    assert saved.seconds_each > 0
+    whole = package == "lightning"  # Hugging Face's Trainer writes the model by other means than torch.save
+    assert (saved.bytes_each > 64 * 64 * 4) is whole
+
+
 def test_tensorflow_with_its_own_loop(tmp_path: Path) -> None:
     needs("tensorflow")
     profile, phase = measured(tmp_path, "tf_loop.py")

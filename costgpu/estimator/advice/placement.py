@@ -7,7 +7,8 @@ from collections.abc import Iterator, Sequence
 from costgpu.estimator.advice.changes import starts_epoch, traced, with_setup, without_epoch_starts
 from costgpu.estimator.advice.context import AdviceContext, cheapest_of_each_type
 from costgpu.estimator.advice.several_gpus import sharded_place
-from costgpu.estimator.cost import CPU_READY_SECONDS, SPOT_REPEATED_WORK, billed_usd, hourly_usd
+from costgpu.estimator.advice.spot import spot_machine
+from costgpu.estimator.cost import CPU_READY_SECONDS, billed_usd, hourly_usd
 from costgpu.estimator.feasibility import incompatible, required_accelerator_gib
 from costgpu.estimator.gpu import precision_of
 from costgpu.estimator.inference.memory import what_fits
@@ -15,9 +16,7 @@ from costgpu.estimator.prepared import Workload
 from costgpu.estimator.step import trains_alone
 from costgpu.estimator.verdict import best
 from costgpu.estimator.verdict_sentence import describe
-from costgpu.models.offer import PurchaseOption
 from costgpu.models.prediction import Advice, AdviceKind, Prediction
-from costgpu.models.workload import ExtraKind, Rhythm
 from costgpu.units import format_duration, format_usd
 
 START_SECONDS = 60.0  # of a set-up, that are imports and building the model: they stay on the training machine
@@ -205,69 +204,6 @@ def region(context: AdviceContext, wider: Sequence[Prediction]) -> Advice | None
         basis=PRICES,
         notes=["Moving the data there is not counted."],
     )
-
-
-def spot_machine(context: AdviceContext, spot: Sequence[Prediction]) -> Advice | None:
-    """Spot machines, with what an interruption would lose of the job as its checkpoints are."""
-    before = context.before
-    offer = before.offer if before is not None else None
-    if before is None or offer is None or offer.purchase_option is PurchaseOption.SPOT:
-        return None
-    places = [
-        (place, place.offer)
-        for place in cheapest_of_each_type(spot, None)
-        if place.offer is not None and place.offer.purchase_option is PurchaseOption.SPOT
-    ]
-    first = best([place for place, _ in places], context.preferences)
-    same = [
-        place
-        for place, there in places
-        if (there.instance_type, place.candidate.nodes) == (offer.instance_type, before.candidate.nodes)
-        and not place.infeasible
-    ]
-    for found in [*([first] if first is not None else []), *same]:
-        lost = _lost_seconds(context.workload, found)
-        rate = hourly_usd(found.candidate)
-        if lost is None:
-            seen = "none was seen in what was measured" if context.workload.profile.phases[-1].step.count else "a must"
-            action = f"Spot with checkpoints ({seen})"
-            lost_by = "Without a checkpoint an interruption loses"
-            if context.workload.profile.phases[-1].inference is not None:
-                action, lost_by = "Spot", "Unless it keeps its results and goes on after them, an interruption loses"
-            wall = found.wall_seconds.value
-            once = format_usd(wall * rate / 3600)
-            note = f"{lost_by} all since the start: {format_duration(wall)}, {once}."
-            if not context.workload.scope.whole and context.workload.profile.phases[-1].inference is not None:
-                note = "An interruption loses what it has in hand."
-        else:
-            action = "Spot: the script saves checkpoints"
-            once = format_usd(lost * rate / 3600)
-            note = f"An interruption loses at most {format_duration(lost)} ({once}), if the script resumes from them."
-        counted = f"{100 * (SPOT_REPEATED_WORK - 1):.0f} % more for repeated work is in it, which is assumed."
-        advice = context.advice(
-            AdviceKind.SPOT, action, found, basis="spot prices, which change", notes=[note, counted]
-        )
-        if advice is not None:
-            return advice
-    return None
-
-
-def _lost_seconds(workload: Workload, there: Prediction) -> float | None:
-    """The longest time between two checkpoints on that machine, boot included; None if the script saves none."""
-    phase = workload.profile.phases[-1]
-    intervals = []
-    for extra in phase.extras:
-        if extra.kind is not ExtraKind.CHECKPOINT or extra.rhythm is Rhythm.RUN:
-            continue
-        steps = extra.every
-        if extra.rhythm is Rhythm.EPOCH:
-            if not phase.total.steps_per_epoch:
-                continue
-            steps *= phase.total.steps_per_epoch
-        intervals.append(steps * there.step_seconds)
-    if not intervals:
-        return None
-    return min(*intervals, there.run_seconds.value) + there.overhead_seconds
 
 
 def need_gib(workload: Workload) -> float:

@@ -67,7 +67,7 @@ def frameworks(recorder):
     progress = recorder.progress
     keras, fits = KerasHooks(progress), SklearnHooks(progress)
     recorder.fits, predictions = fits, Predictions(progress, fits)
-    distribution = DistributionHooks(recorder.schemes).callbacks()
+    distribution, saving = DistributionHooks(recorder.schemes).callbacks(), recorder.saving.callbacks()
     return {
         **distribution,
         "torch": recorder.attach,
@@ -83,7 +83,8 @@ def frameworks(recorder):
         **fits.attach_parts(),
         "accelerate.launchers": attach_launchers,
         "accelerate.state": attach_state,
-        "transformers.trainer": partial(attach_trainer, recorder.schemes),
+        "accelerate.accelerator": saving["accelerate.accelerator"],
+        "transformers.trainer": both(saving["transformers.trainer"], partial(attach_trainer, recorder.schemes)),
         **recorder.schemes.callbacks(),
         **Sharded(recorder.schemes).callbacks(),
         **LightningHooks(recorder).callbacks(),

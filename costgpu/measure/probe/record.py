@@ -113,6 +113,7 @@ class IntervalEvents(TypedDict, total=False):
     """What one interval held besides its step."""
 
     save: float
+    save_bytes: float  # written by torch.save, where nothing else saved
     validation: float
     validation_batches: int
     loader_start: float
@@ -196,12 +197,25 @@ class Op(TypedDict):
     attributes: dict[str, Any]
 
 
-class Told(TypedDict):
+class Saves(TypedDict):
+    """How often a trainer says that it saves a checkpoint."""
+
+    rhythm: str  # ``steps`` or ``epoch``
+    every: float
+
+
+class _Told(TypedDict):
     trainer: str
     total: Trips
     per_epoch: float | None
     may_stop: list[str]
     how: str
+
+
+class Told(_Told, total=False):
+    """What a trainer says of its own length, and how often it saves; without `saves` where that cannot be told."""
+
+    saves: Saves | None
 
 
 class Intervals(TypedDict):
@@ -375,6 +389,7 @@ class SeriesFacts(TypedDict, total=False):
     total: float | None
     per_epoch: int | None
     epochs: int
+    saves: Saves | None
     may_stop: bool
     backend: str
     batch: int | None

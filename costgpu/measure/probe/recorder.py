@@ -9,6 +9,7 @@ import traceback
 
 from .activity import Activity
 from .first_step import FirstStep
+from .frameworks.saving_hooks import Saving
 from .frameworks.torch_hooks import TorchHooks
 from .frameworks.trainers import told_by_trainer
 from .inference.follower import InferenceFollower
@@ -54,6 +55,7 @@ class Recorder:
         self.eval_started = self.tracing = None
         self.autocast, self.compiled = {}, 0
         self.before = {"validation": 0.0, "save": 0.0}  # before the first step
+        self.saving = Saving(self)
         self.fetch = None
         self.thread = threading.get_ident()
         self.status, self.detail = "running", {}

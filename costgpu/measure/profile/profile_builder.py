@@ -205,7 +205,14 @@ def _phase(
         total = replace(total, kind=TotalKind.APPROXIMATE, how=how)
     accumulation = iterations_per_step([s for s in raw["snapshots"] if s["loops"]], micro_batches)
     found = extras(
-        raw, step, total, accumulation, before_seconds, data.batch_size, queued_seconds=queued_by_all(activity)
+        raw,
+        step,
+        total,
+        accumulation,
+        before_seconds,
+        data.batch_size,
+        queued_seconds=queued_by_all(activity),
+        saves=raw["told"].get("saves") if raw["told"] else None,
     )
     pause = raw["gap_seconds"] - step.median_seconds
     if gap and pause > LEAST_PAUSE_SECONDS:

@@ -263,7 +263,7 @@ def _series_phase(series: SeriesRecord, record: ProbeRecord, *, over: bool = Fal
         # of three passes, the outputs of one
         saved_tensor_bytes=int(totals["bytes"] / 6) if totals and inference is None else 0,
         model_bytes=int(facts.get("model_bytes") or 0),
-        extras=extras(raw, step, total, 1.0, 0.0, facts.get("batch"), queued_seconds=queued),
+        extras=extras(raw, step, total, 1.0, 0.0, facts.get("batch"), queued_seconds=queued, saves=facts.get("saves")),
         unit="batch"
         if inference and series["source"] == "jax"
         else {"it": "iteration"}.get(series["unit"], series["unit"]),

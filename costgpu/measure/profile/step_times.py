@@ -9,15 +9,17 @@ from __future__ import annotations
 import math
 import statistics
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import pairwise
 
-from costgpu.measure.probe.record import IntervalEvents, Intervals, Loader, Loop, PeriodicWork
+from costgpu.measure.probe.record import IntervalEvents, Intervals, Loader, Loop, PeriodicWork, Saves
 from costgpu.measure.profile.total_steps import batches_per_step
+from costgpu.models.defaults import DISK_BYTES_PER_SECOND
 from costgpu.models.workload import DataLoading, Extra, ExtraKind, Rhythm, StepTimes, Total
 
+DISK_WORDS = f"taken as {DISK_BYTES_PER_SECOND / 1e6:.0f} MB/s"
 SPIKE = 3.0  # an interval above so many medians is not a step's own variation
 FORWARD_SHARE = 1 / 3  # a forward pass is one of the three equal parts of a training step's FLOPs
-DISK_BYTES_PER_SECOND = 200e6  # assumed for a checkpoint that was not reached; a plain SSD volume
 
 
 def summarize(
@@ -104,10 +106,12 @@ def extras(
     batch_size: int | None,
     *,
     queued_seconds: float = 0.0,
+    saves: Saves | None = None,
 ) -> list[Extra]:
     """Validation, checkpoints and whatever else takes time beside the steps.
 
     Args:
+        saves: How often a trainer says that it saves; None if none does.
         queued_seconds: Time in which threads of the script were ready and had no core: no work of its own.
     """
     seconds, special = phase["seconds"], phase["special"]
@@ -130,11 +134,50 @@ def extras(
         (ExtraKind.CHECKPOINT, saving),
         (ExtraKind.EPOCH_START, starting),
     ):
-        if seen and statistics.median(seen.values()) > 0.02 * step.median_seconds:
+        # a checkpoint is one however quickly it is saved: what an interruption loses depends on it
+        if seen and (kind is ExtraKind.CHECKPOINT or statistics.median(seen.values()) > 0.02 * step.median_seconds):
             found.append(_repeating(kind, seen, boundaries, per_iteration, phase))
     found += _irregular(seconds, events, step, queued_seconds)
     found += _unreached(phase, step, total, per_iteration, before_validation_seconds, batch_size, found)
-    return found
+    sizes = [event["save_bytes"] for event in events.values() if event.get("save_bytes")]
+    found = _as_told(found, saves, phase)
+    return [_with_size(extra, sizes) for extra in found]
+
+
+def _as_told(found: list[Extra], saves: Saves | None, phase: Intervals) -> list[Extra]:
+    """Checkpoints in the rhythm that the trainer tells, seen or not."""
+    if saves is None:
+        return found
+    rhythm = Rhythm.EPOCH if saves["rhythm"] == "epoch" else Rhythm.STEPS
+    seen = [extra for extra in found if extra.kind is ExtraKind.CHECKPOINT and extra.measured]
+    rest = [extra for extra in found if extra.kind is not ExtraKind.CHECKPOINT]
+    if seen:
+        return [*rest, replace(seen[0], rhythm=rhythm, every=saves["every"])]
+    note = f"told by the trainer, not reached; {DISK_WORDS}"
+    each = _state_seconds(phase)
+    return [
+        *rest,
+        Extra(
+            kind=ExtraKind.CHECKPOINT,
+            seconds_each=each,
+            rhythm=rhythm,
+            every=saves["every"],
+            measured=False,
+            note=note,
+        ),
+    ]
+
+
+def _with_size(extra: Extra, sizes: Sequence[float]) -> Extra:
+    if extra.kind is not ExtraKind.CHECKPOINT or not extra.measured or not sizes:
+        return extra
+    return replace(extra, bytes_each=statistics.median(sizes))
+
+
+def _state_seconds(phase: Intervals) -> float:
+    """Seconds to write the model and its optimizer to a disk."""
+    state = sum(optimizer["state_bytes"] for optimizer in phase["optimizers"])
+    return (phase["model"].get("bytes", 0) + state) / DISK_BYTES_PER_SECOND
 
 
 def _repeating(
@@ -210,9 +253,10 @@ def _unreached(
             each = (work["batches"] or 0) * per_batch * FORWARD_SHARE * share
             note = f"line {work['line']}: {work['batches']} batches, not reached; taken as forward passes"
         elif work["kind"] == "checkpoint":
-            state = sum(optimizer["state_bytes"] for optimizer in phase["optimizers"])
-            each = (phase["model"].get("bytes", 0) + state) / DISK_BYTES_PER_SECOND
-            note = f"line {work['line']}, not reached; taken as {DISK_BYTES_PER_SECOND / 1e6:.0f} MB/s"
+            if rhythm is Rhythm.STEPS and work["every"] == 1:
+                continue  # after every step: it would have been seen
+            each = _state_seconds(phase)
+            note = f"line {work['line']}, not reached; {DISK_WORDS}"
         elif before_validation_seconds > 0:
             each = before_validation_seconds
             note = f"line {work['line']}: {work['source']}, timed once before the first step"

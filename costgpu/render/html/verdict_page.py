@@ -9,6 +9,7 @@ from datetime import date, datetime
 
 from markupsafe import Markup
 
+from costgpu.estimator.spot_words import interruption_sentences
 from costgpu.models.prediction import Ownership, Prediction, Provenance, Service, Verdict
 from costgpu.models.workload import Phase, WorkloadProfile
 from costgpu.render.html.charts import STACK_HEIGHT, Point, Stack, cost_and_time, shares
@@ -88,6 +89,7 @@ def verdict_html(
         version: Version of costgpu; empty for the one that measured.
     """
     possible = own if own is not None and not own.prediction.infeasible else None
+    interruptions = interruption_sentences(verdict.recommended) if service is None else []
     return render(
         "verdict.html",
         verdict=verdict,
@@ -107,7 +109,7 @@ def verdict_html(
         own_sentences=own_sentences(own, verdict.unit) if own else (),
         own_basis=own_basis(own) if own else (),
         prices=_prices(verdict, today),
-        notes=[*scaling_sentences(verdict.recommended), *notes_of(verdict, profile)],
+        notes=[*scaling_sentences(verdict.recommended), *interruptions, *notes_of(verdict, profile)],
         today=today,
         version=version or profile.costgpu_version,
         steps_phrase=steps_phrase,

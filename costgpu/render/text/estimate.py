@@ -8,7 +8,8 @@ from collections.abc import Mapping, Sequence
 from datetime import date
 from typing import Any
 
-from costgpu.models.prediction import Prediction, Provenance, Service, Verdict
+from costgpu.estimator.spot_words import interruption_sentences
+from costgpu.models.prediction import Interruptions, Prediction, Provenance, Service, Verdict
 from costgpu.models.workload import WorkloadProfile
 from costgpu.render.document import document, json_object, json_value, picked
 from costgpu.render.phrases import (
@@ -63,6 +64,8 @@ def verdict_text(
         blocks.append(wrap(" ".join(scaling)))
     if rates := inference_text(verdict, profile):
         blocks.append(rates)
+    if service is None and (interruptions := interruption_sentences(verdict.recommended)):
+        blocks.append(wrap(" ".join(interruptions)))
     blocks += besides
     if notes := notes_of(verdict, profile):
         blocks.append("\n".join(wrap(note, "- ") for note in notes))
@@ -251,6 +254,19 @@ def prediction_value(prediction: Prediction | None, today: date) -> dict[str, An
         "phases": phase_values(prediction.phases),
         **picked(prediction, "provenance", "notes"),
     }
+    if prediction.interruptions is not None:
+        value["interruptions"] = _interruptions_value(prediction.interruptions)
     if offer is not None:
         value["offer"] = offer_value(offer, today)
     return json_object(value)
+
+
+def _interruptions_value(found: Interruptions) -> dict[str, Any]:
+    """Rates are per hour that a machine runs; what was assumed says so in `basis`."""
+    return {
+        "rate": found.rate,
+        "checkpoints": found.checkpoints,
+        **picked(found, "restart_seconds", "interval_seconds", "best_interval_seconds", "expected"),
+        "undisturbed_seconds": found.undisturbed_seconds,
+        **picked(found, "best_seconds", "bare_seconds"),
+    }

@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import os
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import date
 from decimal import Decimal
 
@@ -167,6 +167,8 @@ def find_places(
             )
         ranked = sorted(wanted, key=lambda c: c.offer.price_usd_per_hour if c.offer else 0)
         return Places(ranked=[_place(c, None) for c in ranked], verdict="", notes=notes)
+    # of one machine until the job is over: what a lease is for
+    wanted = [replace(c, interruptions=None) for c in wanted]
     places = on_nodes(wanted, [request.machines]) if several else wanted
     predicted = [predict(workload, c, history.speed(c.offer, c.nodes)) for c in places]
     predictions = [p for p in predicted if not p.infeasible]

@@ -21,4 +21,6 @@ model = keras.Sequential(
 )
 model.compile("adam", "sparse_categorical_crossentropy")
 stop = [keras.callbacks.EarlyStopping(patience=50)] if "--stop" in sys.argv else []
+if "--save" in sys.argv:
+    stop.append(keras.callbacks.ModelCheckpoint("out.keras", save_freq=25))
 model.fit(x, y, batch_size=32, epochs=epochs, validation_data=(x[:64], y[:64]), verbose=0, callbacks=stop)

@@ -5,7 +5,7 @@ from datetime import date
 from decimal import Decimal
 from typing import Any
 
-from costgpu.models.offer import Accelerator, AcceleratorSpec, CpuSpec, Offer, PurchaseOption
+from costgpu.models.offer import Accelerator, AcceleratorSpec, CpuSpec, InterruptionRate, Offer, PurchaseOption
 from costgpu.models.prediction import Candidate
 from costgpu.models.workload import (
     Framework,
@@ -114,9 +114,29 @@ def offer(
     )
 
 
+def interruption_rate(per_hour: float = 0.05, **changes: Any) -> InterruptionRate:
+    """Once in 20 hours, in nobody's measurement."""
+    rate = InterruptionRate(
+        percent_a_month=">20",
+        low_per_hour=per_hour / 100,
+        per_hour=per_hour,
+        high_per_hour=per_hour * 10,
+        basis="published",
+        source="an advisor",
+        as_of=date(2026, 9, 17),
+    )
+    return replace(rate, **changes)
+
+
 def candidate(place: Offer, cpu: CpuSpec | None = None, **changes: Any) -> Candidate:
     """The place of an offer, with its provider's prices of disk and address."""
-    known = Candidate(offer=place, cpu=cpu or cpu_spec(), costs=registry.costs(place.provider))
+    spot = place.purchase_option is PurchaseOption.SPOT
+    known = Candidate(
+        offer=place,
+        cpu=cpu or cpu_spec(),
+        costs=registry.costs(place.provider),
+        interruptions=interruption_rate() if spot else None,
+    )
     return replace(known, **changes)
 
 

@@ -263,10 +263,12 @@ def test_a_machine_takes_time_to_be_ready() -> None:
 def test_the_upper_end_of_spot_is_the_price_on_demand() -> None:
     spot = gpu_machine(offer(0.3, gpus=1, spot=True), on_demand=1.0)
     sure = gpu_machine(offer(1.0, gpus=1))
-    cost = cost_range(spot, hours(2, 1, 3))
+    cost = cost_range(spot, hours(2.5, 1, 3.5), undisturbed=hours(2, 1, 3))
     assert cost.high == pytest.approx(cost_range(sure, hours(2, 1, 3)).high)
-    assert cost.value == pytest.approx(1.10 * 2 * hourly_usd(spot)), "some work is done twice"
+    assert cost.value == pytest.approx(2.5 * hourly_usd(spot)), "some work is done twice"
     assert cost.low == pytest.approx(hourly_usd(spot)), "or none is"
+    often = cost_range(spot, hours(2.5, 1, 12), undisturbed=hours(2, 1, 3))
+    assert often.high == pytest.approx(12 * hourly_usd(spot)), "interruptions may make it dearer than on demand"
 
 
 def test_spot_of_unknown_price_on_demand() -> None:

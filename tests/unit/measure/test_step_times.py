@@ -46,11 +46,14 @@ def found(
     per_iteration: float = 1.0,
     before: float = 0.0,
     queued_seconds: float = 0.0,
+    saves: Any = None,
 ) -> dict[ExtraKind, Extra]:
     step, _ = step_times(timed)
     kind = TotalKind.UNKNOWN if steps is None else TotalKind.EXACT
     total = Total(kind=kind, steps=steps, steps_per_epoch=1000.0, how="")
-    listed = extras(timed, step, total, per_iteration, before, batch_size=32, queued_seconds=queued_seconds)
+    listed = extras(
+        timed, step, total, per_iteration, before, batch_size=32, queued_seconds=queued_seconds, saves=saves
+    )
     by_kind = {extra.kind: extra for extra in listed}
     assert len(by_kind) == len(listed), "each kind of work is counted once"
     return by_kind
@@ -212,7 +215,12 @@ CASES: dict[str, tuple[Any, dict[str, Any], list[Expected]]] = {
     "no gate": (gated_checkpoints(), {}, SAVES),
     "another's gate": (gated_checkpoints(7), {}, SAVES),
     "a shorter gate would have come before": (gated_checkpoints(10, 50), {}, SAVES),
-    "work too short to matter": (again(10, 2, 0.0, {"save": 0.01 * STEP}), {}, []),
+    "work too short to matter": (again(10, 2, 0.0, {"validation": 0.01 * STEP}), {}, []),
+    "but a checkpoint always matters": (
+        again(10, 2, 0.0, {"save": 0.01 * STEP}),
+        {},
+        [("checkpoint", STEPS, 10.0, 0.01 * STEP, True)],
+    ),
     "the start of an epoch under the trace": (again(20, 1, 3.0, {"opened": 1, "traced": True}), {}, []),
     # not reached
     "forward passes of twice the batch": (upcoming(VALIDATES), {}, [("validation", EPOCH, 1.0, 4.0, False)]),
@@ -223,6 +231,22 @@ CASES: dict[str, tuple[Any, dict[str, Any], list[Expected]]] = {
     ),
     "a validation that was seen comes once": (VALIDATED_AND_UPCOMING, {}, [("validation", EPOCH, 1.0, 0.8, True)]),
     "gated, timed before the first step": (GATED_250, {"before": 1.5}, [("validation", STEPS, 250.0, 1.5, True)]),
+    "a trainer says when it saves": (
+        upcoming(**STATE),
+        {"saves": {"rhythm": "steps", "every": 500.0}},
+        [("checkpoint", STEPS, 500.0, 6.0, False)],
+    ),
+    "and knows better than what was seen once": (
+        gated_checkpoints(),
+        {"saves": {"rhythm": "epoch", "every": 1.0}},
+        [("checkpoint", EPOCH, 1.0, 0.5, True)],
+    ),
+    "saved after every step, and not seen": (upcoming(work("checkpoint", 1.0), **STATE), {}, []),
+    "saved after every epoch": (
+        upcoming(work("checkpoint", 1.0, EPOCH_LINE), **STATE),
+        {},
+        [("checkpoint", EPOCH, 1.0, 6.0, False)],
+    ),
     "1.2 GB at 200 MB/s": (SAVES_LATER, {}, [("checkpoint", EPOCH, 5.0, 6.0, False)]),
     "what comes after the end never comes": (GATED_500, {"steps": 400.0, "before": 1.0}, []),
     "unless the end is not known": (
@@ -272,3 +296,10 @@ def test_what_was_timed_adds_up(seconds: list[float]) -> None:
     step, used = step_times(record)
     beside = sum(e.seconds_each * len(used) / e.every for e in found(record).values())
     assert step.mean_seconds * len(used) + beside == pytest.approx(sum(seconds), rel=0.021)
+
+
+def test_the_bytes_of_a_checkpoint() -> None:
+    """Of what torch.save wrote; nothing is said of what was written otherwise."""
+    saved = {24: {"save": 0.5, "save_bytes": 3e6}, 49: {"save": 0.5, "save_bytes": 5e6}, 60: {"save": 0.5}}
+    assert found(phase(steady(70, dict.fromkeys(saved, 0.5)), saved))[ExtraKind.CHECKPOINT].bytes_each == 4e6
+    assert found(SAVES_LATER)[ExtraKind.CHECKPOINT].bytes_each == 0

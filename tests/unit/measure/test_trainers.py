@@ -6,12 +6,13 @@ from typing import Any
 
 import pytest
 
-from costgpu.measure.probe.frameworks import trainers
+from costgpu.measure.probe.frameworks import saving_hooks, trainers
 from costgpu.measure.probe.record import Told
 from costgpu.measure.profile.profile_builder import told_total
 from costgpu.models.workload import TotalKind
 
 probe: Any = trainers  # for Python 3.8, without types
+saving: Any = saving_hooks
 
 
 def ppo(**other: Any) -> Any:
@@ -94,3 +95,61 @@ def test_a_limit_that_is_never_reached_is_no_total(total: Any, kind: TotalKind) 
     found = told_total(told, 10)
     assert found is not None
     assert (found.kind, found.steps_per_epoch) == (kind, None)
+
+
+def hugging_face(strategy: str, asked: float = 500, **state: Any) -> Any:
+    args = SimpleNamespace(save_strategy=SimpleNamespace(value=strategy), save_steps=asked)
+    return saving.hugging_face_saves(SimpleNamespace(**state), args)
+
+
+def model_checkpoint(**facts: Any) -> Any:
+    known = {"_every_n_train_steps": 0, "_every_n_epochs": 1, "monitor": None, "save_top_k": 1, "save_last": None}
+    return SimpleNamespace(**known | facts)
+
+
+def test_when_hugging_face_s_trainer_saves() -> None:
+    assert hugging_face("steps") == {"rhythm": "steps", "every": 500}
+    assert hugging_face("steps", 0.1, save_steps=70) == {"rhythm": "steps", "every": 70}, "a share, which it resolves"
+    assert hugging_face("epoch") == {"rhythm": "epoch", "every": 1}
+    assert hugging_face("no") is hugging_face("best") is None
+
+
+@pytest.mark.parametrize(
+    ("callbacks", "saves"),
+    [
+        ([], None),
+        ([model_checkpoint()], {"rhythm": "epoch", "every": 1}),
+        ([model_checkpoint(_every_n_epochs=5), model_checkpoint(_every_n_epochs=2)], {"rhythm": "epoch", "every": 2}),
+        ([model_checkpoint(), model_checkpoint(_every_n_train_steps=100)], {"rhythm": "steps", "every": 100}),
+        ([model_checkpoint(monitor="val_loss")], None),
+        ([model_checkpoint(monitor="val_loss", save_last=True)], {"rhythm": "epoch", "every": 1}),
+        ([model_checkpoint(save_top_k=0)], None),
+        ([model_checkpoint(_every_n_epochs=0)], None),
+    ],
+)
+def test_when_lightning_saves(callbacks: Any, saves: Any) -> None:
+    assert saving.lightning_saves(callbacks) == saves
+
+
+def test_when_keras_saves() -> None:
+    each, often = SimpleNamespace(save_freq="epoch"), SimpleNamespace(save_freq=200, save_best_only=False)
+    assert saving.keras_saves([SimpleNamespace(), each]) == {"rhythm": "epoch", "every": 1}
+    assert saving.keras_saves([often]) == {"rhythm": "steps", "every": 200}
+    assert saving.keras_saves([SimpleNamespace(save_freq="epoch", save_best_only=True)]) is None
+
+
+def test_what_is_saved_inside_of_another_saving_counts_once() -> None:
+    class Trainer:
+        def save_all(self) -> str:
+            return self.save_part()
+
+        def save_part(self) -> str:
+            return "saved"
+
+    seconds: list[float] = []
+    timer = saving.Saving(SimpleNamespace(add=lambda kind, value: seconds.append(value)))
+    timer.time(Trainer, "save_all")
+    timer.time(Trainer, "save_part")
+    assert Trainer().save_all() == "saved"
+    assert len(seconds) == 1
+    assert not timer.inside

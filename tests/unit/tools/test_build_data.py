@@ -1,5 +1,6 @@
 """The program that makes the shipped data files: on the shipped facts, with a GPU added, and on facts that are wrong."""
 
+import math
 import shutil
 import sys
 from pathlib import Path
@@ -8,7 +9,7 @@ import pytest
 
 from costgpu.errors import ConfigError
 from costgpu.models.offer import PurchaseOption
-from costgpu.pricing import hardware, snapshot
+from costgpu.pricing import hardware, interruptions, snapshot
 from tools import build_data, hardware_tables, offers_table
 
 SMALL_FACTS = Path(__file__).parent / "facts"
@@ -84,6 +85,20 @@ def test_interconnects(facts: Path) -> None:
     assert (slice_.link, slice_.link_gbps, slice_.network_gbit, slice_.network_gbps) == ("none", None, None, None)
 
 
+def test_interruptions(facts: Path) -> None:
+    """A share of 5 to 10 %, of machines that ran for an unknown time: a month, a day, an hour."""
+    rates = interruptions.interruption_rates(build(facts))
+    known, unknown = rates["aws", "us-east-1", "g6f.large"], rates["any", "any", "gpu"]
+    assert (known.percent_a_month, known.basis, unknown.percent_a_month) == ("5-10", "published", "")
+    assert known.low_per_hour == pytest.approx(-math.log(0.95) / 730, rel=0.01)
+    assert known.per_hour == pytest.approx(-math.log(0.925) / 24, rel=0.01)
+    assert known.high_per_hour == pytest.approx(-math.log(0.90), rel=0.01)
+    taken_back = 100 / 410
+    assert unknown.per_hour == pytest.approx(math.sqrt(-math.log(0.8) / 24 * taken_back), rel=0.01)
+    assert unknown.high_per_hour == 0.5, "of the zones with 100 hours"
+    assert rates["gcp", "any", "cpu"].high_per_hour == pytest.approx(-math.log(0.85) / 24, rel=0.01)
+
+
 def test_every_offer_with_a_gpu_has_its_links() -> None:
     offers = snapshot.read_offers(snapshot.newest())
     types = {(offer.provider, offer.instance_type) for offer in offers if offer.accelerator is not None}
@@ -105,7 +120,7 @@ def test_the_command_line(
     monkeypatch.setattr(sys, "argv", ["build_data", "--facts", str(facts), "--out", str(tmp_path)])
     build_data.main()
     written = [Path(line).name for line in capsys.readouterr().out.splitlines()]
-    tables = ["accelerators.csv", "cpus.csv", "cpu_measurements.csv", "interconnects.csv"]
+    tables = ["accelerators.csv", "cpus.csv", "cpu_measurements.csv", "interconnects.csv", "interruptions.csv"]
     assert written == ["offers-2026-09-17.csv", *tables]
 
 
@@ -134,6 +149,10 @@ def test_the_command_line(
         ("gpu_specs.csv", ",40,1555,19.5", ",40,1555,?", "column fp32_tflops: '?' is not a number"),
         ("cpu_families.csv", ",avx512+amx,yes,", ",avx512+amx,perhaps,", "column bf16_in_hardware: 'perhaps'"),
         ("cpu_families.csv", "aws,g7e,", "aws,g6f,", "'g6f' is listed twice"),
+        ("interruptions.csv", ",5-10,", ",5 %,", "'5 %' is not one of <5, 5-10"),
+        ("interruptions.csv", "g6f.large", "c9i.large", "there is no spot offer of 'c9i.large' in us-east-1"),
+        ("interruption_traces.csv", ",300,30,", ",0,30,", "column hours: 0 is not above 0"),
+        ("interruption_traces.csv", ",300,30,", ",300,-1,", "column interruptions: -1 is below 0"),
         ("interconnects.csv", "g6f.large", "g9f.large", "there is no offer of 'g9f.large' with an accelerator"),
         ("interconnects.csv", ",4.5,10,", ",,10,", "column link_gb_s: is for a link between two GPUs"),
         ("interconnects.csv", ",4.5,10,", ",0,10,", "column link_gb_s: 0 is not above 0"),

@@ -11,6 +11,7 @@ from ..op_tracer import clock
 from ..patching import harmless, observe, patch
 from .layer_counter import LayerCounter, product
 from .predict_hooks import KerasPredictions
+from .saving_hooks import keras_saves
 from .trainers import stoppers
 
 PER_STEP = ("flops", "bytes", "kernels", "convolutions")
@@ -42,11 +43,19 @@ class KerasHooks:
         observe(callbacks, "on_test_end", self.test_ends)
         observe(callbacks, "on_epoch_end", self.epoch_ends)
         observe(callbacks, "on_train_end", self.fit_ends)
+        for name in ("ModelCheckpoint", "BackupAndRestore"):
+            self.progress.recorder.saving.time(
+                getattr(getattr(module, "callbacks", None), name, None), "_save_model", also=self.saved
+            )
         self.predictions.attach(callbacks, facts_of, backend, batch_of)
         self.layers.attach(getattr(getattr(module, "layers", None), "Layer", None))
         for owner in getattr(optimizer, "__mro__", ()):
             for name in ("apply", "apply_gradients"):
                 patch(owner, name, self.on_apply)
+
+    def saved(self, seconds):
+        if self.fitting is not None:
+            self.progress.event(self.fitting, "save", seconds)
 
     # -- fit
 
@@ -65,6 +74,7 @@ class KerasHooks:
             epochs=epochs,
             per_epoch=steps,
             may_stop=bool(names),
+            saves=keras_saves(getattr(callbacks, "callbacks", ())),
             backend=backend(),
             batch=batch_of(local),
             **facts_of(model),

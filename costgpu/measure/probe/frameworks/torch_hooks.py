@@ -191,7 +191,9 @@ class TorchHooks:
                 try:
                     return inner(obj, f, *args, **kwargs)
                 finally:
-                    recorder.add("save", clock() - begin)
+                    if not recorder.saving.inside:
+                        recorder.add("save", clock() - begin)
+                        recorder.add("save_bytes", size_of(f))
 
             return save
 
@@ -265,3 +267,11 @@ class TorchHooks:
         replace(cast, "__init__", make_init)
         replace(cast, "__enter__", make_enter)
         wrap(torch, "compile", compile_)
+
+
+def size_of(target):
+    """Bytes of what was just saved to a path or a stream; 0 if that cannot be told."""
+    try:
+        return float(os.path.getsize(target) if isinstance(target, (str, bytes, os.PathLike)) else target.tell())
+    except Exception:  # noqa: BLE001 - a stream of the script's own
+        return 0.0

@@ -9,6 +9,7 @@ import sys
 
 from ..loops.script_frames import outwards, package_of_file
 from ..record import Told
+from .saving_hooks import hugging_face_saves, lightning_saves
 
 # What a callback says to a trainer that is to end.
 STOP_WORDS = {"should_training_stop", "should_epoch_stop", "should_stop", "stop_training", "terminate"}
@@ -43,7 +44,9 @@ def lightning(trainer) -> Told:
         total = epochs * batches if epochs and epochs > 0 and math.isfinite(batches) else None
         epoch = batches if math.isfinite(batches) else None
     how = "max_epochs={}, max_steps={}".format(trainer.max_epochs, trainer.max_steps)
-    return Told(trainer="Lightning Trainer", total=number(total), per_epoch=epoch, may_stop=stops, how=how)
+    told = Told(trainer="Lightning Trainer", total=number(total), per_epoch=epoch, may_stop=stops, how=how)
+    told["saves"] = lightning_saves(getattr(trainer, "checkpoint_callbacks", ()))
+    return told
 
 
 def hugging_face(trainer) -> Told:
@@ -53,7 +56,9 @@ def hugging_face(trainer) -> Told:
     stops = stoppers(trainer.callback_handler.callbacks)
     epoch = total / epochs if total and epochs and args.max_steps <= 0 else None
     how = "max_steps={}".format(args.max_steps) if args.max_steps > 0 else "num_train_epochs={:g}".format(epochs)
-    return Told(trainer="Hugging Face Trainer", total=number(total), per_epoch=epoch, may_stop=stops, how=how)
+    told = Told(trainer="Hugging Face Trainer", total=number(total), per_epoch=epoch, may_stop=stops, how=how)
+    told["saves"] = hugging_face_saves(state, args)
+    return told
 
 
 def ignite(engine) -> Told | None:

@@ -195,6 +195,7 @@ class ProgressTracker:
                     "per_epoch": one.facts.get("per_epoch"),
                     "may_stop": ["EarlyStopping"] if one.facts.get("may_stop") else [],
                     "how": "epochs={}".format(one.facts.get("epochs")),
+                    "saves": one.facts.get("saves"),
                 }
         return None
 

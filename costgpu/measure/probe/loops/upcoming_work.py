@@ -17,7 +17,7 @@ SMALL_CALLS = (  # what is gated by `if n % every` to report, and takes no time 
 LOOPS = (ast.For, ast.AsyncFor, ast.While, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 MOST_CALLS_DEEP = 2
 FILLING = ("append", "extend", "add", "update", "insert", "appendleft", "put", "setdefault", "pop", "remove", "clear")
-SAVING_CALLS = ("save", "save_checkpoint", "save_model")
+SAVING_CALLS = ("save", "save_checkpoint", "save_model", "save_state", "save_pretrained", "save_weights")
 
 
 class UpcomingWork:
@@ -165,7 +165,11 @@ class UpcomingWork:
                 continue
             size, text = getattr(loader, "batch_size", None), source.segment(statement, 40)
             yield dict(work, kind="validation", batches=batches, batch_size=size, source=text)
-        if loaders or every is None:
+        if loaders:
+            return
+        if every is None:
+            if isinstance(statement, ast.Expr) and saves_always(statement):
+                yield dict(work, kind="checkpoint", every=1.0, source=source.segment(statement, 40))
             return
         calls = [dotted(n.func) for n in ast.walk(gate) if isinstance(n, ast.Call)]
         calls = [call for call in calls if call.rsplit(".", 1)[-1] not in SMALL_CALLS]
@@ -185,6 +189,12 @@ class UpcomingWork:
                 except Exception:  # noqa: BLE001, S112 - not a loader
                     continue
         return list(found.values())
+
+
+def saves_always(statement):
+    """Whether a statement saves a model; a method `save` of anything may as well save a picture."""
+    calls = [dotted(node.func) for node in ast.walk(statement) if isinstance(node, ast.Call)]
+    return any(call == "torch.save" or call.rsplit(".", 1)[-1] in SAVING_CALLS[1:] for call in calls)
 
 
 def changed_by(statements):

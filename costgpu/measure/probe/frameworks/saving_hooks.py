@@ -1,0 +1,73 @@
+"""How often a trainer says that it saves checkpoints, and how long its saving takes, whatever it writes them with."""
+
+from __future__ import annotations
+
+from ..op_tracer import clock
+from ..patching import wrap
+from ..record import Saves
+
+
+class Saving:
+    """Times the outermost call that saves; one per process."""
+
+    def __init__(self, recorder):
+        self.recorder, self.inside = recorder, False
+
+    def time(self, owner, name, also=None):
+        """Has every call of ``owner.name`` counted as one that saves; `also` gets its seconds, too."""
+
+        def save(inner, *args, **kwargs):
+            if self.inside:
+                return inner(*args, **kwargs)
+            self.inside, begin = True, clock()
+            try:
+                return inner(*args, **kwargs)
+            finally:
+                self.inside = False
+                seconds = clock() - begin
+                self.recorder.add("save", seconds)
+                if also is not None:
+                    also(seconds)
+
+        wrap(owner, name, save)
+
+    def callbacks(self):
+        """Module -> what to do when it has been imported. Trainers write part of it by other means than torch.save."""
+        return {
+            "accelerate.accelerator": lambda module: self.time(getattr(module, "Accelerator", None), "save_state"),
+            "transformers.trainer": lambda module: self.time(getattr(module, "Trainer", None), "_save_checkpoint"),
+        }
+
+
+def hugging_face_saves(state, args) -> Saves | None:
+    """Every `save_steps` steps or every epoch; None for never, and where only improvements are saved."""
+    strategy = str(getattr(args.save_strategy, "value", args.save_strategy))
+    every = getattr(state, "save_steps", None) or args.save_steps
+    if strategy == "steps" and every >= 1:
+        return Saves(rhythm="steps", every=float(every))
+    return Saves(rhythm="epoch", every=1.0) if strategy == "epoch" else None
+
+
+def lightning_saves(callbacks) -> Saves | None:
+    """By the ModelCheckpoint that saves most often; None where there is none, or it saves improvements only."""
+    found = []
+    for one in callbacks or ():
+        steps, epochs = getattr(one, "_every_n_train_steps", 0), getattr(one, "_every_n_epochs", 0)
+        always = getattr(one, "save_last", None) or getattr(one, "monitor", None) is None
+        if not always or (getattr(one, "save_top_k", 0) == 0 and not getattr(one, "save_last", None)):
+            continue
+        if steps >= 1:
+            found.append((0, Saves(rhythm="steps", every=float(steps))))
+        elif epochs >= 1:
+            found.append((1, Saves(rhythm="epoch", every=float(epochs))))
+    return min(found, key=lambda pair: (pair[0], pair[1]["every"]))[1] if found else None
+
+
+def keras_saves(callbacks) -> Saves | None:
+    """By ModelCheckpoint or BackupAndRestore; None without one, and where only improvements are saved."""
+    for one in callbacks:
+        every = getattr(one, "save_freq", None)
+        if every is None or getattr(one, "save_best_only", False):
+            continue
+        return Saves(rhythm="epoch", every=1.0) if every == "epoch" else Saves(rhythm="steps", every=float(every))
+    return None

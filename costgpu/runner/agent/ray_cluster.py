@@ -26,7 +26,7 @@ from .limits import MIN_FREE_BYTES
 from .meeting import Line, MeetingFailed, listen
 from .observe import machine_stats
 from .observe.idle import PEERS_ACTIVE, read_counters, was_active
-from .state_files import Home, open_to_write, setting
+from .state_files import Home, open_to_write
 
 RESULT = "ray.json"
 TEMPORARY = "/tmp/costgpu-ray-"  # beginning of Ray's folder where the home's path is too long for its sockets
@@ -39,6 +39,7 @@ _STORE_SHARE = 0.3  # Ray's own default share of the memory that is free
 _WATCH_SECONDS = 1.0
 _ACTIVITY_SECONDS = 5.0
 _RETRY_SECONDS = 0.25
+_HELLO_SECONDS = 5.0  # for whoever connects to say who it is
 _TAIL_LINES = 15
 _KEEPALIVE = ((socket.TCP_KEEPIDLE, 10), (socket.TCP_KEEPINTVL, 5), (socket.TCP_KEEPCNT, 4))  # seconds, seconds, times
 _VERSION = "from importlib.metadata import version; print(version('ray'))"
@@ -158,7 +159,7 @@ class RayNode:
     def _gather(self, listener: socket.socket, others: dict[int, Line], address: str) -> None:
         """Waits until all machines are in the cluster."""
         ready: set[int] = set()
-        until = time.monotonic() + setting("RAY_JOIN_SECONDS", JOIN_SECONDS)
+        until = time.monotonic() + JOIN_SECONDS
         while len(ready) < self.nodes - 1:
             self._stop_if_asked()
             self._check_daemons()
@@ -182,7 +183,7 @@ class RayNode:
         try:
             connection, _ = listener.accept()
             line = Line(connection)
-            said = line.read(_RETRY_SECONDS * 20)
+            said = line.read(_HELLO_SECONDS)
             rank = int(said["node"])
             if said["token"] != self.rendezvous["ray"]["token"] or not 0 < rank < self.nodes:
                 return
@@ -240,11 +241,11 @@ class RayNode:
 
     def run_worker(self) -> int:
         """A Ray node, as long as the head's script runs. Its exit code says how this machine's part has ended."""
+        self._check_version()
         line: Line | None = None
         try:
             line, address = self._join()
             try:
-                self._check_version()
                 self._start("--address", address, "--node-ip-address", self.rendezvous["own_address"])
                 _tell(line, {"ready": True})
                 return self._serve(line)
@@ -257,7 +258,7 @@ class RayNode:
 
     def _join(self) -> tuple[Line, str]:
         """The connection to node 0, and where Ray's head is."""
-        until, last = time.monotonic() + setting("RAY_JOIN_SECONDS", JOIN_SECONDS), ""
+        until, last = time.monotonic() + JOIN_SECONDS, ""
         while time.monotonic() < until:
             self._stop_if_asked()
             try:

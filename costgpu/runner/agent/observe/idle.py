@@ -33,14 +33,14 @@ class Counters(NamedTuple):
 
 def read_counters(supervisor: int, log_bytes: int, at: float) -> Counters:
     """What the job below this supervisor has used up to now; `at` is the machine's uptime."""
-    members = [entry for entry in machine_stats.descendants(supervisor) if not _is_ray_daemon(entry.pid)]
+    members = [entry for entry in machine_stats.descendants(supervisor) if not is_ray_daemon(entry.pid)]
     root = machine_stats.process(supervisor)
     cpu = sum(entry.cpu for entry in members) + (root.children_cpu if root else 0.0)
     disk = machine_stats.disk_bytes(entry.pid for entry in members)
     return Counters(at, cpu, machine_stats.network_bytes(), disk, log_bytes)
 
 
-def _is_ray_daemon(pid: int) -> bool:
+def is_ray_daemon(pid: int) -> bool:
     """Whether it is there for Ray's sake, and not for the job's."""
     if machine_stats.name_of(pid).startswith(_RAY_NAMES):
         return True

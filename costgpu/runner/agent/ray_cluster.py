@@ -25,7 +25,7 @@ from typing import Any
 from .limits import MIN_FREE_BYTES
 from .meeting import Line, MeetingFailed, listen
 from .observe import machine_stats
-from .observe.idle import PEERS_ACTIVE, read_counters, was_active
+from .observe.idle import PEERS_ACTIVE, is_ray_daemon, read_counters, was_active
 from .state_files import Home, open_to_write
 
 RESULT = "ray.json"
@@ -72,6 +72,8 @@ def run_cluster(home: Home, python: str) -> int:
         reason = error.reason if isinstance(error, RayFailed) else "nodes_apart"
         home.write(RESULT, {**result, "reason": reason, "error": str(error)})
         return 1
+    finally:
+        cluster.stop_ray()
 
 
 def failure(home: Home) -> tuple[str, str]:
@@ -344,6 +346,18 @@ class RayNode:
             options += ["--num-cpus", str(max(1, len(os.sched_getaffinity(0)) // self.nodes))]
             options += ["--object-store-memory", str(_store_bytes(self.nodes))]
         return options
+
+    def stop_ray(self) -> None:
+        """Ends Ray's processes at once: nobody needs them any more, and some of them do not obey SIGTERM (2.60)."""
+        below = machine_stats.descendants(self.supervisor)
+        rays = {entry.pid for entry in below if is_ray_daemon(entry.pid)}
+        for pid, _, _ in self.daemons:
+            rays.update(entry.pid for entry in machine_stats.descendants(pid))
+        for pid in rays & {entry.pid for entry in below}:
+            try:
+                os.kill(pid, signal.SIGKILL)
+            except OSError:
+                pass
 
     def _check_daemons(self) -> None:
         for pid, started, name in self.daemons:

@@ -9,6 +9,7 @@ from costgpu.errors import HostUnreachable, MachineUnusable
 from costgpu.ledger.codec import to_json
 from costgpu.models.job import EndReason, JobPhase, LogStream
 from costgpu.models.run import EventKind
+from costgpu.providers import registry
 from costgpu.runner.drive import node
 from costgpu.runner.drive.context import RunContext
 from costgpu.runner.timeouts import DASHBOARD_POLL_SECONDS, RECONNECT_SECONDS
@@ -67,5 +68,7 @@ def _tell_dashboard(context: RunContext) -> None:
     if port is None or port == context.dashboard_port:
         return
     context.dashboard_port = port
-    way = "through SSH, while this client runs" if port != ray.dashboard_port else "as long as the job runs"
-    context.observer.note(f"Ray's dashboard: http://{node.LOOPBACK}:{port} ({way}); it asks for the token {ray.token}")
+    over_ssh = registry.spec(context.instance.provider).over_ssh
+    way = "through SSH while this client runs" if over_ssh else "as long as the job runs"
+    context.observer.note(f"Ray's dashboard, {way}: http://{node.LOOPBACK}:{port}")
+    context.observer.note(f"The dashboard asks for this token: {ray.token}")

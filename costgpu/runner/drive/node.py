@@ -17,6 +17,7 @@ from costgpu.runner.drive.context import RunContext
 ENDING = (RunState.TERMINATING, RunState.CLOSED)
 DASHBOARD_PORT = 8265  # Ray's own choice
 LOOPBACK = "127.0.0.1"
+_TOKEN_DIGITS = 32  # 128 bits
 # Below those that Linux hands out by itself (32768 and more).
 _LOCAL_DASHBOARD_PORTS, _LOCAL_PORTS, _LOCAL_PORT_COUNT = 10000, 20000, 10000
 
@@ -56,7 +57,7 @@ def ray_access(context: RunContext) -> RayAccess | None:
     key = context.keys().user_private.read_bytes()
     return RayAccess(
         dashboard_port=_port_of(context.view, DASHBOARD_PORT, _LOCAL_DASHBOARD_PORTS),
-        token=hashlib.sha256(b"costgpu ray " + key).hexdigest(),
+        token=hashlib.sha256(b"costgpu ray " + key).hexdigest()[:_TOKEN_DIGITS],
     )
 
 

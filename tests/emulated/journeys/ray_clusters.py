@@ -60,7 +60,9 @@ def dashboard(client: Client) -> None:
 
     def told() -> bool:
         words = " ".join(client.err.decode().split())
-        found[:] = re.findall(r"Ray's dashboard: (http://127\.0\.0\.1:\d+) \(through SSH.*?token (\w+)", words)
+        found[:] = re.findall(
+            r"Ray's dashboard, through SSH while this client runs: (http://127\.0\.0\.1:\d+).*?token: (\w+)", words
+        )
         return bool(found)
 
     client.until(told, 60, "the dashboard is told")

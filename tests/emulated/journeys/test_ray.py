@@ -39,6 +39,14 @@ def ray_train(person: Person) -> None:
 
 
 @journeys
+def a_head_alone(person: Person) -> None:
+    person.write("import ray, sys; ray.init(); print(len(ray.nodes()), 'node'); sys.exit(3)")
+    client = person.ran("--engine", "ray", kind=KIND, cap=CAP, code=3)
+    assert client.out == b"1 node\n", str(client)
+    person.ended()
+
+
+@journeys
 def the_dashboard_and_the_end(person: Person) -> None:
     client = ray_clusters.begun(person, kind=KIND, cap=CAP)
     ray_clusters.dashboard(client)

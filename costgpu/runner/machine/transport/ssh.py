@@ -171,7 +171,10 @@ class SshTransport:
         except asyncssh.ChannelOpenError:
             return None
         writer.close()
-        listener = await connection.forward_local_port(_LOOPBACK, 0, _LOOPBACK, port)
+        try:  # the same port, if it is free: programs there name it
+            listener = await connection.forward_local_port(_LOOPBACK, port, _LOOPBACK, port)
+        except OSError:
+            listener = await connection.forward_local_port(_LOOPBACK, 0, _LOOPBACK, port)
         self._forwarded[port] = (connection, listener.get_port())
         return listener.get_port()
 

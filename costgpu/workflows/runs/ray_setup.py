@@ -42,7 +42,7 @@ def check_ray(python: str) -> None:
     Raises:
         MissingImport: It has not.
     """
-    program = "import importlib.util as u, sys; sys.exit(u.find_spec('ray') is None)"
+    program = "from importlib import metadata; metadata.version('ray')"
     done = subprocess.run(
         [python, "-c", program], stdin=subprocess.DEVNULL, capture_output=True, check=False, timeout=_CHECK_SECONDS
     )

@@ -197,6 +197,7 @@ def run(
     checkpoint: str | Sequence[str] = (),
     resume_args: str | None = None,
     fallback: str | None = None,
+    engine: str = "plain",
     wait: bool = True,
 ) -> RunView:
     """Runs a script on a rented machine, or on this one; see `costgpu run`.
@@ -227,6 +228,7 @@ def run(
         nodes: Number of machines that work on the job together; None for as many as the command asks for.
         launcher: What starts the processes on several machines; None for torchrun, or what the command says.
         outputs_from: Machines whose outputs are downloaded: ``"0"``, or ``"all"`` into folders ``rank-N``.
+        engine: What runs the script: ``"plain"``, or ``"ray"`` for a Ray cluster of the machines.
         wait: Whether to wait for the end of the run, or only until the job has started.
 
     Returns:

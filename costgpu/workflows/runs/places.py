@@ -167,8 +167,8 @@ def find_places(
             )
         ranked = sorted(wanted, key=lambda c: c.offer.price_usd_per_hour if c.offer else 0)
         return Places(ranked=[_place(c, None) for c in ranked], verdict="", notes=notes)
-    # of one machine until the job is over: what a lease is for
-    wanted = [replace(c, interruptions=None) for c in wanted]
+    if request.recover is None:  # one machine until the job is over: what a lease is for
+        wanted = [replace(c, interruptions=None) for c in wanted]
     places = on_nodes(wanted, [request.machines]) if several else wanted
     predicted = [predict(workload, c, history.speed(c.offer, c.nodes)) for c in places]
     predictions = [p for p in predicted if not p.infeasible]

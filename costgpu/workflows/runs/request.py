@@ -13,7 +13,7 @@ from costgpu.errors import UsageError
 from costgpu.measure import Request
 from costgpu.measure.launcher import Launch
 from costgpu.models.defaults import MEETING_PORT
-from costgpu.models.job import JobSpec, Launcher, OutputsFrom, Recovery
+from costgpu.models.job import Engine, JobSpec, Launcher, OutputsFrom, Recovery
 from costgpu.runner.drive.checkpoints import LATEST
 from costgpu.runner.plan import Limits
 from costgpu.units import parse_duration, parse_usd
@@ -54,6 +54,7 @@ class RunRequest(ScriptOptions):
     nodes: int | None = None  # machines; None for as many as the command asks for
     launcher: str | None = None  # what starts the ranks on several machines; None for what the command says
     outputs_from: str = OutputsFrom.RANK_0.value
+    engine: str = Engine.PLAIN.value
     profile: str | None = None
     estimate: bool = True
     disk_gib: int | None = None
@@ -79,6 +80,11 @@ class RunRequest(ScriptOptions):
         return self.outputs_from == OutputsFrom.ALL.value
 
     @property
+    def on_ray(self) -> bool:
+        """Whether the script is to run on a Ray cluster."""
+        return self.engine == Engine.RAY.value
+
+    @property
     def renting(self) -> bool:
         """Whether what is asked for cannot be this machine."""
         return bool(self.instance_type or self.gpus or self.spot)
@@ -94,7 +100,10 @@ def check(request: RunRequest) -> None:
         raise UsageError("Which script?", hint="costgpu run train.py, or costgpu run -m package")
     if not 1 <= request.machines <= MOST_NODES:
         raise UsageError(f"{request.machines} machines: a job can have 1 to {MOST_NODES}.")
-    if request.machines == 1:
+    _one_of(Engine, request.engine, "--engine")
+    if request.on_ray:
+        _check_ray(request)
+    elif request.machines == 1:
         given = [
             name for name, on in (("--launcher", request.launcher), ("--outputs-from all", request.all_outputs)) if on
         ]
@@ -170,6 +179,29 @@ def _recovery(request: RunRequest) -> Recovery | None:
     return Recovery(most=request.recover, checkpoints=request.checkpoint, resume_args=resume)
 
 
+def _check_ray(request: RunRequest) -> None:
+    """Refuses what has no meaning on a Ray cluster."""
+    launch = request.launch
+    options = {
+        "--launcher": request.launcher,
+        "--nproc": request.nproc,
+        "--profile": request.profile,
+        launch.launcher if launch is not None else "": launch is not None and launch.launcher != "python",
+    }
+    given = [name for name, value in options.items() if value]
+    if given:
+        raise UsageError(
+            f"{' and '.join(given)} cannot be used with --engine ray.",
+            hint="On a Ray cluster the script runs once, and Ray starts the processes that it asks for:"
+            " ScalingConfig(num_workers=4) in Ray Train.",
+        )
+    if request.all_outputs:
+        raise UsageError(
+            "--outputs-from all cannot be used with --engine ray: the script runs on machine 0.",
+            hint="Return what the tasks make to the script, or write it to a bucket.",
+        )
+
+
 def limits_of(request: RunRequest, *, longest_hours: float) -> Limits:
     """What the user allows."""
     lease = None if request.auto_shutdown else request.lease or DEFAULT_LEASE
@@ -202,7 +234,7 @@ def job_spec(
         if Path(pattern).is_absolute() or ".." in Path(pattern).parts:
             raise UsageError(f"{option} {pattern} leaves the working folder.", hint="Patterns are relative to it.")
     launch, several = script.launch, request.machines > 1
-    launcher = _launcher(request.launcher, launch)
+    launcher = Launcher.RAY if request.on_ray else _launcher(request.launcher, launch)
     return JobSpec(
         name=job_name(request.name or (script.script.stem if script.script else str(script.module))),
         argv=_argv(script, several=several),
@@ -210,7 +242,7 @@ def job_spec(
         env_names=tuple(sorted(environment)),
         env_file=str(Path(request.env_file).resolve()) if request.env_file else None,
         outputs=request.outputs,
-        processes=_processes(request.nproc, launch, several=several),
+        processes=0 if request.on_ray else _processes(request.nproc, launch, several=several),
         max_cost_usd=limits.max_cost_usd,
         max_duration_seconds=limits.max_duration_seconds,
         idle_seconds=None
@@ -236,6 +268,8 @@ def job_spec(
 def _launcher(asked: str | None, launch: Launch | None) -> Launcher:
     """What starts the ranks on several machines: what the command says, else what was asked for, else torchrun."""
     named = Launcher.TORCHRUN if asked is None else _one_of(Launcher, asked, "--launcher")
+    if named is Launcher.RAY:
+        raise UsageError("Ray is no launcher of ranks.", hint="Give --engine ray.")
     if launch is None or launch.launcher == "python":
         return named
     first = launch.launcher.partition(" ")[0]

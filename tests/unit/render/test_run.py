@@ -10,7 +10,7 @@ import pytest
 
 from costgpu.errors import InstanceLost
 from costgpu.models.instance import Identity, InstanceState
-from costgpu.models.job import EndReason, JobSpec
+from costgpu.models.job import EndReason, JobNode, JobSpec, Launcher
 from costgpu.models.reap import TaggedInstance
 from costgpu.models.run import EndedBy, RunState
 from costgpu.render.text.receipt import receipt_text
@@ -113,6 +113,25 @@ def test_a_plan_on_this_machine() -> None:
     text = plan_text(replace(free, options=(option(priced),)), NOW)
     assert "price      $0.50 an hour, as given" in text
     assert "at most    $2.00; ended after" in text
+
+
+def test_a_plan_of_a_ray_cluster() -> None:
+    spec = replace(SPEC, launcher=Launcher.RAY, nodes=3)
+    text = plan_text(plan(spec=spec), NOW)
+    assert "  cluster    Ray on 3 machines; machine 0 is the head and runs the script; all\n" in text
+    assert "ranks" not in text
+    assert "  cluster    Ray on one machine\n" in plan_text(plan(spec=replace(spec, nodes=1)), NOW)
+
+
+def test_a_receipt_of_a_ray_node_does_not_call_the_script_a_success() -> None:
+    def job_of(node: int) -> str:
+        run_ids = (RUN, f"{RUN}b")
+        spec = replace(SPEC, launcher=Launcher.RAY, nodes=2, node=JobNode(node=node, run_ids=run_ids))
+        lines = receipt_text(receipt(), view(spec=spec)).splitlines()
+        return next(line for line in lines if line.startswith("  job"))
+
+    assert job_of(0) == "  job        succeeded"
+    assert job_of(1) == "  job        a Ray node; it ended with the script on machine 0"
 
 
 def test_a_plan_without_auto_shutdown_says_what_that_costs() -> None:

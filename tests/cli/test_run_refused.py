@@ -76,8 +76,25 @@ BAD: list[tuple[tuple[str, ...], int, str, bool]] = [
     (("--subnet", "subnet-0123456789abcdef0", "train.py"), 2, "as it is", True),
     (("--disk", "5", "train.py"), 2, "--disk", False),
     (("--no-such", "train.py"), 2, "No such option", False),
+    (("--recover", "2", "train.py"), 2, "--recover is for spot machines", True),
+    (
+        ("--checkpoint", "a", "--fallback", "on-demand", "train.py"),
+        2,
+        "--checkpoint and --fallback are for --recover",
+        True,
+    ),
+    (("--queue", "--nodes", "2", "train.py"), 2, "cannot wait in the queue", True),
 ]
+RECOVER = (*G5, "--spot", "--max-cost", "1", "--recover")
 FAR: list[tuple[tuple[str, ...], int, str]] = [
+    ((*RECOVER, "0", "train.py"), 2, "1 to 100 times"),
+    ((*RECOVER, "2", "--nodes", "2", "train.py"), 2, "on several machines cannot go on"),
+    ((*RECOVER, "2", "--no-auto-shutdown", "train.py"), 2, "do not go together"),
+    ((*RECOVER, "2", "--fallback", "spot", "train.py"), 2, "--fallback on-demand"),
+    ((*RECOVER, "2", "--resume-args", "--from {latest}", "train.py"), 2, "--checkpoint 'checkpoints/**'"),
+    ((*RECOVER, "2", "--resume-args", "'", "train.py"), 2, "cannot be read: No closing quotation"),
+    ((*RECOVER, "2", "--checkpoint", "../x", "train.py"), 2, "--checkpoint ../x leaves the working folder"),
+    ((*RECOVER, "2", "train.py"), 41, "aws configure"),
     ((*G5, "--max-cost", "0.001", "train.py"), 6, "Allow at least $0.0"),
     (("-t", "g5.xlrge", "--max-cost", "1", "train.py"), 4, "Did you mean g5.xlarge"),
     (("--infra", "gcp", "--max-cost", "1", "train.py"), 2, "Name one"),

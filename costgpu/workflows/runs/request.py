@@ -145,7 +145,8 @@ def _check_recovery(request: RunRequest) -> None:
         }
         given = [name for name, value in options.items() if value]
         if given:
-            raise UsageError(f"{' and '.join(given)} is for --recover.", hint="Add --recover 5, or leave it out.")
+            verb = "is" if len(given) == 1 else "are"
+            raise UsageError(f"{' and '.join(given)} {verb} for --recover.", hint="Add --recover 5, or leave it out.")
         return
     if not 1 <= request.recover <= MOST_RECOVERIES:
         raise UsageError(f"--recover {request.recover}: a job can go on 1 to {MOST_RECOVERIES} times.")

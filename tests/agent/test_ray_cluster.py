@@ -143,6 +143,7 @@ def test_the_machine_of_the_head_is_lost(new_machine: NewMachine, port: int) -> 
     begun(first)
     first.destroy()
     over(second, EndReason.JOB_FAILED, 1, "The connection to node 0 is lost, and Ray's head with it.")
+    Path(first.read("ray.json")["folder"]).rmdir()  # nobody is left there to do it
 
 
 def test_another_node_is_lost_and_the_script_goes_on(new_machine: NewMachine, port: int) -> None:

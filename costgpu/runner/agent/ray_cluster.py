@@ -12,45 +12,26 @@ from __future__ import annotations
 
 import os
 import select
-import shutil
 import signal
 import socket
 import subprocess
 import sys
-import tempfile
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
-from .limits import MIN_FREE_BYTES
 from .meeting import Line, MeetingFailed, listen
-from .observe import machine_stats
-from .observe.idle import PEERS_ACTIVE, is_ray_daemon, read_counters, was_active
+from .observe.idle import PEERS_ACTIVE, read_counters, was_active
+from .ray_processes import RayFailed, RayProcesses, free_port, remove_folder
 from .state_files import Home, open_to_write
 
 RESULT = "ray.json"
-TEMPORARY = "/tmp/costgpu-ray-"  # beginning of Ray's folder where the home's path is too long for its sockets
-OUTPUT = "ray.log"  # what ``ray start`` says
 JOIN_SECONDS = 300.0  # until all machines are in the cluster: they have met, and their set-ups are done
-OLDEST = (2, 52)  # the first Ray whose ports ask for a token (2025-11)
-_SHORT_PATH = 40  # characters of Ray's folder: a socket's path below it, 64 more, has at most 107
-_LEAST_STORE_BYTES = 80 << 20  # Ray takes no less than 75 MiB (2.60)
-_STORE_SHARE = 0.3  # Ray's own default share of the memory that is free
 _WATCH_SECONDS = 1.0
 _ACTIVITY_SECONDS = 5.0
 _RETRY_SECONDS = 0.25
 _HELLO_SECONDS = 5.0  # for whoever connects to say who it is
-_TAIL_LINES = 15
 _KEEPALIVE = ((socket.TCP_KEEPIDLE, 10), (socket.TCP_KEEPINTVL, 5), (socket.TCP_KEEPCNT, 4))  # seconds, seconds, times
-_VERSION = "from importlib.metadata import version; print(version('ray'))"
-
-
-class RayFailed(Exception):
-    """The cluster did not come to be, or is lost: `reason` as `EndReason` and a sentence for people."""
-
-    def __init__(self, reason: str, text: str) -> None:
-        super().__init__(text)
-        self.reason = reason
 
 
 class AskedToEnd(Exception):
@@ -60,9 +41,9 @@ class AskedToEnd(Exception):
 def run_cluster(home: Home, python: str) -> int:
     """This machine's part, to its end; returns the exit code, and leaves in `RESULT` what else is to be said."""
     order = home.read("order.json") or {}
-    result: dict[str, Any] = {"folder": _temporary_folder(home)}
-    home.write(RESULT, result)
-    cluster = RayNode(home, order, python, result["folder"])
+    ray = RayProcesses(home, order, python)
+    home.write(RESULT, {"folder": ray.folder})
+    cluster = RayNode(home, order, ray)
     try:
         return cluster.run_head() if order["rendezvous"]["node"] == 0 else cluster.run_worker()
     except AskedToEnd:
@@ -70,10 +51,10 @@ def run_cluster(home: Home, python: str) -> int:
     except (RayFailed, MeetingFailed) as error:
         say(str(error))
         reason = error.reason if isinstance(error, RayFailed) else "nodes_apart"
-        home.write(RESULT, {**result, "reason": reason, "error": str(error)})
+        home.write(RESULT, {"folder": ray.folder, "reason": reason, "error": str(error)})
         return 1
     finally:
-        cluster.stop_ray()
+        ray.stop()
 
 
 def failure(home: Home) -> tuple[str, str]:
@@ -84,14 +65,7 @@ def failure(home: Home) -> tuple[str, str]:
 
 def clean_up(home: Home) -> None:
     """Removes Ray's folder where it is outside of the home. To be called when no process of Ray's is left."""
-    folder = (home.read(RESULT) or {}).get("folder")
-    if isinstance(folder, str) and folder.startswith(TEMPORARY) and os.path.dirname(folder) == "/tmp":
-        shutil.rmtree(folder, ignore_errors=True)
-
-
-def _temporary_folder(home: Home) -> str:
-    folder = home.file("ray")
-    return folder if len(folder) <= _SHORT_PATH else tempfile.mkdtemp(prefix=os.path.basename(TEMPORARY), dir="/tmp")
+    remove_folder((home.read(RESULT) or {}).get("folder"))
 
 
 def say(text: str) -> None:
@@ -100,30 +74,19 @@ def say(text: str) -> None:
 
 
 class RayNode:
-    """This machine's Ray processes, and its end of the connections between the machines."""
+    """One machine's part in the cluster: its Ray processes, its end of the connections between the machines, the script."""
 
-    def __init__(self, home: Home, order: Mapping[str, Any], python: str, folder: str) -> None:
-        self.home, self.order, self.python, self.folder = home, order, python, folder
+    def __init__(self, home: Home, order: Mapping[str, Any], ray: RayProcesses) -> None:
+        self.home, self.order, self.ray = home, order, ray
         self.rendezvous: Mapping[str, Any] = order["rendezvous"]
         self.nodes, self.node = int(self.rendezvous["nodes"]), int(self.rendezvous["node"])
-        self.supervisor = os.getppid()
         self.asked = 0  # how often SIGTERM came
-        self.daemons: list[tuple[int, int, str]] = []  # process number, start and name of what must not end
         self._wake, told = os.pipe()
         for descriptor in (self._wake, told):
             os.set_blocking(descriptor, False)
         signal.set_wakeup_fd(told)
         signal.signal(signal.SIGCHLD, lambda *_: None)
         signal.signal(signal.SIGTERM, self._note_signal)
-        self.environment = {
-            **os.environ,
-            "RAY_USAGE_STATS_ENABLED": "0",
-            "RAY_AUTH_MODE": "token",  # its ports listen on all interfaces of the machine (2.60)
-            "RAY_AUTH_TOKEN": str(self.rendezvous["ray"]["token"]),
-            "AUTOSCALER_METRIC_PORT": "0",  # any: two clusters may share a computer
-            "DASHBOARD_METRIC_PORT": "0",
-        }
-        self.environment.pop("RAY_ADDRESS", None)
 
     def _note_signal(self, *_: object) -> None:
         self.asked += 1
@@ -132,11 +95,11 @@ class RayNode:
 
     def run_head(self) -> int:
         """Head and script; the exit code is the script's."""
-        self._check_version()
+        self.ray.check_version()
         listener = listen(self.rendezvous) if self.nodes > 1 else None
         others: dict[int, Line] = {}
         try:
-            address = "%s:%d" % (self.rendezvous["own_address"], _free_port())
+            address = "%s:%d" % (self.rendezvous["own_address"], free_port())
             self._start(*self._head_options(address))
             if listener is not None:
                 self._gather(listener, others, address)
@@ -155,7 +118,7 @@ class RayNode:
         return [
             *("--head", "--node-ip-address", host, "--port", port),
             *("--dashboard-host", "127.0.0.1", "--dashboard-port", str(ray["dashboard_port"])),
-            *("--ray-client-server-port", str(_free_port())),
+            *("--ray-client-server-port", str(free_port())),
         ]
 
     def _gather(self, listener: socket.socket, others: dict[int, Line], address: str) -> None:
@@ -164,7 +127,7 @@ class RayNode:
         until = time.monotonic() + JOIN_SECONDS
         while len(ready) < self.nodes - 1:
             self._stop_if_asked()
-            self._check_daemons()
+            self.ray.check()
             if time.monotonic() > until:
                 missing = sorted(set(range(1, self.nodes)) - ready)
                 names = ", ".join("node %d" % each for each in missing)
@@ -198,7 +161,9 @@ class RayNode:
     def _run_script(self, address: str, others: dict[int, Line]) -> int:
         say("Ray runs on %s; the script is its driver." % _machines(self.nodes))
         script = subprocess.Popen(
-            [self.python, *self.order["argv"]], env={**self.environment, "RAY_ADDRESS": address}, start_new_session=True
+            [self.ray.python, *self.order["argv"]],
+            env={**self.ray.environment, "RAY_ADDRESS": address},
+            start_new_session=True,
         )
         watched, told = dict(others), False
         kill_at: float | None = None
@@ -209,7 +174,7 @@ class RayNode:
                 script.terminate()
             if lost is None:
                 try:
-                    self._check_daemons()
+                    self.ray.check()
                 except RayFailed as error:
                     lost, kill_at = error, time.monotonic() + float(self.order["grace_seconds"])
                     script.terminate()
@@ -243,7 +208,7 @@ class RayNode:
 
     def run_worker(self) -> int:
         """A Ray node, as long as the head's script runs. Its exit code says how this machine's part has ended."""
-        self._check_version()
+        self.ray.check_version()
         line: Line | None = None
         try:
             line, address = self._join()
@@ -277,16 +242,16 @@ class RayNode:
         raise RayFailed("nodes_apart", "Node %d did not find Ray's head at node 0: %s." % (self.node, last))
 
     def _serve(self, line: Line) -> int:
-        seen = read_counters(self.supervisor, 0, time.monotonic())
+        seen = read_counters(self.ray.supervisor, 0, time.monotonic())
         while True:
-            self._check_daemons()
+            self.ray.check()
             if (
                 self.asked > 1
-            ):  # the first time node 0 is asked, too, and its script may need this node to save its work
+            ):  # not the first time: node 0 is asked, too, and its script may need this node to save its work
                 return 128 + signal.SIGTERM
             now = time.monotonic()
             if now - seen.at >= _ACTIVITY_SECONDS:
-                counters = read_counters(self.supervisor, 0, now)
+                counters = read_counters(self.ray.supervisor, 0, now)
                 if was_active(seen, counters):
                     _tell(line, {"active": True})
                 seen = counters
@@ -301,69 +266,13 @@ class RayNode:
 
     # --- both -----------------------------------------------------------------------------------------------------------
 
-    def _check_version(self) -> None:
-        """Raises `RayFailed` if the job's interpreter has no Ray that can be used."""
-        how = 'install it in the set-up: pip install "ray[default,data,train,tune]"'
-        told = subprocess.run(  # noqa: PLW1510
-            [self.python, "-c", _VERSION], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
-        )
-        if told.returncode:
-            raise RayFailed("setup_failed", "Ray is not installed for %s on this machine: %s." % (self.python, how))
-        found = told.stdout.decode().strip()
-        try:
-            usable = tuple(int(each) for each in found.split(".")[:2]) >= OLDEST
-        except ValueError:
-            usable = True  # a version of somebody's own
-        if not usable:
-            raise RayFailed("setup_failed", "Ray %s is older than %d.%d: %s." % (found, *OLDEST, how))
-
     def _start(self, *options: str) -> None:
         """Starts this machine's Ray processes; when this returns they are in the cluster."""
-        command = [self.python, "-m", "ray.scripts.scripts", "start", *options, *self._node_options()]
-        with open(open_to_write(self.home.file(OUTPUT), os.O_TRUNC), "wb") as output:
-            starting = subprocess.Popen(
-                command, env=self.environment, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT
-            )
-            while starting.poll() is None:
-                self._stop_if_asked()
-                self._wait([])
-        if starting.returncode:
-            said = "".join(_last_lines(self.home.file(OUTPUT)))
-            raise RayFailed(
-                "machine_unusable" if self.nodes == 1 else "nodes_apart",
-                "Ray did not start on node %d (exit code %d). It said last:\n%s"
-                % (self.node, starting.returncode, said),
-            )
-        self.daemons = list(_daemons(self.supervisor))
-
-    def _node_options(self) -> list[str]:
-        options = [
-            *("--temp-dir", self.folder, "--disable-usage-stats"),
-            *("--node-manager-port", "0", "--object-manager-port", "0", "--dashboard-agent-listen-port", "0"),
-            *("--min-worker-port", "0", "--max-worker-port", "0"),
-        ]
-        if self.order["provider"] == "local":  # the places of one computer share it
-            options += ["--num-cpus", str(max(1, len(os.sched_getaffinity(0)) // self.nodes))]
-            options += ["--object-store-memory", str(_store_bytes(self.nodes))]
-        return options
-
-    def stop_ray(self) -> None:
-        """Ends Ray's processes at once: nobody needs them any more, and some of them do not obey SIGTERM (2.60)."""
-        below = machine_stats.descendants(self.supervisor)
-        rays = {entry.pid for entry in below if is_ray_daemon(entry.pid)}
-        for pid, _, _ in self.daemons:
-            rays.update(entry.pid for entry in machine_stats.descendants(pid))
-        for pid in rays & {entry.pid for entry in below}:
-            try:
-                os.kill(pid, signal.SIGKILL)
-            except OSError:
-                pass
-
-    def _check_daemons(self) -> None:
-        for pid, started, name in self.daemons:
-            if not machine_stats.is_alive(pid, started):
-                what = "Ray's head" if name == "gcs_server" else "The Ray node"
-                raise RayFailed("job_failed", "%s on node %d has ended unexpectedly (%s)." % (what, self.node, name))
+        starting = self.ray.start(options)
+        while starting.poll() is None:
+            self._stop_if_asked()
+            self._wait([])
+        self.ray.note_start(starting.returncode)
 
     def _stop_if_asked(self) -> None:
         if self.asked:
@@ -379,14 +288,6 @@ class RayNode:
         if self._wake in ready:
             os.read(self._wake, 1 << 16)
         return [each for key, each in by_socket.items() if key in ready]
-
-
-def _daemons(supervisor: int) -> Iterator[tuple[int, int, str]]:
-    """The two without which there is no Ray on this machine."""
-    for entry in machine_stats.descendants(supervisor):
-        name = machine_stats.name_of(entry.pid)
-        if name in ("gcs_server", "raylet"):
-            yield entry.pid, entry.started, name
 
 
 def _read(line: Line) -> dict[str, Any] | None:
@@ -409,32 +310,6 @@ def _keep_alive(connection: socket.socket) -> None:
     connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     for option, value in _KEEPALIVE:
         connection.setsockopt(socket.IPPROTO_TCP, option, value)
-
-
-def _free_port() -> int:
-    with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as asked:
-        asked.bind(("", 0))
-        return int(asked.getsockname()[1])
-
-
-def _store_bytes(nodes: int) -> int:
-    """Memory for Ray's objects in one of so many places on this computer, in bytes."""
-    free = 0
-    with open("/proc/meminfo", encoding="ascii") as stream:
-        for text in stream:
-            if text.startswith("MemAvailable:"):
-                free = int(text.split()[1]) * 1024
-    shared = os.statvfs("/dev/shm")
-    room = min(int(_STORE_SHARE * free), shared.f_bavail * shared.f_frsize - MIN_FREE_BYTES)
-    return max(_LEAST_STORE_BYTES, room // nodes)
-
-
-def _last_lines(path: str) -> list[str]:
-    try:
-        with open(path, encoding="utf-8", errors="replace") as stream:
-            return stream.readlines()[-_TAIL_LINES:]
-    except OSError:
-        return []
 
 
 def _machines(nodes: int) -> str:

@@ -80,7 +80,7 @@ class AgentHost:
 
         def counted() -> Iterator[bytes]:
             nonlocal travelled
-            for chunk in tar_stream(selection.root, entries):
+            for chunk in tar_stream(selection.root, entries, selection.added):
                 travelled += len(chunk)
                 yield chunk
 

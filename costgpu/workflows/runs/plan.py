@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -55,8 +56,17 @@ class PlannedRun:
     at: datetime  # when the plan was made
 
 
-def plan_run(request: RunRequest, script: Request, context: AppContext) -> PlannedRun:
-    """Measures the script if need be, and plans its run. Nothing is spent."""
+Adapt = Callable[[JobSpec, Places, WorkloadProfile | None], tuple[JobSpec, Places]]
+"""Makes of the job that was measured, and of what was predicted for it on one machine, those of another job around it."""
+
+
+def plan_run(request: RunRequest, script: Request, context: AppContext, adapt: Adapt | None = None) -> PlannedRun:
+    """Measures the script if need be, and plans its run. Nothing is spent.
+
+    Args:
+        adapt: For a job that runs the script several times; its speed is then not one of the script.
+    """
+    single = request if adapt is None else replace(request, nodes=None)
     environment = job_environment(request.env, request.env_file)
     limits = limits_of(request, longest_hours=context.settings.max_lease_hours)
     now = context.clock.now()
@@ -68,7 +78,7 @@ def plan_run(request: RunRequest, script: Request, context: AppContext) -> Plann
         check_credentials(context, providers)  # without them there is no need to measure for a minute
     for secret, advice in visible_secrets(request):
         context.reporter.note(secret, advice)
-    profile = _profile(request, script, context.reporter)
+    profile = _profile(single, script, context.reporter)
     key = workload_key(
         script=script.script,
         module=script.module,
@@ -77,7 +87,7 @@ def plan_run(request: RunRequest, script: Request, context: AppContext) -> Plann
         processes=spec.processes,
         variables=environment,
     )
-    places = find_places(request, context, profile, infra, now.date(), workload_key=key)
+    places = find_places(single, context, profile, infra, now.date(), workload_key=key)
     first = places.ranked[0]
     _check_backend(profile, first)
     local = first.offer.provider == "local"
@@ -87,6 +97,9 @@ def plan_run(request: RunRequest, script: Request, context: AppContext) -> Plann
         python=find_interpreter(request.python or script.python, dict(os.environ)).path if local else "",
     )
     steps = scope_of(profile).total_steps if profile else None
+    if adapt is not None:
+        spec, places = adapt(spec, places, profile)
+        key, steps = "", None
     plan = make_plan(context, spec, places, limits, workload=key, steps=steps)
     plan, refusal = with_budgets(context, plan)
     return PlannedRun(plan=plan, environment=environment, refusal=refusal, at=now)

@@ -1,7 +1,7 @@
 """The program that a sweep's machine runs: ``SPEC`` tries all settings of that file, ``launch`` becomes one script.
 
 Exit codes: 0 if at least one trial has a value of the metric, 1 if every trial failed, 2 if the metric never appeared, 3 if
-there is no Ray to work with, 143 if the sweep was ended from outside.
+Ray is missing or has failed, 143 if the sweep was ended from outside.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import logging
 import os
+import secrets
 import shutil
 import signal
 import socket
@@ -27,7 +28,8 @@ WORK_VARIABLE = "COSTGPU_OUTPUTS"  # the folder of the files that were sent, on 
 NODES_SECONDS = 180.0  # for the other machines to join
 STORE_BYTES = 256 * 2**20  # Ray's store: pieces of files travel through it, and nothing else
 QUEUE_LENGTH = 64  # pieces of files, and events, on their way
-EXIT_FAILED, EXIT_NO_METRIC, EXIT_NO_RAY, EXIT_ENDED = 1, 2, 3, 128 + signal.SIGTERM
+EXIT_NO_RAY = 3
+EXIT_CODES = {"failed": 1, "no_metric": 2, "broken": EXIT_NO_RAY, "ended": 128 + signal.SIGTERM}
 
 
 class Sweep:
@@ -59,6 +61,9 @@ class Sweep:
             signal.signal(signal.SIGTERM, self._end_from_outside)
             signal.signal(signal.SIGINT, self._end_from_outside)
             self._tune(ray, scratch)
+        except Exception as error:  # of Ray; what was tried so far is kept
+            sys.stderr.write("Ray has failed: %s: %s\n" % (type(error).__name__, error))
+            self.stop = self.stop or "broken"
         finally:
             ray.shutdown()
             shutil.rmtree(scratch, ignore_errors=True)
@@ -147,11 +152,8 @@ class Sweep:
         self.records.write({"event": "over", "outcome": outcome, "detail": self.detail, "at": time.time()})
         self.records.close()
         if outcome == "no_metric":
-            sys.stderr.write(
-                "The script has ended without a line that matches %s. It has said last:\n%s\n"
-                % (self.spec["metric"], self.detail)
-            )
-        return {"ended": EXIT_ENDED, "no_metric": EXIT_NO_METRIC, "failed": EXIT_FAILED}.get(outcome, 0)
+            sys.stderr.write("A trial has come to its end without a line that matches %s.\n" % self.spec["metric"])
+        return EXIT_CODES.get(outcome, 0)
 
 
 def quiet_ray() -> None:
@@ -167,6 +169,8 @@ def quiet_ray() -> None:
         TUNE_DISABLE_SIGINT_HANDLER="1",
         TUNE_MAX_PENDING_TRIALS_PG="8",
     )
+    if not os.environ.get("RAY_ADDRESS"):  # our own Ray, and others may be on this machine
+        os.environ.update(RAY_AUTH_MODE="token", RAY_AUTH_TOKEN=secrets.token_hex(32))
 
 
 def _living(ray: Any) -> List[Dict[str, Any]]:

@@ -99,6 +99,7 @@ def attach(run: opt.Run) -> None:
     Outputs are downloaded, the machine is terminated, and the receipt is shown.
     """
     from costgpu.cli.run import finish, print_detached, told_how_to_return
+    from costgpu.cli.sweep import show_results, sweep_terminal
     from costgpu.cli.terminal_observer import Terminal, signals
     from costgpu.models.run import RunState
     from costgpu.runner.drive.context import Detached
@@ -110,7 +111,8 @@ def attach(run: opt.Run) -> None:
         view = recorded_run(context, run)
         if view.state is RunState.CLOSED:
             raise RunError(f"Run {view.run_id} is closed.", hint=f"costgpu logs {view.run_id} shows what it wrote.")
-        terminal = Terminal(context.clock)
+        swept = sweep_terminal(context.clock, view)
+        terminal = swept or Terminal(context.clock)
         try:
             with signals() as received, told_how_to_return(view.run_id):
                 driver = attach_run(context, view, terminal)
@@ -125,6 +127,8 @@ def attach(run: opt.Run) -> None:
             return
         finally:
             terminal.close()
+        if swept is not None:
+            show_results(context, driver, swept)
         finish(driver)
 
 

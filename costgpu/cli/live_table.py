@@ -35,14 +35,15 @@ class LiveTable(LiveLine):
         wide = self._width() - 1
         lines = [safe_text.escaped(row)[:wide] for row in self._rows(self._height() - 2)]
         lines.append(safe_text.escaped(text.replace("\n", " "))[:wide])
-        self._write(self._back() + "\n".join(lines))
+        back, self._shown, self._drawn = self._back(), False, 0  # Ctrl-C in between must not erase what is not ours
+        self._write(back + "\n".join(lines))
         self._shown, self._drawn = True, len(lines) - 1
 
     def clear(self) -> None:
         """Takes it all away."""
         if self._shown:
-            self._write(self._back())
-            self._shown, self._drawn = False, 0
+            back, self._shown, self._drawn = self._back(), False, 0
+            self._write(back)
 
     def _back(self) -> str:
         """To where the first row begins, with nothing below."""

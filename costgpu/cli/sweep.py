@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -17,6 +17,8 @@ from costgpu.workflows.runs.request import DEFAULT_GRACE
 from costgpu.workflows.sweep.request import DEFAULT_SEED, SweepRequest
 
 if TYPE_CHECKING:
+    from costgpu.cli.sweep_observer import SweepTerminal
+    from costgpu.clock import Clock
     from costgpu.models.run import RunView
     from costgpu.runner.drive.group import GroupDriver
     from costgpu.runner.drive.loop import Driver
@@ -151,10 +153,9 @@ def _carry_out(context: AppContext, planned: PlannedSweep, *, detach: bool, as_j
     from costgpu.runner.find_run import load_run
     from costgpu.runner.launch import new_run_id
     from costgpu.workflows.runs.start import start_run
-    from costgpu.workflows.sweep.results import empty_results
 
     planned.write()
-    terminal = SweepTerminal(context.clock, empty_results(planned.spec), planned.sweep.metric.name)
+    terminal = SweepTerminal(context.clock, planned.spec)
     run_id = new_run_id()
     try:
         with signals() as received, told_how_to_return(run_id):
@@ -169,7 +170,7 @@ def _carry_out(context: AppContext, planned: PlannedSweep, *, detach: bool, as_j
         raise
     finally:
         terminal.close()
-    results = show_results(context, driver, planned.spec, terminal.results, quiet=as_json)
+    results = show_results(context, driver, terminal, quiet=as_json)
     if as_json:
         from costgpu.runner.state.outcome import error_for
 
@@ -177,22 +178,30 @@ def _carry_out(context: AppContext, planned: PlannedSweep, *, detach: bool, as_j
     finish(driver, as_json=as_json)
 
 
+def sweep_terminal(clock: Clock, view: RunView) -> SweepTerminal | None:
+    """Somebody who watches a sweep that goes on; None for a run that is none, or is another computer's."""
+    from costgpu.cli.sweep_observer import SweepTerminal
+    from costgpu.workflows.sweep.bundle import read_spec
+
+    spec = read_spec(view.spec.argv)
+    return None if spec is None else SweepTerminal(clock, spec)
+
+
 def show_results(
-    context: AppContext, driver: Driver | GroupDriver, spec: dict[str, Any], seen: Results, *, quiet: bool = False
+    context: AppContext, driver: Driver | GroupDriver, terminal: SweepTerminal, *, quiet: bool = False
 ) -> Results:
     """Writes the page and prints what came of a sweep; returns its results.
 
     Args:
-        spec: What its tuner was told.
-        seen: Results as far as they were seen on the way, for a sweep of which nothing came home.
+        terminal: Where it was watched.
         quiet: Whether nothing goes to stdout.
     """
     from costgpu.render.text.sweep import no_metric_text, results_text
-    from costgpu.workflows.sweep.results import metric_of, results_at_home, write_page
+    from costgpu.workflows.sweep.results import results_at_home, write_page
 
-    workdir = Path(driver.view.spec.workdir)
+    spec, metric, workdir = terminal.spec, terminal.metric, Path(driver.view.spec.workdir)
     home = results_at_home(spec, workdir)
-    results, metric = home or seen, metric_of(spec)
+    results = home or terminal.results
     if results.began_at is None:
         return results  # the tuner has not come to it: the error of the run says why
     if home is not None:

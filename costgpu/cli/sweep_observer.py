@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from costgpu.cli.live_table import LiveTable
 from costgpu.cli.terminal_observer import Terminal
 from costgpu.models.job import LogStream
 from costgpu.render.text.sweep import end_text, live_rows, progress_text
-from costgpu.sweep.results import Results, TrialStatus
+from costgpu.sweep.results import TrialStatus
 from costgpu.sweep.tuner.records import MARK
+from costgpu.workflows.sweep.results import empty_results, metric_of
 
 if TYPE_CHECKING:
     from costgpu.clock import Clock
@@ -22,14 +23,15 @@ LONGEST_EVENT = 1 << 20  # bytes of a line
 class SweepTerminal(Terminal):
     """Turns the tuner's events into a table; what else it says goes to stderr.
 
-    Args:
-        results: Kept up to date by the events.
-        metric: Name of the metric, for headings.
+    Attributes:
+        spec: What the tuner was told.
+        metric: By which trials are compared.
+        results: As far as the events tell.
     """
 
-    def __init__(self, clock: Clock, results: Results, metric: str, *, ask: bool | None = None) -> None:
+    def __init__(self, clock: Clock, spec: dict[str, Any], *, ask: bool | None = None) -> None:
         super().__init__(clock, data_to_stderr=True, ask=ask)
-        self.results, self.metric = results, metric
+        self.spec, self.metric, self.results = spec, metric_of(spec), empty_results(spec)
         self._line = LiveTable(sys.stderr, self._rows)
         self._pending = b""
 
@@ -48,14 +50,14 @@ class SweepTerminal(Terminal):
             else:
                 super().output(stream, line + b"\n")
         if lines and self._line.works:
-            self._line.show(progress_text(self.results, self.metric))
+            self._line.show(progress_text(self.results, self.metric.name))
 
     def _take(self, text: str) -> None:
         trial = self.results.feed(text)
         if trial is None or trial.status in (TrialStatus.RUNNING, TrialStatus.NOT_STARTED):
             return
         if not self._line.works or trial.status is TrialStatus.FAILED:
-            self.note(end_text(trial, self.results, self.metric))
+            self.note(end_text(trial, self.results, self.metric.name))
 
     def _rows(self, most: int) -> Sequence[str]:
-        return live_rows(self.results, self.metric, most)
+        return live_rows(self.results, self.metric.name, most)

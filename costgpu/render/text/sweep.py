@@ -31,7 +31,7 @@ STATUS_WORDS = {
     TrialStatus.NO_METRIC: "no metric",
     TrialStatus.ENDED: "ended early",
 }
-_SETTING_WIDTH, _AXIS_WIDTH = 34, 60
+_SETTING_WIDTH, _AXIS_WIDTH = 30, 60
 
 
 def sweep_plan_text(
@@ -117,15 +117,13 @@ def _status(trial: Trial) -> str:
     return f"{words} ({trial.exit_code})" if trial.status is TrialStatus.FAILED and trial.exit_code else words
 
 
-def columns(results: Results, metric: str) -> tuple[Column[Trial], ...]:
+def columns(metric: str) -> tuple[Column[Trial], ...]:
     """Columns of a table of trials."""
-    count = len(results.trials)
     return (
-        Column("TRIAL", lambda trial: trial_name(trial.number, count)),
+        Column("TRIAL", lambda trial: str(trial.number), right=True),
         Column("SETTING", lambda trial: setting_words(trial.setting), width=_SETTING_WIDTH),
-        Column(f"BEST {metric}"[:16], lambda trial: number_text(trial.best), right=True),
-        Column("AT", lambda trial: str(trial.best_report or ""), right=True),
-        Column("REPORTS", lambda trial: str(trial.reports or ""), right=True),
+        Column(f"BEST {metric}"[:14], lambda trial: number_text(trial.best), right=True),
+        Column("AT REPORT", lambda trial: f"{trial.best_report}/{trial.reports}" if trial.reports else "", right=True),
         Column("STATUS", _status, width=16),
     )
 
@@ -148,7 +146,7 @@ def live_rows(results: Results, metric: str, most: int) -> list[str]:
     """The live table: what runs, then the best of what is over."""
     running = [trial for trial in results.trials if trial.status is TrialStatus.RUNNING]
     over = [trial for trial in results.ranked if trial.status is not TrialStatus.RUNNING]
-    return table(columns(results, metric), [*running, *over][: max(0, most - 1)])
+    return table(columns(metric), [*running, *over][: max(0, most - 1)])
 
 
 def end_text(trial: Trial, results: Results, metric: str) -> str:
@@ -175,7 +173,7 @@ def results_text(results: Results, metric: str, folder: str | None) -> str:
                 f"Best: {setting_words(best.setting)}, {metric} {number_text(best.best)} at report {best.best_report}."
             )
         )
-        lines += ["", *table(columns(results, metric), results.ranked[:BEST_ROWS])]
+        lines += ["", *table(columns(metric), results.ranked[:BEST_ROWS])]
         if len(results.ranked) > BEST_ROWS:
             lines.append(f"... and {len(results.ranked) - BEST_ROWS} more")
     if folder is not None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import logging
 import os
+import random
 import secrets
 import shutil
 import signal
@@ -104,7 +105,7 @@ class Sweep:
         try:
             tuner = tune.Tuner(
                 tune.with_resources(trainable(tune, self.spec, events, here), resources),
-                param_space={"trial": tune.grid_search(list(range(1, len(self.settings) + 1)))},
+                param_space={"trial": tune.grid_search(order(self.spec))},
                 tune_config=tune.TuneConfig(
                     scheduler=scheduler(self.spec), max_concurrent_trials=self.spec["concurrent"]
                 ),
@@ -187,9 +188,21 @@ def per_trial(spec: Dict[str, Any], nodes: List[Dict[str, float]]) -> Dict[str, 
     slots = -(-spec["concurrent"] // max(1, len(nodes)))
     cpus = min(node.get("CPU", 1.0) for node in nodes) / slots
     resources = {"cpu": float(int(cpus)) if cpus >= 1 else round(cpus - 0.00005, 4)}
-    if spec["gpus"]:
+    if spec["gpus"] and min(node.get("GPU", 0.0) for node in nodes) > 0:
         resources["gpu"] = spec["gpus"]
     return resources
+
+
+def order(spec: Dict[str, Any]) -> List[int]:
+    """Numbers of the trials in the order in which they start.
+
+    ASHA compares a trial with those before it: if a grid went from the worst to the best, none would be ended early. So
+    with it the order is a random one, and the same each time.
+    """
+    numbers = list(range(1, len(spec["settings"]) + 1))
+    if spec["asha"]:
+        random.Random(0).shuffle(numbers)
+    return numbers
 
 
 def scheduler(spec: Dict[str, Any]) -> Any:

@@ -6,7 +6,7 @@ import math
 import re
 from typing import Optional
 
-_LEADING_NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
+_PUNCTUATION = ",;:.%)]}'\""  # that may follow a number
 LONGEST_LINE = 100_000  # characters of a line that are looked at
 BEYOND = 1e300  # what a scheduler is told of a value that is not finite: worse than any other
 
@@ -26,11 +26,12 @@ def find_value(pattern: "re.Pattern[str]", line: str) -> Optional[float]:
 def number(text: Optional[str]) -> Optional[float]:
     """A number that a group has captured; None for anything else."""
     text = (text or "").strip()
-    try:
-        return float(text)
-    except ValueError:
-        leading = _LEADING_NUMBER.match(text)
-        return float(leading.group()) if leading and not text[leading.end() :].strip(",;:.%)]}'\"") else None
+    for candidate in (text, text.rstrip(_PUNCTUATION)):
+        try:
+            return float(candidate)
+        except ValueError:
+            continue
+    return None
 
 
 def is_better(value: float, than: Optional[float], mode: str) -> bool:

@@ -219,9 +219,9 @@ class TrialProcess:
         assert self._process is not None
         assert self._process.stdout is not None
         pending = b""
-        with open(os.path.join(self.folder.path, LOG), "wb") as log:
+        with self._process.stdout as pipe, open(os.path.join(self.folder.path, LOG), "wb") as log:
             while True:
-                data = self._process.stdout.read1(1 << 16)  # type: ignore[attr-defined]
+                data = pipe.read1(1 << 16)  # type: ignore[attr-defined]
                 if not data:
                     break
                 log.write(data)

@@ -65,6 +65,9 @@ def run(
     outputs_from: Annotated[
         str, typer.Option(help="With --nodes: machines whose outputs to download: 0, or all into rank-N.")
     ] = "0",
+    engine: Annotated[
+        str, typer.Option(help="What runs the script: plain, or ray, a Ray cluster of the machines.")
+    ] = "plain",
     python: opt.Python = None,
     workdir: Annotated[str | None, typer.Option(help="Folder to send and run in; default: the script's own.")] = None,
     profile: Annotated[str | None, typer.Option(help="Saved profile to use instead of measuring.")] = None,

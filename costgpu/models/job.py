@@ -45,6 +45,14 @@ class Launcher(StrEnum):
     ACCELERATE = "accelerate"
     DEEPSPEED = "deepspeed"
     NONE = "none"  # the command itself, once on every machine, with the variables that tell it its rank
+    RAY = "ray"  # the command itself, once, on the head of a Ray cluster of all machines (``--engine ray``)
+
+
+class Engine(StrEnum):
+    """What carries out a job."""
+
+    PLAIN = "plain"  # the script, or a launcher of ranks
+    RAY = "ray"  # a Ray cluster
 
 
 class OutputsFrom(StrEnum):
@@ -108,8 +116,19 @@ class JobPhase(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class RayAccess:
+    """How the Ray cluster of a job is reached."""
+
+    dashboard_port: int  # on the loopback of machine 0
+    token: str = field(repr=False)  # what every process and every browser that uses the cluster must show
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Rendezvous:
-    """How one machine of a job finds the others; fields without a description are those of `JobSpec`."""
+    """How one machine of a job finds the others; fields without a description are those of `JobSpec`.
+
+    A Ray cluster has one on a single machine, too.
+    """
 
     nodes: int
     node: int  # number of this machine; ranks are numbered in this order
@@ -120,6 +139,7 @@ class Rendezvous:
     launcher_options: tuple[str, ...]
     min_nodes: int
     max_restarts: int
+    ray: RayAccess | None = None  # None without a Ray cluster
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -139,7 +159,7 @@ class JobOrder:
     provider: str  # provider of the machine
     power_off: bool  # whether the agent may end the machine; False only with ``--no-auto-shutdown``
     spot_notice: str = ""  # source of that notice: ``imdsv2``, ``computemetadata``; empty if there is none
-    rendezvous: Rendezvous | None = None  # None for a job on one machine
+    rendezvous: Rendezvous | None = None  # None for a job on one machine without Ray
     keep_outputs: bool = True  # whether the machine has to stay until outputs and logs are fetched
 
 

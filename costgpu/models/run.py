@@ -207,7 +207,7 @@ class RunView:
     @property
     def ranks_per_node(self) -> int:
         """Ranks that each machine of the job has: as asked for, or one for each GPU."""
-        if self.spec.launcher is Launcher.NONE:
+        if self.spec.launcher in (Launcher.NONE, Launcher.RAY):
             return 1
         accelerator = self.option.offer.accelerator if self.option is not None else None
         wanted = self.spec.processes

@@ -26,6 +26,7 @@ RECONNECT_SECONDS = 600.0  # without a connection before the job has started, or
 PEER_SECONDS = 30.0  # after one machine's job has failed, for the others to notice by themselves; then they are ended
 TOUCH_SECONDS = 240.0  # a machine without a word of its client ends itself after 15 min
 PEER_POLL_SECONDS = 5.0  # how often the other machines are asked while one is followed
+DASHBOARD_POLL_SECONDS = 5.0  # how often a Ray cluster's dashboard is looked for
 
 # Polling
 QUICK_SECONDS = 15.0  # a booting machine is looked at often at first

@@ -180,7 +180,7 @@ _OPTIONS = """
         --deadline --max-cost --value-of-time --gpus --nodes --infra --spot! --top --own --own-price --power-price --energy!
         --chart! --report --force! --explain! --json! --rate -o --params=1B --params --tokens
     run --dry-run --no-estimate --infra local | -t --gpus --max-cost --max-duration --idle-duration --outputs --setup
-        -e --env-file -n --tag --lease --no-auto-shutdown! --nproc --workdir --profile --disk --bucket --sync-limit
+        -e --env-file -n --tag --lease --no-auto-shutdown! --nproc --engine --workdir --profile --disk --bucket --sync-limit
         --grace --assume-price --json! -o
 """
 OPTIONS = {

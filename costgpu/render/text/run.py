@@ -73,9 +73,13 @@ def plan_text(plan: Plan, now: datetime, job: Sequence[tuple[str, str]] = ()) ->
     rows += _machine_rows(plan, now)
     outputs = ", ".join(spec.outputs) or "all new and changed files"
     if spec.nodes > 1:
-        rows.append(("ranks", _ranks(plan)))
+        if spec.launcher is not Launcher.RAY:
+            rows.append(("ranks", _ranks(plan)))
         every = spec.outputs_from is OutputsFrom.ALL
         outputs += ", of every machine in a folder rank-N" if every else ", of machine 0"
+    if spec.launcher is Launcher.RAY:
+        several = f"{spec.nodes} machines; machine 0 is the head and runs the script; all machines, or none"
+        rows.append(("cluster", "Ray on " + (several if spec.nodes > 1 else "one machine")))
     rows.append(("outputs", outputs + (f"; also to {spec.bucket}" if spec.bucket else "")))
     if not spec.auto_shutdown:
         cap = format_usd(spec.nodes * plan.options[0].lease.worst_cost_usd)

@@ -6,6 +6,7 @@ import fcntl
 import os
 import socket
 import struct
+import sys
 from collections.abc import Mapping
 from typing import Any
 
@@ -27,6 +28,8 @@ def job_command(order: Mapping[str, Any], python: str, gpus: int, home: str = ""
         home: Folder with `HOSTFILE`, for DeepSpeed, and for the logs of ranks.
     """
     argv, rendezvous = list(order["argv"]), order.get("rendezvous")
+    if is_ray(order):
+        return [sys.executable, "-I", os.path.abspath(sys.argv[0]), "ray", python]
     each = ranks_here(order, gpus)
     if rendezvous is not None:
         return [python, *_several_machines(rendezvous, each, home), *argv]
@@ -34,6 +37,11 @@ def job_command(order: Mapping[str, Any], python: str, gpus: int, home: str = ""
         return [python, *argv]
     options = list(order.get("launcher_options") or ())
     return [python, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(each), *options, *argv]
+
+
+def is_ray(order: Mapping[str, Any]) -> bool:
+    """Whether the job runs on a Ray cluster."""
+    return (order.get("rendezvous") or {}).get("launcher") == "ray"
 
 
 def hosts(order: Mapping[str, Any], gpus: int) -> str:
@@ -46,7 +54,7 @@ def hosts(order: Mapping[str, Any], gpus: int) -> str:
 def ranks_here(order: Mapping[str, Any], gpus: int) -> int:
     """Number of ranks on this machine: as asked for, or one for each GPU."""
     rendezvous = order.get("rendezvous")
-    if rendezvous is not None and rendezvous["launcher"] == "none":
+    if rendezvous is not None and rendezvous["launcher"] in ("none", "ray"):
         return 1
     wanted = int(order["processes"])
     return wanted if wanted > 0 else max(1, gpus)

@@ -32,6 +32,10 @@ def main() -> None:
         from .meeting import meet
 
         sys.exit(meet(home, arguments[0], arguments[1]))
+    elif command == "ray":
+        from .ray_cluster import run_cluster
+
+        sys.exit(run_cluster(home, arguments[0]))
     elif command == "daemon":
         from .clock import Clock
         from .daemon import Daemon

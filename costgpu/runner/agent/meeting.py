@@ -40,6 +40,7 @@ PACKAGES = (
         "tensorflow",
         "keras",
         "horovod",
+        "ray",
     ),
     *("nvidia-nccl-cu11", "nvidia-nccl-cu12", "nvidia-nccl-cu13"),
 )
@@ -132,7 +133,7 @@ def _named(package: str, version: str | None) -> str:
 
 
 def _host(rendezvous: Mapping[str, Any], stage: str, facts: dict[str, Any], seconds: float) -> None:
-    listener, own = _listen(rendezvous), _listen_anywhere(rendezvous)
+    listener, own = listen(rendezvous), _listen_anywhere(rendezvous)
     facts["heard"] = facts.get("epoch", 0.0)
     told, lines = {0: facts}, {}
     try:
@@ -141,7 +142,7 @@ def _host(rendezvous: Mapping[str, Any], stage: str, facts: dict[str, Any], seco
             listener.settimeout(max(0.01, until - time.monotonic()))
             try:
                 connection, _ = listener.accept()
-                line = _Line(connection)
+                line = Line(connection)
                 said = line.read(_connect_seconds())
                 rank = int(said["node"])
                 if said.get("stage") != stage or not 0 < rank < rendezvous["nodes"]:
@@ -175,7 +176,7 @@ def _missing(missing: list[int], stage: str, rendezvous: Mapping[str, Any], seco
 
 
 def _all_reach_all(
-    rendezvous: Mapping[str, Any], told: Mapping[int, Mapping[str, Any]], lines: Mapping[int, _Line], own: socket.socket
+    rendezvous: Mapping[str, Any], told: Mapping[int, Mapping[str, Any]], lines: Mapping[int, Line], own: socket.socket
 ) -> str:
     """Collectives connect every machine with every other, at ports of their own choice."""
     places = {rank: [str(each["address"]), int(each["port"])] for rank, each in told.items() if rank}
@@ -197,7 +198,7 @@ def _all_reach_all(
     return ""
 
 
-def _tell(line: _Line, value: Mapping[str, Any]) -> None:
+def _tell(line: Line, value: Mapping[str, Any]) -> None:
     """To one that may be gone: that is noticed when it does not answer."""
     try:
         line.write(value)
@@ -212,7 +213,7 @@ def _join(rendezvous: Mapping[str, Any], stage: str, facts: dict[str, Any], seco
         while True:
             try:
                 connection = socket.create_connection((rendezvous["address"], rendezvous["port"]), _connect_seconds())
-                line = _Line(connection)
+                line = Line(connection)
                 hello = {**facts, "stage": stage, "node": rank, "address": rendezvous["own_address"]}
                 if stage == "reach":
                     hello.update(epoch=time.time(), port=own.getsockname()[1])
@@ -264,8 +265,8 @@ def unreached(places: Mapping[int, Any], rank: int) -> list[int]:
     return sorted(failed)
 
 
-def _listen(rendezvous: Mapping[str, Any]) -> socket.socket:
-    """Where the ranks will meet.
+def listen(rendezvous: Mapping[str, Any]) -> socket.socket:
+    """Listens where the ranks will meet.
 
     Raises:
         MeetingFailed: The port is taken.
@@ -299,17 +300,24 @@ def _listen_anywhere(rendezvous: Mapping[str, Any]) -> socket.socket:
     return listener
 
 
-class _Line:
-    """One JSON object a line, both ways."""
+class Line:
+    """A connection with one JSON object a line, both ways."""
 
     def __init__(self, connection: socket.socket) -> None:
         self.connection, self._rest = connection, b""
 
+    @property
+    def holds_line(self) -> bool:
+        """Whether a whole object has come already that was not read."""
+        return b"\n" in self._rest
+
     def write(self, value: Mapping[str, Any]) -> None:
+        """Sends one. Raises OSError if the other side is gone."""
         self.connection.settimeout(_connect_seconds())
         self.connection.sendall(json.dumps(value).encode() + b"\n")
 
     def read(self, seconds: float) -> dict[str, Any]:
+        """The next one. Raises OSError if none comes in time, ValueError if it is no JSON object."""
         until = time.monotonic() + seconds
         while b"\n" not in self._rest:
             left = until - time.monotonic()
@@ -327,4 +335,5 @@ class _Line:
         return value
 
     def close(self) -> None:
+        """Ends the connection."""
         self.connection.close()

@@ -14,7 +14,7 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from . import job_environment, launchers, meeting
+from . import job_environment, launchers, meeting, ray_cluster
 from .clock import boot_id, uptime
 from .observe.machine_stats import descendants, gpu_count
 from .state_files import Home, open_to_write
@@ -65,6 +65,8 @@ class Supervisor:
             code = self._prepare_and_run()
             if self.hard_at is not None and not (self.home.read("state.json") or {}).get("ending"):
                 reason, detail = "job_failed", "It was ended from outside: the machine was shut down or restarted."
+            elif launchers.is_ray(self.order) and self.hard_at is None and ray_cluster.failure(self.home)[0]:
+                reason, detail = ray_cluster.failure(self.home)
             elif code > 128:
                 detail = "The job was ended by signal %d." % (code - 128)
         except JobNotRun as ended:
@@ -76,6 +78,8 @@ class Supervisor:
                 "The job could not be run: %s: %s" % (type(error).__name__, error),
             )
         left = self._kill_leftovers()
+        if launchers.is_ray(self.order):
+            ray_cluster.clean_up(self.home)
         if left:
             detail = (detail + " %d of its processes cannot be ended." % left).strip()
         for index, descriptor in enumerate((self.stdout, self.stderr)):
@@ -111,7 +115,7 @@ class Supervisor:
 
     def _meet(self, stage: str, python: str = "") -> None:
         """With several machines: makes sure that the others are there, and that they fit together."""
-        if self.order.get("rendezvous") is None:
+        if (self.order.get("rendezvous") or {}).get("nodes", 1) == 1:
             return
         program = [sys.executable, "-I", os.path.abspath(sys.argv[0]), "meet", stage, python]
         settings = {key: value for key, value in os.environ.items() if key.startswith("COSTGPU_AGENT_")}

@@ -15,10 +15,11 @@ from costgpu.errors import (
     RunError,
 )
 from costgpu.models.instance import InstanceState
-from costgpu.models.job import EndReason, JobOrder, JobPhase, OutputsFrom, Rendezvous
+from costgpu.models.job import EndReason, JobOrder, JobPhase, Launcher, OutputsFrom, Rendezvous
 from costgpu.models.offer import PurchaseOption
 from costgpu.models.run import EventKind, RunState, RunView
 from costgpu.providers import registry
+from costgpu.runner.drive import node
 from costgpu.runner.drive.context import RunContext
 from costgpu.runner.machine.host import Host
 from costgpu.runner.timeouts import (
@@ -67,7 +68,8 @@ def boot(context: RunContext) -> None:
 def sync(context: RunContext) -> None:
     """Agent first, then the files, then the job; or on with the job that a client started before it was killed."""
     if install_agent(context) and send_files(context):
-        start_job(context, None)
+        ray = node.ray_access(context)
+        start_job(context, None if ray is None else node.rendezvous_of(context.view, [node.LOOPBACK], ray))
 
 
 def install_agent(context: RunContext) -> bool:
@@ -106,7 +108,7 @@ def start_job(context: RunContext, rendezvous: Rendezvous | None) -> None:
     """Starts the job on a machine that has its files.
 
     Args:
-        rendezvous: How it finds the other machines of its job; None if there are none.
+        rendezvous: How it finds the other machines of its job; None if there are none, and no Ray cluster.
     """
 
     def start(host: Host) -> bool:
@@ -174,7 +176,8 @@ def _job_order(view: RunView, rendezvous: Rendezvous | None) -> JobOrder:
         python=spec.python,
         deadline_epoch=until.timestamp(),
         max_duration_seconds=spec.max_duration_seconds,
-        idle_seconds=spec.idle_seconds,
+        # a Ray cluster is idle if all of it is, and machine 0 knows
+        idle_seconds=None if spec.launcher is Launcher.RAY and node.number(view) else spec.idle_seconds,
         grace_seconds=spec.grace_seconds,
         spot=option.offer.purchase_option is PurchaseOption.SPOT,
         provider=option.offer.provider,

@@ -93,6 +93,7 @@ class RunContext:
     create_called_at: float | None = None  # when this process last made it, monotonic; None if it has not
     created_at: float | None = None  # when this process learned the machine's id, monotonic; None if another one did
     disconnected_at: float | None = None  # when the connection was lost, monotonic; None while there is one
+    dashboard_port: int | None = None  # where the dashboard of its Ray cluster is, on this computer; None before that
     _accounts: dict[str, str] = field(default_factory=dict)
     _host: Host | None = None
     _ask_lease_at: float = 0.0  # from then on, monotonic, the provider is asked again whether the lease is over

@@ -269,12 +269,13 @@ class GroupDriver:
         """Starts the job: all machines have its files."""
         try:
             addresses = [node.private_address(driver.context) for driver in self.drivers]
+            ray = node.ray_access(self.context)
         except CostGpuError as error:
             for driver in left:
                 _end(driver, EndReason.NODES_APART, error)
             return
         for driver in left:
-            _act(driver, partial(boot.start_job, rendezvous=node.rendezvous_of(driver.view, addresses)))
+            _act(driver, partial(boot.start_job, rendezvous=node.rendezvous_of(driver.view, addresses, ray)))
 
     def _follow(self, running: Sequence[Driver]) -> None:
         lead = min(running, key=lambda driver: driver.context.disconnected_at is not None)

@@ -2,44 +2,71 @@
 
 from __future__ import annotations
 
+import hashlib
 import zlib
 from collections.abc import Sequence
 
 from costgpu.errors import HostUnreachable, MachineUnusable, NodesApart, ProviderError
 from costgpu.ledger.codec import to_json
 from costgpu.models.defaults import MEETING_PORT
-from costgpu.models.job import EndReason, JobPhase, Rendezvous
+from costgpu.models.job import EndReason, JobPhase, Launcher, RayAccess, Rendezvous
 from costgpu.models.run import EventKind, RunState, RunView
 from costgpu.providers import registry
 from costgpu.runner.drive.context import RunContext
 
 ENDING = (RunState.TERMINATING, RunState.CLOSED)
-_LOCAL_PORTS, _LOCAL_PORT_COUNT = 20000, 10000  # below those that Linux hands out by itself (32768 and more)
+DASHBOARD_PORT = 8265  # Ray's own choice
+LOOPBACK = "127.0.0.1"
+# Below those that Linux hands out by itself (32768 and more).
+_LOCAL_DASHBOARD_PORTS, _LOCAL_PORTS, _LOCAL_PORT_COUNT = 10000, 20000, 10000
 
 
-def rendezvous_of(view: RunView, addresses: Sequence[str]) -> Rendezvous:
+def rendezvous_of(view: RunView, addresses: Sequence[str], ray: RayAccess | None = None) -> Rendezvous:
     """How the machine of a run finds the others.
 
     Args:
         addresses: Private addresses of all machines, by number.
+        ray: For a job on a Ray cluster.
     """
-    spec = view.spec
-    assert spec.node is not None and view.instance is not None  # noqa: S101, PT018 - the caller's condition
-    port = spec.port
-    if port == MEETING_PORT and not registry.spec(view.instance.provider).over_ssh:
-        # Jobs of one computer are not to meet each other; each process of ours has to choose the same for one job.
-        port = _LOCAL_PORTS + zlib.crc32(spec.node.group_id.encode()) % _LOCAL_PORT_COUNT
+    spec, port = view.spec, view.spec.port
+    if port == MEETING_PORT:
+        port = _port_of(view, MEETING_PORT, _LOCAL_PORTS)
     return Rendezvous(
         nodes=len(addresses),
-        node=spec.node.node,
+        node=number(view),
         address=addresses[0],
         port=port,
-        own_address=addresses[spec.node.node],
+        own_address=addresses[number(view)],
         launcher=spec.launcher,
         launcher_options=spec.launcher_options,
         min_nodes=spec.min_nodes,
         max_restarts=spec.max_restarts,
+        ray=ray,
     )
+
+
+def ray_access(context: RunContext) -> RayAccess | None:
+    """How the Ray cluster of a job is reached; None for a job without one.
+
+    Every process of ours tells all machines the same, whichever it starts: the token is made from the private key of
+    machine 0's run.
+    """
+    if context.view.spec.launcher is not Launcher.RAY:
+        return None
+    key = context.keys().user_private.read_bytes()
+    return RayAccess(
+        dashboard_port=_port_of(context.view, DASHBOARD_PORT, _LOCAL_DASHBOARD_PORTS),
+        token=hashlib.sha256(b"costgpu ray " + key).hexdigest(),
+    )
+
+
+def _port_of(view: RunView, port: int, first_local: int) -> int:
+    """The usual port; on this computer, where jobs are not to meet each other, one that each process of ours finds."""
+    assert view.instance is not None  # noqa: S101 - the caller's condition
+    if registry.spec(view.instance.provider).over_ssh:
+        return port
+    group_id = view.spec.node.group_id if view.spec.node is not None else view.run_id
+    return first_local + zlib.crc32(group_id.encode()) % _LOCAL_PORT_COUNT
 
 
 def private_address(context: RunContext) -> str:

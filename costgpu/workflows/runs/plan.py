@@ -42,6 +42,7 @@ from costgpu.workflows.runs.places import (
     providers_of,
     wanted_offers,
 )
+from costgpu.workflows.runs.ray_setup import check_ray, ray_setup
 from costgpu.workflows.runs.request import RunRequest, job_spec, limits_of
 from costgpu.workflows.runs.visible_secrets import visible_secrets
 
@@ -74,6 +75,9 @@ def plan_run(request: RunRequest, script: Request, context: AppContext, adapt: A
     providers = providers_of(wanted_offers(request, infra, context.reporter))  # a wrong name is an error at once
     spec = job_spec(request, script, limits, environment, bucket=context.settings.bucket)
     rented = request.renting or any(place != "local" for place in infra)
+    if request.on_ray and request.estimate:
+        context.reporter.note("No estimate: a script on a Ray cluster cannot be measured on one computer.")
+        request = replace(request, estimate=False)
     if request.estimate and not request.profile and rented:
         check_credentials(context, providers)  # without them there is no need to measure for a minute
     for secret, advice in visible_secrets(request):
@@ -91,10 +95,13 @@ def plan_run(request: RunRequest, script: Request, context: AppContext, adapt: A
     first = places.ranked[0]
     _check_backend(profile, first)
     local = first.offer.provider == "local"
+    python = find_interpreter(request.python or script.python, dict(os.environ)).path if local else ""
+    if local and request.on_ray and not request.setup:
+        check_ray(python)
     spec = replace(
         spec,
         setup=(request.setup or "") if local else _setup(request, script.workdir, profile, first),
-        python=find_interpreter(request.python or script.python, dict(os.environ)).path if local else "",
+        python=python,
     )
     steps = scope_of(profile).total_steps if profile else None
     if adapt is not None:
@@ -153,6 +160,8 @@ def _setup(request: RunRequest, workdir: Path, profile: WorkloadProfile | None, 
     """The set-up command of a rented machine: the user's; else the requirements; else the PyTorch that was measured."""
     if request.setup is not None:
         return request.setup
+    if request.on_ray:
+        return ray_setup(workdir)
     if (workdir / "requirements.txt").is_file():
         return "pip install -r requirements.txt"
     if profile is None:

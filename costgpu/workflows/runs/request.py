@@ -12,7 +12,7 @@ from costgpu.errors import UsageError
 from costgpu.measure import Request
 from costgpu.measure.launcher import Launch
 from costgpu.models.defaults import MEETING_PORT
-from costgpu.models.job import JobSpec, Launcher, OutputsFrom
+from costgpu.models.job import Engine, JobSpec, Launcher, OutputsFrom
 from costgpu.runner.plan import Limits
 from costgpu.units import parse_duration, parse_usd
 from costgpu.workflows.estimate.request import ScriptOptions
@@ -50,6 +50,7 @@ class RunRequest(ScriptOptions):
     nodes: int | None = None  # machines; None for as many as the command asks for
     launcher: str | None = None  # what starts the ranks on several machines; None for what the command says
     outputs_from: str = OutputsFrom.RANK_0.value
+    engine: str = Engine.PLAIN.value
     profile: str | None = None
     estimate: bool = True
     disk_gib: int | None = None
@@ -70,6 +71,11 @@ class RunRequest(ScriptOptions):
         return self.outputs_from == OutputsFrom.ALL.value
 
     @property
+    def on_ray(self) -> bool:
+        """Whether the script is to run on a Ray cluster."""
+        return self.engine == Engine.RAY.value
+
+    @property
     def renting(self) -> bool:
         """Whether what is asked for cannot be this machine."""
         return bool(self.instance_type or self.gpus or self.spot)
@@ -85,7 +91,10 @@ def check(request: RunRequest) -> None:
         raise UsageError("Which script?", hint="costgpu run train.py, or costgpu run -m package")
     if not 1 <= request.machines <= MOST_NODES:
         raise UsageError(f"{request.machines} machines: a job can have 1 to {MOST_NODES}.")
-    if request.machines == 1:
+    _one_of(Engine, request.engine, "--engine")
+    if request.on_ray:
+        _check_ray(request)
+    elif request.machines == 1:
         given = [
             name for name, on in (("--launcher", request.launcher), ("--outputs-from all", request.all_outputs)) if on
         ]
@@ -113,6 +122,29 @@ def check(request: RunRequest) -> None:
                 f"{' and '.join(given)} cannot be chosen on this machine: it is as it is.",
                 hint="Leave it out, or rent a machine: --infra aws.",
             )
+
+
+def _check_ray(request: RunRequest) -> None:
+    """Refuses what has no meaning on a Ray cluster."""
+    launch = request.launch
+    options = {
+        "--launcher": request.launcher,
+        "--nproc": request.nproc,
+        "--profile": request.profile,
+        launch.launcher if launch is not None else "": launch is not None and launch.launcher != "python",
+    }
+    given = [name for name, value in options.items() if value]
+    if given:
+        raise UsageError(
+            f"{' and '.join(given)} cannot be used with --engine ray.",
+            hint="On a Ray cluster the script runs once, and Ray starts the processes that it asks for:"
+            " ScalingConfig(num_workers=4) in Ray Train.",
+        )
+    if request.all_outputs:
+        raise UsageError(
+            "--outputs-from all cannot be used with --engine ray: the script runs on machine 0.",
+            hint="Return what the tasks make to the script, or write it to a bucket.",
+        )
 
 
 def limits_of(request: RunRequest, *, longest_hours: float) -> Limits:
@@ -144,7 +176,7 @@ def job_spec(
         if Path(pattern).is_absolute() or ".." in Path(pattern).parts:
             raise UsageError(f"--outputs {pattern} leaves the working folder.", hint="Patterns are relative to it.")
     launch, several = script.launch, request.machines > 1
-    launcher = _launcher(request.launcher, launch)
+    launcher = Launcher.RAY if request.on_ray else _launcher(request.launcher, launch)
     return JobSpec(
         name=job_name(request.name or (script.script.stem if script.script else str(script.module))),
         argv=_argv(script, several=several),
@@ -152,7 +184,7 @@ def job_spec(
         env_names=tuple(sorted(environment)),
         env_file=str(Path(request.env_file).resolve()) if request.env_file else None,
         outputs=request.outputs,
-        processes=_processes(request.nproc, launch, several=several),
+        processes=0 if request.on_ray else _processes(request.nproc, launch, several=several),
         max_cost_usd=limits.max_cost_usd,
         max_duration_seconds=limits.max_duration_seconds,
         idle_seconds=None
@@ -177,6 +209,8 @@ def job_spec(
 def _launcher(asked: str | None, launch: Launch | None) -> Launcher:
     """What starts the ranks on several machines: what the command says, else what was asked for, else torchrun."""
     named = Launcher.TORCHRUN if asked is None else _one_of(Launcher, asked, "--launcher")
+    if named is Launcher.RAY:
+        raise UsageError("Ray is no launcher of ranks.", hint="Give --engine ray.")
     if launch is None or launch.launcher == "python":
         return named
     first = launch.launcher.partition(" ")[0]

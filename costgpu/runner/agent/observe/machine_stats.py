@@ -35,6 +35,24 @@ def process(pid: int) -> Process | None:
     return Process(pid, int(fields[1]), int(fields[3]), int(fields[19]), (own + children) / _TICKS, children / _TICKS)
 
 
+def name_of(pid: int) -> str:
+    """What a process calls itself, at most 15 characters; empty if it is gone."""
+    try:
+        with open("/proc/%d/comm" % pid, encoding="utf-8", errors="replace") as stream:
+            return stream.read().rstrip("\n")
+    except OSError:
+        return ""
+
+
+def arguments_of(pid: int) -> str:
+    """The command line of a process, with a space between its words; empty if it is gone."""
+    try:
+        with open("/proc/%d/cmdline" % pid, "rb") as stream:
+            return stream.read().replace(b"\0", b" ").decode("utf-8", "replace")
+    except OSError:
+        return ""
+
+
 def processes() -> dict[int, Process]:
     """All running processes by number."""
     found = (process(int(name)) for name in os.listdir("/proc") if name.isdigit())

@@ -6,6 +6,7 @@ import contextlib
 import errno
 import os
 import signal
+import socket
 import subprocess
 import tempfile
 import threading
@@ -31,6 +32,7 @@ from costgpu.runner.machine.transport.batches import batches
 _KEPT = frozenset(KEPT.split()) | {"DYLD_LIBRARY_PATH", "VIRTUAL_ENV"}
 _READ_BYTES = 256 * 1024
 _END_SECONDS = 2.0
+_CONNECT_SECONDS = 2.0
 _LOOK_SECONDS = 0.1
 _DOWNLOAD_SECONDS = 60.0  # for files without content
 
@@ -121,6 +123,14 @@ class LocalTransport:
                 raise RunError(f"{file.target} cannot be written: {exc.strerror or exc}.") from exc
             finally:
                 os.close(source)
+
+    def forward(self, port: int) -> int | None:
+        """The very port: this is the machine. None as long as nothing listens there."""
+        try:
+            socket.create_connection(("127.0.0.1", port), _CONNECT_SECONDS).close()
+        except OSError:
+            return None
+        return port
 
     def close(self) -> None:
         """Nothing is held."""

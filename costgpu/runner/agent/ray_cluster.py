@@ -1,0 +1,441 @@
+"""A Ray cluster for one job: its head and the script on node 0, a Ray node on each other machine.
+
+Run as the job's main process on every machine, with the agent's interpreter; Ray and the script have the job's. The script
+is a process of this one, not an entry of Ray's Jobs API: so its two streams, its exit code and SIGTERM are its own, its
+environment is not kept in the cluster, and no actor of the cluster has to live for it. Ray lists it as a driver.
+
+Where the machines met, node 0 listens again: each other machine holds one connection to it. It says where the head is, that
+the script has ended, and, by its end, that the head is lost, which Ray itself notices after a minute.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from .limits import MIN_FREE_BYTES
+from .meeting import Line, MeetingFailed, listen
+from .observe import machine_stats
+from .observe.idle import PEERS_ACTIVE, is_ray_daemon, read_counters, was_active
+from .state_files import Home, open_to_write
+
+RESULT = "ray.json"
+TEMPORARY = "/tmp/costgpu-ray-"  # beginning of Ray's folder where the home's path is too long for its sockets
+OUTPUT = "ray.log"  # what ``ray start`` says
+JOIN_SECONDS = 300.0  # until all machines are in the cluster: they have met, and their set-ups are done
+OLDEST = (2, 52)  # the first Ray whose ports ask for a token (2025-11)
+_SHORT_PATH = 40  # characters of Ray's folder: a socket's path below it, 64 more, has at most 107
+_LEAST_STORE_BYTES = 80 << 20  # Ray takes no less than 75 MiB (2.60)
+_STORE_SHARE = 0.3  # Ray's own default share of the memory that is free
+_WATCH_SECONDS = 1.0
+_ACTIVITY_SECONDS = 5.0
+_RETRY_SECONDS = 0.25
+_HELLO_SECONDS = 5.0  # for whoever connects to say who it is
+_TAIL_LINES = 15
+_KEEPALIVE = ((socket.TCP_KEEPIDLE, 10), (socket.TCP_KEEPINTVL, 5), (socket.TCP_KEEPCNT, 4))  # seconds, seconds, times
+_VERSION = "from importlib.metadata import version; print(version('ray'))"
+
+
+class RayFailed(Exception):
+    """The cluster did not come to be, or is lost: `reason` as `EndReason` and a sentence for people."""
+
+    def __init__(self, reason: str, text: str) -> None:
+        super().__init__(text)
+        self.reason = reason
+
+
+class AskedToEnd(Exception):
+    """SIGTERM came before the script ran."""
+
+
+def run_cluster(home: Home, python: str) -> int:
+    """This machine's part, to its end; returns the exit code, and leaves in `RESULT` what else is to be said."""
+    order = home.read("order.json") or {}
+    result: dict[str, Any] = {"folder": _temporary_folder(home)}
+    home.write(RESULT, result)
+    cluster = RayNode(home, order, python, result["folder"])
+    try:
+        return cluster.run_head() if order["rendezvous"]["node"] == 0 else cluster.run_worker()
+    except AskedToEnd:
+        return 128 + signal.SIGTERM
+    except (RayFailed, MeetingFailed) as error:
+        say(str(error))
+        reason = error.reason if isinstance(error, RayFailed) else "nodes_apart"
+        home.write(RESULT, {**result, "reason": reason, "error": str(error)})
+        return 1
+    finally:
+        cluster.stop_ray()
+
+
+def failure(home: Home) -> tuple[str, str]:
+    """Why the cluster has failed, as `EndReason` and as a sentence; empty if it has not."""
+    told = home.read(RESULT) or {}
+    return str(told.get("reason") or ""), str(told.get("error") or "")
+
+
+def clean_up(home: Home) -> None:
+    """Removes Ray's folder where it is outside of the home. To be called when no process of Ray's is left."""
+    folder = (home.read(RESULT) or {}).get("folder")
+    if isinstance(folder, str) and folder.startswith(TEMPORARY) and os.path.dirname(folder) == "/tmp":
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _temporary_folder(home: Home) -> str:
+    folder = home.file("ray")
+    return folder if len(folder) <= _SHORT_PATH else tempfile.mkdtemp(prefix=os.path.basename(TEMPORARY), dir="/tmp")
+
+
+def say(text: str) -> None:
+    """A line on the job's stderr."""
+    print("costgpu: %s" % text, file=sys.stderr, flush=True)
+
+
+class RayNode:
+    """This machine's Ray processes, and its end of the connections between the machines."""
+
+    def __init__(self, home: Home, order: Mapping[str, Any], python: str, folder: str) -> None:
+        self.home, self.order, self.python, self.folder = home, order, python, folder
+        self.rendezvous: Mapping[str, Any] = order["rendezvous"]
+        self.nodes, self.node = int(self.rendezvous["nodes"]), int(self.rendezvous["node"])
+        self.supervisor = os.getppid()
+        self.asked = 0  # how often SIGTERM came
+        self.daemons: list[tuple[int, int, str]] = []  # process number, start and name of what must not end
+        self._wake, told = os.pipe()
+        for descriptor in (self._wake, told):
+            os.set_blocking(descriptor, False)
+        signal.set_wakeup_fd(told)
+        signal.signal(signal.SIGCHLD, lambda *_: None)
+        signal.signal(signal.SIGTERM, self._note_signal)
+        self.environment = {
+            **os.environ,
+            "RAY_USAGE_STATS_ENABLED": "0",
+            "RAY_AUTH_MODE": "token",  # its ports listen on all interfaces of the machine (2.60)
+            "RAY_AUTH_TOKEN": str(self.rendezvous["ray"]["token"]),
+            "AUTOSCALER_METRIC_PORT": "0",  # any: two clusters may share a computer
+            "DASHBOARD_METRIC_PORT": "0",
+        }
+        self.environment.pop("RAY_ADDRESS", None)
+
+    def _note_signal(self, *_: object) -> None:
+        self.asked += 1
+
+    # --- node 0 ---------------------------------------------------------------------------------------------------------
+
+    def run_head(self) -> int:
+        """Head and script; the exit code is the script's."""
+        self._check_version()
+        listener = listen(self.rendezvous) if self.nodes > 1 else None
+        others: dict[int, Line] = {}
+        try:
+            address = "%s:%d" % (self.rendezvous["own_address"], _free_port())
+            self._start(*self._head_options(address))
+            if listener is not None:
+                self._gather(listener, others, address)
+            code = self._run_script(address, others)
+        finally:
+            if listener is not None:
+                listener.close()
+        for line in others.values():
+            _tell(line, {"ended": code})
+            line.close()
+        return code
+
+    def _head_options(self, address: str) -> list[str]:
+        host, _, port = address.rpartition(":")
+        ray = self.rendezvous["ray"]
+        return [
+            *("--head", "--node-ip-address", host, "--port", port),
+            *("--dashboard-host", "127.0.0.1", "--dashboard-port", str(ray["dashboard_port"])),
+            *("--ray-client-server-port", str(_free_port())),
+        ]
+
+    def _gather(self, listener: socket.socket, others: dict[int, Line], address: str) -> None:
+        """Waits until all machines are in the cluster."""
+        ready: set[int] = set()
+        until = time.monotonic() + JOIN_SECONDS
+        while len(ready) < self.nodes - 1:
+            self._stop_if_asked()
+            self._check_daemons()
+            if time.monotonic() > until:
+                missing = sorted(set(range(1, self.nodes)) - ready)
+                names = ", ".join("node %d" % each for each in missing)
+                raise RayFailed("nodes_apart", "No Ray node came from %s: see what it said." % names)
+            for source in self._wait([listener, *others.values()]):
+                if source is listener:
+                    self._accept(listener, others, address)
+                    continue
+                rank = next(rank for rank, line in others.items() if line is source)
+                said = _read(others[rank])
+                if said is None or "error" in said:
+                    why = "its connection was lost" if said is None else str(said["error"])
+                    raise RayFailed("nodes_apart", "Node %d did not join the Ray cluster: %s" % (rank, why))
+                if said.get("ready"):
+                    ready.add(rank)
+
+    def _accept(self, listener: socket.socket, others: dict[int, Line], address: str) -> None:
+        try:
+            connection, _ = listener.accept()
+            line = Line(connection)
+            said = line.read(_HELLO_SECONDS)
+            rank = int(said["node"])
+            if said["token"] != self.rendezvous["ray"]["token"] or not 0 < rank < self.nodes:
+                return
+            _keep_alive(connection)
+            line.write({"head": address})
+        except (OSError, ValueError, KeyError, TypeError):
+            return  # not one of us
+        others[rank] = line
+
+    def _run_script(self, address: str, others: dict[int, Line]) -> int:
+        say("Ray runs on %s; the script is its driver." % _machines(self.nodes))
+        script = subprocess.Popen(
+            [self.python, *self.order["argv"]], env={**self.environment, "RAY_ADDRESS": address}, start_new_session=True
+        )
+        watched, told = dict(others), False
+        kill_at: float | None = None
+        lost: RayFailed | None = None
+        while script.poll() is None:
+            if self.asked and not told:
+                told = True
+                script.terminate()
+            if lost is None:
+                try:
+                    self._check_daemons()
+                except RayFailed as error:
+                    lost, kill_at = error, time.monotonic() + float(self.order["grace_seconds"])
+                    script.terminate()
+            if kill_at is not None and time.monotonic() > kill_at:
+                script.kill()
+            for source in self._wait(list(watched.values())):
+                rank = next(rank for rank, line in watched.items() if line is source)
+                self._hear(rank, watched)
+        if lost is not None:
+            raise lost
+        return script.returncode if script.returncode >= 0 else 128 - script.returncode
+
+    def _hear(self, rank: int, watched: dict[int, Line]) -> None:
+        said = _read(watched[rank])
+        if said is None:
+            del watched[rank]
+            say("The connection to node %d is lost: its part of the Ray cluster may be gone." % rank)
+        elif "error" in said:
+            say("Node %d: %s" % (rank, said["error"]))
+        elif said.get("active"):
+            self._note_activity()
+
+    def _note_activity(self) -> None:
+        try:
+            with open(open_to_write(self.home.file(PEERS_ACTIVE), os.O_APPEND), "wb") as stream:
+                stream.write(b".")
+        except OSError:
+            pass  # a full disk is the guard's to judge
+
+    # --- the other nodes ------------------------------------------------------------------------------------------------
+
+    def run_worker(self) -> int:
+        """A Ray node, as long as the head's script runs. Its exit code says how this machine's part has ended."""
+        self._check_version()
+        line: Line | None = None
+        try:
+            line, address = self._join()
+            try:
+                self._start("--address", address, "--node-ip-address", self.rendezvous["own_address"])
+                _tell(line, {"ready": True})
+                return self._serve(line)
+            except RayFailed as error:
+                _tell(line, {"error": str(error)})
+                raise
+        finally:
+            if line is not None:
+                line.close()
+
+    def _join(self) -> tuple[Line, str]:
+        """The connection to node 0, and where Ray's head is."""
+        until, last = time.monotonic() + JOIN_SECONDS, ""
+        while time.monotonic() < until:
+            self._stop_if_asked()
+            try:
+                connection = socket.create_connection((self.rendezvous["address"], self.rendezvous["port"]), 10.0)
+                _keep_alive(connection)
+                line = Line(connection)
+                line.write({"node": self.node, "token": self.rendezvous["ray"]["token"]})
+                while not self._wait([line]):
+                    self._stop_if_asked()
+                return line, str(line.read(10.0)["head"])
+            except (OSError, ValueError, KeyError) as error:
+                last = str(error)
+            time.sleep(_RETRY_SECONDS)
+        raise RayFailed("nodes_apart", "Node %d did not find Ray's head at node 0: %s." % (self.node, last))
+
+    def _serve(self, line: Line) -> int:
+        seen = read_counters(self.supervisor, 0, time.monotonic())
+        while True:
+            self._check_daemons()
+            if (
+                self.asked > 1
+            ):  # the first time node 0 is asked, too, and its script may need this node to save its work
+                return 128 + signal.SIGTERM
+            now = time.monotonic()
+            if now - seen.at >= _ACTIVITY_SECONDS:
+                counters = read_counters(self.supervisor, 0, now)
+                if was_active(seen, counters):
+                    _tell(line, {"active": True})
+                seen = counters
+            if self._wait([line]):
+                said = _read(line)
+                if said is None:
+                    raise RayFailed("job_failed", "The connection to node 0 is lost, and Ray's head with it.")
+                if "ended" in said:
+                    if said["ended"]:
+                        say("The script on node 0 has ended with exit code %s." % said["ended"])
+                    return 0
+
+    # --- both -----------------------------------------------------------------------------------------------------------
+
+    def _check_version(self) -> None:
+        """Raises `RayFailed` if the job's interpreter has no Ray that can be used."""
+        how = 'install it in the set-up: pip install "ray[default,data,train,tune]"'
+        told = subprocess.run(  # noqa: PLW1510
+            [self.python, "-c", _VERSION], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
+        )
+        if told.returncode:
+            raise RayFailed("setup_failed", "Ray is not installed for %s on this machine: %s." % (self.python, how))
+        found = told.stdout.decode().strip()
+        try:
+            usable = tuple(int(each) for each in found.split(".")[:2]) >= OLDEST
+        except ValueError:
+            usable = True  # a version of somebody's own
+        if not usable:
+            raise RayFailed("setup_failed", "Ray %s is older than %d.%d: %s." % (found, *OLDEST, how))
+
+    def _start(self, *options: str) -> None:
+        """Starts this machine's Ray processes; when this returns they are in the cluster."""
+        command = [self.python, "-m", "ray.scripts.scripts", "start", *options, *self._node_options()]
+        with open(open_to_write(self.home.file(OUTPUT), os.O_TRUNC), "wb") as output:
+            starting = subprocess.Popen(
+                command, env=self.environment, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT
+            )
+            while starting.poll() is None:
+                self._stop_if_asked()
+                self._wait([])
+        if starting.returncode:
+            said = "".join(_last_lines(self.home.file(OUTPUT)))
+            raise RayFailed(
+                "machine_unusable" if self.nodes == 1 else "nodes_apart",
+                "Ray did not start on node %d (exit code %d). It said last:\n%s"
+                % (self.node, starting.returncode, said),
+            )
+        self.daemons = list(_daemons(self.supervisor))
+
+    def _node_options(self) -> list[str]:
+        options = [
+            *("--temp-dir", self.folder, "--disable-usage-stats"),
+            *("--node-manager-port", "0", "--object-manager-port", "0", "--dashboard-agent-listen-port", "0"),
+            *("--min-worker-port", "0", "--max-worker-port", "0"),
+        ]
+        if self.order["provider"] == "local":  # the places of one computer share it
+            options += ["--num-cpus", str(max(1, len(os.sched_getaffinity(0)) // self.nodes))]
+            options += ["--object-store-memory", str(_store_bytes(self.nodes))]
+        return options
+
+    def stop_ray(self) -> None:
+        """Ends Ray's processes at once: nobody needs them any more, and some of them do not obey SIGTERM (2.60)."""
+        below = machine_stats.descendants(self.supervisor)
+        rays = {entry.pid for entry in below if is_ray_daemon(entry.pid)}
+        for pid, _, _ in self.daemons:
+            rays.update(entry.pid for entry in machine_stats.descendants(pid))
+        for pid in rays & {entry.pid for entry in below}:
+            try:
+                os.kill(pid, signal.SIGKILL)
+            except OSError:
+                pass
+
+    def _check_daemons(self) -> None:
+        for pid, started, name in self.daemons:
+            if not machine_stats.is_alive(pid, started):
+                what = "Ray's head" if name == "gcs_server" else "The Ray node"
+                raise RayFailed("job_failed", "%s on node %d has ended unexpectedly (%s)." % (what, self.node, name))
+
+    def _stop_if_asked(self) -> None:
+        if self.asked:
+            raise AskedToEnd
+
+    def _wait(self, sources: list[Any]) -> list[Any]:
+        """Sources that have something to say, after a second, a signal, or the end of a child at the latest."""
+        waiting = [each for each in sources if isinstance(each, Line) and each.holds_line]
+        if waiting:
+            return waiting
+        by_socket = {each.connection if isinstance(each, Line) else each: each for each in sources}
+        ready, _, _ = select.select([self._wake, *by_socket], [], [], _WATCH_SECONDS)
+        if self._wake in ready:
+            os.read(self._wake, 1 << 16)
+        return [each for key, each in by_socket.items() if key in ready]
+
+
+def _daemons(supervisor: int) -> Iterator[tuple[int, int, str]]:
+    """The two without which there is no Ray on this machine."""
+    for entry in machine_stats.descendants(supervisor):
+        name = machine_stats.name_of(entry.pid)
+        if name in ("gcs_server", "raylet"):
+            yield entry.pid, entry.started, name
+
+
+def _read(line: Line) -> dict[str, Any] | None:
+    """What came; None if the other side is gone, or is none of ours."""
+    try:
+        return line.read(10.0)
+    except (OSError, ValueError):
+        return None
+
+
+def _tell(line: Line, value: Mapping[str, Any]) -> None:
+    try:
+        line.write(value)
+    except OSError:
+        pass  # its end is noticed when it is read from
+
+
+def _keep_alive(connection: socket.socket) -> None:
+    """A machine that is gone without a word is noticed after 30 s."""
+    connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    for option, value in _KEEPALIVE:
+        connection.setsockopt(socket.IPPROTO_TCP, option, value)
+
+
+def _free_port() -> int:
+    with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as asked:
+        asked.bind(("", 0))
+        return int(asked.getsockname()[1])
+
+
+def _store_bytes(nodes: int) -> int:
+    """Memory for Ray's objects in one of so many places on this computer, in bytes."""
+    free = 0
+    with open("/proc/meminfo", encoding="ascii") as stream:
+        for text in stream:
+            if text.startswith("MemAvailable:"):
+                free = int(text.split()[1]) * 1024
+    shared = os.statvfs("/dev/shm")
+    room = min(int(_STORE_SHARE * free), shared.f_bavail * shared.f_frsize - MIN_FREE_BYTES)
+    return max(_LEAST_STORE_BYTES, room // nodes)
+
+
+def _last_lines(path: str) -> list[str]:
+    try:
+        with open(path, encoding="utf-8", errors="replace") as stream:
+            return stream.readlines()[-_TAIL_LINES:]
+    except OSError:
+        return []
+
+
+def _machines(nodes: int) -> str:
+    return "one machine" if nodes == 1 else "%d machines" % nodes

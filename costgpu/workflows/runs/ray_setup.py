@@ -1,0 +1,53 @@
+"""Ray on the machines of a job, and for jobs on this computer. costgpu itself imports no Ray."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from importlib import metadata
+from pathlib import Path
+
+from costgpu.errors import MissingImport
+
+PACKAGE = "ray[default,data,train,tune]"
+OLDEST = "2.52"
+"""The first version whose ports ask for a token.
+
+Source: https://docs.ray.io/en/latest/ray-security/token-auth.html (2026-11-24).
+"""
+
+_NAMES_RAY = re.compile(r"ray\s*($|[\[<>=!~;@#,]|\s)", re.IGNORECASE)
+_CHECK_SECONDS = 60
+
+
+def ray_setup(workdir: Path) -> str:
+    """The set-up command of a machine of a Ray cluster: the requirements, and Ray if they do not name it.
+
+    Ray is of the same version as here; of any that can be used, if there is none here.
+    """
+    requirements = workdir / "requirements.txt"
+    there = requirements.is_file()
+    if there and any(_NAMES_RAY.match(line) for line in requirements.read_text(errors="replace").splitlines()):
+        return "pip install -r requirements.txt"
+    try:
+        wanted = f"{PACKAGE}=={metadata.version('ray')}"
+    except metadata.PackageNotFoundError:
+        wanted = f"{PACKAGE}>={OLDEST}"
+    return f"pip install '{wanted}'" + (" -r requirements.txt" if there else "")
+
+
+def check_ray(python: str) -> None:
+    """Checks that an interpreter of this computer has Ray.
+
+    Raises:
+        MissingImport: It has not.
+    """
+    program = "import importlib.util as u, sys; sys.exit(u.find_spec('ray') is None)"
+    done = subprocess.run(
+        [python, "-c", program], stdin=subprocess.DEVNULL, capture_output=True, check=False, timeout=_CHECK_SECONDS
+    )
+    if done.returncode:
+        raise MissingImport(
+            f"{python} has no Ray, which --engine ray needs.",
+            hint="pip install 'costgpu[ray]', or choose another interpreter with --python.",
+        )

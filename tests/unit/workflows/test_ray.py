@@ -1,0 +1,84 @@
+"""What a run on a Ray cluster is asked to be, and what its machines are told to install."""
+
+import sys
+from importlib import metadata
+from pathlib import Path
+
+import pytest
+
+from costgpu.errors import MissingImport
+from costgpu.models.job import JobSpec, Launcher
+from costgpu.workflows.estimate.measure import script_request
+from costgpu.workflows.reporter import LogReporter
+from costgpu.workflows.runs import ray_setup
+from costgpu.workflows.runs.ray_setup import check_ray
+from costgpu.workflows.runs.request import RunRequest, check, job_spec, limits_of
+
+
+def spec(folder: Path, **options: object) -> JobSpec:
+    (folder / "train.py").write_text("")
+    request = RunRequest(command=(str(folder / "train.py"), "--lr", "1"), engine="ray", **options)  # type: ignore[arg-type]
+    check(request)
+    script = script_request(request, LogReporter())
+    return job_spec(request, script, limits_of(request, longest_hours=1.0), {}, bucket=None)
+
+
+@pytest.mark.parametrize("nodes", [None, 1, 4])
+def test_the_script_runs_once_whatever_the_number_of_machines(tmp_path: Path, nodes: int | None) -> None:
+    asked = spec(tmp_path, nodes=nodes)
+    assert (asked.launcher, asked.nodes, asked.processes) == (Launcher.RAY, nodes or 1, 0)
+    assert asked.argv == ("train.py", "--lr", "1")
+
+
+def version(number: str | None) -> object:
+    def found(name: str) -> str:
+        if number is None:
+            raise metadata.PackageNotFoundError(name)
+        return number
+
+    return found
+
+
+@pytest.mark.parametrize(
+    ("requirements", "here", "expected"),
+    [
+        (None, "2.60.0", "pip install 'ray[default,data,train,tune]==2.60.0'"),
+        (None, None, "pip install 'ray[default,data,train,tune]>=2.52'"),
+        ("torch\n", "2.60.0", "pip install 'ray[default,data,train,tune]==2.60.0' -r requirements.txt"),
+        (
+            "raytracer\nray-lightning\n# ray\n",
+            None,
+            "pip install 'ray[default,data,train,tune]>=2.52' -r requirements.txt",
+        ),
+        ("torch\nray\n", "2.60.0", "pip install -r requirements.txt"),
+        ("ray[train]==2.55  # pinned\n", "2.60.0", "pip install -r requirements.txt"),
+        ("Ray >= 2.55\n", "2.60.0", "pip install -r requirements.txt"),
+        ("ray @ https://example.org/ray.whl\n", None, "pip install -r requirements.txt"),
+    ],
+)
+def test_ray_is_installed_unless_the_requirements_name_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, requirements: str | None, here: str | None, expected: str
+) -> None:
+    if requirements is not None:
+        (tmp_path / "requirements.txt").write_text(requirements)
+    monkeypatch.setattr(metadata, "version", version(here))
+    assert ray_setup.ray_setup(tmp_path) == expected
+
+
+def test_an_interpreter_without_ray_is_named(tmp_path: Path) -> None:
+    python = tmp_path / "python"
+    python.write_text(f'#!/bin/sh\nexec {sys.executable} -S -I "$@"\n')
+    python.chmod(0o755)
+    with pytest.raises(MissingImport) as caught:
+        check_ray(str(python))
+    assert str(python) in caught.value.message
+    assert "pip install 'costgpu[ray]'" in caught.value.hint
+
+
+def test_one_with_ray_will_do(tmp_path: Path) -> None:
+    python = tmp_path / "python"
+    python.write_text(
+        f'#!/bin/sh\nPYTHONPATH={Path(__file__).parents[2]}/scripts/fake_ray exec {sys.executable} -S "$@"\n'
+    )
+    python.chmod(0o755)
+    check_ray(str(python))

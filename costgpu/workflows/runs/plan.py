@@ -24,7 +24,7 @@ from costgpu.measure import Request, find_interpreter, workload_key
 from costgpu.measure.launcher import Launch
 from costgpu.measure.profile_file import load_profile
 from costgpu.models.instance import CreateRequest, Identity, NodeGroup
-from costgpu.models.job import JobSpec, Launcher
+from costgpu.models.job import Engine, JobSpec, Launcher
 from costgpu.models.run import Option, Plan
 from costgpu.models.workload import WorkloadProfile
 from costgpu.runner.drive.receipt import common_safeguards
@@ -67,7 +67,6 @@ def plan_run(request: RunRequest, script: Request, context: AppContext, adapt: A
     Args:
         adapt: For a job that runs the script several times; its speed is then not one of the script.
     """
-    single = request if adapt is None else replace(request, nodes=None)
     environment = job_environment(request.env, request.env_file)
     limits = limits_of(request, longest_hours=context.settings.max_lease_hours)
     now = context.clock.now()
@@ -75,9 +74,10 @@ def plan_run(request: RunRequest, script: Request, context: AppContext, adapt: A
     providers = providers_of(wanted_offers(request, infra, context.reporter))  # a wrong name is an error at once
     spec = job_spec(request, script, limits, environment, bucket=context.settings.bucket)
     rented = request.renting or any(place != "local" for place in infra)
-    if request.on_ray and request.estimate:
+    if adapt is None and request.on_ray and request.estimate:
         context.reporter.note("No estimate: a script on a Ray cluster cannot be measured on one computer.")
         request = replace(request, estimate=False)
+    single = request if adapt is None else replace(request, nodes=None, engine=Engine.PLAIN.value)
     if request.estimate and not request.profile and rented:
         check_credentials(context, providers)  # without them there is no need to measure for a minute
     for secret, advice in visible_secrets(request):
@@ -96,11 +96,11 @@ def plan_run(request: RunRequest, script: Request, context: AppContext, adapt: A
     _check_backend(profile, first)
     local = first.offer.provider == "local"
     python = find_interpreter(request.python or script.python, dict(os.environ)).path if local else ""
-    if local and request.on_ray and not request.setup:
+    if local and single.on_ray and not request.setup:
         check_ray(python)
     spec = replace(
         spec,
-        setup=(request.setup or "") if local else _setup(request, script.workdir, profile, first),
+        setup=(request.setup or "") if local else _setup(single, script.workdir, profile, first),
         python=python,
     )
     steps = scope_of(profile).total_steps if profile else None

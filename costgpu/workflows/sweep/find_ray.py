@@ -6,9 +6,10 @@ import subprocess
 import sys
 
 from costgpu.errors import MissingImport
+from costgpu.workflows.runs.ray_setup import OLDEST, requirement
 
 EXTRA = "pip install 'costgpu[ray]'"
-REQUIREMENT = "ray[tune]>=2.52,<3"
+PACKAGE = "ray[tune]"
 _SECONDS = 120.0
 
 
@@ -23,7 +24,7 @@ def find_ray(script_python: str) -> str:
             return python
     raise MissingImport(
         f"A sweep on this machine needs Ray Tune, and neither {script_python} nor costgpu's own Python has it.",
-        hint=f"Beside costgpu: {EXTRA}. Beside the script: {script_python} -m pip install '{REQUIREMENT}'",
+        hint=f"Beside costgpu: {EXTRA}. Beside the script: {script_python} -m pip install '{PACKAGE}>={OLDEST}'",
     )
 
 
@@ -39,5 +40,5 @@ def _has_ray(python: str) -> bool:
 
 def setup_with_ray(setup: str) -> str:
     """The set-up command of a rented machine, and Ray, unless its image has that."""
-    ray = f"python3 -c 'import ray.tune' 2>/dev/null || pip install '{REQUIREMENT}'"
+    ray = f"python3 -c 'import ray.tune' 2>/dev/null || pip install '{requirement(PACKAGE)}'"
     return f"( {setup}\n) && {{ {ray}; }}" if setup else ray

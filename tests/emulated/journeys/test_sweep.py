@@ -61,9 +61,8 @@ def cancelled(person: Person) -> None:
     """Trials on both machines save what they have, and it comes home."""
     client = begun(person, "--grid", "lr=0.001,0.01", "--concurrent", "2", "train.py", "--epochs", "100000")
     reports = [f'"event": "report", "trial": {number}, "report": 3,'.encode() for number in (1, 2)]
-    first = client.until
-    first(lambda: bool(person.run_ids()), 60, "a run begins")
-    first(lambda: all(report in said(person) for report in reports), 240, "both trials run")
+    client.until(lambda: b"The job runs" in client.err, 120, "the job runs")
+    client.until(lambda: all(report in said(person) for report in reports), 120, "both trials run")
     person.do("cancel", "-y", person.run_ids()[1])
     assert client.wait(120) == 64, str(client)
     folder, rows = results(person)
@@ -74,8 +73,10 @@ def cancelled(person: Person) -> None:
 
 
 def said(person: Person) -> bytes:
-    """What the tuner has written so far."""
-    return b"" if not person.run_ids() else person.do("logs", person.run_ids()[0], code=0).out
+    """What the tuner has written so far; nothing as long as there is no machine to ask."""
+    asked = person.start("logs", person.run_ids()[0])
+    asked.wait()
+    return asked.out
 
 
 @pytest.mark.parametrize("name", journeys.names)

@@ -196,7 +196,9 @@ def show_results(
         terminal: Where it was watched.
         quiet: Whether nothing goes to stdout.
     """
+    from costgpu.models.run import RunState
     from costgpu.render.text.sweep import no_metric_text, results_text
+    from costgpu.workflows.sweep.bundle import forget_bundle
     from costgpu.workflows.sweep.results import results_at_home, write_page
 
     spec, metric, workdir = terminal.spec, terminal.metric, Path(driver.view.spec.workdir)
@@ -206,6 +208,8 @@ def show_results(
         return results  # the tuner has not come to it: the error of the run says why
     if home is not None:
         write_page(home, spec, workdir, context.clock.now())
+        if driver.view.state is RunState.CLOSED:
+            forget_bundle(driver.view.spec.argv)
     if not quiet:
         say(results_text(results, metric.name, spec["folder"] if home is not None else None))
     if results.outcome == "no_metric":

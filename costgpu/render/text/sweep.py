@@ -62,7 +62,8 @@ def sweep_plan_text(
         shared = "; what sharing the machine costs is in the estimate's interval" if time.sharing else ""
         rows.append(("one trial", f"{span} with the machine for itself, {counted(time.rounds, 'round')}{shared}"))
     rows.append(("first", f"{words}, sent from {plan.spec.workdir}"))
-    rows.append(("results", f"{folder}, with a folder for each trial"))
+    kept = f"; of each trial {', '.join(sweep.outputs)} and its log" if sweep.outputs else ""
+    rows.append(("results", f"{folder}, with a folder for each trial{kept}"))
     return plan_text(plan, now, rows)
 
 

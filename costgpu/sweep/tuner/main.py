@@ -168,7 +168,6 @@ def quiet_ray() -> None:
         TUNE_DISABLE_AUTO_CALLBACK_LOGGERS="1",
         TUNE_DISABLE_STRICT_METRIC_CHECKING="1",
         TUNE_DISABLE_SIGINT_HANDLER="1",
-        TUNE_MAX_PENDING_TRIALS_PG="8",
     )
     if not os.environ.get("RAY_ADDRESS"):  # our own Ray, and others may be on this machine
         os.environ.update(RAY_AUTH_MODE="token", RAY_AUTH_TOKEN=secrets.token_hex(32))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import shutil
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -19,6 +20,13 @@ from costgpu.sweep.bundle import PROGRAM, SPEC, sweep_of
 def bundle_folder(name: str) -> Path:
     """The private folder with the files of a sweep; it need not exist."""
     return data_folder() / "sweeps" / name
+
+
+def forget_bundle(argv: Sequence[str]) -> None:
+    """Removes the files of a sweep that is over and whose results are home."""
+    name = sweep_of(argv)
+    if name is not None:
+        shutil.rmtree(bundle_folder(name), ignore_errors=True)
 
 
 def read_spec(argv: Sequence[str]) -> dict[str, Any] | None:

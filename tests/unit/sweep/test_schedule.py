@@ -1,16 +1,20 @@
 """What ASHA can save, what a trial gets of a machine, and how long all of them take."""
 
 import random
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from costgpu.errors import UsageError
+from costgpu.estimator.feasibility import required_accelerator_gib
+from costgpu.estimator.gpu import precision_of
 from costgpu.models.prediction import Range
 from costgpu.sweep.asha import Asha, least_share, parse_asha
 from costgpu.sweep.schedule import RAY_SECONDS, TRIAL_SECONDS, Resources, Shares, share_out, sweep_time
 from tests.properties import examples
+from tests.unit.estimator.builders import phase, profile
 
 MINUTE = Range(value=60.0, low=50.0, high=70.0)
 
@@ -62,6 +66,23 @@ def test_options_of_asha_need_asha() -> None:
 def test_who_gets_what(asked: int | None, trials: int, machines: Resources, expected: tuple[int, float, int]) -> None:
     shares = share_out(asked, trials, machines, None)
     assert (shares.concurrent, shares.gpus_per_trial, shares.alone) == expected
+
+
+def test_as_many_trials_share_a_gpu_as_fit_into_its_memory() -> None:
+    """Each needs 6 GiB of tensors, 1 GiB for CUDA and a quarter more: 8.75 GiB."""
+    gib = 2**30
+    measured = profile(phase(saved_tensor_bytes=6 * gib), peak_rss_bytes=2 * gib)
+    need = required_accelerator_gib(measured.phases[0], precision_of(measured.framework))
+    assert need == pytest.approx(8.75, rel=0.05)
+    one = Resources(gpus=1, gpu_memory_gib=24.0, memory_gib=64.0)
+    shares = share_out(4, 12, one, measured)
+    assert (shares.concurrent, shares.gpus_per_trial) == (2, 0.5)
+    assert "4 trials at once do not fit" in shares.notes[0]
+    assert share_out(2, 12, one, measured).notes == ()
+    assert share_out(4, 12, replace(one, gpu_memory_gib=80.0), measured).gpus_per_trial == 0.25
+    assert share_out(4, 12, replace(one, gpu_memory_gib=80.0, memory_gib=5.5), measured).concurrent == 2, "main memory"
+    assert share_out(4, 12, replace(one, gpu_memory_gib=8.0), measured).concurrent == 1
+    assert "not known" in share_out(4, 12, one, None).notes[0]
 
 
 def test_no_trials_at_once_is_refused() -> None:

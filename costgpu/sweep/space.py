@@ -19,7 +19,8 @@ NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]*")
 MANY_TRIALS = 200  # more than that are asked about
 MOST_TRIALS = 100_000  # a list of settings of this length still travels
 MOST_VALUES = 10_000  # of one parameter
-_DIGITS = 6  # significant digits of a number that is drawn
+_DIGITS = 4  # significant digits of a number that is drawn; more where the range is narrow
+_MOST_DIGITS = 17
 _INTEGER = re.compile(r"[+-]?[0-9]{1,15}")  # exact as floats
 
 Setting = Mapping[str, str]
@@ -63,7 +64,8 @@ class RandomAxis:
             value = math.exp(source.uniform(math.log(self.low), math.log(self.high)))
         else:
             value = source.uniform(self.low, self.high)
-        text = f"{value:.{_DIGITS}g}"
+        narrow = math.log10(max(abs(self.low), abs(self.high)) / (self.high - self.low))
+        text = f"{value:.{min(_MOST_DIGITS, _DIGITS + max(0, math.ceil(narrow)))}g}"
         return text if self.low <= float(text) <= self.high else repr(min(max(value, self.low), self.high))
 
 

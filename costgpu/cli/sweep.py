@@ -9,7 +9,7 @@ import typer
 
 from costgpu.cli import options as opt
 from costgpu.cli.run import finish, print_detached, told_how_to_return
-from costgpu.cli.terminal_reporter import TerminalReporter, confirm, print_note, say
+from costgpu.cli.terminal_reporter import TerminalReporter, confirm, say
 from costgpu.errors import EXIT_INTERRUPTED, CostGpuError, NotConfirmed
 from costgpu.workflows.estimate.request import MEASURE_FOR
 from costgpu.workflows.requests import request_of
@@ -197,7 +197,7 @@ def show_results(
         quiet: Whether nothing goes to stdout.
     """
     from costgpu.models.run import RunState
-    from costgpu.render.text.sweep import no_metric_text, results_text
+    from costgpu.render.text.sweep import outcome_error, results_text
     from costgpu.workflows.sweep.bundle import forget_bundle
     from costgpu.workflows.sweep.results import results_at_home, write_page
 
@@ -212,8 +212,7 @@ def show_results(
             forget_bundle(driver.view.spec.argv)
     if not quiet:
         say(results_text(results, metric.name, spec["folder"] if home is not None else None))
-    if results.outcome == "no_metric":
-        print_note(*no_metric_text(results, metric))
+    driver.context.error = driver.context.error or outcome_error(results, metric)
     return results
 
 

@@ -142,10 +142,11 @@ class TestUnderRay:
 
     def test_a_metric_that_never_appears_ends_it(self, ran: Ran) -> None:
         here, result = ran["no_metric"]
-        assert result.code == 2
+        assert result.code == 34
         document = json.loads(result.out)
         assert (document["schema"], document["sweep"]["outcome"]) == ("costgpu.sweep", "no_metric")
         assert [trial["status"] for trial in document["sweep"]["trials"]] == ["no_metric", "not_started"]
+        assert (document["error"]["type"], document["error"]["exit_code"]) == ("NoMetric", 34)
         assert "without a line that matches accuracy=([0-9.]+)" in result.err
         assert "epoch 5 val_loss=" in result.err, "the script's last lines"
         here.quiet()

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
 
+from costgpu.errors import CostGpuError, NoMetric, TrialsFailed
 from costgpu.models.run import Plan
 from costgpu.render.document import document, picked
 from costgpu.render.phrases import counted
@@ -184,13 +185,21 @@ def results_text(results: Results, metric: str, folder: str | None) -> str:
     return "\n".join(lines)
 
 
-def no_metric_text(results: Results, metric: Metric) -> tuple[str, str]:
-    """What is wrong where the metric never appeared, and what to do."""
+def outcome_error(results: Results, metric: Metric) -> CostGpuError | None:
+    """What is wrong with a sweep as a whole, and what to do; None if nothing is."""
+    if results.outcome == "failed":
+        last = next((trial.tail for trial in reversed(results.trials) if trial.tail), "")
+        return TrialsFailed(
+            f"Every trial has failed. The last one said:\n{last}" if last else "Every trial has failed.",
+            hint="Each trial's folder has its whole log.",
+        )
+    if results.outcome != "no_metric":
+        return None
     last = results.detail.strip()
     said = f"It has said last:\n{last}" if last else "It has printed nothing."
-    return (
+    return NoMetric(
         f"A trial has come to its end without a line that matches {metric.pattern}, so the sweep was ended. {said}",
-        "Change --metric, or let the script print the metric, as in: print(f'val_loss={loss:.4f}')",
+        hint="Change --metric, or let the script print the metric, as in: print(f'val_loss={loss:.4f}')",
     )
 
 

@@ -3,12 +3,13 @@
 import json
 from dataclasses import replace
 
+from costgpu.errors import NoMetric, TrialsFailed
 from costgpu.models.prediction import Range
 from costgpu.render.html.sweep_page import sweep_html
 from costgpu.render.text.sweep import (
     end_text,
     live_rows,
-    no_metric_text,
+    outcome_error,
     progress_text,
     results_text,
     results_value,
@@ -113,10 +114,17 @@ def test_every_line_has_room_at_80_columns() -> None:
 def test_a_metric_that_never_appeared() -> None:
     found = results()
     found.detail = "good bye"
-    message, hint = no_metric_text(found, METRIC)
-    assert "without a line that matches val_loss=([0-9.]+)" in message
-    assert message.endswith("good bye")
-    assert "--metric" in hint
+    assert outcome_error(found, METRIC) is None
+    found.outcome = "no_metric"
+    error = outcome_error(found, METRIC)
+    assert isinstance(error, NoMetric)
+    assert "without a line that matches val_loss=([0-9.]+)" in error.message
+    assert error.message.endswith("good bye")
+    assert "--metric" in error.hint
+    found.outcome = "failed"
+    error = outcome_error(found, METRIC)
+    assert isinstance(error, TrialsFailed)
+    assert error.message.endswith("E: 3e-4")
 
 
 def test_a_question_about_many_trials() -> None:

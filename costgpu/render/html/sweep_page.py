@@ -73,7 +73,8 @@ def _tiles(results: Results, metric: Metric, best: Trial | None) -> list[tuple[s
     ]
     if best is None:
         return tiles
-    words = f"at report {best.best_report} of {trial_name(best.number, len(results.trials))}"
+    at = f"at report {best.best_report} of {trial_name(best.number, len(results.trials))}"
+    words = Markup("{}, {}").format(name(setting_words(best.setting)), at)
     return [(f"Best {metric.name}", number_text(best.best), words), *tiles]
 
 
@@ -91,17 +92,17 @@ def _curves(width: int, height: int, drawn: Sequence[Trial]) -> list[Markup]:
     up: svg.Scale
     if logarithmic:
         up = svg.log_scale(values, bottom, top)
-        ticks = [10 ** (up.low + (up.high - up.low) * step / (TICKS - 1)) for step in range(TICKS)]
+        ticks = _log_ticks(up)
     else:
         margin = (high - low) * svg.MARGIN or abs(high) * svg.MARGIN or 1.0
         up = svg.Scale(low - margin, high + margin, bottom, top)
-        ticks = [up.low + (up.high - up.low) * step / (TICKS - 1) for step in range(TICKS)]
+        ticks = _ticks(up)
     across = svg.Scale(min(reports), max(*reports, min(reports) + 1), svg.LEFT, width - svg.RIGHT)
-    first, last = across.low, across.high
-    whole = sorted({round(first + (last - first) * step / (TICKS - 1)) for step in range(TICKS)})
     parts = [
-        *svg.grid_up(width, up, [(tick, f"{tick:.3g}") for tick in ticks]),
-        *svg.grid_across(width, across, [(float(tick), f"{tick:,}") for tick in whole], top, bottom),
+        *svg.grid_up(width, up, [(tick, f"{tick:.6g}") for tick in ticks]),
+        *svg.grid_across(
+            width, across, [(tick, f"{tick:,.0f}") for tick in _ticks(across) if tick == round(tick)], top, bottom
+        ),
     ]
     for index in reversed(range(len(drawn))):
         trial = drawn[index]
@@ -114,6 +115,25 @@ def _curves(width: int, height: int, drawn: Sequence[Trial]) -> list[Markup]:
         )
         parts.append(svg.titled(f"{setting_words(trial.setting)}: {number_text(trial.best)}", line))
     return parts
+
+
+def _ticks(scale: svg.Scale) -> list[float]:
+    """Round values in the range, about `TICKS` of them."""
+    rough = (scale.high - scale.low) / TICKS
+    power = 10.0 ** math.floor(math.log10(rough))
+    step = next(power * factor for factor in (1, 2, 5, 10) if power * factor >= rough * 0.9999)
+    return [step * number for number in range(math.ceil(scale.low / step), math.floor(scale.high / step) + 1)]
+
+
+def _log_ticks(scale: svg.LogScale) -> list[float]:
+    """Round values in the range, no two of them too near to each other."""
+    kept: list[float] = []
+    for factor in (1, 3, 2, 5):
+        for power in range(math.floor(scale.low), math.ceil(scale.high) + 1):
+            value = factor * 10.0**power
+            if scale.has(value) and all(abs(scale.at(value) - scale.at(other)) >= svg.ROOM_UP for other in kept):
+                kept.append(value)
+    return sorted(kept)
 
 
 def _curve_table(drawn: Sequence[Trial], metric: Metric) -> Table:

@@ -144,7 +144,7 @@ def test_documents() -> None:
 
 def test_the_page_shows_curves_and_trials_and_does_nothing() -> None:
     page = harmless(sweep_html(results(), METRIC, title="Sweep of train.py", version="1", at=NOW))
-    assert "Best val_loss0.125at report 8 of trial-01" in page.text
+    assert "Best val_loss0.125lr=1e-4 seed=1, at report 8 of trial-01" in page.text
     assert "4 trials: 1 running, 1 finished, 1 stopped by ASHA, 1 failed" in page.text
     assert page.count("polyline") == 2 * 2, "a curve for each trial with values, wide and narrow"
     styles = [attributes.get("class") for tag, attributes in page.tags if tag == "polyline"]

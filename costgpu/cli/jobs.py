@@ -156,6 +156,7 @@ def cancel(
     now: Annotated[bool, typer.Option("--now", help="End it at once: what is on the machine is lost.")] = False,
 ) -> None:
     """End a run: save its outputs, terminate its machine."""
+    from costgpu.cli.sweep import show_results, sweep_terminal
     from costgpu.cli.terminal_observer import Terminal
     from costgpu.models.reap import TaggedInstance
     from costgpu.models.run import RunState
@@ -179,7 +180,8 @@ def cancel(
         if view.state is RunState.CLOSED:
             print_note(f"Run {view.run_id} is closed already.")
             return
-        terminal = Terminal(context.clock, ask=False)
+        swept = sweep_terminal(context.clock, view, ask=False)
+        terminal = swept or Terminal(context.clock, ask=False)
         try:
             driver = cancel_run(context, view, terminal, now=now)
         except RunBusy:
@@ -187,6 +189,8 @@ def cancel(
             return
         finally:
             terminal.close()
+        if driver is not None and swept is not None:
+            show_results(context, driver, swept)
         if driver is not None:
             say(receipts_text(driver.views), err=True)
         if driver is not None and driver.broken is not None:

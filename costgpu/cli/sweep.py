@@ -178,13 +178,17 @@ def _carry_out(context: AppContext, planned: PlannedSweep, *, detach: bool, as_j
     finish(driver, as_json=as_json)
 
 
-def sweep_terminal(clock: Clock, view: RunView) -> SweepTerminal | None:
-    """Somebody who watches a sweep that goes on; None for a run that is none, or is another computer's."""
+def sweep_terminal(clock: Clock, view: RunView, *, ask: bool | None = None) -> SweepTerminal | None:
+    """Somebody who watches a sweep that goes on; None for a run that is none, or is another computer's.
+
+    Args:
+        ask: Whether somebody is there to answer; None to find out.
+    """
     from costgpu.cli.sweep_observer import SweepTerminal
     from costgpu.workflows.sweep.bundle import read_spec
 
     spec = read_spec(view.spec.argv)
-    return None if spec is None else SweepTerminal(clock, spec)
+    return None if spec is None else SweepTerminal(clock, spec, ask=ask)
 
 
 def show_results(

@@ -138,8 +138,10 @@ def _end(trial: Trial, event: dict[str, Any]) -> None:
     trial.seconds = _number(event.get("seconds"))
     if reports is not None and math.isfinite(reports):
         trial.reports = max(trial.reports, int(reports))
-    last = _number(event.get("last"))
+    last, best, best_report = (_number(event.get(key)) for key in ("last", "best", "best_report"))
     trial.last = trial.last if last is None else last
+    if best is not None and math.isfinite(best) and best_report is not None and math.isfinite(best_report):
+        trial.best, trial.best_report = best, int(best_report)  # of all reports, and not only of those that were told
     trial.tail = _text(event.get("tail"))
 
 

@@ -56,7 +56,8 @@ class Sweep:
         except ImportError as error:
             sys.stderr.write("Ray Tune cannot be imported by %s: %s\n" % (sys.executable, error))
             return EXIT_NO_RAY
-        scratch = tempfile.mkdtemp(prefix="costgpu-ray-")
+        short = "/tmp" if os.path.isdir("/tmp") else None  # the paths of Ray's sockets have at most 107 characters
+        scratch = tempfile.mkdtemp(prefix="costgpu-ray-", dir=short)
         try:
             self._connect(ray, scratch)
             signal.signal(signal.SIGTERM, self._end_from_outside)
@@ -129,7 +130,12 @@ class Sweep:
     def _write(self, events: Any) -> None:
         """Writes events until the last one; decides whether the metric can still appear."""
         while True:
-            event: Event = events.get()
+            try:
+                event: Event = events.get()
+            except Exception as error:  # the process that holds them is gone: nothing more would be heard of any trial
+                sys.stderr.write("Ray has lost the events of the trials: %s\n" % error)
+                self.stop = self.stop or "broken"
+                return
             if event["event"] == "over":
                 return
             try:

@@ -151,10 +151,9 @@ class TrialProcess:
                     pass
             return
         self.reports, self.last = self.reports + 1, value
-        better = is_better(value, self.best, self.spec["mode"])
-        if better:
+        if is_better(value, self.best, self.spec["mode"]):
             self.best, self.best_report = value, self.reports
-        if better or is_told(self.reports):
+        if is_told(self.reports):
             seconds = round(time.monotonic() - self._began, 3)
             self.emit(
                 {

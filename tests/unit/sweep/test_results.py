@@ -71,6 +71,13 @@ def test_a_trial_that_is_stopped_with_the_sweep_was_not_beaten(tmp_path: Path) -
     assert "lost" in results.trials[1].tail
 
 
+def test_the_best_of_reports_that_were_not_told_counts() -> None:
+    results = Results(list(SETTINGS), Mode.MIN)
+    results.feed(json.dumps({"event": "report", "trial": 1, "report": 1024, "value": "0.5", "seconds": 1}))
+    results.feed(json.dumps({**END, "trial": 1, "status": "stopped", "best": "0.25", "best_report": 1001, "last": "1"}))
+    assert (results.trials[0].best, results.trials[0].best_report) == (0.25, 1001)
+
+
 def test_a_trial_that_starts_again_begins_afresh() -> None:
     results = Results(list(SETTINGS), Mode.MIN)
     for event in ({"event": "start"}, {"event": "report", "report": 1, "value": "0.1", "seconds": 1}):

@@ -124,6 +124,14 @@ class NoProgressLines(ScriptError, exit_code=33):
     """The program printed nothing that tells its progress."""
 
 
+class NoMetric(ScriptError, exit_code=34):
+    """A trial of a sweep ended without ever printing the metric."""
+
+
+class TrialsFailed(ScriptError, exit_code=35):
+    """Every trial of a sweep failed."""
+
+
 class ProviderError(CostGpuError, exit_code=40):
     """The provider refused or failed.
 

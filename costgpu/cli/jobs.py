@@ -99,6 +99,7 @@ def attach(run: opt.Run) -> None:
     Outputs are downloaded, the machine is terminated, and the receipt is shown.
     """
     from costgpu.cli.run import finish, print_detached, told_how_to_return
+    from costgpu.cli.sweep import show_results, sweep_terminal
     from costgpu.cli.terminal_observer import Terminal, signals
     from costgpu.models.run import RunState
     from costgpu.runner.drive.context import Detached
@@ -110,7 +111,8 @@ def attach(run: opt.Run) -> None:
         view = current_run(context.ledger, recorded_run(context, run))
         if view.state is RunState.CLOSED:
             raise RunError(f"Run {view.run_id} is closed.", hint=f"costgpu logs {view.run_id} shows what it wrote.")
-        terminal = Terminal(context.clock)
+        swept = sweep_terminal(context.clock, view)
+        terminal = swept or Terminal(context.clock)
         try:
             with signals() as received, told_how_to_return(view.run_id):
                 driver = attach_run(context, view, terminal)
@@ -125,6 +127,8 @@ def attach(run: opt.Run) -> None:
             return
         finally:
             terminal.close()
+        if swept is not None:
+            show_results(context, driver, swept)
         finish(driver)
 
 
@@ -152,6 +156,7 @@ def cancel(
     now: Annotated[bool, typer.Option("--now", help="End it at once: what is on the machine is lost.")] = False,
 ) -> None:
     """End a run: save its outputs, terminate its machine."""
+    from costgpu.cli.sweep import show_results, sweep_terminal
     from costgpu.cli.terminal_observer import Terminal
     from costgpu.models.reap import TaggedInstance
     from costgpu.models.run import RunState
@@ -175,7 +180,8 @@ def cancel(
         if view.state is RunState.CLOSED:
             print_note(f"Run {view.run_id} is closed already.")
             return
-        terminal = Terminal(context.clock, ask=False)
+        swept = sweep_terminal(context.clock, view, ask=False)
+        terminal = swept or Terminal(context.clock, ask=False)
         try:
             driver = cancel_run(context, view, terminal, now=now)
         except RunBusy:
@@ -183,6 +189,8 @@ def cancel(
             return
         finally:
             terminal.close()
+        if driver is not None and swept is not None:
+            show_results(context, driver, swept)
         if driver is not None:
             say(receipts_text(driver.views), err=True)
         if driver is not None and driver.broken is not None:

@@ -13,6 +13,7 @@ from typer.core import TyperCommand, TyperGroup
 COMMANDS = {
     "estimate": ("costgpu.cli.estimate", "Measure a script that trains or infers and say where to run it."),
     "run": ("costgpu.cli.run", "Run a script on a rented machine, or on this one."),
+    "sweep": ("costgpu.cli.sweep", "Run a script once for each setting, and find the best."),
     "jobs": ("costgpu.cli.jobs", "List runs with their state, their cost so far and their lease."),
     "queue": ("costgpu.cli.queue", "List runs that wait, and start what may start."),
     "logs": ("costgpu.cli.jobs", "Print what the job has written to stdout and stderr."),
@@ -37,7 +38,11 @@ def load_command(name: str) -> TyperCommand | TyperGroup:
         group = found
     else:
         group = typer.Typer(rich_markup_mode=None, add_completion=False)
-        takes_script = name in ("estimate", "run")  # our options stand before the script; what follows it is its own
+        takes_script = name in (
+            "estimate",
+            "run",
+            "sweep",
+        )  # our options stand before the script; what follows it is its own
         settings = {"allow_interspersed_args": False} if takes_script else {}
         group.command(name, cls=ScriptCommand if takes_script else None, context_settings=settings)(found)
     command = typer.main.get_command(group)

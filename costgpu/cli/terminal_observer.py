@@ -46,7 +46,7 @@ class Terminal:
         self._filters = {
             stream: safe_text.LogFilter() for stream, sink in self._sinks.items() if safe_text.is_terminal(sink)
         }
-        self._line = LiveLine(sys.stderr)
+        self._line: LiveLine = LiveLine(sys.stderr)
         self._closed: set[LogStream] = set()
         self._what, self._since = "", 0.0
 

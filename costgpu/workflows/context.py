@@ -187,8 +187,10 @@ class AppContext:
 
     def _select(self, view: RunView) -> Selection:
         from costgpu.runner.files.select import select
+        from costgpu.workflows.sweep.bundle import with_bundle
 
-        return select(Path(view.spec.workdir), limit_bytes=int(self.settings.sync_limit_mib * 2**20))
+        selection = select(Path(view.spec.workdir), limit_bytes=int(self.settings.sync_limit_mib * 2**20))
+        return with_bundle(selection, view.spec.argv)
 
 
 class _UnknownLedger:

@@ -29,14 +29,18 @@ if TYPE_CHECKING:
     from costgpu.models.run import Plan, RunView
 
 
-def plan_text(plan: Plan, now: datetime) -> str:
-    """A row for each fact, then what ends the machine, then notes."""
+def plan_text(plan: Plan, now: datetime, job: Sequence[tuple[str, str]] = ()) -> str:
+    """A row for each fact, then what ends the machine, then notes.
+
+    Args:
+        job: Rows that say what is run; none for the command of the run.
+    """
     spec = plan.spec
     left_out = ", ".join(f"{why} ({number})" for why, number in plan.left_out.items())
     files = f"{counted(plan.files, 'file')}, {format_size(plan.bytes)}"
     rows = [("verdict", plan.verdict)] if plan.verdict else []
     rows += [
-        ("job", f"{' '.join(('python', *spec.argv))}, sent from {spec.workdir}"),
+        *(job or [("job", f"{' '.join(('python', *spec.argv))}, sent from {spec.workdir}")]),
         ("files", f"{files}; left out: {left_out}" if left_out else files),
     ]
     if spec.setup:
@@ -253,8 +257,19 @@ def run_json(view: RunView) -> str:
     return document("costgpu.run", run=run_value(view), receipt=view.receipt, error=None)
 
 
-def launched_json(plan: Plan, views: Sequence[RunView], error: CostGpuError | None, now: datetime) -> str:
-    """A job that was carried out, as a versioned document: the run of its first machine, and those of the others."""
+def launched_json(
+    plan: Plan,
+    views: Sequence[RunView],
+    error: CostGpuError | None,
+    now: datetime,
+    schema: str = "costgpu.run",
+    **more: Any,
+) -> str:
+    """A job that was carried out, as a versioned document: the run of its first machine, and those of the others.
+
+    Args:
+        more: Further parts of the document.
+    """
     chain = views[0].spec.attempt is not None
     view = views[-1] if chain else views[0]
     failure = error and {
@@ -268,7 +283,7 @@ def launched_json(plan: Plan, views: Sequence[RunView], error: CostGpuError | No
     if chain and rest:
         others["attempts"] = summarize(views)
     return document(
-        "costgpu.run", at=now, plan=plan, run=run_value(view), receipt=view.receipt, **others, error=failure
+        schema, at=now, plan=plan, **more, run=run_value(view), receipt=view.receipt, **others, error=failure
     )
 
 

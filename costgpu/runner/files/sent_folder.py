@@ -53,7 +53,7 @@ def _keep(selection: Selection, folder: Path) -> None:
     for entry in selection.files:
         target = fresh / FILES / entry.path
         target.parent.mkdir(parents=True, exist_ok=True)
-        shutil.copy2(selection.root / entry.path, target)
+        shutil.copy2(selection.added.get(entry.path, selection.root / entry.path), target)
     listed = {
         "files": to_json(selection.files),
         "links": dict(selection.links),

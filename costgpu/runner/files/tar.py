@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import tarfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
+from types import MappingProxyType
 
 from costgpu.errors import SyncRefused
 from costgpu.models.job import FileEntry
@@ -14,8 +15,13 @@ _CHUNK = 1 << 18
 _BLOCK = 512
 
 
-def tar_stream(root: Path, entries: Iterable[FileEntry]) -> Iterator[bytes]:
+def tar_stream(
+    root: Path, entries: Iterable[FileEntry], added: Mapping[str, Path] = MappingProxyType({})
+) -> Iterator[bytes]:
     """Uncompressed tar of these files below `root`, in pieces of about 256 KiB.
+
+    Args:
+        added: Files that are elsewhere: path in the archive -> where they are.
 
     Raises:
         SyncRefused: A file is gone, or has another size than its entry says.
@@ -27,7 +33,7 @@ def tar_stream(root: Path, entries: Iterable[FileEntry]) -> Iterator[bytes]:
         pending += member.tobuf(tarfile.PAX_FORMAT, "utf-8", "surrogateescape")
         left = entry.size
         try:
-            with open_regular(root / entry.path) as stream:
+            with open_regular(added.get(entry.path, root / entry.path)) as stream:
                 while left and (chunk := stream.read(min(_CHUNK, left))):
                     left -= len(chunk)
                     pending += chunk

@@ -6,6 +6,7 @@ import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
+from types import MappingProxyType
 from typing import TypeVar
 
 from costgpu.clock import Clock, SystemClock
@@ -75,17 +76,18 @@ class AgentHost:
         )
         if not lacking:
             return 0
-        return self._send_archive(
-            "receive", selection.root, [entry for entry in selection.files if entry.path in lacking]
-        )
+        wanted = [entry for entry in selection.files if entry.path in lacking]
+        return self._send_archive("receive", selection.root, wanted, selection.added)
 
-    def _send_archive(self, command: str, root: Path, entries: Sequence[FileEntry]) -> int:
-        """Sends files below `root` to a command of the agent; returns the bytes that travelled."""
+    def _send_archive(
+        self, command: str, root: Path, entries: Sequence[FileEntry], added: Mapping[str, Path] = MappingProxyType({})
+    ) -> int:
+        """Sends files below `root`, or where `added` says, to a command of the agent; returns the bytes that travelled."""
         size, travelled = sum(entry.size for entry in entries), 0
 
         def counted() -> Iterator[bytes]:
             nonlocal travelled
-            for chunk in tar_stream(root, entries):
+            for chunk in tar_stream(root, entries, added):
                 travelled += len(chunk)
                 yield chunk
 

@@ -54,6 +54,9 @@ class Selection:
     folders: tuple[str, ...] = ()  # those in which nothing travels; a job may expect to find them and write into them
     # pattern or reason -> number of files and whole folders that it kept back
     left_out: Mapping[str, int] = field(default_factory=dict)
+    added: Mapping[str, Path] = field(
+        default_factory=dict
+    )  # files that come from elsewhere: path -> where they are here
 
     @property
     def total_bytes(self) -> int:

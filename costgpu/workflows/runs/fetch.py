@@ -13,6 +13,7 @@ from costgpu.runner.files.place_outputs import fetch_and_place
 from costgpu.runner.find_run import runs_of_job
 from costgpu.workflows.context import AppContext
 from costgpu.workflows.runs.find_run import connection, run_and_machine
+from costgpu.workflows.sweep.bundle import read_spec
 
 
 def fetch_outputs(context: AppContext, text: str, to: str | None) -> tuple[list[str], RunError | None]:
@@ -28,9 +29,9 @@ def fetch_outputs(context: AppContext, text: str, to: str | None) -> tuple[list[
     if view is not None and view.outputs_folder is None and view.spec.node is not None:  # the first machine has them
         view, instance = run_and_machine(context, view.spec.node.group_id)
     if view is None or view.spec.outputs_from is not OutputsFrom.ALL:
-        return _fetch_from(context, view, instance, to)
-    remarks: list[str] = []
-    problem: RunError | None = None
+        remarks, problem = _fetch_from(context, view, instance, to)
+        return [*remarks, *_page_of_sweep(context, view, to)], problem
+    remarks, problem = [], None
     for one in runs_of_job(context.ledger, view):
         try:
             said, wrong = _fetch_from(context, *run_and_machine(context, one.run_id), to)
@@ -39,6 +40,19 @@ def fetch_outputs(context: AppContext, text: str, to: str | None) -> tuple[list[
         remarks += said
         problem = problem or wrong
     return remarks, problem
+
+
+def _page_of_sweep(context: AppContext, view: RunView | None, to: str | None) -> list[str]:
+    """Writes the page of a sweep whose results have come home; a sentence about it."""
+    spec = read_spec(view.spec.argv) if view is not None else None
+    if view is None or spec is None:
+        return []
+    from costgpu.workflows.sweep.results import results_at_home, write_page
+
+    folder = Path(to).resolve() if to else Path(view.spec.workdir)
+    results = results_at_home(spec, folder)
+    page = write_page(results, spec, folder, context.clock.now()) if results is not None else None
+    return [] if page is None else [f"The page of the sweep is {page}."]
 
 
 def _fetch_from(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -24,7 +24,7 @@ from costgpu.measure import Request, find_interpreter, workload_key
 from costgpu.measure.launcher import Launch
 from costgpu.measure.profile_file import load_profile
 from costgpu.models.instance import CreateRequest, Identity, NodeGroup
-from costgpu.models.job import JobSpec, Launcher
+from costgpu.models.job import Engine, JobSpec, Launcher
 from costgpu.models.run import Option, Plan
 from costgpu.models.workload import WorkloadProfile
 from costgpu.runner.drive.receipt import common_safeguards
@@ -59,8 +59,16 @@ class PlannedRun:
     at: datetime  # when the plan was made
 
 
-def plan_run(request: RunRequest, script: Request, context: AppContext) -> PlannedRun:
-    """Measures the script if need be, and plans its run. Nothing is spent."""
+Adapt = Callable[[JobSpec, Places, WorkloadProfile | None], tuple[JobSpec, Places]]
+"""Makes of the job that was measured, and of what was predicted for it on one machine, those of another job around it."""
+
+
+def plan_run(request: RunRequest, script: Request, context: AppContext, adapt: Adapt | None = None) -> PlannedRun:
+    """Measures the script if need be, and plans its run. Nothing is spent.
+
+    Args:
+        adapt: For a job that runs the script several times; its speed is then not one of the script.
+    """
     environment = job_environment(request.env, request.env_file)
     limits = limits_of(request, longest_hours=context.settings.max_lease_hours)
     now = context.clock.now()
@@ -68,14 +76,15 @@ def plan_run(request: RunRequest, script: Request, context: AppContext) -> Plann
     providers = providers_of(wanted_offers(request, infra, context.reporter))  # a wrong name is an error at once
     spec = job_spec(request, script, limits, environment, bucket=context.settings.bucket)
     rented = request.renting or any(place != "local" for place in infra)
-    if request.on_ray and request.estimate:
+    if adapt is None and request.on_ray and request.estimate:
         context.reporter.note("No estimate: a script on a Ray cluster cannot be measured on one computer.")
         request = replace(request, estimate=False)
+    single = request if adapt is None else replace(request, nodes=None, engine=Engine.PLAIN.value)
     if request.estimate and not request.profile and rented:
         check_credentials(context, providers)  # without them there is no need to measure for a minute
     for secret, advice in visible_secrets(request):
         context.reporter.note(secret, advice)
-    profile = _profile(request, script, context.reporter)
+    profile = _profile(single, script, context.reporter)
     key = workload_key(
         script=script.script,
         module=script.module,
@@ -84,23 +93,26 @@ def plan_run(request: RunRequest, script: Request, context: AppContext) -> Plann
         processes=spec.processes,
         variables=environment,
     )
-    places = find_places(request, context, profile, infra, now.date(), workload_key=key)
+    places = find_places(single, context, profile, infra, now.date(), workload_key=key)
     if request.fallback is not None:
-        dearer = replace(request, spot=False)
+        dearer = replace(single, spot=False)
         found = find_places(dearer, context, profile, infra, now.date(), workload_key=key)
         places = replace(places, fallback=found.ranked)
     first = places.ranked[0]
     _check_backend(profile, first)
     local = first.offer.provider == "local"
     python = find_interpreter(request.python or script.python, dict(os.environ)).path if local else ""
-    if local and request.on_ray and not request.setup:
+    if local and single.on_ray and not request.setup:
         check_ray(python)
     spec = replace(
         spec,
-        setup=(request.setup or "") if local else _setup(request, script.workdir, profile, first),
+        setup=(request.setup or "") if local else _setup(single, script.workdir, profile, first),
         python=python,
     )
     steps = scope_of(profile).total_steps if profile else None
+    if adapt is not None:
+        spec, places = adapt(spec, places, profile)
+        key, steps = "", None
     plan = make_plan(context, spec, places, limits, workload=key, steps=steps)
     plan, refusal = with_budgets(context, plan)
     return PlannedRun(plan=plan, environment=environment, refusal=refusal, at=now)

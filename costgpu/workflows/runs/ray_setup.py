@@ -21,19 +21,20 @@ _CHECK_SECONDS = 60
 
 
 def ray_setup(workdir: Path) -> str:
-    """The set-up command of a machine of a Ray cluster: the requirements, and Ray if they do not name it.
-
-    Ray is of the same version as here; of any that can be used, if there is none here.
-    """
+    """The set-up command of a machine of a Ray cluster: the requirements, and Ray if they do not name it."""
     requirements = workdir / "requirements.txt"
     there = requirements.is_file()
     if there and any(_NAMES_RAY.match(line) for line in requirements.read_text(errors="replace").splitlines()):
         return "pip install -r requirements.txt"
+    return f"pip install '{requirement()}'" + (" -r requirements.txt" if there else "")
+
+
+def requirement(package: str = PACKAGE) -> str:
+    """Ray of the version that is here, as pip takes it; of any that can be used, if there is none here."""
     try:
-        wanted = f"{PACKAGE}=={metadata.version('ray')}"
+        return f"{package}=={metadata.version('ray')}"
     except metadata.PackageNotFoundError:
-        wanted = f"{PACKAGE}>={OLDEST}"
-    return f"pip install '{wanted}'" + (" -r requirements.txt" if there else "")
+        return f"{package}>={OLDEST}"
 
 
 def check_ray(python: str) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 from costgpu.errors import UsageError
 from costgpu.models.run import Plan
@@ -23,15 +24,20 @@ def planned_run(request: RunRequest, reporter: Reporter) -> Iterator[tuple[AppCo
     """Checks and plans; nothing is spent. The context can carry the plan out."""
     check(request)
     script = script_request(request, reporter)
-    with AppContext(
+    with context_of(request, script.workdir, reporter) as context:
+        yield context, plan_run(request, script, context)
+
+
+def context_of(request: RunRequest, workdir: Path, reporter: Reporter) -> AppContext:
+    """What a run is planned and carried out with, by the settings of its folder and the options of its request."""
+    return AppContext(
         reporter,
-        script.workdir,
+        workdir,
         strict=True,
         sync_limit_mib=request.sync_limit_mib,
         bucket=request.bucket,
         **registry.settings_of_option("--subnet", request.subnet),
-    ) as context:
-        yield context, plan_run(request, script, context)
+    )
 
 
 def is_free(plan: Plan) -> bool:

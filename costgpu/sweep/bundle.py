@@ -1,0 +1,105 @@
+"""The files that travel with a sweep: the tuner as one program, and what it is to do."""
+
+from __future__ import annotations
+
+import io
+import json
+import zipfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from costgpu.sweep.arguments import arguments_of
+from costgpu.sweep.asha import Asha
+from costgpu.sweep.metric import Metric
+from costgpu.sweep.space import Space
+
+SOURCE = Path(__file__).parent / "tuner"
+PACKAGE = "_costgpu_tuner"
+MAIN = f"from {PACKAGE}.main import main\n\nmain()\n"
+SENT_FOLDER = ".costgpu"  # on the machine, beside the user's files
+PROGRAM, SPEC = f"{SENT_FOLDER}/tuner.pyz", f"{SENT_FOLDER}/sweep.json"
+RESULTS = "costgpu-runs"  # in the user's folder; never sent
+TRIAL_GRACE_SHARE = 1 / 3  # of a job's grace: the rest is for the outputs of its trials
+_WHEN = (1980, 1, 1, 0, 0, 0)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sweep:
+    """A sweep as asked for: what to try, how to compare, how many at once."""
+
+    space: Space
+    metric: Metric
+    template: tuple[str, ...] | None = None  # words of ``--args``; None for ``--name value``
+    asha: Asha | None = None
+    concurrent: int = 1  # trials at the same time, on all machines together
+    gpus_per_trial: float = 0.0  # below 1 where several trials share a GPU
+    outputs: tuple[str, ...] = ()  # patterns of what to keep of each trial; empty for all that is new
+
+
+@cache
+def tuner_file() -> bytes:
+    """A zip archive that Python runs; the same bytes every time."""
+    target = io.BytesIO()
+    with zipfile.ZipFile(target, "w") as archive:
+        for source in sorted(SOURCE.glob("*.py")):
+            archive.writestr(zipfile.ZipInfo(f"{PACKAGE}/{source.name}", _WHEN), source.read_bytes())
+        archive.writestr(zipfile.ZipInfo("__main__.py", _WHEN), MAIN)
+    return target.getvalue()
+
+
+def tuner_spec(
+    sweep: Sweep, name: str, argv: Sequence[str], *, python: str, nodes: int, grace_seconds: float
+) -> dict[str, Any]:
+    """What the tuner reads.
+
+    Args:
+        name: Of the sweep, as of its folder.
+        argv: The script and the arguments that all trials have.
+        python: Interpreter of the script; empty for the one that the tuner runs under.
+        nodes: Number of machines.
+        grace_seconds: Time between asking the whole job to end and killing it.
+    """
+    settings = list(sweep.space.settings())
+    asha = sweep.asha
+    return {
+        "folder": results_folder(name),
+        "program": PROGRAM,
+        "python": python,
+        "argv": list(argv),
+        "settings": settings,
+        "arguments": [arguments_of(setting, sweep.template) for setting in settings],
+        "trials": len(settings),
+        "metric": sweep.metric.pattern,
+        "mode": sweep.metric.mode.value,
+        "asha": None if asha is None else {"grace": asha.grace, "factor": asha.factor, "most": asha.most},
+        "concurrent": min(sweep.concurrent, len(settings)),
+        "nodes": nodes,
+        "gpus": sweep.gpus_per_trial,
+        "grace": grace_seconds * TRIAL_GRACE_SHARE,
+        "outputs": list(sweep.outputs),
+    }
+
+
+def write_bundle(folder: Path, spec: dict[str, Any]) -> None:
+    """Writes the two files into a folder of this computer, from which they are sent."""
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / Path(PROGRAM).name).write_bytes(tuner_file())
+    (folder / Path(SPEC).name).write_text(json.dumps(spec), encoding="utf-8")
+
+
+def tuner_argv(name: str) -> tuple[str, ...]:
+    """The command of the run: its last word tells which sweep it is."""
+    return (PROGRAM, SPEC, name)
+
+
+def sweep_of(argv: Sequence[str]) -> str | None:
+    """The name of the sweep that a run with this command carries out; None for any other run."""
+    return argv[2] if len(argv) == 3 and tuple(argv[:2]) == (PROGRAM, SPEC) else None
+
+
+def results_folder(name: str) -> str:
+    """Where results come home to, relative to the user's folder."""
+    return f"{RESULTS}/{name}"

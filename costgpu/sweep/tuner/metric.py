@@ -1,0 +1,48 @@
+"""Values of the metric in what a script prints. Pure."""
+
+from __future__ import annotations
+
+import math
+import re
+from typing import Optional
+
+_PUNCTUATION = ",;:.%)]}'\""  # that may follow a number
+LONGEST_LINE = 100_000  # characters of a line that are looked at
+BEYOND = 1e300  # what a scheduler is told of a value that is not finite: worse than any other
+
+
+def find_value(pattern: "re.Pattern[str]", line: str) -> Optional[float]:
+    """The last value that the pattern's group captures in a line; None if it captures no number.
+
+    ``nan`` and ``inf`` are values. What follows a number, such as a comma or full stop, is not looked at.
+    """
+    found = None
+    for match in pattern.finditer(line[:LONGEST_LINE]):
+        value = number(match.group(1))
+        found = value if value is not None else found
+    return found
+
+
+def number(text: Optional[str]) -> Optional[float]:
+    """A number that a group has captured; None for anything else."""
+    text = (text or "").strip()
+    for candidate in (text, text.rstrip(_PUNCTUATION)):
+        try:
+            return float(candidate)
+        except ValueError:
+            continue
+    return None
+
+
+def is_better(value: float, than: Optional[float], mode: str) -> bool:
+    """Whether a value is better than another one; one that is not finite never is."""
+    if not math.isfinite(value):
+        return False
+    return than is None or (value < than if mode == "min" else value > than)
+
+
+def for_scheduler(value: float, mode: str) -> float:
+    """The value as a scheduler can compare it: a diverged trial is the worst of all."""
+    if math.isfinite(value):
+        return value
+    return BEYOND if mode == "min" else -BEYOND

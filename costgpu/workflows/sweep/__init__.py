@@ -1,0 +1,1 @@
+"""Sweeps: planned as a run whose command is the tuner, started, and shown."""

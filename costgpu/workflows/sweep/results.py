@@ -1,0 +1,50 @@
+"""What came home of a sweep: its results, and the page made of them."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from costgpu.errors import UsageError
+from costgpu.files import FileKind, write_whole
+from costgpu.render.html.sweep_page import sweep_html
+from costgpu.runner.files.safe_move import open_regular
+from costgpu.sweep.metric import Metric, Mode
+from costgpu.sweep.results import Results, read_results
+from costgpu.sweep.tuner.records import PROGRESS
+from costgpu.version import __version__
+
+PAGE = "sweep.html"
+_PAGE_FILE = FileKind(most_bytes=0, error=UsageError, write_hint="The other results are there.")
+
+
+def metric_of(spec: dict[str, Any]) -> Metric:
+    """The metric that a tuner was told."""
+    return Metric(pattern=spec["metric"], mode=Mode(spec["mode"]))
+
+
+def empty_results(spec: dict[str, Any]) -> Results:
+    """The results before anything has happened."""
+    return Results(list(spec["settings"]), Mode(spec["mode"]))
+
+
+def results_at_home(spec: dict[str, Any], workdir: Path) -> Results | None:
+    """What the events tell that came home; None if none did."""
+    try:
+        with open_regular(workdir / spec["folder"] / PROGRESS) as stream:
+            lines = stream.read().decode("utf-8", "replace").splitlines()
+    except OSError:
+        return None
+    return read_results(spec["settings"], Mode(spec["mode"]), lines)
+
+
+def write_page(results: Results, spec: dict[str, Any], workdir: Path, now: datetime) -> Path | None:
+    """Writes the page beside the other results; None if there are none."""
+    folder = workdir / str(spec["folder"])
+    if not folder.is_dir():
+        return None
+    title = f"Sweep of {' '.join(spec['argv'])}"
+    text = sweep_html(results, metric_of(spec), title=title, version=__version__, at=now)
+    write_whole(folder / PAGE, [text], _PAGE_FILE, replace=True)
+    return folder / PAGE

@@ -1,0 +1,171 @@
+"""What a person reads of a sweep at 80 columns, its page, and what a program reads of it."""
+
+import json
+from dataclasses import replace
+
+from costgpu.errors import NoMetric, TrialsFailed
+from costgpu.models.prediction import Range
+from costgpu.render.html.sweep_page import sweep_html
+from costgpu.render.text.sweep import (
+    end_text,
+    live_rows,
+    outcome_error,
+    progress_text,
+    results_text,
+    results_value,
+    sweep_plan_json,
+    sweep_plan_text,
+    trials_question,
+)
+from costgpu.sweep.metric import Mode
+from costgpu.sweep.results import Results
+from costgpu.sweep.schedule import SweepTime
+from costgpu.sweep.space import parse_space
+from tests.unit.render.html_page import EVIL, harmless
+from tests.unit.render.runs import NOW, golden, plan
+from tests.unit.render.sweeps import METRIC, SWEEP, results
+
+TIME = SweepTime(
+    trial_seconds=Range(value=60.0, low=50.0, high=70.0),
+    rounds=2,
+    seconds=Range(value=150.0, low=120.0, high=200.0),
+    sharing=True,
+    least_share=0.25,
+)
+
+
+def rows(text: str) -> str:
+    """The rows that are the sweep's own."""
+    return text.partition("\n  files ")[0].partition("$0.24.\n")[2]
+
+
+def test_a_plan() -> None:
+    golden(
+        "plan\n" + rows(sweep_plan_text(plan(), NOW, SWEEP, TIME, ["train.py", "--fast"], "costgpu-runs/x")),
+        """
+        plan
+          sweep      4 trials, 2 at once
+          settings   lr=1e-4,3e-4; seed=1,2
+          metric     val_loss=([0-9.]+), the lowest is the best
+          asha       ends trials that are not among the best 1/4 after 1, 4, 16, ...
+                     reports: between nothing and 75 % of the work is saved
+          one trial  60 s [50 s-70 s] with the machine for itself, 2 rounds; what
+                     sharing the machine costs is in the estimate's interval
+          first      python train.py --fast --lr 1e-4 --seed 1, sent from
+                     /home/ada/projects/vision
+          results    costgpu-runs/x, with a folder for each trial
+        """,
+    )
+
+
+def test_a_plan_of_random_draws_whose_length_is_not_known() -> None:
+    space = parse_space(["lr=1,2"], ["dropout=0.0..0.5", "width=1..9", "wd=1e-6..1e-2:log", "act=a|b"], 5, 3)
+    sweep = replace(SWEEP, space=space, gpus_per_trial=0.5)
+    text = rows(sweep_plan_text(plan(), NOW, sweep, None, ["train.py"], "costgpu-runs/x"))
+    flat = " ".join(text.split())
+    assert "10 trials (2 of the grid x 5 random draws, seed 3), 2 at once, 0.5 of a GPU each" in flat
+    assert (
+        "lr=1,2; dropout from 0 to 0.5; width from 1 to 9, integers; wd from 1e-06 to 0.01, logarithmic; act one of a|b"
+        in flat
+    )
+    assert "not known before (--asha-max: reports of a full trial)" in flat
+    assert "one trial" not in text
+
+
+def test_the_results() -> None:
+    golden(
+        results_text(results(), "val_loss", "costgpu-runs/x"),
+        """
+        4 trials: 1 running, 1 finished, 1 stopped by ASHA, 1 failed.
+        Best: lr=1e-4 seed=1, val_loss 0.125 at report 8.
+
+        TRIAL SETTING        BEST val_loss AT REPORT STATUS
+            1 lr=1e-4 seed=1         0.125       8/8 finished
+            2 lr=1e-4 seed=2           0.5       4/4 stopped by ASHA
+
+          table      costgpu-runs/x/trials.csv
+          page       costgpu-runs/x/sweep.html
+          best       costgpu-runs/x/trial-01
+        """,
+    )
+    nothing = Results([{"x": "1"}], Mode.MIN)
+    assert "No trial has a value" in results_text(nothing, "val_loss", None)
+    assert "trials.csv" not in results_text(nothing, "val_loss", None)
+
+
+def test_while_it_runs() -> None:
+    found = results()
+    assert progress_text(found, "val_loss") == "3 of 4 trials over, 1 running; best val_loss 0.125 (lr=1e-4 seed=1)"
+    assert [row.split()[0] for row in live_rows(found, "val_loss", 10)] == ["TRIAL", "4", "1", "2"]
+    assert len(live_rows(found, "val_loss", 3)) == 3
+    assert end_text(found.trials[0], found, "val_loss") == (
+        "trial-01 (lr=1e-4 seed=1) finished, best val_loss 0.125 of 8 reports"
+    )
+    assert end_text(found.trials[2], found, "val_loss") == "trial-03 (lr=3e-4 seed=1) failed (1)\nE: 3e-4"
+
+
+def test_every_line_has_room_at_80_columns() -> None:
+    found = results("a very long value that nobody would write, and that goes on and on")
+    metric = "a_very_long_name_of_a_metric"
+    for text in ("\n".join(live_rows(found, metric, 9)), results_text(found, metric, "costgpu-runs/x")):
+        assert all(len(line) <= 80 for line in text.splitlines())
+
+
+def test_a_metric_that_never_appeared() -> None:
+    found = results()
+    found.detail = "good bye"
+    assert outcome_error(found, METRIC) is None
+    found.outcome = "no_metric"
+    error = outcome_error(found, METRIC)
+    assert isinstance(error, NoMetric)
+    assert "without a line that matches val_loss=([0-9.]+)" in error.message
+    assert error.message.endswith("good bye")
+    assert "--metric" in error.hint
+    found.outcome = "failed"
+    error = outcome_error(found, METRIC)
+    assert isinstance(error, TrialsFailed)
+    assert error.message.endswith("E: 3e-4")
+
+
+def test_a_question_about_many_trials() -> None:
+    assert trials_question(plan(), 10_000) == "Run 10,000 trials (about 30 min, $2.00 at most)?"
+    assert "how long they take is not known" in trials_question(plan(prediction=None), 300)
+
+
+def test_documents() -> None:
+    told = json.loads(sweep_plan_json(plan(), NOW, SWEEP, TIME, "costgpu-runs/x"))
+    assert (told["schema"], told["sweep"]["trials"], told["sweep"]["metric"]["mode"]) == ("costgpu.plan", 4, "min")
+    assert told["sweep"]["time"]["least_share"] == 0.25
+    value = results_value(results(), METRIC, "costgpu-runs/x")
+    assert value["best"] == 1
+    assert [trial["status"] for trial in value["trials"]] == ["succeeded", "stopped", "failed", "running"]
+    assert value["trials"][0]["setting"] == {"lr": "1e-4", "seed": "1"}
+
+
+def test_the_page_shows_curves_and_trials_and_does_nothing() -> None:
+    page = harmless(sweep_html(results(), METRIC, title="Sweep of train.py", version="1", at=NOW))
+    assert "Best val_loss0.125lr=1e-4 seed=1, at report 8 of trial-01" in page.text
+    assert "4 trials: 1 running, 1 finished, 1 stopped by ASHA, 1 failed" in page.text
+    assert page.count("polyline") == 2 * 2, "a curve for each trial with values, wide and narrow"
+    styles = [attributes.get("class") for tag, attributes in page.tags if tag == "polyline"]
+    assert styles == ["curve", "curve best"] * 2, "the best one is drawn last"
+    assert "E: 3e-4" in page.text
+
+
+def test_the_page_is_safe_whatever_a_script_prints() -> None:
+    page = harmless(sweep_html(results(EVIL), METRIC, title=EVIL, version="1", at=NOW))
+    assert "alert(1)" in page.text
+
+
+def test_the_page_of_a_sweep_without_values() -> None:
+    page = harmless(sweep_html(Results([{"x": "1"}], Mode.MAX), METRIC, title="x", version="1", at=NOW))
+    assert "No trial has printed a line that matches" in page.text
+
+
+def test_values_far_apart_get_a_logarithmic_axis_and_equal_ones_any() -> None:
+    for values in (["1000", "0.001"], ["5", "5"], ["0", "0"], ["-1", "1e6"]):
+        found = results()
+        for number, value in enumerate(values, start=2):
+            report = {"event": "report", "trial": 3, "report": number, "value": value, "seconds": 1}
+            found.feed(json.dumps(report))
+        harmless(sweep_html(found, METRIC, title="x", version="1", at=NOW))

@@ -1,0 +1,172 @@
+"""One trial as a process: what it prints, how it ends, and that nothing of it goes on. No Ray."""
+
+import os
+import subprocess
+import sys
+import textwrap
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from costgpu.sweep.bundle import PROGRAM, tuner_file
+from costgpu.sweep.tuner import trial_process
+from costgpu.sweep.tuner.trial_process import ALL_REPORTS, TrialProcess, is_told, trial_name
+from tests.until import until
+
+Trial = Callable[..., tuple[TrialProcess, list[dict[str, Any]]]]
+
+
+@pytest.fixture
+def trial(tmp_path: Path) -> Trial:
+    """Starts a trial of a script; returns it and the events that it tells."""
+    (tmp_path / PROGRAM).parent.mkdir()
+    (tmp_path / PROGRAM).write_bytes(tuner_file())
+    spec: dict[str, Any] = {
+        "folder": "costgpu-runs/x",
+        "program": PROGRAM,
+        "python": sys.executable,
+        "metric": "loss=(.*)",
+    }
+    spec |= {"mode": "min", "trials": 12, "grace": 20.0, "outputs": []}
+
+    def start(script: str, *, argv: tuple[str, ...] = ("train.py",), **more: Any) -> Any:
+        (tmp_path / "train.py").write_text(textwrap.dedent(script))
+        events: list[dict[str, Any]] = []
+        one = TrialProcess({**spec, **more.pop("spec", {})}, 3, list(argv), str(tmp_path), events.append, **more)
+        one.start()
+        return one, events
+
+    return start
+
+
+def finish(one: TrialProcess) -> dict[str, Any]:
+    """Steps until the trial is over."""
+    while not (result := one.step())["done"]:
+        pass
+    return result
+
+
+def alive(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
+    except OSError:
+        return False
+
+
+def test_values_log_and_end(trial: Trial, tmp_path: Path) -> None:
+    one, events = trial(
+        """
+        import sys
+        print("loss=0.5"); print("loss=nan"); print("other"); sys.stderr.write("loss=0.25\\r10%|loss=0.3\\n")
+        open("out.txt", "w").write("x")
+        """
+    )
+    assert finish(one) == {"reports": 4, "done": True, "value": 0.3}
+    assert [event["value"] for event in events if event["event"] == "report"] == ["0.5", "nan", "0.25", "0.3"]
+    end = events[-1]
+    assert (end["status"], end["exit_code"], end["best"], end["best_report"], end["last"]) == (
+        *("succeeded", 0, "0.25", 3),
+        "0.3",
+    )
+    folder = tmp_path / "costgpu-runs/x/trial-03"
+    assert sorted(path.name for path in folder.iterdir()) == ["log.txt", "out.txt"]
+    assert "other" in (folder / "log.txt").read_text()
+
+
+def test_a_script_that_fails_is_quoted(trial: Trial) -> None:
+    one, events = trial("print('loss=1')\nraise SystemError('no room for it')\n")
+    finish(one)
+    assert (events[-1]["status"], events[-1]["exit_code"]) == ("failed", 1)
+    assert "no room for it" in events[-1]["tail"]
+
+
+def test_a_script_without_the_metric(trial: Trial) -> None:
+    one, events = trial("print('good bye')\n")
+    assert "value" not in finish(one)
+    assert (events[-1]["status"], events[-1]["tail"]) == ("no_metric", "good bye")
+
+
+def test_an_interpreter_that_is_not_there(trial: Trial) -> None:
+    one, events = trial("", spec={"python": "/nowhere/python"})
+    finish(one)
+    assert (events[-1]["status"], events[-1]["exit_code"]) == ("failed", 127)
+    assert "/nowhere/python" in events[-1]["tail"]
+
+
+STUBBORN = """
+import os, signal, subprocess, sys, time
+child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
+{how}
+print("pids", os.getpid(), child.pid)
+print("loss=1", flush=True)
+time.sleep(600)
+"""
+SAVES = """
+def end(*_):
+    open("saved", "w").close()
+    sys.exit(0)
+signal.signal(signal.SIGTERM, end)
+"""
+
+
+def pids_of(tmp_path: Path) -> list[int]:
+    words = (tmp_path / "costgpu-runs/x/trial-03/log.txt").read_text().split()
+    return [int(words[1]), int(words[2])]
+
+
+def test_a_trial_that_is_ended_may_save_and_takes_its_children_along(trial: Trial, tmp_path: Path) -> None:
+    one, events = trial(STUBBORN.format(how=SAVES))
+    assert one.step()["reports"] == 1
+    one.end()
+    one.end()
+    assert [event["event"] for event in events].count("end") == 1
+    assert (events[-1]["status"], events[-1]["reports"]) == ("stopped", 1)
+    assert (tmp_path / "costgpu-runs/x/trial-03/saved").exists()
+    until(lambda: not any(map(alive, pids_of(tmp_path))))
+
+
+def test_a_trial_that_does_not_listen_is_killed(trial: Trial, tmp_path: Path) -> None:
+    one, events = trial(STUBBORN.format(how="signal.signal(signal.SIGTERM, signal.SIG_IGN)"), spec={"grace": 0.05})
+    one.step()
+    one.end()
+    assert (events[-1]["status"], events[-1]["exit_code"]) == ("stopped", 137)
+    until(lambda: not any(map(alive, pids_of(tmp_path))))
+
+
+def test_a_script_does_not_outlive_the_process_that_started_it(trial: Trial, tmp_path: Path) -> None:
+    """Ray kills its processes without a word; the script is told by the kernel."""
+    (tmp_path / "train.py").write_text(STUBBORN.format(how=""))
+    starter = (
+        f"import subprocess, sys, os; p = subprocess.Popen([sys.executable, {str(tmp_path / PROGRAM)!r}, 'launch',"
+        f" str(os.getpid()), sys.executable, {str(tmp_path / 'train.py')!r}], stdout=subprocess.PIPE);"
+        "print(p.stdout.readline().decode(), flush=True); os._exit(0)"
+    )
+    done = subprocess.run([sys.executable, "-c", starter], stdout=subprocess.PIPE, text=True, check=True)
+    script, child = map(int, done.stdout.split()[1:])
+    until(lambda: not alive(script))
+    os.kill(child, 9)
+
+
+def test_files_of_another_machine_travel_in_pieces(trial: Trial, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(trial_process, "CHUNK_BYTES", 10)
+    one, events = trial("print('loss=1')\nopen('out.bin', 'wb').write(bytes(25))\nopen('empty', 'w')\n", remote=True)
+    finish(one)
+    pieces = [event for event in events if event["event"] == "file"]
+    assert [(each["path"], each["first"], len(each["data"])) for each in pieces] == [
+        ("empty", True, 0),
+        ("log.txt", True, 7),
+        *(("out.bin", True, 10), ("out.bin", False, 10), ("out.bin", False, 5)),
+    ]
+    assert events[-1]["event"] == "end", "a trial is over when its files have come"
+
+
+def test_a_curve_has_few_points_however_often_a_script_reports() -> None:
+    assert all(map(is_told, range(1, ALL_REPORTS + 1)))
+    assert sum(map(is_told, range(1, 1_000_001))) < 4 * ALL_REPORTS * 3
+
+
+def test_names_sort_like_numbers() -> None:
+    assert [trial_name(number, 120) for number in (7, 12, 120)] == ["trial-007", "trial-012", "trial-120"]
+    assert trial_name(3, 4) == "trial-03"

@@ -10,7 +10,7 @@ import typer
 
 from costgpu.cli import options as opt
 from costgpu.cli.terminal_reporter import TerminalReporter, confirm, print_note, say
-from costgpu.errors import AuthError, NotConfirmed, UsageError
+from costgpu.errors import AuthError, NotConfirmed, RunError, UsageError
 from costgpu.units import LARGEST_WHOLE
 from costgpu.workflows.context import AppContext
 from costgpu.workflows.spending.periods import period
@@ -97,6 +97,24 @@ def _print_totals(
     group, key = _group(by)
     found = totals(app.ledger, chosen, group, tag=key, since=low, until=high)
     say(totals_json(found, by, low, high, app.clock.now()) if as_json else totals_text(found, by, low, high))
+
+
+@ledger.command()
+def job(run: opt.Run, json: opt.Json = False) -> None:
+    """Show the receipts of a job, and what interruptions have cost.
+
+    The machines that it had, at once or one after the other; for one that went on after
+    interruptions also the time lost, and what the same work would have cost on demand.
+    """
+    from costgpu.render.text.receipt import receipts_json, receipts_text
+    from costgpu.runner.find_run import runs_of_job
+    from costgpu.workflows.runs.find_run import recorded_run
+
+    with AppContext(TerminalReporter()) as app:
+        views = runs_of_job(app.ledger, recorded_run(app, run))
+        if not any(view.receipt for view in views):
+            raise RunError(f"Run {views[0].run_id} is not closed yet.", hint="costgpu jobs shows how far it is.")
+        say(receipts_json(views, app.clock.now()) if json else receipts_text(views))
 
 
 @ledger.command()

@@ -46,7 +46,7 @@ def summarize(views: Sequence[RunView]) -> AttemptsSummary | None:
     worked = sum(job_seconds(view) for view in made) - lost
     return AttemptsSummary(
         machines=len(made),
-        interruptions=sum(view.reason is EndReason.PREEMPTED for view in made),
+        interruptions=sum(view.reason in (EndReason.PREEMPTED, EndReason.INTERRUPTED) for view in made),
         metered_seconds=sum(receipt.metered_seconds for receipt in receipts),
         metered_cost_usd=sum((receipt.metered_cost_usd for receipt in receipts), Decimal(0)),
         lost_seconds=lost,

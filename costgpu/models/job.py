@@ -25,6 +25,7 @@ class EndReason(StrEnum):
     IDLE = "idle"
     DISK_FULL = "disk_full"
     PREEMPTED = "preempted"
+    INTERRUPTED = "interrupted"  # the same, and the job goes on on another machine
     UNCLAIMED = "unclaimed"  # no client came, or it went before the job started
     NO_CAPACITY = "no_capacity"
     PROVISION_FAILED = "provision_failed"

@@ -23,7 +23,7 @@ def test_a_job_that_is_interrupted_three_times_comes_to_its_end(tmp_path: Path) 
     driver = world.run()
     world.check_job()
     assert (world.work / "model.pt").read_bytes() == b"weights"
-    assert [view.reason for view in driver.views] == [*[EndReason.PREEMPTED] * 3, EndReason.SUCCEEDED]
+    assert [view.reason for view in driver.views] == [*[EndReason.INTERRUPTED] * 3, EndReason.SUCCEEDED]
     assert [view.spec.attempt.number for view in driver.views if view.spec.attempt] == [1, 2, 3, 4]
     assert driver.error is None
     assert driver.decisive.reason is EndReason.SUCCEEDED

@@ -40,6 +40,7 @@ class CostOutcome(StrEnum):
     FAILED = "failed"
     IDLE = "idle"
     SPOT = "spot machine taken back"
+    CONTINUED = "interrupted, and gone on elsewhere"
     LOST = "machine lost or forgotten"
     NEVER = "never started its job"
     OTHER = "other"
@@ -56,6 +57,7 @@ OUTCOMES: Mapping[EndReason, CostOutcome] = {
     EndReason.DISK_FULL: CostOutcome.FAILED,
     EndReason.IDLE: CostOutcome.IDLE,  # the whole run: how much of it was idle is not recorded
     EndReason.PREEMPTED: CostOutcome.SPOT,
+    EndReason.INTERRUPTED: CostOutcome.CONTINUED,  # what had to be done again is in the receipts
     EndReason.INSTANCE_LOST: CostOutcome.LOST,
     EndReason.LEASE_EXPIRED: CostOutcome.LOST,  # only a reaper was left to end it
     EndReason.UNCLAIMED: CostOutcome.NEVER,

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import datetime
 from decimal import Decimal
 from typing import TYPE_CHECKING
 
 from costgpu.models.attempts import summarize
 from costgpu.models.job import EndReason, Launcher
 from costgpu.models.run import EndedBy
+from costgpu.render.document import document
 from costgpu.render.phrases import counted
 from costgpu.render.text.layout import labelled, wrap
 from costgpu.units import format_duration, format_usd
@@ -33,7 +35,8 @@ END_PHRASES = {
     EndReason.INSTANCE_LOST: "lost with its machine",
     EndReason.NODES_APART: "not started, its machines cannot work together",
     EndReason.NODE_LOST: "ended, another machine of it was missing",
-    EndReason.PREEMPTED: "interrupted, the machine was taken back",
+    EndReason.PREEMPTED: "lost, the machine was taken back",
+    EndReason.INTERRUPTED: "interrupted, and gone on with elsewhere",
 }
 ENDED_BY_PHRASES = {
     EndedBy.CLIENT: "this client",
@@ -59,6 +62,12 @@ def receipts_text(views: Sequence[RunView]) -> str:
         total = f"{counted(len(made), 'machine')}, {format_duration(seconds)} of them, {format_usd(cost)}"
         texts.append(labelled("together", total if made else "nothing was created, nothing is billed"))
     return "\n".join(texts)
+
+
+def receipts_json(views: Sequence[RunView], now: datetime) -> str:
+    """The same as a versioned document."""
+    receipts = [view.receipt for view in views if view.receipt is not None]
+    return document("costgpu.job", at=now, receipts=receipts, attempts=summarize(views))
 
 
 def _attempts_text(views: Sequence[RunView]) -> str:

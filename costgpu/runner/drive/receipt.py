@@ -20,6 +20,11 @@ def close_run(context: RunContext, reason: EndReason, by: EndedBy, left_behind: 
     view = context.view
     seconds, cost = view.metered(context.clock.now())
     made = view.instance is not None
+    metered, billed = (round(seconds, 1), cost) if made else (0.0, Decimal(0))
+    if not record_next_attempt(context, reason, metered, billed):
+        forget_sent(context.services.folder, view)
+    elif reason is EndReason.PREEMPTED:
+        reason = EndReason.INTERRUPTED
     receipt = Receipt(
         run_id=view.run_id,
         instance=view.instance,
@@ -32,12 +37,10 @@ def close_run(context: RunContext, reason: EndReason, by: EndedBy, left_behind: 
         confirmed_at=view.confirmed_at,
         provider_reason=view.provider_reason,
         left_behind=left_behind,
-        metered_seconds=round(seconds, 1) if made else 0.0,
-        metered_cost_usd=cost if made else Decimal(0),
+        metered_seconds=metered,
+        metered_cost_usd=billed,
         metered_at_most=view.ended_before,
     )
-    if not record_next_attempt(context, reason, receipt.metered_seconds, receipt.metered_cost_usd):
-        forget_sent(context.services.folder, view)
     context.journal.add(
         EventKind.CLOSED,
         reason=reason.value,

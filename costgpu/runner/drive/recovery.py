@@ -216,7 +216,7 @@ class RecoveryDriver:
         store, last = self.context.store, self.decisive
         if store is None or self.view.state is not RunState.CLOSED:
             return
-        home = last.collected and last.reason is not EndReason.PREEMPTED
+        home = last.collected and last.reason not in (EndReason.PREEMPTED, EndReason.INTERRUPTED)
         if not home:
             try:
                 self._get_from_bucket()

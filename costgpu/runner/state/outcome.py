@@ -52,7 +52,7 @@ def error_for(view: RunView) -> CostGpuError | None:
         return DiskFull(
             f"The disk of the machine was nearly full; the job was ended.{detail}", hint="Give more: --disk 200."
         )
-    if reason is EndReason.PREEMPTED:
+    if reason in (EndReason.PREEMPTED, EndReason.INTERRUPTED):
         return Preempted(f"The provider took the spot instance back.{detail}", hint="Run it again on demand.")
     if reason in (EndReason.NODES_APART, EndReason.NODE_LOST):
         return NodesApart(

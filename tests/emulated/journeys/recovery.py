@@ -46,7 +46,7 @@ def interrupted_three_times(person: Person, take: Callable[[str], None], kind: s
     assert same_weights(person)
     listed = json.loads(person.do("jobs", "-a", "--json").out)["runs"]
     ends = [(each["attempt"]["number"], each["reason"]) for each in reversed(listed)]
-    assert ends == [(1, "preempted"), (2, "preempted"), (3, "preempted"), (4, "succeeded")]
+    assert ends == [(1, "interrupted"), (2, "interrupted"), (3, "interrupted"), (4, "succeeded")]
     person.ended(instances=4)
 
 

@@ -66,7 +66,7 @@ def test_one_machine_is_no_sum() -> None:
 
 
 def test_work_that_was_done_twice_and_time_to_start_again() -> None:
-    taken, done = EndReason.PREEMPTED, EndReason.SUCCEEDED
+    taken, done = EndReason.INTERRUPTED, EndReason.SUCCEEDED
     views = [attempt(0, worked=600, reason=taken), attempt(1, worked=600, restored_ago=50, reason=done)]
     total = summarize(views)
     assert total is not None
@@ -79,14 +79,14 @@ def test_work_that_was_done_twice_and_time_to_start_again() -> None:
 
 def test_without_a_checkpoint_all_work_is_lost() -> None:
     total = summarize(
-        [attempt(0, worked=600, reason=EndReason.PREEMPTED), attempt(1, worked=600, reason=EndReason.SUCCEEDED)]
+        [attempt(0, worked=600, reason=EndReason.INTERRUPTED), attempt(1, worked=600, reason=EndReason.SUCCEEDED)]
     )
     assert total is not None
     assert total.lost_seconds == pytest.approx(600)
 
 
 def test_what_is_not_known_is_not_told() -> None:
-    views = [attempt(0, worked=600, reason=EndReason.PREEMPTED), attempt(1, worked=600, reason=EndReason.SUCCEEDED)]
+    views = [attempt(0, worked=600, reason=EndReason.INTERRUPTED), attempt(1, worked=600, reason=EndReason.SUCCEEDED)]
     option = views[0].options[0]
     plain = replace(option, lease=replace(option.lease, usd_per_hour=Decimal("1.01")))
     total = summarize([replace(views[0], options=(plain,)), views[1]])
@@ -95,11 +95,11 @@ def test_what_is_not_known_is_not_told() -> None:
 
 
 def test_the_receipt_tells_it() -> None:
-    taken, done = EndReason.PREEMPTED, EndReason.SUCCEEDED
+    taken, done = EndReason.INTERRUPTED, EndReason.SUCCEEDED
     said = receipts_text([attempt(0, worked=600, reason=taken), attempt(1, worked=600, restored_ago=50, reason=done)])
     for words in (
         ", attempt 2)",
-        "interrupted, the machine was taken back",
+        "interrupted, and gone on with elsewhere",
         "together   2 machines after 1 interruption, 25 min of them, $0.20",
         "lost       2 min: 50 s of work since the checkpoints, 100 s to start again",
         "on demand  the same work would have cost about $1.04",

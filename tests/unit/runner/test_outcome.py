@@ -33,6 +33,7 @@ ERRORS: dict[EndReason | None, type[CostGpuError] | None] = {
     EndReason.LEASE_EXPIRED: LimitReached,
     EndReason.DISK_FULL: DiskFull,
     EndReason.PREEMPTED: Preempted,
+    EndReason.INTERRUPTED: Preempted,
     EndReason.INSTANCE_LOST: InstanceLost,
     EndReason.NODES_APART: NodesApart,
     EndReason.NODE_LOST: NodesApart,

@@ -110,7 +110,7 @@ def run(
     request = request_of(RunRequest, locals(), tags=tag, disk_gib=disk, sync_limit_mib=sync_limit)
     try:
         with planned_run(request, TerminalReporter()) as (context, planned):
-            if detach:
+            if detach or queue:
                 check_detached(planned.plan)
             if dry_run:
                 say((plan_json if as_json else plan_text)(planned.plan, planned.at))
@@ -165,22 +165,28 @@ def _carry_out(context: AppContext, planned: PlannedRun, *, detach: bool, as_jso
 def _put_into_queue(context: AppContext, planned: PlannedRun, *, as_json: bool) -> None:
     """Records the run, and starts what may start: it, if nothing waits before it and there is room."""
     from costgpu.cli.terminal_observer import Terminal
-    from costgpu.errors import RunBusy
+    from costgpu.errors import RunBusy, RunError
+    from costgpu.models.run import RunState
     from costgpu.render.text.queue import queue_json, queued_text, started_text
+    from costgpu.runner.find_run import load_run
     from costgpu.runner.launch import new_run_id
+    from costgpu.runner.state.outcome import error_for
     from costgpu.workflows.runs.queue import enqueue, start_waiting, waiting
 
     terminal = Terminal(context.clock, ask=False)
     try:
         view = enqueue(context, planned, terminal, new_run_id())
         try:
-            started = start_waiting(context, terminal)
+            started = start_waiting(context, terminal, {view.run_id: planned.environment})
         except RunBusy:  # whoever is at it comes to this one, too
             started = []
     finally:
         terminal.close()
     for one in started:
         say(started_text(one), err=True)
+    mine = load_run(context.ledger, view.run_id)
+    if mine.state is RunState.CLOSED:
+        raise error_for(mine) or RunError(f"Run {mine.run_id} was not started.", hint="costgpu jobs -a says why.")
     left = waiting(context)
     position = next((number for number, each in enumerate(left, 1) if each.view.run_id == view.run_id), 0)
     if position:

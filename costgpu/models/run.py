@@ -64,6 +64,7 @@ class EventKind(StrEnum):
     ADOPTED = "adopted"  # another process took over
     SAVED = "saved"  # a checkpoint is on the user's side
     RESTORED = "restored"  # a checkpoint is on the machine
+    GIVEN_UP = "given_up"  # somebody has cancelled the job: it does not go on after this run
     NOTED = "noted"  # anything worth keeping that changes nothing
 
 
@@ -154,6 +155,7 @@ class RunView:
         started_at: Start of the job; None until then.
         collected: Whether the outputs are on the user's machine.
         saved_at: Time of the newest checkpoint of this run, by its machine's clock; None without one.
+        given_up: Whether the job is not to go on after this run, because somebody has cancelled it.
         restored_from: Time of the checkpoint that its job goes on from; None for a job that begins.
         reason: Reason of the end; None until the run ends.
         ending_by: Who requested the end.
@@ -161,6 +163,7 @@ class RunView:
         confirmed_state: State that the provider confirmed; empty until then.
         confirmed_at: Time of the confirmation.
         provider_reason: The provider's own words.
+        forgotten: Whether the provider knew nothing of the machine any more.
         ended_before: Whether `confirmed_at` is only the latest time at which it can have ended.
         receipt: Receipt of a closed run.
         detached: Whether the last client left on purpose.
@@ -188,6 +191,7 @@ class RunView:
     started_at: datetime | None = None
     collected: bool = False
     saved_at: datetime | None = None
+    given_up: bool = False
     restored_from: datetime | None = None
     reason: EndReason | None = None
     ending_by: EndedBy | None = None
@@ -195,6 +199,7 @@ class RunView:
     confirmed_state: str = ""
     confirmed_at: datetime | None = None
     provider_reason: str = ""
+    forgotten: bool = False
     ended_before: bool = False
     receipt: Receipt | None = None
     detached: bool = False
@@ -213,14 +218,23 @@ class RunView:
     @property
     def waits(self) -> bool:
         """Whether it is to be started by whoever comes next: nothing is billed, and nobody needs to be there."""
-        follows = self.spec.attempt is not None and self.spec.attempt.index > 0
-        return self.state is RunState.INTENT and (self.spec.queued or follows)
+        return self.state is RunState.INTENT and (self.spec.queued or self.is_later_attempt)
 
     @property
     def interrupted(self) -> bool:
         """Whether its machine is taken back, and what its job has made is for the next one rather than for its user."""
         preempted = self.status is not None and self.status.reason is EndReason.PREEMPTED
         return preempted and self.spec.recovery is not None
+
+    @property
+    def outputs_home(self) -> bool:
+        """Whether what its job has made is home, rather than kept for the next machine."""
+        return self.collected and self.reason not in (EndReason.PREEMPTED, EndReason.INTERRUPTED)
+
+    @property
+    def is_later_attempt(self) -> bool:
+        """Whether it is for a job that has begun on another machine."""
+        return self.spec.attempt is not None and self.spec.attempt.index > 0
 
     @property
     def ranks_per_node(self) -> int:

@@ -16,12 +16,12 @@ from costgpu.runner.drive.context import Detached, RunContext, Services
 from costgpu.runner.drive.group import GroupDriver
 from costgpu.runner.drive.loop import Driver
 from costgpu.runner.drive.provision import create_request, record_instance
-from costgpu.runner.drive.recovery import RecoveryDriver, recovering_driver, with_sent_files
+from costgpu.runner.drive.recovery import STORE, RecoveryDriver, recovering_driver, with_sent_files
 from costgpu.runner.find_run import RunStore, load_run, runs_of_job
 from costgpu.runner.machine.host import LogPosition
 from costgpu.runner.machine.keys import load_keys
 from costgpu.runner.state.journal import EventStore, RunJournal
-from costgpu.runner.state.lock import is_driven, lock_run
+from costgpu.runner.state.lock import is_driven, lock_run, lock_runs
 from costgpu.runner.state.observer import NullObserver, Observer
 
 JobDriver = Driver | GroupDriver | RecoveryDriver
@@ -33,7 +33,7 @@ def adopt(
 ) -> Driver:
     """A driver that goes on with a run. To be used within `lock_run` of its folder."""
     journal = RunJournal(ledger, services.clock, view.run_id)
-    if journal.view.detached:
+    if journal.view.detached and journal.view.state is not RunState.CLOSED:
         journal.add(EventKind.ADOPTED, client=socket.gethostname())
     if view.spec.attempt is not None:
         return recovering_driver(journal, services, observer, secrets)
@@ -105,17 +105,30 @@ def collect_finished(ledger: RunStore, services: Services, observer: Observer) -
                     driver.drive()
                 if driver.view.state is RunState.CLOSED:
                     done.append(run_id)
-                    _finish_job(driver.view, ledger, services, observer)
         except (RunBusy, Detached):
             continue
         except CostGpuError as error:
             observer.note(f"Run {run_id}: {error.message}")
+    _finish_jobs(ledger, services, observer)
     return done
 
 
-def _finish_job(view: RunView, ledger: RunStore, services: Services, observer: Observer) -> None:
-    """After the last run of a job that went on after interruptions: nothing waits for a next attempt any more."""
-    job = adopt_job(view, ledger, services, observer, None) if view.spec.attempt is not None else None
+def _finish_jobs(ledger: RunStore, services: Services, observer: Observer) -> None:
+    """Jobs that are over, and of which something is kept here for going on: that comes home, and is removed."""
+    for folder in services.folder.glob(f"*/{STORE}"):
+        with contextlib.suppress(RunBusy):
+            try:
+                runs = runs_of_job(ledger, load_run(ledger, folder.parent.name))
+                if all(view.state is RunState.CLOSED for view in runs):
+                    with lock_runs(services.folder / view.run_id for view in runs):
+                        finish_job(runs[-1], ledger, services, observer)
+            except CostGpuError as error:
+                observer.note(f"Job {folder.parent.name}: {error.message}")
+
+
+def finish_job(view: RunView, ledger: RunStore, services: Services, observer: Observer) -> None:
+    """Brings home what is kept of a job that is over, if it went on after interruptions. To be used within its locks."""
+    job = adopt_job(view, ledger, services, observer, None)
     if isinstance(job, RecoveryDriver):
         job.finish()
 

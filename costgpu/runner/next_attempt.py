@@ -12,15 +12,28 @@ from decimal import Decimal
 
 from costgpu.models.attempts import job_seconds
 from costgpu.models.job import Attempt, EndReason, JobSpec
+from costgpu.models.offer import PurchaseOption
 from costgpu.models.run import Option, RunView
 from costgpu.runner.plan import LEAST_JOB_SECONDS, ROOM_SECONDS, boot_seconds, worst_cost
 from costgpu.runner.state.attempts import attempt_id
 from costgpu.runner.timeouts import POWER_OFF_SECONDS
-from costgpu.units import format_duration, format_usd
+from costgpu.units import format_duration
 
 MOST_FAILED_RESUMES = 3  # attempts in a row that fail as soon as they go on
 AT_ONCE_SECONDS = 120.0  # a job that goes on and fails within this time, with nothing saved, could not go on
-MOST_SEARCHES = 20  # runs in a row for which no machine is free
+MOST_SEARCHES = 20  # runs in a row for which no machine was to be had
+NOT_BEGUN = frozenset(
+    {
+        EndReason.NO_CAPACITY,
+        EndReason.PROVISION_FAILED,
+        EndReason.BOOT_FAILED,
+        EndReason.HOST_KEY_MISMATCH,
+        EndReason.MACHINE_UNUSABLE,
+        EndReason.SYNC_FAILED,
+        EndReason.UNCLAIMED,
+    }
+)
+"""Why a later attempt may not have begun: another machine may do, or the next client."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,62 +52,86 @@ class TheEnd:
     why: str
 
 
-def next_attempt(
-    views: Sequence[RunView], reason: EndReason, seconds: float, cost: Decimal
-) -> NextAttempt | TheEnd | None:
+def may_go_on(view: RunView, reason: EndReason) -> bool:
+    """Whether a run that is about to be closed for this reason is not the end of its job, as far as it alone tells."""
+    if view.spec.recovery is None or view.spec.attempt is None or view.given_up:
+        return False
+    if reason is EndReason.PREEMPTED or (reason is EndReason.INSTANCE_LOST and _is_forgotten(view)):
+        return True
+    if not view.is_later_attempt:
+        return False
+    return reason in NOT_BEGUN or (reason is EndReason.JOB_FAILED and _failed_at_once(view))
+
+
+def next_attempt(views: Sequence[RunView], reason: EndReason, seconds: float) -> NextAttempt | TheEnd | None:
     """What follows on the last run of a job.
 
     Args:
         views: All its runs so far, in order; the last is about to be closed.
         reason: Why that one has ended.
         seconds: What its machine was metered for.
-        cost: The same in USD.
 
     Returns:
         None for a job that was not interrupted: it has ended, in whatever way.
     """
     first, last = views[0], views[-1]
     recovery, attempt = last.spec.recovery, last.spec.attempt
-    if recovery is None or attempt is None:
+    if recovery is None or attempt is None or not may_go_on(last, reason):
         return None
-    failed_at_once = reason is EndReason.JOB_FAILED and _failed_at_once(last)
-    nowhere = reason is EndReason.NO_CAPACITY and attempt.index > 0
-    if reason is not EndReason.PREEMPTED and not failed_at_once and not nowhere:
-        return None
-    failed = attempt.failed_resumes + 1 if failed_at_once else attempt.failed_resumes if nowhere else 0
-    searches = attempt.searches + 1 if nowhere else 0
-    number = attempt.number + (last.instance is not None)
-    if failed >= MOST_FAILED_RESUMES:
-        return TheEnd(f"The job has failed {failed} times as soon as it went on.")
-    if searches >= MOST_SEARCHES:
-        return TheEnd(f"No machine was free, {searches} times.")
-    if number > recovery.most + 1:
+    after = _counted(attempt, reason, had_machine=last.instance is not None)
+    if after.failed_resumes >= MOST_FAILED_RESUMES:
+        return TheEnd(f"The job has failed {after.failed_resumes} times as soon as it went on.")
+    if after.searches >= MOST_SEARCHES:
+        return TheEnd(f"No machine was to be had, {after.searches} times.")
+    if after.number > recovery.most + 1:
         times = "once" if recovery.most == 1 else f"{recovery.most} times"
         return TheEnd(f"It has gone on {times} already, as --recover allows.")
     duration = first.spec.max_duration_seconds
     worked = sum(job_seconds(view) for view in views)
     if duration is not None and duration - worked < LEAST_JOB_SECONDS:
         return TheEnd(f"Its --max-duration of {format_duration(duration)} is used up.")
-    receipts = [view.receipt for view in views[:-1] if view.receipt is not None]
-    spent = cost + sum((one.metered_cost_usd for one in receipts), Decimal(0))
-    used = seconds + sum(one.metered_seconds for one in receipts)
+    used = [(view, view.receipt.metered_seconds) for view in views[:-1] if view.receipt is not None]
+    used.append((last, seconds))
+    spent = sum((_worst_cost(view, lived) for view, lived in used), Decimal(0))
+    lived = sum(each for _, each in used)
     options = tuple(
-        left for option in first.options if (left := _what_is_left(option, first.spec, spent, used, worked)) is not None
+        left
+        for option in first.options
+        if (left := _what_is_left(option, first.spec, spent, lived, worked)) is not None
     )
     if not options:
-        return TheEnd(f"After {format_usd(spent)} too little is left of its limits for another machine.")
-    spec = replace(
-        last.spec,
-        max_duration_seconds=None if duration is None else duration - worked,
-        attempt=Attempt(
-            job_id=attempt.job_id,
-            index=attempt.index + 1,
-            number=number,
-            failed_resumes=failed,
-            searches=searches,
-        ),
+        return TheEnd(f"After {format_duration(lived)} of machines too little is left of its limits for another one.")
+    spec = replace(last.spec, max_duration_seconds=None if duration is None else duration - worked, attempt=after)
+    return NextAttempt(run_id=attempt_id(after.job_id, after.index), spec=spec, options=options)
+
+
+def _counted(attempt: Attempt, reason: EndReason, *, had_machine: bool) -> Attempt:
+    """The attempt after one that has ended for this reason."""
+    failed, searches = 0, 0
+    if reason is EndReason.JOB_FAILED:
+        failed = attempt.failed_resumes + 1
+    elif reason in NOT_BEGUN:
+        failed, searches = attempt.failed_resumes, attempt.searches + 1
+    return replace(
+        attempt,
+        index=attempt.index + 1,
+        number=attempt.number + had_machine,
+        failed_resumes=failed,
+        searches=searches,
     )
-    return NextAttempt(run_id=attempt_id(attempt.job_id, attempt.index + 1), spec=spec, options=options)
+
+
+def _worst_cost(view: RunView, seconds: float) -> Decimal:
+    """What so much time of a machine can have cost: a spot price may be higher than the one that was listed."""
+    if view.option is None:
+        return Decimal(0)
+    return (Decimal(str(seconds)) * view.option.lease.usd_per_hour / 3600).quantize(Decimal("0.000001"))
+
+
+def _is_forgotten(view: RunView) -> bool:
+    """Whether it had a spot machine of which the provider knows nothing any more: it was taken back long ago."""
+    spot = view.option is not None and view.option.offer.purchase_option is PurchaseOption.SPOT
+    return spot and view.forgotten and view.started_at is not None
 
 
 def _failed_at_once(view: RunView) -> bool:
@@ -106,12 +143,12 @@ def _what_is_left(option: Option, spec: JobSpec, spent: Decimal, used: float, wo
     """The option with the lease that the limits of the job still allow; None if that is too short for a machine.
 
     Args:
-        spent: USD so far.
+        spent: USD so far, at most.
         used: Seconds of machines so far.
         worked: Seconds of the job so far.
     """
     lease, cap, duration = option.lease, spec.max_cost_usd, spec.max_duration_seconds
-    ends = [lease.lifetime_seconds if cap is not None else lease.lifetime_seconds - used]
+    ends = [lease.lifetime_seconds - used]
     if cap is not None and lease.usd_per_hour:
         ends.append(float((cap - spent) * 3600 / lease.usd_per_hour) - POWER_OFF_SECONDS)
     if duration is not None:

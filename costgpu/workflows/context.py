@@ -132,6 +132,7 @@ class AppContext:
             select=self._select,
             allow_from=self._allow_from,
             bucket=BucketOutputs(self.clock),
+            refusal=self._refusal,
         )
 
     def provider(self, name: str) -> Provider:
@@ -184,6 +185,11 @@ class AppContext:
         if asked is None or self.clock.monotonic() - asked[0] > ADDRESS_SECONDS:
             asked = self._address = (self.clock.monotonic(), caller_address())
         return asked[1]
+
+    def _refusal(self, view: RunView) -> CostGpuError | None:
+        from costgpu.workflows.runs.plan import budget_refusal
+
+        return budget_refusal(self, view.spec, view.options, view.owner)[1]
 
     def _select(self, view: RunView) -> Selection:
         from costgpu.runner.files.select import select

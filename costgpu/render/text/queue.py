@@ -70,8 +70,9 @@ def started_text(view: RunView) -> str:
     if view.state is RunState.CLOSED:
         reason = view.reason.value.replace("_", " ") if view.reason is not None else "closed"
         return wrap(f"Run {view.run_id} ({view.name}) could not be started: {reason}.", rest="  ")
+    how = "runs" if view.state is RunState.RUNNING else f"is {view.state.value}"
     return wrap(
-        f"Run {view.run_id} ({view.name}) runs. costgpu attach {view.run_id} watches it and fetches its outputs.",
+        f"Run {view.run_id} ({view.name}) {how}. costgpu attach {view.run_id} watches it and fetches its outputs.",
         rest="  ",
     )
 

@@ -111,6 +111,9 @@ def _machine_rows(plan: Plan, now: datetime) -> list[tuple[str, str]]:
         span = f"{format_duration(wall.value)} [{format_duration(wall.low)}-{format_duration(wall.high)}]"
         rows.append(("estimate", f"{span}{'' if free else money}, 80 % interval"))
     cap = "" if free else f"{format_usd(plan.spec.nodes * lease.worst_cost_usd)}; "
+    if plan.spec.recovery is not None:
+        lived = f"{format_duration(lease.lifetime_seconds)} of machines, one after the other ({lease.limited_by})"
+        return [*rows, ("at most", f"{cap}{lived}")]
     end = now + timedelta(seconds=lease.lifetime_seconds)
     length = format_duration(lease.lifetime_seconds)
     rows.append(("at most", f"{cap}ended after {length}, by {end:%Y-%m-%d %H:%M} UTC ({lease.limited_by})"))
@@ -182,7 +185,7 @@ def run_fields(now: datetime | None) -> tuple[RunField, ...]:
         RunField("created_at", lambda view: view.created_at, Column("SINCE", age, right=True, width=7)),
         RunField("lease_until", lambda view: view.lease_until),
         RunField("status", lambda view: view.status),
-        RunField("outputs_home", lambda view: view.collected),
+        RunField("outputs_home", lambda view: view.outputs_home),
         RunField("metered_seconds", lambda view: metered(view)[0]),
         RunField("metered_cost_usd", lambda view: metered(view)[1], Column("COST", cost, right=True)),
     )

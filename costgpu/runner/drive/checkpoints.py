@@ -21,12 +21,13 @@ LATEST = "{latest}"
 def save_when_due(context: RunContext) -> None:
     """Now and then, while the job runs: keeps its newest checkpoint here. With a bucket the machine brings it there."""
     clock = context.clock
-    if context.store is None or clock.monotonic() < context.save_at:
+    keeping = context.keeping
+    if keeping is None or clock.monotonic() < keeping.save_at:
         return
     began = clock.monotonic()
     save_checkpoint(context)
     took = clock.monotonic() - began
-    context.save_at = clock.monotonic() + max(CHECKPOINT_SECONDS, took / CHECKPOINT_SHARE)
+    keeping.save_at = clock.monotonic() + max(CHECKPOINT_SECONDS, took / CHECKPOINT_SHARE)
 
 
 def save_checkpoint(context: RunContext, *, everything: bool = False) -> None:
@@ -38,19 +39,19 @@ def save_checkpoint(context: RunContext, *, everything: bool = False) -> None:
     Raises:
         HostUnreachable: The connection is lost.
     """
-    store = context.store
-    if store is None:
+    keeping = context.keeping
+    if keeping is None:
         return
     try:
         host = context.connection()
         checkpoint = host.checkpoint(everything=everything)
         if checkpoint.trouble:
             context.note_once(f"A checkpoint is not complete: {checkpoint.trouble}")
-        if checkpoint.number <= context.kept or not checkpoint.files:
+        if checkpoint.number <= keeping.kept or not checkpoint.files:
             return
         if not context.view.spec.bucket:
             context.observer.waiting(context.view, f"fetching a checkpoint of {format_size(checkpoint.total_bytes)}")
-            store.keep(checkpoint, host.fetch_checkpoint)
+            keeping.store.keep(checkpoint, host.fetch_checkpoint)
     except HostUnreachable:
         raise
     except CostGpuError as error:
@@ -58,7 +59,7 @@ def save_checkpoint(context: RunContext, *, everything: bool = False) -> None:
     except OSError as error:
         context.note_once(f"A checkpoint cannot be kept here: {error.strerror or error}.")
     else:
-        context.kept = checkpoint.number
+        keeping.kept = checkpoint.number
         record_saved(context, checkpoint)
 
 
@@ -75,18 +76,18 @@ def record_saved(context: RunContext, checkpoint: Checkpoint) -> None:
 def checkpoint_to_restore(context: RunContext) -> Checkpoint | None:
     """What the job goes on from: the newest, or an older one after it has failed as soon as it went on from that."""
     attempt = context.view.spec.attempt
-    if context.store is None or attempt is None or attempt.index == 0:
+    if context.keeping is None or attempt is None or attempt.index == 0:
         return None
-    return context.store.newest(attempt.failed_resumes)
+    return context.keeping.store.newest(attempt.failed_resumes)
 
 
 def restore_checkpoint(context: RunContext, host: Host) -> None:
     """Puts it on a machine that has the files; a machine of a first attempt gets nothing."""
     checkpoint = checkpoint_to_restore(context)
-    if checkpoint is None or context.store is None:
+    if checkpoint is None or context.keeping is None:
         return
     context.observer.waiting(context.view, f"sending a checkpoint of {format_size(checkpoint.total_bytes)}")
-    host.restore(checkpoint, context.store.contents)
+    host.restore(checkpoint, context.keeping.store.contents)
     if context.view.restored_from is None:
         context.journal.add(EventKind.RESTORED, taken_at=_taken_at(checkpoint), files=len(checkpoint.files))
 

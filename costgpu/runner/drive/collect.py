@@ -84,9 +84,10 @@ def _keep_for_next(context: RunContext) -> bool:
         Whether that is done; with a bucket the machine does it by itself, and is asked again.
     """
     host, clock = context.connection(), context.clock
-    if context.view.spec.bucket:
-        context.keep_until = context.keep_until or clock.monotonic() + UPLOAD_SECONDS
-        if not host.status().uploaded and clock.monotonic() < context.keep_until:
+    keeping = context.keeping
+    if keeping is not None and context.view.spec.bucket:
+        keeping.keep_until = keeping.keep_until or clock.monotonic() + UPLOAD_SECONDS
+        if not host.status().uploaded and clock.monotonic() < keeping.keep_until:
             context.observer.waiting(context.view, "the machine saves what the job has made")
             clock.sleep(POLL_SECONDS)
             return False
@@ -117,7 +118,8 @@ def place_checkpoint(
     try:
         placed = _place(context, store, wanted)
     except (CostGpuError, OSError) as error:
-        context.observer.note(f"What the job has made is kept in {store.contents}: {error}")
+        again = f"costgpu fetch {context.view.run_id} tries again."
+        context.observer.note(f"What the job has made is kept, and could not be brought home: {error} {again}")
         return False
     return not placed.left_out
 

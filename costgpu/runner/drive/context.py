@@ -71,8 +71,21 @@ class Services:
     folder: Path  # private folder of all runs
     select: Callable[[RunView], Selection]  # chooses the files of a working folder that travel
     allow_from: Callable[[str], str]  # provider name -> CIDR that may reach the machine
+    # why a job may not get another machine now, such as a budget; None where nobody is asked
+    refusal: Callable[[RunView], CostGpuError | None] | None = None
     # the user's bucket, where a machine leaves outputs that nobody fetches; None without one
     bucket: BucketOutputs | None = None
+
+
+@dataclass(slots=True, kw_only=True)
+class Keeping:
+    """What is kept of a job that goes on after interruptions, and how far that is."""
+
+    store: CheckpointStore
+    save_at: float = 0.0  # from then on, monotonic, the machine is asked for a new checkpoint
+    keep_until: float = 0.0  # until then, monotonic, a machine that is taken back may save what its job has made
+    kept: int = 0  # number of the checkpoint of this machine that was kept last
+    avoided: tuple[Offer, str | None] | None = None  # where the last machine was taken back: tried last
 
 
 @dataclass(slots=True, kw_only=True)
@@ -87,14 +100,7 @@ class RunContext:
     # option index and zone: the only place to try, because the other machines of the job are there; None for any
     only_place: tuple[int, str | None] | None = None
     excluded: frozenset[tuple[int, str | None]] = frozenset()  # places that had no room for all machines of the job
-    avoided: tuple[Offer, str | None] | None = (
-        None  # offer and zone of the machine that was taken back last: tried last
-    )
-    # what is kept of a job that goes on after interruptions; None for others
-    store: CheckpointStore | None = None
-    save_at: float = 0.0  # from then on, monotonic, the machine is asked for a new checkpoint
-    keep_until: float = 0.0  # until then, monotonic, a machine that is taken back may save what its job has made
-    kept: int = 0  # number of the checkpoint of this machine that was kept last
+    keeping: Keeping | None = None  # what is kept of a job that goes on after interruptions; None for others
     log_position: LogPosition = field(default_factory=LogPosition)  # how much of the job's output has been shown
     cancelling: bool = False  # whether the user has cancelled
     # what the command line ends with once the run is closed; None for the job's own exit code
@@ -295,6 +301,14 @@ class RunContext:
         ).strip()
         self.journal.add(EventKind.DETACHED, because=error.message)
         raise error
+
+    def give_up_job(self) -> None:
+        """Records that the job is not to go on after this run; nothing for a job that would not."""
+        if self.view.spec.attempt is None:
+            return
+        self.cancelling = True
+        if not self.view.given_up:
+            insist(lambda: self.journal.add(EventKind.GIVEN_UP))
 
     def end(self, reason: EndReason, by: EndedBy = EndedBy.CLIENT, error: CostGpuError | None = None) -> None:
         """Turns the run towards its end."""

@@ -181,10 +181,11 @@ class Driver:
     def _interrupted(self) -> None:
         """Ctrl-C."""
         context, state = self.context, self.view.state
-        if state is RunState.CLOSED:
-            return
-        if state is RunState.TERMINATING:
-            context.observer.note("The machine is being ended; that cannot be interrupted.")
+        if state in (RunState.TERMINATING, RunState.CLOSED):
+            context.give_up_job()
+            if state is RunState.TERMINATING:
+                goes_on = " The job does not go on." if self.view.given_up else ""
+                context.observer.note(f"The machine is being ended; that cannot be interrupted.{goes_on}")
             return
         try:
             answer = context.observer.interrupted(self.view)
@@ -199,6 +200,8 @@ class Driver:
         """Asks a running job first; the second time, or without one, the machine is ended at once."""
         context, view = self.context, self.view
         again, context.cancelling = context.cancelling, True
+        if reason is EndReason.CANCELLED:
+            context.give_up_job()
         context.error = context.error or RunCancelled(f"Run {view.run_id} ({view.name}) was cancelled.")
         if view.state is RunState.RUNNING and not again:
             try:
@@ -247,7 +250,9 @@ class Driver:
             context.leave()
         if self.view.state not in (RunState.TERMINATING, RunState.CLOSED):
             ended = RunCancelled("The client was ended before the job had started.")
-            insist(lambda: context.end(EndReason.CANCELLED, EndedBy.CLIENT, ended))
+            # a job that has begun on another machine waits for the next client
+            reason = EndReason.UNCLAIMED if self.view.is_later_attempt else EndReason.CANCELLED
+            insist(lambda: context.end(reason, EndedBy.CLIENT, ended))
 
     def _provider_failed(self, error: ProviderError) -> None:
         view = self.view

@@ -8,40 +8,43 @@ from __future__ import annotations
 
 import contextlib
 import socket
-from decimal import Decimal
 
-from costgpu.errors import LedgerConflict
+from costgpu.errors import LedgerConflict, LedgerError
 from costgpu.ledger.codec import to_json
 from costgpu.models.job import EndReason
-from costgpu.models.run import EventKind
 from costgpu.runner.drive.context import RunContext
-from costgpu.runner.next_attempt import NextAttempt, TheEnd, next_attempt
+from costgpu.runner.next_attempt import NextAttempt, TheEnd, may_go_on, next_attempt
 from costgpu.runner.state.attempts import attempts_of_job
 from costgpu.runner.state.journal import RunJournal
 
 
-def record_next_attempt(context: RunContext, reason: EndReason, seconds: float, cost: Decimal) -> bool:
-    """Writes the intent of the next attempt; returns whether there is one. Of an interrupted job without, notes why."""
-    if context.view.spec.attempt is None or context.cancelling:
+def record_next_attempt(context: RunContext, reason: EndReason, seconds: float) -> bool:
+    """Writes the intent of the next attempt; returns whether there is one. Of an interrupted job without, tells why.
+
+    A ledger that cannot be written does not keep a run from being closed: its job has then come to its end.
+    """
+    if context.cancelling or not may_go_on(context.view, reason):
         return False
     book = context.journal.book
-    following = next_attempt(attempts_of_job(book, context.view), reason, seconds, cost)
-    if isinstance(following, TheEnd):
-        context.observer.note(f"{following.why} The job does not go on.")
-        context.journal.add(EventKind.NOTED, no_next_attempt=following.why)
-    if not isinstance(following, NextAttempt):
+    try:
+        following = next_attempt(attempts_of_job(book, context.view), reason, seconds)
+        if isinstance(following, TheEnd):
+            context.observer.note(f"{following.why} The job does not go on.")
+        if not isinstance(following, NextAttempt):
+            return False
+        first = book.events(context.view.run_id)[0].data
+        with contextlib.suppress(LedgerConflict):  # a process that was killed has written it already
+            RunJournal(book, context.clock, following.run_id).begin(
+                {
+                    **first,
+                    "client": socket.gethostname(),
+                    "spec": to_json(following.spec),
+                    "options": [to_json(option) for option in following.options],
+                    "estimate": None,
+                    "workload": {"key": "", "steps": None},  # it does a part of the work: that is no measured speed
+                }
+            )
+    except LedgerError as error:
+        context.observer.note(f"The job does not go on: {error.message}")
         return False
-    first = book.events(context.view.run_id)[0].data
-    journal = RunJournal(book, context.clock, following.run_id)
-    with contextlib.suppress(LedgerConflict):  # a process that was killed has written it already
-        journal.begin(
-            {
-                **first,
-                "client": socket.gethostname(),
-                "spec": to_json(following.spec),
-                "options": [to_json(option) for option in following.options],
-                "estimate": None,
-                "workload": {"key": "", "steps": None},  # it does a part of the work: that is no measured speed
-            }
-        )
     return True

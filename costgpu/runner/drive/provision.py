@@ -12,6 +12,7 @@ from costgpu.errors import (
     LedgerConflict,
     NoCapacity,
     ProviderError,
+    QuotaExceeded,
     RunCancelled,
     Throttled,
     Unreachable,
@@ -34,7 +35,8 @@ from costgpu.runner.timeouts import CREATE_SECONDS, FIND_POLL_SECONDS, VISIBLE_S
 
 def choose_place(context: RunContext) -> None:
     """Chooses the next place and records the create call before it is made; closes the run if there is none."""
-    place = None if context.cancelling or context.error is not None else _next_place(context)
+    given_up = context.cancelling or context.view.given_up
+    place = None if given_up or context.error is not None else _next_place(context)
     if place is None:
         context.error = context.error or _nothing_left(context)
         close_run(context, _reason(context.error), EndedBy.NOTHING_CREATED, ())
@@ -45,6 +47,8 @@ def choose_place(context: RunContext) -> None:
     try:
         account = context.account(context.services.provider(option.offer.provider))
     except ProviderError as error:
+        if context.view.waits:
+            raise  # it may work a moment later, and nothing is billed: the run stays where it is
         context.error = error
         close_run(context, EndReason.PROVISION_FAILED, EndedBy.NOTHING_CREATED, ())
         return
@@ -157,7 +161,8 @@ def _group(view: RunView, option: Option) -> NodeGroup | None:
 
 def _record_refusal(context: RunContext, error: ProviderError) -> None:
     context.journal.add(EventKind.REFUSED, error=type(error).__name__, message=error.message)
-    if isinstance(error, NoCapacity):
+    full = isinstance(error, QuotaExceeded) and context.view.is_later_attempt  # another region may have a quota left
+    if full or isinstance(error, NoCapacity):
         context.observer.note(error.message)
     else:
         context.error = error
@@ -205,28 +210,33 @@ def find_created(context: RunContext) -> Instance | None:
 
 
 def _next_place(context: RunContext) -> tuple[int, str | None] | None:
-    """The first option and zone that have not refused; the one that was taken back, and those on demand, come last."""
+    """The first option and zone that have not refused.
+
+    Of a job that goes on after interruptions, the place that was taken back and those on demand come last.
+    """
     tried = {(index, zone) for index, zone, _ in context.view.refusals} | context.excluded
     if context.only_place is not None:
         return None if context.only_place in tried else context.only_place
-    places: list[tuple[bool, bool, int, str | None]] = []
+    keeping = context.keeping
+    later: list[tuple[bool, int, str | None]] = []  # whether it is on demand, and the place
     for index, option in enumerate(context.view.options):
         try:
             zones = context.services.provider(option.offer.provider).zones(option.offer)
         except InvalidRequest as error:
             context.observer.note(error.message)
             continue
-        dear = context.store is not None and option.offer.purchase_option is not PurchaseOption.SPOT
+        on_demand = option.offer.purchase_option is not PurchaseOption.SPOT
         for zone in zones:
-            if (index, zone) not in tried:
-                if context.avoided is None and not dear:
-                    return index, zone
-                places.append((dear, (option.offer, zone) == context.avoided, index, zone))
-    return min(places, key=lambda place: place[:3])[2:] if places else None
+            if (index, zone) in tried:
+                continue
+            if keeping is None or not (on_demand or (option.offer, zone) == keeping.avoided):
+                return index, zone
+            later.append((on_demand, index, zone))
+    return min(later, key=lambda place: place[:2])[1:] if later else None
 
 
 def _nothing_left(context: RunContext) -> CostGpuError:
-    if context.cancelling:
+    if context.cancelling or context.view.given_up:
         return RunCancelled("Cancelled before anything was created.")
     if context.excluded and not context.view.refusals:
         full = ", ".join(sorted({zone or context.view.options[index].offer.region for index, zone in context.excluded}))

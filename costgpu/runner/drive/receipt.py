@@ -21,9 +21,9 @@ def close_run(context: RunContext, reason: EndReason, by: EndedBy, left_behind: 
     seconds, cost = view.metered(context.clock.now())
     made = view.instance is not None
     metered, billed = (round(seconds, 1), cost) if made else (0.0, Decimal(0))
-    if not record_next_attempt(context, reason, metered, billed):
+    if not record_next_attempt(context, reason, metered):
         forget_sent(context.services.folder, view)
-    elif reason is EndReason.PREEMPTED:
+    elif reason in (EndReason.PREEMPTED, EndReason.INSTANCE_LOST):
         reason = EndReason.INTERRUPTED
     receipt = Receipt(
         run_id=view.run_id,

@@ -12,10 +12,9 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from costgpu.errors import CostGpuError, LedgerError, RunCancelled, RunError
-from costgpu.models.job import EndReason
-from costgpu.models.run import EventKind, RunState, RunView
+from costgpu.models.run import RunState, RunView
 from costgpu.runner.drive import collect
-from costgpu.runner.drive.context import RunContext, Services
+from costgpu.runner.drive.context import Keeping, RunContext, Services
 from costgpu.runner.drive.loop import Driver, StopSignal
 from costgpu.runner.files.checkpoint_store import CheckpointStore
 from costgpu.runner.files.sent_folder import keep_sent, sent_folder, sent_selection
@@ -27,12 +26,17 @@ from costgpu.runner.state.observer import Observer
 from costgpu.runner.timeouts import SEARCH_SECONDS, WAIT_POLL_SECONDS
 from costgpu.units import format_size
 
-STOP = "no_more_attempts"  # key of the remark by which another process says that a job is not to go on
+STORE = "checkpoints"  # folder of a job's checkpoints, in the private folder of its first run
+
+
+def search_pause(searches: int) -> float:
+    """Seconds before another machine is looked for, after so many runs in a row for which none was to be had."""
+    return min(SEARCH_SECONDS[1], SEARCH_SECONDS[0] * 2.0 ** (searches - 1)) if searches else 0.0
 
 
 def store_of(folder: Path, job_id: str) -> CheckpointStore:
     """Where the checkpoints of a job are kept."""
-    return CheckpointStore(folder / job_id / "checkpoints")
+    return CheckpointStore(folder / job_id / STORE)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -107,10 +111,17 @@ class RecoveryDriver:
             CostGpuError: The driver cannot go on; the hint says how to come back.
         """
         with self._locks:
-            while self.view.state is not RunState.CLOSED or self._go_on():
-                if self.view.state is not RunState.CLOSED:
-                    self._begin()
-                    self.driver.drive()
+            while True:
+                try:
+                    if self.view.state is not RunState.CLOSED:
+                        self._begin()
+                        self.driver.drive()
+                    elif not self._go_on():
+                        break
+                    if self.detach and self.view.waits and self._due():
+                        return self.view  # whoever comes next looks again
+                except KeyboardInterrupt:
+                    self.context.give_up_job()
             self.finish()
         return self.view
 
@@ -143,54 +154,72 @@ class RecoveryDriver:
         )
 
     def _begin(self) -> None:
-        """Before another machine is asked for: says so, waits where none was free, and gets what the job goes on from."""
+        """Before another machine is asked for: checks, waits where none was free, and gets what the job goes on from.
+
+        Raises:
+            CostGpuError: The job cannot go on now. It waits, and nothing is billed.
+        """
         view, attempt, recovery = self.view, self.view.spec.attempt, self.view.spec.recovery
-        if view.state is not RunState.INTENT or attempt is None or recovery is None or attempt.index == 0:
+        if not view.waits or attempt is None or recovery is None or not view.is_later_attempt:
             return
-        context = self.context
-        if self.secrets is None and view.spec.env_names:
-            raise RunError(
-                f"Job {attempt.job_id} waits for its next machine, and its variables are not set here:"
-                f" {', '.join(view.spec.env_names)}.",
-                hint=f"Set them, and: costgpu attach {view.run_id}. Nothing is billed meanwhile.",
-            )
-        try:
-            self._get_from_bucket()
-            newest = context.store.newest() if context.store is not None else None
+        if self._is_given_up():
+            self.context.cancelling = True
+            return
+        self._check(attempt.job_id)
+        self._get_from_bucket()
+        keeping = self.context.keeping
+        newest = keeping.store.newest() if keeping is not None else None
+        if attempt.searches == 0:
             what = "from its newest checkpoint" if newest is not None else "from its beginning: no checkpoint was saved"
-            if attempt.searches == 0:
-                self.observer.note(f"Attempt {attempt.number} of {recovery.most + 1}: the job goes on {what}.")
-            else:
-                self._pause(min(SEARCH_SECONDS[1], SEARCH_SECONDS[0] * 2 ** (attempt.searches - 1)))
-        except KeyboardInterrupt:
-            context.cancelling = True
-            return
-        except StopSignal:
-            raise RunCancelled(
-                f"The client was ended while job {attempt.job_id} waits for its next machine; nothing is billed.",
-                hint=f"Go on: costgpu attach {view.run_id}; give it up: costgpu cancel {view.run_id}",
-            ) from None
-        if self._told_to_stop():
-            context.cancelling = True
+            self.observer.note(f"Attempt {attempt.number} of {recovery.most + 1}: the job goes on {what}.")
+        self._pause()
+        if self._is_given_up():
+            self.context.cancelling = True
             return
         before = self.runs[attempt.index - 1].view
-        if attempt.searches == 0 and before.option is not None:
-            context.avoided = (before.option.offer, before.create_call.zone if before.create_call else None)
+        if keeping is not None and attempt.searches == 0 and before.option is not None:
+            keeping.avoided = (before.option.offer, before.create_call.zone if before.create_call else None)
 
-    def _pause(self, seconds: float) -> None:
-        clock = self.services.clock
-        until = clock.monotonic() + seconds
-        while (left := until - clock.monotonic()) > 0 and not self._told_to_stop():
-            self.observer.waiting(self.view, f"no machine was free; the next look in {left:.0f} s")
-            clock.sleep(min(left, WAIT_POLL_SECONDS))
+    def _check(self, job_id: str) -> None:
+        """Raises the error for a job that cannot go on now, or from here."""
+        view = self.view
+        again = f"costgpu attach {view.run_id} goes on with it, costgpu cancel {view.run_id} gives it up."
+        error: CostGpuError | None = None
+        if self.secrets is None and view.spec.env_names:
+            names = ", ".join(view.spec.env_names)
+            error = RunError(f"Job {job_id} waits for its next machine, and its variables are not set here: {names}.")
+        elif sent_selection(sent_folder(self.services.folder, view)) is None:
+            error = RunError(f"Job {job_id} was begun on {view.client}: the files that it was begun with are not here.")
+        elif self.services.refusal is not None:
+            error = self.services.refusal(view)
+        if error is not None:
+            error.hint = f"{error.hint} {again} Nothing is billed meanwhile.".strip()
+            raise error
 
-    def _told_to_stop(self) -> bool:
-        """Whether somebody has cancelled the job while it had no machine."""
-        return any(
-            event.kind is EventKind.NOTED and event.data.get(STOP)
-            for view in self.views
-            for event in self.ledger.events(view.run_id)
-        )
+    def _due(self) -> float:
+        """How many seconds are left until another machine is looked for, where none was to be had."""
+        view, attempt = self.view, self.view.spec.attempt
+        if attempt is None or attempt.searches == 0:
+            return 0.0
+        waited = (self.services.clock.now() - view.created_at).total_seconds()
+        return max(0.0, search_pause(attempt.searches) - max(0.0, waited))
+
+    def _pause(self) -> None:
+        try:
+            while (left := self._due()) > 0 and not self._is_given_up():
+                self.observer.waiting(self.view, f"no machine was to be had; the next look in {left:.0f} s")
+                self.services.clock.sleep(min(left, WAIT_POLL_SECONDS))
+        except StopSignal:
+            raise RunCancelled(
+                "The client was ended while its job waits for the next machine; nothing is billed.",
+                hint=f"Go on: costgpu attach {self.view.run_id}; give it up: costgpu cancel {self.view.run_id}",
+            ) from None
+
+    def _is_given_up(self) -> bool:
+        """Whether somebody has cancelled the job, perhaps while it had no machine."""
+        for driver in self.runs:
+            driver.context.journal.refresh()
+        return any(view.given_up for view in self.views)
 
     def _get_from_bucket(self) -> None:
         """Fetches what the last machine has left in the bucket, if that is newer than what is here.
@@ -198,10 +227,11 @@ class RecoveryDriver:
         Raises:
             ProviderError: The bucket does not answer, or refuses.
         """
-        bucket, store = self.services.bucket, self.context.store
+        bucket, keeping = self.services.bucket, self.context.keeping
         last = next((view for view in reversed(self.views) if view.started_at is not None), None)
-        if bucket is None or store is None or last is None or not last.spec.bucket:
+        if bucket is None or keeping is None or last is None or not last.spec.bucket:
             return
+        store = keeping.store
         there = bucket.checkpoint(last, self.services.folder / last.run_id)
         newest = store.newest()
         if there is None or (newest is not None and newest.taken_epoch >= there[0].taken_epoch):
@@ -213,20 +243,20 @@ class RecoveryDriver:
 
     def finish(self) -> None:
         """When all is over: what of the job has not come home yet does so, and what was kept for going on is removed."""
-        store, last = self.context.store, self.decisive
-        if store is None or self.view.state is not RunState.CLOSED:
+        keeping, last = self.context.keeping, self.decisive
+        if keeping is None or self.view.state is not RunState.CLOSED:
             return
-        home = last.collected and last.reason not in (EndReason.PREEMPTED, EndReason.INTERRUPTED)
-        if not home:
+        if not last.outputs_home:
             try:
                 self._get_from_bucket()
             except CostGpuError as error:
                 self.observer.note(f"What the job has left in {last.spec.bucket} could not be fetched: {error.message}")
         well = last.status is not None and last.status.ended_well
-        checkpoint = None if home and well else store.newest()
-        if checkpoint is not None and not collect.place_checkpoint(self.context, store, checkpoint, only_lacking=home):
-            return
-        store.remove()
+        checkpoint = None if last.outputs_home and well else keeping.store.newest()
+        if checkpoint is None or collect.place_checkpoint(
+            self.context, keeping.store, checkpoint, only_lacking=last.outputs_home
+        ):
+            keeping.store.remove()
 
 
 def recovering_driver(
@@ -246,7 +276,7 @@ def recovering_driver(
         observer=observer,
         secrets=secrets,
         detach_when_running=detach,
-        store=store_of(services.folder, attempt.job_id),
+        keeping=Keeping(store=store_of(services.folder, attempt.job_id)),
     )
     return Driver(context)
 
@@ -255,7 +285,12 @@ def with_sent_files(services: Services) -> Services:
     """The services, with the files that a job was begun with where these are kept."""
 
     def select(view: RunView) -> Selection:
-        return sent_selection(sent_folder(services.folder, view)) or services.select(view)
+        kept = sent_selection(sent_folder(services.folder, view))
+        if kept is None and (view.spec.queued or view.is_later_attempt):  # the folder may have been edited meanwhile
+            raise RunError(
+                f"The files that run {view.run_id} was begun with are not here any more.", hint="Run it again."
+            )
+        return kept or services.select(view)
 
     return replace(services, select=select)
 
@@ -274,7 +309,11 @@ def begin_recovering(
         RunError: They cannot be kept; nothing was created.
     """
     first = recovering_driver(journal, services, observer, secrets, detach=detach)
-    keep_sent(services.select(journal.view), sent_folder(services.folder, journal.view))
+    try:
+        keep_sent(services.select(journal.view), sent_folder(services.folder, journal.view))
+    except CostGpuError:
+        first.cancel()
+        raise
     return RecoveryDriver(
         runs=[first], ledger=journal.book, services=services, observer=observer, secrets=secrets, detach=detach
     )

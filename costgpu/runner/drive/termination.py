@@ -192,8 +192,10 @@ def _record_confirmed_end(context: RunContext, instance: Instance | None, reason
     ended, known = now, _known_end(view, instance)
     if view.ending_by is None:  # it ended by itself, perhaps long ago
         ended = min(now, view.lease_until or now, known or now)
+    forgotten = {"forgotten": True} if instance is None and view.ending_by is None else {}
     context.journal.add(
         EventKind.CONFIRMED,
+        **forgotten,
         state=(instance.state if instance else InstanceState.TERMINATED).value,
         provider_reason=instance.reason if instance else "",
         by=_ended_by(view, instance, marker, now).value,

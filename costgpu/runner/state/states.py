@@ -52,7 +52,7 @@ MOVES: Mapping[tuple[RunState, EventKind], RunState] = {
     (S.TERMINATING, E.CLOSED): S.CLOSED,
     (S.CLOSED, E.COLLECTED): S.CLOSED,  # from the bucket, after the machine
 }
-ANYWHERE = frozenset({E.DETACHED, E.ADOPTED, E.NOTED, E.SAVED, E.RESTORED})
+ANYWHERE = frozenset({E.DETACHED, E.ADOPTED, E.NOTED, E.SAVED, E.RESTORED, E.GIVEN_UP})
 
 
 class IllegalEvent(LedgerDamaged):
@@ -95,6 +95,7 @@ class _Confirmed:
     ended_at: datetime | None = None
     provider_reason: str = ""
     ended_before: bool = False
+    forgotten: bool = False
     by: EndedBy = EndedBy.SOMEBODY_ELSE
     reason: EndReason = EndReason.INSTANCE_LOST
 
@@ -186,6 +187,8 @@ def _remarks(view: RunView, event: RunEvent) -> RunView:
         return replace(view, saved_at=_read(_Checkpoint, event).taken_at)
     if event.kind is E.RESTORED:
         return replace(view, restored_from=_read(_Checkpoint, event).taken_at)
+    if event.kind is E.GIVEN_UP:
+        return replace(view, given_up=True)
     return replace(view, detached={E.DETACHED: True, E.ADOPTED: False}.get(event.kind, view.detached))
 
 
@@ -252,6 +255,7 @@ def _facts(view: RunView, event: RunEvent) -> RunView:
             confirmed_at=confirmed.ended_at or at,
             provider_reason=confirmed.provider_reason,
             ended_before=confirmed.ended_before,
+            forgotten=confirmed.forgotten,
             ending_by=view.ending_by or confirmed.by,
             reason=view.reason or confirmed.reason,
         )

@@ -11,6 +11,7 @@ from costgpu.runner.state.observer import Observer
 from costgpu.workflows.context import AppContext
 from costgpu.workflows.environment import environment_again
 from costgpu.workflows.runs.find_run import connection, run_and_machine
+from costgpu.workflows.runs.queue import what_keeps_back
 
 
 def attach_run(context: AppContext, view: RunView, observer: Observer) -> JobDriver:
@@ -22,6 +23,11 @@ def attach_run(context: AppContext, view: RunView, observer: Observer) -> JobDri
     """
     with lock_runs(context.tools.folder / one.run_id for one in runs_of_job(context.ledger, view)):
         view = load_run(context.ledger, view.run_id)
+        if view.waits and (why := what_keeps_back(context, view)):
+            raise RunError(
+                f"Run {view.run_id} waits for {why}.",
+                hint=f"costgpu cancel {view.run_id} gives it up; nothing is billed.",
+            )
         driver = adopt_job(view, context.ledger, context.tools, observer, environment_again(view.spec))
         if status := job_status(driver.view, context.tools):
             driver.context.log_position = log_tail(status)

@@ -10,7 +10,6 @@ from costgpu.models.job import EndReason
 from costgpu.models.run import EndedBy, EventKind, RunState, RunView
 from costgpu.runner.adopt import JobDriver, adopt_job, catch_up, job_status, log_tail
 from costgpu.runner.drive.context import Detached, insist
-from costgpu.runner.drive.recovery import STOP
 from costgpu.runner.end_instance import clean_up, end_instance, request_termination
 from costgpu.runner.find_run import runs_of_job
 from costgpu.runner.state.journal import RunJournal
@@ -50,15 +49,19 @@ def cancel_run(context: AppContext, view: RunView, observer: Observer, *, now: b
 
 def cancel_driven(context: AppContext, view: RunView, *, now: bool) -> None:
     """Ends a run that another process drives: its job is asked to end, or the ledger tells the driver."""
-    for one in runs_of_job(context.ledger, view):
-        _cancel_driven(context, one, now=now)
+    given_up: set[str] = set()
+    while left := [one for one in runs_of_job(context.ledger, view) if one.run_id not in given_up]:
+        for one in left:  # first: a run that is about to end is not to be followed by another one
+            given_up.add(one.run_id)
+            if one.spec.attempt is not None and not one.given_up:
+                journal = RunJournal(context.ledger, context.tools.clock, one.run_id)
+                insist(partial(journal.add, EventKind.GIVEN_UP))
+        for one in left:
+            _cancel_driven(context, one, now=now)
     context.reporter.note(f"Run {view.run_id} is being ended by the terminal that drives it.")
 
 
 def _cancel_driven(context: AppContext, view: RunView, *, now: bool) -> None:
-    if view.waits and view.spec.attempt is not None:
-        RunJournal(context.ledger, context.tools.clock, view.run_id).add(EventKind.NOTED, **{STOP: True})
-        return
     if view.state is RunState.RUNNING and view.instance is not None and not now:
         _, instance = run_and_machine(context, view.run_id)
         if instance is not None:

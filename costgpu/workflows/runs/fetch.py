@@ -7,10 +7,14 @@ from pathlib import Path
 from costgpu.errors import RunError
 from costgpu.models.instance import Instance
 from costgpu.models.job import OutputsFrom
-from costgpu.models.run import RunView
+from costgpu.models.run import RunState, RunView
+from costgpu.runner.adopt import finish_job
 from costgpu.runner.drive.collect import placed_summary, staying_error
+from costgpu.runner.drive.recovery import store_of
 from costgpu.runner.files.place_outputs import fetch_and_place
-from costgpu.runner.find_run import runs_of_job
+from costgpu.runner.find_run import current_run, runs_of_job
+from costgpu.runner.state.lock import lock_runs
+from costgpu.runner.state.observer import NullObserver
 from costgpu.workflows.context import AppContext
 from costgpu.workflows.runs.find_run import connection, run_and_machine
 from costgpu.workflows.sweep.bundle import read_spec
@@ -26,6 +30,12 @@ def fetch_outputs(context: AppContext, text: str, to: str | None) -> tuple[list[
         Sentences for a person; and what is missing or could not be read, None if nothing is.
     """
     view, instance = run_and_machine(context, text)
+    if view is not None and view.spec.attempt is not None:  # the machine of now has them, or they are kept here
+        view, instance = run_and_machine(context, current_run(context.ledger, view).run_id)
+        if view is not None and (instance is None or not instance.state.alive):
+            kept = _from_store(context, view, to)
+            if kept is not None:
+                return kept
     if view is not None and view.outputs_folder is None and view.spec.node is not None:  # the first machine has them
         view, instance = run_and_machine(context, view.spec.node.group_id)
     if view is None or view.spec.outputs_from is not OutputsFrom.ALL:
@@ -65,11 +75,41 @@ def _fetch_from(
         home = home / Path(own).relative_to(view.spec.workdir) if to else Path(own)
         if own != view.spec.workdir:
             home.mkdir(parents=True, exist_ok=True)
-    if view is not None and view.collected and to is None:
+    if view is not None and view.outputs_home and to is None:
         return [f"The outputs of run {run_id} are home already, in {home}."], None
     if instance is None or not instance.state.alive:
         return _from_bucket(context, view, run_id, home)
     return _from_machine(context, instance, home)
+
+
+def _from_store(context: AppContext, view: RunView, to: str | None) -> tuple[list[str], RunError | None] | None:
+    """What is kept here of a job that has no machine now; None if that is nothing."""
+    attempt = view.spec.attempt
+    assert attempt is not None  # noqa: S101 - asked for such jobs only
+    store = store_of(context.tools.folder, attempt.job_id)
+    newest = store.newest()
+    if newest is None:
+        return None
+    if view.state is RunState.CLOSED and to is None:
+        remarks: list[str] = []
+        with lock_runs(context.tools.folder / one.run_id for one in runs_of_job(context.ledger, view)):
+            finish_job(view, context.ledger, context.tools, RemarksObserver(remarks))
+        return remarks, None
+    home = Path(to or view.spec.workdir).resolve()
+    landed = fetch_and_place(store, newest.files, workdir=home, run_id=view.run_id)
+    goes_on = f"The job waits for its next machine: costgpu attach {view.run_id} goes on with it."
+    return [placed_summary(landed, str(home), view.run_id), *([goes_on] if view.waits else [])], landed.problem
+
+
+class RemarksObserver(NullObserver):
+    """Keeps what a person should know."""
+
+    def __init__(self, remarks: list[str]) -> None:
+        self._remarks = remarks
+
+    def note(self, text: str) -> None:
+        """One more."""
+        self._remarks.append(text)
 
 
 def _from_machine(context: AppContext, instance: Instance, home: Path) -> tuple[list[str], RunError | None]:

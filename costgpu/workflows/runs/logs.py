@@ -68,7 +68,8 @@ def machine_of_rank(context: AppContext, text: str, rank: int) -> str:
         UsageError: The job has no such rank.
     """
     view, _ = run_and_machine(context, text)
-    views = runs_of_job(context.ledger, view) if view is not None else ()
+    several = view is not None and view.spec.node is not None
+    views = runs_of_job(context.ledger, view) if view is not None and several else ()
     ranks = len(views) * views[0].ranks_per_node if views else 1
     if not 0 <= rank < ranks:
         raise UsageError(f"The job has no rank {rank}: it has {ranks}, from 0.")

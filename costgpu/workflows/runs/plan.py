@@ -294,9 +294,13 @@ def with_budgets(context: AppContext, plan: Plan) -> tuple[Plan, BudgetExceeded 
 
 
 def budget_refusal(
-    context: AppContext, spec: JobSpec, options: Sequence[Option]
+    context: AppContext, spec: JobSpec, options: Sequence[Option], owner: str = ""
 ) -> tuple[list[str], BudgetExceeded | None]:
-    """A remark on every budget that a job falls under, and why it is refused, if it is."""
+    """A remark on every budget that a job falls under, and why it is refused, if it is.
+
+    Args:
+        owner: Who launches it; empty for whoever asks.
+    """
     cap = spec.nodes * max(option.lease.worst_cost_usd for option in options)
     if cap <= 0:
         return [], None
@@ -305,7 +309,8 @@ def budget_refusal(
     from costgpu.runner.launch import current_owner
     from costgpu.runner.spending import budget_state, gather, run_selection, shipped_prices
 
-    owner, refusal = context.settings.owner or current_owner(), None
+    refusal: BudgetExceeded | None = None
+    owner = owner or context.settings.owner or current_owner()
     notes: list[str] = []
     try:
         mine = [

@@ -7,14 +7,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import timedelta
+from types import MappingProxyType
 
-from costgpu.errors import CostGpuError, LedgerError, ProviderError, RunBusy
+from costgpu.errors import CostGpuError, LedgerError, ProviderError, RunBusy, TerminationUnconfirmed
 from costgpu.models.job import Attempt
 from costgpu.models.run import RunState, RunView
 from costgpu.providers import registry
 from costgpu.runner.adopt import adopt_job, collect_finished
 from costgpu.runner.drive.context import Detached
-from costgpu.runner.files.sent_folder import keep_sent, sent_folder
+from costgpu.runner.drive.recovery import search_pause
+from costgpu.runner.files.sent_folder import keep_sent, sent_folder, sent_selection
 from costgpu.runner.find_run import load_run, runs_of_job
 from costgpu.runner.launch import current_owner, intend
 from costgpu.runner.load_runs import load_runs
@@ -76,53 +79,64 @@ def waiting(context: AppContext) -> list[WaitingRun]:
     views, damaged = load_runs(context.ledger, context.ledger.open_runs())
     for problem in damaged.values():
         context.reporter.note(f"not listed: {problem.message}", problem.hint)
-    busy = sum(not view.waits for view in views)
+    busy = sum(not view.waits or is_driven(context.tools.folder / view.run_id) for view in views)
     found: list[WaitingRun] = []
     for view in views:
-        if not view.waits:
+        if not view.waits or is_driven(context.tools.folder / view.run_id):
             continue
-        if is_driven(context.tools.folder / view.run_id):
-            busy += 1
-            continue
-        reason, holds = _what_for(context, view, busy)
+        reason = what_keeps_back(context, view) or _cannot_be_left(context, view)
+        holds = not reason
         if not reason and any(each.holds_others for each in found):
             reason = "the runs before it"
-        found.append(WaitingRun(view=view, waits_for=reason, holds_others=holds and bool(reason)))
-        busy += not reason
+        elif not reason and busy >= context.settings.max_machines:
+            reason = f"room: {busy} of {context.settings.max_machines} machines are in use (max_machines)"
+        found.append(WaitingRun(view=view, waits_for=reason, holds_others=holds))
     return found
 
 
-def _what_for(context: AppContext, view: RunView, busy: int) -> tuple[str, bool]:
-    """What a run waits for, and whether those after it wait, too."""
-    if not (context.tools.folder / view.run_id).exists() and not sent_folder(context.tools.folder, view).exists():
-        return f"{view.client}, where its files are", False
+def what_keeps_back(context: AppContext, view: RunView) -> str:
+    """Why a run that waits cannot be started from here now; empty if it can, were there room."""
+    if sent_selection(sent_folder(context.tools.folder, view)) is None:
+        return f"{view.client}, where its files are"
     if environment_again(view.spec) is None:
-        return f"variables that are not set here: {', '.join(view.spec.env_names)}", False
-    most = context.settings.max_machines
-    if busy >= most:
-        return f"room: {busy} of {most} machines are in use (max_machines)", True
-    _, refusal = budget_refusal(context, view.spec, view.options)
-    if refusal is not None:
-        return refusal.message.rstrip("."), True
-    return _credentials(context, view), False
+        return f"variables that are not set here: {', '.join(view.spec.env_names)}"
+    _, refusal = budget_refusal(context, view.spec, view.options, view.owner)
+    return refusal.message.rstrip(".") if refusal is not None else ""
+
+
+def _cannot_be_left(context: AppContext, view: RunView) -> str:
+    """Why a run that nothing keeps back cannot be started and left now; empty if it can."""
+    attempt = view.spec.attempt
+    if view.is_later_attempt and not view.spec.bucket:
+        return f"you: without a bucket somebody has to save its checkpoints (costgpu attach {view.run_id})"
+    if attempt is not None and attempt.searches:
+        due = view.created_at + timedelta(seconds=search_pause(attempt.searches))
+        if context.clock.now() < due:
+            return f"the next look for a machine, at {due:%H:%M} UTC"
+    return _credentials(context, view)
 
 
 def _credentials(context: AppContext, view: RunView) -> str:
     """Why nothing can be rented for a run now; empty if something can."""
-    problems: Mapping[str, str] = {}
+    problems: dict[str, str] = {}
     for name in dict.fromkeys(option.offer.provider for option in view.options):
         try:
             if registry.has_credentials(registry.spec(name)):
                 context.provider(name).identity()
                 return ""
-            problems = {**problems, name: "no credentials here"}
+            problems[name] = "no credentials here"
         except ProviderError as error:
-            problems = {**problems, name: error.message.rstrip(".")}
+            problems[name] = error.message.rstrip(".")
     return "; ".join(f"{name}: {why}" for name, why in problems.items())
 
 
-def start_waiting(context: AppContext, observer: Observer) -> list[RunView]:
+def start_waiting(
+    context: AppContext, observer: Observer, environments: Mapping[str, Mapping[str, str]] = MappingProxyType({})
+) -> list[RunView]:
     """Brings home what is finished, and starts what may start; each goes on without this process.
+
+    Args:
+        environments: Run id -> variables of its job, where this process knows them.
 
     Returns:
         The runs that were started, as they are now.
@@ -139,18 +153,26 @@ def start_waiting(context: AppContext, observer: Observer) -> list[RunView]:
             if not ready:
                 return started
             tried.add(ready[0].run_id)
-            if (view := _start(context, ready[0], observer)) is not None:
+            known = environments.get(ready[0].run_id)
+            if (view := _start(context, ready[0], observer, known)) is not None:
                 started.append(view)
 
 
-def _start(context: AppContext, view: RunView, observer: Observer) -> RunView | None:
-    """Starts a run and leaves it; None if it could not be started, which is told."""
+def _start(
+    context: AppContext, view: RunView, observer: Observer, environment: Mapping[str, str] | None
+) -> RunView | None:
+    """Starts a run and leaves it; None if it could not be started, which is told.
+
+    Raises:
+        TerminationUnconfirmed: A machine may be billing.
+    """
     folder = context.tools.folder
     try:
         with lock_runs(folder / one.run_id for one in runs_of_job(context.ledger, view)):
             if not load_run(context.ledger, view.run_id).waits:
                 return None  # somebody else was quicker
-            driver = adopt_job(view, context.ledger, context.tools, observer, environment_again(view.spec))
+            variables = environment_again(view.spec) if environment is None else environment
+            driver = adopt_job(view, context.ledger, context.tools, observer, variables)
             driver.leave_when_running()
             observer.changed(driver.view)
             driver.drive()
@@ -158,9 +180,9 @@ def _start(context: AppContext, view: RunView, observer: Observer) -> RunView | 
         pass
     except RunBusy:
         return None
-    except LedgerError:
+    except (LedgerError, TerminationUnconfirmed):
         raise
     except CostGpuError as error:
-        observer.note(f"Run {view.run_id} ({view.name}): {error.message}")
+        observer.note(f"Run {view.run_id} ({view.name}): {error.message} {error.hint}".strip())
     now = attempts_of_job(context.ledger, load_run(context.ledger, view.run_id))[-1]
     return now if now.state is not RunState.INTENT else None

@@ -112,6 +112,12 @@ def check(request: RunRequest) -> None:
                 f"{' and '.join(given)} is for several machines.",
                 hint="Give --nodes 2, or leave it out: --nproc 4 starts four processes on one machine.",
             )
+    literal = sorted(each.partition("=")[0] for each in request.env if "=" in each)
+    if literal and (request.queue or request.recover is not None):
+        raise UsageError(
+            f"-e {literal[0]}=... is stored nowhere, and whoever starts the job later could not know it.",
+            hint=f"Write it into a file: --env-file job.env; or export {literal[0]}, and give -e {literal[0]}.",
+        )
     if request.queue and request.machines > 1:
         raise UsageError("A job on several machines cannot wait in the queue.", hint="Leave --queue or --nodes out.")
     _check_recovery(request)

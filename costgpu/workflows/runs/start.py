@@ -54,8 +54,8 @@ def check_detached(plan: Plan) -> None:
     """
     if plan.spec.recovery is not None and not plan.spec.bucket:
         raise UsageError(
-            "--detach with --recover needs a bucket: without this client nobody else saves the checkpoints.",
-            hint="Add --bucket s3://name/prefix, or leave --detach out.",
+            "--recover with --detach or --queue needs a bucket: without this client nobody saves the checkpoints.",
+            hint="Add --bucket s3://name/prefix, or stay: leave --detach and --queue out.",
         )
 
 

@@ -29,7 +29,7 @@ def world(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
     monkeypatch.setattr(upload_at_shutdown, "_machine_is_shutting_down", lambda: made.stopping)
     monkeypatch.setattr(upload_at_shutdown, "read_notice", lambda _: spot_notice.Answer(made.words))
     monkeypatch.setattr(
-        upload_at_shutdown,
+        guard,
         "finalize_outputs",
         lambda _, order, urls, *rest: made.settled.append(urls) or {"settled": True},
     )

@@ -49,7 +49,7 @@ def values(hint: Any) -> st.SearchStrategy[Any]:
 
 @pytest.mark.parametrize(
     "cls",
-    [JobSpec, Lease, Safeguard, Receipt, Offer, Instance, JobStatus, InstanceRef, Identity, JobOrder, FileEntry],
+    [JobSpec, Lease, Safeguard, Receipt, Offer, Instance, JobStatus, InstanceRef, Identity, FileEntry],
     ids=lambda cls: cls.__name__,
 )
 def test_whatever_a_run_knows_comes_back_as_it_was(cls: type) -> None:

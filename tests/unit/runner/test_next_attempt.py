@@ -82,8 +82,7 @@ def after(*views: RunView) -> NextAttempt | TheEnd | None:
     last = views[-1]
     assert last.receipt is not None
     assert last.reason is not None
-    seconds, cost = last.receipt.metered_seconds, last.receipt.metered_cost_usd
-    return next_attempt([*views[:-1], replace(last, receipt=None)], last.reason, seconds, cost)
+    return next_attempt([*views[:-1], replace(last, receipt=None)], last.reason, last.receipt.metered_seconds)
 
 
 FIRST = Attempt(job_id=JOB, index=0, number=1)
@@ -158,27 +157,28 @@ def test_the_longest_time_is_for_all() -> None:
 
 
 @given(
-    st.lists(st.tuples(st.decimals("0", "1", places=2), st.floats(0, 5000)), min_size=1, max_size=6),
+    st.lists(st.floats(0, 5000), min_size=1, max_size=6),
     st.sampled_from(["1.00", "2.00", "5.00"]),
     st.one_of(st.none(), st.floats(600, 20000)),
 )
 def test_all_attempts_together_stay_within_the_limits(
-    attempts: list[tuple[Decimal, float]], cap: str, duration: float | None
+    attempts: list[float], cap: str, duration: float | None
 ) -> None:
     facts = {"max_cost_usd": Decimal(cap), "max_duration_seconds": duration}
     options = (option(spot=True, max_cost=cap),)
     views = [
         view(
             Attempt(job_id=JOB, index=number, number=number + 1),
-            cost=str(cost),
+            cost="0.01",  # less than the rate of the lease says: the listed spot price may be an old one
             job=seconds,
             options=options,
             job_spec=facts,
         )
-        for number, (cost, seconds) in enumerate(attempts)
+        for number, seconds in enumerate(attempts)
     ]
     found = after(*views)
-    spent, worked = sum(cost for cost, _ in attempts), sum(seconds for _, seconds in attempts)
+    worked = sum(attempts)
+    spent = Decimal(str(worked + 60 * len(attempts))) / 3600 * options[0].lease.usd_per_hour
     if isinstance(found, NextAttempt):
         (left,) = found.options
         assert spent + left.lease.worst_cost_usd <= Decimal(cap) + Decimal("0.0001")

@@ -103,7 +103,7 @@ class TrialProcess:
         if not self.over:
             try:
                 self._take(self._values.get(timeout=HEARTBEAT_SECONDS))
-                while True:  # what has come meanwhile: the newest value is what counts
+                while not is_told(self.reports):  # the others one by one: trials are compared at the same report
                     self._take(self._values.get_nowait())
             except queue.Empty:
                 self._look()
@@ -129,14 +129,17 @@ class TrialProcess:
 
     def _look(self) -> None:
         """Whether the script has ended meanwhile."""
-        if self._process is None or self._process.poll() is None or not self._values.empty():
+        if self._process is None or self._process.poll() is None:
             return
-        self._drain()
+        if self._reader is not None:
+            self._reader.join(DRAIN_SECONDS)  # what it has started may hold the pipe open for longer
+        if not self._values.empty():
+            return
         code = self._process.returncode
         self._finish("failed" if code else "succeeded" if self.reports else "no_metric", code)
 
     def _drain(self) -> None:
-        """Takes what the script has written until its end; what it has started may hold the pipe open for longer."""
+        """Takes what a script that was ended has written."""
         if self._reader is not None:
             self._reader.join(DRAIN_SECONDS)
         while not self._values.empty():

@@ -75,6 +75,17 @@ def test_values_log_and_end(trial: Trial, tmp_path: Path) -> None:
     assert "other" in (folder / "log.txt").read_text()
 
 
+def test_a_fast_script_is_seen_report_by_report(trial: Trial) -> None:
+    """ASHA compares trials at the same report, however far ahead of Ray they are."""
+    one, _ = trial("for n in range(300):\n    print('loss=%d' % n)\n")
+    seen = []
+    while not (result := one.step())["done"]:
+        seen.append((result["reports"], result.get("value")))
+    numbers = [number for number, _ in seen if number]
+    assert sorted(set(numbers)) == list(range(1, 301))
+    assert all(value == number - 1 for number, value in seen if number)
+
+
 def test_a_script_that_fails_is_quoted(trial: Trial) -> None:
     one, events = trial("print('loss=1')\nraise SystemError('no room for it')\n")
     finish(one)

@@ -7,6 +7,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from costgpu.runner.agent import guard
 from costgpu.runner.agent.observe import spot_notice
 from costgpu.runner.agent.outputs import upload_at_shutdown
 from costgpu.runner.agent.outputs.upload_at_shutdown import GRACE_SECONDS, leave

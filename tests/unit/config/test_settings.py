@@ -30,6 +30,7 @@ EXAMPLES = {  # of which there are many: one for each number
     "caller_address": "203.0.113.{}/32",
     "sync_limit_mib": "25{}",
     "max_lease_hours": "2{}",
+    "max_machines": "3{}",
     "default_infra": "aws/us-east-{}",
     "owner": "ada{}@example.org",
     "alert_urls": "mailto://me:hunter2@example.org json://example.org/hunter2-{}",
@@ -65,9 +66,9 @@ def test_defaults(project: Path) -> None:
     settings = load_settings(project)
     assert (settings.sync_limit_mib, settings.max_lease_hours) == (500, 168)
     assert settings.alert_urls == ()
-    assert all(
-        getattr(settings, key) is None for key in set(KEYS) - {"sync_limit_mib", "max_lease_hours", "alert_urls"}
-    )
+    assert settings.max_machines == 1
+    defaults = {"sync_limit_mib", "max_lease_hours", "max_machines", "alert_urls"}
+    assert all(getattr(settings, key) is None for key in set(KEYS) - defaults)
 
 
 def test_every_setting_has_its_rule_and_the_other_way_round() -> None:

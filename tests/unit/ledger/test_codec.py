@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from costgpu.errors import LedgerDamaged
 from costgpu.ledger import from_json, to_json
 from costgpu.models.instance import CreateRequest, Identity, Instance, InstanceRef, Safeguard
-from costgpu.models.job import FileEntry, JobOrder, JobSpec, JobStatus
+from costgpu.models.job import FileEntry, JobSpec, JobStatus
 from costgpu.models.offer import Offer, PurchaseOption
 from costgpu.models.run import Lease, Receipt
 

@@ -22,7 +22,7 @@ def interruption_sentences(prediction: Prediction | None) -> list[str]:
     if prediction is None or found is None:
         return []
     return [
-        f"Interruptions are in these figures: {rate_words(prediction, found)}.",
+        f"Interruptions are in the figures of spot machines: {rate_words(prediction, found)}.",
         *checkpoint_sentences(prediction),
         f"costgpu run --spot {recover_option(found)} goes on after each.",
     ]

@@ -229,6 +229,14 @@ class Verdict:
     notes: tuple[str, ...]
     pays_from: tuple[PaysFrom, ...] = ()
 
+    @property
+    def interruptible(self) -> Prediction | None:
+        """The spot machine to tell of interruptions by: the recommended one, else the cheapest of the table, if any."""
+        spot = [one for one in self.table if one.interruptions is not None]
+        cheapest = min(spot, key=lambda one: one.cost_usd.value, default=None)
+        is_spot = self.recommended is not None and self.recommended.interruptions is not None
+        return self.recommended if is_spot else cheapest
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServicePlan:

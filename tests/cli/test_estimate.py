@@ -81,11 +81,11 @@ class TestSavedProfile:
         page = tmp_path / "page.html"
         words = ["estimate", "--infra", "aws/us-east-1", "--gpus", "A10G:1", "--spot", "--total-steps", "1e9"]
         text = " ".join(costgpu(*words, "--report", str(page), str(saved)).out.split())
-        assert "Interruptions are in these figures" in text
+        assert "Interruptions are in the figures of spot machines" in text
         assert "AWS Spot Instance Advisor" in text
-        assert "Interruptions are in these figures" in page.read_text()
+        assert "Interruptions are in the figures of spot machines" in page.read_text()
         on_demand = costgpu(*[word for word in words if word != "--spot"], str(saved)).out
-        assert "Interruptions are in these figures" not in on_demand
+        assert "Interruptions are in the figures of spot machines" not in on_demand
 
     def test_no_gpu_wanted(self, saved: Path) -> None:
         document = json.loads(costgpu("estimate", "--json", "--gpus", "none", str(saved)).out)

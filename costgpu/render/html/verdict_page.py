@@ -89,7 +89,7 @@ def verdict_html(
         version: Version of costgpu; empty for the one that measured.
     """
     possible = own if own is not None and not own.prediction.infeasible else None
-    interruptions = interruption_sentences(verdict.recommended) if service is None else []
+    interruptions = interruption_sentences(verdict.interruptible) if service is None else []
     return render(
         "verdict.html",
         verdict=verdict,

@@ -64,7 +64,7 @@ def verdict_text(
         blocks.append(wrap(" ".join(scaling)))
     if rates := inference_text(verdict, profile):
         blocks.append(rates)
-    if service is None and (interruptions := interruption_sentences(verdict.recommended)):
+    if service is None and (interruptions := interruption_sentences(verdict.interruptible)):
         blocks.append(wrap(" ".join(interruptions)))
     blocks += besides
     if notes := notes_of(verdict, profile):

@@ -161,9 +161,7 @@ def test_the_longest_time_is_for_all() -> None:
     st.sampled_from(["1.00", "2.00", "5.00"]),
     st.one_of(st.none(), st.floats(600, 20000)),
 )
-def test_all_attempts_together_stay_within_the_limits(
-    attempts: list[float], cap: str, duration: float | None
-) -> None:
+def test_all_attempts_together_stay_within_the_limits(attempts: list[float], cap: str, duration: float | None) -> None:
     facts = {"max_cost_usd": Decimal(cap), "max_duration_seconds": duration}
     options = (option(spot=True, max_cost=cap),)
     views = [

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -55,8 +56,15 @@ class RecoveryWorld(World):
             "recovery", Recovery(most=most, checkpoints=(PROGRESS,), resume_args=("--resume", "{latest}"))
         )
         changes.setdefault("max_cost_usd", Decimal(max_cost))
+        price = changes.pop("spot_price", None)
+        what = plan(self.work, max_cost=max_cost, spot=True, regions=regions, **changes)
+        if price is not None:  # less than the rate of the lease
+            cheap = [
+                replace(each, offer=replace(each.offer, price_usd_per_hour=Decimal(price))) for each in what.options
+            ]
+            what = replace(what, options=tuple(cheap))
         return launch_recovering(
-            plan(self.work, max_cost=max_cost, spot=True, regions=regions, **changes),
+            what,
             book,
             kit,
             self.who if life is None else NullObserver(),

@@ -2,16 +2,27 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Callable
 from dataclasses import replace
 from decimal import Decimal
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from costgpu.errors import BudgetExceeded, Unreachable
+from costgpu.models.instance import Identity
 from costgpu.models.job import EndReason
-from costgpu.models.run import EventKind
+from costgpu.models.run import EventKind, RunState, RunView
+from costgpu.runner.adopt import adopt_job
+from costgpu.runner.drive.context import Detached
+from costgpu.runner.drive.loop import StopSignal
+from costgpu.runner.state.journal import RunJournal
+from costgpu.runner.state.observer import NullObserver
 from tests.fake_cloud.script import PROGRESS, JobScript
 from tests.runner.recovery_world import SAVING, RecoveryWorld
+from tests.runner.world import Watcher
 
 
 def machines(world: RecoveryWorld) -> int:
@@ -155,3 +166,138 @@ def test_saved_checkpoints_are_recorded(tmp_path: Path) -> None:
     saved = [event for event in world.book.events("r1") if event.kind is EventKind.SAVED]
     assert 5 <= len(saved) <= 10
     assert world.attempts()[0].saved_at is not None
+
+
+class Meddler(Watcher):
+    """Does something once, when a run with a machine comes to a state."""
+
+    def __init__(self, state: RunState, act: Callable[[RunView], None], attempt: int = 1) -> None:
+        super().__init__()
+        self._state, self._act, self._attempt = state, act, attempt
+
+    def changed(self, view: RunView) -> None:
+        super().changed(view)
+        attempt = view.spec.attempt
+        if view.state is self._state and attempt is not None and attempt.number == self._attempt:
+            self._attempt = 0
+            self._act(view)
+
+
+def ctrl_c(_: RunView) -> None:
+    raise KeyboardInterrupt
+
+
+def hangup(_: RunView) -> None:
+    raise StopSignal
+
+
+@pytest.mark.parametrize("state", [RunState.COLLECTING, RunState.TERMINATING, RunState.CLOSED])
+def test_cancelled_from_another_terminal_while_the_machine_is_taken_back(tmp_path: Path, state: RunState) -> None:
+    world = RecoveryWorld(tmp_path, [400])
+
+    def elsewhere(view: RunView) -> None:
+        RunJournal(world.book, world.clock, view.run_id).add(EventKind.GIVEN_UP)
+
+    world.who = Meddler(state, elsewhere)
+    world.run()
+    world.check_job()
+    assert machines(world) == 1
+    assert float((world.work / PROGRESS).read_bytes()) > 100  # what it had made comes home
+
+
+@pytest.mark.parametrize("state", [RunState.COLLECTING, RunState.TERMINATING, RunState.CLOSED])
+def test_ctrl_c_while_the_machine_is_taken_back(tmp_path: Path, state: RunState) -> None:
+    world = RecoveryWorld(tmp_path, [400])
+    world.who = Meddler(state, ctrl_c)
+    world.run()
+    world.check_job()
+    assert machines(world) == 1
+    assert float((world.work / PROGRESS).read_bytes()) > 100
+
+
+@pytest.mark.parametrize("state", [RunState.BOOTING, RunState.SYNCING])
+def test_a_client_that_is_ended_before_the_job_goes_on_leaves_it_to_the_next(tmp_path: Path, state: RunState) -> None:
+    world = RecoveryWorld(tmp_path, [400])
+    world.who = Meddler(state, hangup, attempt=2)
+    with contextlib.suppress(StopSignal):
+        world.run()
+    assert world.most_alive <= 1
+    world.who = Watcher()
+    world.resume()
+    world.check_job()
+    assert (world.work / "model.pt").read_bytes() == b"weights"
+
+
+def test_a_provider_that_does_not_answer_for_a_while_ends_no_job(tmp_path: Path) -> None:
+    world = RecoveryWorld(tmp_path, [400])
+    answers = [True]
+    before = world.tools
+    real = before.provider("fake").identity
+
+    def identity() -> Identity:
+        if not answers[0]:
+            raise Unreachable("no network")
+        found: Identity = real()
+        return found
+
+    world.cloud.schedule(250, lambda: answers.__setitem__(0, False))
+    world.tools = replace(before, provider=lambda name: _With(before.provider(name), identity=identity))
+    with pytest.raises(Unreachable):
+        world.run()
+    assert world.attempts()[-1].waits
+    assert not world.cloud.alive()
+    answers[0] = True
+    world.resume()
+    world.check_job()
+    assert (world.work / "model.pt").read_bytes() == b"weights"
+
+
+class _With:
+    """An object with some methods of its own."""
+
+    def __init__(self, target: Any, **methods: Any) -> None:
+        self._target, self._methods = target, methods
+
+    def __getattr__(self, name: str) -> Any:
+        return self._methods.get(name) or getattr(self._target, name)
+
+
+def test_a_budget_keeps_a_job_waiting(tmp_path: Path) -> None:
+    world = RecoveryWorld(tmp_path, [400])
+    world.tools = replace(world.tools, refusal=lambda view: BudgetExceeded("The budget team is exceeded."))
+    with pytest.raises(BudgetExceeded) as caught:
+        world.run()
+    assert "costgpu attach" in caught.value.hint
+    assert world.attempts()[-1].waits
+    world.tools = replace(world.tools, refusal=None)
+    world.resume()
+    world.check_job()
+
+
+def test_from_the_queue_nobody_waits_for_a_machine(tmp_path: Path) -> None:
+    world = RecoveryWorld(tmp_path, [400])
+
+    with pytest.raises(Detached):
+        world.run(detach=True)
+    world.clock.sleep(350)
+    world.cloud.no_capacity()
+    world.reap()
+    began = world.clock.monotonic()
+    view = world.attempts()[-1]
+    assert view.waits
+    driver = adopt_job(view, world.book, world.tools, NullObserver(), {})
+    driver.leave_when_running()
+    driver.drive()
+    assert world.clock.monotonic() - began < 60
+    assert driver.view.waits
+    assert driver.view.spec.attempt is not None
+    assert driver.view.spec.attempt.searches == 1
+
+
+def test_a_spot_price_that_has_risen_does_not_lift_the_cap(tmp_path: Path) -> None:
+    """Machines are counted at the rate of their leases, the price on demand."""
+    world = RecoveryWorld(tmp_path, [700] * 20, replace(SAVING, seconds=1e6))
+    driver = world.run(most=50, max_cost="1.00", spot_price="0.30")
+    world.check_job()
+    receipts = [view.receipt for view in driver.views if view.receipt is not None]
+    assert sum(one.metered_seconds for one in receipts) / 3600 * 1.00 <= 1.00

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -13,13 +13,11 @@ from costgpu.errors import (
     BudgetExceeded,
     CostGpuError,
     InvalidRequest,
-    LedgerError,
     ProviderError,
     ScriptError,
     UsageError,
 )
 from costgpu.estimator.scope import scope_of
-from costgpu.ledger.records.budget_rules import BudgetState
 from costgpu.measure import Request, find_interpreter, workload_key
 from costgpu.measure.launcher import Launch
 from costgpu.measure.profile_file import load_profile
@@ -29,11 +27,13 @@ from costgpu.models.run import Option, Plan
 from costgpu.models.workload import WorkloadProfile
 from costgpu.runner.drive.receipt import common_safeguards
 from costgpu.runner.files.select import select
+from costgpu.runner.launch import current_owner
 from costgpu.runner.plan import LaunchPlace, Limits, options_for
 from costgpu.workflows.context import AppContext
 from costgpu.workflows.environment import job_environment
 from costgpu.workflows.estimate.measure import note_files, run_measurement
 from costgpu.workflows.reporter import Reporter
+from costgpu.workflows.runs.budgets import budget_refusal
 from costgpu.workflows.runs.places import (
     Places,
     check_credentials,
@@ -289,59 +289,6 @@ def with_budgets(context: AppContext, plan: Plan) -> tuple[Plan, BudgetExceeded 
 
     Nothing is asked of a provider. A run that costs nothing falls under no budget.
     """
-    notes, refusal = budget_refusal(context, plan.spec, plan.options)
+    owner = context.settings.owner or current_owner()
+    notes, refusal = budget_refusal(context.ledger, plan.spec, plan.options, owner, context.clock.now())
     return replace(plan, notes=(*plan.notes, *notes)), refusal
-
-
-def budget_refusal(
-    context: AppContext, spec: JobSpec, options: Sequence[Option], owner: str = ""
-) -> tuple[list[str], BudgetExceeded | None]:
-    """A remark on every budget that a job falls under, and why it is refused, if it is.
-
-    Args:
-        owner: Who launches it; empty for whoever asks.
-    """
-    cap = spec.nodes * max(option.lease.worst_cost_usd for option in options)
-    if cap <= 0:
-        return [], None
-    from costgpu.ledger.records.budget_store import all_budgets
-    from costgpu.render.text.budget import plan_note
-    from costgpu.runner.launch import current_owner
-    from costgpu.runner.spending import budget_state, gather, run_selection, shipped_prices
-
-    refusal: BudgetExceeded | None = None
-    owner = owner or context.settings.owner or current_owner()
-    notes: list[str] = []
-    try:
-        mine = [
-            stored.budget
-            for stored in all_budgets(context.ledger)
-            if any(
-                run_selection(stored.budget).includes(
-                    provider=option.offer.provider, owner=owner, name=spec.name, tags=spec.tags
-                )
-                for option in options
-            )
-        ]
-        if not mine:
-            return [], None
-        spending = gather(context.ledger, mine, None, context.clock.now(), shipped_prices)
-        for budget in mine:
-            state = budget_state(spending, budget)
-            notes.append(plan_note(state, cap))
-            if state.exceeded and budget.enforce:
-                refusal = refusal or _refusal(state)
-    except LedgerError as error:
-        notes.append(f"Whether a budget allows this run is not known: {error.message}")
-    return notes, refusal
-
-
-def _refusal(state: BudgetState) -> BudgetExceeded:
-    from costgpu.render.text.budget import amounts, begins_anew
-
-    name, anew = state.budget.name, begins_anew(state)
-    again = f"It begins anew {anew}. " if anew else ""
-    return BudgetExceeded(
-        f"The budget {name} is exceeded ({amounts(state)}) and refuses new runs.",
-        hint=f"{again}costgpu budget set {name} --replace ... raises it; costgpu budget show {name} says what counts.",
-    )

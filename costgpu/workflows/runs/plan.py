@@ -259,6 +259,11 @@ def make_plan(
     if spec.bucket and context.tools.bucket is not None:
         warning = context.tools.bucket.check(spec.bucket, request.lease_until)
         notes = [*notes, warning] if warning else notes
+    if spec.recovery is not None:
+        notes = [
+            *notes,
+            "Checkpoints leave the provider's network. It bills that, and these figures do not contain it.",
+        ]
     try:
         provider.check(request)
     except CostGpuError as error:

@@ -7,6 +7,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from costgpu.runner.agent import guard
 from costgpu.runner.agent.observe import spot_notice
 from costgpu.runner.agent.outputs import upload_at_shutdown
 from costgpu.runner.agent.outputs.upload_at_shutdown import GRACE_SECONDS, leave
@@ -29,7 +30,7 @@ def world(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
     monkeypatch.setattr(upload_at_shutdown, "_machine_is_shutting_down", lambda: made.stopping)
     monkeypatch.setattr(upload_at_shutdown, "read_notice", lambda _: spot_notice.Answer(made.words))
     monkeypatch.setattr(
-        upload_at_shutdown,
+        guard,
         "finalize_outputs",
         lambda _, order, urls, *rest: made.settled.append(urls) or {"settled": True},
     )

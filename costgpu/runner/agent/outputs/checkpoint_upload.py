@@ -18,7 +18,7 @@ from .find_outputs import find_outputs
 from .upload import UploadFailed, upload_archive
 
 LIST, SLOTS = "checkpoint", ("checkpoint-0", "checkpoint-1")  # names of the addresses
-UPLOADED = "checkpoint-uploaded.json"  # what is in the bucket, and whether there is a list
+UPLOADED = "checkpoint-uploaded.json"  # what is in the bucket, and whether its list says so
 SECONDS = 60.0  # between the end of one upload and the next look
 _STOP_SECONDS = 2.0  # for an upload that is to end; one that waits for an answer does not notice
 
@@ -62,27 +62,30 @@ def upload_checkpoint(
     """Uploads what is whole now, if it is news; returns whether anything was uploaded."""
     there = _there(home)
     taken = take_checkpoint(home, order, clock, everything)
-    newest = there["places"][there["newest"]]
-    if not taken["number"] or not taken["files"] or (newest is not None and newest["files"] == taken["files"]):
-        _note(home, there, give_up, taken["trouble"])
-        return False
-    target = SLOTS[1 - SLOTS.index(there["newest"])]
+    newest, target = there["places"][there["newest"]], SLOTS[1 - SLOTS.index(there["newest"])]
+    is_news = taken["number"] and taken["files"] and (newest is None or newest["files"] != taken["files"])
     contents = {row[2]: (row[2], home.file(STORE + "/" + row[2]), row[1], 0o644) for row in taken["files"]}
-    try:
-        if there["listed"]:
-            there["places"][target] = None
-            _upload_list(home, there, uploads, give_up, clock)
-            _note(home, there, give_up)
-        upload_archive(uploads[target], list(contents.values()), give_up, clock)
-        there["listed"] = True  # it may arrive although no answer says so
+
+    def tell(**changes: Any) -> None:
+        """Brings the list in the bucket to what is there now."""
+        there.update(changes, told=False)  # it may arrive although no answer says so
         _note(home, there, give_up)
-        there["newest"], there["places"][target] = target, taken
         _upload_list(home, there, uploads, give_up, clock)
+        there["told"] = True
+
+    try:
+        if is_news and there["places"][target] is not None:
+            tell(places={**there["places"], target: None})
+        elif not there["told"]:
+            tell()
+        if is_news:
+            upload_archive(uploads[target], list(contents.values()), give_up, clock)
+            tell(places={**there["places"], target: taken}, newest=target)
     except UploadFailed as error:
-        _note(home, _there(home), give_up, "The bucket did not take a checkpoint (%s)." % error)
+        _note(home, there, give_up, "The bucket did not take a checkpoint (%s)." % error)
         return False
     _note(home, there, give_up, taken["trouble"])
-    return True
+    return bool(is_news)
 
 
 def upload_last_checkpoint(
@@ -96,8 +99,8 @@ def upload_last_checkpoint(
     """For a machine that is taken back: uploads what the job goes on from, and after that all else that it has made.
 
     Args:
-        alone: Whether nothing is on its way to the bucket that may arrive later. Otherwise there is one upload at most,
-            into the place that it may be on its way to: the other place stays as it is.
+        alone: Whether nothing is on its way to the bucket that may arrive later. Otherwise one upload is all: the
+            checkpoint before is not overwritten, too.
 
     Returns:
         The addresses for what is still to be uploaded: without ``outputs`` if the checkpoint has them all.
@@ -113,10 +116,10 @@ def upload_last_checkpoint(
 
 
 def uploaded(home: Home) -> dict[str, Any]:
-    """The newest checkpoint in the bucket, as far as this machine has brought it there; number 0 for none."""
+    """The newest checkpoint that the bucket's list is known to name; number 0 for none."""
     there = _there(home)
-    nothing = {"number": 0, "at": 0.0, "files": []}
-    return {**(there["places"][there["newest"]] or nothing), "trouble": there["trouble"]}
+    newest = there["places"][there["newest"]] if there["told"] else None
+    return {**(newest or {"number": 0, "at": 0.0, "files": []}), "trouble": there["trouble"]}
 
 
 def _upload_list(
@@ -129,14 +132,14 @@ def _upload_list(
 
 
 def _there(home: Home) -> dict[str, Any]:
-    """What is in each place for certain, which is the newest, and whether a list may be in the bucket."""
+    """What is in each place, which is the newest, and whether the list in the bucket is known to say just that."""
     found = home.read(UPLOADED) or {}
     places, newest, trouble = found.get("places"), found.get("newest"), found.get("trouble")
     places = places if isinstance(places, dict) else {}
     return {
         "places": {slot: _checkpoint(places.get(slot)) for slot in SLOTS},
         "newest": newest if newest in SLOTS else SLOTS[1],
-        "listed": home.exists(UPLOADED) and found.get("listed") is not False,
+        "told": found.get("told") is True if home.exists(UPLOADED) else True,
         "trouble": trouble if isinstance(trouble, str) else "",
     }
 

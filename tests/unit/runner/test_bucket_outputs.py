@@ -16,7 +16,10 @@ import pytest
 
 from costgpu.clock import ManualClock
 from costgpu.errors import OutputsDamaged
+from costgpu.models.job import Checkpoint, FileEntry
+from costgpu.runner.drive.recovery import RecoveryDriver
 from costgpu.runner.files.bucket_outputs import LOGS, OUTPUTS, BucketOutputs
+from costgpu.runner.files.checkpoint_store import CheckpointStore
 from tests.runner.examples import spec
 
 RUN = "abcdefghijkl"
@@ -201,3 +204,44 @@ def test_a_full_disk_is_not_a_damaged_checkpoint(tmp_path: Path, view: Any, monk
     monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=0))
     with pytest.raises(OSError, match=os.strerror(errno.ENOSPC)):
         outputs.fetch_checkpoint(view, name, found, store)
+
+
+@pytest.mark.parametrize(
+    ("damaged", "kept_epoch", "newest"),
+    [
+        ([], 0.5, "new"),
+        (["checkpoint-1"], 0.5, "old"),
+        (["checkpoint-1", "checkpoint-0"], 0.5, "kept"),
+        (["checkpoint"], 0.5, "kept"),
+        ([], 1.0, "kept"),
+    ],
+)
+def test_a_job_goes_on_from_the_newest_that_is_whole(
+    tmp_path: Path, view: Any, damaged: list[str], kept_epoch: float, newest: str
+) -> None:
+    """Of the two in the bucket and those that are kept here; what cannot be used is told."""
+    bucket, store = tmp_path / "bucket" / RUN, CheckpointStore(tmp_path / "kept")
+    here = FileEntry(path="a", size=4, sha256=checksum(b"kept"))
+    store.keep(
+        Checkpoint(number=1, taken_epoch=kept_epoch, files=(here,)),
+        lambda _, folder: (folder / here.sha256).write_bytes(b"kept"),
+    )
+    listed(bucket, ("checkpoint-1", {"a": b"new"}), ("checkpoint-0", {"a": b"old"}))
+    for slot, text in (("checkpoint-1", b"new"), ("checkpoint-0", b"old")):
+        archive(bucket / f"{slot}.tar.gz", member(checksum(text), b"another" if slot in damaged else text))
+    if "checkpoint" in damaged:
+        archive(bucket / "checkpoint.tar.gz", member("checkpoint.json", b"{}"))
+    view.started_at = 1
+    notes: list[str] = []
+    driver: Any = SimpleNamespace(
+        services=SimpleNamespace(bucket=outputs_of(tmp_path), folder=tmp_path),
+        context=SimpleNamespace(store=store),
+        observer=SimpleNamespace(note=notes.append, waiting=lambda *_: None),
+        views=[view],
+        view=view,
+    )
+    RecoveryDriver._get_from_bucket(driver)
+    found = store.newest()
+    assert found is not None
+    assert (store.contents / found.files[0].sha256).read_text() == newest
+    assert len(notes) == len(damaged)

@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+import contextlib
+import hashlib
 import os
+import signal
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from costgpu.models.job import Checkpoint, EndReason
+from costgpu.models.job import Checkpoint, EndReason, JobStatus
 from costgpu.runner.agent.clock import Clock
-from costgpu.runner.agent.outputs import checkpoints
+from costgpu.runner.agent.outputs import checkpoints, cut_off
 from costgpu.runner.agent.outputs.checkpoints import take_checkpoint
 from costgpu.runner.agent.state_files import Home
 from tests.agent.harness import Machine, order, selection
@@ -77,6 +84,32 @@ def test_a_checkpoint_goes_to_another_machine(machine: Machine, tmp_path: Path) 
         assert other.follow().reason is EndReason.CANCELLED
         assert bytes(other.stdout) == b"weights\n"
         assert [entry.path for entry in other.host.outputs().files] == ["ckpt/1.pt"]  # what was put back is an output
+    finally:
+        other.destroy()
+
+
+def test_what_was_put_there_besides_the_checkpoint_is_nothing_new(machine: Machine, tmp_path: Path) -> None:
+    """After the notice all outputs travel; the next machine looks for its patterns only."""
+    job(machine, "import os; os.mkdir('c'); [open(name, 'w').write('x') for name in ('c/1.pt', 'c/log', 'a.txt')]")
+    age(*(machine.home / "work/c").iterdir(), machine.home / "work/a.txt", machine.home / "work/up")
+    whole = machine.host.checkpoint()
+    assert paths(whole) == ["a.txt", "up", "c/1.pt", "c/log"]
+    machine.host.fetch_checkpoint(whole, tmp_path / "kept")
+    other = Machine(tmp_path / "other")
+    try:
+        (other.source / "train.py").write_text("import time; print('on'); time.sleep(300)")
+        other.host.install()
+        other.host.send(selection(other.source))
+        other.host.restore(whole, tmp_path / "kept")
+        other.host.start(order("train.py", checkpoints=("c/*.pt",)), {}, {})
+        until(lambda: other.host.status().stdout_bytes > 0)
+        assert other.host.checkpoint().number == 0
+        (other.home / "work/c/1.pt").write_text("newer")
+        age(other.home / "work/c/1.pt")
+        newer = other.host.checkpoint()
+        assert (newer.number, paths(newer)) == (1, ["c/1.pt"])
+        (other.home / "work/c/1.pt").unlink()
+        assert other.host.checkpoint().number == 2  # one that is gone is news
     finally:
         other.destroy()
 
@@ -149,6 +182,172 @@ def test_what_a_killed_job_was_writing_stays_as_it_was(machine: Machine) -> None
     assert sizes["a/1"] == len("whole")
     assert sizes["b/1"] == len("more")
     assert "other" in sizes
+
+
+SAVES = """
+import os, signal, sys, time
+HANDLER
+os.mkdir('c')
+for name in ('c/1', 'c/2'): open(name, 'w').write('whole')
+open('ready', 'w').close()
+while not os.path.exists('go'): time.sleep(0.01)
+open('c/2', 'w').write('newer')
+half = open('c/1', 'w'); half.write('ha'); half.flush()
+open('half', 'w').close()
+time.sleep(300)
+"""
+
+
+def ended_while_saving(machine: Machine, handler: str = "", script: str = SAVES, **changes: Any) -> JobStatus:
+    """A job with a whole checkpoint is told to end while it writes the next one."""
+    machine.run(script.replace("HANDLER", handler), checkpoints=("c/*",), **changes)
+    work = machine.home / "work"
+    until((work / "ready").exists)
+    age(work / "c/1", work / "c/2")
+    assert machine.host.checkpoint().number == 1
+    (work / "go").touch()
+    until((work / "half").exists)
+    machine.host.cancel()
+    return machine.follow()
+
+
+def texts(machine: Machine, checkpoint: Checkpoint) -> dict[str, str]:
+    """What is in the files of a checkpoint, of those below ``c``."""
+    store = machine.home / "checkpoints"
+    return {entry.path: (store / entry.sha256).read_text() for entry in checkpoint.files if entry.path.startswith("c/")}
+
+
+def test_a_job_that_dies_of_the_notice_leaves_no_half_checkpoint(machine: Machine) -> None:
+    """Plain Python has no handler: SIGTERM ends it in the middle of its save."""
+    assert ended_while_saving(machine).exit_code == 143
+    last = machine.host.checkpoint(everything=True)
+    assert texts(machine, last) == {"c/1": "whole", "c/2": "whole"}  # what belongs together stays together
+    assert "half" in paths(last)  # it has been looked at
+
+
+def test_what_helpers_write_when_all_are_told_to_end_is_cut_off(machine: Machine) -> None:
+    """The main process ignores SIGTERM until half the grace is over; a helper begins to save only then."""
+    handler = (
+        "import subprocess\n"
+        'begin = \'half = open("c/1", "w"); half.write("ha"); half.flush(); open("begun", "w"); \'\n'
+        "child = [sys.executable, '-c', begin + 'import time; time.sleep(300)']\n"
+        "def end(*_):\n"
+        "    if not os.path.exists('begun'): subprocess.Popen(child)\n"
+        "    else: sys.exit(1)\n"
+        "signal.signal(signal.SIGTERM, end)"
+    )
+    script = SAVES.replace("half = open('c/1', 'w'); half.write('ha'); half.flush()\n", "")
+    assert ended_while_saving(machine, handler, script, grace_seconds=2.0).exit_code == 1
+    assert texts(machine, machine.host.checkpoint(everything=True)) == {"c/1": "whole", "c/2": "whole"}
+
+
+def test_a_job_that_says_goodbye_has_cut_off_nothing(machine: Machine) -> None:
+    handler = "signal.signal(signal.SIGTERM, lambda *_: (half.write('lf'), half.close(), sys.exit(0)))"
+    assert ended_while_saving(machine, handler, grace_seconds=30.0).exit_code == 0
+    assert texts(machine, machine.host.checkpoint(everything=True)) == {"c/1": "half", "c/2": "newer"}
+
+
+def test_what_a_job_leaves_behind_is_cut_off_even_if_it_says_goodbye(machine: Machine) -> None:
+    handler = (
+        "def end(*_):\n"
+        "    if os.fork() == 0:\n"
+        "        signal.signal(signal.SIGTERM, signal.SIG_DFL)\n"
+        "        time.sleep(300)\n"
+        "    half.close()\n"
+        "    os._exit(0)\n"
+        "signal.signal(signal.SIGTERM, end)"
+    )
+    assert ended_while_saving(machine, handler).exit_code == 0
+    assert texts(machine, machine.host.checkpoint(everything=True)) == {"c/1": "whole", "c/2": "whole"}
+
+
+@pytest.mark.parametrize("ends", ["os.kill(os.getpid(), signal.SIGKILL)", "sys.exit(1)"])
+def test_a_job_that_crashes_leaves_nothing_new(machine: Machine, ends: str) -> None:
+    """Nobody has looked at it in the moment of its death: out of memory, in the middle of its save."""
+    script = SAVES.replace("time.sleep(300)", ends)
+    machine.run(script.replace("HANDLER", ""), checkpoints=("c/*",))
+    work = machine.home / "work"
+    until((work / "ready").exists)
+    age(work / "c/1", work / "c/2")
+    before = machine.host.checkpoint()
+    (work / "go").touch()
+    assert machine.follow().exit_code in (1, 137)
+    assert machine.host.checkpoint() == before
+    assert machine.host.checkpoint(everything=True) == before
+
+
+def test_a_crash_after_the_notice_leaves_nothing_new(machine: Machine) -> None:
+    handler = "signal.signal(signal.SIGTERM, lambda *_: (open('c/2', 'w').write('h'), os.kill(os.getpid(), 9)))"
+    assert ended_while_saving(machine, handler, grace_seconds=30.0).exit_code == 137
+    assert texts(machine, machine.host.checkpoint(everything=True)) == {"c/1": "whole", "c/2": "whole"}
+
+
+def test_a_job_whose_supervisor_is_killed_leaves_nothing_new(machine: Machine) -> None:
+    job(machine, "open('a.pt', 'w').write('a')", "a.pt")
+    age(machine.home / "work/a.pt")
+    before = machine.host.checkpoint()
+    (machine.home / "work/a.pt").write_text("ha")
+    os.kill(machine.read("order.json")["supervisor"]["pid"], signal.SIGKILL)
+    machine.follow()
+    assert machine.host.checkpoint(everything=True) == before
+
+
+def test_a_log_holds_nothing_back_at_the_end(machine: Machine) -> None:
+    script = SAVES.replace("os.mkdir('c')", "os.mkdir('c'); log = open('c/log', 'a'); log.write('x'); log.flush()")
+    script = script.replace("half = open('c/1', 'w'); half.write('ha'); half.flush()\n", "")
+    assert ended_while_saving(machine, "", script).exit_code == 143
+    assert texts(machine, machine.host.checkpoint(everything=True)) == {"c/1": "whole", "c/2": "newer"}
+
+
+def test_processes_stand_still_only_while_they_are_noted(tmp_path: Path) -> None:
+    """Also if the note cannot be written, and but for one that has stood still before."""
+    home = Home(str(tmp_path))
+    sleeper = [sys.executable, "-c", "import time; print(flush=True); time.sleep(300)"]
+    children = [subprocess.Popen(sleeper, stdout=subprocess.PIPE) for _ in range(2)]
+    try:
+        for child in children:
+            assert child.stdout is not None
+            child.stdout.readline()
+        os.kill(children[1].pid, signal.SIGSTOP)
+        until(lambda: state_of(children[1].pid) == "T")
+        for note in (lambda *_: None, lambda *_: 1 / 0):
+            with pytest.MonkeyPatch.context() as patch:
+                patch.setattr(cut_off, "_note", note)
+                with contextlib.suppress(ValueError), cut_off.standing_still(home, os.getpid()):
+                    assert [state_of(child.pid) for child in children] == ["T", "T"]
+                    raise ValueError
+            until(lambda: state_of(children[0].pid) == "S")
+            assert state_of(children[1].pid) == "T"
+        assert cut_off.cut_off(home) == cut_off.CutOff(set(), set(), set(), True)  # nobody knows what it was
+    finally:
+        for child in children:
+            child.kill()
+            child.wait()
+            assert child.stdout is not None
+            child.stdout.close()
+
+
+def state_of(pid: int) -> str:
+    return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0]
+
+
+def test_only_jobs_that_go_on_elsewhere_are_looked_at(machine: Machine) -> None:
+    machine.run("import time; open('up', 'w').close(); time.sleep(300)")
+    until((machine.home / "work/up").exists)
+    machine.host.cancel()
+    assert machine.follow().exit_code == 143
+    assert not (machine.home / cut_off.CUT_OFF).exists()
+
+
+def test_several_looks_at_once_do_not_disturb_each_other(machine: Machine) -> None:
+    job(machine, "import os; [open('%d.pt' % i, 'w').write(str(i) * 1000000) for i in range(9)]", "*.pt")
+    age(*(machine.home / "work").glob("*.pt"))
+    with ThreadPoolExecutor(4) as pool:
+        looks = list(pool.map(lambda _: taken(machine, Clock()), range(8)))
+    assert [look["number"] for look in looks] == [1] * 8
+    copies = list((machine.home / "checkpoints").iterdir())
+    assert all(hashlib.sha256(path.read_bytes()).hexdigest() == path.name for path in copies)
+    assert len(copies) == 9
 
 
 @pytest.mark.parametrize("damage", ["nonsense", '{"number": "x", "files": [1, [2]], "held": 7}'])

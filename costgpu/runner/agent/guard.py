@@ -13,7 +13,8 @@ from . import limits
 from .clock import Clock
 from .observe.idle import PEERS_ACTIVE, IdleWatch
 from .observe.spot_notice import POLL_SECONDS, NoticeWatch
-from .outputs.checkpoint_upload import LIST, CheckpointUploads, upload_checkpoint
+from .outputs.checkpoint_upload import LIST, CheckpointUploads, upload_last_checkpoint
+from .outputs.cut_off import note_unknown
 from .outputs.find_outputs import find_outputs
 from .outputs.upload import finalize_outputs
 from .power import lifetime_left, watchdog_delay
@@ -172,6 +173,8 @@ class MachineGuard:
         """The supervisor is gone without a record: nothing of its job may go on, and the record is written here."""
         self.supervisor.kill_job(self.home)
         if job_end(self.home) is None:
+            if self.order is not None and self.order.get("checkpoints") is not None:
+                note_unknown(self.home)
             record = {"exit_code": 137, "reason": "job_failed", "detail": detail, "finished_epoch": self.clock.time()}
             self.home.write("exit.json", {**record, "signalled": bool(self.state.get("ending"))})
 
@@ -276,12 +279,10 @@ class MachineGuard:
 
     def finalize(self, order: dict[str, Any], uploads: dict[str, str], give_up: Callable[[], bool]) -> None:
         """Uploads what the finished job has left and computes checksums; what it goes on from comes first."""
-        if self._checkpoints is not None:
-            self._checkpoints.stop()
+        alone = self._checkpoints is None or self._checkpoints.stop()
         if LIST in uploads and job_status(self.home)["reason"] == "preempted":
             try:
-                upload_checkpoint(self.home, order, uploads, give_up, self.clock)
-                upload_checkpoint(self.home, order, uploads, give_up, self.clock, everything=True)
+                uploads = upload_last_checkpoint(self.home, order, uploads, give_up, self.clock, alone)
             except Exception:
                 traceback.print_exc()
         self.save(**finalize_outputs(self.home, order, uploads, give_up, self.clock))

@@ -12,12 +12,13 @@ import signal
 import sys
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 from . import job_environment, launchers, meeting, ray_cluster
 from .clock import boot_id, uptime
 from .observe.machine_stats import descendants, gpu_count
-from .outputs.checkpoints import CUT_OFF, note_cut_off
+from .outputs.cut_off import note_unknown, standing_still
 from .state_files import Home, open_to_write
 from .status import LOGS
 
@@ -53,6 +54,7 @@ class Supervisor:
         self.hard_at: float | None = None  # when SIGKILL comes; None as long as nobody asked for the end
         self.soft_at = 0.0  # when everything, and not only the main process, gets SIGTERM
         self.main: int | None = None
+        self.sent: set[int] = set()  # signals that anything of the job has got from here
         self.progress: dict[str, Any] = {"boot_id": boot_id(), "started_epoch": time.time(), "phase": "setup"}
         self.environment = job_environment.base_environment(home)
         self.stdout, self.stderr = [home.open_log(name) for name in LOGS]
@@ -153,6 +155,8 @@ class Supervisor:
                 self.main = None
                 if signal.sigtimedwait({signal.SIGTERM}, 0.0) is not None:
                     self._end()  # a shutdown stops all, sends it to all, and lets all go on: the job may be the first
+                if os.WIFSIGNALED(status) and os.WTERMSIG(status) not in self.sent and self._goes_on_elsewhere():
+                    note_unknown(self.home)
                 return os.WEXITSTATUS(status) if os.WIFEXITED(status) else 128 + os.WTERMSIG(status)
             self._escalate()
 
@@ -215,8 +219,9 @@ class Supervisor:
             grace = 0.0  # the machine is being switched off
         if self.hard_at is None:
             self.hard_at, self.soft_at = uptime() + grace, uptime() + grace / 2
-            if self.main is not None:
-                _send(self.main, signal.SIGTERM)
+            with self._noting():
+                if self.main is not None:
+                    self._send(self.main, signal.SIGTERM)
         else:
             self.hard_at = min(self.hard_at, uptime() + grace)
 
@@ -257,20 +262,28 @@ class Supervisor:
 
     def _signal_all(self, number: int) -> int:
         """Signals every process below this one; returns their number."""
-        members = [entry.pid for entry in descendants(os.getpid())]
-        if number == signal.SIGKILL and self.order.get("checkpoints") is not None and not self.home.exists(CUT_OFF):
-            note_cut_off(self.home, os.getpid())
-        for pid in members:
-            _send(pid, number)
+        with self._noting():
+            members = [entry.pid for entry in descendants(os.getpid())]
+            for pid in members:
+                self._send(pid, number)
         return len(members)
 
+    def _noting(self) -> AbstractContextManager[None]:
+        """Around each signal to a job that is to go on elsewhere: what it is writing may be cut off by it."""
+        if not self._goes_on_elsewhere():
+            return nullcontext()
+        return standing_still(self.home, os.getpid(), left=self.main is None)
 
-def _send(pid: int, number: int) -> None:
-    try:
-        os.kill(pid, number)
-        os.kill(pid, signal.SIGCONT)
-    except OSError:
-        pass
+    def _goes_on_elsewhere(self) -> bool:
+        return self.order.get("checkpoints") is not None
+
+    def _send(self, pid: int, number: int) -> None:
+        self.sent.add(number)
+        try:
+            os.kill(pid, number)
+            os.kill(pid, signal.SIGCONT)
+        except OSError:
+            pass
 
 
 def read_secrets(descriptor: int) -> dict[str, dict[str, str]]:

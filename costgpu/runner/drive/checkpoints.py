@@ -51,7 +51,9 @@ def save_checkpoint(context: RunContext, *, everything: bool = False) -> None:
             return
         if not context.view.spec.bucket:
             context.observer.waiting(context.view, f"fetching a checkpoint of {format_size(checkpoint.total_bytes)}")
-            keeping.store.keep(checkpoint, host.fetch_checkpoint)
+            # all that there is takes the place of what was whole a moment before: the one before that is to stay
+            again = everything and keeping.kept > 0
+            keeping.store.keep(checkpoint, host.fetch_checkpoint, replaces=again)
     except HostUnreachable:
         raise
     except CostGpuError as error:

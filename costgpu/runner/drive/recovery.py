@@ -9,9 +9,10 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 
-from costgpu.errors import CostGpuError, LedgerError, RunCancelled, RunError
+from costgpu.errors import CostGpuError, LedgerError, OutputsDamaged, RunCancelled, RunError
 from costgpu.models.run import RunState, RunView
 from costgpu.runner.drive import collect
 from costgpu.runner.drive.context import Keeping, RunContext, Services
@@ -168,6 +169,8 @@ class RecoveryDriver:
         self._check(attempt.job_id)
         self._get_from_bucket()
         keeping = self.context.keeping
+        if keeping is not None and keeping.store.discard_damaged():
+            self.observer.note("A checkpoint that was kept here is damaged, and is not used.")
         newest = keeping.store.newest() if keeping is not None else None
         if attempt.searches == 0:
             what = "from its newest checkpoint" if newest is not None else "from its beginning: no checkpoint was saved"
@@ -226,20 +229,34 @@ class RecoveryDriver:
 
         Raises:
             ProviderError: The bucket does not answer, or refuses.
+            RunError: What is there cannot be kept here.
         """
         bucket, keeping = self.services.bucket, self.context.keeping
         last = next((view for view in reversed(self.views) if view.started_at is not None), None)
         if bucket is None or keeping is None or last is None or not last.spec.bucket:
             return
         store = keeping.store
-        there = bucket.checkpoint(last, self.services.folder / last.run_id)
         newest = store.newest()
-        if there is None or (newest is not None and newest.taken_epoch >= there[0].taken_epoch):
+        try:
+            there = bucket.checkpoint(last, self.services.folder / last.run_id)
+        except OutputsDamaged as error:
+            self.observer.note(f"Checkpoints in {last.spec.bucket} cannot be used: {error.message}")
             return
-        self.observer.waiting(
-            self.view, f"fetching a checkpoint of {format_size(there[0].total_bytes)} from the bucket"
-        )
-        store.keep(there[0], lambda found, folder: bucket.fetch_checkpoint(last, found, there[1], folder))
+        for found, archive in there:
+            if newest is not None and newest.taken_epoch >= found.taken_epoch:
+                return
+            size = format_size(found.total_bytes)
+            self.observer.waiting(self.view, f"fetching a checkpoint of {size} from the bucket")
+            try:
+                store.keep(found, partial(bucket.fetch_checkpoint, last, archive))
+                return
+            except OutputsDamaged as error:
+                self.observer.note(f"A checkpoint in {last.spec.bucket} cannot be used: {error.message}")
+            except OSError as error:
+                raise RunError(
+                    f"A checkpoint of {size} in {last.spec.bucket} cannot be kept here: {error.strerror or error}.",
+                    hint=f"Nothing is billed meanwhile. When that is mended: costgpu attach {self.view.run_id}",
+                ) from error
 
     def finish(self) -> None:
         """When all is over: what of the job has not come home yet does so, and what was kept for going on is removed."""

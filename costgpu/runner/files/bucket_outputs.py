@@ -5,12 +5,13 @@ The machine gets presigned addresses and no credentials; they are made anew at e
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 import shutil
 import tarfile
 import zlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
 
@@ -59,11 +60,14 @@ class BucketOutputs:
             names |= {CHECKPOINT: f"{CHECKPOINT}.tar.gz"} | {slot: f"{slot}.tar.gz" for slot in CHECKPOINT_SLOTS}
         return {what: bucket.presign_put(f"{view.run_id}/{name}", seconds) for what, name in names.items()}
 
-    def checkpoint(self, view: RunView, folder: Path) -> tuple[Checkpoint, str] | None:
-        """The newest checkpoint that a machine has left there, and the name of the archive with its contents.
+    def checkpoint(self, view: RunView, folder: Path) -> list[tuple[Checkpoint, str]]:
+        """The checkpoints that a machine has left there, the newest first: two at most.
 
         Args:
             folder: The run's private folder.
+
+        Returns:
+            Each with the name of the archive with its contents.
 
         Raises:
             OutputsDamaged: What is there cannot be read.
@@ -71,34 +75,47 @@ class BucketOutputs:
         """
         bucket, name = self._open(view.spec.bucket), f"{view.run_id}/{CHECKPOINT}.tar.gz"
         if not bucket.exists(name):
-            return None
+            return []
         place = folder / "rescued-checkpoint"
         place.mkdir(parents=True, exist_ok=True, mode=0o700)
         _unpack(bucket, name, place)
         try:
-            fields = agent_reply.Fields(agent_reply.decode((place / f"{CHECKPOINT}.json").read_bytes()))
-            found, slot = agent_reply.checkpoint(fields), fields.text("slot")
-            if slot not in CHECKPOINT_SLOTS:
-                raise agent_reply.Unfit("it is in none of the places for it")
+            return [
+                (found, f"{view.run_id}/{slot}.tar.gz")
+                for slot, found in _places((place / f"{CHECKPOINT}.json").read_bytes())
+            ]
         except (OSError, ValueError) as error:
             raise OutputsDamaged(
-                f"The list of the checkpoint of run {view.run_id} in {view.spec.bucket} cannot be read: {error}."
+                f"The list of the checkpoints of run {view.run_id} in {view.spec.bucket} cannot be read: {error}."
             ) from error
-        return found, f"{view.run_id}/{slot}.tar.gz"
 
-    def fetch_checkpoint(self, view: RunView, checkpoint: Checkpoint, archive: str, folder: Path) -> None:
-        """Brings the contents of a checkpoint into `folder`, named by their checksums, and verified.
+    def fetch_checkpoint(self, view: RunView, archive: str, checkpoint: Checkpoint, folder: Path) -> None:
+        """Brings the contents of a checkpoint into `folder`, named by their checksums: all of them verified, or none.
+
+        Nothing else gets in there, whatever is in the archive.
 
         Raises:
             OutputsDamaged: One is missing, or not what it was.
+            OSError: There is no room for them here.
             ProviderError: The bucket does not answer, or refuses.
         """
-        _unpack(self._open(view.spec.bucket), archive, folder)
-        for entry in checkpoint.files:
-            copy = folder / entry.sha256
-            if not copy.is_file() or sha256_of(copy) != entry.sha256:
-                copy.unlink(missing_ok=True)
-                raise OutputsDamaged(f"{entry.path} is damaged in {archive}, or is not in it.")
+        incoming = folder.with_name("incoming")
+        _remove(incoming)
+        try:
+            _unpack(self._open(view.spec.bucket), archive, incoming / "contents")
+            for entry in checkpoint.files:
+                copy = incoming / "contents" / entry.sha256
+                if not copy.is_file() or copy.stat().st_size != entry.size or sha256_of(copy) != entry.sha256:
+                    raise OutputsDamaged(f"{entry.path} is damaged in {archive}, or is not in it.")
+            for sha256 in {entry.sha256 for entry in checkpoint.files}:
+                (incoming / "contents" / sha256).replace(folder / sha256)
+        except OutputsDamaged as error:
+            cause = error.__cause__
+            if isinstance(cause, OSError) and cause.errno in (errno.ENOSPC, errno.EDQUOT):
+                raise cause from None
+            raise OutputsDamaged(error.message) from error  # without the hint: its archive is not kept
+        finally:
+            _remove(incoming)
 
     def check(self, url: str, until: datetime) -> str:
         """Looks whether the bucket is there and open to us; returns what a person should know, or nothing.
@@ -167,6 +184,24 @@ class FolderHost:
             target.parent.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(self.folder / entry.path, target)
             target.chmod(entry.mode)
+
+
+def _places(text: bytes) -> Iterator[tuple[str, Checkpoint]]:
+    """What is in each place, from the list that a machine writes. Raises `Unfit`."""
+    slots = set()
+    for row in agent_reply.Fields(agent_reply.decode(text)).rows("places"):
+        fields = agent_reply.Fields(row)
+        slot = fields.text("slot")
+        if slot not in CHECKPOINT_SLOTS or slot in slots:
+            raise agent_reply.Unfit("a place is none of those for checkpoints, or named twice")
+        slots.add(slot)
+        if fields.has_value("checkpoint"):
+            yield slot, agent_reply.checkpoint(fields.inner("checkpoint"))
+
+
+def _remove(folder: Path) -> None:
+    with contextlib.suppress(FileNotFoundError):
+        shutil.rmtree(folder)
 
 
 def _unpack(bucket: Bucket, name: str, folder: Path) -> None:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import json
 import os
 import shutil
+import stat
 from collections.abc import Callable, Sequence
 from pathlib import Path, PurePosixPath
 
@@ -13,8 +15,10 @@ from costgpu.errors import CostGpuError
 from costgpu.ledger.codec import from_json, to_json
 from costgpu.models.job import Checkpoint, FileEntry
 from costgpu.runner.agent.outputs.find_outputs import matches
+from costgpu.runner.files.safe_move import sha256_of
 
 KEPT = 2  # the newest, and the one before in case a job cannot go on from the newest
+_SPARE_BYTES = 64 << 20  # left free on the disk
 _WILD = frozenset("*?[")
 
 
@@ -29,29 +33,68 @@ class CheckpointStore:
         self._folder = folder
         self.contents = folder / "contents"  # files, named by their checksums
 
-    def keep(self, checkpoint: Checkpoint, fetch: Callable[[Checkpoint, Path], object]) -> None:
+    def keep(
+        self, checkpoint: Checkpoint, fetch: Callable[[Checkpoint, Path], object], *, replaces: bool = False
+    ) -> None:
         """Keeps one more: its contents first, so that what is listed is whole; older ones go.
+
+        One with exactly the files of the newest one is not kept twice.
 
         Args:
             fetch: Brings the contents that are not here yet into a folder, verified.
+            replaces: Whether it takes the place of the newest one: a second look at the same moment.
 
         Raises:
             CostGpuError: They cannot be fetched.
-            OSError: They cannot be kept here.
+            OSError: They cannot be kept here; ENOSPC without room for them, before anything is fetched.
         """
+        newest = self.newest()
+        if newest is not None and _same(newest, checkpoint) and not self._lacking(newest):
+            return
         self.contents.mkdir(parents=True, exist_ok=True, mode=0o700)
+        if lacking := self._lacking(checkpoint):
+            free = shutil.disk_usage(self.contents).free
+            if free - sum(lacking.values()) < _SPARE_BYTES:
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(self.contents))
         fetch(checkpoint, self.contents)
         numbers = self._numbers()
-        target = self._list_of(max(numbers, default=0) + 1)
+        last = max(numbers, default=0)
+        number = last if replaces and last else last + 1
+        target = self._list_of(number)
         fresh = target.with_suffix(".new")
         with fresh.open("w") as file:
             json.dump(to_json(checkpoint), file)
             file.flush()
             os.fsync(file.fileno())
         fresh.replace(target)
-        for number in sorted(numbers, reverse=True)[KEPT - 1 :]:
-            self._list_of(number).unlink(missing_ok=True)
+        for old in sorted({*numbers, number}, reverse=True)[KEPT:]:
+            self._list_of(old).unlink(missing_ok=True)
         self._forget()
+
+    def discard_damaged(self) -> int:
+        """Removes checkpoints that cannot be read, or of which a content is missing, or not what it was.
+
+        Returns:
+            How many.
+        """
+        whole: dict[tuple[str, int], bool] = {}
+        discarded = 0
+        for number in self._numbers():
+            try:
+                listed = from_json(Checkpoint, json.loads(self._list_of(number).read_text()))
+            except (ValueError, CostGpuError):
+                contents = None
+            else:
+                contents = {(entry.sha256, entry.size) for entry in listed.files}
+                whole |= {each: self._is_whole(*each) for each in contents - whole.keys()}
+            if contents is None or not all(whole[each] for each in contents):
+                self._list_of(number).unlink(missing_ok=True)
+                discarded += 1
+        for sha256 in {sha256 for (sha256, _), is_whole in whole.items() if not is_whole}:
+            _remove(self.contents / sha256)  # it is fetched again
+        if discarded and self.contents.is_dir():
+            self._forget()
+        return discarded
 
     def newest(self, before: int = 0) -> Checkpoint | None:
         """The newest one, or one that is older by so many; the oldest there is; None without any."""
@@ -94,7 +137,34 @@ class CheckpointStore:
             needed |= {entry.sha256 for entry in listed.files}
         for path in self.contents.iterdir():
             if path.name not in needed:
-                path.unlink(missing_ok=True)
+                _remove(path)
+
+    def _lacking(self, checkpoint: Checkpoint) -> dict[str, int]:
+        """Checksums whose contents are not here, and their bytes."""
+        return {entry.sha256: entry.size for entry in checkpoint.files if self._size(entry.sha256) != entry.size}
+
+    def _size(self, sha256: str) -> int | None:
+        """Bytes of a content that is here."""
+        try:
+            found = (self.contents / sha256).lstat()
+        except FileNotFoundError:
+            return None
+        return found.st_size if stat.S_ISREG(found.st_mode) else None
+
+    def _is_whole(self, sha256: str, size: int) -> bool:
+        return self._size(sha256) == size and sha256_of(self.contents / sha256) == sha256
+
+
+def _same(one: Checkpoint, other: Checkpoint) -> bool:
+    """Whether two checkpoints have exactly the same files."""
+    return {entry.path: entry for entry in one.files} == {entry.path: entry for entry in other.files}
+
+
+def _remove(path: Path) -> None:
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path, ignore_errors=True)
+    else:
+        path.unlink(missing_ok=True)
 
 
 def newest_path(checkpoint: Checkpoint, patterns: Sequence[str]) -> str:

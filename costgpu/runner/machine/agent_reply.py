@@ -128,6 +128,10 @@ class Fields:
             raise Unfit(f"`{name}` is {_shown(value)}, none of those that are known")
         return kind(value)
 
+    def inner(self, name: str) -> Fields:
+        """The fields of an object that is in this one."""
+        return Fields(self._take(name))
+
     def rows(self, name: str) -> list[object]:
         """A list of at most `MAX_FILES` items."""
         value = self._take(name)

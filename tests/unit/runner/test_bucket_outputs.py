@@ -1,6 +1,10 @@
 """What a machine has left in the bucket, unpacked: plain files below the folder, and nothing else."""
 
+import errno
+import hashlib
 import io
+import json
+import os
 import shutil
 import stat
 import tarfile
@@ -12,7 +16,10 @@ import pytest
 
 from costgpu.clock import ManualClock
 from costgpu.errors import OutputsDamaged
+from costgpu.models.job import Checkpoint, FileEntry
+from costgpu.runner.drive.recovery import RecoveryDriver
 from costgpu.runner.files.bucket_outputs import LOGS, OUTPUTS, BucketOutputs
+from costgpu.runner.files.checkpoint_store import CheckpointStore
 from tests.runner.examples import spec
 
 RUN = "abcdefghijkl"
@@ -101,3 +108,140 @@ def test_a_damaged_archive_is_said(tmp_path: Path, view: Any) -> None:
     (bucket / LOGS).write_bytes((bucket / LOGS).read_bytes()[:60])
     with pytest.raises(OutputsDamaged, match="cannot be unpacked"):
         rescued(tmp_path, view)
+
+
+def listed(bucket: Path, *places: tuple[str, dict[str, bytes] | None]) -> None:
+    """The list that a machine leaves: place -> what a checkpoint there has."""
+    rows = []
+    for number, (slot, files) in enumerate(places):
+        found = [[path, len(text), checksum(text), 0o644, 1] for path, text in (files or {}).items()]
+        told = {"number": 9 - number, "at": 1.0, "files": found, "trouble": ""}
+        rows.append({"slot": slot, "checkpoint": None if files is None else told})
+    archive(bucket / "checkpoint.tar.gz", member("checkpoint.json", json.dumps({"places": rows}).encode()))
+
+
+def checksum(text: bytes) -> str:
+    return hashlib.sha256(text).hexdigest()
+
+
+def outputs_of(folder: Path) -> BucketOutputs:
+    opened: Any = FakeBucket(folder / "bucket")
+    return BucketOutputs(ManualClock(), lambda url: opened)
+
+
+def test_both_checkpoints_are_found_the_newest_first(tmp_path: Path, view: Any) -> None:
+    bucket, outputs = tmp_path / "bucket" / RUN, outputs_of(tmp_path)
+    assert outputs.checkpoint(view, tmp_path / "run") == []
+    listed(bucket, ("checkpoint-1", {"a": b"new"}), ("checkpoint-0", {"a": b"old"}))
+    found = outputs.checkpoint(view, tmp_path / "run")
+    assert [(one.number, archive) for one, archive in found] == [
+        (9, f"{RUN}/checkpoint-1.tar.gz"),
+        (8, f"{RUN}/checkpoint-0.tar.gz"),
+    ]
+    listed(bucket, ("checkpoint-1", {"a": b"new"}), ("checkpoint-0", None))
+    assert len(outputs.checkpoint(view, tmp_path / "run")) == 1
+
+
+@pytest.mark.parametrize("slots", [["checkpoint-2"], ["checkpoint-0", "checkpoint-0"], ["../x"]])
+def test_a_list_that_names_other_places_is_damaged(tmp_path: Path, view: Any, slots: list[str]) -> None:
+    listed(tmp_path / "bucket" / RUN, *((slot, {"a": b"x"}) for slot in slots))
+    with pytest.raises(OutputsDamaged, match="cannot be read"):
+        outputs_of(tmp_path).checkpoint(view, tmp_path / "run")
+
+
+def test_only_what_the_checkpoint_names_gets_into_the_store(tmp_path: Path, view: Any) -> None:
+    bucket, store = tmp_path / "bucket" / RUN, tmp_path / "kept" / "contents"
+    store.mkdir(parents=True)
+    sha256 = checksum(b"weights")
+    listed(bucket, ("checkpoint-0", {"a": b"weights", "same": b"weights"}))
+    archive(
+        bucket / "checkpoint-0.tar.gz",
+        member("notes.txt", b"no checksum"),
+        member("sub/" + sha256, b"weights"),
+        member(checksum(b"other"), b"other"),
+        member("0" * 64, type=tarfile.SYMTYPE, linkname="/etc/passwd"),
+        member(sha256, b"weights"),
+    )
+    outputs = outputs_of(tmp_path)
+    ((found, name),) = outputs.checkpoint(view, tmp_path / "run")
+    for _ in range(2):  # and once more over what is there
+        outputs.fetch_checkpoint(view, name, found, store)
+        assert [path.name for path in (tmp_path / "kept").rglob("*")] == ["contents", sha256]
+        assert (store / sha256).read_bytes() == b"weights"
+
+
+@pytest.mark.parametrize("damage", ["missing", "other", "link", "folder", "cut"])
+def test_a_place_with_another_content_leaves_nothing_in_the_store(tmp_path: Path, view: Any, damage: str) -> None:
+    bucket, store = tmp_path / "bucket" / RUN, tmp_path / "kept" / "contents"
+    store.mkdir(parents=True)
+    sha256 = checksum(b"weights")
+    listed(bucket, ("checkpoint-0", {"whole": b"whole", "a": b"weights"}))
+    bad = {
+        "missing": [],
+        "cut": [],
+        "other": [member(sha256, b"weighty")],
+        "link": [member("l", b"weights"), member(sha256, type=tarfile.LNKTYPE, linkname="l")],
+        "folder": [member(sha256 + "/weights", b"weights")],
+    }
+    archive(bucket / "checkpoint-0.tar.gz", member(checksum(b"whole"), b"whole"), *bad[damage])
+    if damage == "cut":
+        (bucket / "checkpoint-0.tar.gz").write_bytes((bucket / "checkpoint-0.tar.gz").read_bytes()[:40])
+    outputs = outputs_of(tmp_path)
+    ((found, name),) = outputs.checkpoint(view, tmp_path / "run")
+    with pytest.raises(OutputsDamaged) as caught:
+        outputs.fetch_checkpoint(view, name, found, store)
+    assert not caught.value.hint
+    assert [path.name for path in (tmp_path / "kept").rglob("*")] == ["contents"]
+
+
+def test_a_full_disk_is_not_a_damaged_checkpoint(tmp_path: Path, view: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    bucket, store = tmp_path / "bucket" / RUN, tmp_path / "kept" / "contents"
+    store.mkdir(parents=True)
+    listed(bucket, ("checkpoint-0", {"a": b"weights"}))
+    archive(bucket / "checkpoint-0.tar.gz", member(checksum(b"weights"), b"weights"))
+    outputs = outputs_of(tmp_path)
+    ((found, name),) = outputs.checkpoint(view, tmp_path / "run")
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=0))
+    with pytest.raises(OSError, match=os.strerror(errno.ENOSPC)):
+        outputs.fetch_checkpoint(view, name, found, store)
+
+
+@pytest.mark.parametrize(
+    ("damaged", "kept_epoch", "newest"),
+    [
+        ([], 0.5, "new"),
+        (["checkpoint-1"], 0.5, "old"),
+        (["checkpoint-1", "checkpoint-0"], 0.5, "kept"),
+        (["checkpoint"], 0.5, "kept"),
+        ([], 1.0, "kept"),
+    ],
+)
+def test_a_job_goes_on_from_the_newest_that_is_whole(
+    tmp_path: Path, view: Any, damaged: list[str], kept_epoch: float, newest: str
+) -> None:
+    """Of the two in the bucket and those that are kept here; what cannot be used is told."""
+    bucket, store = tmp_path / "bucket" / RUN, CheckpointStore(tmp_path / "kept")
+    here = FileEntry(path="a", size=4, sha256=checksum(b"kept"))
+    store.keep(
+        Checkpoint(number=1, taken_epoch=kept_epoch, files=(here,)),
+        lambda _, folder: (folder / here.sha256).write_bytes(b"kept"),
+    )
+    listed(bucket, ("checkpoint-1", {"a": b"new"}), ("checkpoint-0", {"a": b"old"}))
+    for slot, text in (("checkpoint-1", b"new"), ("checkpoint-0", b"old")):
+        archive(bucket / f"{slot}.tar.gz", member(checksum(text), b"another" if slot in damaged else text))
+    if "checkpoint" in damaged:
+        archive(bucket / "checkpoint.tar.gz", member("checkpoint.json", b"{}"))
+    view.started_at = 1
+    notes: list[str] = []
+    driver: Any = SimpleNamespace(
+        services=SimpleNamespace(bucket=outputs_of(tmp_path), folder=tmp_path),
+        context=SimpleNamespace(store=store),
+        observer=SimpleNamespace(note=notes.append, waiting=lambda *_: None),
+        views=[view],
+        view=view,
+    )
+    RecoveryDriver._get_from_bucket(driver)
+    found = store.newest()
+    assert found is not None
+    assert (store.contents / found.files[0].sha256).read_text() == newest
+    assert len(notes) == len(damaged)

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
+import os
+import shutil
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -24,7 +28,7 @@ def checkpoint(number: int, **files: str) -> Checkpoint:
     )
 
 
-def keep(store: CheckpointStore, number: int, **files: str) -> list[str]:
+def keep(store: CheckpointStore, number: int, /, *, replaces: bool = False, **files: str) -> list[str]:
     """Keeps one; returns what had to be fetched for it."""
     fetched: list[str] = []
 
@@ -35,7 +39,7 @@ def keep(store: CheckpointStore, number: int, **files: str) -> list[str]:
                 target.write_text(text)
                 fetched.append(text)
 
-    store.keep(checkpoint(number, **files), fetch)
+    store.keep(checkpoint(number, **files), fetch, replaces=replaces)
     return fetched
 
 
@@ -63,6 +67,75 @@ def test_one_that_did_not_arrive_is_none(tmp_path: Path) -> None:
     with pytest.raises(HostUnreachable):
         store.keep(checkpoint(2, a="2"), lost)
     assert store.newest() == checkpoint(1, a="1")
+
+
+def test_a_second_look_at_the_same_moment_leaves_the_one_before(tmp_path: Path) -> None:
+    store = CheckpointStore(tmp_path / "kept")
+    assert keep(store, 1, replaces=True, a="1") == ["1"]  # there is nothing to replace yet
+    keep(store, 2, a="2")
+    keep(store, 3, replaces=True, a="2", log="3")
+    assert store.newest() == checkpoint(3, a="2", log="3")
+    assert store.newest(1) == checkpoint(1, a="1")
+    assert sorted(path.read_text() for path in store.contents.iterdir()) == ["1", "2", "3"]
+
+
+@pytest.mark.parametrize("replaces", [False, True])
+def test_the_same_files_are_not_kept_twice(tmp_path: Path, replaces: bool) -> None:
+    store = CheckpointStore(tmp_path / "kept")
+    keep(store, 1, a="1")
+    keep(store, 2, a="2")
+    keep(store, 7, replaces=replaces, a="2")
+    assert store.newest() == checkpoint(2, a="2")
+    assert store.newest(1) == checkpoint(1, a="1")
+    next(path for path in store.contents.iterdir() if path.read_text() == "2").unlink()
+    assert keep(store, 7, replaces=replaces, a="2") == ["2"]  # but for one that is not whole here any more
+
+
+@pytest.mark.parametrize("missing", [0, 1])
+def test_nothing_is_fetched_without_room_for_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, missing: int) -> None:
+    store = CheckpointStore(tmp_path / "kept")
+    keep(store, 1, a="same")
+    free = (64 << 20) + len("more") - missing
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=free))
+    if not missing:
+        assert keep(store, 2, a="same", b="more") == ["more"]
+        return
+    with pytest.raises(OSError, match=os.strerror(errno.ENOSPC)) as caught:
+        keep(store, 2, a="same", b="more")
+    assert caught.value.errno == errno.ENOSPC
+    assert store.newest() == checkpoint(1, a="same")
+    assert [path.read_text() for path in store.contents.iterdir()] == ["same"]
+
+
+@pytest.mark.parametrize("damage", ["missing", "another size", "another content", "a folder", "the list"])
+def test_damaged_checkpoints_are_discarded_and_fetched_again(tmp_path: Path, damage: str) -> None:
+    store = CheckpointStore(tmp_path / "kept")
+    assert store.discard_damaged() == 0
+    keep(store, 1, a="1", b="same")
+    keep(store, 2, a="2", b="same")
+    assert store.discard_damaged() == 0
+    content = next(path for path in store.contents.iterdir() if path.read_text() == "2")
+    if damage == "missing":
+        content.unlink()
+    elif damage == "a folder":
+        content.unlink()
+        content.mkdir()
+    elif damage == "the list":
+        max((tmp_path / "kept").glob("*.json")).write_text("{")
+    else:
+        content.write_text("22" if damage == "another size" else "3")
+    assert store.discard_damaged() == 1
+    assert store.newest() == checkpoint(1, a="1", b="same")
+    assert sorted(path.read_text() for path in store.contents.iterdir()) == ["1", "same"]
+    assert keep(store, 2, a="2", b="same") == ["2"]
+
+
+def test_a_folder_among_the_contents_is_in_nobodys_way(tmp_path: Path) -> None:
+    store = CheckpointStore(tmp_path / "kept")
+    (store.contents / "sub").mkdir(parents=True)
+    (store.contents / "sub/file").write_text("text")
+    keep(store, 1, a="1")
+    assert [path.read_text() for path in store.contents.iterdir()] == ["1"]
 
 
 @pytest.mark.parametrize("damage", ["", "{", '{"number": 1}', "[]"])

@@ -1,6 +1,7 @@
 """Checkpoints go to the bucket while the job runs: to two places in turn, so that the last whole one is always there.
 
-What is in which place is told by a list of its own, which is replaced when an upload is complete.
+A list tells what is in both places. Before a place is overwritten, the bucket has acknowledged a list without it; so a
+list never names what is not there, whichever answers are lost.
 """
 
 from __future__ import annotations
@@ -13,11 +14,13 @@ from typing import Any
 from ..clock import Clock
 from ..state_files import Home, setting
 from .checkpoints import STORE, take_checkpoint
+from .find_outputs import find_outputs
 from .upload import UploadFailed, upload_archive
 
 LIST, SLOTS = "checkpoint", ("checkpoint-0", "checkpoint-1")  # names of the addresses
-UPLOADED = "checkpoint-uploaded.json"  # what is in the bucket: as `take_checkpoint` tells it, and the place
+UPLOADED = "checkpoint-uploaded.json"  # what is in the bucket, and whether its list says so
 SECONDS = 60.0  # between the end of one upload and the next look
+_STOP_SECONDS = 2.0  # for an upload that is to end; one that waits for an answer does not notice
 
 
 class CheckpointUploads(threading.Thread):
@@ -36,11 +39,16 @@ class CheckpointUploads(threading.Thread):
             except Exception:
                 traceback.print_exc()
 
-    def stop(self) -> None:
-        """Ends it, and what it is uploading: what the job has left at its end is more."""
+    def stop(self) -> bool:
+        """Ends it, and what it is uploading: what the job has left at its end is more.
+
+        Returns:
+            Whether it has ended; if not, what it has sent already may still arrive.
+        """
         self._stop_it.set()
         if self.is_alive():
-            self.join()
+            self.join(_STOP_SECONDS)
+        return not self.is_alive()
 
 
 def upload_checkpoint(
@@ -50,37 +58,103 @@ def upload_checkpoint(
     give_up: Callable[[], bool],
     clock: Clock,
     everything: bool = False,
-) -> str:
-    """Uploads what is whole now, if it is news; returns why that was not possible, or nothing."""
-    there = uploaded(home)
+) -> bool:
+    """Uploads what is whole now, if it is news; returns whether anything was uploaded."""
+    there = _there(home)
     taken = take_checkpoint(home, order, clock, everything)
-    if taken["number"] <= there["number"] or not taken["files"]:
-        home.write(UPLOADED, {**there, "trouble": taken["trouble"]})
-        return str(taken["trouble"])
-    slot = SLOTS[1 - SLOTS.index(there["slot"])]
+    newest, target = there["places"][there["newest"]], SLOTS[1 - SLOTS.index(there["newest"])]
+    is_news = taken["number"] and taken["files"] and (newest is None or newest["files"] != taken["files"])
     contents = {row[2]: (row[2], home.file(STORE + "/" + row[2]), row[1], 0o644) for row in taken["files"]}
+
+    def tell(**changes: Any) -> None:
+        """Brings the list in the bucket to what is there now."""
+        there.update(changes, told=False)  # it may arrive although no answer says so
+        _note(home, there, give_up)
+        _upload_list(home, there, uploads, give_up, clock)
+        there["told"] = True
+
     try:
-        upload_archive(uploads[slot], list(contents.values()), give_up, clock)
-        home.write(LIST + ".json", {**taken, "slot": slot})
-        rows = [(LIST + ".json", home.file(LIST + ".json"), home.size(LIST + ".json"), 0o644)]
-        upload_archive(uploads[LIST], rows, give_up, clock)
+        if is_news and there["places"][target] is not None:
+            tell(places={**there["places"], target: None})
+        elif not there["told"]:
+            tell()
+        if is_news:
+            upload_archive(uploads[target], list(contents.values()), give_up, clock)
+            tell(places={**there["places"], target: taken}, newest=target)
     except UploadFailed as error:
-        trouble = "The bucket did not take a checkpoint (%s)." % error
-        home.write(UPLOADED, {**there, "trouble": trouble})
-        return trouble
-    home.write(UPLOADED, {**taken, "slot": slot})
-    return str(taken["trouble"])
+        _note(home, there, give_up, "The bucket did not take a checkpoint (%s)." % error)
+        return False
+    _note(home, there, give_up, taken["trouble"])
+    return bool(is_news)
+
+
+def upload_last_checkpoint(
+    home: Home,
+    order: Mapping[str, Any],
+    uploads: Mapping[str, str],
+    give_up: Callable[[], bool],
+    clock: Clock,
+    alone: bool = True,
+) -> dict[str, str]:
+    """For a machine that is taken back: uploads what the job goes on from, and after that all else that it has made.
+
+    Args:
+        alone: Whether nothing is on its way to the bucket that may arrive later. Otherwise one upload is all: the
+            checkpoint before is not overwritten, too.
+
+    Returns:
+        The addresses for what is still to be uploaded: without ``outputs`` if the checkpoint has them all.
+    """
+    was_new = upload_checkpoint(home, order, uploads, give_up, clock)
+    if alone or not was_new:
+        upload_checkpoint(home, order, uploads, give_up, clock, everything=True)
+    there = {(row[0], row[1], row[4]) for row in uploaded(home)["files"]}
+    found = find_outputs(home, order["outputs"])
+    if found.unreadable or any((each.path, each.size, each.mtime_ns) not in there for each in found.outputs):
+        return dict(uploads)
+    return {name: url for name, url in uploads.items() if name != "outputs"}
 
 
 def uploaded(home: Home) -> dict[str, Any]:
-    """What is in the bucket, as far as this machine has brought it there."""
+    """The newest checkpoint that the bucket's list is known to name; number 0 for none."""
+    there = _there(home)
+    newest = there["places"][there["newest"]] if there["told"] else None
+    return {**(newest or {"number": 0, "at": 0.0, "files": []}), "trouble": there["trouble"]}
+
+
+def _upload_list(
+    home: Home, there: Mapping[str, Any], uploads: Mapping[str, str], give_up: Callable[[], bool], clock: Clock
+) -> None:
+    """What is in both places, the newest one first."""
+    name, places = LIST + ".json", sorted(SLOTS, key=lambda slot: slot != there["newest"])
+    home.write(name, {"places": [{"slot": slot, "checkpoint": there["places"][slot]} for slot in places]})
+    upload_archive(uploads[LIST], [(name, home.file(name), home.size(name), 0o644)], give_up, clock)
+
+
+def _there(home: Home) -> dict[str, Any]:
+    """What is in each place, which is the newest, and whether the list in the bucket is known to say just that."""
     found = home.read(UPLOADED) or {}
-    number, slot, files = found.get("number"), found.get("slot"), found.get("files")
-    at, trouble = found.get("at"), found.get("trouble")
+    places, newest, trouble = found.get("places"), found.get("newest"), found.get("trouble")
+    places = places if isinstance(places, dict) else {}
     return {
-        "number": number if isinstance(number, int) else 0,
-        "at": at if isinstance(at, (int, float)) else 0.0,
-        "files": files if isinstance(files, list) else [],
+        "places": {slot: _checkpoint(places.get(slot)) for slot in SLOTS},
+        "newest": newest if newest in SLOTS else SLOTS[1],
+        "told": found.get("told") is True if home.exists(UPLOADED) else True,
         "trouble": trouble if isinstance(trouble, str) else "",
-        "slot": slot if slot in SLOTS else SLOTS[1],
     }
+
+
+def _checkpoint(value: Any) -> dict[str, Any] | None:
+    """One as `take_checkpoint` tells it; None if it is none."""
+    if not isinstance(value, dict) or not isinstance(value.get("number"), int):
+        return None
+    files, at = value.get("files"), value.get("at")
+    if not isinstance(files, list) or not isinstance(at, (int, float)):
+        return None
+    return {"number": value["number"], "at": at, "files": files, "trouble": str(value.get("trouble") or "")}
+
+
+def _note(home: Home, there: Mapping[str, Any], give_up: Callable[[], bool], trouble: str = "") -> None:
+    """Whoever has to give up notes nothing any more: another one goes on in its place."""
+    if not give_up():
+        home.write(UPLOADED, {**there, "trouble": trouble})

@@ -8,27 +8,30 @@ stays as it was taken the last time. Copies are kept by their checksum: what has
 from __future__ import annotations
 
 import errno
+import fcntl
 import hashlib
 import os
 import re
 import shutil
 import stat
 import tarfile
+import threading
 from collections.abc import Iterable, Mapping, Sequence
 from typing import IO, Any
 
 from ..clock import Clock
 from ..limits import min_free_bytes
-from ..observe.machine_stats import descendants
-from ..state_files import Home, open_regular
-from ..status import job_end
-from .find_outputs import Output, find_outputs
+from ..observe.machine_stats import is_alive
+from ..state_files import Home, open_regular, open_to_write
+from ..status import JobEnd, job_end, job_status
+from .cut_off import CutOff, cut_off, files_being_written
+from .find_outputs import Output, find_outputs, is_named
 from .workdir import Damaged, is_safe_path, make_parents
 
 STORE = "checkpoints"  # folder in the home with the copies, by checksum
 RECORD = "checkpoint.json"  # what was taken last: number, time, files, since when folders are held back
+LOCK = "checkpoint.lock"  # held by whoever takes one
 ANNOUNCED = "restore.json"  # what a client is about to put back
-CUT_OFF = "cut_off.json"  # files that were being written when the job was killed
 QUIET_SECONDS = 2.0  # a folder in which something has changed more recently is not taken
 PATIENCE_SECONDS = 60.0  # after that a folder that is never quiet is taken without the files that are being written
 _CHUNK = 1 << 20
@@ -40,57 +43,102 @@ class _Changed(Exception):
 
 
 def take_checkpoint(home: Home, order: Mapping[str, Any], clock: Clock, everything: bool = False) -> dict[str, Any]:
-    """Copies what has changed and is whole; one caller at a time.
+    """Copies what has changed and is whole; whoever else looks meanwhile has to wait.
 
-    With `everything` the outputs belong to it, too: for the end of a job that is to go on elsewhere.
+    With `everything` the outputs belong to it, too: for the end of a job that is to go on elsewhere. After the end of any
+    other job, and where nobody knows what was cut off, it is what was taken last.
 
     Returns:
         ``number``, which grows when anything has changed; ``at``, Unix time; ``files``, rows of path, size, checksum,
         mode and time of change in nanoseconds; and ``trouble``, empty or why something was left out.
     """
-    last = _record(home)
-    found = {each.path: each for each in find_outputs(home, order.get("checkpoints") or []).outputs}
+    with open(open_to_write(home.file(LOCK)), "wb") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        return _take(home, order, clock, everything)
+
+
+def _take(home: Home, order: Mapping[str, Any], clock: Clock, everything: bool) -> dict[str, Any]:
+    last, ended, noted = _record(home), job_end(home), cut_off(home)
+    if ended is not None and not _is_known(home, ended, noted, everything):
+        return {"number": last["number"], "at": last["at"], "files": last["files"], "trouble": ""}
+    patterns = order.get("checkpoints") or []
+    found = {each.path: each for each in find_outputs(home, patterns).outputs}
     if everything:
         found.update((each.path, each) for each in find_outputs(home, order["outputs"]).outputs)
     folders: dict[str, list[Output]] = {}
     for path in sorted(found):
         folders.setdefault(os.path.dirname(path), []).append(found[path])
     _forget_copies(home, last["files"])
-    work, rows, held = _Copying(home, order, clock, last["files"]), [], {}
+    work, rows, held = _Copying(home, order, clock, last["files"], ended), [], {}
     for folder, members in folders.items():
         since = float(last["held"].get(folder, clock.time()))
-        taken = work.take(members, impatient=clock.time() - since >= PATIENCE_SECONDS)
+        taken = work.take(members, impatient=noted is None and clock.time() - since >= PATIENCE_SECONDS)
         if taken is None:
             held[folder] = since
             taken = [row for row in last["files"] if os.path.dirname(row[0]) == folder]
         rows += taken
-    if rows != last["files"]:
+    if _is_news(home, rows, last["files"], patterns):
         last.update(number=last["number"] + 1, at=clock.time(), files=rows)
     last.update(held=held, trouble=work.trouble)
     home.write(RECORD, last)
     return {key: last[key] for key in ("number", "at", "files", "trouble")}
 
 
+def _is_known(home: Home, ended: JobEnd, noted: CutOff | None, everything: bool) -> bool:
+    """Whether what a job that is over has left is worth a look: what of it is half there is known."""
+    if not everything and job_status(home)["reason"] != "preempted":
+        return False
+    return ended.exit_code == 0 or (ended.signalled and noted is not None and not noted.unknown)
+
+
+def _is_news(home: Home, rows: Sequence[Any], last: Sequence[Any], patterns: Sequence[str]) -> bool:
+    """Whether anything differs; a file of the last checkpoint that the patterns do not name is no difference."""
+    now = {row[0]: row for row in rows}
+    before = {row[0]: row for row in last}
+    gone = [path for path in before if path not in now]
+    if patterns:
+        gone = [path for path in gone if is_named(path, patterns)]
+    else:  # an output that was named may be as it was sent
+        gone = [path for path in gone if not os.path.exists(os.path.join(home.work, path))]
+    return bool(gone) or any(before.get(path) != row for path, row in now.items())
+
+
 class _Copying:
     """Takes the files of one folder after the other."""
 
-    def __init__(self, home: Home, order: Mapping[str, Any], clock: Clock, last: Iterable[Sequence[Any]]) -> None:
+    def __init__(
+        self,
+        home: Home,
+        order: Mapping[str, Any],
+        clock: Clock,
+        last: Iterable[Sequence[Any]],
+        ended: JobEnd | None,
+    ) -> None:
         self.home, self.clock, self.trouble = home, clock, ""
         self._known = {row[0]: row for row in last}
-        self._over = job_end(home) is not None
-        self._root = 0 if self._over else int(order["supervisor"]["pid"])
+        self._ended, self._supervisor = ended, order.get("supervisor") or {}
         self._writing, self._appending = self._look()
 
     def _look(self) -> tuple[set[Any], set[Any]]:
-        if not self._over:
-            return files_being_written(self._root)
-        cut_off = (self.home.read(CUT_OFF) or {}).get("files")
-        rows = cut_off if isinstance(cut_off, list) else []
-        return {tuple(row) for row in rows if isinstance(row, list)}, set()
+        """What is being written, or was cut off; and logs."""
+        noted = cut_off(self.home) or CutOff(set(), set(), set(), False)
+        if self._ended is None:
+            writing, appending = files_being_written(int(self._supervisor["pid"]))
+            return writing | noted.writing, appending | noted.appending
+        if self._ended.exit_code == 0:  # it has said goodbye by itself
+            return noted.left, set()
+        return noted.writing, noted.appending
+
+    def _is_watched(self) -> bool:
+        """Whether the processes of the job are those that were looked at, or there are none any more."""
+        return self._ended is not None or is_alive(int(self._supervisor["pid"]), int(self._supervisor["started"]))
 
     def take(self, members: Sequence[Output], impatient: bool) -> list[list[Any]] | None:
         """The rows of the files that are whole; None if they are not all, and it is too early to do without the others."""
         keys = {each.path: _key(each.full) for each in members}
+        if self._ended is not None:  # a log that was taken as a whole before is none any more
+            self._writing |= self._appending & {keys[each.path] for each in members if each.path in self._known}
+            self._appending -= self._writing
         whole = [each for each in members if keys[each.path] not in self._appending]  # a log that goes on for ever
         if not impatient and not self._is_quiet(whole, keys):
             return None
@@ -103,13 +151,14 @@ class _Copying:
             self.trouble = "%s cannot be copied: %s." % (whole[0].path, error.strerror or error)
             return None
         writing, _ = self._look()
-        return None if writing & {keys[each.path] for each in whole} else rows
+        is_whole = self._is_watched() and not writing & {keys[each.path] for each in whole}
+        return rows if is_whole else None
 
     def _is_quiet(self, members: Sequence[Output], keys: Mapping[str, Any]) -> bool:
         if any(keys[each.path] in self._writing for each in members):
             return False
         latest = max((each.mtime_ns for each in members), default=0) / 1e9
-        return self._over or not 0 <= self.clock.time() - latest < QUIET_SECONDS
+        return self._ended is not None or not 0 <= self.clock.time() - latest < QUIET_SECONDS
 
     def _row(self, each: Output) -> list[Any]:
         known = self._known.get(each.path)
@@ -122,72 +171,17 @@ class _Copying:
         disk = os.statvfs(self.home.path)
         if disk.f_bavail * disk.f_frsize - each.size < 2 * min_free_bytes(disk.f_blocks * disk.f_frsize):
             raise OSError(errno.ENOSPC, "the disk has too little room for a copy")
-        partial = _copy_of(self.home, "incoming")
-        with open(open_regular(each.full), "rb") as source, open(partial, "wb") as target:
-            sha256 = _copy_bytes(source, target)
-            found = os.fstat(source.fileno())
-        if (found.st_size, found.st_mtime_ns) != (each.size, each.mtime_ns):
-            raise _Changed
-        os.replace(partial, _copy_of(self.home, sha256))
-        return sha256
-
-
-def files_being_written(root: int) -> tuple[set[Any], set[Any]]:
-    """Device and inode of the files that the processes below `root` have open for writing or mapped.
-
-    Returns:
-        Those that may be rewritten, and logs: those that are only appended to.
-    """
-    writing: set[Any] = set()
-    appending: set[Any] = set()
-    for entry in descendants(root):
-        folder = "/proc/%d" % entry.pid
+        partial = _incoming(self.home)
         try:
-            names = os.listdir(folder + "/fd")
-        except OSError:
-            continue
-        for name in names:
-            try:
-                flags = _open_flags("%s/fdinfo/%s" % (folder, name))
-                found = os.stat("%s/fd/%s" % (folder, name))
-            except (OSError, ValueError):
-                continue
-            if flags & os.O_ACCMODE and stat.S_ISREG(found.st_mode):
-                (appending if flags & os.O_APPEND else writing).add((found.st_dev, found.st_ino))
-        writing |= _mapped(folder + "/maps")
-    return writing, appending - writing
-
-
-def _open_flags(path: str) -> int:
-    with open(path, encoding="ascii") as stream:
-        for line in stream:
-            if line.startswith("flags:"):
-                return int(line.split()[1], 8)
-    raise ValueError(path)
-
-
-def _mapped(path: str) -> set[Any]:
-    """Files that are mapped so that what is written to memory gets into them."""
-    found = set()
-    try:
-        with open(path, encoding="utf-8", errors="replace") as stream:
-            for line in stream:
-                fields = line.split(None, 5)
-                if len(fields) > 4 and fields[1].startswith("rw") and fields[1].endswith("s") and fields[4] != "0":
-                    major, minor = fields[3].split(":")
-                    found.add((os.makedev(int(major, 16), int(minor, 16)), int(fields[4])))
-    except (OSError, ValueError):
-        pass
-    return found
-
-
-def note_cut_off(home: Home, root: int) -> None:
-    """Before the processes below `root` are killed: notes what they are writing, which will be half there."""
-    writing, appending = files_being_written(root)
-    try:
-        home.write(CUT_OFF, {"files": sorted(writing | appending)})
-    except OSError:
-        pass
+            with open(open_regular(each.full), "rb") as source, open(partial, "wb") as target:
+                sha256 = _copy_bytes(source, target)
+                found = os.fstat(source.fileno())
+            if (found.st_size, found.st_mtime_ns) != (each.size, each.mtime_ns):
+                raise _Changed
+            os.replace(partial, _copy_of(self.home, sha256))
+        finally:
+            _remove(partial)
+        return sha256
 
 
 def expect_checkpoint(home: Home, files: Sequence[Sequence[Any]]) -> list[str]:
@@ -209,7 +203,7 @@ def receive_checkpoint(home: Home, stream: IO[bytes]) -> int:
     if announced is None:
         raise Damaged("Nothing was announced.")
     expected, count = {row[2] for row in announced["files"]}, 0
-    partial = _copy_of(home, "incoming")
+    partial = _incoming(home)
     with tarfile.open(fileobj=stream, mode="r|", errors="surrogateescape") as archive:
         for member in archive:
             content = archive.extractfile(member) if member.isreg() and member.name in expected else None
@@ -227,7 +221,7 @@ def receive_checkpoint(home: Home, stream: IO[bytes]) -> int:
 
 def _put_back(home: Home, files: Sequence[Sequence[Any]]) -> None:
     for path, _, sha256, mode, mtime_ns in files:
-        target, partial = os.path.join(home.work, path), home.file("incoming.part")
+        target, partial = os.path.join(home.work, path), _incoming(home)
         make_parents(home.work, path)
         shutil.copyfile(_copy_of(home, sha256), partial)
         os.chmod(partial, stat.S_IMODE(mode) & 0o777)
@@ -276,10 +270,19 @@ def _forget_copies(home: Home, files: Iterable[Sequence[Any]]) -> None:
     needed = {row[2] for row in files}
     for name in os.listdir(home.file(STORE)):
         if name not in needed:
-            try:
-                os.unlink(_copy_of(home, name))
-            except OSError:
-                pass
+            _remove(_copy_of(home, name))
+
+
+def _remove(path: str) -> None:
+    try:
+        os.unlink(path)
+    except OSError:
+        pass
+
+
+def _incoming(home: Home) -> str:
+    """A name in the store that nobody else uses now."""
+    return _copy_of(home, "incoming.%d-%d" % (os.getpid(), threading.get_ident()))
 
 
 def _copy_of(home: Home, sha256: str) -> str:

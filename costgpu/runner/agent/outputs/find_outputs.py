@@ -174,6 +174,16 @@ def _matching(home: Home, pattern: str, unreadable: dict[str, str]) -> Iterator[
             yield output
 
 
+def is_named(path: str, patterns: Sequence[str]) -> bool:
+    """Whether one of the patterns names this path, whatever is there."""
+    for pattern in map(os.path.normpath, patterns):
+        if pattern == "." or path == pattern or path.startswith(pattern + "/"):
+            return True
+        if not pattern.startswith(("/", "..")) and matches(path.split("/"), pattern.split("/")):
+            return True
+    return False
+
+
 def matches(parts: Sequence[str], wanted: Sequence[str]) -> bool:
     """Whether a path, or a folder that it is in, has this name; ``**`` is any number of folders."""
     at = _reach({0}, wanted)  # how many parts of the pattern can be behind us

@@ -23,11 +23,13 @@ def record_next_attempt(context: RunContext, reason: EndReason, seconds: float) 
 
     A ledger that cannot be written does not keep a run from being closed: its job has then come to its end.
     """
-    if context.cancelling or not may_go_on(context.view, reason):
+    attempt = context.view.spec.attempt
+    if attempt is None or context.cancelling or not may_go_on(context.view, reason):
         return False
     book = context.journal.book
     try:
-        following = next_attempt(attempts_of_job(book, context.view), reason, seconds)
+        until_now = attempts_of_job(book, context.view)[: attempt.index + 1]  # the next may be recorded already
+        following = next_attempt(until_now, reason, seconds)
         if isinstance(following, TheEnd):
             context.observer.note(f"{following.why} The job does not go on.")
         if not isinstance(following, NextAttempt):

@@ -235,7 +235,7 @@ def test_a_job_goes_on_from_the_newest_that_is_whole(
     notes: list[str] = []
     driver: Any = SimpleNamespace(
         services=SimpleNamespace(bucket=outputs_of(tmp_path), folder=tmp_path),
-        context=SimpleNamespace(store=store),
+        context=SimpleNamespace(keeping=SimpleNamespace(store=store)),
         observer=SimpleNamespace(note=notes.append, waiting=lambda *_: None),
         views=[view],
         view=view,

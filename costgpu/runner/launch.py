@@ -20,7 +20,7 @@ from costgpu.models.workload import key_on
 from costgpu.runner.drive.context import RunContext, Services
 from costgpu.runner.drive.group import GroupDriver
 from costgpu.runner.drive.loop import Driver
-from costgpu.runner.drive.recovery import RecoveryDriver, begin_recovering
+from costgpu.runner.drive.recovery import RecoveryDriver, recovering_driver
 from costgpu.runner.state.journal import EventStore, RunJournal
 from costgpu.runner.state.lock import lock_run
 from costgpu.runner.state.observer import Observer
@@ -110,7 +110,14 @@ def launch_recovering(
     journal = RunJournal(ledger, services.clock, run_id or new_run_id())
     with lock_run(services.folder / journal.run_id):
         intend(plan, journal, owner=owner, queued=False, attempt=Attempt(job_id=journal.run_id, index=0, number=1))
-        driver = begin_recovering(journal, services, observer, environment, detach=detach)
+        driver = RecoveryDriver(
+            runs=[recovering_driver(journal, services, observer, environment, detach=detach)],
+            ledger=ledger,
+            services=services,
+            observer=observer,
+            secrets=environment,
+            detach=detach,
+        )
         observer.changed(driver.view)
         driver.drive()
     return driver

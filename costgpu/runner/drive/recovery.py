@@ -161,6 +161,8 @@ class RecoveryDriver:
             CostGpuError: The job cannot go on now. It waits, and nothing is billed.
         """
         view, attempt, recovery = self.view, self.view.spec.attempt, self.view.spec.recovery
+        if view.state is RunState.INTENT and not view.waits:
+            self._keep_sent()
         if not view.waits or attempt is None or recovery is None or not view.is_later_attempt:
             return
         if self._is_given_up():
@@ -182,6 +184,17 @@ class RecoveryDriver:
         before = self.runs[attempt.index - 1].view
         if keeping is not None and attempt.searches == 0 and before.option is not None:
             keeping.avoided = (before.option.offer, before.create_call.zone if before.create_call else None)
+
+    def _keep_sent(self) -> None:
+        """Keeps the files of a job that begins, as they are now. A job whose files cannot be kept is ended."""
+        sent = sent_folder(self.services.folder, self.view)
+        if sent_selection(sent) is not None:
+            return
+        try:
+            keep_sent(self.services.select(self.view), sent)
+        except CostGpuError:
+            self.driver.cancel()
+            raise
 
     def _check(self, job_id: str) -> None:
         """Raises the error for a job that cannot go on now, or from here."""
@@ -310,27 +323,3 @@ def with_sent_files(services: Services) -> Services:
         return kept or services.select(view)
 
     return replace(services, select=select)
-
-
-def begin_recovering(
-    journal: RunJournal,
-    services: Services,
-    observer: Observer,
-    secrets: Mapping[str, str] | None,
-    *,
-    detach: bool = False,
-) -> RecoveryDriver:
-    """A driver for a job whose first run is recorded: its files are kept here first, as they are now.
-
-    Raises:
-        RunError: They cannot be kept; nothing was created.
-    """
-    first = recovering_driver(journal, services, observer, secrets, detach=detach)
-    try:
-        keep_sent(services.select(journal.view), sent_folder(services.folder, journal.view))
-    except CostGpuError:
-        first.cancel()
-        raise
-    return RecoveryDriver(
-        runs=[first], ledger=journal.book, services=services, observer=observer, secrets=secrets, detach=detach
-    )

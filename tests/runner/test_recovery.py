@@ -7,17 +7,18 @@ from collections.abc import Callable
 from dataclasses import replace
 from decimal import Decimal
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
-from costgpu.errors import BudgetExceeded, Unreachable
+from costgpu.errors import AuthError, BudgetExceeded, Unreachable
 from costgpu.models.instance import Identity
 from costgpu.models.job import EndReason
 from costgpu.models.run import EventKind, RunState, RunView
 from costgpu.runner.adopt import adopt_job
 from costgpu.runner.drive.context import Detached
 from costgpu.runner.drive.loop import StopSignal
+from costgpu.runner.files.bucket_outputs import BucketOutputs
 from costgpu.runner.state.journal import RunJournal
 from costgpu.runner.state.observer import NullObserver
 from tests.fake_cloud.script import PROGRESS, JobScript
@@ -301,3 +302,19 @@ def test_a_spot_price_that_has_risen_does_not_lift_the_cap(tmp_path: Path) -> No
     world.check_job()
     receipts = [view.receipt for view in driver.views if view.receipt is not None]
     assert sum(one.metered_seconds for one in receipts) / 3600 * 1.00 <= 1.00
+
+
+def test_a_bucket_that_refuses_keeps_a_job_waiting(tmp_path: Path) -> None:
+    world = RecoveryWorld(tmp_path, [400])
+    refused = AuthError("Access denied to s3://team/runs.")
+
+    def refuses(*_: Any) -> Any:
+        raise refused
+
+    bucket = _With(None, checkpoint=refuses, upload_urls=lambda _: {}, recover=lambda *_: None)
+    world.tools = replace(world.tools, bucket=cast("BucketOutputs", bucket))
+    with pytest.raises(AuthError) as caught:
+        world.run(bucket="s3://team/runs")
+    assert "costgpu attach" in caught.value.hint
+    assert world.attempts()[-1].waits
+    assert not world.cloud.alive()

@@ -200,6 +200,7 @@ def jobs_text(views: Sequence[RunView], tagged: Sequence[TaggedInstance], now: d
         if view.state not in (RunState.CLOSED, RunState.INTENT) and view.lease_until:
             ref = view.instance.instance_id if view.instance else "being created"
             lines.append(f"{view.run_id}: {ref}, {lease_left(view.lease_until, now)}")
+    lines += [f"{view.run_id} waits: costgpu queue says what for" for view in views if view.waits]
     if tagged:
         columns: tuple[Column[TaggedInstance], ...] = (
             Column("TAGGED RUN", lambda item: item.run_id),

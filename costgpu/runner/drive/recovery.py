@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 
-from costgpu.errors import CostGpuError, LedgerError, OutputsDamaged, RunCancelled, RunError
+from costgpu.errors import CostGpuError, LedgerError, OutputsDamaged, ProviderError, RunCancelled, RunError
 from costgpu.models.run import RunState, RunView
 from costgpu.runner.drive import collect
 from costgpu.runner.drive.context import Keeping, RunContext, Services
@@ -169,7 +169,11 @@ class RecoveryDriver:
             self.context.cancelling = True
             return
         self._check(attempt.job_id)
-        self._get_from_bucket()
+        try:
+            self._get_from_bucket()
+        except ProviderError as error:
+            error.hint = f"{error.hint} {self._how_to_return()}".strip()
+            raise
         keeping = self.context.keeping
         if keeping is not None and keeping.store.discard_damaged():
             self.observer.note("A checkpoint that was kept here is damaged, and is not used.")
@@ -199,7 +203,6 @@ class RecoveryDriver:
     def _check(self, job_id: str) -> None:
         """Raises the error for a job that cannot go on now, or from here."""
         view = self.view
-        again = f"costgpu attach {view.run_id} goes on with it, costgpu cancel {view.run_id} gives it up."
         error: CostGpuError | None = None
         if self.secrets is None and view.spec.env_names:
             names = ", ".join(view.spec.env_names)
@@ -209,8 +212,15 @@ class RecoveryDriver:
         elif self.services.refusal is not None:
             error = self.services.refusal(view)
         if error is not None:
-            error.hint = f"{error.hint} {again} Nothing is billed meanwhile.".strip()
+            error.hint = f"{error.hint} {self._how_to_return()}".strip()
             raise error
+
+    def _how_to_return(self) -> str:
+        run_id = self.view.run_id
+        return (
+            f"costgpu attach {run_id} goes on with the job, costgpu cancel {run_id} gives it up."
+            " Nothing is billed meanwhile."
+        )
 
     def _due(self) -> float:
         """How many seconds are left until another machine is looked for, where none was to be had."""

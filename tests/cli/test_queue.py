@@ -85,6 +85,7 @@ def test_a_run_is_taken_out(here: Here) -> None:
     put(here, "one")
     put(here, "two")
     run_id = waiting(here)[0]["run"]["run_id"]
+    here.told("fetch", run_id).check(50, err="waits for a machine, and nothing of its job is kept here")
     here.told("cancel", "-y", run_id).check(0, err="nothing was created, nothing is billed")
     assert names(here) == []
     (here.project.parent / "gate").touch()

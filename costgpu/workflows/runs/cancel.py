@@ -62,6 +62,8 @@ def cancel_driven(context: AppContext, view: RunView, *, now: bool) -> None:
 
 
 def _cancel_driven(context: AppContext, view: RunView, *, now: bool) -> None:
+    if view.waits and view.spec.attempt is not None:
+        return  # its driver sees that the job is given up, before it asks for a machine
     if view.state is RunState.RUNNING and view.instance is not None and not now:
         _, instance = run_and_machine(context, view.run_id)
         if instance is not None:

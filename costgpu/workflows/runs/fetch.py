@@ -36,6 +36,11 @@ def fetch_outputs(context: AppContext, text: str, to: str | None) -> tuple[list[
             kept = _from_store(context, view, to)
             if kept is not None:
                 return kept
+    if view is not None and view.waits:
+        raise RunError(
+            f"Run {view.run_id} waits for a machine, and nothing of its job is kept here.",
+            hint="costgpu queue says what it waits for.",
+        )
     if view is not None and view.outputs_folder is None and view.spec.node is not None:  # the first machine has them
         view, instance = run_and_machine(context, view.spec.node.group_id)
     if view is None or view.spec.outputs_from is not OutputsFrom.ALL:

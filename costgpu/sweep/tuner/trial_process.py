@@ -13,9 +13,11 @@ import time
 from typing import Any, Callable, Dict, List, Optional
 
 from .metric import find_value, is_better
+from .saving import is_saving
 from .trial_folder import LOG, TrialFolder
 
 HEARTBEAT_SECONDS = 1.0  # a step ends after this time, with or without news: only then can a trial be stopped
+SAVE_POLL_SECONDS = 0.02
 DRAIN_SECONDS = 2.0  # for what is still in the pipe when the script has ended
 TAIL_LINES, TAIL_CHARACTERS = 15, 2000
 CHUNK_BYTES = 1 << 20
@@ -113,19 +115,33 @@ class TrialProcess:
         return result
 
     def end(self) -> None:
-        """Ends the script: SIGTERM, time to save something, SIGKILL; all that it started goes with it. Idempotent."""
+        """Ends the script; all that it started goes with it. Idempotent.
+
+        A file that it is writing just now may become whole, for up to half of the grace; then SIGTERM, the rest of the
+        grace to save something, and SIGKILL.
+        """
         if self.over or self._process is None:
             return
-        code = self._process.poll()
+        until = time.monotonic() + self.spec["grace"]
+        code = self._wait_for_save(until - self.spec["grace"] / 2)
         if code is None:
             self._signal(signal.SIGTERM)
             try:
-                self._process.wait(self.spec["grace"])
+                self._process.wait(max(0.0, until - time.monotonic()))
             except subprocess.TimeoutExpired:
                 self._signal(signal.SIGKILL)
                 self._process.wait()
         self._drain()
         self._finish("stopped" if code is None or code == 0 else "failed", self._process.returncode)
+
+    def _wait_for_save(self, until: float) -> Optional[int]:
+        """Waits while the script writes a file; the exit code of a script that has ended, None of one that runs."""
+        assert self._process is not None
+        while (code := self._process.poll()) is None:
+            if time.monotonic() > until or not is_saving(self._process.pid, self.folder.path, time.time()):
+                return None
+            time.sleep(SAVE_POLL_SECONDS)
+        return code
 
     def _look(self) -> None:
         """Whether the script has ended meanwhile."""

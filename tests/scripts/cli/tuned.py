@@ -1,7 +1,6 @@
 import argparse
 import pathlib
 import signal
-import sys
 import time
 
 parser = argparse.ArgumentParser()
@@ -12,16 +11,14 @@ options = parser.parse_args()
 if options.lr > 1:
     raise ValueError("the learning rate %g is too high" % options.lr)
 
-
-def end(*_):
-    pathlib.Path("saved.txt").write_text("at the end")
-    sys.exit(0)
-
-
-signal.signal(signal.SIGTERM, end)
+ended = []
+signal.signal(signal.SIGTERM, lambda *_: ended.append(True))  # it ends between two saves, never in the middle of one
 pathlib.Path("checkpoints").mkdir()
 for epoch in range(options.epochs):
     loss = abs(options.lr - 0.01) + options.seed / 1000 + 1 / (epoch + 1)
     print("epoch %d val_loss=%.4f" % (epoch, loss), flush=True)
     pathlib.Path("checkpoints/model.pt").write_text("%g" % options.lr)
     time.sleep(0.1)
+    if ended:
+        pathlib.Path("saved.txt").write_text("at the end")
+        break

@@ -1,5 +1,6 @@
 """One trial as a process: what it prints, how it ends, and that nothing of it goes on. No Ray."""
 
+import math
 import os
 import subprocess
 import sys
@@ -12,6 +13,7 @@ import pytest
 
 from costgpu.sweep.bundle import PROGRAM, tuner_file
 from costgpu.sweep.tuner import trial_process
+from costgpu.sweep.tuner.saving import is_saving
 from costgpu.sweep.tuner.trial_process import ALL_REPORTS, TrialProcess, is_told, trial_name
 from tests.until import until
 
@@ -144,6 +146,46 @@ def test_a_trial_that_does_not_listen_is_killed(trial: Trial, tmp_path: Path) ->
     one.end()
     assert (events[-1]["status"], events[-1]["exit_code"]) == ("stopped", 137)
     until(lambda: not any(map(alive, pids_of(tmp_path))))
+
+
+WRITES = """
+import os, time
+half = open("model.pt", "w")
+half.write("ha"); half.flush()
+print("loss=1", flush=True)
+while not os.path.exists("go"):
+    time.sleep(0.01)
+half.write("lf"); half.close()
+time.sleep(600)
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells which files a process has open")
+def test_a_file_that_a_trial_is_writing_becomes_whole(
+    trial: Trial, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "costgpu-runs/x/trial-03"
+
+    def looked(group: int, below: str, now: float) -> bool:
+        found = is_saving(group, below, now, quiet_seconds=math.inf)
+        if found:
+            (folder / "go").touch()
+        return found
+
+    monkeypatch.setattr(trial_process, "is_saving", looked)
+    one, events = trial(WRITES)
+    one.step()
+    one.end()
+    assert (folder / "model.pt").read_text() == "half"
+    assert (events[-1]["status"], events[-1]["exit_code"]) == ("stopped", 143)
+
+
+def test_a_file_that_is_written_for_ever_is_not_waited_for(trial: Trial, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(trial_process, "is_saving", lambda *_: True)
+    one, events = trial(WRITES, spec={"grace": 0.05})
+    one.step()
+    one.end()
+    assert events[-1]["status"] == "stopped"
 
 
 def test_a_script_does_not_outlive_the_process_that_started_it(trial: Trial, tmp_path: Path) -> None:

@@ -192,6 +192,20 @@ def test_a_stranger_is_not_told_where_the_head_is(new_machine: NewMachine, port:
     over(second, EndReason.SUCCEEDED, 0)
 
 
+def test_a_cluster_that_comes_to_be_is_not_idle(new_machine: NewMachine, port: int) -> None:
+    first, second = new_machine(), new_machine()
+    (second.source / "slow").touch()
+    begin(first, 0, port, ENDS, "0")
+    begin(second, 1, port, ENDS, "0")
+    until((second.home / "started.json").exists)
+    activity = first.home / idle.RAY_ACTIVITY
+    before = activity.stat().st_size
+    until(lambda: activity.stat().st_size > before)
+    (second.home / "work" / "slow").unlink()
+    over(first, EndReason.SUCCEEDED, 0)
+    over(second, EndReason.SUCCEEDED, 0)
+
+
 def test_rays_own_processes_are_no_work(new_machine: NewMachine, port: int) -> None:
     machine = new_machine()
     begin(machine, 0, port, WAITS, nodes=1)

@@ -21,7 +21,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from .meeting import Line, MeetingFailed, listen
-from .observe.idle import PEERS_ACTIVE, read_counters, was_active
+from .observe.idle import RAY_ACTIVITY, read_counters, was_active
 from .ray_processes import RayFailed, RayProcesses, free_port, remove_folder
 from .state_files import Home, open_to_write
 
@@ -80,6 +80,7 @@ class RayNode:
         self.home, self.order, self.ray = home, order, ray
         self.rendezvous: Mapping[str, Any] = order["rendezvous"]
         self.nodes, self.node = int(self.rendezvous["nodes"]), int(self.rendezvous["node"])
+        self.began = time.monotonic()
         self.asked = 0  # how often SIGTERM came
         self._wake, told = os.pipe()
         for descriptor in (self._wake, told):
@@ -126,7 +127,7 @@ class RayNode:
         ready: set[int] = set()
         until = time.monotonic() + JOIN_SECONDS
         while len(ready) < self.nodes - 1:
-            self._stop_if_asked()
+            self._go_on_forming()
             self.ray.check()
             if time.monotonic() > until:
                 missing = sorted(set(range(1, self.nodes)) - ready)
@@ -197,13 +198,6 @@ class RayNode:
         elif said.get("active"):
             self._note_activity()
 
-    def _note_activity(self) -> None:
-        try:
-            with open(open_to_write(self.home.file(PEERS_ACTIVE), os.O_APPEND), "wb") as stream:
-                stream.write(b".")
-        except OSError:
-            pass  # a full disk is the guard's to judge
-
     # --- the other nodes ------------------------------------------------------------------------------------------------
 
     def run_worker(self) -> int:
@@ -227,14 +221,14 @@ class RayNode:
         """The connection to node 0, and where Ray's head is."""
         until, last = time.monotonic() + JOIN_SECONDS, ""
         while time.monotonic() < until:
-            self._stop_if_asked()
+            self._go_on_forming()
             try:
                 connection = socket.create_connection((self.rendezvous["address"], self.rendezvous["port"]), 10.0)
                 _keep_alive(connection)
                 line = Line(connection)
                 line.write({"node": self.node, "token": self.rendezvous["ray"]["token"]})
                 while not self._wait([line]):
-                    self._stop_if_asked()
+                    self._go_on_forming()
                 return line, str(line.read(10.0)["head"])
             except (OSError, ValueError, KeyError) as error:
                 last = str(error)
@@ -270,13 +264,23 @@ class RayNode:
         """Starts this machine's Ray processes; when this returns they are in the cluster."""
         starting = self.ray.start(options)
         while starting.poll() is None:
-            self._stop_if_asked()
+            self._go_on_forming()
             self._wait([])
         self.ray.note_start(starting.returncode)
 
-    def _stop_if_asked(self) -> None:
+    def _go_on_forming(self) -> None:
+        """Each second until the script runs: that Ray takes its time does not make the job idle, unless it hangs."""
         if self.asked:
             raise AskedToEnd
+        if time.monotonic() - self.began < JOIN_SECONDS:
+            self._note_activity()
+
+    def _note_activity(self) -> None:
+        try:
+            with open(open_to_write(self.home.file(RAY_ACTIVITY), os.O_APPEND), "wb") as stream:
+                stream.write(b".")
+        except OSError:
+            pass  # a full disk is the guard's to judge
 
     def _wait(self, sources: list[Any]) -> list[Any]:
         """Sources that have something to say, after a second, a signal, or the end of a child at the latest."""

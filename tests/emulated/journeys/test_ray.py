@@ -54,6 +54,15 @@ def the_dashboard_and_the_end(person: Person) -> None:
 
 
 @journeys
+def an_idle_cluster_is_ended(person: Person) -> None:
+    """Though Ray's own processes never rest, and talk to each other."""
+    client = ray_clusters.begun(person, "--idle-duration", "20s", "--grace", "5s", kind=KIND, cap=CAP)
+    assert client.wait(180) == 62, str(client)
+    assert client.says("ended by its --idle-duration"), str(client)
+    person.ended(instances=2)
+
+
+@journeys
 def the_head_is_killed(person: Person) -> None:
     ray_clusters.head_is_killed(person, ray_clusters.begun(person, kind=KIND, cap=CAP))
 

@@ -122,7 +122,7 @@ def test_work_on_another_machine_of_a_ray_cluster_is_not_idle(
     machine: SimulatedMachine, counters: SimpleNamespace
 ) -> None:
     def hear() -> None:
-        with Path(machine.home.file(idle.PEERS_ACTIVE)).open("a") as heard:
+        with Path(machine.home.file(idle.RAY_ACTIVITY)).open("a") as heard:
             heard.write(".")
 
     machine.start(idle_seconds=60.0)

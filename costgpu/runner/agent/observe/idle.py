@@ -12,7 +12,7 @@ CPU_SHARE = 0.03  # of one core
 NETWORK_BYTES_PER_SECOND = 20e3
 DISK_BYTES_PER_SECOND = 50e3
 GPU_PERCENT = 2.0
-PEERS_ACTIVE = "ray-activity"  # file in the home of a Ray cluster's head that grows while another machine of it is busy
+RAY_ACTIVITY = "ray-activity"  # file that grows while a Ray cluster comes to be, or another machine of it is busy
 # Ray's own processes and its workers without work: a cluster that does nothing uses 3 to 6 % of a core (2.60, 2026-11).
 _RAY_NAMES = ("gcs_server", "raylet", "ray-dashboard-", "ray::IDLE", "ray::DashboardA", "ray::RuntimeEnv")
 _RAY_PROGRAMS = (

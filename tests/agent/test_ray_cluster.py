@@ -94,7 +94,7 @@ def over(machine: Machine, reason: EndReason, exit_code: int, *words: str) -> Jo
 def test_the_script_runs_once_and_its_end_is_the_end_of_all(new_machine: NewMachine, port: int) -> None:
     first, second = both(new_machine, port, ENDS, "3")
     over(first, EndReason.JOB_FAILED, 3, "Ray runs on 2 machines; the script is its driver.", "a remark")
-    over(second, EndReason.SUCCEEDED, 0, "The script on node 0 has ended with exit code 3.")
+    over(second, EndReason.SUCCEEDED, 0, "The job on node 0 has ended with exit code 3.")
     address, token = first.stdout.decode().split()
     assert (address.partition(":")[0], token) == ("127.0.0.1", TOKEN)
     assert second.stdout == b""
@@ -204,6 +204,19 @@ def test_a_cluster_that_comes_to_be_is_not_idle(new_machine: NewMachine, port: i
     (second.home / "work" / "slow").unlink()
     over(first, EndReason.SUCCEEDED, 0)
     over(second, EndReason.SUCCEEDED, 0)
+
+
+def test_the_head_is_asked_to_end_before_all_are_there(new_machine: NewMachine, port: int) -> None:
+    """By its idle limit, say, which the other does not have: that does not fail."""
+    first, second = new_machine(), new_machine()
+    (second.source / "slow").touch()
+    begin(first, 0, port, ENDS, "0")
+    begin(second, 1, port, ENDS, "0")
+    until((second.home / "started.json").exists)
+    first.host.cancel()
+    over(first, EndReason.CANCELLED, 143)
+    (second.home / "work" / "slow").unlink()
+    over(second, EndReason.SUCCEEDED, 0, "The job on node 0 has ended with exit code 143.")
 
 
 def test_rays_own_processes_are_no_work(new_machine: NewMachine, port: int) -> None:

@@ -105,6 +105,8 @@ class RayNode:
             if listener is not None:
                 self._gather(listener, others, address)
             code = self._run_script(address, others)
+        except AskedToEnd:
+            code = 128 + signal.SIGTERM  # the others are told, too: to them it is no failure
         finally:
             if listener is not None:
                 listener.close()
@@ -255,7 +257,7 @@ class RayNode:
                     raise RayFailed("job_failed", "The connection to node 0 is lost, and Ray's head with it.")
                 if "ended" in said:
                     if said["ended"]:
-                        say("The script on node 0 has ended with exit code %s." % said["ended"])
+                        say("The job on node 0 has ended with exit code %s." % said["ended"])
                     return 0
 
     # --- both -----------------------------------------------------------------------------------------------------------

@@ -302,6 +302,22 @@ def test_a_machine_that_hangs_does_not_hold_the_others(tmp_path: Path) -> None:
     world.check_group_over()
 
 
+def test_a_machine_with_outputs_that_is_out_of_reach_is_waited_for(tmp_path: Path) -> None:
+    """The job has ended well on the other one: as far as anybody knows, it is done here, too."""
+    world = GroupWorld(tmp_path, replace(JOB, seconds=900))
+
+    def out_of_reach() -> None:
+        world.cloud.cut_network(3000, instance_id=machine(world, 0))
+        guest = world.machines()[1].guest
+        assert guest is not None
+        guest._finish(world.cloud.time(), EndReason.SUCCEEDED, 0, {})
+
+    world.during(100, out_of_reach)
+    assert world.launch_group().error is None
+    assert (world.work / "model.pt").read_bytes() == b"weights"
+    world.check_group_over()
+
+
 def test_a_hang_up_while_outputs_come_home_leaves_what_is_not_home(world: GroupWorld) -> None:
     seen: list[str] = []
 

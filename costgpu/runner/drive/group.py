@@ -303,7 +303,9 @@ class GroupDriver:
         """Ends the last machine if it does not answer any more, and the job is over on all others."""
         context = lead.context
         silent = context.disconnected_at is not None and context.seconds_disconnected() > RECONNECT_SECONDS
-        waits = self.view.spec.launcher is Launcher.NONE and self.first_failed is None  # it may well be busy
+        # it may well be busy, or done, with outputs that nobody has yet: then its lease and its agent end it
+        may_matter = self.view.spec.launcher is Launcher.NONE or lead.view.outputs_folder is not None
+        waits = may_matter and self.first_failed is None
         if not silent or waits or len(running) > 1 or len(self.drivers) == 1:
             return False
         lost = InstanceLost(

@@ -129,6 +129,15 @@ def test_a_request_to_end_reaches_the_script(new_machine: NewMachine, port: int)
     assert (first.home / "work" / "checkpoint").read_text() == "saved"
 
 
+def test_a_script_that_does_not_listen_is_no_failure_of_the_others(new_machine: NewMachine, port: int) -> None:
+    deaf = WAITS.replace("signal.signal(signal.SIGTERM, save)", "signal.signal(signal.SIGTERM, signal.SIG_IGN)")
+    first, second = both(new_machine, port, deaf, grace_seconds=0.5)
+    begun(first)
+    first.host.cancel()
+    over(first, EndReason.CANCELLED, 137)
+    over(second, EndReason.SUCCEEDED, 0, "The job on node 0 was ended.")
+
+
 def test_the_head_is_lost(new_machine: NewMachine, port: int) -> None:
     first, second = both(new_machine, port, WAITS)
     begun(first)

@@ -175,6 +175,8 @@ class RayNode:
             if self.asked and not told:
                 told = True
                 script.terminate()
+                for line in others.values():
+                    _tell(line, {"ending": True})
             if lost is None:
                 try:
                     self.ray.check()
@@ -239,6 +241,7 @@ class RayNode:
 
     def _serve(self, line: Line) -> int:
         seen = read_counters(self.ray.supervisor, 0, time.monotonic())
+        ending = False
         while True:
             self.ray.check()
             if (
@@ -254,7 +257,11 @@ class RayNode:
             if self._wait([line]):
                 said = _read(line)
                 if said is None:
+                    if ending:  # a script that does not listen is killed, and with it who would tell its exit code
+                        say("The job on node 0 was ended.")
+                        return 0
                     raise RayFailed("job_failed", "The connection to node 0 is lost, and Ray's head with it.")
+                ending = ending or "ending" in said
                 if "ended" in said:
                     if said["ended"]:
                         say("The job on node 0 has ended with exit code %s." % said["ended"])

@@ -48,13 +48,14 @@ def test_machines_of_a_group_are_told_by_their_tag(harness: Harness) -> None:
 
 
 def test_what_a_group_shares_is_made_once(harness: Harness) -> None:
-    first = harness.client().create(harness.node(0))
+    asked = [harness.node(number) for number in (0, 1)]  # once: a later request has a later lease
+    first = harness.client().create(asked[0])
     before = shared(harness)
     assert bool(before) is harness.shares_resources
-    second = harness.client().create(harness.node(1))
+    second = harness.client().create(asked[1])
     assert shared(harness) == before
-    for number, one in enumerate((first, second)):
-        assert harness.client().create(harness.node(number)).ref == one.ref
+    for request, one in zip(asked, (first, second), strict=True):
+        assert harness.client().create(request).ref == one.ref
     assert shared(harness) == before
     assert all(one.lease_until is not None for one in _left(harness))
 

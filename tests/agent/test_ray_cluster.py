@@ -71,6 +71,16 @@ def both(new_machine: NewMachine, port: int, script: str, *arguments: str, **cha
     return first, second
 
 
+def with_a_slow_one(new_machine: NewMachine, port: int) -> tuple[Machine, Machine]:
+    """The head waits for the second as long as that has a file `slow` in its folder."""
+    first, second = new_machine(), new_machine()
+    (second.source / "slow").touch()
+    begin(first, 0, port, ENDS, "0")
+    begin(second, 1, port, ENDS, "0")
+    until((second.home / "started.json").exists)
+    return first, second
+
+
 def begun(machine: Machine) -> None:
     until(lambda: b"begun" in (machine.home / "stdout.log").read_bytes())
 
@@ -186,11 +196,7 @@ def test_ray_is_not_installed(new_machine: NewMachine, port: int) -> None:
 
 
 def test_a_stranger_is_not_told_where_the_head_is(new_machine: NewMachine, port: int) -> None:
-    first, second = new_machine(), new_machine()
-    (second.source / "slow").touch()  # so long the head waits for it
-    begin(first, 0, port, ENDS, "0")
-    begin(second, 1, port, ENDS, "0")
-    until((second.home / "started.json").exists)
+    first, second = with_a_slow_one(new_machine, port)
     for hello in (b'{"node": 1, "token": "guessed"}\n', b'{"node": 1}\n', b"GET / HTTP/1.1\r\n\r\n"):
         with socket.create_connection(("127.0.0.1", port), 10) as line:
             line.sendall(hello)
@@ -202,11 +208,7 @@ def test_a_stranger_is_not_told_where_the_head_is(new_machine: NewMachine, port:
 
 
 def test_a_cluster_that_comes_to_be_is_not_idle(new_machine: NewMachine, port: int) -> None:
-    first, second = new_machine(), new_machine()
-    (second.source / "slow").touch()
-    begin(first, 0, port, ENDS, "0")
-    begin(second, 1, port, ENDS, "0")
-    until((second.home / "started.json").exists)
+    first, second = with_a_slow_one(new_machine, port)
     activity = first.home / idle.RAY_ACTIVITY
     before = activity.stat().st_size
     until(lambda: activity.stat().st_size > before)
@@ -217,11 +219,7 @@ def test_a_cluster_that_comes_to_be_is_not_idle(new_machine: NewMachine, port: i
 
 def test_the_head_is_asked_to_end_before_all_are_there(new_machine: NewMachine, port: int) -> None:
     """By its idle limit, say, which the other does not have: that does not fail."""
-    first, second = new_machine(), new_machine()
-    (second.source / "slow").touch()
-    begin(first, 0, port, ENDS, "0")
-    begin(second, 1, port, ENDS, "0")
-    until((second.home / "started.json").exists)
+    first, second = with_a_slow_one(new_machine, port)
     first.host.cancel()
     over(first, EndReason.CANCELLED, 143)
     (second.home / "work" / "slow").unlink()

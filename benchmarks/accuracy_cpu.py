@@ -1,8 +1,12 @@
 """How far the CPU model is from public measurements: median and p90 absolute percentage error, and coverage.
 
-    python -m benchmarks.accuracy_cpu ROWS.csv [--refit]
+    python -m benchmarks.accuracy_cpu [ROWS.csv] [--refit]
 
-ROWS.csv has one measured time a row, in these columns (others are not read):
+First what is shipped, from host to host: the steps of `cpu_hosts.csv`, each predicted for the other hosts from the
+micro-benchmark and the seconds that were measured on one, as `costgpu estimate` does it; and how far the hosts agree on
+the steps of the clouds' families, of which nobody knows the truth.
+
+Then, with a file, public rows. ROWS.csv has one measured time a row, in these columns (others are not read):
 
     group     rows of one group are the same work: the same model, batch, and software
     kind      a line of the report; "torch ..." for ops of torch, whose calls count
@@ -62,6 +66,28 @@ LANGUAGE_MODELS = {
     "llama-3.3-70b": (70e9, 80),
 }
 PROMPT_BYTES = 81920.0
+HOSTS_FILE, STEPS_FILE = (Path(__file__).with_name(name) for name in ("cpu_hosts.csv", "cpu_steps.csv"))
+# Families that rent such a host; the others are this kind of host with its libraries held to fewer instructions.
+HOSTS = {"intel": ("aws", "c8i"), "zen4": ("aws", "c7a"), "zen3": ("aws", "c6a")}
+FAMILIES = [
+    (provider, family)
+    for provider, family in (
+        ("aws", "c7g"),
+        ("aws", "c8g"),
+        ("aws", "c6i"),
+        ("aws", "c7i"),
+        ("aws", "c8i"),
+        ("aws", "c5a"),
+        ("aws", "c6a"),
+        ("aws", "c7a"),
+        ("aws", "c8a"),
+        ("gcp", "n2"),
+        ("gcp", "c3"),
+        ("gcp", "c4"),
+        ("gcp", "t2d"),
+        ("gcp", "c4a"),
+    )
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,6 +129,7 @@ def outside_spec(name: str, ghz: float, flops: float, cores: int, gbps: float) -
         read_gbps=gbps,
         read_vcpus=cores,
         matrix_mult_per_vcpu=None,
+        bzip2_mbps=None,
         burstable=False,
     )
 
@@ -192,10 +219,83 @@ def machine_of(spec: CpuSpec, cores: float, gflops: float = 0.0) -> Machine:
         memory_gib=64,
         gemm_gflops=gflops,
         gemm_gflops_low=gflops,
+        conv_gflops=gflops * rates.conv_gflops / rates.core_gflops,
         copy_gbps=rates.memory_gbps,
         op_seconds=CALL_SECONDS,
         single_thread_mbps=model.thread_mbps(spec),
     )
+
+
+def host_figures() -> dict[str, dict[str, float]]:
+    """Return what was measured on each host of `cpu_hosts.csv`: figures of the micro-benchmark, and CPU ms by step."""
+    found: dict[str, dict[str, float]] = defaultdict(dict)
+    for cells in table_of(HOSTS_FILE):
+        found[cells["host"]][cells["what"]] = float(cells["value"])
+    return found
+
+
+def table_of(path: Path) -> list[dict[str, str]]:
+    """Return the rows of a file without its comments."""
+    with path.open(encoding="utf-8", newline="") as stream:
+        return list(csv.DictReader(line for line in stream if not line.startswith("#")))
+
+
+def host_machine(name: str, figures: Mapping[str, float]) -> Machine:
+    """Return a host as a measurement on one of its threads describes it."""
+    names = ("gemm_gflops", "conv_gflops", "copy_gbps", "op_seconds", "single_thread_mbps")
+    known = {figure: figures[figure] for figure in names}
+    low = figures["gemm_gflops"]
+    return Machine(cpu_model=name, cores=1, threads=1, memory_gib=16, gemm_gflops_low=low, gemm_threads=1, **known)
+
+
+def step_of(cells: Mapping[str, str]) -> tuple[StepWork, float]:
+    """Return the work of a step of `cpu_steps.csv`, and its calls."""
+    amounts = {name: float(cells[name]) for name in cells if name != "step"}
+    kinds = {"matmul": amounts["product_flops"], "conv": amounts["convolution_flops"]}
+    flops = {(kind, "float32"): value for kind, value in kinds.items() if value}
+    moved, large = amounts["bytes_moved"], amounts["large_bytes"]
+    return StepWork(flops=flops, bytes_moved=moved, large_bytes=large, kernels=amounts["kernels"]), amounts["calls"]
+
+
+def seconds_on(
+    cpu: CpuSpec, machine: Machine, seconds: float, work: StepWork, calls: float
+) -> tuple[float, tuple[float, float]]:
+    """Return the seconds of a step on one core of a cloud's CPU, and the ends of the interval as multipliers."""
+    split = model.split_step(seconds, work, calls, 0.0, machine)
+    there = sum(model.step_there(split, work, machine, cpu, cpu.vcpus_per_core).values())
+    interval, _ = cpu_interval(machine, cpu, cores=1.0, convolved=model.convolved_share(work))
+    return there, (interval.low, interval.high)
+
+
+def report_hosts() -> None:
+    """Print the errors from host to host, and the spread of several hosts on one family."""
+    hosts, steps = host_figures(), {cells["step"]: step_of(cells) for cells in table_of(STEPS_FILE)}
+    errors: dict[str, list[tuple[float, bool]]] = defaultdict(list)
+    spreads: list[float] = []
+    for step, (work, calls) in steps.items():
+        kind = "convolutions" if model.convolved_share(work) > 0.5 else "other"
+        for name, figures in hosts.items():
+            machine = host_machine(name, figures)
+            for other, key in HOSTS.items():
+                if other == name or other not in hosts or key == HOSTS.get(name):
+                    continue
+                told, (low, high) = seconds_on(cpus()[key], machine, figures[step] / 1e3, work, calls)
+                truth = hosts[other][step] / 1e3
+                one = math.log(told / truth), low * told <= truth <= high * told
+                for cut in ("all", kind, f"from {name}", f"to {other}"):
+                    errors[cut].append(one)
+                print(f"  {step[:44]:46}{name:>14} -> {other:6}{told / truth:6.2f}")
+        for key in FAMILIES:
+            told_by = [
+                seconds_on(cpus()[key], host_machine(name, figures), figures[step] / 1e3, work, calls)[0]
+                for name, figures in hosts.items()
+            ]
+            spreads.append(max(told_by) / min(told_by))
+    print(f"{'from host to host':44} {'pairs':>6} {'median':>7} {'p90':>7} {'bias':>7} {'inside':>6}")
+    for cut, found in errors.items():
+        print(summary(cut, [error for error, _ in found], [inside for _, inside in found]))
+    middle, most = statistics.median(spreads), max(spreads)
+    print(f"{len(hosts)} hosts on one family: highest over lowest {middle:.2f} in the median, {most:.2f} at most")
 
 
 def predict(here: Row, there: Row) -> Result | None:
@@ -209,8 +309,8 @@ def predict(here: Row, there: Row) -> Result | None:
     vcpus = round(there.cores * theirs.vcpus_per_core)
     terms = model.step_there(split, here.work, machine, theirs, vcpus, spreads=not here.work.kernels)
     error = math.log(sum(terms.values()) / there.seconds)
-    same = model.same_chip(machine, theirs)
-    interval, _ = cpu_interval(machine, same_chip=same, cores=there.cores, library=not here.work.kernels)
+    convolved = model.convolved_share(here.work)
+    interval, _ = cpu_interval(machine, theirs, cores=there.cores, convolved=convolved, library=not here.work.kernels)
     return Result(there, error, math.log(interval.low) <= -error <= math.log(interval.high))
 
 
@@ -241,11 +341,15 @@ def results(chosen_pairs: Iterable[tuple[Row, Row]]) -> list[Result]:
 
 def line(name: str, found: list[Result]) -> str:
     """One line of the report."""
-    errors = sorted(abs(math.expm1(one.error)) for one in found)
+    return summary(name, [one.error for one in found], [one.inside for one in found])
+
+
+def summary(name: str, logarithms: list[float], inside: list[bool]) -> str:
+    """One line of the report, of logarithms of predicted over measured."""
+    errors = sorted(abs(math.expm1(one)) for one in logarithms)
     p90 = errors[min(len(errors) - 1, int(0.9 * len(errors)))]
-    bias = math.expm1(statistics.median(one.error for one in found))
-    inside = sum(one.inside for one in found) / len(found)
-    return f"{name:44} {len(found):6} {statistics.median(errors):7.1%} {p90:7.1%} {bias:+7.1%} {inside:6.0%}"
+    bias, held = math.expm1(statistics.median(logarithms)), sum(inside) / len(inside)
+    return f"{name:44} {len(errors):6} {statistics.median(errors):7.1%} {p90:7.1%} {bias:+7.1%} {held:6.0%}"
 
 
 def refitted(by_model: dict[str, list[tuple[Row, Row]]]) -> list[Result]:
@@ -271,9 +375,12 @@ def refitted(by_model: dict[str, list[tuple[Row, Row]]]) -> list[Result]:
 def main() -> None:
     """Prints the report."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("rows", type=Path)
+    parser.add_argument("rows", type=Path, nargs="?", help="public measurements; without them the hosts alone")
     parser.add_argument("--refit", action="store_true", help="fit sigma without each model in turn")
     options = parser.parse_args()
+    report_hosts()
+    if options.rows is None:
+        return
     rows = read_rows(options.rows)
     for same, title in ((True, "same family, more cores"), (False, "another family")):
         print(f"{title:44} {'pairs':>6} {'median':>7} {'p90':>7} {'bias':>7} {'inside':>6}")

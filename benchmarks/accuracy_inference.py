@@ -63,6 +63,7 @@ DESKTOP = CpuSpec(
     read_gbps=80.0,
     read_vcpus=28,
     matrix_mult_per_vcpu=None,
+    bzip2_mbps=None,
     burstable=False,
 )
 

@@ -33,7 +33,7 @@ CPU_COLUMNS = columns(
     burstable source as_of
     """
 )
-CPU_MEASUREMENT_COLUMNS = columns("provider family read_gbps read_vcpus matrix_mult_per_vcpu source as_of")
+CPU_MEASUREMENT_COLUMNS = columns("provider family read_gbps read_vcpus matrix_mult_per_vcpu bzip2_mbps source as_of")
 INTERCONNECT_COLUMNS = columns(
     """
     provider instance_type link link_gbps network_gbit all_interfaces_gbit network network_gbps efa_interfaces placement
@@ -58,12 +58,12 @@ def accelerators(data: Path = DATA) -> Mapping[str, AcceleratorSpec]:
 @cache
 def cpus() -> Mapping[tuple[str, str], CpuSpec]:
     """The CPU of every known instance family, by (provider, family)."""
-    names = CPU_MEASUREMENT_COLUMNS[2:5]
-    measured = {row[:2]: row[2:5] for row in read_table(DATA / CPU_MEASUREMENTS_FILE, CPU_MEASUREMENT_COLUMNS)}
+    names = CPU_MEASUREMENT_COLUMNS[2:6]
+    measured = {row[:2]: row[2:6] for row in read_table(DATA / CPU_MEASUREMENTS_FILE, CPU_MEASUREMENT_COLUMNS)}
     specs = {}
     brought = [spec.cpus_file for spec in registry.specs() if spec.cpus_file is not None]
     for row in (row for path in (DATA / CPUS_FILE, *brought) for row in read_table(path, CPU_COLUMNS)):
-        cells = dict(zip(CPU_COLUMNS + names, row + measured.get(row[:2], ("", "", "")), strict=True))
+        cells = dict(zip(CPU_COLUMNS + names, row + measured.get(row[:2], ("", "", "", "")), strict=True))
         specs[row[0], row[1]] = _spec(CpuSpec, cells)
     return MappingProxyType(specs)
 

@@ -18,7 +18,8 @@ CPU_FAMILIES = "cpu_families.csv"
 CPU_FAMILY_HEADER = (
     "provider,family,cpu_model,other_cpu_models_seen,microarchitecture,year,base_ghz,all_core_ghz,vcpus_per_core,"
     "burstable,simd,bf16_in_hardware,fp32_flops_per_cycle_per_core,memory_gbps_per_socket_theoretical,"
-    "measured_read_gbps_largest_size,largest_vcpus_seen,passmark_matrix_mult_per_vcpu,figures_from"
+    "measured_read_gbps_largest_size,largest_vcpus_seen,passmark_matrix_mult_per_vcpu,bzip2_mbps_of_one_thread,"
+    "figures_from"
 )
 
 SPECS_SOURCE = "vendors' published peak figures"
@@ -26,10 +27,11 @@ FAMILY_SOURCES = {
     "documentation": "processor vendors' and providers' documentation",
     "generation": "provider's announced processor generation; figures of the same microarchitecture",
 }
-MEASUREMENTS_SOURCE = "Spare Cores, sc-data-dumps"
-MEASUREMENTS_AS_OF = "2026-01-31"  # the dump that cpu_families.csv was measured from
+MEASUREMENTS_SOURCE = "Spare Cores, sc-data-dumps and sc-inspector-data"
+MEASUREMENTS_AS_OF = "2026-08-22"  # of the newer of the two
 MEASUREMENTS_PREAMBLE = (
-    "Derived from benchmark data by Spare Cores (https://sparecores.com), sc-data-dumps of 2026-01-31.",
+    "Derived from benchmark data by Spare Cores (https://sparecores.com): sc-data-dumps of 2026-01-31;",
+    "bzip2_mbps from sc-inspector-data of 2026-08-22, bzip2 -9 of one thread, the median over a family's sizes.",
     "Licence: CC BY-SA 4.0, https://creativecommons.org/licenses/by-sa/4.0/legalcode",
     "Changes: reduced to one row per instance family; read_gbps is of its largest size, scores are per vCPU.",
 )
@@ -102,9 +104,10 @@ def cpu_measurement_rows(facts: Path) -> list[TableRow]:
         read = _optional_figure(family, "measured_read_gbps_largest_size")
         matrix = _optional_figure(family, "passmark_matrix_mult_per_vcpu")
         vcpus = _figure(family, "largest_vcpus_seen") if read else ""
-        if read or matrix:
+        bzip2 = _optional_figure(family, "bzip2_mbps_of_one_thread")
+        if read or matrix or bzip2:
             key = family.text("provider"), family.text("family")
-            rows.append((*key, read, vcpus, matrix, MEASUREMENTS_SOURCE, MEASUREMENTS_AS_OF))
+            rows.append((*key, read, vcpus, matrix, bzip2, MEASUREMENTS_SOURCE, MEASUREMENTS_AS_OF))
     return sorted(rows)
 
 

@@ -104,7 +104,7 @@ def calibration_of(
 
 
 def _kernel_seconds(phase: Phase, spec: AcceleratorSpec, host: float) -> float:
-    measured = phase.step.mean_seconds
+    measured = phase.step.seconds
     others = phase.data.wait_seconds_per_step + host + copy_seconds(phase, spec)
     return max(measured - others, MIN_KERNEL_SHARE * measured)
 

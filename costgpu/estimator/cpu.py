@@ -3,9 +3,13 @@
     t = (t_call + t_host) * S_here / S_there
         + t_compute * R_here s(n_here) / (R_there s(n_there)) + t_memory * BW_here / BW_there
     s(n) = n / (1 + sigma (n - 1)),  sigma = 0.01 + 0.015 sqrt(500e6 / FLOPs of an op), at most 1
+    R    = F / (F_products / R_products + F_convolutions / R_convolutions)
 
-S is the speed of one thread, R the fp32 rate of a core, n physical cores, BW memory bandwidth. Calls into the framework
-and the script's own Python run on one thread anywhere. On a CPU of the same model as this one S and R are the same.
+S is the speed of one thread, R the fp32 rate of a core on the kinds of work that the step is made of, n physical cores,
+BW memory bandwidth. Here, rates are measured by kind, and none is below what the step itself reaches; there, they are
+shares of the nominal peak by kind and by what the libraries make of that core. Calls into the framework and the
+script's own Python run on one thread anywhere. On a CPU of the same model as this one S and R are the same. No
+prediction is above `MOST_OF_PEAK`, whatever was measured.
 Measured error and sources: benchmarks/README.md, `python -m benchmarks.accuracy_cpu`.
 """
 
@@ -13,8 +17,9 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import NamedTuple
 
-from costgpu.estimator.op_costs import StepWork
+from costgpu.estimator.op_costs import HALF_TYPES, StepWork
 from costgpu.models.offer import CpuSpec
 from costgpu.models.prediction import Candidate
 from costgpu.models.workload import Machine
@@ -26,33 +31,59 @@ SIGMA_LEAST, SIGMA_REST, REFERENCE_FLOPS = 0.01, 0.015, 500e6
 LIBRARY_LEAST, LIBRARY_REST, LIBRARY_SECONDS = 0.10, 0.15, 0.1
 SIGMA_UNTRACED = 0.5  # of a step of which no op is known: not trusted to use more than two cores
 SIGMA_LARGE = 0.015  # of a single large matrix multiply, such as the micro-benchmark's
-# What a core reaches of its peak in torch's fp32 GEMM, and GFLOP/s per PassMark matrix multiplication and second:
-# both set on one Zen 3 core at 74 GFLOP/s (torch 2.13, 2 cores, 2026-11-21); the two estimates are then averaged.
-GEMM_SHARE_OF_PEAK = 0.66
+# GFLOP/s of a core per PassMark matrix multiplication and second, where no clock is known: one Zen 3 core at 74 GFLOP/s
+# (torch 2.13, 2026-11-21).
 GFLOPS_PER_MATRIX_MULT = 0.0366
+MOST_OF_PEAK = 0.8  # of the nominal peak, that a whole step of fp32 reaches on any CPU: more is an error of ours
 # What one core reads from memory: 10-20 GB/s on servers since Haswell, more on new ones. The eight cores of an EPYC's
 # complex share one path: families of one to three complexes read 36-40 GB/s each (cpu_measurements.csv: g6f, gr6, f2).
 CORE_GBPS, COMPLEX_CORES, COMPLEX_GBPS = 15.0, 8, 40.0
 CACHE_FACTOR = 4.0  # ops that fit a cache move bytes so much faster than memory does
 DEFAULT_GHZ, DEFAULT_FLOPS_PER_CYCLE = 3.1, 16.0  # median of the families whose clock is known; a plain AVX core
-# MB/s of the micro-benchmark's one thread per GHz: 3.8 on a Zen 5 core (2026-11-23, a shared machine: +- 10 %), less on
-# older ones: assumed. Arm's wide cores do more per clock: Amazon announced Graviton3 as 25 % faster than Graviton2, and
-# Graviton4 as 30 % faster than Graviton3.
-THREAD_MBPS_PER_GHZ = 3.6
-THREAD_PER_CLOCK = {"Neoverse V1": 1.2, "Neoverse V2": 1.45}
+# MB/s of the micro-benchmark's one thread over Spare Cores' bzip2 -9 on the same kind of core, whose text is another:
+# 20.2 over 16.5 (Granite Rapids, c8i) and 19.1 over 17.0 (Zen 4, c7a), 2026-11-25. Families that nobody measured have
+# the median rate by clock of those that were.
+OUR_TEXT, BZIP2_MBPS_PER_GHZ = 1.17, 4.2
 # An op of a net costs as much at least, however small: dispatch, allocation, waking and joining the threads. Source: 1,434
 # nets of timm at batch 1 on two CPUs (benchmarks/README.md, 2026-11-23); with 5 us small nets were told 2.4x too fast.
 KERNEL_SECONDS = 20e-6
 STEADY, LEAST_SWING = 0.8, 0.4  # of the micro-benchmark: slowest window over fastest
 
 
+class Core(NamedTuple):
+    """What libraries reach of a core's nominal fp32 peak by kind of work, and how sure that is."""
+
+    products: float
+    convolutions: float
+    unsure: float = 1.0  # the true rate lies between it over this and it times this; 1 where rows stand behind it
+
+
+# Source: two hosts of benchmarks/cpu_hosts.csv (Granite Rapids: products 0.75, convolutions 0.53; Zen 4: 0.86 and 0.82)
+# and the study of one Intel host whose libraries were held to AVX-512, AVX2 and SSE 4.2 (benchmarks/README.md,
+# 2026-11-25). On Arm nobody measured convolutions, and training nowhere.
+INTEL_AVX512 = Core(0.80, 0.57)
+INTEL_AVX2 = Core(0.90, 0.80)
+ZEN = Core(0.80, 0.77)
+ZEN5 = Core(0.70, 0.62, unsure=1.25)  # full AVX-512 since then: between ZEN and INTEL_AVX512
+ARM = Core(0.62, 0.45, unsure=1.6)
+UNKNOWN_CORE = Core(0.70, 0.60, unsure=1.25)
+
+
 @dataclass(frozen=True, slots=True)
 class CpuRates:
-    """Speed of a CPU: GFLOP/s of one core, cores, memory bandwidth in GB/s of all of them."""
+    """Speed of a CPU: GFLOP/s of one core by kind, cores, memory bandwidth in GB/s of all of them."""
 
-    core_gflops: float
+    core_gflops: float  # of matrix products and attention
     cores: float
     memory_gbps: float
+    conv_gflops: float = 0.0  # of convolutions; 0 where nobody measured them, and products stand for them
+
+    def gflops(self, work: StepWork) -> float:
+        """Return GFLOP/s of one core on the kinds of a step, each weighted by its FLOPs."""
+        convolved = convolved_share(work)
+        if not self.conv_gflops or not convolved:
+            return self.core_gflops
+        return 1 / ((1 - convolved) / self.core_gflops + convolved / self.conv_gflops)
 
 
 def speedup_of(cores: float, sigma: float) -> float:
@@ -64,20 +95,41 @@ def rates_here(machine: Machine) -> CpuRates:
     """Rates of the machine that measured, by its micro-benchmark."""
     cores = max(1, min(machine.cores, machine.threads))
     timed = min(machine.gemm_threads or machine.cores, machine.cores)
-    return CpuRates(machine.gemm_gflops / speedup_of(timed, SIGMA_LARGE), cores, machine.copy_gbps)
+    spread = speedup_of(timed, SIGMA_LARGE)
+    return CpuRates(machine.gemm_gflops / spread, cores, machine.copy_gbps, machine.conv_gflops / spread)
 
 
 def rates_there(cpu: CpuSpec, vcpus: int) -> CpuRates:
     """Rates of a cloud machine, from the CPU tables."""
-    cores = max(1.0, vcpus / cpu.vcpus_per_core)
-    ghz = cpu.all_core_ghz or DEFAULT_GHZ
-    by_peak = GEMM_SHARE_OF_PEAK * ghz * (cpu.fp32_flops_per_cycle or DEFAULT_FLOPS_PER_CYCLE)
-    if cpu.matrix_mult_per_vcpu is not None:
+    cores, core, peak = max(1.0, vcpus / cpu.vcpus_per_core), core_of(cpu), peak_gflops(cpu)
+    products = core.products * peak
+    if cpu.all_core_ghz is None and cpu.matrix_mult_per_vcpu is not None:
         by_mark = GFLOPS_PER_MATRIX_MULT * cpu.matrix_mult_per_vcpu * cpu.vcpus_per_core
-        core = math.sqrt(by_peak * by_mark)
-    else:
-        core = by_peak
-    return CpuRates(core, cores, read_gbps(cpu, cores))
+        products = math.sqrt(products * by_mark)
+    return CpuRates(products, cores, read_gbps(cpu, cores), products * core.convolutions / core.products)
+
+
+def core_of(cpu: CpuSpec) -> Core:
+    """Return what libraries make of this CPU's core."""
+    name = cpu.microarchitecture
+    if name.startswith("Zen"):
+        return ZEN5 if name.startswith("Zen 5") else ZEN
+    if name.startswith(("Neoverse", "Cortex")):
+        return ARM
+    if not name or cpu.fp32_flops_per_cycle is None:
+        return UNKNOWN_CORE
+    return INTEL_AVX512 if cpu.fp32_flops_per_cycle >= 64 else INTEL_AVX2
+
+
+def peak_gflops(cpu: CpuSpec) -> float:
+    """Return the nominal fp32 peak of a core, GFLOP/s, with all cores busy."""
+    return (cpu.all_core_ghz or DEFAULT_GHZ) * (cpu.fp32_flops_per_cycle or DEFAULT_FLOPS_PER_CYCLE)
+
+
+def convolved_share(work: StepWork) -> float:
+    """Return the share of a step's FLOPs that are convolutions."""
+    products = sum(flops for (kind, _), flops in work.flops.items() if kind in ("matmul", "attention"))
+    return 1 - products / work.total_flops if work.total_flops else 0.0
 
 
 def read_gbps(cpu: CpuSpec, cores: float) -> float:
@@ -91,10 +143,15 @@ def read_gbps(cpu: CpuSpec, cores: float) -> float:
     return max(share, min(limit, cpu.read_gbps))
 
 
+def half_share(work: StepWork) -> float:
+    """Return the share of a step's FLOPs in half precision."""
+    half = sum(flops for (_, dtype), flops in work.flops.items() if dtype in HALF_TYPES)
+    return half / work.total_flops if work.total_flops else 0.0
+
+
 def thread_mbps(cpu: CpuSpec) -> float:
-    """What the micro-benchmark's one thread would reach on this CPU, MB/s: by its clock."""
-    per_clock = next((more for name, more in THREAD_PER_CLOCK.items() if cpu.microarchitecture.startswith(name)), 1.0)
-    return THREAD_MBPS_PER_GHZ * per_clock * (cpu.all_core_ghz or DEFAULT_GHZ)
+    """Return what the micro-benchmark's one thread would reach on this CPU, MB/s."""
+    return OUR_TEXT * (cpu.bzip2_mbps or BZIP2_MBPS_PER_GHZ * (cpu.all_core_ghz or DEFAULT_GHZ))
 
 
 def scaling_sigma(flops_per_kernel: float) -> float:
@@ -116,6 +173,7 @@ class StepSplit:
     calls: float  # framework calls: one thread, anywhere
     host: float  # the script's own Python
     sigma: float  # for s(n)
+    core_gflops: float  # of a core here on this step's kinds of work; at least what the step itself reaches
 
 
 def split_step(seconds: float, work: StepWork, calls: float, host: float, machine: Machine) -> StepSplit:
@@ -131,12 +189,14 @@ def split_step(seconds: float, work: StepWork, calls: float, host: float, machin
     here = rates_here(machine)
     sigma = scaling_sigma(work.total_flops / work.kernels) if work.kernels else SIGMA_UNTRACED
     small = work.bytes_moved - work.large_bytes
-    compute = work.total_flops / (here.core_gflops * 1e9 * speedup_of(here.cores, sigma))
+    spread = rest - call
+    own = work.total_flops / (spread * 1e9 * speedup_of(here.cores, sigma)) if spread > 0 else 0.0
+    core = max(here.gflops(work), own)  # a disturbed micro-benchmark, or a library that is slow in it alone
+    compute = work.total_flops / (core * 1e9 * speedup_of(here.cores, sigma))
     compute += small / (CACHE_FACTOR * here.memory_gbps * 1e9)
     memory = work.large_bytes / (here.memory_gbps * 1e9)
     share = memory / (compute + memory) if compute + memory > 0 else 0.5
-    spread = rest - call
-    return StepSplit((1 - share) * spread, share * spread, call, host, sigma)
+    return StepSplit((1 - share) * spread, share * spread, call, host, sigma, core)
 
 
 def undisturbed_share(machine: Machine) -> float:
@@ -161,7 +221,7 @@ def step_there(
     here, there = rates_here(machine), rates_there(cpu, vcpus)
     library = spreads and not work.kernels
     sigma = library_sigma((step.compute + step.memory) * here.cores) if library else step.sigma
-    core, thread = here.core_gflops / there.core_gflops, thread_ratio(machine, cpu)
+    core, thread = step.core_gflops / there.gflops(work), thread_ratio(machine, cpu)
     memory = here.memory_gbps / there.memory_gbps
     if same_chip(machine, cpu):
         core, memory = 1.0, read_gbps(cpu, here.cores) / there.memory_gbps
@@ -174,7 +234,17 @@ def step_there(
         "host": step.host * thread,
     }
     share = undisturbed_share(machine)
-    return {name: share * seconds for name, seconds in terms.items()}
+    terms = {name: share * seconds for name, seconds in terms.items()}
+    missing = least_seconds(work, cpu, there.cores) - sum(terms.values())
+    if missing > 0:
+        terms["compute"] += missing
+    return terms
+
+
+def least_seconds(work: StepWork, cpu: CpuSpec, cores: float) -> float:
+    """Return seconds below which no step of this work is, on so many cores: half-precision units apart."""
+    flops = sum(flops for (_, dtype), flops in work.flops.items() if dtype not in HALF_TYPES)
+    return flops / (MOST_OF_PEAK * peak_gflops(cpu) * 1e9 * cores)
 
 
 def thread_ratio(machine: Machine, cpu: CpuSpec) -> float:

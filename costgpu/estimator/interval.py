@@ -10,9 +10,9 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from costgpu.estimator.cpu import LEAST_SWING, STEADY
+from costgpu.estimator.cpu import LEAST_SWING, STEADY, core_of, same_chip
 from costgpu.estimator.gpu import OVERLAP, GpuTerms
-from costgpu.models.offer import AcceleratorSpec
+from costgpu.models.offer import AcceleratorSpec, CpuSpec
 from costgpu.models.prediction import MeasuredSpeed, Range
 from costgpu.models.workload import Machine, StepTimes
 
@@ -78,6 +78,11 @@ CPU_SAME_FAMILY = Interval(0.87, 1.18)
 CPU_OTHER_FAMILY = Interval(0.70, 1.55)
 CPU_LIBRARY = Interval(0.72, 1.35)  # at least; boosted trees, whose threads may even get into each other's way
 PER_DOUBLING, PER_DOUBLING_LIBRARY = Interval(0.93, 1.09), Interval(0.97, 1.30)
+# Of a step with more than `SOME_SHARE` of its FLOPs in convolutions, in a profile that was saved before they were timed:
+# libraries reach 0.6 to 1.5 times the share of the peak that they reach in products (benchmarks/cpu_hosts.csv).
+UNKNOWN_CONVOLUTIONS, SOME_SHARE = Interval(0.75, 1.35), 0.2
+HALF_ON_CPU = Interval(0.33, 3.0)  # AMX, AVX512-bf16, Arm's bf16 or none: up to twenty times apart
+LEAST_DISTURBED, BUSY_SHARE = 0.02, 0.3  # of the script's time: less is nothing, and more belongs into the headline
 CPU_UNMEASURED = Interval(0.90, 1.15)  # of a family on which nothing was measured: assumed
 FAR_SCALING = 8.0  # from so many times the cores on, the interval's width is told
 FINISHED_SIGMA = 0.02  # a job that was measured from its start to its end, on the same machine
@@ -159,18 +164,29 @@ def of_board(spec: AcceleratorSpec, measured: tuple[str, ...], *, as_of_year: in
 
 
 def cpu_interval(
-    machine: Machine, *, same_chip: bool, cores: float, library: bool = False, measured: bool = True
+    machine: Machine, cpu: CpuSpec, *, cores: float, convolved: float = 0.0, half: float = 0.0, library: bool = False
 ) -> tuple[Interval, list[str]]:
     """The interval of a step on a cloud CPU, and the reasons for its width.
 
     Args:
-        same_chip: Whether the cloud CPU is of the same model.
-        cores: Physical cores of the cloud CPU.
+        cores: Physical cores of the cloud CPU that the step can use.
+        convolved: Share of the step's FLOPs that are convolutions.
+        half: Share of the step's FLOPs in half precision.
         library: Whether a library with threads of its own does the work, of which no op is known.
-        measured: Whether anything was measured on the cloud CPU's family.
     """
-    interval = CPU_SAME_FAMILY if same_chip else CPU_OTHER_FAMILY
-    reasons = [] if same_chip else ["another CPU family than this machine's"]
+    same = same_chip(machine, cpu)
+    interval = CPU_SAME_FAMILY if same else CPU_OTHER_FAMILY
+    reasons = [] if same else ["another CPU family than this machine's"]
+    unsure = core_of(cpu).unsure
+    if unsure > 1 and not same and not library:
+        interval = interval.stretched(low=1 / unsure, high=unsure)
+        reasons.append(f"nobody measured training on {cpu.microarchitecture or 'this kind of core'}")
+    if not machine.conv_gflops and convolved > SOME_SHARE and not same:
+        interval = interval.stretched(low=UNKNOWN_CONVOLUTIONS.low, high=UNKNOWN_CONVOLUTIONS.high)
+        reasons.append("convolutions were not timed on this machine: measure it again")
+    if half > SOME_SHARE and not same:
+        interval = interval.covering(HALF_ON_CPU)
+        reasons.append("half precision, for which CPUs have very different units")
     if library:
         interval = interval.covering(CPU_LIBRARY)
     here = max(1, min(machine.cores, machine.threads))
@@ -179,7 +195,7 @@ def cpu_interval(
     interval = interval.stretched(low=each.low**doublings, high=each.high**doublings)
     if cores > FAR_SCALING * here:
         reasons.append(f"{cores / here:.0f} times the cores of this machine")
-    if not measured and not same_chip:
+    if cpu.matrix_mult_per_vcpu is None and cpu.bzip2_mbps is None and not same:
         interval = interval.stretched(low=CPU_UNMEASURED.low, high=CPU_UNMEASURED.high)
         reasons.append("nothing was measured on this CPU family")
     swing = machine.gemm_gflops_low / machine.gemm_gflops if machine.gemm_gflops > 0 else 1.0
@@ -189,6 +205,12 @@ def cpu_interval(
         interval = interval.stretched(low=disturbed, high=1 / disturbed)
         factor = 1 / max(swing, 0.01)
         reasons.append(f"this machine is shared: its speed swung by a factor of {factor:.1f} while it was measured")
+    if machine.disturbed_share > LEAST_DISTURBED:
+        left = machine.disturbed_share / 2
+        interval = interval.stretched(low=1 - left, high=1 + left)
+        reasons.append(
+            f"other programs took {machine.disturbed_share:.0%} of the script's time here, which is taken off"
+        )
     return interval, reasons
 
 

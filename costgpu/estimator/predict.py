@@ -99,7 +99,7 @@ def _modelled(workload: Workload, candidate: Candidate) -> Prediction:
     for index, phase in enumerate(profile.phases):
         step = several.steps[index].step if several is not None else step_on(workload, index, candidate)
         unknown = unknown or step.unknown
-        seconds = sum(step.terms.values()) or phase.step.mean_seconds
+        seconds = sum(step.terms.values()) or phase.step.seconds
         name = steps_name(profile.phases, index)
         parts[name] = parts.get(name, 0.0) + seconds * scope.steps[index]
         alone = several.steps[index].single_seconds if several is not None else seconds
@@ -213,7 +213,7 @@ def _extras(
     Args:
         seconds: Seconds of a step of one process there: validation and checkpoints of rank 0 stop all others.
     """
-    ratio = seconds / phase.step.mean_seconds if phase.step.mean_seconds > 0 else 1.0
+    ratio = seconds / phase.step.seconds if phase.step.seconds > 0 else 1.0
     found = []
     for extra in phase.extras:
         if extra.rhythm is Rhythm.EPOCH:

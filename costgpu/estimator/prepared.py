@@ -81,7 +81,7 @@ def prepare(
 
 def busy_seconds(phase: Phase) -> float:
     """The measured step without the time that it waited, for data or anything else."""
-    step = phase.step.mean_seconds
+    step = phase.step.seconds
     fed = max(step - phase.data.wait_seconds_per_step, 0.1 * step)
     return max(0.0, fed - phase.waiting_seconds_per_step)
 

@@ -55,8 +55,8 @@ def step_on(workload: Workload, index: int, candidate: Candidate, core_share: fl
 
 def _local_step(step: StepTimes) -> Step:
     if not step.count:
-        return Step({"nominal": step.mean_seconds}, PRIOR, [NOT_MEASURED])
-    return Step({"measured": step.mean_seconds}, local_interval(step), [], Provenance.MEASURED)
+        return Step({"nominal": step.seconds}, PRIOR, [NOT_MEASURED])
+    return Step({"measured": step.seconds}, local_interval(step), [], Provenance.MEASURED)
 
 
 def _cpu_step(workload: Workload, index: int, candidate: Candidate) -> Step:
@@ -77,10 +77,11 @@ def _cpu_step(workload: Workload, index: int, candidate: Candidate) -> Step:
     terms = cpu_model.step_there(workload.splits[index], work, machine, cpu, offer.vcpus, spreads=spreads)
     interval, notes = cpu_interval(
         machine,
-        same_chip=cpu_model.same_chip(machine, cpu),
+        cpu,
         cores=cores,
+        convolved=cpu_model.convolved_share(work),
+        half=cpu_model.half_share(work),
         library=spreads and not work.kernels,
-        measured=cpu.matrix_mult_per_vcpu is not None,
     )
     if not phase.step.count:
         interval = interval.covering(PRIOR)

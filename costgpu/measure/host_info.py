@@ -11,6 +11,7 @@ import os
 import platform
 import subprocess
 import sys
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -26,6 +27,7 @@ MICROBENCHMARK = Path(__file__).with_name("probe") / "microbenchmark.py"
 TORCH_LIMIT_SECONDS = 120.0
 WINDOW_SECONDS = 0.6  # for each of the figures without torch
 LIMIT_SECONDS = 60.0
+WINDOWED = ("gemm_gflops", "conv_gflops", "copy_gbps", "calls")
 THREAD_VARIABLES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "VECLIB_MAXIMUM_THREADS")
 # Of the peak, in an fp32 GEMM; as in the estimate of cloud CPUs. Source: one Zen 3 core, torch 2.13 (2026-11-21).
 GEMM_SHARE_OF_PEAK = 0.66
@@ -45,29 +47,40 @@ class HostSpeed:
     measured: bool  # whether the matrix multiply was measured; False: computed from the CPU's units and clock
 
 
-def measure_host_with_torch(interpreter: Interpreter, probe: Path, threads: int, accelerators: list[str]) -> Machine:
-    """This machine's speed as torch reaches it, by the probe's micro-benchmark in the user's interpreter.
+def time_torch(interpreter: Interpreter, windows: int, environment: Mapping[str, str]) -> dict[str, Any]:
+    """Return the figures of the micro-benchmark through torch in the user's interpreter.
+
+    Args:
+        windows: Number of windows of each figure.
+        environment: Variables to set where this process has none of the name.
 
     Raises:
         InterpreterError: The micro-benchmark does not run there.
     """
+    command = [interpreter.path, str(MICROBENCHMARK), "torch", str(windows)]
     try:
-        figures = _run_json([interpreter.path, str(probe), "bench"], TORCH_LIMIT_SECONDS, dict(os.environ))
+        return _run_json(command, TORCH_LIMIT_SECONDS, {**environment, **os.environ})
     except (OSError, subprocess.SubprocessError, ValueError, IndexError) as error:
         detail = getattr(error, "stderr", "") or str(error)
         raise InterpreterError(
             f"The micro-benchmark failed in {interpreter.path}: {str(detail).strip().splitlines()[-1:]}.",
             hint="Does `import torch` work there?",
         ) from error
-    gemm = figures["gemm_gflops"]
+
+
+def machine_of_torch(timed: Sequence[Mapping[str, Any]], threads: int, accelerators: list[str]) -> Machine:
+    """Return this machine's speed by the best windows of one or more micro-benchmarks through torch."""
+    every = {name: sorted(rate for one in timed for rate in one[name]) for name in WINDOWED}
+    gemm = every["gemm_gflops"]
     return _machine(
         threads=threads,
         gemm_gflops=gemm[-1],
         gemm_gflops_low=gemm[len(gemm) // 10],
-        copy_gbps=figures["copy_gbps"][-1],
-        op_seconds=figures["op_seconds"],
-        gemm_threads=figures["threads"],
-        single_thread_mbps=figures.get("single_thread_mbps", 0.0),
+        conv_gflops=every["conv_gflops"][-1],
+        copy_gbps=every["copy_gbps"][-1],
+        op_seconds=1.0 / every["calls"][-1],
+        gemm_threads=timed[0]["threads"],
+        single_thread_mbps=max(one["single_thread_mbps"] for one in timed),
         accelerators=accelerators,
     )
 
@@ -93,7 +106,7 @@ def measure_host(threads: int = 0, python: str | None = None) -> HostSpeed:
         gemm_gflops=best,
         gemm_gflops_low=low,
         copy_gbps=copy[-1],
-        op_seconds=figures.get("op_seconds") or CALL_SECONDS,
+        op_seconds=1.0 / calls[-1] if (calls := figures.get("calls")) else CALL_SECONDS,
         gemm_threads=cores,
         single_thread_mbps=figures.get("single_thread_mbps", 0.0),
         accelerators=local_accelerators(),

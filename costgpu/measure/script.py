@@ -2,23 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import contextlib
+import re
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
-from costgpu.errors import NeedsCuda
+from costgpu.errors import InterpreterError, NeedsCuda
 from costgpu.measure.cuda_errors import fails_as_one_of_several, only_on_a_gpu, wants_launcher, wants_several_gpus
 from costgpu.measure.failures import explain
-from costgpu.measure.host_info import measure_host, measure_host_with_torch
+from costgpu.measure.host_info import machine_of_torch, measure_host, time_torch
 from costgpu.measure.interpreter import Interpreter
 from costgpu.measure.isolation.levels import isolation_notes
+from costgpu.measure.probe.schedstat import busy_share
 from costgpu.measure.profile.profile_builder import build_profile, trained_by_torch
 from costgpu.measure.read_record import check_record
 from costgpu.measure.session import Outcome, Request, run_probe
 from costgpu.measure.workload_key import workload_key
 from costgpu.models.workload import WorkloadProfile
 from costgpu.version import __version__
+
+# Where other programs use more of the cores than this, threads of the script do not spin for each other: the time for
+# which one spins while another has no core cannot be told from work. For GNU's OpenMP, and for Intel's and LLVM's.
+BUSY_FROM = 0.15
+WAIT_PASSIVELY = {"OMP_WAIT_POLICY": "PASSIVE", "KMP_BLOCKTIME": "0"}
+WINDOWS_BEFORE, WINDOWS_AFTER = 3, 6  # of each figure of the micro-benchmark
+USES_TORCH = re.compile(rb"torch|lightning|transformers|accelerate|diffusers|timm|fastai")
 
 
 def measure_script(
@@ -39,7 +50,9 @@ def measure_script(
         workdir=request.workdir,
         processes=-1 if request.launch is not None and request.launch.per_gpu else 0,
     )  # before the script can change anything
-    outcome = _run_until_measured(request, interpreter, cache, progress)
+    threads = WAIT_PASSIVELY if busy_share() > BUSY_FROM else {}
+    before = _time_before(request, interpreter, threads)
+    outcome = _run_until_measured(request, interpreter, cache, progress, threads)
     error = explain(outcome, request, interpreter)
     if error is not None:
         raise error
@@ -47,7 +60,8 @@ def measure_script(
     assert record is not None  # noqa: S101 - explain() has an error for a missing record
     torch = record.get("torch")
     if torch is not None and trained_by_torch(record):
-        machine = measure_host_with_torch(interpreter, outcome.probe, torch["threads"], torch["cuda_devices"])
+        timed = [*before, time_torch(interpreter, WINDOWS_AFTER, threads)]
+        machine = machine_of_torch(timed, torch["threads"], torch["cuda_devices"])
     else:
         machine = measure_host(python=interpreter.path).machine
     profile = build_profile(
@@ -62,13 +76,27 @@ def measure_script(
     return replace(profile, workload=key, notes=[*profile.notes, *isolation_notes(outcome.isolation)]), outcome
 
 
+def _time_before(request: Request, interpreter: Interpreter, threads: Mapping[str, str]) -> list[dict[str, Any]]:
+    """Return the micro-benchmark before the script runs, where it is likely to compute with torch; else nothing."""
+    with contextlib.suppress(OSError):
+        if request.script is None or not USES_TORCH.search(request.script.read_bytes()):
+            return []
+        with contextlib.suppress(InterpreterError):  # there is no torch: the script will say so better
+            return [time_torch(interpreter, WINDOWS_BEFORE, threads)]
+    return []
+
+
 def _run_until_measured(
-    request: Request, interpreter: Interpreter, cache: Path, progress: Callable[[float, bool], None]
+    request: Request,
+    interpreter: Interpreter,
+    cache: Path,
+    progress: Callable[[float, bool], None],
+    threads: Mapping[str, str],
 ) -> Outcome:
     """Runs the script as it is; if it refuses, once more for each of the reasons that there is an answer to."""
     options: dict[str, bool] = {}
     while True:
-        outcome = run_probe(request, interpreter, cache, progress, **options)
+        outcome = run_probe(request, interpreter, cache, progress, threads=threads, **options)
         if outcome.record is not None:
             check_record(outcome.record)
         option = _missing_option(outcome, request, interpreter, launched="launched" in options)

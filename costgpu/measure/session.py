@@ -9,9 +9,10 @@ import subprocess
 import time
 import uuid
 import zipfile
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import MappingProxyType
 from typing import cast
 
 from costgpu.measure.interpreter import Interpreter
@@ -95,6 +96,7 @@ def run_probe(
     launched: bool = False,
     many_gpus: bool = False,
     alone: bool = False,
+    threads: Mapping[str, str] = MappingProxyType({}),
 ) -> Outcome:
     """Runs the script under the probe.
 
@@ -106,6 +108,7 @@ def run_probe(
         launched: With the environment of the first process of torchrun, on a machine with several GPUs.
         many_gpus: The same as `fake_cuda`, with several such devices.
         alone: As the only process, whatever number is asked for.
+        threads: Variables that tell its libraries' threads how to wait; the user's own come first.
 
     Raises:
         KeyboardInterrupt: Ctrl-C (or SIGTERM, SIGHUP); everything has been ended before.
@@ -140,7 +143,8 @@ def run_probe(
         config.write_text(json.dumps({**settings, "divert": level is not Isolation.COPY_ON_WRITE}))
 
     before, marker, probe = own_children(), uuid.uuid4().hex, _pack_probe(folder / "probe.pyz")
-    environment = {**(world_environment(ASSUMED_PER_MACHINE, 1) if launched else {}), **child_environment(marker)}
+    world = world_environment(ASSUMED_PER_MACHINE, 1) if launched else {}
+    environment = {**threads, **world, **child_environment(marker)}
     if launch is not None:
         environment.update({**launch.environment, **rank_environment(launch)})
     if alone:

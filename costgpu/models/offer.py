@@ -101,6 +101,7 @@ class CpuSpec:
     read_vcpus: int | None  # the vCPUs of the size on which `read_gbps` was measured
     # measured PassMark matrix multiplications per second and vCPU; None if not measured
     matrix_mult_per_vcpu: float | None
+    bzip2_mbps: float | None  # measured bzip2 -9 of one thread, MB/s; None if not measured
     burstable: bool  # runs at full speed only on credits (t3, e2 shared-core and the like)
 
 

@@ -94,6 +94,17 @@ class StepTimes:
     high_seconds: float  # ninetieth percentile
     drift: float = 1.0  # median of the last quarter over median of the first; 1 is steady
     traced_only: bool = False  # whether only traced steps were seen (very slow ones)
+    # whether the median stands for all steps: each was timed by itself, and on average they take no less
+    by_median: bool = False
+
+    @property
+    def seconds(self) -> float:
+        """Seconds that a step counts for, and that people see.
+
+        The median, which a neighbour moves less than the mean: what steps take beyond it on average is work beside
+        them (`Phase.extras`). The mean where some steps were timed together, or most take longer than the average.
+        """
+        return self.median_seconds if self.by_median else self.mean_seconds
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -231,6 +242,8 @@ class Machine:
     gemm_threads: int = 0  # threads with which `gemm_gflops` was measured; 0 for as many as cores
     accelerators: list[str] = field(default_factory=list)  # CUDA devices that torch sees here
     single_thread_mbps: float = 0.0  # bzip2 -9 of text on one thread, MB/s; 0 if not measured
+    conv_gflops: float = 0.0  # best fp32 3x3 convolution with its backward, GFLOP/s, `gemm_threads`; 0 if not measured
+    disturbed_share: float = 0.0  # share of the script's time that other programs took while it was measured
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -132,9 +132,9 @@ def extra_phrase(extra: Extra, unit: str = "step") -> str:
 
 def waiting_phrase(phase: Phase) -> str:
     """``12% of it waiting for data (4 workers)``; empty for a script without a data loader."""
-    if not phase.data.batches_per_step or not phase.step.mean_seconds:
+    if not phase.data.batches_per_step or not phase.step.seconds:
         return ""
-    share = min(1.0, phase.data.wait_seconds_per_step / phase.step.mean_seconds)
+    share = min(1.0, phase.data.wait_seconds_per_step / phase.step.seconds)
     return f"{share:.0%} of it waiting for data ({phase.data.workers} workers)"
 
 

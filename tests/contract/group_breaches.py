@@ -56,7 +56,7 @@ def remove__takes_it_from_the_others(self: FakeProvider, leftover: OrphanedResou
     return self.cloud.resources.take(leftover.resource_id, leftover.region, used=False)
 
 
-@breaks("what_a_group_leaves_is_removed_one_by_one")
+@breaks("what_a_group_leaves_is_removed_by_median")
 def remove__never_what_is_shared(self: FakeProvider, leftover: OrphanedResource) -> bool:
     return not self.cloud.resources.is_shared(leftover.resource_id) and FakeProvider.remove(self, leftover)
 

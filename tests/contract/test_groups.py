@@ -90,7 +90,7 @@ def test_what_is_shared_stays_while_a_machine_of_the_group_is_left(harness: Harn
     assert not shared(harness)
 
 
-def test_what_a_group_leaves_is_removed_one_by_one(harness: Harness) -> None:
+def test_what_a_group_leaves_is_removed_by_median(harness: Harness) -> None:
     """By somebody who knows nothing but tags."""
     if not harness.shares_resources:
         pytest.skip("nothing is shared here")

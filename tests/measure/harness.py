@@ -56,7 +56,7 @@ def running(words: str) -> list[int]:
 
 def run(asked: Request, cache: Path, **way: bool) -> Outcome:
     """One measurement without the micro-benchmark."""
-    return run_probe(asked, HERE, cache, lambda seconds, stepping: None, **way)
+    return run_probe(asked, HERE, cache, lambda seconds, stepping: None, **way)  # type: ignore[arg-type]
 
 
 def profile_of(asked: Request, cache: Path, **way: bool) -> tuple[WorkloadProfile, Outcome]:

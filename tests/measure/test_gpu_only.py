@@ -33,15 +33,16 @@ def ways(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, bool]]:
     found: list[dict[str, bool]] = []
     real = session.run_probe
 
-    def spy(*arguments: object, **way: bool) -> Outcome:
+    def spy(*arguments: object, threads: object, **way: bool) -> Outcome:
         found.append(dict(way))
-        return real(*arguments, **way)  # type: ignore[arg-type]
+        return real(*arguments, threads=threads, **way)  # type: ignore[arg-type]
 
-    def machine(_python: object, _probe: object, _threads: int, accelerators: list[str]) -> Machine:
+    def machine(_timed: object, _threads: int, accelerators: list[str]) -> Machine:
         return replace(MACHINE, accelerators=accelerators)
 
     monkeypatch.setattr(script_module, "run_probe", spy)
-    monkeypatch.setattr(script_module, "measure_host_with_torch", machine)
+    monkeypatch.setattr(script_module, "time_torch", lambda *_: {})
+    monkeypatch.setattr(script_module, "machine_of_torch", machine)
     return found
 
 

@@ -233,7 +233,7 @@ class TestMachines:
 
 
 class TestThings:
-    def test_of_an_unknown_run_without_any_machine_they_are_removed_one_by_one(self, account: Account) -> None:
+    def test_of_an_unknown_run_without_any_machine_they_are_removed_by_median(self, account: Account) -> None:
         account.cloud.add_foreign_resource(RUN)
         account.disk()
         account.disk("another00000", THERE)

@@ -74,7 +74,7 @@ def _wait_here(phase: Phase, workload: Workload, workers: int) -> float:
     Training and workers share the cores: no step is shorter than what both together need of all cores.
     """
     data, machine = phase.data, workload.profile.machine
-    rest = max(0.0, phase.step.mean_seconds - data.wait_seconds_per_step)
+    rest = max(0.0, phase.step.seconds - data.wait_seconds_per_step)
     work = (data.fetch_seconds_per_batch or 0.0) * data.batches_per_step
     waiting = data.fetch_wait_seconds_per_batch * data.batches_per_step / workers
     cores = max(1, machine.cores)

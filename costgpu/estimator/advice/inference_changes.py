@@ -105,12 +105,14 @@ def with_cpu_bfloat16(workload: Workload, cpu: CpuSpec, vcpus: int) -> Workload:
 
     The gain is that of the whole unit by the formulas for both types, so that nets of tiny ops hardly gain.
     """
-    splits = list(workload.splits)
+    splits, works = list(workload.splits), list(workload.works)
     for index, (split, unit) in enumerate(zip(workload.splits, workload.units, strict=True)):
         if unit is not None:
             gain = half_gain(unit, cpu, vcpus)
             splits[index] = replace(split, compute=split.compute / gain, memory=split.memory / gain)
-    return replace(workload, splits=splits)
+            flops = {(kind, "bfloat16"): value for (kind, _), value in works[index].flops.items()}
+            works[index] = replace(works[index], flops=flops)  # no fp32 peak limits it
+    return replace(workload, splits=splits, works=works)
 
 
 def with_cpu_float32(workload: Workload) -> Workload:

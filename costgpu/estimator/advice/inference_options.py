@@ -72,7 +72,7 @@ def batch(context: AdviceContext) -> list[Option]:
         return f"B{words(after)} (at {items:,.0f} the {name} idles {format_percent(idle)} of the time)"
 
     made = inference.generation is not None
-    own = last.host_seconds_per_step > OWN_SHARE * last.step.mean_seconds
+    own = last.host_seconds_per_step > OWN_SHARE * last.step.seconds
     option = Option(
         kind=AdviceKind.BATCH_SIZE,
         action=action,

@@ -134,7 +134,7 @@ def _with_waiting(phase: Phase, activity: ActivityRecord | None, machine: Machin
     waiting = waiting_share(activity)
     busy = (1 - waiting) * activity["wall"]
     serial = 1 - share_of_cores(activity["cpu"], busy, machine.cores)
-    mean = phase.step.mean_seconds
+    mean = phase.step.seconds
     return replace(phase, waiting_seconds_per_step=waiting * mean, host_seconds_per_step=serial * (1 - waiting) * mean)
 
 

@@ -216,7 +216,18 @@ class ProcessMonitor:
         if self.activity is None:
             self._cpu_before = self._cpu
             self.activity = ActivityRecord(
-                wall=0.0, cpu=0.0, main_cpu=0.0, main_queued=0.0, queued=0.0, looks=0, off=0, alone=0, quiet=0
+                wall=0.0,
+                cpu=0.0,
+                children_cpu=0.0,
+                main_cpu=0.0,
+                main_queued=0.0,
+                queued=0.0,
+                neighbours_cpu=0.0,
+                stolen=0.0,
+                looks=0,
+                off=0,
+                alone=0,
+                quiet=0,
             )
             self._looked_from = now
             return

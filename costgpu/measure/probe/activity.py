@@ -5,34 +5,16 @@ A thread that is ready to run and has no core counts as running, so that a busy 
 
 from __future__ import annotations
 
-import io
 import os
 import threading
 
-from .op_tracer import clock
 from .record import ActivityRecord
+from .schedstat import SHARED_TICKS, clock, machine_times, queued_by_all, read, thread_times, threads_of
 
-open_file = io.open  # before the guard replaces it
 MOST_PROCESSES = 32
 RUNNING = "R"
 # Number of the call by which a thread waits for another one. Source: syscall tables of Linux 6.
 FUTEX = {"x86_64": "202", "aarch64": "98"}.get(os.uname().machine if hasattr(os, "uname") else "", "")
-
-
-def read(path):
-    """The text of a file; empty where there is none."""
-    try:
-        with open_file(path) as stream:
-            return stream.read()
-    except (OSError, ValueError):
-        return ""
-
-
-def threads_of(pid):
-    try:
-        return os.listdir("/proc/{}/task".format(pid))
-    except OSError:  # it has ended, or this is not Linux
-        return []
 
 
 def state_of(pid, thread):
@@ -64,21 +46,21 @@ def descendants(pid: str) -> list[str]:
     return found
 
 
-def queued_seconds(thread):
-    """Seconds that a thread of this process was ready to run and had no core."""
-    parts = read("/proc/self/task/{}/schedstat".format(thread)).split()
-    return int(parts[1]) / 1e9 if len(parts) > 1 else 0.0
-
-
-def queued_by_all():
-    """The same of all threads of this process: each of them may hold up the others."""
-    return sum(queued_seconds(thread) for thread in threads_of("self"))
-
-
-def process_cpu():
-    """CPU seconds of this process and of its children that have ended."""
+def own_cpu():
+    """CPU seconds of this process, all threads."""
     times = os.times()
-    return times.user + times.system + times.children_user + times.children_system
+    return times.user + times.system
+
+
+def children_cpu():
+    """CPU seconds of what this process has started, ended or not, as far as the system tells."""
+    times = os.times()
+    seconds = times.children_user + times.children_system
+    for pid in descendants("self"):
+        parts = read("/proc/{}/stat".format(pid)).rpartition(")")[2].split()
+        if len(parts) > 14:
+            seconds += sum(float(ticks) for ticks in parts[11:15]) / SHARED_TICKS
+    return seconds
 
 
 class Activity:
@@ -89,14 +71,10 @@ class Activity:
         self.begin()
 
     def begin(self):
-        self.wall, self.cpu, self.main_cpu = clock(), process_cpu(), self.main_seconds()
-        self.queued, self.queued_all = queued_seconds(self.main), queued_by_all()
+        self.wall, self.cpu, self.children, self.machine = clock(), own_cpu(), children_cpu(), machine_times()
+        self.main_cpu, self.queued = thread_times("self/task/" + self.main)
+        self.queued_all = queued_by_all()
         self.looks = self.off = self.alone = self.quiet = 0
-
-    def main_seconds(self):
-        """CPU seconds of the script's thread; 0 where the system does not tell."""
-        parts = read("/proc/self/task/{}/schedstat".format(self.main)).split()
-        return int(parts[0]) / 1e9 if parts else 0.0
 
     def look(self) -> None:
         self.looks += 1
@@ -111,12 +89,20 @@ class Activity:
             self.quiet += 1
 
     def record(self) -> ActivityRecord:
+        cpu, queued = thread_times("self/task/" + self.main)
+        process, children, machine = own_cpu() - self.cpu, max(0.0, children_cpu() - self.children), machine_times()
+        used = stolen = 0.0
+        if machine is not None and self.machine is not None:
+            used, stolen = (after - before for after, before in zip(machine, self.machine))
         return {
             "wall": clock() - self.wall,
-            "cpu": process_cpu() - self.cpu,
-            "main_cpu": self.main_seconds() - self.main_cpu,
-            "main_queued": queued_seconds(self.main) - self.queued,
+            "cpu": process + children,
+            "children_cpu": children,
+            "main_cpu": cpu - self.main_cpu,
+            "main_queued": queued - self.queued,
             "queued": max(0.0, queued_by_all() - self.queued_all),
+            "neighbours_cpu": max(0.0, used - process - children),
+            "stolen": max(0.0, stolen),
             "looks": self.looks,
             "off": self.off,
             "alone": self.alone,

@@ -23,8 +23,6 @@ from .frameworks.sklearn_hooks import SklearnHooks
 from .frameworks.tqdm_hooks import attach_tqdm
 from .inference.hooks import attach_generate
 from .loops.script_frames import PROBE_ROOT, package_of_file
-from .microbenchmark import measure_with_torch
-from .op_tracer import clock
 from .ranks.sharded import Sharded
 from .recorder import Recorder
 from .sandbox.extend_guard import guard_child_processes, guard_hdf5, guard_safetensors
@@ -147,7 +145,7 @@ def run(config):
     sys.path.pop(0)  # the probe's own folder
     watchdog = Watchdog(recorder)
     watchdog.start()
-    recorder.started = clock()
+    recorder.start()
     if config["accelerate"] is not None:
         set_launch_environment(config["accelerate"], int(os.environ.get("WORLD_SIZE", "1")))
     try:
@@ -187,10 +185,6 @@ def raised_in(error):
 
 
 def main():
-    if len(sys.argv) > 1 and sys.argv[1] == "bench":
-        sys.path.pop(0)
-        sys.stdout.write(json.dumps(measure_with_torch()) + "\n")
-        return
     with io.open(sys.argv[2]) as stream:
         config = json.load(stream)
     run(config)

@@ -9,8 +9,10 @@ from __future__ import annotations
 import sys
 import threading
 
-from .op_tracer import StepTrace, clock, cpu_clock
+from .op_tracer import StepTrace
+from .phase import shared_out
 from .ranks.world import WORLD
+from .schedstat import clock
 
 LEAST_SECONDS = 1.0  # a shorter step is no answer by itself
 SLOW_SHARE = 0.25  # of the window: the trace of a first step that takes so long is the trace
@@ -33,8 +35,8 @@ class FirstStep:
     def __init__(self, recorder):
         self.recorder = recorder
         self.optimizers = {}
-        self.trace = self.begun = self.seconds = self.hook = None
-        self.wait, self.blocked, self.answered = 0.0, 0.0, 0.0
+        self.trace = self.seconds = self.interval = self.hook = None
+        self.answered = 0.0
         self.micro_batches, self.backwards, self.draws, self.calls = 0, 0, 0, 0
         self.saved_tensor_bytes, self.model = 0, {}
         self.over = self.useless = False
@@ -88,9 +90,10 @@ class FirstStep:
         except Exception:  # noqa: BLE001 - the next step may be traced
             self.over, self.trace = True, None
             return
-        self.backwards, self.begun, self.answered = recorder.backwards, clock(), WORLD.collectives.seconds
+        self.backwards, self.answered = recorder.backwards, WORLD.collectives.seconds
         WORLD.collectives.step_begins()
-        recorder.wait, recorder.loader_blocked, recorder.last_cpu = 0.0, 0.0, cpu_clock()
+        recorder.wait, recorder.loader_blocked = 0.0, 0.0
+        recorder.lap.begin()
         recorder.activity.begin()
         recorder.step_trace, recorder.tracing = self.trace, self.trace.tracer
         self.trace.tracer.resume()
@@ -125,9 +128,9 @@ class FirstStep:
         recorder = self.recorder
         recorder.tracing = None
         self.trace.stop()
-        self.seconds = max(0.0, now - self.begun - (WORLD.collectives.seconds - self.answered))
-        self.wait = recorder.wait
-        self.blocked = max(0.0, self.seconds - (cpu_clock() - recorder.last_cpu) - recorder.loader_blocked)
+        answered = WORLD.collectives.seconds - self.answered
+        self.interval = shared_out(recorder.lap.end(now), recorder.wait, recorder.loader_blocked, answered)
+        self.seconds = self.interval[0]
         recorder.loader_blocked = 0.0
         self.micro_batches = recorder.backwards - self.backwards
         if not self.micro_batches or self.useless:  # a step without a backward pass prepares something
@@ -156,4 +159,4 @@ class FirstStep:
                 self.use(phase)
         least = LEAST_SECONDS if status == "ended" else max(LEAST_SECONDS, self.recorder.config["measure_for"])
         if traced and not phase.seconds and phase.anchors == 1 and self.seconds >= least:
-            phase.first_seconds, phase.first_wait, phase.first_blocked = self.seconds, self.wait, self.blocked
+            phase.first = self.interval

@@ -1,13 +1,10 @@
 """Traces one iteration: every op with its shapes (of real tensors and of fake ones), saved tensors, modules that ran."""
 
 import sys
-import time
 from itertools import chain
 
 from .autocast_types import AutocastTypes
-
-clock = time.perf_counter
-cpu_clock = getattr(time, "thread_time", time.perf_counter)  # of this thread: a busy neighbour does not lengthen it
+from .schedstat import clock, cpu_clock
 
 
 def make_tracer(torch):

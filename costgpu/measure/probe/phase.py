@@ -9,6 +9,20 @@ from .loops.script_frames import outwards
 MOST_TRACED = 8
 
 
+def shared_out(lap, wait, loader_blocked, answered=0.0):
+    """Return seconds of a `Lap`, of these inside of next(loader) and waiting for anything else, and beside them queued.
+
+    Args:
+        wait: Seconds inside of next(loader), in the queue or not; `loader_blocked` of them not on a core.
+        answered: Seconds in which the probe answered collectives.
+    """
+    worked, cpu, queued = lap
+    off = max(0.0, worked + queued - cpu)
+    # Reading the scheduler's figures around each batch would cost more than many a batch: shared out instead.
+    share, in_loader = (min(1.0, queued / off) if off > 0 else 0.0), min(loader_blocked, off)
+    return max(0.0, worked - answered), max(0.0, wait - share * in_loader), (1 - share) * (off - in_loader), queued
+
+
 class Phase:
     """The steps of one outermost loop. The anchor is the place and optimizer whose steps count."""
 
@@ -21,7 +35,8 @@ class Phase:
         self.seconds = array("d")  # per interval, without the probe's own time
         self.waits = array("d")  # of which inside next(loader)
         self.own_seconds = array("d")  # the probe's own time between steps; not part of `seconds`
-        self.blocked = array("d")  # per interval: the script's thread was not on a core, but for next(loader)
+        self.blocked = array("d")  # per interval: the script's thread waited for anything but a core and next(loader)
+        self.queued = array("d")  # per interval: it was ready and had no core; not part of `seconds`
         self.gap_seconds = 0.0
         self.special = {}  # interval -> {"save": s, "validation": s, "loader_start": n, "traced": True, ...}
         self.snapshots, self.upcoming = [], ([], [], [])
@@ -30,11 +45,7 @@ class Phase:
         self.backwards = self.micro_batches = self.saved_tensor_bytes = 0
         self.model = {}
         self.first_traced = False  # the trace is of the first step
-        self.first_seconds, self.first_wait, self.first_blocked = (
-            None,
-            0.0,
-            0.0,
-        )  # of the first step, where that is all there is
+        self.first = None  # the first step as an interval, where that is all there is
         self.outer = self.outer_value = None  # (frame, name): an outer loop's variable, to see an epoch end
         self.told = None  # what a trainer says of its own length
         self.own = None  # (file, line) of the script's code that led here, where the step is in a library
@@ -76,6 +87,11 @@ class Phase:
         """Notes what the last interval held."""
         if self.seconds:
             self.special.setdefault(len(self.seconds) - 1, {})[kind] = value
+
+    def add_interval(self, interval):
+        """Note an interval of `shared_out`."""
+        for times, value in zip((self.seconds, self.waits, self.blocked, self.queued), interval):
+            times.append(value)
 
     def turn(self):
         """Steps that hold one whole turn of every optimizer (a critic that steps five times per generator)."""

@@ -268,10 +268,10 @@ class PhaseRecord(Intervals):
     elsewhere: int  # steps of the same optimizer at other places, which are not counted
     own_seconds: list[float]  # of the probe, between the intervals
     gap_seconds: float  # before the phase
-    blocked: list[float]  # in which the script's thread was not on a core, but for next(loader)
-    first_seconds: float | None  # of its only step, from its first batch or forward pass on; else None
-    first_wait: float  # of which inside next(loader)
-    first_blocked: float  # of which not on a core, but for that
+    blocked: list[float]  # in which the script's thread waited for anything but a core and next(loader)
+    queued: list[float]  # in which it was ready and had no core; no part of `seconds` and `waits`
+    # seconds, waits, blocked and queued of its only step, from its first batch or forward pass on; else None
+    first: tuple[float, float, float, float] | None
     saved_tensor_bytes: int
     micro_batches: int
     device: str
@@ -469,10 +469,15 @@ class ActivityRecord(TypedDict):
     """CPU seconds in a stretch of time, and looks at the threads of the script: see `probe.activity`."""
 
     wall: float
-    cpu: float  # of the process, all threads, and of its children that have ended
+    cpu: float  # of the process, all threads, and of what it has started
+    children_cpu: float  # of the latter
     main_cpu: float  # of the script's own thread; 0 where the system does not tell
     main_queued: float  # in which that thread was ready and had no core
     queued: float  # the same of all threads of the process, added up
+    neighbours_cpu: (
+        float  # of all other programs on the cores that the process may use; 0 where the system does not tell
+    )
+    stolen: float  # taken from these cores by other virtual machines
     looks: int
     off: int  # looks at which the script's thread did not run
     alone: int  # of which no other thread of the process ran

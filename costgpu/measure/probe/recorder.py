@@ -22,12 +22,13 @@ from .loops.script_frames import PROBE_ROOT, outwards
 from .loops.script_loops import ScriptLoops, plain_loop_stack
 from .loops.source import Source
 from .loops.upcoming_work import UpcomingWork
-from .op_tracer import StepTrace, clock, cpu_clock
-from .phase import Phase
+from .op_tracer import StepTrace
+from .phase import Phase, shared_out
 from .ranks.data_parts import DataParts
 from .ranks.schemes import Schemes
 from .ranks.world import WORLD
 from .result import describe_batch, write_result
+from .schedstat import Lap, clock, queued, work_clock
 
 MOST_ERRORS = 3
 QUICK_SHARE = 0.25  # of the first step's time: the first did something once, and another one can be traced
@@ -39,13 +40,14 @@ class Recorder:
 
     def __init__(self, config, guard):
         self.config, self.guard = config, guard
-        self.started = clock()
+        self.start()
         self.torch = None
         self.first_step = self.last = None
         self.phases, self.phase = [], None
         self.loaders = Loaders()
         self.events, self.wait = {}, 0.0  # since the last counted step
-        self.loader_blocked = self.last_cpu = 0.0
+        self.loader_blocked = 0.0
+        self.lap = Lap()  # since `last`
         self.in_backward = False
         self.in_optimizer = False  # which may call a closure that runs the model
         self.activity = Activity()
@@ -69,6 +71,10 @@ class Recorder:
         self.schemes, self.data_parts = Schemes(), DataParts(self)
         self.answered = 0.0  # seconds for answering collectives, up to the last counted step
 
+    def start(self):
+        """The script begins."""
+        self.started, self.queued_before = clock(), queued()
+
     def plain_loop_stack(self):
         """Reads loops where torch is not what trains."""
         if self.plain_stack is None:
@@ -89,7 +95,7 @@ class Recorder:
         self.first_step = now
         if now > self.started and not self.first.is_slow():
             self.activity.begin()
-        self.detail["setup_seconds"] = now - self.started
+        self.detail["setup_seconds"] = max(0.0, now - self.started - (queued() - self.queued_before))
         self.guard.real_open(os.path.join(self.guard.scratch, "stepping"), "w").close()
 
     @property
@@ -129,12 +135,12 @@ class Recorder:
         if threading.get_ident() != self.thread:
             return
         if not training and self.eval_started is None:
-            self.eval_started, self.saved_before = clock(), self.events.get("save", 0.0)
+            self.eval_started, self.saved_before = work_clock(), self.events.get("save", 0.0)
             self.trace_as("validation")
             self.module_hooks.attach()
         elif training and self.eval_started is not None:
             saving = self.events.get("save", 0.0) - self.saved_before
-            self.add("validation", max(0.0, clock() - self.eval_started - saving))
+            self.add("validation", max(0.0, work_clock() - self.eval_started - saving))
             self.eval_started = None
             self.trace_as("forward")
 
@@ -188,7 +194,8 @@ class Recorder:
             errors = self.detail.setdefault("probe_errors", [])
             if len(errors) < MOST_ERRORS:
                 errors.append(traceback.format_exc()[-1500:])
-            self.last = clock()
+            self.lap.begin()
+            self.last = self.lap.since
         finally:
             if tracing is not None:
                 tracing.muted -= 1
@@ -261,10 +268,7 @@ class Recorder:
             WORLD.collectives.step_made()
         self.eval_started = None  # it trains in eval mode, or a frozen part stays in it: no validation pass
         if self.last is not None:
-            phase.seconds.append(max(0.0, now - self.last - answered))
-            phase.waits.append(self.wait)
-            busy = cpu_clock() - self.last_cpu + self.loader_blocked
-            phase.blocked.append(max(0.0, now - self.last - busy))
+            phase.add_interval(shared_out(self.lap.end(now), self.wait, self.loader_blocked, answered))
             kept = self.event_summary(phase.loader)
             if kept:
                 phase.special[len(phase.seconds) - 1] = kept
@@ -296,7 +300,8 @@ class Recorder:
         self.loader_blocked = 0.0
         self.batch = None
         self.loaders.forget()
-        self.last, self.last_cpu = clock(), cpu_clock()
+        self.lap.begin()
+        self.last = self.lap.since
         phase.own_seconds.append(self.last - now)
 
     def enough(self, elapsed):

@@ -12,11 +12,11 @@ from .inference.phase import InferencePhase
 from .inference.phase import describe as inference_facts
 from .loops.progress_series import MOST_EVENTS, MOST_TIMES
 from .loops.prospects import TRAINERS
-from .op_tracer import clock
 from .patching import FAILURES
 from .ranks.data_parts import describe_data
 from .ranks.world import WORLD
 from .record import Batch, Loader, Optimizer, PhaseRecord, RanksRecord, TorchFacts
+from .schedstat import clock
 
 RESULT_VERSION = 1
 
@@ -140,13 +140,12 @@ def phase_record(phase, torch, fetch) -> PhaseRecord:
         "waits": [round(value, 7) for value in phase.waits[:MOST_TIMES]],
         "own_seconds": [round(value, 7) for value in phase.own_seconds[:MOST_TIMES]],
         "blocked": [round(value, 7) for value in phase.blocked[:MOST_TIMES]],
+        "queued": [round(value, 7) for value in phase.queued[:MOST_TIMES]],
         "special": {str(k): v for k, v in list(phase.special.items())[:MOST_EVENTS]},
         "snapshots": phase.snapshots,
         "upcoming": {"later": phase.upcoming[0], "periodic": phase.upcoming[1], "applied": phase.upcoming[2]},
         "gap_seconds": phase.gap_seconds,
-        "first_seconds": phase.first_seconds,
-        "first_wait": phase.first_wait,
-        "first_blocked": phase.first_blocked,
+        "first": phase.first,
         "saved_tensor_bytes": phase.saved_tensor_bytes,
         "model": phase.model,
         "micro_batches": phase.micro_batches,

@@ -8,7 +8,7 @@ import time
 import traceback
 
 from .loops.script_frames import PROBE_ROOT
-from .op_tracer import clock
+from .schedstat import clock
 
 
 class Watchdog(threading.Thread):

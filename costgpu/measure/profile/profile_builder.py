@@ -16,6 +16,7 @@ from costgpu.measure.profile.inference import (
     unit_of,
     warm_up_seconds,
 )
+from costgpu.measure.profile.neighbours import Neighbours, neighbours_of
 from costgpu.measure.profile.parallelism import of_whole_model, parallel_notes, parallelism_of
 from costgpu.measure.profile.progress_series import (
     framework_of,
@@ -72,8 +73,10 @@ def build_profile(
     later: list[LaterPhase] = []
     setup = record.get("setup_seconds", 0.0)
     torch = record.get("torch")
+    activity = record.get("activity")
+    found = neighbours_of(activity, torch["threads"] if torch is not None else machine.threads)
     if torch is not None and trained_by_torch(record):
-        phases = _torch_phases(record)
+        phases = _torch_phases(record, found)
         framework = _framework(record, torch)
         setup -= record["before"]["validation"] + record["before"]["save"]
         setup += warm_up_seconds(_stepped(record)[0], phases[0])
@@ -81,7 +84,7 @@ def build_profile(
             later = _later_phases(record, phases[-1])
         notes = _torch_notes(phases, later, record, torch)
     else:
-        share = 0.0 if machine.accelerators else waiting_share(record.get("activity"))
+        share = 0.0 if machine.accelerators else waiting_share(activity)
         serial = 1.0 - parallel_share(record, machine.cores, waiting=share)
         phases = [_shared_out(phase, share, serial) for phase in progress_phases(record)]
         later = later_fits(record)
@@ -90,7 +93,7 @@ def build_profile(
         notes = notes_of(record) + [_trains_again(one, phases[-1].unit) for one in later]
     if phases[-1].total.kind is TotalKind.UPPER_BOUND:
         notes.append("The script may stop early: the number of steps is an upper bound.")
-    notes += notes_of_queue(record.get("activity"))
+    notes += notes_of_queue(activity, found)
     parallelism = parallelism_of(record, launch)
     notes += parallel_notes(parallelism, record, launch)
     if record.get("probe_errors"):
@@ -100,7 +103,7 @@ def build_profile(
         arguments=arguments,
         created=created,
         costgpu_version=version,
-        machine=machine,
+        machine=replace(machine, disturbed_share=found.share),
         framework=framework,
         setup_seconds=max(0.0, setup - (0.0 if phases[0].inference else phases[0].step.median_seconds)),
         ended=record["status"] == "ended",
@@ -115,8 +118,8 @@ def build_profile(
 
 def _shared_out(phase: Phase, waiting: float, serial: float) -> Phase:
     """A phase of which a share only waits, and a share of the rest runs on one core."""
-    idle = waiting * phase.step.mean_seconds
-    busy = phase.step.mean_seconds - idle
+    idle = waiting * phase.step.seconds
+    busy = phase.step.seconds - idle
     return replace(phase, host_seconds_per_step=serial * busy, waiting_seconds_per_step=idle)
 
 
@@ -130,7 +133,7 @@ def trained_by_torch(record: ProbeRecord) -> bool:
 
 def stepped_once(record: ProbeRecord) -> bool:
     """Whether the only step that was seen took so long that its time is an answer."""
-    return any(phase.get("first_seconds") is not None for phase in record.get("phases") or [])
+    return any(phase.get("first") is not None for phase in record.get("phases") or [])
 
 
 def _stepped(record: ProbeRecord) -> list[PhaseRecord]:
@@ -139,15 +142,16 @@ def _stepped(record: ProbeRecord) -> list[PhaseRecord]:
 
 def _with_its_only_step(raw: PhaseRecord) -> PhaseRecord:
     """With the first step's time in the place of an interval, where it was the only one."""
-    first = raw.get("first_seconds")
+    first = raw.get("first")
     if first is None or raw["seconds"]:
         return raw
-    waits, blocked = [raw["first_wait"]], [raw["first_blocked"]]
-    return {**raw, "seconds": [first], "waits": waits, "blocked": blocked, "special": {"0": {"traced": True}}}
+    seconds, waits, blocked, queued = ([value] for value in first)
+    times = {"seconds": seconds, "waits": waits, "blocked": blocked, "queued": queued}
+    return cast("PhaseRecord", {**raw, **times, "special": {"0": {"traced": True}}})
 
 
-def _torch_phases(record: ProbeRecord) -> list[Phase]:
-    ended, stepped = record["status"] == "ended", _stepped(record)
+def _torch_phases(record: ProbeRecord, found: Neighbours) -> list[Phase]:
+    ended, stepped = record["status"] == "ended", [found.undisturbed(raw) for raw in _stepped(record)]
     before = record["before"]["validation"]
     phases = []
     for raw in stepped:
@@ -189,7 +193,7 @@ def _phase(
     raw: PhaseRecord, before_seconds: float, activity: ActivityRecord | None, *, ended: bool, gap: bool
 ) -> Phase:
     step, used = step_times(raw)
-    once = raw.get("first_seconds") is not None
+    once = raw.get("first") is not None
     micro_batches = float(max(1, raw["micro_batches"])) if once else 1.0
     drawn = raw["snapshots"][0]["all_batches"] if once and raw["snapshots"] else 0
     data = data_loading(raw, used, batches_per_step(raw) or min(micro_batches, drawn))
@@ -350,7 +354,7 @@ def _torch_notes(phases: list[Phase], later: list[LaterPhase], record: ProbeReco
         word = "grew" if last.step.drift > 1 else "fell"
         notes.append(f"The step time {word} by a factor of {last.step.drift:.2f} while it was measured.")
     if stepped_once(record):
-        seconds = format_duration(last.step.mean_seconds)
+        seconds = format_duration(last.step.seconds)
         notes.append(f"Only its first step was seen, which took {seconds}: later ones may take less.")
     elif last.step.traced_only:
         notes.append("Only traced steps could be timed; their times are a little high.")

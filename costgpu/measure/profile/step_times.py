@@ -19,11 +19,17 @@ from costgpu.models.workload import DataLoading, Extra, ExtraKind, Rhythm, StepT
 
 DISK_WORDS = f"taken as {DISK_BYTES_PER_SECOND / 1e6:.0f} MB/s"
 SPIKE = 3.0  # an interval above so many medians is not a step's own variation
+SPIKES, UNEVEN = 0.02, 0.1  # of the time of all steps, beyond the median: from there on a few long ones, or all, count
 FORWARD_SHARE = 1 / 3  # a forward pass is one of the three equal parts of a training step's FLOPs
 
 
 def summarize(
-    values: Sequence[float], mean_seconds: float, *, drift: float = 1.0, traced_only: bool = False
+    values: Sequence[float],
+    mean_seconds: float,
+    *,
+    drift: float = 1.0,
+    traced_only: bool = False,
+    by_median: bool = False,
 ) -> StepTimes:
     """The figures of step times (at least one), around a mean that is computed elsewhere."""
     ordered = sorted(values)
@@ -35,6 +41,7 @@ def summarize(
         high_seconds=ordered[min(len(ordered) - 1, len(ordered) * 9 // 10)],
         drift=drift,
         traced_only=traced_only,
+        by_median=by_median,
     )
 
 
@@ -59,7 +66,8 @@ def step_times(phase: Intervals) -> tuple[StepTimes, list[int]]:
         return StepTimes(count=0, median_seconds=0, mean_seconds=0, low_seconds=0, high_seconds=0), []
     ceiling = SPIKE * statistics.median(values)
     mean = statistics.fmean(min(v, ceiling) for v in values)
-    return summarize(values, mean, drift=_drift(values), traced_only=traced_only), used
+    usual = mean > (1 - UNEVEN) * statistics.median(values)
+    return summarize(values, mean, drift=_drift(values), traced_only=traced_only, by_median=usual), used
 
 
 def _drift(values: list[float]) -> float:
@@ -211,18 +219,21 @@ def _irregular(
     seconds: list[float], events: dict[int, IntervalEvents], step: StepTimes, queued_seconds: float
 ) -> list[Extra]:
     plain = [seconds[i] for i in range(2, len(seconds)) if i not in events]
-    excess = sum(v - SPIKE * step.median_seconds for v in plain if v > SPIKE * step.median_seconds)  # beyond the mean's
-    excess -= queued_seconds
-    if not plain or excess < 0.02 * sum(plain):
+    long = [v for v in plain if v > SPIKE * step.median_seconds]
+    excess = sum(plain) - len(plain) * step.seconds - queued_seconds  # what the step's own seconds leave out
+    spikes = sum(long) - len(long) * step.seconds > excess / 2
+    if not plain or excess < (SPIKES if spikes else UNEVEN) * sum(plain):
         return []
-    count = sum(1 for v in plain if v > SPIKE * step.median_seconds)
+    count, note = len(plain), "steps differ: what they take on average beyond the median"
+    if spikes:
+        count, note = len(long), f"{len(long)} steps of {len(plain)} took over {SPIKE:g} times the median"
     return [
         Extra(
             kind=ExtraKind.OTHER,
             seconds_each=excess / count,
             rhythm=Rhythm.STEPS,
             every=len(plain) / count,
-            note=f"{count} steps of {len(plain)} took over {SPIKE:g} times the median",
+            note=note,
         )
     ]
 

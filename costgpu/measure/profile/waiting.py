@@ -9,9 +9,9 @@ import statistics
 from collections.abc import Sequence
 
 from costgpu.measure.probe.record import ActivityRecord, PhaseRecord
+from costgpu.measure.profile.neighbours import LEAST_LOOKS, Neighbours
 from costgpu.measure.profile.step_times import SPIKE
 
-LEAST_LOOKS = 5  # with fewer, CPU seconds have to tell
 BUSY_SHARE = 0.25  # of the time without a core, from which on a reader should know of it
 LEAST_SHARE = 0.05  # of a step; less is what barriers between threads and other machines on the same host cost
 
@@ -21,16 +21,21 @@ def queued_by_all(activity: ActivityRecord | None) -> float:
     return activity["queued"] if activity is not None else 0.0
 
 
-def notes_of_queue(activity: ActivityRecord | None) -> list[str]:
+def notes_of_queue(activity: ActivityRecord | None, found: Neighbours) -> list[str]:
     """What to say of a machine that had no core for the script for much of the time."""
+    notes = []
+    if found.share >= BUSY_SHARE:
+        notes.append(
+            f"Other programs took {found.share:.0%} of the script's time on this machine: that is taken off, as far as"
+            " it can be told, and the intervals are wider."
+        )
     share = activity["main_queued"] / activity["wall"] if activity is not None and activity["wall"] > 0 else 0.0
-    if share < BUSY_SHARE:
-        return []
-    text = (
-        f"The script was ready to run and had no core for {min(share, 1):.0%} of the time, since other programs or"
-        " processes of its own kept this machine busy: its times are too long."
-    )
-    return [text]
+    if (1 - found.queue) * share >= BUSY_SHARE:
+        notes.append(
+            f"The script was ready to run and had no core for {min(share, 1):.0%} of the time, since processes of its own"
+            " kept this machine busy: its times are longer than on a machine with more cores."
+        )
+    return notes
 
 
 def waiting_of_phase(raw: PhaseRecord, used: Sequence[int], activity: ActivityRecord | None) -> float:
@@ -42,11 +47,9 @@ def waiting_of_phase(raw: PhaseRecord, used: Sequence[int], activity: ActivityRe
     some = [i for i in used if i < len(blocked)]
     if raw["device"] != "cpu" or activity is None or not some:
         return 0.0
-    off = max(0.0, activity["wall"] - activity["main_cpu"])
-    queued = min(1.0, activity["main_queued"] / off) if off > 0 else 0.0
     ceiling = SPIKE * statistics.median(raw["seconds"][i] for i in some)
     seconds = statistics.fmean(min(blocked[i], ceiling) for i in some)
-    seconds *= (1 - queued) * _share_of_off(activity, activity["alone"])
+    seconds *= _share_of_off(activity, activity["alone"])
     step = statistics.fmean(min(raw["seconds"][i], ceiling) for i in some)
     return seconds if seconds > LEAST_SHARE * step else 0.0
 

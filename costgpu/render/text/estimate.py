@@ -86,13 +86,14 @@ def _measured(profile: WorkloadProfile) -> str:
     step = last.step
     where = f"{profile.machine.cores} cores of {profile.machine.cpu_model}"
     if not step.count:
-        mean = format_duration(step.mean_seconds)
+        mean = format_duration(step.seconds)
         size = model_phrase(last)
         lines.append(wrap(f"Not measured: {size}; on {where} {with_article(last.unit)} would take about {mean}."))
         return "\n".join(lines)
-    facts = [f"{format_duration(step.median_seconds)} {with_article(last.unit)} (median of {step.count})"]
+    how = "median" if step.by_median else "mean"
+    facts = [f"{format_duration(step.seconds)} {with_article(last.unit)} ({how} of {step.count})"]
     if step.count == 1 and profile.ended:
-        facts = [f"{format_duration(step.median_seconds)} for the {last.unit}"]
+        facts = [f"{format_duration(step.seconds)} for the {last.unit}"]
     if waiting := waiting_phrase(last):
         facts.append(waiting)
     if profile.setup_seconds > 0:

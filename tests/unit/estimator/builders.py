@@ -54,6 +54,7 @@ def cpu_spec(**changes: Any) -> CpuSpec:
             read_gbps=None,
             read_vcpus=None,
             matrix_mult_per_vcpu=None,
+            bzip2_mbps=None,
             burstable=False,
         ),
         **changes,

@@ -199,7 +199,8 @@ LARGE = profile(phase(WORK, saved_tensor_bytes=40 * GIB), framework=TUNED, peak_
 
 def test_the_cheapest_accelerator_that_holds_it() -> None:
     a100, h100 = gpu("A100-80GB", 5.0), gpu("H100", 16.0)
-    found = advice_of(LARGE, [A10G, CPU_HOST], wider=[A10G, a100, h100])
+    slow = replace(LARGE, phases=[replace(LARGE.phases[0], step=builders.step_times(40.0))])  # what two cores can do
+    found = advice_of(slow, [A10G, CPU_HOST], wider=[A10G, a100, h100])
     advice = by_kind(found)[AdviceKind.DOES_NOT_FIT]
     assert "26.3 GiB" in advice.action
     assert advice.after is not None

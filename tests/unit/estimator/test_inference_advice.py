@@ -107,7 +107,7 @@ def test_precision_layout_and_compiling_are_priced() -> None:
 
 
 def test_tf32_is_for_matrix_products_on_gpus_that_have_it() -> None:
-    long = inferring.profile(inferring.embedding(64, 3_000_000))
+    long = inferring.profile(inferring.embedding(64, 3_000_000, seconds=12.0))  # what two cores can do
     assert AdviceKind.TF32 in advised(long, A100)
     assert AdviceKind.TF32 not in advised(long, T4)
     on = replace(long, framework=inferring.framework(matmul_tf32=True))
@@ -132,7 +132,7 @@ def test_channels_last_is_for_images_in_half_precision() -> None:
 
 
 def test_bf16_is_advised_on_cpus_that_have_units_for_it() -> None:
-    long = inferring.profile(inferring.embedding(64, 3_000_000))
+    long = inferring.profile(inferring.embedding(64, 3_000_000, seconds=12.0))  # what two cores can do
     found = advised(long, on_cpu(0.3, AMX))[AdviceKind.CPU_PRECISION]
     assert found.saving_usd > 0
     assert "bfloat16" in found.action

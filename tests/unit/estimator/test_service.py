@@ -114,7 +114,7 @@ def test_the_fastest_answers_soonest() -> None:
     assert found.recommended is found.best_gpu
 
 
-def test_a_batch_that_does_not_fit_is_served_one_by_one() -> None:
+def test_a_batch_that_does_not_fit_is_served_by_median() -> None:
     large = inferring.scoring(512)
     assert large.inference is not None
     large = replace(large, inference=replace(large.inference, activation_bytes=512 * 60_000_000))

@@ -78,7 +78,7 @@ def stepped(steps: int, status: str = "cut", **other: Any) -> Any:
 
 @pytest.mark.parametrize("status", ["cut", "ended"])
 def test_a_single_step_that_took_long_is_an_answer(log: Path, status: str) -> None:
-    seen = stepped(1, status, phases=[{"steps": 1, "first_seconds": 52.0}])
+    seen = stepped(1, status, phases=[{"steps": 1, "first": [52.0, 0.0, 0.0, 0.0]}])
     assert explain(outcome(log, seen), SCRIPT, PYTHON) is None
 
 

@@ -44,28 +44,60 @@ def test_gpus_by_their_drivers_own_words(tmp_path: Path) -> None:
     assert local_accelerators(tmp_path) == ["NVIDIA A100-SXM4-40GB"] * 2
 
 
-def test_windows_are_sorted_rates() -> None:
-    found = benchmark.by_turns({"one": (lambda: None, 1e9), "thousand": (lambda: sum(range(1000)), 1e12)}, 0.01)
-    for rates in found.values():
+class FakeLap:
+    """A clock that only work moves; of it the thread had no core for some, and others of its process for some."""
+
+    now = lost = waited = 0.0
+
+    def __init__(self) -> None:
+        self.since, self.before = FakeLap.now, FakeLap.lost
+
+    def end(self) -> tuple[float, float, float]:
+        queued = FakeLap.lost - self.before
+        worked = FakeLap.now - self.since - queued
+        return worked, worked - FakeLap.waited, queued
+
+
+@pytest.fixture
+def lap(monkeypatch: pytest.MonkeyPatch) -> type[FakeLap]:
+    FakeLap.now = FakeLap.lost = FakeLap.waited = 0.0
+    clock = SimpleNamespace(Lap=FakeLap, clock=lambda: FakeLap.now, queued=lambda: 0.0, queued_by_all=lambda: 0.0)
+    monkeypatch.setattr("costgpu.measure.probe.microbenchmark.schedstat", clock)
+    return FakeLap
+
+
+def test_windows_are_sorted_rates(lap: type[FakeLap]) -> None:
+    def work() -> None:
+        lap.now += 0.001 * (1 + int(lap.now * 7) % 3)
+
+    for rates in benchmark.by_turns({"one": (work, 1e6), "other": (work, 2e6)}, 5, 0.1).values():
         assert rates == sorted(rates)
-        assert len(rates) >= 5
-        assert min(rates) > 1000
+        assert len(rates) == 5
 
 
-def test_who_disturbs_for_a_moment_slows_some_windows_of_each_work_and_all_of_none(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_who_disturbs_for_a_moment_slows_some_windows_of_each_work_and_all_of_none(lap: type[FakeLap]) -> None:
     """For a third of the time: as long as one of three works would take without turns."""
-    now = 0.0
 
     def work() -> None:
-        nonlocal now
-        now += 0.003 if 0.1 <= now < 0.22 else 0.001
+        lap.now += 0.003 if 0.1 <= lap.now < 0.22 else 0.001
 
-    monkeypatch.setattr("costgpu.measure.probe.microbenchmark.time", SimpleNamespace(perf_counter=lambda: now))
-    for rates in benchmark.by_turns(dict.fromkeys("abc", (work, 1e6)), 0.12).values():
+    for rates in benchmark.by_turns(dict.fromkeys("abc", (work, 1e6)), 12, 0.01).values():
         assert rates[0] < 0.4
         assert rates[-1] == pytest.approx(1.0)
+
+
+def test_a_window_is_as_long_as_its_work_however_busy_the_machine_is(
+    lap: type[FakeLap], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def work() -> None:
+        lap.now += 0.004
+        lap.lost += 0.002
+
+    assert benchmark.window(work, 1e6, 0.1) == pytest.approx(0.5), "half of it without a core"
+    queued = iter((0.0, 0.02))
+    monkeypatch.setattr(benchmark.schedstat, "queued_by_all", lambda: next(queued))
+    lap.waited = 0.02
+    assert benchmark.window(work, 1e6, 0.1) > 0.6, "the other thread had none"
 
 
 def test_the_copy_of_several_threads_counts_all_of_them() -> None:

@@ -202,7 +202,7 @@ def test_the_notes_of_a_measurement_on_a_fake_gpu() -> None:
 
 def only_step(**other: Any) -> Any:
     """One step of 52 s and eight micro-batches, in a `for` of 80 that it had to itself so far."""
-    first = {"first_seconds": 52.0, "first_wait": 2.0, "first_blocked": 0.0, "micro_batches": 8, "steps": 1}
+    first = {"first": [52.0, 2.0, 0.0, 0.0], "micro_batches": 8, "steps": 1}
     one = shot(1, loop(12, 80, index=7, target="i"), batches=8)
     return phase(one, ops=[record("op")], optimizers=[record("optimizer")], **first | other)
 

@@ -6,6 +6,7 @@ import pytest
 
 from costgpu.measure.log import command
 from costgpu.measure.probe.activity import Activity
+from costgpu.measure.profile.neighbours import neighbours_of
 from costgpu.measure.profile.progress_series import share_of_cores
 from costgpu.measure.profile.waiting import notes_of_queue, waiting_of_phase, waiting_share
 from costgpu.models.workload import Phase, StepTimes, Total, TotalKind
@@ -15,12 +16,19 @@ from tests.unit.measure.records import MACHINE, build, phase, record, result, sh
 def activity(**other: Any) -> Any:
     """Ten seconds, of which one on a core, unless said otherwise."""
     looks = {"looks": 50, "off": 45, "alone": 45, "quiet": 45}
-    return {"wall": 10.0, "cpu": 1.0, "main_cpu": 1.0, "main_queued": 0.0, "queued": 0.0} | looks | other
+    queue = {"main_queued": 0.0, "queued": 0.0, "children_cpu": 0.0, "neighbours_cpu": 0.0, "stolen": 0.0}
+    return {"wall": 10.0, "cpu": 1.0, "main_cpu": 1.0} | queue | looks | other
+
+
+def notes(seen: Any) -> list[str]:
+    return notes_of_queue(seen, neighbours_of(seen, 2))
 
 
 def test_a_machine_without_a_free_core_is_told() -> None:
-    assert notes_of_queue(activity(main_queued=1.0)) == notes_of_queue(None) == []
-    assert "for 84% of the time" in notes_of_queue(activity(main_queued=8.4))[0]
+    assert notes(activity(main_queued=1.0)) == notes(None) == []
+    assert "Other programs took 84% of" in notes(activity(main_queued=8.4, queued=8.4, neighbours_cpu=16.0))[0]
+    (own,) = notes(activity(main_queued=8.4, queued=8.4, children_cpu=16.0))
+    assert "no core for 84% of the time, since processes of its own" in own
 
 
 FEW = {"looks": 2, "off": 2, "alone": 1, "quiet": 1}
@@ -51,7 +59,6 @@ def raw(**other: Any) -> Any:
     ("step", "seen", "seconds"),
     [
         (raw(), activity(), 0.08),
-        (raw(), activity(main_cpu=2.0, main_queued=4.0), 0.04),
         (raw(), activity(alone=9), 0.016),
         (raw(blocked=[0.004] * 10), activity(), 0.0),
         (raw(blocked=[0.08] * 9 + [9.0], seconds=[0.1] * 9 + [9.0]), activity(), (0.08 * 9 + 0.3) / 10),

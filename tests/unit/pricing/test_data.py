@@ -178,13 +178,13 @@ def test_cpu_figures_are_physical() -> None:
     burstable = {key for key, spec in hardware.cpus().items() if spec.burstable}
     assert burstable == {("aws", f) for f in ("t2", "t3", "t3a", "t4g")} | {("gcp", f) for f in ("e2", "f1", "g1")}
     c7i = hardware.cpu("aws", "c7i")
-    assert (c7i.read_gbps, c7i.read_vcpus, c7i.matrix_mult_per_vcpu) == (433.0, 192, 1124.93)
+    assert (c7i.read_gbps, c7i.read_vcpus, c7i.matrix_mult_per_vcpu, c7i.bzip2_mbps) == (433.0, 192, 1124.93, 15.3)
     assert hardware.cpu("aws", "p5en").bf16_in_hardware
     assert hardware.cpu("gcp", "g4").fp32_flops_per_cycle == 64
 
 
 def test_what_was_measured_by_others_carries_its_licence() -> None:
-    head = (snapshot.DATA / hardware.CPU_MEASUREMENTS_FILE).read_text(encoding="utf-8").splitlines()[:3]
+    head = (snapshot.DATA / hardware.CPU_MEASUREMENTS_FILE).read_text(encoding="utf-8").splitlines()[:4]
     notice = (snapshot.DATA / "LICENSE-CC-BY-SA-4.0.txt").read_text(encoding="utf-8")
     readme = (snapshot.DATA / "README.md").read_text(encoding="utf-8")
     url = "https://creativecommons.org/licenses/by-sa/4.0/legalcode"
@@ -192,7 +192,7 @@ def test_what_was_measured_by_others_carries_its_licence() -> None:
     assert url in "".join(head)
     assert url in notice
     assert all("Spare Cores" in text for text in ("".join(head), notice, readme))
-    measured = {"read_gbps", "read_vcpus", "matrix_mult_per_vcpu"}
+    measured = {"read_gbps", "read_vcpus", "matrix_mult_per_vcpu", "bzip2_mbps"}
     assert measured.isdisjoint(hardware.CPU_COLUMNS)
 
 

@@ -73,7 +73,7 @@ def test_cpus_and_measurements_are_kept_apart(facts: Path) -> None:
     assert f"aws,c7i,Intel Xeon 8488C,Sapphire Rapids,2,3.2,64,yes,no,{known}" in cpus
     assert any(row.startswith("gcp,g4,") and ",Zen 5 (Turin),2,,64,yes,no,provider's announced" in row for row in cpus)
     assert not any("1124.93" in row or "433.0" in row for row in cpus)
-    assert 'aws,c7i,433.0,192,1124.93,"Spare Cores, sc-data-dumps",2026-01-31' in measured
+    assert 'aws,c7i,433.0,192,1124.93,15.3,"Spare Cores, sc-data-dumps and sc-inspector-data",2026-08-22' in measured
     assert not any(row.startswith("gcp,g4,") for row in measured)
 
 

@@ -6,8 +6,8 @@ import os
 import sys
 import threading
 
-from ..op_tracer import clock
 from ..patching import harmless, patch
+from ..schedstat import clock
 
 HEAVY = (
     "dot_general conv_general_dilated gather scatter sort fft cumsum cumlogsumexp cummax argmax argmin"

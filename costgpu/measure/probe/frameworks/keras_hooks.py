@@ -7,8 +7,8 @@ import threading
 
 from ..loaders import FIT
 from ..loops.script_frames import locals_of, own_place
-from ..op_tracer import clock
 from ..patching import harmless, observe, patch
+from ..schedstat import clock
 from .layer_counter import LayerCounter, product
 from .predict_hooks import KerasPredictions
 from .saving_hooks import keras_saves

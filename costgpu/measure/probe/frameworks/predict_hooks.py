@@ -8,8 +8,8 @@ import sys
 import threading
 
 from ..loops.script_frames import locals_of, outwards, own_place
-from ..op_tracer import clock
 from ..patching import harmless, observe, replace
+from ..schedstat import clock
 
 PREDICTS = ("predict", "predict_proba", "predict_log_proba", "decision_function", "score_samples")
 FORWARD_SHARE = 3.0  # a training step counts three times its forward pass

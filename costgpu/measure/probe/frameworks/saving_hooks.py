@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from ..op_tracer import clock
 from ..patching import wrap
 from ..record import Saves
+from ..schedstat import work_clock
 
 
 class Saving:
@@ -19,12 +19,12 @@ class Saving:
         def save(inner, *args, **kwargs):
             if self.inside:
                 return inner(*args, **kwargs)
-            self.inside, begin = True, clock()
+            self.inside, begin = True, work_clock()
             try:
                 return inner(*args, **kwargs)
             finally:
                 self.inside = False
-                seconds = clock() - begin
+                seconds = work_clock() - begin
                 self.recorder.add("save", seconds)
                 if also is not None:
                     also(seconds)

@@ -4,8 +4,8 @@ import functools
 import threading
 
 from ..loops.script_frames import library_loops, own_place
-from ..op_tracer import clock
 from ..patching import harmless, observe, wrap
+from ..schedstat import clock
 
 GROWER, NETWORK = "sklearn.ensemble._hist_gradient_boosting.grower", "sklearn.neural_network._multilayer_perceptron"
 PARTS = (  # what each call of a class's (or module's) function is, the setting that says how many, and what may end them

@@ -6,9 +6,9 @@ import sys
 import time
 import types
 
-from ..op_tracer import clock, cpu_clock
 from ..patching import replace, wrap
 from ..sandbox.fake_cuda import FakeCuda
+from ..schedstat import clock, cpu_clock, queued
 from .one_rank import ONE_RANK
 
 ATTENTION_PACKAGES = ("flash_attn", "flash_attn_interface", "xformers")
@@ -168,12 +168,13 @@ class TorchHooks:
 
         def fetch(fetcher, index):
             worker = os.getpid() != recorder_pid
+            before = queued() if worker else 0.0
             begin, cpu = clock(), time.process_time()
             result = inner(fetcher, index)
             wall, busy = clock() - begin, time.process_time() - cpu
             with seconds.get_lock():
-                seconds.value += busy if worker else wall
-                waited.value += max(0.0, wall - busy) if worker else 0.0
+                seconds.value += min(busy, wall) if not worker else busy
+                waited.value += max(0.0, wall - busy - (queued() - before if worker else 0.0))
                 count.value += 1
             return result
 

@@ -9,9 +9,10 @@ from __future__ import annotations
 import threading
 
 from ..loops.progress_series import is_snapshot_due, make_snapshot
-from ..op_tracer import clock, cpu_clock
 from ..patching import harmless
+from ..phase import shared_out
 from ..result import describe_batch
+from ..schedstat import clock
 from .arguments import first_tensor, kind_of, tokens_of
 from .drivers import told_by_driver
 from .forward_trace import UnitTracer
@@ -248,12 +249,10 @@ class InferenceFollower:
         phase.anchors += 1
         if recorder.last is not None and phase.unit_began is not None:
             if earlier == 1:
-                phase.warm_seconds = now - recorder.last
+                phase.warm_seconds = recorder.lap.end(now)[0]
             else:
-                phase.seconds.append(now - recorder.last)
-                phase.waits.append(recorder.wait - phase.wait_before)
-                busy = cpu_clock() - recorder.last_cpu + recorder.loader_blocked
-                phase.blocked.append(max(0.0, now - recorder.last - busy))
+                wait = recorder.wait - phase.wait_before
+                phase.add_interval(shared_out(recorder.lap.end(now), wait, recorder.loader_blocked))
                 kept = self.events_of(phase)
                 if kept:
                     phase.special[len(phase.seconds) - 1] = kept
@@ -286,8 +285,8 @@ class InferenceFollower:
             recorder.loaders.forget()
         phase.wait_before = recorder.wait
         recorder.loader_blocked = 0.0
-        recorder.last = phase.unit_began = clock()
-        recorder.last_cpu = cpu_clock()
+        recorder.lap.begin()
+        recorder.last = phase.unit_began = recorder.lap.since
         if earlier > 1:
             phase.own_seconds.append(recorder.last - now)
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from array import array
 
-from ..op_tracer import clock
 from ..record import GenerationFacts
+from ..schedstat import clock
 from .arguments import cache_of
 
 MOST_UNITS = 5000

@@ -10,9 +10,9 @@ import sys
 import threading
 from array import array
 
-from ..op_tracer import clock
 from ..patching import harmless
 from ..record import SeriesRecord, Snapshot, Told
+from ..schedstat import clock
 from .later_fits import later_fits
 from .prospects import USES_OPTIMIZERS, Prospects
 from .script_frames import library_loops, own_place

@@ -7,8 +7,8 @@ import math
 import sys
 import types
 
-from ..op_tracer import clock
 from ..record import LoopProgress
+from ..schedstat import clock
 from .loop_stack import LoopStack
 from .script_frames import PROBE_ROOT, outwards, package_of_file
 from .source import Source, names_in

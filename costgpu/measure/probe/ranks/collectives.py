@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 
-from ..op_tracer import clock
+from ..schedstat import clock
 
 
 class Collectives:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from costgpu.estimator.cost import GPU_READY_SECONDS, billed_usd, expected_usd_per_hour, hourly_usd
-from costgpu.estimator.interval import probability_less
+from costgpu.estimator.interval import Z80, probability_less
 from costgpu.estimator.scope import Scope
 from costgpu.estimator.spot import HARDLY_DONE
 from costgpu.estimator.throughput import pays_from
@@ -17,12 +17,11 @@ from costgpu.units import format_duration, format_usd
 
 # Cost ratios between which the side is right 79 % of the time. Source: benchmarks/README.md
 CLOSE_LOW, CLOSE_HIGH = 0.5, 2.0
-# GPU figures from the benchmark table are off by factors: they must be as sure as that, or it is too close to call.
-MIN_CONFIDENCE = 0.79
+# Below this the 80 % interval of the ratio of the costs holds 1: the predictions do not tell which side is the cheaper.
+MIN_CONFIDENCE = 0.90
 NEAR_TIE = 1.10  # of offers whose costs differ by less than this, the faster one is the better
 HERE_MINUTES_SECONDS = 600.0  # this machine is the answer if it is done in minutes
 WORTH_A_ROW = 0.95  # a dearer offer is shown if it takes less than this of the time of the next cheaper one
-LEAST_SECONDS = 1e-9  # a job of no steps takes no time at all
 MEASURE_SECONDS = 60.0  # of training on the instance that would settle a close call
 
 
@@ -78,9 +77,20 @@ def best(predictions: Sequence[Prediction], preferences: Preferences) -> Predict
     return min(close, key=lambda p: (p.wall_seconds.value, p.cost_usd.value))
 
 
-def probability_cheaper(one: Prediction, other: Prediction) -> float:
-    """P(cost of `one` < cost of `other`) with independent log-normal errors."""
-    return probability_less(one.cost_usd.value, other.cost_usd.value, math.hypot(one.sigma, other.sigma))
+def probability_cheaper(one: Prediction, other: Prediction, preferences: Preferences | None = None) -> float:
+    """P(cost of `one` < cost of `other`) if their times err independently, and prices do not.
+
+    What counts of each interval is the side on which the order would change.
+
+    Args:
+        preferences: To compare effective costs; None for costs in money alone.
+    """
+    wanted = preferences or Preferences()
+    cost, other_cost = effective_cost(one, wanted), effective_cost(other, wanted)
+    if cost > other_cost:
+        return 1 - probability_cheaper(other, one, preferences)
+    ratio = other.wall_seconds.over(one.wall_seconds)
+    return probability_less(cost, other_cost, math.log(ratio.value / ratio.low) / Z80)
 
 
 def break_even(cpu: Prediction, gpu: Prediction) -> float:
@@ -137,7 +147,7 @@ def decide(
         best_cpu=cpu,
         best_gpu=gpu,
         recommended=chosen,
-        speedup=None,
+        speedup_range=None,
         premium=None,
         break_even=None,
         probability_gpu_cheaper=None,
@@ -148,7 +158,7 @@ def decide(
     if cpu is not None and gpu is not None:
         verdict = replace(
             verdict,
-            speedup=max(cpu.run_seconds.value, LEAST_SECONDS) / max(gpu.run_seconds.value, LEAST_SECONDS),
+            speedup_range=cpu.run_seconds.over(gpu.run_seconds),
             premium=expected_usd_per_hour(gpu) / expected_usd_per_hour(cpu),
             break_even=break_even(cpu, gpu),
             probability_gpu_cheaper=probability_cheaper(gpu, cpu),
@@ -157,8 +167,31 @@ def decide(
         verdict = replace(verdict, pays_from=_pays_from(verdict))
     why_no_gpu = _common_reason(offers) if gpu is None else ""
     rented = _choose_rented(cpu, gpu, preferences)[1]
-    sentence = verdict_sentence(verdict, limits=preferences.limits, why_no_gpu=why_no_gpu, rented=rented)
+    sentence = verdict_sentence(
+        verdict,
+        limits=preferences.limits,
+        why_no_gpu=why_no_gpu,
+        rented=rented,
+        best_cpu=_superlative("CPU", cpu, offers, preferences),
+        best_gpu=_superlative("GPU", gpu, offers, preferences),
+    )
     return replace(verdict, sentence=sentence)
+
+
+def _superlative(side: str, found: Prediction | None, offers: Sequence[Prediction], preferences: Preferences) -> str:
+    """Name what `best` has found: ``the cheapest CPU``, ``one of the fastest GPUs within the limits``."""
+    if found is None:
+        return ""
+    within = " within the limits" if preferences.limits else ""
+    if preferences.objective is Objective.BALANCED:
+        return f"the {side} of the best balance{within}"
+    fastest = preferences.objective is Objective.FASTEST
+    word = "fastest" if fastest else "cheapest"
+    if preferences.value_of_time_usd_per_hour and not fastest:
+        within += ", waiting included"
+    rivals = [p for p in offers if p.candidate.is_gpu is found.candidate.is_gpu and allowed(p, preferences)]
+    amounts = [p.wall_seconds.value if fastest else effective_cost(p, preferences) for p in (found, *rivals)]
+    return f"the {word} {side}{within}" if amounts[0] <= min(amounts) else f"one of the {word} {side}s{within}"
 
 
 def _pays_from(verdict: Verdict) -> tuple[PaysFrom, ...]:
@@ -213,16 +246,10 @@ def _choose_rented(
         better = min(rented, key=lambda p: effective_cost(p, preferences))
         if cpu is not None and gpu is not None:
             one, other = effective_cost(cpu, preferences), effective_cost(gpu, preferences)
-            if CLOSE_LOW * one < other < CLOSE_HIGH * one or _unsure(better, cpu, gpu):
+            sure = probability_cheaper(better, cpu if better is gpu else gpu, preferences)
+            if CLOSE_LOW * one < other < CLOSE_HIGH * one or sure < MIN_CONFIDENCE:
                 return Choice.TOO_CLOSE, better
     return (Choice.GPU if better is gpu else Choice.CPU), better
-
-
-def _unsure(better: Prediction, cpu: Prediction, gpu: Prediction) -> bool:
-    """Whether a GPU figure from the benchmark table is too wide to tell the sides apart."""
-    if gpu.provenance is not Provenance.BENCHMARKED:
-        return False
-    return probability_cheaper(better, cpu if better is gpu else gpu) < MIN_CONFIDENCE
 
 
 def _common_reason(offers: Sequence[Prediction]) -> str:

@@ -151,10 +151,12 @@ def _tiles(verdict: Verdict) -> list[tuple[str, str, str]]:
         if (scaling := verdict.recommended.scaling) is not None:
             note = f"of {scaling.gpus} single GPUs, under {scaling.scheme.phrase}"
             tiles.append(("Efficiency", share(scaling.efficiency), note))
-    if verdict.speedup is not None and verdict.premium is not None and verdict.break_even is not None:
+    speedup = verdict.speedup_range
+    if speedup is not None and verdict.premium is not None and verdict.break_even is not None:
         even = "never" if math.isinf(verdict.break_even) else f"from {format_ratio(verdict.break_even)}"
-        note = f"for {format_ratio(verdict.premium)} the price; pays {even}"
-        tiles.append(("GPU speed-up", format_ratio(verdict.speedup), note))
+        span = f"80 %: {format_ratio(speedup.low)} – {format_ratio(speedup.high)}"
+        note = f"{span}; for {format_ratio(verdict.premium)} the price; pays {even}"
+        tiles.append(("GPU speed-up", format_ratio(speedup.value), note))
     if verdict.probability_gpu_cheaper is not None:
         tiles.append(("GPU is cheaper", _chance(verdict.probability_gpu_cheaper), "probability, by the intervals"))
     return tiles

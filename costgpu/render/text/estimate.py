@@ -156,10 +156,12 @@ def _explanation(verdict: Verdict, profile: WorkloadProfile, today: date) -> str
     shown = (("This machine", verdict.here), ("Best CPU", verdict.best_cpu), ("Best GPU", verdict.best_gpu))
     for title, prediction in shown:
         lines += _terms(title, prediction, today) if prediction else [f"  {title}: no offer is possible"]
-    if verdict.speedup is not None and verdict.premium is not None and verdict.break_even is not None:
+    speedup = verdict.speedup_range
+    if speedup is not None and verdict.premium is not None and verdict.break_even is not None:
         even = "none" if math.isinf(verdict.break_even) else format_ratio(verdict.break_even)
         lines.append(
-            f"  speed-up {format_ratio(verdict.speedup)}, premium {format_ratio(verdict.premium)}, break-even {even},"
+            f"  speed-up {format_ratio(speedup.value)} [{format_ratio(speedup.low)}-{format_ratio(speedup.high)}],"
+            f" premium {format_ratio(verdict.premium)}, break-even {even},"
             f" P(GPU cheaper) {verdict.probability_gpu_cheaper:.0%}"
         )
     machine = profile.machine
@@ -222,7 +224,7 @@ def verdict_json(
         SCHEMA,
         format=SCHEMA,  # the name of the key `schema` in version 1
         verdict={
-            **picked(verdict, "choice", "sentence", "unit", "speedup", "premium"),
+            **picked(verdict, "choice", "sentence", "unit", "speedup", "speedup_range", "premium"),
             "break_even_speedup": verdict.break_even,
             "probability_gpu_cheaper": verdict.probability_gpu_cheaper,
             "settle": verdict.settle or None,

@@ -82,6 +82,7 @@ def estimate(
     epochs: float | None = None,
     total_steps: float | None = None,
     infra: str | Iterable[str] = (),
+    instance_types: str | Iterable[str] = (),
     gpus: str | None = None,
     nodes: str | int | None = None,
     spot: bool = False,
@@ -109,6 +110,7 @@ def estimate(
         epochs: Number of epochs to predict.
         total_steps: Number of optimizer steps to predict.
         infra: Providers or regions, e.g. ``"aws"`` or ``["aws/us-east-1", "gcp"]``; empty for all.
+        instance_types: Machine types to show whatever beats them, e.g. ``"g5.xlarge"``.
         gpus: Accelerators, e.g. ``"A100:1"``; ``"none"`` for CPUs only.
         nodes: Machines that train together, e.g. ``4``, or ``"2-16"`` to choose from.
         spot: Spot prices instead of on-demand prices.

@@ -33,7 +33,8 @@ class Preferences:
     deadline_seconds: float | None = None
     max_cost_usd: float | None = None
     value_of_time_usd_per_hour: float = 0.0  # what an hour of waiting is worth to the user; 0 for nothing
-    rows: int = 10  # length of the table
+    rows: int = 10  # length of the table, without those of `instance_types`
+    instance_types: tuple[str, ...] = ()  # types to show whatever beats them
 
     @property
     def limits(self) -> str:
@@ -135,10 +136,12 @@ def decide(
         notes = [*notes, f"The limits were held against {scope.unit}: the length of the job is not known."]
     if cpu is None or gpu is None:
         notes = [*notes, *_interrupted_notes(offers)]
-    table = pareto(offers, preferences)
-    for wanted in (cpu, gpu):
-        if wanted is not None and all(wanted is not p for p in table):
-            table = tuple(sorted([*table, wanted], key=lambda p: p.wall_seconds.value))
+    table = _with_rows(pareto(offers, preferences), [p for p in (cpu, gpu) if p is not None])
+    asked = tuple(
+        best(group, preferences) or min(group, key=lambda p: (bool(p.infeasible), p.cost_usd.value))
+        for group in by_type(offers, preferences.instance_types)
+    )
+    notes = [*notes, *_notes_of_asked(asked, preferences)]
     verdict = Verdict(
         choice=choice,
         sentence="",
@@ -175,7 +178,38 @@ def decide(
         best_cpu=_superlative("CPU", cpu, offers, preferences),
         best_gpu=_superlative("GPU", gpu, offers, preferences),
     )
-    return replace(verdict, sentence=sentence)
+    shown = _with_rows(table, [p for p in asked if not p.infeasible])
+    return replace(verdict, sentence=sentence, table=shown, asked=asked)
+
+
+def by_type(offers: Sequence[Prediction], instance_types: Sequence[str]) -> list[list[Prediction]]:
+    """Group the predictions of the types named by provider and type."""
+    wanted = {name.lower() for name in instance_types}
+    found: dict[tuple[str, str], list[Prediction]] = {}
+    for p in offers:
+        if p.offer is not None and p.offer.instance_type.lower() in wanted:
+            found.setdefault((p.offer.provider, p.offer.instance_type), []).append(p)
+    return list(found.values())
+
+
+def _notes_of_asked(asked: Sequence[Prediction], preferences: Preferences) -> list[str]:
+    """Say why types that the user named are not to be had, or not recommended."""
+    found = {p.offer.instance_type.lower() for p in asked if p.offer is not None}
+    missing = [name for name in preferences.instance_types if name.lower() not in found]
+    return [
+        *(f"{describe(p)} will not do: {p.infeasible}." for p in asked if p.infeasible),
+        *(
+            f"{describe(p)} does not meet {preferences.limits}."
+            for p in asked
+            if not p.infeasible and not allowed(p, preferences)
+        ),
+        *(f"{name} will not do: no network between several of them is known." for name in missing),
+    ]
+
+
+def _with_rows(table: Sequence[Prediction], more: Sequence[Prediction]) -> tuple[Prediction, ...]:
+    new = [p for p in more if all(p is not row for row in table)]
+    return tuple(sorted([*table, *new], key=lambda p: p.wall_seconds.value))
 
 
 def _superlative(side: str, found: Prediction | None, offers: Sequence[Prediction], preferences: Preferences) -> str:

@@ -223,8 +223,9 @@ class Verdict:
         break_even: The speed-up from which the GPU is the cheaper; infinite if none would do.
         probability_gpu_cheaper: Probability by the intervals.
         settle: The measurement that would settle a close call, and its cost; else empty.
-        table: Feasible predictions that nothing beats in both cost and time, by time.
+        table: Feasible predictions that nothing beats in both cost and time, and those of `asked`, by time.
         pays_from: Of inference whose number of items is not known, when a rented machine is worth its boot.
+        asked: The best prediction of each instance type that the user named, by provider, infeasible ones included.
     """
 
     choice: Choice
@@ -242,6 +243,7 @@ class Verdict:
     table: tuple[Prediction, ...]
     notes: tuple[str, ...]
     pays_from: tuple[PaysFrom, ...] = ()
+    asked: tuple[Prediction, ...] = ()
 
     @property
     def speedup(self) -> float | None:
@@ -284,6 +286,7 @@ class Service:
     best_gpu: ServicePlan | None
     recommended: ServicePlan | None  # None with ``nowhere``
     notes: tuple[str, ...]
+    asked: tuple[ServicePlan, ...] = ()  # the best plan of each instance type that the user named and that can serve
 
 
 class AdviceKind(StrEnum):

@@ -234,6 +234,7 @@ def _candidates(verdict: Verdict, own: Ownership | None, energy: Sequence[float]
             age = counted(price_age_days(offer, today), "day")
             price = two_lines(f"{format_usd(offer.price_usd_per_hour)}/h", f"{age} old")
         star = " ★" if prediction is verdict.recommended else ""
+        star += " (asked for)" if any(prediction is one for one in verdict.asked) else ""
         where = Markup("{}{}{}").format(f"{number}. " if number else "", _place(prediction), star)
         rows.append([where, *_times(prediction), price, PROVENANCE_PHRASES[prediction.provenance]])
     if own is not None:

@@ -245,6 +245,55 @@ def test_the_best_of_either_side_is_in_the_table() -> None:
     assert any(row is found.best_cpu for row in found.table)
 
 
+TYPES = ("g6.xlarge", "c7a.2xlarge", "g5.xlarge")
+named_sides = st.builds(
+    lambda p, name, infeasible: replace(
+        p,
+        candidate=replace(p.candidate, offer=replace(p.candidate.offer, instance_type=name)),
+        infeasible="needs 30 GiB" if infeasible else "",
+    ),
+    sides,
+    st.sampled_from(TYPES),
+    st.booleans(),
+)
+
+
+@given(
+    st.lists(named_sides, max_size=12), st.lists(st.sampled_from(TYPES), unique=True), objectives, st.none() | seconds
+)
+def test_the_types_that_were_asked_for_are_always_shown(
+    offers: list[Prediction], names: list[str], objective: Objective, deadline: float | None
+) -> None:
+    wanted: dict[str, Any] = {"objective": objective, "deadline_seconds": deadline}
+    plain = verdict(offers, **wanted)
+    found = verdict(offers, **wanted, rows=1, instance_types=tuple(name.upper() for name in names))
+    there = {p.offer.instance_type for p in offers if p.offer is not None}
+    assert {p.offer.instance_type for p in found.asked if p.offer is not None} == there & set(names)
+    assert len(found.asked) == len(there & set(names)), "one of each"
+    for one in found.asked:
+        rivals = [p for p in offers if p.offer is not None and p.offer.instance_type == one.offer.instance_type]  # type: ignore[union-attr]
+        if one.infeasible:
+            assert all(p.infeasible for p in rivals)
+            assert any(note.endswith("will not do: needs 30 GiB.") for note in found.notes)
+        else:
+            assert any(one is row for row in found.table)
+    assert (found.choice, found.sentence) == (plain.choice, plain.sentence)
+    times = [row.wall_seconds.value for row in found.table]
+    assert times == sorted(times)
+
+
+def test_of_a_type_that_was_asked_for_the_cheapest_place_is_shown() -> None:
+    near, far = cpu(20 * HOUR, 0.5), cpu(20 * HOUR, 0.4)
+    late = verdict([near, far, gpu(HOUR, 0.1)], deadline_seconds=2 * HOUR, instance_types=("c7a.2xlarge",))
+    assert late.asked == (far,)
+    assert late.notes == ("aws c7a.2xlarge, us-east-1, on-demand does not meet the deadline of 2.0 h.",)
+
+
+def test_a_type_that_cannot_work_together_says_so() -> None:
+    found = verdict([cpu(HOUR)], instance_types=("g6f.xlarge",))
+    assert found.notes == ("g6f.xlarge will not do: no network between several of them is known.",)
+
+
 # ---------------------------------------------------------------------------------------------------------- choices
 
 

@@ -25,8 +25,7 @@ Infra = Annotated[
 ]
 InstanceType = Annotated[str | None, typer.Option("-t", "--instance-type", help="Machine type, e.g. g5.xlarge.")]
 InstanceTypes = Annotated[
-    list[str] | None,
-    typer.Option("-t", "--instance-type", help="Machine type to show whatever beats it, e.g. g5.xlarge. Repeatable."),
+    list[str] | None, typer.Option("-t", "--instance-type", help="Machine type, e.g. g5.xlarge. Repeatable.")
 ]
 Spot = Annotated[bool, typer.Option("--spot/--on-demand", "--use-spot", help="Spot or on-demand prices.")]
 Since = Annotated[

@@ -87,7 +87,7 @@ def estimate(request: EstimateRequest, reporter: Reporter, profile: WorkloadProf
         request.infra,
         spot=request.spot,
         reporter=reporter,
-        instance_types=request.instance_types,
+        instance_types=request.instance_type,
     )
     now = datetime.now(UTC)
     found = ProfileSource(profile, None, request.epochs) if profile else find_profile(request, now, reporter)

@@ -94,12 +94,12 @@ def wanted_offers(request: RunRequest, infra: tuple[str, ...], reporter: Reporte
     if infra == ("local",):
         return []
     remote = tuple(place for place in infra if place != "local")
-    named = [request.instance_type] if request.instance_type is not None else []
-    found = candidates(request.gpus, remote, spot=request.spot, reporter=reporter, instance_types=named)
+    types = {name.lower() for name in request.instance_type}
+    found = candidates(request.gpus, remote, spot=request.spot, reporter=reporter, instance_types=request.instance_type)
     if request.gpus and not parse_accelerator(request.gpus).none:
         found = [c for c in found if c.is_gpu]
-    for name in named:
-        found = [c for c in found if c.offer and c.offer.instance_type.lower() == name.lower()]
+    if types:
+        found = [c for c in found if c.offer and c.offer.instance_type.lower() in types]
     launchable = [c for c in found if c.offer and registry.find(c.offer.provider)]
     if found and not launchable:
         names = ", ".join(providers_of(found))

@@ -82,6 +82,7 @@ def estimate(
     epochs: float | None = None,
     total_steps: float | None = None,
     infra: str | Iterable[str] = (),
+    instance_type: str | Iterable[str] = (),
     gpus: str | None = None,
     nodes: str | int | None = None,
     spot: bool = False,
@@ -109,6 +110,7 @@ def estimate(
         epochs: Number of epochs to predict.
         total_steps: Number of optimizer steps to predict.
         infra: Providers or regions, e.g. ``"aws"`` or ``["aws/us-east-1", "gcp"]``; empty for all.
+        instance_type: Machine types to show whatever beats them, e.g. ``"g5.xlarge"`` or ``["g5.xlarge", "c7i.2xlarge"]``.
         gpus: Accelerators, e.g. ``"A100:1"``; ``"none"`` for CPUs only.
         nodes: Machines that train together, e.g. ``4``, or ``"2-16"`` to choose from.
         spot: Spot prices instead of on-demand prices.
@@ -175,7 +177,7 @@ def run(
     args: Sequence[object] = (),
     module: str | None = None,
     infra: str | Iterable[str] = (),
-    instance_type: str | None = None,
+    instance_type: str | Iterable[str] | None = None,
     gpus: str | None = None,
     spot: bool = False,
     max_cost: Amount | None = None,
@@ -210,7 +212,7 @@ def run(
         args: Arguments of the script.
         module: Module to run instead of a script.
         infra: Providers or regions, ``"local"`` for this machine; empty for all.
-        instance_type: Machine type.
+        instance_type: Machine type, or several to choose from.
         gpus: Accelerators; None to let the estimate decide.
         spot: Spot instead of on-demand machines.
         max_cost: Highest cost of the run.

@@ -60,7 +60,7 @@ class Catalog:
 
         Raises:
             UsageError: An accelerator, provider or region in the query does not exist.
-            PriceNotFound: All names exist and nothing matches.
+            PriceNotFound: Nothing matches.
         """
         query = replace(query, accelerator=self._known_accelerator(query.accelerator))
         for place in query.infra:
@@ -72,6 +72,13 @@ class Catalog:
                 f"No offer in these prices has the accelerator {query.accelerator.name}.",
                 hint=f"Those with offers: {', '.join(rented)}.",
             )
+        if not found and query.instance_type is not None:
+            types = {offer.instance_type.lower(): offer.instance_type for offer in self._offers}
+            if query.instance_type.lower() not in types:
+                raise PriceNotFound(
+                    f"No offer in these prices is of the type {query.instance_type!r}.",
+                    hint=f"Did you mean {', '.join(nearest(query.instance_type, types.values()))}?",
+                )
         if not found:
             raise PriceNotFound(f"No offer matches {in_words(query)}.", hint=self._what_to_loosen(query))
         if query.sort is not SortKey.PRICE:

@@ -41,6 +41,7 @@ class OfferQuery:
     memory: NumberRange | None = None  # main memory, GiB
     infra: tuple[str, ...] = ()  # places, any of them: ``aws``, ``aws/us-east-1``, ``us-east-1``
     purchase_options: tuple[PurchaseOption, ...] = ()  # any of them
+    instance_type: str | None = None
     max_price_usd_per_hour: Decimal | None = None  # of the whole instance, inclusive
     architecture: str | None = None  # ``x86_64`` or ``arm64``
     # price and name ascending, main memory descending; CPU offers last under ``gpu-price``
@@ -84,6 +85,9 @@ def predicates(query: OfferQuery) -> Iterator[Predicate]:
     if query.purchase_options:
         options = query.purchase_options
         yield lambda offer: offer.purchase_option in options
+    if query.instance_type is not None:
+        type_name = query.instance_type.lower()
+        yield lambda offer: offer.instance_type.lower() == type_name
     if query.architecture is not None:
         architecture = query.architecture
         yield lambda offer: offer.architecture == architecture
@@ -127,6 +131,8 @@ def loosened(query: OfferQuery) -> Iterator[tuple[str, OfferQuery]]:
     if query.purchase_options:
         flags = " or ".join(f"--{option.replace('_', '-')}" for option in query.purchase_options)
         yield flags, replace(query, purchase_options=())
+    if query.instance_type is not None:
+        yield f"-t {query.instance_type}", replace(query, instance_type=None)
     if query.cpus is not None:
         yield f"--cpus {_range_text(query.cpus)}", replace(query, cpus=None)
     if query.memory is not None:

@@ -62,6 +62,7 @@ def estimate(
         str | None, typer.Option(metavar="N", help="Machines that train together, e.g. 4, or 2-16 to choose from.")
     ] = None,
     infra: opt.Infra = None,
+    instance_type: opt.InstanceTypes = None,
     spot: opt.Spot = False,
     top: Annotated[int, typer.Option(min=1, max=LARGEST_WHOLE, help="Number of rows of the table.")] = TABLE_ROWS,
     own: Annotated[str | None, typer.Option(help="GPU of your own to compare with, e.g. RTX 3090.")] = None,

@@ -24,6 +24,9 @@ Infra = Annotated[
     typer.Option("--infra", "--region", help="Provider or region, e.g. aws, aws/us-east-1, local. Repeatable."),
 ]
 InstanceType = Annotated[str | None, typer.Option("-t", "--instance-type", help="Machine type, e.g. g5.xlarge.")]
+InstanceTypes = Annotated[
+    list[str] | None, typer.Option("-t", "--instance-type", help="Machine type, e.g. g5.xlarge. Repeatable.")
+]
 Spot = Annotated[bool, typer.Option("--spot/--on-demand", "--use-spot", help="Spot or on-demand prices.")]
 Since = Annotated[
     str | None,

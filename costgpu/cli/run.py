@@ -27,7 +27,7 @@ def run(
     command: opt.Script = None,
     module: opt.Module = None,
     infra: opt.Infra = None,
-    instance_type: opt.InstanceType = None,
+    instance_type: opt.InstanceTypes = None,
     gpus: opt.Gpus = None,
     spot: opt.Spot = False,
     max_cost: Annotated[

@@ -56,7 +56,7 @@ def sweep(
     ] = None,
     nodes: Annotated[int | None, typer.Option(help="Number of machines.")] = None,
     infra: opt.Infra = None,
-    instance_type: opt.InstanceType = None,
+    instance_type: opt.InstanceTypes = None,
     gpus: opt.Gpus = None,
     spot: opt.Spot = False,
     max_cost: Annotated[

@@ -6,7 +6,7 @@ Batches are what is served (`costgpu.estimator.inference.serving`): R / b a seco
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
 from costgpu.estimator.advice.inference_changes import with_items
@@ -17,6 +17,7 @@ from costgpu.estimator.interval import CPU_OTHER_FAMILY
 from costgpu.estimator.predict import predict
 from costgpu.estimator.prepared import Workload
 from costgpu.estimator.throughput import inference_phase
+from costgpu.estimator.verdict import by_type
 from costgpu.estimator.verdict_sentence import amount, describe
 from costgpu.models.offer import PurchaseOption
 from costgpu.models.prediction import Choice, Objective, Prediction, Provenance, Range, Service, ServicePlan, Verdict
@@ -56,21 +57,27 @@ def plan(prediction: Prediction, rate: float) -> ServicePlan | None:
 
 
 def service(
-    rate: float, here: Sequence[Prediction], offers: Iterable[Prediction], objective: Objective = Objective.CHEAPEST
+    rate: float,
+    here: Sequence[Prediction],
+    offers: Sequence[Prediction],
+    objective: Objective = Objective.CHEAPEST,
+    instance_types: Sequence[str] = (),
 ) -> Service | None:
     """What it takes to answer `rate` items per second; None for training.
 
     Args:
         here: Predictions for this machine, one for each batch that is worth a thought.
         offers: The same for all offers.
+        instance_types: Types to show whatever beats them.
     """
     phase = inference_phase(here[0])
     if phase is None or phase.unit is None:
         return None
-    plans = [found for place in offers if (found := plan(place, rate)) is not None]
+    plans = _plans(offers, rate)
+    named = [_best(_plans(group, rate), objective) for group in by_type(offers, instance_types)]
     cpu = _best([one for one in plans if not one.prediction.candidate.is_gpu], objective)
     gpu = _best([one for one in plans if one.prediction.candidate.is_gpu], objective)
-    local = [found for place in here if (found := plan(place, rate)) is not None and found.machines == 1]
+    local = [one for one in _plans(here, rate) if one.machines == 1]
     choice, chosen = _choose(cpu, gpu, objective)
     spot = any(
         one is not None
@@ -89,7 +96,12 @@ def service(
         best_gpu=gpu,
         recommended=chosen,
         notes=(ASSUMED, SPOT) if spot else (ASSUMED,),
+        asked=tuple(one for one in named if one is not None),
     )
+
+
+def _plans(places: Sequence[Prediction], rate: float) -> list[ServicePlan]:
+    return [found for place in places if (found := plan(place, rate)) is not None]
 
 
 def serve(
@@ -98,6 +110,7 @@ def serve(
     here: Prediction,
     offers: Sequence[Prediction],
     objective: Objective = Objective.CHEAPEST,
+    instance_types: Sequence[str] = (),
 ) -> Service | None:
     """What it takes to answer `rate` items per second with the script's batches, or one by one where that can be done.
 
@@ -106,6 +119,7 @@ def serve(
     Args:
         here: Prediction for this machine.
         offers: Predictions for the offers.
+        instance_types: Types to show whatever beats them.
     """
     served = _served(workload)
     if served is None:
@@ -118,7 +132,7 @@ def serve(
         single = with_items(served, 1 / (inference.items_per_step or 1.0))
         mine.append(_never_measured(predict(single, here.candidate)))
         others += [predict(single, place.candidate) for place in offers]
-    answer = service(rate, mine, others, objective)
+    answer = service(rate, mine, others, objective, instance_types)
     alone = inference is None or inference.independent or (inference.items_per_step or 1.0) <= 1
     return answer if alone or answer is None else replace(answer, notes=(*answer.notes, FULL_BATCHES))
 
@@ -166,7 +180,7 @@ def as_served(verdict: Verdict, answer: Service) -> Verdict:
         best_cpu=answer.best_cpu.prediction if answer.best_cpu is not None else None,
         best_gpu=answer.best_gpu.prediction if answer.best_gpu is not None else None,
         recommended=answer.recommended.prediction if answer.recommended is not None else None,
-        speedup=None,
+        speedup_range=None,
         premium=None,
         break_even=None,
         probability_gpu_cheaper=None,

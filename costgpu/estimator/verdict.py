@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from costgpu.estimator.cost import GPU_READY_SECONDS, billed_usd, expected_usd_per_hour, hourly_usd
-from costgpu.estimator.interval import probability_less
+from costgpu.estimator.interval import Z80, probability_less
 from costgpu.estimator.scope import Scope
 from costgpu.estimator.spot import HARDLY_DONE
 from costgpu.estimator.throughput import pays_from
@@ -17,12 +17,11 @@ from costgpu.units import format_duration, format_usd
 
 # Cost ratios between which the side is right 79 % of the time. Source: benchmarks/README.md
 CLOSE_LOW, CLOSE_HIGH = 0.5, 2.0
-# GPU figures from the benchmark table are off by factors: they must be as sure as that, or it is too close to call.
-MIN_CONFIDENCE = 0.79
+# Below this the 80 % interval of the ratio of the costs holds 1: the predictions do not tell which side is the cheaper.
+MIN_CONFIDENCE = 0.90
 NEAR_TIE = 1.10  # of offers whose costs differ by less than this, the faster one is the better
 HERE_MINUTES_SECONDS = 600.0  # this machine is the answer if it is done in minutes
 WORTH_A_ROW = 0.95  # a dearer offer is shown if it takes less than this of the time of the next cheaper one
-LEAST_SECONDS = 1e-9  # a job of no steps takes no time at all
 MEASURE_SECONDS = 60.0  # of training on the instance that would settle a close call
 
 
@@ -34,7 +33,8 @@ class Preferences:
     deadline_seconds: float | None = None
     max_cost_usd: float | None = None
     value_of_time_usd_per_hour: float = 0.0  # what an hour of waiting is worth to the user; 0 for nothing
-    rows: int = 10  # length of the table
+    rows: int = 10  # length of the table, without those of `instance_types`
+    instance_types: tuple[str, ...] = ()  # types to show whatever beats them
 
     @property
     def limits(self) -> str:
@@ -78,9 +78,20 @@ def best(predictions: Sequence[Prediction], preferences: Preferences) -> Predict
     return min(close, key=lambda p: (p.wall_seconds.value, p.cost_usd.value))
 
 
-def probability_cheaper(one: Prediction, other: Prediction) -> float:
-    """P(cost of `one` < cost of `other`) with independent log-normal errors."""
-    return probability_less(one.cost_usd.value, other.cost_usd.value, math.hypot(one.sigma, other.sigma))
+def probability_cheaper(one: Prediction, other: Prediction, preferences: Preferences | None = None) -> float:
+    """P(cost of `one` < cost of `other`) if their times err independently, and prices do not.
+
+    What counts of each interval is the side on which the order would change.
+
+    Args:
+        preferences: To compare effective costs; None for costs in money alone.
+    """
+    wanted = preferences or Preferences()
+    cost, other_cost = effective_cost(one, wanted), effective_cost(other, wanted)
+    if cost > other_cost:
+        return 1 - probability_cheaper(other, one, preferences)
+    ratio = other.wall_seconds.over(one.wall_seconds)
+    return probability_less(cost, other_cost, math.log(ratio.value / ratio.low) / Z80)
 
 
 def break_even(cpu: Prediction, gpu: Prediction) -> float:
@@ -125,10 +136,12 @@ def decide(
         notes = [*notes, f"The limits were held against {scope.unit}: the length of the job is not known."]
     if cpu is None or gpu is None:
         notes = [*notes, *_interrupted_notes(offers)]
-    table = pareto(offers, preferences)
-    for wanted in (cpu, gpu):
-        if wanted is not None and all(wanted is not p for p in table):
-            table = tuple(sorted([*table, wanted], key=lambda p: p.wall_seconds.value))
+    table = _with_rows(pareto(offers, preferences), [p for p in (cpu, gpu) if p is not None])
+    asked = tuple(
+        best(group, preferences) or min(group, key=lambda p: (bool(p.infeasible), p.cost_usd.value))
+        for group in by_type(offers, preferences.instance_types)
+    )
+    notes = [*notes, *_notes_of_asked(asked, preferences)]
     verdict = Verdict(
         choice=choice,
         sentence="",
@@ -137,7 +150,7 @@ def decide(
         best_cpu=cpu,
         best_gpu=gpu,
         recommended=chosen,
-        speedup=None,
+        speedup_range=None,
         premium=None,
         break_even=None,
         probability_gpu_cheaper=None,
@@ -148,7 +161,7 @@ def decide(
     if cpu is not None and gpu is not None:
         verdict = replace(
             verdict,
-            speedup=max(cpu.run_seconds.value, LEAST_SECONDS) / max(gpu.run_seconds.value, LEAST_SECONDS),
+            speedup_range=cpu.run_seconds.over(gpu.run_seconds),
             premium=expected_usd_per_hour(gpu) / expected_usd_per_hour(cpu),
             break_even=break_even(cpu, gpu),
             probability_gpu_cheaper=probability_cheaper(gpu, cpu),
@@ -157,8 +170,62 @@ def decide(
         verdict = replace(verdict, pays_from=_pays_from(verdict))
     why_no_gpu = _common_reason(offers) if gpu is None else ""
     rented = _choose_rented(cpu, gpu, preferences)[1]
-    sentence = verdict_sentence(verdict, limits=preferences.limits, why_no_gpu=why_no_gpu, rented=rented)
-    return replace(verdict, sentence=sentence)
+    sentence = verdict_sentence(
+        verdict,
+        limits=preferences.limits,
+        why_no_gpu=why_no_gpu,
+        rented=rented,
+        best_cpu=_superlative("CPU", cpu, offers, preferences),
+        best_gpu=_superlative("GPU", gpu, offers, preferences),
+    )
+    shown = _with_rows(table, [p for p in asked if not p.infeasible])
+    return replace(verdict, sentence=sentence, table=shown, asked=asked)
+
+
+def by_type(offers: Sequence[Prediction], instance_types: Sequence[str]) -> list[list[Prediction]]:
+    """Group the predictions of the types named by provider and type."""
+    wanted = {name.lower() for name in instance_types}
+    found: dict[tuple[str, str], list[Prediction]] = {}
+    for p in offers:
+        if p.offer is not None and p.offer.instance_type.lower() in wanted:
+            found.setdefault((p.offer.provider, p.offer.instance_type), []).append(p)
+    return list(found.values())
+
+
+def _notes_of_asked(asked: Sequence[Prediction], preferences: Preferences) -> list[str]:
+    """Say why types that the user named are not to be had, or not recommended."""
+    found = {p.offer.instance_type.lower() for p in asked if p.offer is not None}
+    missing = [name for name in preferences.instance_types if name.lower() not in found]
+    return [
+        *(f"{describe(p)} will not do: {p.infeasible}." for p in asked if p.infeasible),
+        *(
+            f"{describe(p)} does not meet {preferences.limits}."
+            for p in asked
+            if not p.infeasible and not allowed(p, preferences)
+        ),
+        *(f"{name} will not do: no network between several of them is known." for name in missing),
+    ]
+
+
+def _with_rows(table: Sequence[Prediction], more: Sequence[Prediction]) -> tuple[Prediction, ...]:
+    new = [p for p in more if all(p is not row for row in table)]
+    return tuple(sorted([*table, *new], key=lambda p: p.wall_seconds.value))
+
+
+def _superlative(side: str, found: Prediction | None, offers: Sequence[Prediction], preferences: Preferences) -> str:
+    """Name what `best` has found: ``the cheapest CPU``, ``one of the fastest GPUs within the limits``."""
+    if found is None:
+        return ""
+    within = " within the limits" if preferences.limits else ""
+    if preferences.objective is Objective.BALANCED:
+        return f"the {side} of the best balance{within}"
+    fastest = preferences.objective is Objective.FASTEST
+    word = "fastest" if fastest else "cheapest"
+    if preferences.value_of_time_usd_per_hour and not fastest:
+        within += ", waiting included"
+    rivals = [p for p in offers if p.candidate.is_gpu is found.candidate.is_gpu and allowed(p, preferences)]
+    amounts = [p.wall_seconds.value if fastest else effective_cost(p, preferences) for p in (found, *rivals)]
+    return f"the {word} {side}{within}" if amounts[0] <= min(amounts) else f"one of the {word} {side}s{within}"
 
 
 def _pays_from(verdict: Verdict) -> tuple[PaysFrom, ...]:
@@ -213,16 +280,10 @@ def _choose_rented(
         better = min(rented, key=lambda p: effective_cost(p, preferences))
         if cpu is not None and gpu is not None:
             one, other = effective_cost(cpu, preferences), effective_cost(gpu, preferences)
-            if CLOSE_LOW * one < other < CLOSE_HIGH * one or _unsure(better, cpu, gpu):
+            sure = probability_cheaper(better, cpu if better is gpu else gpu, preferences)
+            if CLOSE_LOW * one < other < CLOSE_HIGH * one or sure < MIN_CONFIDENCE:
                 return Choice.TOO_CLOSE, better
     return (Choice.GPU if better is gpu else Choice.CPU), better
-
-
-def _unsure(better: Prediction, cpu: Prediction, gpu: Prediction) -> bool:
-    """Whether a GPU figure from the benchmark table is too wide to tell the sides apart."""
-    if gpu.provenance is not Provenance.BENCHMARKED:
-        return False
-    return probability_cheaper(better, cpu if better is gpu else gpu) < MIN_CONFIDENCE
 
 
 def _common_reason(offers: Sequence[Prediction]) -> str:

@@ -6,13 +6,16 @@ import math
 
 from costgpu.estimator.scope import WHOLE_JOB
 from costgpu.estimator.throughput import inference_phase, is_token, throughputs, together, together_words
-from costgpu.models.prediction import Choice, Prediction, Range, Verdict
+from costgpu.models.prediction import Choice, Prediction, Provenance, Range, Verdict
 from costgpu.units import format_duration, format_frequency, format_number, format_ratio, format_usd, plural_unit
 
+WIDE = 1.25  # a ratio is told by the ends of its interval if they are so many times apart, or more
 FASTER = 0.9  # another offer is worth a word if it takes less than this of this machine's time
 
 
-def verdict_sentence(verdict: Verdict, *, limits: str, why_no_gpu: str, rented: Prediction | None) -> str:
+def verdict_sentence(
+    verdict: Verdict, *, limits: str, why_no_gpu: str, rented: Prediction | None, best_cpu: str, best_gpu: str
+) -> str:
     """The sentence of a verdict.
 
     Args:
@@ -20,6 +23,8 @@ def verdict_sentence(verdict: Verdict, *, limits: str, why_no_gpu: str, rented: 
         limits: The user's limits in words; empty without any.
         why_no_gpu: Why no GPU will do, if there is one reason for all; else empty.
         rented: The better one of the best CPU and the best GPU; None if no offer is possible.
+        best_cpu: What the best CPU is, such as ``the cheapest CPU``.
+        best_gpu: What the best GPU is.
     """
     chosen, cpu, gpu = verdict.recommended, verdict.best_cpu, verdict.best_gpu
     if chosen is None:
@@ -33,20 +38,24 @@ def verdict_sentence(verdict: Verdict, *, limits: str, why_no_gpu: str, rented: 
         where = f"{where[:-1]}: {rates}."
     if pays := _pays_words(verdict):
         where += f" {pays}"
-    if cpu is None or gpu is None or verdict.speedup is None or verdict.premium is None or verdict.break_even is None:
+    speedup = verdict.speedup_range
+    if cpu is None or gpu is None or speedup is None or verdict.premium is None or verdict.break_even is None:
         side, missing = ("GPU", "CPU") if cpu is None else ("CPU", "GPU")
         reason = f"No GPU will do: {why_no_gpu}" if why_no_gpu else f"No {missing} offer is possible within the limits"
         return f"Run it on a {side}: {where} {reason}."
     even = verdict.break_even
     pays = "no speed-up would make it pay" if math.isinf(even) else f"it would pay from {format_ratio(even)}"
-    faster = _compared(verdict.speedup, cpu)
+    faster = _compared(speedup, f"{best_cpu} ({cpu.candidate.offer.instance_type if cpu.candidate.offer else ''})")
     premium = format_ratio(verdict.premium)
     if verdict.choice is Choice.GPU:
-        return f"Run it on a GPU: {where} {faster} for {premium} the price; {pays}."
+        local = verdict.here.run_seconds.over(gpu.run_seconds)
+        better_known = verdict.here.provenance is Provenance.MEASURED and _width(local) < _width(speedup)
+        known = f", and {_compared(local, 'here')}" if better_known and _is_wide(speedup) else ""
+        return f"Run it on a GPU: {where} {faster} for {premium} the price{known}; {pays}."
     if verdict.choice is Choice.CPU:
         return (
-            f"Run it on a CPU: {where} The best GPU ({describe(gpu)}) is only {format_ratio(verdict.speedup)} as fast"
-            f" for {premium} the price and would cost {money(gpu)}; {pays}."
+            f"Run it on a CPU: {where} {best_gpu[:1].upper()}{best_gpu[1:]} ({describe(gpu)}) is only {_times(speedup)}"
+            f" as fast for {premium} the price and would cost {money(gpu)}; {pays}."
         )
     advice = f" {verdict.settle[:1].upper()}{verdict.settle[1:]}." if verdict.settle else ""
     return (
@@ -133,8 +142,24 @@ def _here(verdict: Verdict, rented: Prediction | None) -> str:
     return f"{sentence}."
 
 
-def _compared(speedup: float, cpu: Prediction) -> str:
-    name = cpu.candidate.offer.instance_type if cpu.candidate.offer else "this machine"
-    if speedup >= 1:
-        return f"{format_ratio(speedup)} faster than the best CPU ({name})"
-    return f"{format_ratio(1 / speedup)} slower than the best CPU ({name})"
+def _compared(speedup: Range, than: str) -> str:
+    """``20 to 60 times faster than the cheapest CPU``, ``1.4x slower than here``."""
+    if _is_wide(speedup) and speedup.low < 1 < speedup.high:
+        return f"{_times(speedup)} as fast as {than}"
+    if speedup.value >= 1:
+        return f"{_times(speedup)} faster than {than}"
+    return f"{_times(Range(value=1.0, low=1.0, high=1.0).over(speedup))} slower than {than}"
+
+
+def _times(ratio: Range) -> str:
+    """``22x``; the ends of a wide interval: ``20 to 60 times``."""
+    low, high = (f"{float(f'{end:.2g}'):,.12g}" for end in (ratio.low, ratio.high))
+    return f"{low} to {high} times" if _is_wide(ratio) and low != high else format_ratio(ratio.value)
+
+
+def _is_wide(ratio: Range) -> bool:
+    return _width(ratio) >= WIDE
+
+
+def _width(ratio: Range) -> float:
+    return ratio.high / ratio.low

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from datetime import date, datetime
 from decimal import Decimal
@@ -10,6 +11,8 @@ from enum import StrEnum
 from costgpu.models.offer import AcceleratorSpec, CpuSpec, Interconnect, InterruptionRate, Offer
 from costgpu.models.parallelism import Scaling
 from costgpu.models.provider_costs import ProviderCosts
+
+LEAST = 1e-9  # smaller amounts count as this in a ratio: a job of no steps takes no time at all
 
 
 class Provenance(StrEnum):
@@ -59,6 +62,17 @@ class Range:
     def plus(self, more: float) -> Range:
         """All three increased."""
         return Range(value=self.value + more, low=self.low + more, high=self.high + more)
+
+    def over(self, other: Range) -> Range:
+        """Divide by an independent amount; the log-normal errors add up as squares, on each side of the value."""
+        value = _ratio(self.value, other.value)
+        down = math.hypot(math.log(_ratio(self.value, self.low)), math.log(_ratio(other.high, other.value)))
+        up = math.hypot(math.log(_ratio(self.high, self.value)), math.log(_ratio(other.value, other.low)))
+        return Range(value=value, low=value * math.exp(-down), high=value * math.exp(up))
+
+
+def _ratio(one: float, other: float) -> float:
+    return max(one, LEAST) / max(other, LEAST)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -204,13 +218,14 @@ class Verdict:
         best_cpu: Best CPU offer; None if none is feasible.
         best_gpu: Best GPU offer; None if none is feasible.
         recommended: Place to run it; None with ``nowhere``.
-        speedup: CPU seconds over GPU seconds of the run.
+        speedup_range: CPU seconds over GPU seconds of the run, with the 80 % interval.
         premium: GPU price over CPU price per hour.
         break_even: The speed-up from which the GPU is the cheaper; infinite if none would do.
         probability_gpu_cheaper: Probability by the intervals.
         settle: The measurement that would settle a close call, and its cost; else empty.
-        table: Feasible predictions that nothing beats in both cost and time, by time.
+        table: Feasible predictions that nothing beats in both cost and time, and those of `asked`, by time.
         pays_from: Of inference whose number of items is not known, when a rented machine is worth its boot.
+        asked: The best prediction of each instance type that the user named, by provider, infeasible ones included.
     """
 
     choice: Choice
@@ -220,7 +235,7 @@ class Verdict:
     best_cpu: Prediction | None
     best_gpu: Prediction | None
     recommended: Prediction | None
-    speedup: float | None
+    speedup_range: Range | None
     premium: float | None
     break_even: float | None
     probability_gpu_cheaper: float | None
@@ -228,6 +243,12 @@ class Verdict:
     table: tuple[Prediction, ...]
     notes: tuple[str, ...]
     pays_from: tuple[PaysFrom, ...] = ()
+    asked: tuple[Prediction, ...] = ()
+
+    @property
+    def speedup(self) -> float | None:
+        """CPU seconds over GPU seconds of the run."""
+        return self.speedup_range.value if self.speedup_range is not None else None
 
     @property
     def interruptible(self) -> Prediction | None:
@@ -265,6 +286,7 @@ class Service:
     best_gpu: ServicePlan | None
     recommended: ServicePlan | None  # None with ``nowhere``
     notes: tuple[str, ...]
+    asked: tuple[ServicePlan, ...] = ()  # the best plan of each instance type that the user named and that can serve
 
 
 class AdviceKind(StrEnum):

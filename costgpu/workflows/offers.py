@@ -61,8 +61,23 @@ def on_nodes(places: Iterable[Candidate], counts: Iterable[int]) -> list[Candida
     ]
 
 
-def candidates(gpus: str | None, infra: tuple[str, ...], *, spot: bool, reporter: Reporter) -> list[Candidate]:
-    """Offers with the accelerators that were asked for, and the CPUs to compare them with."""
+def candidates(
+    gpus: str | None,
+    infra: tuple[str, ...],
+    *,
+    spot: bool,
+    reporter: Reporter,
+    instance_types: Iterable[str] = (),
+) -> list[Candidate]:
+    """Offers with the accelerators that were asked for, and the CPUs to compare them with.
+
+    Args:
+        instance_types: Types that must be among them.
+
+    Raises:
+        PriceNotFound: There is no offer, or none of one of `instance_types`.
+        UsageError: A name is wrong.
+    """
     catalog = Catalog.current(reporter.note)
     options = PURCHASE_OPTIONS[spot]
     wanted = None if gpus is None else parse_accelerator(gpus)
@@ -71,6 +86,10 @@ def candidates(gpus: str | None, infra: tuple[str, ...], *, spot: bool, reporter
         without = AcceleratorRequest(none=True)
         with contextlib.suppress(PriceNotFound):  # there may be no machines without accelerators
             found += catalog.query(OfferQuery(accelerator=without, infra=infra, purchase_options=options))
+    types = {offer.instance_type.lower() for offer in found}
+    for name in instance_types:
+        if name.lower() not in types:  # nothing is found: the catalog says why
+            catalog.query(OfferQuery(accelerator=wanted, infra=infra, purchase_options=options, instance_type=name))
     on_demand = {
         (o.provider, o.region, o.instance_type): o.price_usd_per_hour
         for o in catalog.offers

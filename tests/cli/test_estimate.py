@@ -128,6 +128,8 @@ class TestSavedProfile:
         (["estimate", "--measure-for", "soon", str(SCRIPTS / "loader.py")], 2, "time span"),
         (["estimate", "--gpus", "A10O", "x.py"], 2, "A100"),
         (["estimate", "--infra", "aws/us-esat-1", "x.py"], 2, "us-east-1"),
+        (["estimate", "-t", "g5.xlrge", "x.py"], 4, "Did you mean g5.xlarge"),
+        (["estimate", "-t", "g6.xlarge", "-t", "g5.xlarge", "--gpus", "L4", "x.py"], 4, "Without --gpus L4: "),
         (["estimate", "--max-cost", "5 EUR", "x.py"], 2, "US dollars"),
         (["estimate", "--python", "/no/such/python", str(SCRIPTS / "loader.py")], 23, "no interpreter"),
         (["estimate", "--workdir", "/no/such", str(SCRIPTS / "loader.py")], 2, "no folder"),
@@ -181,6 +183,26 @@ class TestInference:
         document = json.loads(costgpu("estimate", "--json", str(scoring)).out)
         assert document["inference"][0]["inference"]["item"] == "image"
         assert document["service"] is None
+
+    def test_machine_types_that_were_asked_for(self, scoring: Path, tmp_path: Path) -> None:
+        page = tmp_path / "page.html"
+        words = ["estimate", "-t", "g4dn.xlarge", "--instance-type", "C7I.2xlarge", "--infra", "aws"]
+        result = costgpu(*words, "--report", str(page), str(scoring)).check(0, out="> was asked for with -t.")
+        assert max(map(len, result.out.splitlines())) <= 80
+        rows = [line.split()[1:3] for line in result.out.splitlines() if line[:1] in ("*", ">")]
+        assert {"g4dn.xlarge", "c7i.2xlarge"} <= {name for _, name in rows}
+        assert "(asked for)" in page.read_text()
+        document = json.loads(costgpu(*words, "--json", str(scoring)).out)
+        types = [one["offer"]["instance_type"] for one in document["asked"]]
+        assert sorted(types) == ["c7i.2xlarge", "g4dn.xlarge"]
+        assert set(types) < {one["offer"]["instance_type"] for one in document["table"]}
+        assert {one["infeasible"] for one in document["asked"]} == {None}
+
+    def test_a_service_on_a_machine_type_that_was_asked_for(self, scoring: Path) -> None:
+        words = ["estimate", "--rate", "5/s", "-t", "g5.2xlarge", "--infra", "aws"]
+        costgpu(*words, str(scoring)).check(0, out=["> aws g5.2xlarge 1xA10G", "> was asked for with -t."])
+        [plan] = json.loads(costgpu(*words, "--json", str(scoring)).out)["service"]["asked"]
+        assert plan["where"].startswith("aws g5.2xlarge (A10G)")
 
     def test_a_service_at_a_steady_rate(self, scoring: Path, tmp_path: Path) -> None:
         page = tmp_path / "service.html"
@@ -244,6 +266,13 @@ class TestPrior:
         low, high = document["best_gpu"]["run_seconds"]["low"], document["best_gpu"]["run_seconds"]["high"]
         assert high > 3 * low
         assert any("6 N D" in note for note in document["verdict"]["notes"])
+
+    def test_a_machine_type_that_is_too_small_says_why(self) -> None:
+        words = ["estimate", "--params", "7B", "--tokens", "1B", "-t", "g4dn.xlarge", "--infra", "aws/us-east-1"]
+        document = json.loads(costgpu(*words, "--json").out)
+        [one] = document["asked"]
+        assert "needs 149.0 GiB" in one["infeasible"]
+        assert any(one["infeasible"] in note for note in document["verdict"]["notes"])
 
     def test_advice_saves_money_and_is_ranked(self) -> None:
         document = json.loads(costgpu("estimate", "--json", "--like", "resnet50", "--infra", "aws/eu-west-1").out)

@@ -68,7 +68,7 @@ def phases_table(verdict: Verdict, profile: WorkloadProfile) -> Table | None:
 
 
 def service_table(service: Service) -> Table:
-    """This machine, if it carries the load, and the best offers."""
+    """This machine, if it carries the load, the best offers, and those of the types that were asked for."""
     rows = [
         [
             _star(one.prediction, service.recommended.prediction if service.recommended is not None else None),

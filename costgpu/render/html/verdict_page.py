@@ -151,10 +151,12 @@ def _tiles(verdict: Verdict) -> list[tuple[str, str, str]]:
         if (scaling := verdict.recommended.scaling) is not None:
             note = f"of {scaling.gpus} single GPUs, under {scaling.scheme.phrase}"
             tiles.append(("Efficiency", share(scaling.efficiency), note))
-    if verdict.speedup is not None and verdict.premium is not None and verdict.break_even is not None:
+    speedup = verdict.speedup_range
+    if speedup is not None and verdict.premium is not None and verdict.break_even is not None:
         even = "never" if math.isinf(verdict.break_even) else f"from {format_ratio(verdict.break_even)}"
-        note = f"for {format_ratio(verdict.premium)} the price; pays {even}"
-        tiles.append(("GPU speed-up", format_ratio(verdict.speedup), note))
+        span = f"80 %: {format_ratio(speedup.low)} – {format_ratio(speedup.high)}"
+        note = f"{span}; for {format_ratio(verdict.premium)} the price; pays {even}"
+        tiles.append(("GPU speed-up", format_ratio(speedup.value), note))
     if verdict.probability_gpu_cheaper is not None:
         tiles.append(("GPU is cheaper", _chance(verdict.probability_gpu_cheaper), "probability, by the intervals"))
     return tiles
@@ -232,6 +234,7 @@ def _candidates(verdict: Verdict, own: Ownership | None, energy: Sequence[float]
             age = counted(price_age_days(offer, today), "day")
             price = two_lines(f"{format_usd(offer.price_usd_per_hour)}/h", f"{age} old")
         star = " ★" if prediction is verdict.recommended else ""
+        star += " (asked for)" if any(prediction is one for one in verdict.asked) else ""
         where = Markup("{}{}{}").format(f"{number}. " if number else "", _place(prediction), star)
         rows.append([where, *_times(prediction), price, PROVENANCE_PHRASES[prediction.provenance]])
     if own is not None:

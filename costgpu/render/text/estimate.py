@@ -59,7 +59,7 @@ def verdict_text(
         blocks.append(_table(verdict, today))
     else:
         served = [one.prediction for one in service_plans(service)]
-        blocks.append("\n".join([service_text(service), *_price_days(served, today)]))
+        blocks.append("\n".join(_with_legend(service_text(service).splitlines(), served, today)))
     if scaling := scaling_sentences(verdict.recommended):
         blocks.append(wrap(" ".join(scaling)))
     if rates := inference_text(verdict, profile):
@@ -127,24 +127,27 @@ def _table(verdict: Verdict, today: date) -> str:
     lines = [f"For {verdict.unit}{boot}:", _table_line("  ", "", "time", "cost", "80 %", width)]
     for prediction in rows:
         usd = format_usd(prediction.cost_usd.value) if prediction.candidate.offer else "$0"
-        mark, name = ("* " if prediction is verdict.recommended else "  "), _name(prediction)
+        asked = any(prediction is one for one in verdict.asked)
+        mark = "* " if prediction is verdict.recommended else "> " if asked else "  "
+        name = _name(prediction)
         if len(name) > width:
             lines.append(f"{mark}{name}")
             mark = name = ""
         time = format_duration(prediction.wall_seconds.value)
         lines.append(_table_line(mark, name, time, usd, spans[id(prediction)], width))
-    return "\n".join([*lines, *_price_days(rows, today)])
+    return "\n".join(_with_legend(lines, rows, today))
 
 
-def _price_days(rows: Sequence[Prediction], today: date) -> list[str]:
-    """The line under a table that says how old its prices are; none without offers."""
+def _with_legend(lines: list[str], rows: Sequence[Prediction], today: date) -> list[str]:
+    """Add to a table how old its prices are, if it has offers, and what its marks mean."""
     offers = [p.candidate.offer for p in rows if p.candidate.offer is not None]
     if not offers:
-        return []
+        return lines
     ages = sorted({price_age_days(offer, today) for offer in offers})
     age = f"{ages[0]}-{ages[-1]}" if len(ages) > 1 else f"{ages[0]}"
     days = day_span([offer.price_as_of for offer in offers])
-    return [f"  Prices of {days}: {age} days old. * is the recommendation."]
+    asked = ["  > was asked for with -t."] if any(line.startswith(">") for line in lines) else []
+    return [*lines, f"  Prices of {days}: {age} days old. * is the recommendation.", *asked]
 
 
 def _table_line(mark: str, name: str, time: str, cost: str, interval: str, width: int) -> str:
@@ -157,10 +160,12 @@ def _explanation(verdict: Verdict, profile: WorkloadProfile, today: date) -> str
     shown = (("This machine", verdict.here), ("Best CPU", verdict.best_cpu), ("Best GPU", verdict.best_gpu))
     for title, prediction in shown:
         lines += _terms(title, prediction, today) if prediction else [f"  {title}: no offer is possible"]
-    if verdict.speedup is not None and verdict.premium is not None and verdict.break_even is not None:
+    speedup = verdict.speedup_range
+    if speedup is not None and verdict.premium is not None and verdict.break_even is not None:
         even = "none" if math.isinf(verdict.break_even) else format_ratio(verdict.break_even)
         lines.append(
-            f"  speed-up {format_ratio(verdict.speedup)}, premium {format_ratio(verdict.premium)}, break-even {even},"
+            f"  speed-up {format_ratio(speedup.value)} [{format_ratio(speedup.low)}-{format_ratio(speedup.high)}],"
+            f" premium {format_ratio(verdict.premium)}, break-even {even},"
             f" P(GPU cheaper) {verdict.probability_gpu_cheaper:.0%}"
         )
     machine = profile.machine
@@ -223,7 +228,7 @@ def verdict_json(
         SCHEMA,
         format=SCHEMA,  # the name of the key `schema` in version 1
         verdict={
-            **picked(verdict, "choice", "sentence", "unit", "speedup", "premium"),
+            **picked(verdict, "choice", "sentence", "unit", "speedup", "speedup_range", "premium"),
             "break_even_speedup": verdict.break_even,
             "probability_gpu_cheaper": verdict.probability_gpu_cheaper,
             "settle": verdict.settle or None,
@@ -234,6 +239,7 @@ def verdict_json(
         best_gpu=prediction_value(verdict.best_gpu, today),
         recommended=prediction_value(verdict.recommended, today),
         table=[prediction_value(prediction, today) for prediction in verdict.table],
+        asked=[{**(prediction_value(one, today) or {}), "infeasible": one.infeasible or None} for one in verdict.asked],
         inference=inference_values(verdict, profile),
         pays_from=[pays_from_value(one) for one in verdict.pays_from],
         workload=workload,

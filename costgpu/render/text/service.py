@@ -15,8 +15,9 @@ NAME_WIDTH = 31
 
 
 def service_plans(service: Service) -> list[ServicePlan]:
-    """This machine, if it carries the load, and the best offers."""
-    return [one for one in (service.here, service.best_cpu, service.best_gpu) if one is not None]
+    """This machine, if it carries the load, the best offers, and those of the types that were asked for."""
+    plans = [one for one in (service.here, service.best_cpu, service.best_gpu) if one is not None]
+    return [*plans, *(one for one in service.asked if one not in plans)]
 
 
 def month_words(one: ServicePlan) -> tuple[str, str]:
@@ -32,7 +33,7 @@ def service_text(service: Service) -> str:
     """The machines for the load, how busy they are, how long an answer takes, and what they cost a month."""
 
     def mark(one: ServicePlan) -> str:
-        return "*" if one is service.recommended else " "
+        return "*" if one is service.recommended else ">" if one in service.asked else " "
 
     def batch(one: ServicePlan) -> str:
         return (
@@ -67,6 +68,7 @@ def service_value(service: Service) -> dict[str, Any]:
             "best_cpu": _plan_value(service.best_cpu),
             "best_gpu": _plan_value(service.best_gpu),
             "recommended": _plan_value(service.recommended),
+            "asked": [_plan_value(one) for one in service.asked],
             **picked(service, "notes"),
         }
     )

@@ -82,7 +82,13 @@ def estimate(request: EstimateRequest, reporter: Reporter, profile: WorkloadProf
         check(request)
     preferences = request.preferences()
     card = own_gpu(request)
-    places = candidates(request.gpus, request.infra, spot=request.spot, reporter=reporter)
+    places = candidates(
+        request.gpus,
+        request.infra,
+        spot=request.spot,
+        reporter=reporter,
+        instance_types=request.instance_type,
+    )
     now = datetime.now(UTC)
     found = ProfileSource(profile, None, request.epochs) if profile else find_profile(request, now, reporter)
     if found.epochs is not None and not found.profile.phases[-1].total.steps_per_epoch:
@@ -104,7 +110,9 @@ def estimate(request: EstimateRequest, reporter: Reporter, profile: WorkloadProf
             offers += [predict(workload, place, history.speed(place.offer, place.nodes)) for place in more]
         verdict = decide(scope, here, offers, preferences, inference_notes(found.profile))
         history.record(verdict, found.profile, now)
-    service = None if rate is None else serve(workload, rate, here, offers, preferences.objective)
+    service = (
+        None if rate is None else serve(workload, rate, here, offers, preferences.objective, preferences.instance_types)
+    )
     verdict = verdict if service is None else as_served(verdict, service)
 
     def predictions(gpus: str | None, infra: tuple[str, ...], *, spot: bool) -> list[Prediction]:

@@ -78,6 +78,7 @@ class EstimateRequest(ScriptOptions):
     gpus: str | None = None
     nodes: str | None = None
     infra: tuple[str, ...] = ()
+    instance_type: tuple[str, ...] = ()  # to show whatever beats them
     spot: bool = False
     rows: int = TABLE_ROWS  # length of the verdict's table
     own: str | None = None
@@ -120,6 +121,7 @@ class EstimateRequest(ScriptOptions):
             if self.value_of_time is not None
             else 0.0,
             rows=self.rows,
+            instance_types=self.instance_type,
         )
 
 

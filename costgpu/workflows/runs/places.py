@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import os
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
@@ -95,11 +94,12 @@ def wanted_offers(request: RunRequest, infra: tuple[str, ...], reporter: Reporte
     if infra == ("local",):
         return []
     remote = tuple(place for place in infra if place != "local")
-    found = candidates(request.gpus, remote, spot=request.spot, reporter=reporter)
+    types = {name.lower() for name in request.instance_type}
+    found = candidates(request.gpus, remote, spot=request.spot, reporter=reporter, instance_types=request.instance_type)
     if request.gpus and not parse_accelerator(request.gpus).none:
         found = [c for c in found if c.is_gpu]
-    if request.instance_type is not None:
-        found = _of_type(request.instance_type, found, infra)
+    if types:
+        found = [c for c in found if c.offer and c.offer.instance_type.lower() in types]
     launchable = [c for c in found if c.offer and registry.find(c.offer.provider)]
     if found and not launchable:
         names = ", ".join(providers_of(found))
@@ -108,18 +108,6 @@ def wanted_offers(request: RunRequest, infra: tuple[str, ...], reporter: Reporte
     if not launchable:
         raise PriceNotFound("No offer matches.", hint="costgpu offers lists what there is.")
     return launchable
-
-
-def _of_type(instance_type: str, offers: list[Candidate], infra: tuple[str, ...]) -> list[Candidate]:
-    found = [c for c in offers if c.offer and c.offer.instance_type == instance_type.lower()]
-    if not found:
-        types = sorted({c.offer.instance_type for c in offers if c.offer})
-        near = difflib.get_close_matches(instance_type, types, 3)
-        raise PriceNotFound(
-            f"There is no offer of {instance_type}{' in ' + ', '.join(infra) if infra else ''}.",
-            hint=f"Did you mean {', '.join(near)}?" if near else "costgpu offers lists what there is.",
-        )
-    return found
 
 
 def find_places(

@@ -36,7 +36,7 @@ class RunRequest(ScriptOptions):
     """The options of `costgpu run`, as texts: amounts of US dollars."""
 
     infra: tuple[str, ...] = ()
-    instance_type: str | None = None
+    instance_type: tuple[str, ...] = ()  # any of them
     gpus: str | None = None
     spot: bool = False
     max_cost: str | None = None

@@ -17,7 +17,7 @@ from costgpu.estimator.prepared import prepare
 from costgpu.estimator.scope import scope_of
 from costgpu.estimator.verdict import Preferences, decide
 from costgpu.models.offer import Grade, Speedup
-from costgpu.models.prediction import Candidate, Choice, Prediction, Provenance
+from costgpu.models.prediction import Candidate, Choice, Prediction, Provenance, Range
 from costgpu.models.workload import Framework, GpuPath, Phase, StepTotals, WorkloadProfile
 from costgpu.pricing.hardware import accelerators, cpus
 from costgpu.pricing.speedups import speedups
@@ -341,7 +341,8 @@ def test_a_wide_figure_is_too_close_to_call_even_where_the_costs_differ_by_more_
     assert gpu.cost_usd.value < cpu.cost_usd.value / 2
     here = predicted(work, Candidate(offer=None))
     assert decide(scope_of(work), here, [gpu, cpu], Preferences(), ()).choice is Choice.TOO_CLOSE
-    certain = replace(gpu, provenance=Provenance.MODELLED)
+    seconds = gpu.wall_seconds.value
+    certain = replace(gpu, wall_seconds=Range(value=seconds, low=seconds / 1.1, high=seconds * 1.1))
     assert decide(scope_of(work), here, [certain, cpu], Preferences(), ()).choice is Choice.GPU
 
 

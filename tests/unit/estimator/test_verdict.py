@@ -4,6 +4,7 @@ One file of more than 400 lines: every rule of the answer is held against the sa
 """
 
 import math
+import re
 from dataclasses import replace
 from typing import Any
 
@@ -22,7 +23,7 @@ from costgpu.estimator.verdict import (
     pareto,
     probability_cheaper,
 )
-from costgpu.estimator.verdict_sentence import describe, money
+from costgpu.estimator.verdict_sentence import WIDE, describe, money
 from costgpu.models.offer import Offer
 from costgpu.models.prediction import Candidate, Choice, Objective, Prediction, Provenance, Range, Verdict
 from tests.unit.estimator import builders
@@ -65,7 +66,7 @@ def prediction(
 
 
 def here(run: float = 100 * HOUR) -> Prediction:
-    return prediction(Candidate(offer=None), run, sigma=0.06)
+    return replace(prediction(Candidate(offer=None), run, sigma=0.06), provenance=Provenance.MEASURED)
 
 
 def cpu(run: float, price: float = 0.4, *, spot: bool = False, **other: Any) -> Prediction:
@@ -122,7 +123,10 @@ def test_no_speed_up_pays_for_the_boot_of_a_dear_gpu() -> None:
 
 @given(sides, sides, st.floats(0.001, 2), st.floats(0.001, 2))
 def test_a_probability_is_one_and_both_are_one(one: Prediction, other: Prediction, first: float, second: float) -> None:
-    one, other = replace(one, sigma=first), replace(other, sigma=second)
+    one, other = (
+        replace(p, wall_seconds=Range(value=p.wall_seconds.value, low=p.wall_seconds.value / (1 + down), high=1e9))
+        for p, down in ((one, first), (other, second))
+    )
     chance = probability_cheaper(one, other)
     assert 0 <= chance <= 1
     assert chance + probability_cheaper(other, one) == pytest.approx(1)
@@ -131,10 +135,21 @@ def test_a_probability_is_one_and_both_are_one(one: Prediction, other: Predictio
 
 def test_probabilities_by_hand() -> None:
     """One standard deviation of the difference is 84 %."""
-    one, other = cpu(HOUR, sigma=0.3), cpu(HOUR, sigma=0.4)
+    one, other = cpu(HOUR, sigma=0.3, overhead=0.0), cpu(HOUR, sigma=0.4, overhead=0.0)
     dearer = replace(other, cost_usd=Range(value=one.cost_usd.value * math.exp(0.5), low=0, high=9))
     assert probability_cheaper(one, dearer) == pytest.approx(0.8413, abs=1e-4)
     assert probability_cheaper(one, other) == pytest.approx(0.5)
+
+
+def test_the_side_of_the_interval_that_would_change_the_order_counts() -> None:
+    sure, low, high = (
+        replace(cpu(HOUR), wall_seconds=Range(value=HOUR, low=HOUR / down, high=HOUR * up))
+        for down, up in ((1.01, 1.01), (2.0, 1.01), (1.01, 2.0))
+    )
+    dear = replace(sure, cost_usd=sure.cost_usd.times(1.5))
+    assert probability_cheaper(low, dear) > 0.999 > probability_cheaper(high, dear)
+    dear_low, dear_high = (replace(dear, wall_seconds=one.wall_seconds) for one in (low, high))
+    assert probability_cheaper(sure, dear_high) > 0.999 > probability_cheaper(sure, dear_low)
 
 
 def test_probabilities_without_doubt() -> None:
@@ -230,6 +245,55 @@ def test_the_best_of_either_side_is_in_the_table() -> None:
     assert any(row is found.best_cpu for row in found.table)
 
 
+TYPES = ("g6.xlarge", "c7a.2xlarge", "g5.xlarge")
+named_sides = st.builds(
+    lambda p, name, infeasible: replace(
+        p,
+        candidate=replace(p.candidate, offer=replace(p.candidate.offer, instance_type=name)),
+        infeasible="needs 30 GiB" if infeasible else "",
+    ),
+    sides,
+    st.sampled_from(TYPES),
+    st.booleans(),
+)
+
+
+@given(
+    st.lists(named_sides, max_size=12), st.lists(st.sampled_from(TYPES), unique=True), objectives, st.none() | seconds
+)
+def test_the_types_that_were_asked_for_are_always_shown(
+    offers: list[Prediction], names: list[str], objective: Objective, deadline: float | None
+) -> None:
+    wanted: dict[str, Any] = {"objective": objective, "deadline_seconds": deadline}
+    plain = verdict(offers, **wanted)
+    found = verdict(offers, **wanted, rows=1, instance_types=tuple(name.upper() for name in names))
+    there = {p.offer.instance_type for p in offers if p.offer is not None}
+    assert {p.offer.instance_type for p in found.asked if p.offer is not None} == there & set(names)
+    assert len(found.asked) == len(there & set(names)), "one of each"
+    for one in found.asked:
+        rivals = [p for p in offers if p.offer is not None and p.offer.instance_type == one.offer.instance_type]  # type: ignore[union-attr]
+        if one.infeasible:
+            assert all(p.infeasible for p in rivals)
+            assert any(note.endswith("will not do: needs 30 GiB.") for note in found.notes)
+        else:
+            assert any(one is row for row in found.table)
+    assert (found.choice, found.sentence) == (plain.choice, plain.sentence)
+    times = [row.wall_seconds.value for row in found.table]
+    assert times == sorted(times)
+
+
+def test_of_a_type_that_was_asked_for_the_cheapest_place_is_shown() -> None:
+    near, far = cpu(20 * HOUR, 0.5), cpu(20 * HOUR, 0.4)
+    late = verdict([near, far, gpu(HOUR, 0.1)], deadline_seconds=2 * HOUR, instance_types=("c7a.2xlarge",))
+    assert late.asked == (far,)
+    assert late.notes == ("aws c7a.2xlarge, us-east-1, on-demand does not meet the deadline of 2.0 h.",)
+
+
+def test_a_type_that_cannot_work_together_says_so() -> None:
+    found = verdict([cpu(HOUR)], instance_types=("g6f.xlarge",))
+    assert found.notes == ("g6f.xlarge will not do: no network between several of them is known.",)
+
+
 # ---------------------------------------------------------------------------------------------------------- choices
 
 
@@ -255,6 +319,8 @@ def test_a_verdict_is_consistent(
         assert found.probability_gpu_cheaper is not None
         ratio = found.best_cpu.run_seconds.value / found.best_gpu.run_seconds.value
         assert found.speedup == pytest.approx(ratio)
+        assert found.speedup_range is not None
+        assert found.speedup_range.low <= found.speedup <= found.speedup_range.high
 
 
 @pytest.mark.parametrize(
@@ -266,6 +332,16 @@ def test_costs_within_a_factor_of_two_are_too_close_to_call(gpu_hours: float, ch
     # equal rates would put the band at 5 and 20 hours: disk and address shift it by less than 2 %
     found = verdict([slow, fast])
     assert found.choice is choice
+
+
+@pytest.mark.parametrize(("times", "choice"), [(2.2, Choice.TOO_CLOSE), (3.5, Choice.CPU)])
+def test_costs_whose_ratio_may_as_well_be_the_other_way_round_are_too_close(times: float, choice: Choice) -> None:
+    """A CPU that nobody has measured takes 0.5 to 2.5 times what is predicted."""
+    slow, fast = cpu(20 * HOUR, 0.4, overhead=0.0), gpu(10 * HOUR * times, 0.8, overhead=0.0)
+    wide = Range(value=20 * HOUR, low=10 * HOUR, high=50 * HOUR)
+    slow = replace(slow, run_seconds=wide, wall_seconds=wide, cost_usd=cost_range(slow.candidate, wide))
+    assert verdict([slow, fast]).choice is choice
+    assert verdict([cpu(20 * HOUR, 0.4, overhead=0.0), fast]).choice is Choice.CPU, "with an interval as usual"
 
 
 def test_too_close_names_the_measurement_that_would_settle_it_and_whether_it_costs_more_than_it_is_about() -> None:
@@ -373,15 +449,16 @@ def test_names_and_amounts() -> None:
 def test_sentence_gpu() -> None:
     assert verdict([cpu(20 * HOUR, 0.4), gpu(2 * HOUR, 0.8)]).sentence == (
         "Run it on a GPU: aws g6.xlarge (L4), us-east-1, on-demand: 2.0 h, $1.65 [1.28-2.13]."
-        " 10x faster than the best CPU (c7a.2xlarge) for 2.0x the price; it would pay from 2.0x."
+        " 7 to 14 times faster than the cheapest CPU (c7a.2xlarge) for 2.0x the price, and 38 to 65 times faster than"
+        " here; it would pay from 2.0x."
     )
 
 
 def test_sentence_cpu() -> None:
     assert verdict([cpu(20 * HOUR, 0.4), gpu(15 * HOUR, 8.0)]).sentence == (
         "Run it on a CPU: aws c7a.2xlarge, us-east-1, on-demand: 20.0 h, $8.23 [6.37-10.63]."
-        " The best GPU (aws g6.xlarge (L4), us-east-1, on-demand) is only 1.3x as fast for 20x the price and would cost"
-        " $120.44 [93.25-155.57]; it would pay from 20x."
+        " The cheapest GPU (aws g6.xlarge (L4), us-east-1, on-demand) is only 0.93 to 1.9 times as fast for 20x the price"
+        " and would cost $120.44 [93.25-155.57]; it would pay from 20x."
     )
 
 
@@ -389,9 +466,61 @@ def test_sentence_too_close() -> None:
     assert verdict([cpu(20 * HOUR, 0.4), gpu(9 * HOUR, 0.8)]).sentence == (
         "Too close to call on cost: GPU aws g6.xlarge (L4), us-east-1, on-demand $7.36 [5.70-9.51] in 9.0 h,"
         " CPU aws c7a.2xlarge, us-east-1, on-demand $8.23 [6.37-10.63] in 20.0 h;"
-        " the GPU is cheaper with a probability of 65%, and 2.2x faster than the best CPU (c7a.2xlarge)."
+        " the GPU is cheaper with a probability of 65%, and 1.5 to 3.2 times faster than the cheapest CPU"
+        " (c7a.2xlarge)."
         " A minute of it on aws g6.xlarge (L4), us-east-1, on-demand would settle it for about $0.034."
     )
+
+
+def test_a_ratio_that_is_well_known_is_one_figure_and_needs_no_second_base() -> None:
+    sentence = verdict([cpu(20 * HOUR, 0.4, sigma=0.05), gpu(2 * HOUR, 0.8, sigma=0.05)]).sentence
+    assert sentence.endswith(
+        "10x faster than the cheapest CPU (c7a.2xlarge) for 2.0x the price; it would pay from 2.0x."
+    )
+
+
+def test_a_machine_here_that_is_known_no_better_is_no_second_base() -> None:
+    wide = replace(prediction(Candidate(offer=None), 100 * HOUR, sigma=0.6), provenance=Provenance.MEASURED)
+    modelled = replace(here(), provenance=Provenance.MODELLED)
+    for local in (wide, modelled):
+        assert "than here" not in verdict([cpu(20 * HOUR, 0.4), gpu(2 * HOUR, 0.8)], local).sentence
+
+
+@pytest.mark.parametrize(
+    ("gpu_hours", "words"),
+    [
+        (20.0, "and 0.7 to 1.4 times as fast as the cheapest CPU"),
+        (35.0, "and 1.2 to 2.5 times slower than the cheapest CPU"),
+    ],
+)
+def test_a_gpu_that_may_be_slower_is_not_called_faster(gpu_hours: float, words: str) -> None:
+    assert words in verdict([cpu(20 * HOUR, 0.4), gpu(gpu_hours * HOUR, 0.4)]).sentence
+
+
+@pytest.mark.parametrize(
+    ("wanted", "words"),
+    [
+        ({}, "than one of the cheapest CPUs (c7a.4xlarge)"),
+        ({"objective": Objective.FASTEST}, "than the fastest CPU (c7a.4xlarge)"),
+        ({"objective": Objective.BALANCED}, "than the CPU of the best balance (c7a.4xlarge)"),
+        ({"value_of_time_usd_per_hour": 5.0}, "than the cheapest CPU, waiting included (c7a.4xlarge)"),
+        ({"deadline_seconds": 15 * HOUR}, "than the cheapest CPU within the limits (c7a.4xlarge)"),
+    ],
+)
+def test_the_best_cpu_is_called_what_it_is(wanted: dict[str, Any], words: str) -> None:
+    """The larger one costs 5 % more and takes half the time."""
+    larger = prediction(candidate(offer(0.84, name="c7a.4xlarge"), CPU), 10 * HOUR)
+    assert words in verdict([cpu(20 * HOUR, 0.4), larger, gpu(0.5 * HOUR, 0.8)], **wanted).sentence
+
+
+@given(st.floats(0.01, 1e5), st.floats(0.001, 1.5), st.floats(0.001, 1.5))
+def test_a_sentence_never_has_an_interval_of_equal_ends(speedup: float, first: float, second: float) -> None:
+    offers = [cpu(20 * HOUR, 0.4, sigma=first), gpu(20 * HOUR / speedup, 0.8, sigma=second)]
+    found = verdict(offers, here(1000 * HOUR))
+    ends = re.findall(r"([0-9.,]+) to ([0-9.,]+) times", found.sentence)
+    assert all(low != high for low, high in ends)
+    assert found.speedup_range is not None
+    assert ends or found.speedup_range.high < 1.3 * WIDE * found.speedup_range.low
 
 
 def test_sentence_here() -> None:

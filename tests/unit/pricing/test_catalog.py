@@ -235,6 +235,15 @@ def test_an_unknown_name_is_answered_with_the_nearest(query: OfferQuery, message
     assert "`costgpu offers --sort name --top 0` lists all" in caught.value.hint
 
 
+def test_an_instance_type_is_found_in_any_case_and_an_unknown_one_answered_with_the_nearest() -> None:
+    name = CATALOG.offers[0].instance_type
+    found = CATALOG.query(OfferQuery(instance_type=name.upper()))
+    assert {offer.instance_type for offer in found} == {name}
+    with pytest.raises(PriceNotFound) as caught:
+        CATALOG.query(OfferQuery(instance_type=f"{name}x"))
+    assert name in caught.value.hint
+
+
 def test_nothing_found_says_what_to_loosen() -> None:
     query = OfferQuery(
         accelerator=parse_accelerator("A100:1"), infra=("aws",), purchase_options=(PurchaseOption.ON_DEMAND,)

@@ -214,15 +214,21 @@ def cpu_interval(
     return interval, reasons
 
 
-def local_interval(step: StepTimes) -> Interval:
-    """The interval of a longer run on the machine that measured the step."""
+def local_interval(step: StepTimes, disturbed_share: float) -> Interval:
+    """The interval of a longer run on the machine that measured the step.
+
+    Args:
+        disturbed_share: Share of the time that other programs took meanwhile: if they stay, it takes as much longer.
+    """
+    left = disturbed_share if disturbed_share > LEAST_DISTURBED else 0.0
+    busy = Interval(1 - left / 2, 1 / (1 - left))
     if step.count < FEW_STEPS:
-        return Interval.of_sigma(FEW_STEPS_SIGMA)
+        return Interval.of_sigma(FEW_STEPS_SIGMA).stretched(low=busy.low, high=busy.high)
     swing = 0.0
     if step.median_seconds > 0:
         ratio = max(step.high_seconds / max(step.low_seconds, 1e-9), 1.0)
         swing = math.log(ratio) / (2 * Z80) / math.sqrt(step.count)
-    return Interval.of_sigma(math.hypot(HERE_SIGMA, swing))
+    return Interval.of_sigma(math.hypot(HERE_SIGMA, swing)).stretched(low=busy.low, high=busy.high)
 
 
 def mean_interval(parts: Sequence[tuple[Interval, float]]) -> Interval:

@@ -45,7 +45,7 @@ def step_on(workload: Workload, index: int, candidate: Candidate, core_share: fl
     """
     phase = workload.profile.phases[index]
     if candidate.offer is None:
-        return _local_step(phase.step)
+        return _local_step(phase.step, workload.profile.machine.disturbed_share)
     if candidate.accelerator is None:
         return _cpu_step(workload, index, candidate)
     if phase.gpu is GpuPath.TABLE:
@@ -53,10 +53,10 @@ def step_on(workload: Workload, index: int, candidate: Candidate, core_share: fl
     return _gpu_step(workload, index, candidate, candidate.accelerator, core_share)
 
 
-def _local_step(step: StepTimes) -> Step:
+def _local_step(step: StepTimes, disturbed_share: float) -> Step:
     if not step.count:
         return Step({"nominal": step.seconds}, PRIOR, [NOT_MEASURED])
-    return Step({"measured": step.seconds}, local_interval(step), [], Provenance.MEASURED)
+    return Step({"measured": step.seconds}, local_interval(step, disturbed_share), [], Provenance.MEASURED)
 
 
 def _cpu_step(workload: Workload, index: int, candidate: Candidate) -> Step:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from costgpu.estimator.cost import GPU_READY_SECONDS, billed_usd, expected_usd_per_hour, hourly_usd
-from costgpu.estimator.interval import Z80, probability_less
+from costgpu.estimator.interval import BUSY_SHARE, Z80, probability_less
 from costgpu.estimator.scope import Scope
 from costgpu.estimator.spot import HARDLY_DONE
 from costgpu.estimator.throughput import pays_from
@@ -127,8 +127,13 @@ def decide(
     offers: Sequence[Prediction],
     preferences: Preferences,
     notes: Sequence[str],
+    disturbed_share: float = 0.0,
 ) -> Verdict:
-    """The verdict over this machine and the predictions of all offers."""
+    """The verdict over this machine and the predictions of all offers.
+
+    Args:
+        disturbed_share: Share of the script's time that other programs took while it was measured.
+    """
     cpu = best([p for p in offers if not p.candidate.is_gpu], preferences)
     gpu = best([p for p in offers if p.candidate.is_gpu], preferences)
     choice, chosen = _choose(here, cpu, gpu, preferences, scope)
@@ -178,6 +183,8 @@ def decide(
         best_cpu=_superlative("CPU", cpu, offers, preferences),
         best_gpu=_superlative("GPU", gpu, offers, preferences),
     )
+    if disturbed_share > BUSY_SHARE:
+        sentence += f" This machine was busy: other programs took {disturbed_share:.0%} of the script's time."
     shown = _with_rows(table, [p for p in asked if not p.infeasible])
     return replace(verdict, sentence=sentence, table=shown, asked=asked)
 

@@ -31,6 +31,7 @@ from costgpu.measure.log.patterns import PATTERNS
 from costgpu.measure.log.phase import LogReading, read_phase
 from costgpu.measure.log.process_monitor import ENOUGH_LINES, ProcessMonitor
 from costgpu.measure.probe.record import ActivityRecord
+from costgpu.measure.profile.neighbours import neighbours_of_program
 from costgpu.measure.profile.progress_series import share_of_cores
 from costgpu.measure.profile.waiting import waiting_share
 from costgpu.measure.scratch import Scratch
@@ -92,6 +93,7 @@ def measure_command(
         raise error
     assert reading is not None  # noqa: S101 - _explain() has an error for a missing reading
     host = measure_host()
+    found = neighbours_of_program(watch.activity, host.machine.cores)
     notes = [*reading.notes, *isolation_notes(watch.isolation), host.how]
     if host.machine.accelerators:
         gpu = host.machine.accelerators[0]
@@ -103,13 +105,13 @@ def measure_command(
         arguments=list(argv[1:]),
         created=datetime.now(UTC).isoformat(timespec="seconds"),
         costgpu_version=__version__,
-        machine=host.machine,
+        machine=replace(host.machine, disturbed_share=found.share),
         framework=Framework(version="", python="", name=reading.framework),
         setup_seconds=reading.setup_seconds,
         ended=ended,
         wall_seconds=watch.wall_seconds,
         peak_rss_bytes=watch.peak_rss_bytes or None,
-        phases=[_with_waiting(reading.phase, watch.activity, host.machine)],
+        phases=[_with_waiting(found.undisturbed_phase(reading.phase), watch.activity, host.machine)],
         notes=notes,
     )
     outcome = Outcome(

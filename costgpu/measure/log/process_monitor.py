@@ -36,6 +36,7 @@ from costgpu.measure.log.lines import Line, LineSplitter
 from costgpu.measure.log.patterns import Pattern
 from costgpu.measure.probe.activity import descendants, runs
 from costgpu.measure.probe.record import ActivityRecord
+from costgpu.measure.probe.schedstat import machine_times, thread_times, threads_of
 from costgpu.measure.process_tree import adopting, end_everything, interruptible, own_children, uninterrupted
 from costgpu.measure.scratch import Scratch
 from costgpu.measure.session import child_environment, hard_limit_seconds
@@ -75,6 +76,9 @@ class ProcessMonitor:
         self._last_byte = self._weighed_at = self._looked_at = self._looked_from = self._cpu = self._cpu_before = 0.0
         self._kept = 0
         self._open = True
+        self._queued: dict[str, float] = {}  # seconds without a core of each of its threads, ended or not
+        self._queued_before: dict[str, float] = {}
+        self._machine_before: tuple[float, float] | None = None
 
     def run(
         self,
@@ -213,8 +217,12 @@ class ProcessMonitor:
         if self._first is None or now - self._looked_at < TICK_SECONDS:
             return
         self._looked_at = now
+        processes = [str(child.pid), *descendants(str(child.pid))]
+        threads = [f"{pid}/task/{thread}" for pid in processes for thread in threads_of(pid)]
+        self._queued.update((thread, max(thread_times(thread)[1], self._queued.get(thread, 0.0))) for thread in threads)
+        machine = machine_times()
         if self.activity is None:
-            self._cpu_before = self._cpu
+            self._cpu_before, self._queued_before, self._machine_before = self._cpu, dict(self._queued), machine
             self.activity = ActivityRecord(
                 wall=0.0,
                 cpu=0.0,
@@ -231,9 +239,15 @@ class ProcessMonitor:
             )
             self._looked_from = now
             return
-        quiet = LOOKS and child.poll() is None and not any(map(runs, [str(child.pid), *descendants(str(child.pid))]))
+        quiet = LOOKS and child.poll() is None and not any(map(runs, processes))
         self.activity["wall"] = now - self._looked_from
         self.activity["cpu"] = self._cpu - self._cpu_before
+        self.activity["queued"] = sum(
+            queued - self._queued_before.get(thread, 0.0) for thread, queued in self._queued.items()
+        )
+        if machine is not None and self._machine_before is not None:
+            used = machine[0] - self._machine_before[0]
+            self.activity["neighbours_cpu"] = max(0.0, used - self.activity["cpu"])
         self.activity["looks"] += LOOKS
         self.activity["off"] += LOOKS
         self.activity["quiet"] += quiet

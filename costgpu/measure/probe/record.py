@@ -165,7 +165,8 @@ class Loader(TypedDict, total=False):
     length: int | None
     fetch_seconds: float | None
     fetches: int
-    fetch_waits: float
+    fetch_waits: float  # in which a fetch waited; in the script's own process for a core, too
+    fetch_queued: float  # in which a worker was ready to fetch and had no core
 
 
 class Batch(TypedDict):

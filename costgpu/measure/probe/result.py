@@ -164,7 +164,7 @@ def phase_record(phase, torch, fetch) -> PhaseRecord:
 
 
 def describe_loader(loader, fetch) -> Loader:
-    """A DataLoader; `fetch` holds the seconds, number and waits of all fetches, None if they were not timed."""
+    """A DataLoader; `fetch` holds CPU seconds, number, waits and queues of all fetches, None if they were not timed."""
     return {
         "workers": getattr(loader, "num_workers", 0),
         "batch_size": getattr(loader, "batch_size", None),
@@ -173,6 +173,7 @@ def describe_loader(loader, fetch) -> Loader:
         "fetch_seconds": fetch[0].value if fetch else None,
         "fetches": fetch[1].value if fetch else 0,
         "fetch_waits": fetch[2].value if fetch else 0.0,
+        "fetch_queued": fetch[3].value if fetch else 0.0,
     }
 
 

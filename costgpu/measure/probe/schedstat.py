@@ -17,7 +17,7 @@ SHARED_TICKS = 100.0  # of /proc/stat in a second
 LEAST_SAMPLE_SECONDS = 0.2  # some twenty ticks
 
 
-def read(path):
+def read(path: str) -> str:
     """Return the text of a file; empty where there is none."""
     try:
         descriptor = open_file(path, os.O_RDONLY)
@@ -29,7 +29,7 @@ def read(path):
         return ""
 
 
-def threads_of(pid):
+def threads_of(pid: str) -> list[str]:
     """Return the ids of a process's threads; none where it has ended, or the system does not tell."""
     try:
         return os.listdir("/proc/{}/task".format(pid))
@@ -37,7 +37,7 @@ def threads_of(pid):
         return []
 
 
-def thread_times(thread):
+def thread_times(thread: str) -> tuple[float, float]:
     """Return seconds on a core and seconds ready without one; zeros where the system does not tell."""
     parts = read("/proc/{}/schedstat".format(thread)).split()
     try:
@@ -89,7 +89,7 @@ class Lap:
         return max(0.0, wall - waited), cpu, waited
 
 
-def machine_times():
+def machine_times() -> tuple[float, float] | None:
     """Return CPU seconds used by all programs on the cores of this process, and stolen by other virtual machines.
 
     None where the system does not tell.

@@ -6,9 +6,11 @@ that it waits for lose theirs, too: it blocks until they are done, or spins (Ope
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import cast
 
-from costgpu.measure.probe.record import ActivityRecord, PhaseRecord
+from costgpu.measure.probe.record import ActivityRecord, Loader, PhaseRecord
+from costgpu.models.workload import Phase
 
 LEAST_LOOKS = 5  # with fewer, CPU seconds have to tell
 # Of the seconds in which another thread of the script has no core while its main one has, those in which the latter
@@ -23,6 +25,7 @@ class Neighbours:
     """What disturbed a script while it was measured, as shares from 0 to 1; all 0 where the system does not tell."""
 
     queue: float = 0.0  # of the time in which its threads had no core, the part that is other programs' doing
+    lost: float = 0.0  # of the time in which its main thread was not on a core, that in which it was ready for one
     team: float = 0.0  # of the time in which it blocked on its own threads, the part in which these had no core
     spinning: float = 0.0  # of its seconds on a core, those for which it only spun
     stolen: float = 0.0  # of its seconds on a core, those that other virtual machines took
@@ -31,15 +34,40 @@ class Neighbours:
 
     def undisturbed(self, raw: PhaseRecord) -> PhaseRecord:
         """Return a phase with the intervals that it would have had without other programs."""
-        seconds, blocked = list(raw["seconds"]), list(raw["blocked"])
-        for index, interval in enumerate(zip(raw["seconds"], raw["waits"], raw["blocked"], raw["queued"], strict=True)):
-            whole, wait, off, queued = interval
-            team = self.queue * self.team * (1 - self.waiting) * off
-            on_core = max(0.0, whole - wait - off)
-            taken = team + min(MOST, self.queue * self.spinning + self.stolen) * on_core
-            seconds[index] = whole - taken + (1 - self.queue) * queued
-            blocked[index] = off - team
-        return {**raw, "seconds": seconds, "blocked": blocked}
+        loader = raw["loader"] or Loader()
+        busy, waits = loader.get("fetch_seconds") or 0.0, loader.get("fetch_waits") or 0.0
+        queued = loader.get("fetch_queued") or 0.0
+        starved = self.queue * queued / (busy + waits + queued) if loader.get("workers") and queued > 0 else 0.0
+        if loader.get("fetch_seconds") is not None and not loader.get("workers"):
+            loader = {**loader, "fetch_seconds": busy + (1 - self.queue * self.lost) * waits, "fetch_waits": 0.0}
+        intervals = [
+            self._interval(*times, starved)
+            for times in zip(raw["seconds"], raw["waits"], raw["blocked"], raw["queued"], strict=True)
+        ]
+        names = ("seconds", "waits", "blocked")
+        changed = {name: [interval[place] for interval in intervals] for place, name in enumerate(names)}
+        return cast("PhaseRecord", {**raw, **changed, "loader": loader if raw["loader"] else raw["loader"]})
+
+    def _interval(
+        self, seconds: float, wait: float, blocked: float, queued: float, starved: float
+    ) -> tuple[float, float, float]:
+        team, on_core = self.queue * self.team * (1 - self.waiting) * blocked, max(0.0, seconds - wait - blocked)
+        spun = min(MOST, self.queue * self.spinning + self.stolen) * on_core
+        own = (1 - self.queue) * queued  # its own processes had its core: no other machine would be without them
+        return seconds - starved * wait - team - spun + own, (1 - starved) * wait, blocked - team
+
+    def undisturbed_phase(self, phase: Phase) -> Phase:
+        """Return a phase of which only the seconds of whole steps are known, without what other programs took."""
+        rest = 1 - self.share
+        step = replace(
+            phase.step,
+            **{
+                name: rest * getattr(phase.step, name)
+                for name in ("median_seconds", "mean_seconds", "low_seconds", "high_seconds")
+            },
+        )
+        extras = [replace(extra, seconds_each=rest * extra.seconds_each) for extra in phase.extras]
+        return replace(phase, step=step, extras=extras)
 
 
 def neighbours_of(activity: ActivityRecord | None, threads: int) -> Neighbours:
@@ -50,17 +78,41 @@ def neighbours_of(activity: ActivityRecord | None, threads: int) -> Neighbours:
     """
     if activity is None or activity["wall"] <= 0 or activity["main_cpu"] <= 0:
         return Neighbours()
-    wall, cpu, others = activity["wall"], activity["main_cpu"], max(0.0, activity["queued"] - activity["main_queued"])
-    theirs, own = activity["neighbours_cpu"], activity["children_cpu"]
-    queue = theirs / (theirs + own) if theirs + own > 0 else 1.0
-    off = max(0.0, wall - cpu - activity["main_queued"])
+    wall, cpu, main = activity["wall"], activity["main_cpu"], activity["main_queued"]
+    others, off = max(0.0, activity["queued"] - main), max(0.0, wall - cpu - main)
     waiting = activity["alone"] / activity["off"] if activity["off"] >= LEAST_LOOKS else 0.0
     blocked = (1 - waiting) * off
     team = min(1.0, others / blocked) if blocked > 0 else 0.0
     each = min(MOST, others / (wall * max(1, threads - 1)))
     someone = 1 - (1 - each) ** max(1, threads - 1)  # of the other threads has no core
-    spun = max(0.0, SPINNING * someone * (cpu + blocked) - team * blocked)
-    stolen = activity["stolen"] / (activity["stolen"] + theirs + activity["cpu"]) if activity["stolen"] > 0 else 0.0
-    found = Neighbours(queue, team, min(MOST, spun / cpu), stolen, waiting)
-    taken = queue * (activity["main_queued"] + team * blocked + found.spinning * cpu) + stolen * cpu
-    return Neighbours(queue, team, found.spinning, stolen, waiting, min(MOST, taken / wall))
+    spinning = min(MOST, max(0.0, SPINNING * someone * (cpu + blocked) - team * blocked) / cpu)
+    queue, stolen = queue_share(activity), 0.0
+    if activity["stolen"] > 0:
+        stolen = activity["stolen"] / (activity["stolen"] + activity["neighbours_cpu"] + activity["cpu"])
+    taken = queue * (main + team * blocked + spinning * cpu) + stolen * cpu
+    return Neighbours(
+        queue=queue,
+        lost=main / (main + off) if main > 0 else 0.0,
+        team=team,
+        spinning=spinning,
+        stolen=stolen,
+        waiting=waiting,
+        share=min(MOST, taken / wall),
+    )
+
+
+def queue_share(activity: ActivityRecord) -> float:
+    """Return the part of the time without a core that is other programs' doing, and not its own processes'."""
+    theirs, own = activity["neighbours_cpu"], activity["children_cpu"]
+    return theirs / (theirs + own) if theirs + own > 0 else 1.0
+
+
+def neighbours_of_program(activity: ActivityRecord | None, cores: int) -> Neighbours:
+    """Return what disturbed a program that is watched from outside, by the threads of all of its processes together."""
+    if activity is None or activity["queued"] <= 0:
+        return Neighbours()
+    share = activity["queued"] / (activity["queued"] + activity["cpu"])
+    own = max(0.0, activity["cpu"] + activity["queued"] - cores * activity["wall"])  # it has more threads than cores
+    theirs = activity["neighbours_cpu"]
+    queue = theirs / (theirs + own) if theirs + own > 0 else 1.0
+    return Neighbours(queue=queue, share=min(MOST, queue * share))

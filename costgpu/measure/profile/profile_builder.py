@@ -86,7 +86,7 @@ def build_profile(
     else:
         share = 0.0 if machine.accelerators else waiting_share(activity)
         serial = 1.0 - parallel_share(record, machine.cores, waiting=share)
-        phases = [_shared_out(phase, share, serial) for phase in progress_phases(record)]
+        phases = [_shared_out(found.undisturbed_phase(phase), share, serial) for phase in progress_phases(record)]
         later = later_fits(record)
         name, number = framework_of(record)
         framework = Framework(version=number, python=record["python"], name=name)

@@ -108,7 +108,8 @@ def estimate(request: EstimateRequest, reporter: Reporter, profile: WorkloadProf
             counts = (1, *NODE_COUNTS)
             more = on_nodes(places, NODE_COUNTS)
             offers += [predict(workload, place, history.speed(place.offer, place.nodes)) for place in more]
-        verdict = decide(scope, here, offers, preferences, inference_notes(found.profile))
+        disturbed = found.profile.machine.disturbed_share
+        verdict = decide(scope, here, offers, preferences, inference_notes(found.profile), disturbed)
         history.record(verdict, found.profile, now)
     service = (
         None if rate is None else serve(workload, rate, here, offers, preferences.objective, preferences.instance_types)

@@ -157,14 +157,14 @@ class TorchHooks:
         try:  # shared with the workers, which inherit it by fork
             methods = multiprocessing.get_all_start_methods()
             context = multiprocessing.get_context(methods[0])  # by its name: the script may still choose the default
-            recorder.fetch = [context.Value(kind, 0) for kind in "dld"]
+            recorder.fetch = [context.Value(kind, 0) for kind in "dldd"]
         except OSError:
             return
         for name in ("_MapDatasetFetcher", "_IterableDatasetFetcher"):
             replace(getattr(fetchers, name, None), "fetch", self.timed_fetch)
 
     def timed_fetch(self, inner):
-        seconds, count, waited = self.recorder.fetch
+        seconds, count, waited, queue = self.recorder.fetch
 
         def fetch(fetcher, index):
             worker = os.getpid() != recorder_pid
@@ -172,9 +172,11 @@ class TorchHooks:
             begin, cpu = clock(), time.process_time()
             result = inner(fetcher, index)
             wall, busy = clock() - begin, time.process_time() - cpu
+            lost = min(queued() - before, max(0.0, wall - busy)) if worker else 0.0
             with seconds.get_lock():
-                seconds.value += min(busy, wall) if not worker else busy
-                waited.value += max(0.0, wall - busy - (queued() - before if worker else 0.0))
+                seconds.value += busy if worker else min(busy, wall)
+                waited.value += max(0.0, wall - busy - lost)
+                queue.value += lost
                 count.value += 1
             return result
 

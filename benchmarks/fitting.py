@@ -34,6 +34,7 @@ STUDY = {
     "memory unaligned": 2.4,
     "depthwise nchw": 28.0,
     "depthwise nhwc": 10.7,
+    "depthwise wide nhwc": 10.0,
     "launch": 13e-6,
 }
 NAMES = list(CONSTANTS)

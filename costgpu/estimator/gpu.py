@@ -65,8 +65,6 @@ GEFORCE = re.compile(r"(GTX |RTX [2-5]0[5-9]0)")
 # Share of the listed peak and bandwidth that AMD's libraries reach beside NVIDIA's: the study's AMD trainings were told 34 %
 # too short, a part of them because a module of two devices was taken for one. Set by that figure, on no row.
 AMD_SHARE = 0.75
-# Share of the bytes that reach memory past the L2 of 72-96 MiB, by architecture: fitted on the 11 rows of the RTX 4090.
-THROUGH_CACHE = {"Ada": 0.9}
 # Data-centre Blackwell: what half-precision convolutions take on the chip, over what its data sheet lets one expect. Set by
 # ResNet-50 and SSD on a B200, told 0.54-0.65 of their time; products and element-wise kernels are not the cause (KERNELS
 # study, 2026-11). No other row judges it.
@@ -349,7 +347,7 @@ def sums_of(
             unusual += flops if shape == "conv_unusual" else 0.0
     amp = precision.half is not None
     moved = (work.autocast_bytes if amp else work.bytes_moved) + optimizer_bytes(optimizers, amp=amp)
-    sums["memory"] = moved / bandwidth * THROUGH_CACHE.get(spec.architecture, 1.0)
+    sums["memory"] = moved / bandwidth
     sums["memory per-SM"] = moved / (SM_BYTES * sm_gigahertz(spec) * 1e9)
     if not aligned:
         sums["memory unaligned"] = 2 * work.unaligned_bytes / bandwidth

@@ -7,10 +7,10 @@ F FLOPs (dense 3x3 fp32 convolutions over 2.25: Winograd) over the peak P of the
 g that the board holds; Fw FLOPs weighted by on-chip traffic over S = sqrt(BW * 1e10 * SMs * GHz), by kind of work,
 layout and precision; B bytes (under autocast by the type that each op has), over the memory bandwidth BW and over what
 the SMs can load; U bytes of half-precision convolutions with unaligned channels; Fd FLOPs of depthwise convolutions
-over the peak P32 of the fp32 cores; K kernels; Cf and Cb calls of the framework from modules and from autograd. The
-device's terms are added, not maxed, because eager kernels overlap little; device and host run side by side. It holds
-for eager training on one GPU from Kepler to Hopper; the measured error is in README.md and can be printed by
-benchmarks/accuracy.py.
+and wide groups over the peak P32 of the fp32 cores; K kernels; Cf and Cb calls of the framework from modules and from
+autograd. The device's terms are added, not maxed, because eager kernels overlap little; device and host run side by
+side. It holds for eager training on one GPU from Kepler to Hopper; the measured error is in README.md and can be printed
+by benchmarks/accuracy.py.
 """
 
 from __future__ import annotations
@@ -149,7 +149,7 @@ class GpuTerms:
     on_chip: float  # traffic between shared memory and registers
     memory: float  # device memory
     launch: float  # starts and ends of kernels, on the device
-    depthwise: float = 0.0  # depthwise convolutions, which matrix units cannot run
+    depthwise: float = 0.0  # depthwise convolutions and wide groups, which matrix units do not run
     calls: float = 0.0  # what waiting for the host's calls of the framework adds to the device's seconds
     host: float = 0.0  # what the script's own Python adds to both
     unruled_share: float = 0.0  # share of bytes in ops without a rule
@@ -322,8 +322,8 @@ def sums_of(
     sums: dict[str, float] = defaultdict(float)
     notes: list[str] = []
     reached = AMD_SHARE if spec.vendor == "AMD" else 1.0
-    clock, bandwidth, unusual, aligned = clock_share(spec) * reached, spec.memory_bandwidth_gbps * 1e9, 0.0, True
-    bandwidth *= reached
+    clock, bandwidth = clock_share(spec) * reached, spec.memory_bandwidth_gbps * 1e9 * reached
+    unusual, aligned = 0.0, True
     slow_convolutions = BLACKWELL_CONVOLUTIONS if is_blackwell_server(spec) else 1.0
     on_chip = on_chip_rate(spec) * max(clock, 1.0)
     for (kind, dtype), flops in work.flops.items():

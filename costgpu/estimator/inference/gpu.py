@@ -148,7 +148,7 @@ class ForwardTerms:
 
     @property
     def takes_turns(self) -> bool:
-        """Whether host and device wait for each other so often that neither runs ahead."""
+        """Return whether host and device wait for each other so often that neither runs ahead."""
         return self.waits > FEW_WAITS
 
     @property

@@ -23,7 +23,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from benchmarks.fitting import LEFT_OUT, NAMES, Table
+from benchmarks.fitting import LEFT_OUT, NAMES, Table, model_family
 from benchmarks.rows import PRECISIONS, Row, load
 from costgpu.estimator import gpu
 from costgpu.estimator.interval import gpu_interval
@@ -65,8 +65,8 @@ def line(name: str, table: Table, predicted: np.ndarray, held: np.ndarray, chose
         print(f"{name:34}{len(errors):6}{figures}{100 * held[chosen].mean():9.0f}%")
 
 
-def report(title: str, table: Table, predicted: np.ndarray, *, details: bool = False) -> None:
-    """Prints errors and coverage by the cuts; with `details` by precision, GPU and model, too."""
+def report(title: str, table: Table, predicted: np.ndarray) -> None:
+    """Print errors and coverage by the cuts, and by precision, layout, GPU and model family."""
     held = inside(table, predicted)
     print(f"\n{title}: absolute percentage error, and what the 80 % intervals hold")
     print(f"{'':34}{'rows':>6}{'median':>9}{'p90':>9}{'bias':>9}{'held':>10}")
@@ -74,10 +74,11 @@ def report(title: str, table: Table, predicted: np.ndarray, *, details: bool = F
         line(name, table, predicted, held, np.array([belongs(row) for row in table.rows]))
     by: dict[str, Callable[[Row], str]] = {
         "precision": lambda row: row.precision,
+        "layout": lambda row: row.layout,
         "GPU": lambda row: row.gpu,
-        "model": lambda row: row.model,
+        "model family": model_family,
     }
-    for label, key in by.items() if details else ():
+    for label, key in by.items():
         print(f"  by {label}")
         for value in sorted({key(row) for row in table.rows}):
             line("    " + value, table, predicted, held, np.array([key(row) == value for row in table.rows]))
@@ -92,7 +93,7 @@ def main() -> None:
     begin = time.perf_counter()
     table = Table(load(arguments.rows))
     print(f"{len(table.rows)} rows traced in {time.perf_counter() - begin:.1f} s; torch {torch.__version__}")
-    report("Shipped constants", table, table.shipped(), details=True)
+    report("Shipped constants", table, table.shipped())
     for name, keys in LEFT_OUT.items():
         if all(len({key(row) for row in table.rows}) > 1 for key in keys):
             report(name.capitalize(), table, table.left_out(*keys))

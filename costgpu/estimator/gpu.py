@@ -7,10 +7,10 @@ F FLOPs (dense 3x3 fp32 convolutions over 2.25: Winograd) over the peak P of the
 g that the board holds; Fw FLOPs weighted by on-chip traffic over S = sqrt(BW * 1e10 * SMs * GHz), by kind of work,
 layout and precision; B bytes (under autocast by the type that each op has), over the memory bandwidth BW and over what
 the SMs can load; U bytes of half-precision convolutions with unaligned channels; Fd FLOPs of depthwise convolutions
-over the peak P32 of the fp32 cores; K kernels; Cf and Cb calls of the framework from modules and from autograd. The
-device's terms are added, not maxed, because eager kernels overlap little; device and host run side by side. It holds
-for eager training on one GPU from Kepler to Hopper; the measured error is in README.md and can be printed by
-benchmarks/accuracy.py.
+and wide groups over the peak P32 of the fp32 cores; K kernels; Cf and Cb calls of the framework from modules and from
+autograd. The device's terms are added, not maxed, because eager kernels overlap little; device and host run side by
+side. It holds for eager training on one GPU from Kepler to Hopper; the measured error is in README.md and can be printed
+by benchmarks/accuracy.py.
 """
 
 from __future__ import annotations
@@ -44,6 +44,9 @@ CONSTANTS = {
     "memory unaligned": 3.1,
     "depthwise nchw": 30.0,
     "depthwise nhwc": 8.0,
+    # wide groups in half precision and channels-last, for which libraries fall back to the fp32 cores: from regnety_032
+    # alone, and no other network of the rows judges it
+    "depthwise wide nhwc": 10.0,
     "launch": 10e-6,
 }
 # Host seconds of a call from a module and from autograd, on the host of a current GPU instance with torch 2.x; hosts of
@@ -59,10 +62,19 @@ LEAST_SHARE = 1e-6  # of the longer one, below which the shorter one adds nothin
 # Ampere and Pascal's clock above their list; Turing's of 250 W fall below it.
 GEFORCE_CLOCK, TURING_CLOCK = 1.15, 0.85
 GEFORCE = re.compile(r"(GTX |RTX [2-5]0[5-9]0)")
+# Share of the listed peak and bandwidth that AMD's libraries reach beside NVIDIA's: the study's AMD trainings were told 34 %
+# too short, a part of them because a module of two devices was taken for one. Set by that figure, on no row.
+AMD_SHARE = 0.75
+# Data-centre Blackwell: what half-precision convolutions take on the chip, over what its data sheet lets one expect. Set by
+# ResNet-50 and SSD on a B200, told 0.54-0.65 of their time; products and element-wise kernels are not the cause (KERNELS
+# study, 2026-11). No other row judges it.
+DATA_CENTRE_BLACKWELL, BLACKWELL_CONVOLUTIONS = 10, 2.5
 SM_BYTES = 32.0  # that an SM loads or stores in a clock
 # Power-capped boards: share of peak in long GEMMs. Source: benchmarks/README.md; A10 (150 W) fitted on the 11 public
 # rows of that card by benchmarks/accuracy.py (2026-11-21).
-POWER_DERATE = {"T4": 0.55, "T4G": 0.55, "P4": 0.45, "L4": 0.40, "A10": 0.70}
+# L40S: large bf16 products, facts of 2026-11 (0.75 to 0.8). RTX 6000 Ada: the same chip with 300 W instead of 350.
+# Ampere's RTX A4000 to A6000 and A40 (1.9 to 2.2 W for a multiprocessor and GHz; A10 1.2) need none in AMP: 14 rows.
+POWER_DERATE = {"T4": 0.55, "T4G": 0.55, "P4": 0.45, "L4": 0.40, "A10": 0.70, "L40S": 0.75, "RTX 6000 Ada": 0.65}
 CORES_PER_SM = {
     "Kepler": 192,
     "Maxwell": 128,
@@ -137,10 +149,11 @@ class GpuTerms:
     on_chip: float  # traffic between shared memory and registers
     memory: float  # device memory
     launch: float  # starts and ends of kernels, on the device
-    depthwise: float = 0.0  # depthwise convolutions, which matrix units cannot run
+    depthwise: float = 0.0  # depthwise convolutions and wide groups, which matrix units do not run
     calls: float = 0.0  # what waiting for the host's calls of the framework adds to the device's seconds
     host: float = 0.0  # what the script's own Python adds to both
     unruled_share: float = 0.0  # share of bytes in ops without a rule
+    half_convolution_share: float = 0.0  # share of the FLOPs in half-precision convolutions
     unusual_half_share: float = 0.0  # share of the FLOPs in one- and three-dimensional convolutions at half precision
     grouped_share: float = 0.0  # share of the FLOPs in grouped convolutions
     notes: tuple[str, ...] = field(default=())
@@ -256,10 +269,25 @@ def gpu_terms(
         calls=without - device,
         host=beside(device, calls + host.script_seconds - serial) - without + serial,
         unruled_share=work.unruled_bytes / work.bytes_moved if work.bytes_moved else 0.0,
+        half_convolution_share=half_convolutions(work, precision, spec) / work.total_flops if work.total_flops else 0.0,
         unusual_half_share=unusual / work.total_flops if work.total_flops else 0.0,
         grouped_share=grouped_flops(work) / work.total_flops if work.total_flops else 0.0,
         notes=notes,
     )
+
+
+def half_convolutions(work: StepWork, precision: Precision, spec: AcceleratorSpec) -> float:
+    """Return the FLOPs of convolutions that run in half precision."""
+    return sum(
+        flops
+        for (kind, dtype), flops in work.flops.items()
+        if kind not in ("matmul", "attention") and peak_for(spec, kind, dtype, precision)[1] == "half"
+    )
+
+
+def is_blackwell_server(spec: AcceleratorSpec) -> bool:
+    """Return whether this is Blackwell of the data centre, whose kernels are others than GeForce's."""
+    return spec.compute_capability is not None and spec.compute_capability[0] == DATA_CENTRE_BLACKWELL
 
 
 def grouped_flops(work: StepWork) -> float:
@@ -293,7 +321,10 @@ def sums_of(
     """
     sums: dict[str, float] = defaultdict(float)
     notes: list[str] = []
-    clock, bandwidth, unusual, aligned = clock_share(spec), spec.memory_bandwidth_gbps * 1e9, 0.0, True
+    reached = AMD_SHARE if spec.vendor == "AMD" else 1.0
+    clock, bandwidth = clock_share(spec) * reached, spec.memory_bandwidth_gbps * 1e9 * reached
+    unusual, aligned = 0.0, True
+    slow_convolutions = BLACKWELL_CONVOLUTIONS if is_blackwell_server(spec) else 1.0
     on_chip = on_chip_rate(spec) * max(clock, 1.0)
     for (kind, dtype), flops in work.flops.items():
         peak, mode = peak_for(spec, kind, dtype, precision)
@@ -303,10 +334,15 @@ def sums_of(
         if shape == "depthwise":
             sums["depthwise nhwc" if nhwc else "depthwise nchw"] += flops / (spec.fp32_tflops * 1e12)
             continue
+        if (shape, mode, nhwc) == ("grouped_wide", "half", True):
+            sums["depthwise wide nhwc"] += flops / (spec.fp32_tflops * 1e12)
+            continue
         done = flops / (WINOGRAD if shape == "conv3x3" and mode == "fp32" else 1.0)
         sums["compute"] += done / (peak * clock)
-        sums[_on_chip_name(shape, mode, nhwc=nhwc)] += work.tiled.get((kind, dtype), done) / on_chip
-        if mode == "half" and shape not in ("matmul", "attention"):
+        convolves_in_half = mode == "half" and shape not in ("matmul", "attention")
+        traffic = work.tiled.get((kind, dtype), done) * (slow_convolutions if convolves_in_half else 1.0)
+        sums[_on_chip_name(shape, mode, nhwc=nhwc)] += traffic / on_chip
+        if convolves_in_half:
             aligned = False
             unusual += flops if shape == "conv_unusual" else 0.0
     amp = precision.half is not None
@@ -324,7 +360,7 @@ def _on_chip_name(shape: str, mode: str, *, nhwc: bool) -> str:
     if shape in ("matmul", "attention"):
         return f"on-chip matmul {mode}"
     if mode != "half":
-        return f"on-chip grouped {mode}" if (shape, mode) == ("grouped", "fp32") else f"on-chip conv {mode}"
+        return f"on-chip grouped {mode}" if shape.startswith("grouped") and mode == "fp32" else f"on-chip conv {mode}"
     if shape == "conv_unusual":
         return "on-chip unusual half"
-    return "on-chip nhwc half" if nhwc else f"on-chip {'conv' if shape == 'grouped' else shape} half"
+    return "on-chip nhwc half" if nhwc else f"on-chip {'conv' if shape.startswith('grouped') else shape} half"

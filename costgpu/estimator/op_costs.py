@@ -90,8 +90,14 @@ UNRULED = _aten(
 # What FSDP copies around its collectives: bytes in and out, and nothing else (torch 2.13, _fsdp_collectives.py).
 COPIES = frozenset({"fsdp::all_gather_copy_in", "fsdp::split_with_sizes_copy", "fsdp::chunk_cat"})
 PICKED_BYTES_FACTOR = 2.0
+# Ops whose outputs have a shape that depends on values, so that the host waits for the device (CUDA kernels, torch 2.x).
+WAITING = _aten("nonzero masked_select unique_dim _unique2 unique_consecutive bincount equal") | {"torchvision::nms"}
+MASKED_INDEX = _aten("index index_put index_put_ _index_put_impl_")  # wait likewise where the index is a mask
 NHWC = "_nhwc"  # ends the kinds of convolutions in channels-last order
 TILE, LEAST_SIDE = 128.0, 8.0  # side of the largest tile of a matrix product, and the least that a narrow one pays for
+# Channels of a group up to which half-precision libraries have kernels for channels-last, and how many with as many
+# groups as ResNeXt has. Source: benchmarks/README.md, grouped convolutions (2026-11).
+NARROW_GROUP, RESNEXT_GROUP, RESNEXT_GROUPS = 8, 32, 32
 ALIGNED = 8  # channels of which half-precision tensor cores take a multiple
 CAST_BYTES = 6.0  # of an element that is read as float32 and written in half precision, or the reverse
 # Share of the bytes that autocast leaves, where it is not known which ops it makes half: of networks of convolutions and
@@ -105,9 +111,9 @@ class StepWork:
     """The work of one training step, optimizer apart.
 
     FLOPs have keys (kind, dtype). Kinds are ``matmul`` and ``attention``; ``conv`` (dense), ``conv3x3`` (dense, of
-    stride 1: libraries have a cheaper algorithm for it, Winograd), ``grouped`` and ``depthwise`` (two-dimensional
-    convolutions), each of them with ``_nhwc`` behind it where its input is in channels-last order; and
-    ``conv_unusual``, convolutions of one or three dimensions.
+    stride 1: libraries have a cheaper algorithm for it, Winograd), ``grouped``, ``grouped_wide`` (groups of many
+    channels) and ``depthwise`` (two-dimensional convolutions), each of them with ``_nhwc`` behind it where its input is
+    in channels-last order; and ``conv_unusual``, convolutions of one or three dimensions.
     """
 
     flops: dict[tuple[str, str], float] = field(default_factory=lambda: defaultdict(float))
@@ -124,7 +130,7 @@ class StepWork:
     # bytes, two for an element, of what convolutions read and write whose channels are no multiple of 8
     unaligned_bytes: float = 0.0
     unruled_bytes: float = 0.0  # part of `bytes_moved` in ops whose time it does not tell
-    syncs: float = 0.0  # number of times that the host waits for a value (`.item()`)
+    syncs: float = 0.0  # number of times that the host waits for a value (`.item()`) or a shape (`nonzero`)
     large_bytes: float = 0.0  # part of `bytes_moved` in ops of over 4 MiB, which no CPU cache holds
 
     @property
@@ -209,6 +215,8 @@ def _add(work: StepWork, row: OpRow, times: float) -> None:
         work.forward_calls += times
         work.syncs += times
         return
+    if name in WAITING or (name in MASKED_INDEX and _by_mask(row)):
+        work.syncs += times
     masks = row.attributes.get("masks", [])
     if masks and name in ("aten::bernoulli_", "aten::div_", "aten::empty_like"):
         return  # CUDA draws the mask inside the dropout kernel
@@ -244,6 +252,13 @@ def _add(work: StepWork, row: OpRow, times: float) -> None:
         work.large_bytes += times * moved
     if name in UNRULED or not (name.startswith("aten::") or name in COPIES):
         work.unruled_bytes += times * moved
+
+
+def _by_mask(row: OpRow) -> bool:
+    """Return whether an index is a mask. Putting one value under a mask fills it, without a wait."""
+    put = row.op != "aten::index"
+    indices = row.inputs[1:-1] if put else row.inputs[1:]
+    return any(dtype in ("bool", "uint8") for _, _, dtype in indices) and not (put and elements(row.inputs[-1]) == 1)
 
 
 def _autocast_bytes(row: OpRow, masks: list[int]) -> float:
@@ -295,9 +310,9 @@ def _flops(row: OpRow) -> tuple[str, float]:
         wanted = sum(row.attributes.get("output_mask", [True, True, True])[:2])
         return _conv_kind(row, ins[0], ins[1], ins[2]), one * wanted
     if name in ATTENTION_FORWARD and len(ins) >= 3:
-        return "attention", _attention_flops(ins[0], ins[1], ins[2])
+        return "attention", _attention_flops(row, ins[0], ins[1], ins[2])
     if name in ATTENTION_BACKWARD and len(ins) >= 4:
-        return "attention", 2.5 * _attention_flops(ins[1], ins[2], ins[3])
+        return "attention", 2.5 * _attention_flops(row, ins[1], ins[2], ins[3])
     if name in RECURRENT and len(ins) >= 3 and len(ins[0][0]) == 3:
         length, batch = ins[0][0][:2]
         one = 2.0 * length * batch * (elements(ins[1]) + elements(ins[2]))
@@ -331,7 +346,9 @@ def _conv_kind(row: OpRow, out: TensorShape, into: TensorShape, weight: TensorSh
         before - after in (0, 2) for before, after in zip(into[0][2:], out[0][2:], strict=False)
     )  # padded or not
     if groups > 1:
-        kind = "depthwise" if weight[0][1] == 1 and groups == into[0][1] else "grouped"
+        width = weight[0][1]
+        served = width <= NARROW_GROUP or (width <= RESNEXT_GROUP and groups % RESNEXT_GROUPS == 0)
+        kind = "depthwise" if width == 1 and groups == into[0][1] else "grouped" if served else "grouped_wide"
     else:
         kind = "conv3x3" if dense and weight[0][2:] == [3, 3] and same else "conv"
     return kind + NHWC if _channels_last(into) else kind
@@ -368,8 +385,9 @@ def _tile_weight(row: OpRow) -> float:
     return tile_weight(shape[-2] if len(shape) > 1 else 1, shape[-1] if shape else 1)
 
 
-def _attention_flops(query: TensorShape, key: TensorShape, value: TensorShape) -> float:
+def _attention_flops(row: OpRow, query: TensorShape, key: TensorShape, value: TensorShape) -> float:
     if len(query[0]) < 3 or len(key[0]) < 2:
         return 0.0
     batch_heads, length, depth = math.prod(query[0][:-2]), query[0][-2], query[0][-1]
-    return 2.0 * batch_heads * length * key[0][-2] * (depth + value[0][-1])
+    seen = 0.5 if row.attributes.get("is_causal") else 1.0  # kernels skip what a causal mask hides
+    return seen * 2.0 * batch_heads * length * key[0][-2] * (depth + value[0][-1])

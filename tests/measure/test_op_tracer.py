@@ -54,3 +54,13 @@ def test_a_network_in_half_precision_has_its_own_types() -> None:
     work = traced(half=True)
     assert {dtype for _, dtype in work.flops} == {"bfloat16"}
     assert work.autocast_bytes == work.bytes_moved
+
+
+@pytest.mark.parametrize("causal", [False, True])
+def test_a_causal_mask_is_told(causal: bool) -> None:
+    query = torch.randn(1, 2, 8, 16, requires_grad=True)
+    tracer = make_tracer(torch)()  # type: ignore[no-untyped-call]
+    with tracer:
+        torch.nn.functional.scaled_dot_product_attention(query, query, query, is_causal=causal).sum().backward()
+    told = [row["attributes"].get("is_causal", False) for row in tracer.rows.values() if "_dot_product_" in row["op"]]
+    assert told == [causal, causal]

@@ -94,6 +94,15 @@ HOST_BOUND = Interval(0.65, 1.50)
 COMPILED = Interval(0.80, 1.55)
 MEASURED_ARCHITECTURES = ("Pascal", "Volta", "Turing", "Ampere", "Ada")  # of the 405 rows
 HOST_BOUND_FROM = 1.0  # host seconds over device seconds
+# Waits of a pass up to which host and device still run side by side: `generate()` waits after every token, and its decodes
+# fit so. Detection models wait 13 to 360 times, and were told 31 % too short. The width of their interval is assumed.
+FEW_WAITS = 3
+TURNS = Interval(0.65, 1.60)
+# Tensor FLOPs of a clock and multiprocessor over the A100's, and fp32 lanes over the 64 of the chips that the constant
+# was fitted on, by major compute capability. Source: accelerators.csv; NVIDIA's kernel times of nine GPUs, of which the
+# differences between generations vanish with them (2026-11).
+TENSOR_WIDTH = {9: 2.0, 10: 4.0}
+FP32_WIDTH = {9: 2.0, 10: 2.0}
 
 
 class Runtime(StrEnum):
@@ -123,6 +132,7 @@ class ForwardTerms:
     memory: float  # device memory
     launch: float  # gaps between kernels on the device
     host_alone: float  # seconds that the host needs to launch everything
+    waits: float = 0.0  # times that the host waits for the device in a pass
     unruled_share: float = 0.0  # share of bytes in ops without a rule
     notes: tuple[str, ...] = field(default=())
 
@@ -134,7 +144,12 @@ class ForwardTerms:
     @property
     def seconds(self) -> float:
         """Seconds of the forward pass."""
-        return beside(self.device, self.host_alone)
+        return self.device + self.host_alone if self.takes_turns else beside(self.device, self.host_alone)
+
+    @property
+    def takes_turns(self) -> bool:
+        """Return whether host and device wait for each other so often that neither runs ahead."""
+        return self.waits > FEW_WAITS
 
     @property
     def host(self) -> float:
@@ -156,14 +171,16 @@ class ForwardTerms:
         share = (
             (self.device * self.unruled_share + factor * other.device * other.unruled_share) / whole if whole else 0.0
         )
-        seconds = self.seconds + factor * other.seconds
+        seconds, waits = self.seconds + factor * other.seconds, max(self.waits, other.waits)
+        power = 1.0 if waits > FEW_WAITS else OVERLAP
         return ForwardTerms(
             compute=self.compute + factor * other.compute,
             on_chip=self.on_chip + factor * other.on_chip,
             memory=self.memory + factor * other.memory,
             launch=self.launch + factor * other.launch,
             # such that the seconds are those of the passes after each other
-            host_alone=max(0.0, seconds**OVERLAP - whole**OVERLAP) ** (1 / OVERLAP),
+            host_alone=max(0.0, seconds**power - whole**power) ** (1 / power),
+            waits=waits,
             unruled_share=share,
             notes=tuple(dict.fromkeys(self.notes + other.notes)),
         )
@@ -201,6 +218,7 @@ def forward_terms(
         memory=terms[MEMORY],
         launch=terms[LAUNCH],
         host_alone=host_seconds(work, execution, own=own, host_speed=host_speed),
+        waits=work.syncs,
         unruled_share=work.unruled_bytes / work.total_bytes if work.total_bytes else 0.0,
         notes=("no bf16 units: bf16 work runs at the fp32 rate",) if no_units else (),
     )
@@ -216,7 +234,7 @@ def device_sums(work: ForwardWork, spec: AcceleratorSpec, execution: Execution) 
         if bare == "depthwise":
             name = "depthwise" + ("_half" if mode == "half" else "") + (NHWC if last else "")
             sums[name] += flops / (spec.fp32_tflops * 1e12 * clock)
-        elif bare in ("grouped", "conv_unusual"):
+        elif bare in ("grouped", "grouped_wide", "conv_unusual"):
             sums["grouped"] += flops / (peak * clock)
         elif bare in ("matmul", "attention"):
             sums["matmul"] += flops / (peak * clock)
@@ -226,7 +244,7 @@ def device_sums(work: ForwardWork, spec: AcceleratorSpec, execution: Execution) 
     for (kind, traced), flops in work.tiled.items():
         mode = peak_for(spec, kind, _dtype(traced, execution), execution.precision)[1]
         name = "attention_half" if (kind, mode) == ("attention", "half") else f"matmul_{mode}"
-        sums[name] += flops / (sm_gigahertz(spec) * 1e9 * clock)
+        sums[name] += flops / (sm_gigahertz(spec) * 1e9 * clock * _width(spec, mode))
     bandwidth = spec.memory_bandwidth_gbps * 1e9
     for group, moved in moved_bytes(work, execution).items():
         name = "beside" if group in (DENSE, MATMUL) else "gemv" if group == GEMV else "moved"
@@ -280,6 +298,9 @@ def forward_interval(
     if terms.host_alone > HOST_BOUND_FROM * terms.device:
         interval = interval.covering(HOST_BOUND)
         reasons.append("host-CPU bound: kernels are too small to keep the GPU busy")
+    if terms.takes_turns:
+        interval = interval.covering(TURNS)
+        reasons.append(f"the host waits for the GPU {terms.waits:.0f} times in a pass: they take turns")
     if terms.unruled_share > 0.2:
         interval = interval.covering(UNRULED)
         reasons.append(f"{terms.unruled_share:.0%} of the bytes are in ops without a rule")
@@ -296,6 +317,12 @@ def _conv_name(kind: str, mode: str, last: bool, spec: AcceleratorSpec) -> str:
     if spec.compute_capability is not None and spec.compute_capability < (8, 0):
         return "conv_half_older"
     return "conv_half" + NHWC if last else f"{kind}_half"
+
+
+def _width(spec: AcceleratorSpec, mode: str) -> float:
+    """Return the work that a multiprocessor does in a clock, over that of the chips that the constants are of."""
+    generation = spec.compute_capability[0] if spec.compute_capability is not None else 0
+    return (FP32_WIDTH if mode == "fp32" else TENSOR_WIDTH).get(generation, 1.0)
 
 
 def _dtype(traced: str, execution: Execution) -> str:

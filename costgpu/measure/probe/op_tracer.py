@@ -100,6 +100,8 @@ def make_tracer(torch):
                 attributes = {"transposed": bool(args[at]), "groups": int(args[at + 2])}
                 if name == "aten::convolution_backward":
                     attributes["output_mask"] = [bool(flag) for flag in args[at + 3]]
+            if "_dot_product_" in name and argument(func, "is_causal", args, kwargs):
+                attributes["is_causal"] = True
             if name == "aten::bernoulli_":
                 self.masks[self.key(inputs[0])] = inputs[0]
             masks = [n for n, value in enumerate(inputs) if self.key(value) in self.masks] if self.masks else []
@@ -131,6 +133,14 @@ def make_tracer(torch):
                 return None
 
     return OpTracer
+
+
+def argument(func, name, args, kwargs):
+    """Return the value of an op's argument, given by place, by name or not at all; None if it has no such argument."""
+    for at, one in enumerate(getattr(getattr(func, "_schema", None), "arguments", ())):
+        if one.name == name:
+            return args[at] if at < len(args) else kwargs.get(name, one.default_value)
+    return None
 
 
 class StepTrace:

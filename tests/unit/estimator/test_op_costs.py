@@ -1,6 +1,7 @@
 """FLOPs, bytes and kernels of single ops, counted by hand."""
 
 import math
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -163,6 +164,23 @@ def test_a_3x3_convolution_without_padding_is_one_too() -> None:
     assert set(work.flops) == {("conv3x3", "float32")}
 
 
+@pytest.mark.parametrize(
+    ("groups", "width", "kind"),
+    [
+        (3, 24, "grouped_wide"),
+        (20, 16, "grouped_wide"),
+        (2, 128, "grouped_wide"),
+        (32, 64, "grouped_wide"),
+        (32, 32, "grouped"),
+        (64, 16, "grouped"),
+        (5, 8, "grouped"),
+    ],
+)
+def test_groups_of_many_channels_are_apart_unless_they_are_resnexts(groups: int, width: int, kind: str) -> None:
+    image = tensor(2, groups * width, 7, 7)
+    assert set(cost(conv(tensor(groups * width, width, 3, 3), image, image, groups)).flops) == {(kind, "float32")}
+
+
 def channels_last(*shape: int) -> TensorShape:
     n, c, h, w = shape
     return tensor(n, c, h, w, strides=[h * w * c, 1, w * c, c])
@@ -227,6 +245,10 @@ def test_attention() -> None:
     assert cost(op(name, [q, k, v], [out])).flops == {("attention", "float32"): forward}
     backward = op(f"{name}_backward", [out, q, k, v, out], [q, k, v], phase="backward")
     assert cost(backward).flops == {("attention", "float32"): 2.5 * forward}
+    for row in (op(name, [q, k, v], [out]), backward):
+        causal = replace(row, attributes=row.attributes | {"is_causal": True})
+        assert cost(causal).total_flops == cost(row).total_flops / 2
+        assert cost(causal).bytes_moved == cost(row).bytes_moved
 
 
 def test_a_recurrent_layer() -> None:
@@ -337,6 +359,22 @@ def test_normalisation_goes_over_its_data_more_than_once(name: str, factor: floa
 def test_waiting_for_a_value_is_a_kernel_and_a_stop() -> None:
     work = cost(op("_local_scalar_dense", [tensor()], [], count=3))
     assert (work.kernels, work.syncs, work.bytes_moved) == (3, 3, 0)
+
+
+@pytest.mark.parametrize(
+    ("row", "waits"),
+    [
+        (op("nonzero", [tensor(10)], [tensor(4, 1, dtype="int64")]), 1),
+        (replace(op("nms", [tensor(9, 4)], [tensor(3, dtype="int64")]), op="torchvision::nms"), 1),
+        (op("index", [tensor(9), tensor(9, dtype="bool")], [tensor(4)]), 1),
+        (op("index", [tensor(9), tensor(4, dtype="int64")], [tensor(4)]), 0),
+        (op("index_put_", [tensor(9), tensor(9, dtype="bool"), tensor(4)], [tensor(9)]), 1),
+        (op("index_put_", [tensor(9), tensor(9, dtype="bool"), tensor()], [tensor(9)]), 0),  # fills under the mask
+        (op("topk", [tensor(9)], [tensor(4), tensor(4, dtype="int64")]), 0),
+    ],
+)
+def test_a_shape_that_depends_on_values_is_waited_for(row: OpRow, waits: int) -> None:
+    assert (cost(row).syncs, cost(row).kernels) == (waits, 1)
 
 
 def test_what_no_cache_holds() -> None:

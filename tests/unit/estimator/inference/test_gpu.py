@@ -155,3 +155,39 @@ def test_an_architecture_without_rows_of_inference_widens_too(name: str) -> None
     assert wide.low < base.low
     assert wide.high > base.high
     assert any(f"no measurement of {spec.architecture}" in reason for reason in reasons)
+
+
+@pytest.mark.parametrize(
+    ("name", "dtype", "tf32", "factor"),
+    [
+        ("A100", "float16", False, 1),
+        ("RTX-PRO-6000", "float16", False, 1),
+        ("H100", "float16", False, 2),
+        ("H100", "float32", True, 2),
+        ("H100", "float32", False, 2),
+        ("L40S", "float32", False, 1),
+        ("B200", "bfloat16", False, 4),
+        ("B300", "float32", True, 4),
+        ("B200", "float32", False, 2),
+    ],
+)
+def test_multiprocessors_of_newer_generations_do_more_in_a_clock(
+    name: str, dtype: str, tf32: bool, factor: float
+) -> None:
+    work, spec = forward_work([linear(4096, dtype=dtype)]), accelerator(name)
+    execution = Execution(Precision(half=None, matmul_tf32=tf32, conv_tf32=True))
+    found, older = (forward_terms(work, one, execution) for one in (spec, replace(spec, compute_capability=(8, 0))))
+    assert older.on_chip == pytest.approx(factor * found.on_chip)
+
+
+def test_host_and_device_take_turns_where_a_pass_waits_often() -> None:
+    spec = accelerator("A100")
+    beside, once, often = (forward_terms(replace(_net(64), syncs=syncs), spec, PLAIN) for syncs in (0.0, 1.0, 13.0))
+    assert once.seconds == beside.seconds
+    assert often.seconds == pytest.approx(often.device + often.host_alone)
+    assert often.times(3).seconds == pytest.approx(3 * often.seconds)
+    base, _ = forward_interval(once, spec, PLAIN, year=2026)
+    wide, reasons = forward_interval(often, spec, PLAIN, year=2026)
+    assert wide.low < base.low
+    assert wide.high > base.high
+    assert "waits for the GPU 13 times" in reasons[-1]

@@ -69,6 +69,7 @@ PROMPT_BYTES = 81920.0
 HOSTS_FILE, STEPS_FILE = (Path(__file__).with_name(name) for name in ("cpu_hosts.csv", "cpu_steps.csv"))
 # Families that rent such a host; the others are this kind of host with its libraries held to fewer instructions.
 HOSTS = {"intel": ("aws", "c8i"), "zen4": ("aws", "c7a"), "zen3": ("aws", "c6a")}
+CLEAN = {"intel", "zen4"}  # nobody else computed on them, or hardly
 FAMILIES = [
     (provider, family)
     for provider, family in (
@@ -271,31 +272,37 @@ def report_hosts() -> None:
     """Print the errors from host to host, and the spread of several hosts on one family."""
     hosts, steps = host_figures(), {cells["step"]: step_of(cells) for cells in table_of(STEPS_FILE)}
     errors: dict[str, list[tuple[float, bool]]] = defaultdict(list)
-    spreads: list[float] = []
+    spreads: dict[str, list[float]] = defaultdict(list)
     for step, (work, calls) in steps.items():
         kind = "convolutions" if model.convolved_share(work) > 0.5 else "other"
-        for name, figures in hosts.items():
+        measured_on = {name: figures for name, figures in hosts.items() if step in figures}
+        for name, figures in measured_on.items():
             machine = host_machine(name, figures)
             for other, key in HOSTS.items():
-                if other == name or other not in hosts or key == HOSTS.get(name):
+                if other == name or other not in measured_on:
                     continue
                 told, (low, high) = seconds_on(cpus()[key], machine, figures[step] / 1e3, work, calls)
                 truth = hosts[other][step] / 1e3
                 one = math.log(told / truth), low * told <= truth <= high * told
-                for cut in ("all", kind, f"from {name}", f"to {other}"):
+                cuts = ["all", kind, f"from {name}", f"to {other}"]
+                for cut in [*cuts, "between clean hosts"] if {name, other} <= CLEAN else cuts:
                     errors[cut].append(one)
                 print(f"  {step[:44]:46}{name:>14} -> {other:6}{told / truth:6.2f}")
         for key in FAMILIES:
-            told_by = [
-                seconds_on(cpus()[key], host_machine(name, figures), figures[step] / 1e3, work, calls)[0]
-                for name, figures in hosts.items()
-            ]
-            spreads.append(max(told_by) / min(told_by))
+            told_by = {
+                name: seconds_on(cpus()[key], host_machine(name, figures), figures[step] / 1e3, work, calls)[0]
+                for name, figures in measured_on.items()
+            }
+            for cut, names in (("clean hosts", CLEAN), ("hosts", HOSTS), ("hosts, and one held to AVX", told_by)):
+                of_cut = [told_by[name] for name in names if name in told_by]
+                if len(of_cut) > 1:
+                    spreads[cut].append(max(of_cut) / min(of_cut))
     print(f"{'from host to host':44} {'pairs':>6} {'median':>7} {'p90':>7} {'bias':>7} {'inside':>6}")
     for cut, found in errors.items():
         print(summary(cut, [error for error, _ in found], [inside for _, inside in found]))
-    middle, most = statistics.median(spreads), max(spreads)
-    print(f"{len(hosts)} hosts on one family: highest over lowest {middle:.2f} in the median, {most:.2f} at most")
+    for cut, ratios in spreads.items():
+        middle, most = statistics.median(ratios), max(ratios)
+        print(f"{cut} on one family: highest over lowest {middle:.2f} in the median, {most:.2f} at most")
 
 
 def predict(here: Row, there: Row) -> Result | None:

@@ -58,13 +58,14 @@ class Core(NamedTuple):
     unsure: float = 1.0  # the true rate lies between it over this and it times this; 1 where rows stand behind it
 
 
-# Source: two hosts of benchmarks/cpu_hosts.csv (Granite Rapids: products 0.75, convolutions 0.53; Zen 4: 0.86 and 0.82)
-# and the study of one Intel host whose libraries were held to AVX-512, AVX2 and SSE 4.2 (benchmarks/README.md,
-# 2026-11-25). On Arm nobody measured convolutions, and training nowhere.
+# Source: the hosts of benchmarks/cpu_hosts.csv (Granite Rapids: products 0.75, convolutions 0.53; Zen 4: 0.86 and 0.82;
+# Zen 3: 0.65 and 0.54) and the study of one Intel host whose libraries were held to AVX-512, AVX2 and SSE 4.2
+# (benchmarks/README.md, 2026-11-25). On Arm nobody measured convolutions, and training nowhere.
 INTEL_AVX512 = Core(0.80, 0.57)
 INTEL_AVX2 = Core(0.90, 0.80)
-ZEN = Core(0.80, 0.77)
-ZEN5 = Core(0.70, 0.62, unsure=1.25)  # full AVX-512 since then: between ZEN and INTEL_AVX512
+ZEN = Core(0.65, 0.57)  # AVX2
+ZEN4 = Core(0.80, 0.77)  # AVX-512 in two halves
+ZEN5 = Core(0.70, 0.62, unsure=1.25)  # full AVX-512: taken to lie between ZEN4 and INTEL_AVX512
 ARM = Core(0.62, 0.45, unsure=1.6)
 UNKNOWN_CORE = Core(0.70, 0.60, unsure=1.25)
 
@@ -113,7 +114,7 @@ def core_of(cpu: CpuSpec) -> Core:
     """Return what libraries make of this CPU's core."""
     name = cpu.microarchitecture
     if name.startswith("Zen"):
-        return ZEN5 if name.startswith("Zen 5") else ZEN
+        return ZEN5 if name.startswith("Zen 5") else ZEN4 if name.startswith("Zen 4") else ZEN
     if name.startswith(("Neoverse", "Cortex")):
         return ARM
     if not name or cpu.fp32_flops_per_cycle is None:

@@ -225,6 +225,7 @@ class ProcessMonitor:
             self._cpu_before, self._queued_before, self._machine_before = self._cpu, dict(self._queued), machine
             self.activity = ActivityRecord(
                 wall=0.0,
+                cores=0,
                 cpu=0.0,
                 children_cpu=0.0,
                 main_cpu=0.0,

@@ -9,7 +9,7 @@ import os
 import threading
 
 from .record import ActivityRecord
-from .schedstat import SHARED_TICKS, clock, machine_times, queued_by_all, read, thread_times, threads_of
+from .schedstat import SHARED_TICKS, clock, machine_times, own_cores, queued_by_all, read, thread_times, threads_of
 
 MOST_PROCESSES = 32
 RUNNING = "R"
@@ -96,6 +96,7 @@ class Activity:
             used, stolen = (after - before for after, before in zip(machine, self.machine))
         return {
             "wall": clock() - self.wall,
+            "cores": len(own_cores()),
             "cpu": process + children,
             "children_cpu": children,
             "main_cpu": cpu - self.main_cpu,

@@ -470,6 +470,7 @@ class ActivityRecord(TypedDict):
     """CPU seconds in a stretch of time, and looks at the threads of the script: see `probe.activity`."""
 
     wall: float
+    cores: int  # that the process may use; 0 where the system does not tell
     cpu: float  # of the process, all threads, and of what it has started
     children_cpu: float  # of the latter
     main_cpu: float  # of the script's own thread; 0 where the system does not tell

@@ -46,17 +46,17 @@ def thread_times(thread: str) -> tuple[float, float]:
         return 0.0, 0.0
 
 
-def queued():
+def queued() -> float:
     """Return the seconds for which this thread was ready and had no core, since it began."""
     return thread_times("thread-self")[1]
 
 
-def queued_by_all():
+def queued_by_all() -> float:
     """Return the same of all threads of this process, added up."""
     return sum(thread_times("self/task/" + thread)[1] for thread in threads_of("self"))
 
 
-def work_clock():
+def work_clock() -> float:
     """Return seconds on a clock that stands still while this thread is ready and has no core."""
     before = queued()
     for _ in range(TRIES):  # it may lose its core between the two readings, too
@@ -70,15 +70,15 @@ def work_clock():
 class Lap:
     """One stretch of this thread's work after the other, and what the scheduler took of each."""
 
-    def __init__(self):
+    def __init__(self) -> None:
         self.begin()
 
-    def begin(self):
+    def begin(self) -> None:
         """Begin anew; the clock is read last, so that reading the rest is in no stretch."""
         self.queued_before, self.cpu_before = queued(), cpu_clock()
         self.since = clock()
 
-    def end(self, now=None):
+    def end(self, now: float | None = None) -> tuple[float, float, float]:
         """Return seconds without those in the queue, seconds of these on a core, and seconds in the queue.
 
         Args:
@@ -89,12 +89,17 @@ class Lap:
         return max(0.0, wall - waited), cpu, waited
 
 
+def own_cores() -> frozenset[int]:
+    """Return the numbers of the cores that this process may use; none where the system does not tell."""
+    return frozenset(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else frozenset()
+
+
 def machine_times() -> tuple[float, float] | None:
     """Return CPU seconds used by all programs on the cores of this process, and stolen by other virtual machines.
 
     None where the system does not tell.
     """
-    cores = os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else ()
+    cores = own_cores()
     used = stolen = 0.0
     seen = False
     for line in read("/proc/stat").splitlines():
@@ -119,4 +124,4 @@ def busy_share(seconds: float = LEAST_SAMPLE_SECONDS) -> float:
     after, took = machine_times(), clock() - begin
     if after is None or took <= 0:
         return 0.0
-    return min(1.0, (sum(after) - sum(before)) / took / len(os.sched_getaffinity(0)))
+    return min(1.0, (sum(after) - sum(before)) / took / len(own_cores()))

@@ -17,6 +17,7 @@ LEAST_LOOKS = 5  # with fewer, CPU seconds have to tell
 # spins for it. Source: two threads beside four busy loops on two cores (benchmarks/README.md, 2026-11-25): 0.74 in
 # networks whose ops take milliseconds; more than all where they take microseconds, so a measurement there does not spin.
 SPINNING = 0.75
+FULL = 0.9  # of what the cores can do: below it a program finds one when it needs one
 MOST = 0.95  # of the time, that can be taken off: what is left has to be something
 
 
@@ -35,18 +36,24 @@ class Neighbours:
     def undisturbed(self, raw: PhaseRecord) -> PhaseRecord:
         """Return a phase with the intervals that it would have had without other programs."""
         loader = raw["loader"] or Loader()
-        busy, waits = loader.get("fetch_seconds") or 0.0, loader.get("fetch_waits") or 0.0
+        busy, asleep = loader.get("fetch_seconds") or 0.0, loader.get("fetch_waits") or 0.0
         queued = loader.get("fetch_queued") or 0.0
-        starved = self.queue * queued / (busy + waits + queued) if loader.get("workers") and queued > 0 else 0.0
+        starved = self.queue * queued / (busy + asleep + queued) if loader.get("workers") and queued > 0 else 0.0
         if loader.get("fetch_seconds") is not None and not loader.get("workers"):
-            loader = {**loader, "fetch_seconds": busy + (1 - self.queue * self.lost) * waits, "fetch_waits": 0.0}
+            loader = {**loader, "fetch_seconds": busy + (1 - self.queue * self.lost) * asleep, "fetch_waits": 0.0}
         intervals = [
             self._interval(*times, starved)
             for times in zip(raw["seconds"], raw["waits"], raw["blocked"], raw["queued"], strict=True)
         ]
-        names = ("seconds", "waits", "blocked")
-        changed = {name: [interval[place] for interval in intervals] for place, name in enumerate(names)}
-        return cast("PhaseRecord", {**raw, **changed, "loader": loader if raw["loader"] else raw["loader"]})
+        seconds, waits, blocked = ([interval[place] for interval in intervals] for place in range(3))
+        before = sum(raw["seconds"])
+        rest = min(1.0, sum(seconds) / before) if before > 0 else 1.0
+        special = {
+            at: {**event, "validation": rest * event["validation"]} if "validation" in event else event
+            for at, event in raw["special"].items()
+        }
+        times = {"seconds": seconds, "waits": waits, "blocked": blocked, "special": special}
+        return cast("PhaseRecord", {**raw, **times, "loader": loader if raw["loader"] else raw["loader"]})
 
     def _interval(
         self, seconds: float, wait: float, blocked: float, queued: float, starved: float
@@ -76,8 +83,10 @@ def neighbours_of(activity: ActivityRecord | None, threads: int) -> Neighbours:
     Args:
         threads: Threads with which it computes.
     """
-    if activity is None or activity["wall"] <= 0 or activity["main_cpu"] <= 0:
+    if activity is None or activity["wall"] <= 0:
         return Neighbours()
+    if activity["main_cpu"] <= 0:
+        return _unknown(activity)
     wall, cpu, main = activity["wall"], activity["main_cpu"], activity["main_queued"]
     others, off = max(0.0, activity["queued"] - main), max(0.0, wall - cpu - main)
     waiting = activity["alone"] / activity["off"] if activity["off"] >= LEAST_LOOKS else 0.0
@@ -99,6 +108,14 @@ def neighbours_of(activity: ActivityRecord | None, threads: int) -> Neighbours:
         waiting=waiting,
         share=min(MOST, taken / wall),
     )
+
+
+def _unknown(activity: ActivityRecord) -> Neighbours:
+    """Return what other programs may have taken where the scheduler tells nothing: it is known, and not taken off."""
+    both = activity["neighbours_cpu"] + activity["cpu"]
+    if both < FULL * activity["cores"] * activity["wall"] or both <= 0:
+        return Neighbours()
+    return Neighbours(share=min(MOST, activity["neighbours_cpu"] / both))
 
 
 def queue_share(activity: ActivityRecord) -> float:

@@ -170,6 +170,8 @@ def _explanation(verdict: Verdict, profile: WorkloadProfile, today: date) -> str
         )
     machine = profile.machine
     speed = f"{machine.gemm_gflops:.0f} GFLOP/s fp32 (low {machine.gemm_gflops_low:.0f})"
+    if machine.conv_gflops:
+        speed += f", {machine.conv_gflops:.0f} in convolutions"
     if machine.single_thread_mbps:
         speed += f", {machine.single_thread_mbps:.0f} MB/s of bzip2 on one thread"
     loops = [f"    {textwrap.shorten(loop, WIDTH - 4, placeholder=' …')}" for loop in profile.phases[-1].total.loops]

@@ -47,6 +47,16 @@ def test_what_is_saved_reads_back(saved: Path) -> None:
     assert list(saved.parent.iterdir()) == [saved], "nothing is left beside it"
 
 
+def test_a_profile_from_before_convolutions_were_timed_still_reads(saved: Path) -> None:
+    document = json.loads(saved.read_text())
+    del document["machine"]["conv_gflops"], document["machine"]["disturbed_share"]
+    del document["phases"][0]["step"]["by_median"]
+    saved.write_text(json.dumps(document))
+    old = load_profile(saved)
+    assert (old.machine.conv_gflops, old.machine.disturbed_share) == (0, 0)
+    assert old.phases[0].step.seconds == old.phases[0].step.mean_seconds
+
+
 reals = st.just(0.0) | st.floats(LEAST, MOST)
 counts = st.integers(0, 2**62)
 

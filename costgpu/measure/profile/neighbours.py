@@ -53,7 +53,7 @@ class Neighbours:
             for at, event in raw["special"].items()
         }
         times = {"seconds": seconds, "waits": waits, "blocked": blocked, "special": special}
-        return cast("PhaseRecord", {**raw, **times, "loader": loader if raw["loader"] else raw["loader"]})
+        return cast("PhaseRecord", {**raw, **times, "loader": loader or None})
 
     def _interval(
         self, seconds: float, wait: float, blocked: float, queued: float, starved: float
@@ -65,7 +65,7 @@ class Neighbours:
 
     def undisturbed_phase(self, phase: Phase) -> Phase:
         """Return a phase of which only the seconds of whole steps are known, without what other programs took."""
-        rest = 1 - self.share
+        rest = 1 - self.share if self.queue > 0 else 1.0  # nothing is taken off where the queue is not known
         step = replace(
             phase.step,
             **{

@@ -135,7 +135,8 @@ def test_a_program_that_is_watched_from_outside() -> None:
 
 def test_a_series_without_what_others_took() -> None:
     known = builders.phase(step=builders.step_times(3.0))
-    assert Neighbours(share=0.5).undisturbed_phase(known).step == builders.step_times(1.5)
+    assert Neighbours(queue=1.0, share=0.5).undisturbed_phase(known).step == builders.step_times(1.5)
+    assert Neighbours(share=0.5).undisturbed_phase(known) == known, "known to be busy, and not by how much"
 
 
 def test_a_busy_machine_is_told_and_its_times_are_as_on_a_quiet_one() -> None:

@@ -156,9 +156,8 @@ class LocalProvider:
     def terminate(self, ref: InstanceRef) -> None:
         """Tells the host to end it; ends it right here if there is no host any more, or it does not react."""
         home = self._home(ref)
-        if not INSTANCE_ID.fullmatch(ref.instance_id) or not home.path.is_dir() or self._is_bare(home):
+        if not INSTANCE_ID.fullmatch(ref.instance_id) or (facts := self._facts_of_what_is_there(home)) is None:
             return
-        facts = self._facts(home)
         ending = {"by": "client", "reason": "user initiated", "at": time.time()}
         with contextlib.suppress(OSError):  # on a full disk it is ended all the same
             home.write_once("end.json", ending)
@@ -348,6 +347,17 @@ class LocalProvider:
             raise Unreachable(f"{home.path.name} lives on {facts.host}, not on this machine: ask there.")
         return facts
 
+    def _facts_of_what_is_there(self, home: Folder) -> Facts | None:
+        """Return what it is; None if there is none of the name, or it is over and its job has removed its record."""
+        if not home.path.is_dir() or self._is_bare(home):
+            return None
+        try:
+            return self._facts(home)
+        except InvalidRequest:
+            if self._is_bare(home):  # its host has left proof and ended between the two readings
+                return None
+            raise
+
     def _is_bare(self, home: Folder) -> bool:
         """Whether a job has removed the record of what it ran on, and all that ran there has ended, too."""
         return home.has("terminated.json") and self._read_facts(home) is None and not self._running(home)
@@ -358,9 +368,9 @@ class LocalProvider:
         return " ".join(str(one.pid) for one in (*([host] if host is not None else []), *home.members()))
 
     def _describe(self, home: Folder) -> Instance | None:
-        if not home.path.is_dir() or self._is_bare(home):
+        facts = self._facts_of_what_is_there(home)
+        if facts is None:
             return None
-        facts = self._facts(home)
         state = self._state(home, facts)
         over = home.ending("terminated.json")
         running = state is InstanceState.RUNNING and home.has("booted")

@@ -126,9 +126,10 @@ def queue_share(activity: ActivityRecord) -> float:
 
 def neighbours_of_program(activity: ActivityRecord | None, cores: int) -> Neighbours:
     """Return what disturbed a program that is watched from outside, by the threads of all of its processes together."""
-    if activity is None or activity["queued"] <= 0:
+    if activity is None or activity["queued"] <= 0 or activity["wall"] <= 0:
         return Neighbours()
-    share = activity["queued"] / (activity["queued"] + activity["cpu"])
+    # Of what computes all the time, both are the same; threads side by side lose the one, and what sleeps the other.
+    share = min(activity["queued"] / (activity["queued"] + activity["cpu"]), activity["queued"] / activity["wall"])
     own = max(0.0, activity["cpu"] + activity["queued"] - cores * activity["wall"])  # it has more threads than cores
     theirs = activity["neighbours_cpu"]
     queue = theirs / (theirs + own) if theirs + own > 0 else 1.0

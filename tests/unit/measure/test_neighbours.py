@@ -130,6 +130,8 @@ def test_a_program_that_is_watched_from_outside() -> None:
     assert neighbours_of_program(beside, 2).share == pytest.approx(0.67)
     crowded = activity(cpu=190.0, queued=200.0, neighbours_cpu=0.0)
     assert neighbours_of_program(crowded, 2).share == 0, "its own threads"
+    asleep = activity(cpu=0.1, queued=2.0, neighbours_cpu=160.0)
+    assert neighbours_of_program(asleep, 2).share == pytest.approx(0.02), "it sleeps, and loses hardly anything"
     assert neighbours_of_program(None, 2) == Neighbours()
 
 

@@ -28,7 +28,7 @@ from costgpu.version import __version__
 # which one spins while another has no core cannot be told from work. For GNU's OpenMP, and for Intel's and LLVM's.
 BUSY_FROM = 0.15
 WAIT_PASSIVELY = {"OMP_WAIT_POLICY": "PASSIVE", "KMP_BLOCKTIME": "0"}
-WINDOWS_BEFORE, WINDOWS_AFTER = 3, 6  # of each figure of the micro-benchmark
+WINDOWS_BEFORE, WINDOWS_AFTER = 2, 5  # of each figure of the micro-benchmark
 USES_TORCH = re.compile(rb"torch|lightning|transformers|accelerate|diffusers|timm|fastai")
 
 

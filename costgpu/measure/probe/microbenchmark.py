@@ -10,13 +10,21 @@ from __future__ import annotations
 
 import ctypes
 import json
+import os
 import random
 import sys
 import threading
 import time
 from importlib import import_module
 
-schedstat = import_module(".schedstat" if __package__ else "schedstat", __package__ or None)  # as a script, it has none
+if __package__:
+    schedstat = import_module(".schedstat", __package__)
+else:  # as a script; its folder need not be on the path, and nothing of ours shadows a module of theirs
+    HERE = os.path.dirname(os.path.abspath(__file__))
+    OTHERS = [path for path in sys.path if path != HERE]
+    sys.path[:] = [HERE]
+    schedstat = import_module("schedstat")
+    sys.path[:] = OTHERS
 
 SIZE = 1024  # of the square matrices
 COPY_BYTES = 1 << 26  # far more than the caches hold
@@ -167,7 +175,6 @@ def measure_without_torch(threads, seconds):
 
 
 if __name__ == "__main__":
-    sys.path.pop(0)  # nothing of ours shadows a module of theirs
     if sys.argv[1] == "torch":
         result = measure_with_torch(int(sys.argv[2]))
     else:

@@ -9,7 +9,9 @@ from .loops.script_frames import outwards
 MOST_TRACED = 8
 
 
-def shared_out(lap, wait, loader_blocked, answered=0.0):
+def shared_out(
+    lap: tuple[float, float, float], wait: float, loader_blocked: float, answered: float = 0.0
+) -> tuple[float, float, float, float]:
     """Return seconds of a `Lap`, of these inside of next(loader) and waiting for anything else, and beside them queued.
 
     Args:

@@ -19,7 +19,7 @@ from costgpu.models.workload import DataLoading, Extra, ExtraKind, Rhythm, StepT
 
 DISK_WORDS = f"taken as {DISK_BYTES_PER_SECOND / 1e6:.0f} MB/s"
 SPIKE = 3.0  # an interval above so many medians is not a step's own variation
-SPIKES, UNEVEN = 0.02, 0.1  # of the time of all steps, beyond the median: from there on a few long ones, or all, count
+UNEVEN = 0.02  # of the time of all steps: what they take beyond the median, from there on, is told beside it
 FORWARD_SHARE = 1 / 3  # a forward pass is one of the three equal parts of a training step's FLOPs
 
 
@@ -221,11 +221,10 @@ def _irregular(
     plain = [seconds[i] for i in range(2, len(seconds)) if i not in events]
     long = [v for v in plain if v > SPIKE * step.median_seconds]
     excess = sum(plain) - len(plain) * step.seconds - queued_seconds  # what the step's own seconds leave out
-    spikes = sum(long) - len(long) * step.seconds > excess / 2
-    if not plain or excess < (SPIKES if spikes else UNEVEN) * sum(plain):
+    if not plain or excess < UNEVEN * sum(plain):
         return []
     count, note = len(plain), "steps differ: what they take on average beyond the median"
-    if spikes:
+    if sum(long) - len(long) * step.seconds > excess / 2:
         count, note = len(long), f"{len(long)} steps of {len(plain)} took over {SPIKE:g} times the median"
     return [
         Extra(

@@ -1,6 +1,8 @@
 """What a measurement tells of this machine, ends on it and leaves there."""
 
 import contextlib
+import json
+import os
 import subprocess
 import sys
 import time
@@ -98,6 +100,15 @@ def test_a_window_is_as_long_as_its_work_however_busy_the_machine_is(
     monkeypatch.setattr(benchmark.schedstat, "queued_by_all", lambda: next(queued))
     lap.waited = 0.02
     assert benchmark.window(work, 1e6, 0.1) > 0.6, "the other thread had none"
+
+
+@pytest.mark.parametrize("path", ["", "1"])
+def test_it_runs_as_a_script_wherever_its_folder_is_not_on_the_path(path: str) -> None:
+    """PYTHONSAFEPATH keeps the script's folder off the path, and what is first there is the user's own."""
+    command = [sys.executable, benchmark.__file__, "1", "0.01"]
+    environment = {**os.environ, "PYTHONSAFEPATH": path}
+    answer = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+    assert json.loads(answer.stdout)["copy_gbps"]
 
 
 def test_the_copy_of_several_threads_counts_all_of_them() -> None:

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from costgpu.measure.probe import schedstat
 from costgpu.measure.probe.activity import Activity
+from costgpu.measure.probe.phase import shared_out
 from costgpu.measure.profile.neighbours import MOST, Neighbours, neighbours_of, neighbours_of_program
 from tests.unit.estimator import builders
 from tests.unit.measure.records import build, phase, record, result, shot
@@ -149,6 +150,14 @@ def test_a_busy_machine_is_told_and_its_times_are_as_on_a_quiet_one() -> None:
     fit = record("series", seconds=[0.3] * 12)
     trees = build(record("series_result", series=[fit], activity=ALONE, cpu_seconds=1.0, peak_rss_bytes=1))
     assert trees.phases[0].step.seconds == pytest.approx(0.3 * (1 - trees.machine.disturbed_share))
+
+
+def test_the_queue_is_shared_out_between_the_loader_and_what_the_thread_waits_for() -> None:
+    """Ten seconds without a core: four of them queued, two in the loader, and eight for something else."""
+    interval = shared_out((11.0, 5.0, 4.0), wait=3.0, loader_blocked=2.0, answered=1.0)
+    assert interval == pytest.approx((10.0, 3.0 - 0.4 * 2.0, 0.6 * 8.0, 4.0))
+    assert shared_out((1.0, 1.0, 0.0), wait=0.2, loader_blocked=0.0) == (1.0, 0.2, 0.0, 0.0)
+    assert shared_out((0.1, 0.1, 9.9), wait=0.0, loader_blocked=0.0)[2] == 0, "a busy neighbour is no waiting"
 
 
 # ------------------------------------------------------------------------------------------------ what the kernel says

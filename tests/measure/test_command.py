@@ -66,7 +66,7 @@ def python(source: str, place: Path) -> list[str]:
 
 
 FOR_EVER = 'i=0; while true; do i=$((i+1)); echo "step $i/1000 loss 0.3"; sleep 0.11; done'
-FIVES = 'i=0; while true; do i=$((i+5)); echo "tock $i of 90"; sleep 0.11; done'
+FIVES = 'i=0; while true; do i=$((i+5)); echo "tock $i of 9000"; sleep 0.11; done'
 # `seq` and `tr` block their output into pipes; only their own buffers are in question, not the shell's.
 BUFFERED = "i=0; while [ $i -lt 40 ]; do i=$((i+1)); echo $i; sleep 0.11; done | sed 's/^/Iteration /; s/$/, loss = 1/'"
 BAR = """
@@ -134,7 +134,7 @@ def test_awk_with_caffes_lines_that_ends_by_itself(tmp_path: Path) -> None:
 
 def test_the_users_pattern(tmp_path: Path) -> None:
     profile, _ = measure("sh", "-c", FIVES, place=tmp_path, pattern=r"tock (?P<step>\d+) of (?P<total>\d+)")
-    assert profile.phases[0].total.steps == 90
+    assert profile.phases[0].total.steps == 9000
     assert 0.02 <= profile.phases[0].step.mean_seconds < 0.06
 
 

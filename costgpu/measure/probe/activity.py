@@ -68,21 +68,23 @@ class Activity:
 
     def __init__(self) -> None:
         self.main = str(os.getpid())  # the thread of the script
+        self.beside = ""  # the one that looks: the script does not wait for it
         self.begin()
 
     def begin(self):
         self.wall, self.cpu, self.children, self.machine = clock(), own_cpu(), children_cpu(), machine_times()
         self.main_cpu, self.queued = thread_times("self/task/" + self.main)
-        self.queued_all = queued_by_all()
+        self.queued_all = queued_by_all(self.beside)
         self.looks = self.off = self.alone = self.quiet = 0
 
     def look(self) -> None:
         self.looks += 1
+        self.beside = str(threading.get_native_id())
         if state_of("self", self.main) == RUNNING:
             return
         self.off += 1
         outside = waits_outside("self", self.main)  # threads of OpenMP spin for a while beside it
-        if not outside and runs("self", (self.main, str(threading.get_native_id()))):
+        if not outside and runs("self", (self.main, self.beside)):
             return
         self.alone += 1
         if not any(runs(pid) for pid in descendants("self")):
@@ -101,7 +103,7 @@ class Activity:
             "children_cpu": children,
             "main_cpu": cpu - self.main_cpu,
             "main_queued": queued - self.queued,
-            "queued": max(0.0, queued_by_all() - self.queued_all),
+            "queued": max(0.0, queued_by_all(self.beside) - self.queued_all),
             "neighbours_cpu": max(0.0, used - process - children),
             "stolen": max(0.0, stolen),
             "looks": self.looks,

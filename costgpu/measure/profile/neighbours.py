@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from typing import cast
 
 from costgpu.measure.probe.record import ActivityRecord, Loader, PhaseRecord
+from costgpu.measure.probe.schedstat import LEAST_SAMPLE_SECONDS
 from costgpu.models.workload import Phase
 
 LEAST_LOOKS = 5  # with fewer, CPU seconds have to tell
@@ -17,6 +18,7 @@ LEAST_LOOKS = 5  # with fewer, CPU seconds have to tell
 # spins for it. Source: two threads beside four busy loops on two cores (benchmarks/README.md, 2026-11-25): 0.74 in
 # networks whose ops take milliseconds; more than all where they take microseconds, so a measurement there does not spin.
 SPINNING = 0.75
+MOSTLY = 0.5  # of the looks at a program
 FULL = 0.9  # of what the cores can do: below it a program finds one when it needs one
 MOST = 0.95  # of the time, that can be taken off: what is left has to be something
 
@@ -83,7 +85,7 @@ def neighbours_of(activity: ActivityRecord | None, threads: int) -> Neighbours:
     Args:
         threads: Threads with which it computes.
     """
-    if activity is None or activity["wall"] <= 0:
+    if activity is None or activity["wall"] < LEAST_SAMPLE_SECONDS:  # its shares are those of a moment after the steps
         return Neighbours()
     if activity["main_cpu"] <= 0:
         return _unknown(activity)
@@ -126,8 +128,10 @@ def queue_share(activity: ActivityRecord) -> float:
 
 def neighbours_of_program(activity: ActivityRecord | None, cores: int) -> Neighbours:
     """Return what disturbed a program that is watched from outside, by the threads of all of its processes together."""
-    if activity is None or activity["queued"] <= 0 or activity["wall"] <= 0:
+    if activity is None or activity["queued"] <= 0 or activity["wall"] < LEAST_SAMPLE_SECONDS:
         return Neighbours()
+    if activity["off"] >= LEAST_LOOKS and activity["quiet"] > MOSTLY * activity["off"]:
+        return Neighbours()  # what it waits for takes its time, and what queues beside it may be anything
     # Of what computes all the time, both are the same; threads side by side lose the one, and what sleeps the other.
     share = min(activity["queued"] / (activity["queued"] + activity["cpu"]), activity["queued"] / activity["wall"])
     own = max(0.0, activity["cpu"] + activity["queued"] - cores * activity["wall"])  # it has more threads than cores

@@ -56,10 +56,15 @@ def waits_at(client: Client, step: int) -> None:
 
 
 def same_weights(person: Person) -> bool:
-    """Whether the person's model is that of an undisturbed run, to the last bit."""
+    """Whether the person's model is that of an undisturbed run.
+
+    To rounding: a process of torch that resumes rounds the last bits of this example differently one time in three, as
+    tensors come to lie in memory. A lost step, batch or optimizer state moves weights by a learning rate, 1e-3.
+    """
     alone = person.folder / "undisturbed"
     alone.mkdir()
     (alone / "train.py").write_text(examples.source("train_resume.py"))
     subprocess.run([sys.executable, *STEPS.split()], cwd=alone, check=True, capture_output=True)
     ours, other = (torch.load(folder / "model.pt") for folder in (person.work, alone))
-    return all(torch.equal(ours[name], other[name]) for name in other) and ours.keys() == other.keys()
+    same = (torch.allclose(ours[name], other[name], rtol=0, atol=1e-5) for name in other)
+    return ours.keys() == other.keys() and all(same)

@@ -126,6 +126,11 @@ def test_nothing_is_taken_twice(
     assert told["seconds"][0] <= seconds + (1 - queue) * seconds + 1e-9
 
 
+def test_what_was_looked_at_for_a_moment_tells_nothing_of_the_steps() -> None:
+    moment = activity(wall=0.01, cpu=0.002, main_cpu=0.001, main_queued=0.004, queued=0.01, neighbours_cpu=0.01)
+    assert neighbours_of(moment, 2) == neighbours_of_program(moment, 2) == Neighbours()
+
+
 def test_a_program_that_is_watched_from_outside() -> None:
     beside = activity(cpu=33.0, queued=67.0, neighbours_cpu=160.0, main_cpu=0.0)
     assert neighbours_of_program(beside, 2).share == pytest.approx(0.67)
@@ -133,6 +138,8 @@ def test_a_program_that_is_watched_from_outside() -> None:
     assert neighbours_of_program(crowded, 2).share == 0, "its own threads"
     asleep = activity(cpu=0.1, queued=2.0, neighbours_cpu=160.0)
     assert neighbours_of_program(asleep, 2).share == pytest.approx(0.02), "it sleeps, and loses hardly anything"
+    starting = activity(cpu=10.0, queued=25.0, neighbours_cpu=160.0, looks=20, off=20, quiet=17)
+    assert neighbours_of_program(starting, 2) == Neighbours(), "what starts beside a loop that sleeps lengthens nothing"
     assert neighbours_of_program(None, 2) == Neighbours()
 
 

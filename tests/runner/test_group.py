@@ -59,6 +59,17 @@ def test_they_run_at_the_same_time(world: GroupWorld) -> None:
     assert max(seconds) < JOB.seconds + 120
 
 
+def test_a_machine_that_is_long_in_ending_keeps_nobody_from_the_outputs(tmp_path: Path) -> None:
+    script = JobScript(setup_seconds=20, seconds=300, stdout=[(1.0, b"hello\n")], outputs={"model.pt": b"weights"})
+    world = GroupWorld(tmp_path, script)
+    world.cloud.terminating_seconds = 1200.0
+    with pytest.raises(TerminationUnconfirmed):
+        world.launch_group()
+    assert (world.work / "model.pt").read_bytes() == b"weights"
+    ended = [world.cloud.billing_seconds(one.ref.instance_id) for one in world.machines()]
+    assert max(ended) < script.seconds + 120, "the other one is asked to end at once"
+
+
 def test_outputs_of_every_machine(tmp_path: Path) -> None:
     world = GroupWorld(tmp_path, nodes=3)
     world.launch_group(outputs_from=OutputsFrom.ALL, processes=4)

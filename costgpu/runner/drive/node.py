@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import zlib
 from collections.abc import Sequence
@@ -9,6 +10,7 @@ from collections.abc import Sequence
 from costgpu.errors import HostUnreachable, MachineUnusable, NodesApart, ProviderError
 from costgpu.ledger.codec import to_json
 from costgpu.models.defaults import MEETING_PORT
+from costgpu.models.instance import InstanceState
 from costgpu.models.job import EndReason, JobPhase, Launcher, RayAccess, Rendezvous
 from costgpu.models.run import EventKind, RunState, RunView
 from costgpu.providers import registry
@@ -84,16 +86,22 @@ def is_missing(view: RunView) -> bool:
 
 
 def look(context: RunContext) -> None:
-    """Asks a machine that is not followed how its job fares. Raises `MachineEnded` if it is gone."""
+    """Asks a machine that is not followed how its job fares.
+
+    One that is ending is left to it, since others compute or have outputs meanwhile.
+
+    Raises:
+        MachineEnded: It is gone.
+    """
     try:
         status = context.connection().status()
     except (HostUnreachable, MachineUnusable):
         context.disconnect()
         context.seconds_disconnected()  # from now on
-        try:
-            context.check_alive(context.describe())
-        except ProviderError:
-            return
+        with contextlib.suppress(ProviderError):
+            instance = context.describe()
+            if instance is None or instance.state is not InstanceState.TERMINATING:
+                context.check_alive(instance)
         return
     context.answered()
     if status.phase is JobPhase.FINISHED:

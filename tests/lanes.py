@@ -18,10 +18,11 @@ import psutil
 
 PYTEST = [sys.executable, "-m", "pytest"]
 LANES = (
-    ["-m", "not (emulator or wire or packaging or bulk) and (frameworks or slow or hypothesis)"],
+    ["-m", "not (emulator or wire or packaging or bulk) and (frameworks or slow)"],
     ["-m", "emulator or wire or packaging"],
     ["-m", "bulk", "--ignore=tests/simulation"],
     ["-m", "bulk", "tests/simulation"],
+    ["-m", "hypothesis and not (emulator or wire or packaging or bulk or frameworks or slow)"],
 )
 AT_ONCE = 3  # the next begins when one of them has ended
 

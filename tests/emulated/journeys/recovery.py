@@ -58,8 +58,8 @@ def waits_at(client: Client, step: int) -> None:
 def same_weights(person: Person) -> bool:
     """Whether the person's model is that of an undisturbed run.
 
-    To rounding: a process of torch that resumes rounds the last bits of this example differently one time in three, as
-    tensors come to lie in memory. A lost step, batch or optimizer state moves weights by a learning rate, 1e-3.
+    To rounding: now and then torch rounds this example differently when it resumes, without any cloud, too (2 of 29
+    processes, by 3e-7). A lost step, batch or optimizer state moves weights by a learning rate, 1e-3.
     """
     alone = person.folder / "undisturbed"
     alone.mkdir()

@@ -22,6 +22,7 @@ class TotalKind(StrEnum):
     EXACT = "exact"
     APPROXIMATE = "approximate"  # an inner loop's length changes from epoch to epoch
     UPPER_BOUND = "upper_bound"  # the script may stop early
+    TIMED = "timed"  # it ends after `Total.seconds` on any machine, however many steps that are
     UNBOUNDED = "unbounded"  # it runs until somebody stops it
     UNKNOWN = "unknown"
 
@@ -171,6 +172,7 @@ class Total:
     steps: float | None  # number of steps; None when unknown or unbounded
     steps_per_epoch: float | None  # steps of one epoch; None when there is no epoch to speak of
     how: str  # one line for people
+    seconds: float | None = None  # seconds after which the script ends the phase itself, on any machine; None without
     loops: list[str] = field(default_factory=list)  # the loops around the step, outermost first, one line each
 
 

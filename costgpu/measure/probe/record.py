@@ -98,6 +98,7 @@ class Loop(_Loop, total=False):
     position: tuple[Trips, float | None, bool]
     loader: bool
     skips: int  # line of a test before the step that passes an iteration by, for another reason than its number
+    seconds: float  # it is over after so many seconds on any machine: what its clock is compared with
 
 
 class Snapshot(TypedDict):
@@ -205,6 +206,15 @@ class Saves(TypedDict):
     every: float
 
 
+class Validation(TypedDict):
+    """What a trainer says of its evaluations, reached or not."""
+
+    batches: float | None  # of one evaluation; None if it does not know
+    batch_size: int | None
+    rhythm: str  # ``steps`` or ``epoch``
+    every: float
+
+
 class _Told(TypedDict):
     trainer: str
     total: Trips
@@ -214,9 +224,11 @@ class _Told(TypedDict):
 
 
 class Told(_Told, total=False):
-    """What a trainer says of its own length, and how often it saves; without `saves` where that cannot be told."""
+    """What a trainer says of its own length, and how often it saves and evaluates; without what it cannot tell."""
 
     saves: Saves | None
+    validation: Validation | None
+    seconds: float | None  # after which it ends on any machine
 
 
 class Intervals(TypedDict):

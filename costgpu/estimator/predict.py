@@ -16,6 +16,7 @@ from costgpu.estimator.several_gpus import on_several
 from costgpu.estimator.spot import checkpoints_of, interrupted, never_done
 from costgpu.estimator.step import Step, step_on
 from costgpu.estimator.throughput import inference_unit
+from costgpu.estimator.time_limit import limited
 from costgpu.models.prediction import (
     Candidate,
     InferenceUnit,
@@ -37,7 +38,7 @@ def predict(workload: Workload, candidate: Candidate, measured: MeasuredSpeed | 
     Args:
         measured: Earlier runs of this very job there; they count for the whole job with the same number of steps.
     """
-    modelled = _modelled(workload, candidate)
+    modelled = limited(_modelled(workload, candidate), workload.scope)
     if measured is None or not is_same_job(measured, workload.scope, scope_of(workload.profile)):
         return modelled
     return as_measured(modelled, measured)

@@ -496,6 +496,8 @@ class ActivityRecord(TypedDict):
     off: int  # looks at which the script's thread did not run
     alone: int  # of which no other thread of the process ran
     quiet: int  # of which no process that it had started ran either
+    step_off: int  # as `off`, of looks into steps with nothing beside them, and not into next(loader)
+    step_alone: int  # as `alone`, of these
 
 
 class _Always(TypedDict):

@@ -58,7 +58,8 @@ class Recorder:
         self.autocast, self.compiled = {}, 0
         self.before = {"validation": 0.0, "save": 0.0}  # before the first step
         self.saving = Saving(self)
-        self.fetch = None
+        self.fetch = self.first_fetch = None
+        self.in_loader = False
         self.thread = threading.get_ident()
         self.status, self.detail = "running", {}
         self.finished = threading.Lock()
@@ -272,6 +273,7 @@ class Recorder:
             kept = self.event_summary(phase.loader)
             if kept:
                 phase.special[len(phase.seconds) - 1] = kept
+            self.activity.end_interval(plain=not kept)
         if phase.loader is None:
             phase.loader = self.loaders.last_drawn()
         if phase is self.phases[0]:

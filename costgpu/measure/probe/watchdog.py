@@ -27,7 +27,7 @@ class Watchdog(threading.Thread):
             now = clock()
             if recorder.status != "running":
                 continue
-            recorder.activity.look()
+            recorder.activity.look(in_step=not recorder.in_loader)
             idle = recorder.inference.idle(now)
             if idle and recorder.module_hooks.narrowed:
                 recorder.module_hooks.detach()

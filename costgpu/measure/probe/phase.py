@@ -7,6 +7,7 @@ from array import array
 from .loops.script_frames import outwards
 
 MOST_TRACED = 8
+MOST_LATE_SECONDS = 0.5
 
 
 def shared_out(
@@ -23,6 +24,15 @@ def shared_out(
     # Reading the scheduler's figures around each batch would cost more than many a batch: shared out instead.
     share, in_loader = (min(1.0, queued / off) if off > 0 else 0.0), min(loader_blocked, off)
     return max(0.0, worked - answered), max(0.0, wait - share * in_loader), (1 - share) * (off - in_loader), queued
+
+
+class LateTrace:
+    """A trace of steps at the end of the measurement, in the place of a phase for `StepTrace`."""
+
+    def __init__(self, optimizers):
+        self.optimizers = optimizers
+        self.trace, self.trace_steps, self.untraceable = None, 0, ""
+        self.sizes = {}
 
 
 class Phase:
@@ -44,6 +54,8 @@ class Phase:
         self.snapshots, self.upcoming = [], ([], [], [])
         self.loader = self.batch = None
         self.trace, self.trace_steps, self.untraceable = None, 0, ""
+        self.late, self.growth = None, 1.0  # a `LateTrace`; its forward values a step over those of the first trace
+        self.sizes, self.followed = {}, []  # sides of tensors that follow a loop: at the trace, and since
         self.backwards = self.micro_batches = self.saved_tensor_bytes = 0
         self.model = {}
         self.first_traced = False  # the trace is of the first step
@@ -94,6 +106,12 @@ class Phase:
         """Note an interval of `shared_out`."""
         for times, value in zip((self.seconds, self.waits, self.blocked, self.queued), interval):
             times.append(value)
+
+    def may_trace_again(self):
+        """Whether there is a late step to compare with the traced one, and it is quick enough to be traced, too."""
+        seen = sorted(self.seconds)
+        quick = bool(seen) and seen[len(seen) // 2] * self.turn() < MOST_LATE_SECONDS
+        return quick and self.trace is not None and self.late is None and not self.first_traced
 
     def turn(self):
         """Steps that hold one whole turn of every optimizer (a critic that steps five times per generator)."""

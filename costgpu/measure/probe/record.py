@@ -272,6 +272,17 @@ class InferenceFacts(TypedDict):
     generation: GenerationFacts | None
 
 
+class FollowedSize(TypedDict):
+    """A side of the tensors that is computed from a loop's variable."""
+
+    line: int  # of the loop
+    text: str  # the expression
+    before: int  # at the first trace
+    now: int  # at the late one
+    mean: float  # over all turns of the loop
+    sides: int  # of one tensor that are of this size, at most
+
+
 class PhaseRecord(Intervals):
     """One phase of torch: the training steps, or units of inference, inside one outermost loop."""
 
@@ -289,6 +300,8 @@ class PhaseRecord(Intervals):
     micro_batches: int
     device: str
     trace_steps: int
+    growth: float  # values that the forward ops of a late step make, over those of the traced one; 1 if none was late
+    followed: list[FollowedSize]
     ops: list[Op]
     op_seconds: float
     calls: int

@@ -16,6 +16,7 @@ from .inference.follower import InferenceFollower
 from .inference.hooks import ModuleHooks
 from .inference.phase import InferencePhase
 from .loaders import VALIDATION, Loaders
+from .loops.growing_sizes import elements_of, followed, sizes_at
 from .loops.loop_stack import LoopStack
 from .loops.progress_series import ProgressTracker, is_snapshot_due, make_snapshot
 from .loops.script_frames import PROBE_ROOT, outwards
@@ -23,7 +24,8 @@ from .loops.script_loops import ScriptLoops, plain_loop_stack
 from .loops.source import Source
 from .loops.upcoming_work import UpcomingWork
 from .op_tracer import StepTrace
-from .phase import Phase, shared_out
+from .patching import harmless
+from .phase import LateTrace, Phase, shared_out
 from .ranks.data_parts import DataParts
 from .ranks.schemes import Schemes
 from .ranks.world import WORLD
@@ -280,9 +282,11 @@ class Recorder:
             self.weigh_first(phase, earlier)
         was_traced = self.tracing is not None
         if was_traced:
-            phase.trace_steps += 1
-            if phase.trace_steps >= phase.turn():
+            traced = phase.late or phase
+            traced.trace_steps += 1
+            if traced.trace_steps >= phase.turn():
                 self.end_trace(phase)
+                self.compare_sizes(phase, frame)
             else:
                 phase.mark("traced", True)
         if is_snapshot_due(phase.anchors):
@@ -295,7 +299,10 @@ class Recorder:
         if phase.trace is None and earlier >= 1 and not was_traced and not phase.untraceable:
             self.begin_trace(phase)
         alone = earlier == 0 and phase.first_traced and self.first.seconds > self.config["hard_limit"]
-        if alone or self.enough(now - self.first_step):
+        enough = alone or self.enough(now - self.first_step)
+        if enough and phase.may_trace_again():
+            self.begin_trace(phase, LateTrace(phase.optimizers))
+        elif enough:
             self.take_snapshot(phase, frame)
             self.finish("cut")
         self.events, self.wait = ({"traced": True} if self.tracing is not None else {}), 0.0
@@ -352,23 +359,38 @@ class Recorder:
 
     # -- the trace
 
-    def begin_trace(self, phase):
-        phase.backwards = self.backwards
+    def begin_trace(self, phase, late=None):
+        """Trace the next steps for the phase, or `late` to compare them with those that were traced first."""
+        traced = late or phase
+        traced.backwards = self.backwards
         count_saved = self.config.get("saved_hooks", True)
         try:
-            self.step_trace = StepTrace(self.torch, phase, count_saved=count_saved, compiled=self.compiled > 0)
+            self.step_trace = StepTrace(self.torch, traced, count_saved=count_saved, compiled=self.compiled > 0)
         except Exception as error:  # noqa: BLE001 - torch before 2.0 has no dispatch mode that we could use
-            phase.untraceable = "{}: {}".format(type(error).__name__, error)[:300]
+            traced.untraceable = "{}: {}".format(type(error).__name__, error)[:300]
             return
-        phase.trace = self.tracing = self.step_trace.tracer
+        traced.trace = self.tracing = self.step_trace.tracer
+        phase.late = late
         self.step_trace.start()
         self.tracing.resume()
 
     def end_trace(self, phase):
+        traced = phase.late or phase
         self.tracing = None
         self.step_trace.stop()
-        phase.micro_batches = self.backwards - phase.backwards
+        traced.micro_batches = self.backwards - traced.backwards
         phase.mark("traced", True)
+
+    @harmless
+    def compare_sizes(self, phase, frame):
+        """Note what the traced steps make of a loop's variable, and how much more or less a late step computes."""
+        traced = phase.late or phase
+        rows = list(traced.trace.rows.values())
+        traced.sizes = sizes_at(self.loop_stack, frame, rows)
+        if phase.late is not None:
+            early = elements_of(phase.trace.rows.values()) / max(1, phase.trace_steps)
+            phase.growth = elements_of(rows) / traced.trace_steps / early if early else 1.0
+            phase.followed = followed(phase.sizes, traced.sizes)
 
     def weigh_first(self, phase, earlier):
         """Takes the trace of a slow first step, unless other optimizers step after it, or the next is quick."""

@@ -152,6 +152,8 @@ def phase_record(phase, torch, fetch) -> PhaseRecord:
         "device": device_type(phase, torch),
         "batch": phase.batch,
         "trace_steps": phase.trace_steps,
+        "growth": getattr(phase, "growth", 1.0),
+        "followed": getattr(phase, "followed", []),
         "ops": list(trace.rows.values()) if trace is not None else [],
         "op_seconds": trace.op_seconds if trace is not None else 0.0,
         "calls": trace.calls if trace is not None else 0,

@@ -8,6 +8,7 @@ from typing import Any, cast
 
 from costgpu.measure.launcher import Launch
 from costgpu.measure.probe.record import ActivityRecord, Op, Optimizer, PhaseRecord, ProbeRecord, Told, TorchFacts
+from costgpu.measure.profile.growth import growing, growth_notes
 from costgpu.measure.profile.inference import (
     inference_of,
     inference_total,
@@ -193,6 +194,7 @@ def _phase(
     raw: PhaseRecord, before_seconds: float, activity: ActivityRecord | None, *, ended: bool, gap: bool
 ) -> Phase:
     step, used = step_times(raw)
+    step = growing(raw, step)
     once = raw.get("first") is not None
     micro_batches = float(max(1, raw["micro_batches"])) if once else 1.0
     drawn = raw["snapshots"][0]["all_batches"] if once and raw["snapshots"] else 0
@@ -350,7 +352,9 @@ def _trains_again(later: LaterPhase, unit: str) -> str:
 def _torch_notes(phases: list[Phase], later: list[LaterPhase], record: ProbeRecord, facts: TorchFacts) -> list[str]:
     notes = []
     last = phases[-1]
-    if abs(last.step.drift - 1) > 0.01:
+    raw = _stepped(record)[-1]
+    notes += growth_notes(raw, last)
+    if abs(last.step.drift - 1) > 0.01 and not notes:
         word = "grew" if last.step.drift > 1 else "fell"
         notes.append(f"The step time {word} by a factor of {last.step.drift:.2f} while it was measured.")
     if stepped_once(record):
@@ -366,7 +370,7 @@ def _torch_notes(phases: list[Phase], later: list[LaterPhase], record: ProbeReco
     if record["status"] != "ended":
         notes += [
             f"It runs a model again at {one['file']}:{one['line']} ({one['source']}): not reached, and not in these figures."
-            for one in _stepped(record)[-1]["upcoming"]["applied"]
+            for one in raw["upcoming"]["applied"]
         ]
     if record.get("cut_in_validation"):
         notes.append("The measurement ended inside a validation pass, which is longer than what was seen of it.")

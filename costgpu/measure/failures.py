@@ -331,9 +331,16 @@ def _crashed(
         )
     asked = "It asks for CUDA, and its CUDA calls landed on the CPU: if that is why, measure on a machine with a GPU. "
     return ScriptCrashed(
-        _with_tail(f"{name} crashed with {f'{kind}: {message[:300]}' if message else kind}.", outcome),
+        _with_tail(f"{name} crashed with {_last_words(kind, message)}.", outcome),
         hint=f"{asked if ran_on_fake_cuda(record) else ''}{_world(record)}Its whole output is in {outcome.log}",
     )
+
+
+def _last_words(kind: str, message: str) -> str:
+    """Return an exception in one line; of one that a worker process sends with its whole traceback, the last."""
+    if "Traceback (most recent call last)" in message:
+        return message.strip().splitlines()[-1][:300].rstrip(".")
+    return f"{kind}: {message[:300].strip()}".rstrip(".") if message else kind
 
 
 def _world(record: ProbeRecord) -> str:

@@ -72,6 +72,14 @@ def crash(kind: str, message: str = "", code: str = "main()", **other: Any) -> A
     return record("crash", **{"kind": kind, "message": message, "trail": trail, "bases": [kind, "Exception"]} | other)
 
 
+IN_WORKER = (
+    "Caught AttributeError in DataLoader worker process 0.\nOriginal Traceback (most recent call last):\n"
+    '  File "fetch.py", line 52, in fetch\n'
+    + 9 * "    data = self.dataset[0]\n"
+    + "AttributeError: no attribute 'in1d'\n"
+)
+
+
 def stepped(steps: int, status: str = "cut", **other: Any) -> Any:
     return {"status": status, "phases": [{"steps": steps}], "wall_seconds": 1.5, "torch": {}} | other
 
@@ -192,6 +200,7 @@ CASES: list[Case] = [
     (crash("OSError", "[Errno 12] Cannot allocate memory"), OutOfMemory, "Cannot allocate memory", ""),
     (crash("HarmError", HARM), WouldHarmFiles, HARM, "mode='r'"),
     (DIVIDED, ScriptCrashed, "ZeroDivisionError: division by zero", "output.log"),
+    (crash("AttributeError", IN_WORKER), ScriptCrashed, "crashed with AttributeError: no attribute 'in1d'.", ""),
     *[
         (crash("RuntimeError", message), NeedsCuda, message, "torch.cuda.is_available()")
         for message in (

@@ -178,6 +178,17 @@ def test_a_lap_leaves_out_the_queue(monkeypatch: pytest.MonkeyPatch) -> None:
     assert schedstat.Lap().end() == (1.0, 0.0, 2.0)
 
 
+def test_a_wait_between_two_readings_takes_nothing_of_what_was_computed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The thread lost its core for 0.1 s after the queue was read and before the clock was, or the other way round."""
+    now, queue, cpu = iter((10.0, 10.02)), iter((1.0, 1.1)), iter((5.0, 5.02))
+    monkeypatch.setattr(schedstat, "clock", lambda: next(now))
+    monkeypatch.setattr(schedstat, "queued", lambda: next(queue))
+    monkeypatch.setattr(schedstat, "cpu_clock", lambda: next(cpu))
+    worked, _, waited = schedstat.Lap().end()
+    assert worked == pytest.approx(0.02)
+    assert waited == pytest.approx(0.0)
+
+
 @pytest.mark.parametrize("text", ["", "1", "x y 3", "5 -1"])
 def test_a_system_that_does_not_tell(monkeypatch: pytest.MonkeyPatch, text: str) -> None:
     monkeypatch.setattr(schedstat, "read", lambda _: text)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from ..patching import wrap
 from ..record import Saves
 from ..schedstat import work_clock
+from .told_validation import per_epoch_pace
 
 
 class Saving:
@@ -39,13 +40,14 @@ class Saving:
         }
 
 
-def hugging_face_saves(state, args) -> Saves | None:
+def hugging_face_saves(state, args, steps=None, per_epoch=None) -> Saves | None:
     """Every `save_steps` steps or every epoch; None for never, and where only improvements are saved."""
     strategy = str(getattr(args.save_strategy, "value", args.save_strategy))
     every = getattr(state, "save_steps", None) or args.save_steps
     if strategy == "steps" and every >= 1:
         return Saves(rhythm="steps", every=float(every))
-    return Saves(rhythm="epoch", every=1.0) if strategy == "epoch" else None
+    rhythm, each = per_epoch_pace(steps, per_epoch)
+    return Saves(rhythm=rhythm, every=each) if strategy == "epoch" else None
 
 
 def lightning_saves(callbacks) -> Saves | None:

@@ -245,7 +245,7 @@ def batch_of(local):
         size = getattr(owner, "batch_size", None)
         if isinstance(size, int):
             return size
-    if hasattr(data, "shape") or isinstance(data, (list, tuple)):
+    if hasattr(data, "shape") or isinstance(data, (dict, list, tuple)):
         return int(local.get("batch_size") or 32)
     return None
 

@@ -45,8 +45,10 @@ def lightning(trainer) -> Told:
         total, epoch = number(epochs * batches if positive(epochs) and batches else None), batches
     how = "max_epochs={}, max_steps={}".format(epochs, trainer.max_steps)
     told = Told(trainer="Lightning Trainer", total=total, per_epoch=epoch, may_stop=stops, how=how, seconds=seconds)
-    told["validation"] = known(lightning_validation, trainer, positive(total), epoch)
-    told["saves"] = known(lightning_saves, getattr(trainer, "checkpoint_callbacks", ()))
+    steps = positive(total)
+    told["validation"] = checked = known(lightning_validation, trainer, steps, epoch)
+    savers = known(lambda: trainer.checkpoint_callbacks)
+    told["saves"] = known(lightning_saves, savers, trainer, checked, steps, epoch)
     return told
 
 

@@ -146,7 +146,8 @@ def extras(
         (ExtraKind.EPOCH_START, starting),
     ):
         # a checkpoint is one however quickly it is saved: what an interruption loses depends on it
-        if seen and (kind is ExtraKind.CHECKPOINT or statistics.median(seen.values()) > 0.02 * step.median_seconds):
+        counts = kind is ExtraKind.CHECKPOINT or (kind is ExtraKind.VALIDATION and validation is not None)
+        if seen and (counts or statistics.median(seen.values()) > 0.02 * step.median_seconds):
             found.append(_repeating(kind, seen, boundaries, per_iteration, phase))
     told: list[_Told] = [
         (ExtraKind.VALIDATION, validation, _told_validation(validation, phase, step, batch_size)),

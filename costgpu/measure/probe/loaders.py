@@ -28,7 +28,7 @@ class Loaders:
         self.opened.append(id(loader))
 
     def draw(self, iterator, *, validates, libraries):
-        """One batch was drawn; `validates` without gradients and outside an evaluation that is known."""
+        """One batch was drawn; `validates` without gradients."""
         loader = self.by_iterator.get(id(iterator))
         self.batches += 1
         self.batches_by_loader[id(loader)] = self.batches_by_loader.get(id(loader), 0) + 1

@@ -211,7 +211,7 @@ class Validation(TypedDict):
 
     batches: float | None  # of one evaluation; None if it does not know
     batch_size: int | None
-    rhythm: str  # ``steps`` or ``epoch``
+    rhythm: str  # ``steps``, ``epoch`` or, of training, ``seconds``
     every: float
 
 
@@ -219,7 +219,7 @@ class _Told(TypedDict):
     trainer: str
     total: Trips
     per_epoch: float | None
-    may_stop: list[str]
+    may_stop: list[str]  # the first is the clock, where there are `seconds`
     how: str
 
 
@@ -416,6 +416,7 @@ class SeriesFacts(TypedDict, total=False):
     per_epoch: int | None
     epochs: int
     saves: Saves | None
+    validation: Validation | None
     may_stop: bool
     backend: str
     batch: int | None

@@ -8,6 +8,7 @@ import threading
 import traceback
 
 from .activity import Activity
+from .evaluation import Evaluation
 from .first_step import FirstStep
 from .frameworks.saving_hooks import Saving
 from .frameworks.torch_hooks import TorchHooks
@@ -30,7 +31,7 @@ from .ranks.data_parts import DataParts
 from .ranks.schemes import Schemes
 from .ranks.world import WORLD
 from .result import describe_batch, write_result
-from .schedstat import Lap, clock, queued, work_clock
+from .schedstat import Lap, clock, queued
 
 MOST_ERRORS = 3
 QUICK_SHARE = 0.25  # of the first step's time: the first did something once, and another one can be traced
@@ -56,7 +57,7 @@ class Recorder:
         self.batch = None  # of the last interval before the first step
         self.backwards = self.optimizers_made = self.optimizer_steps = 0
         self.manual = 0  # backward passes before the first optimizer step
-        self.eval_started = self.tracing = None
+        self.tracing, self.evaluation = None, Evaluation(self)
         self.autocast, self.compiled = {}, 0
         self.before = {"validation": 0.0, "save": 0.0}  # before the first step
         self.saving = Saving(self)
@@ -134,22 +135,8 @@ class Recorder:
     def add(self, kind, seconds):
         self.events[kind] = self.events.get(kind, 0.0) + seconds
 
-    def mode_changed(self, training):
-        if threading.get_ident() != self.thread:
-            return
-        if not training and self.eval_started is None:
-            self.eval_started, self.saved_before = work_clock(), self.events.get("save", 0.0)
-            self.trace_as("validation")
-            self.module_hooks.attach()
-        elif training and self.eval_started is not None:
-            saving = self.events.get("save", 0.0) - self.saved_before
-            self.add("validation", max(0.0, work_clock() - self.eval_started - saving))
-            self.eval_started = None
-            self.trace_as("forward")
-
     def batch_drawn(self, iterator, batch):
-        validates = self.eval_started is None and not self.torch.is_grad_enabled()
-        self.loaders.draw(iterator, validates=validates, libraries=self.libraries)
+        self.loaders.draw(iterator, validates=not self.torch.is_grad_enabled(), libraries=self.libraries)
         if not self.trains:
             self.first.draw()
             self.batch = describe_batch(batch, self.torch)
@@ -209,6 +196,7 @@ class Recorder:
         if optimizer is not None:
             self.optimizer_steps += 1
         self.training_seen()
+        self.evaluation.step_made()
         phase = self.phase
         if phase is None:
             self.first.end(now)
@@ -269,7 +257,7 @@ class Recorder:
         answered, self.answered = WORLD.collectives.seconds - self.answered, WORLD.collectives.seconds
         if phase is self.phases[0]:
             WORLD.collectives.step_made()
-        self.eval_started = None  # it trains in eval mode, or a frozen part stays in it: no validation pass
+        self.evaluation.forget()
         if self.last is not None:
             phase.add_interval(shared_out(self.lap.end(now), self.wait, self.loader_blocked, answered))
             kept = self.event_summary(phase.loader)

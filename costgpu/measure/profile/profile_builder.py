@@ -27,7 +27,7 @@ from costgpu.measure.profile.progress_series import (
     progress_phases,
     shows_progress,
 )
-from costgpu.measure.profile.step_times import data_loading, extras, step_times
+from costgpu.measure.profile.step_times import data_loading, extras, left_out, step_times
 from costgpu.measure.profile.total_steps import (
     FOREVER_EPOCH,
     FOREVER_STEPS,
@@ -176,18 +176,26 @@ def _later_phases(record: ProbeRecord, last: Phase) -> list[LaterPhase]:
 def told_total(told: Told, seen: int) -> Total | None:
     """The number of steps as the trainer says it, of which some were seen; None if it does not know either."""
     how = f"{told['trainer']}: {told['how']}"
-    each = told["per_epoch"]
+    each, seconds = told["per_epoch"], told.get("seconds")
     if each is not None and each >= FOREVER_EPOCH:
         each = None
-    if told["total"] == "inf" or (told["total"] is not None and float(told["total"]) >= FOREVER_STEPS):
+    stops = told["may_stop"][:1]
+    if seconds is not None:
+        stops = [f"{stops[0] if stops else 'its clock'}={format_duration(seconds)}"]
+    endless = told["total"] == "inf" or (told["total"] is not None and float(told["total"]) >= FOREVER_STEPS)
+    if seconds is not None and (endless or told["total"] is None):
+        how = f"{how}; {stops[0]} ends it"
+        return Total(kind=TotalKind.TIMED, steps=None, steps_per_epoch=each, how=how, seconds=seconds)
+    if endless:
         how += ": it has no end of its own"
         return Total(kind=TotalKind.UNBOUNDED, steps=None, steps_per_epoch=each, how=how)
     if told["total"] is None:
         return None
     kind = TotalKind.EXACT
-    if told["may_stop"]:
-        kind, how = TotalKind.UPPER_BOUND, f"{how}; {told['may_stop'][0]} may stop it earlier"
-    return Total(kind=kind, steps=max(float(told["total"]), float(seen)), steps_per_epoch=each, how=how)
+    if stops:
+        kind, how = TotalKind.UPPER_BOUND, f"{how}; {stops[0]} may stop it earlier"
+    steps = max(float(told["total"]), float(seen))
+    return Total(kind=kind, steps=steps, steps_per_epoch=each, how=how, seconds=seconds)
 
 
 def _phase(
@@ -219,6 +227,7 @@ def _phase(
         data.batch_size,
         queued_seconds=queued_by_all(activity),
         saves=raw["told"].get("saves") if raw["told"] else None,
+        validation=raw["told"].get("validation") if raw["told"] else None,
     )
     pause = raw["gap_seconds"] - step.median_seconds
     if gap and pause > LEAST_PAUSE_SECONDS:
@@ -366,6 +375,9 @@ def _torch_notes(phases: list[Phase], later: list[LaterPhase], record: ProbeReco
         notes.append(f"Only one {last.unit} was begun: its time is that of its parts.")
     if not last.optimizers and last.inference is None:
         notes.append("No optimizer steps: backward passes were counted.")
+    told = [raw["told"] for raw in _stepped(record)]
+    beside = [left_out(one.get("validation"), phase.extras) for one, phase in zip(told, phases, strict=True) if one]
+    notes += [note for note in beside if note]
     notes += [_trains_again(phase, "step") for phase in later]
     if record["status"] != "ended":
         notes += [

@@ -13,7 +13,7 @@ from costgpu.measure.probe.record import (
 )
 from costgpu.measure.profile.inference import inference_of_series
 from costgpu.measure.profile.series_totals import place_of, total_of
-from costgpu.measure.profile.step_times import extras, single_step, step_times, summarize
+from costgpu.measure.profile.step_times import extras, left_out, single_step, step_times, summarize
 from costgpu.measure.profile.waiting import queued_by_all
 from costgpu.models.workload import (
     DataLoading,
@@ -157,6 +157,8 @@ def notes_of(record: ProbeRecord) -> list[str]:
         notes.append(f"Only the progress bar at {series['label']} is in it, not what the script does after it.")
     if facts.get("asks_gpu"):
         notes.append("It asks for a GPU and was measured on the CPU.")
+    if left := left_out(facts.get("validation"), progress_phases(record)[-1].extras):
+        notes.append(left)
     totals = facts.get("totals") or {}
     if totals.get("unknown_loops"):
         notes.append("A loop inside the jitted function has no length that can be read: its FLOPs were counted once.")
@@ -263,7 +265,17 @@ def _series_phase(series: SeriesRecord, record: ProbeRecord, *, over: bool = Fal
         # of three passes, the outputs of one
         saved_tensor_bytes=int(totals["bytes"] / 6) if totals and inference is None else 0,
         model_bytes=int(facts.get("model_bytes") or 0),
-        extras=extras(raw, step, total, 1.0, 0.0, facts.get("batch"), queued_seconds=queued, saves=facts.get("saves")),
+        extras=extras(
+            raw,
+            step,
+            total,
+            1.0,
+            0.0,
+            facts.get("batch"),
+            queued_seconds=queued,
+            saves=facts.get("saves"),
+            validation=facts.get("validation"),
+        ),
         unit="batch"
         if inference and series["source"] == "jax"
         else {"it": "iteration"}.get(series["unit"], series["unit"]),

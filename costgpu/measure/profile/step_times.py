@@ -12,10 +12,11 @@ from collections.abc import Sequence
 from dataclasses import replace
 from itertools import pairwise
 
-from costgpu.measure.probe.record import IntervalEvents, Intervals, Loader, Loop, PeriodicWork, Saves
+from costgpu.measure.probe.record import IntervalEvents, Intervals, Loader, Loop, PeriodicWork, Saves, Validation
 from costgpu.measure.profile.total_steps import batches_per_step
 from costgpu.models.defaults import DISK_BYTES_PER_SECOND
 from costgpu.models.workload import DataLoading, Extra, ExtraKind, Rhythm, StepTimes, Total
+from costgpu.units import plural_unit
 
 DISK_WORDS = f"taken as {DISK_BYTES_PER_SECOND / 1e6:.0f} MB/s"
 SPIKE = 3.0  # an interval above so many medians is not a step's own variation
@@ -115,65 +116,111 @@ def extras(
     *,
     queued_seconds: float = 0.0,
     saves: Saves | None = None,
+    validation: Validation | None = None,
 ) -> list[Extra]:
     """Validation, checkpoints and whatever else takes time beside the steps.
 
     Args:
         saves: How often a trainer says that it saves; None if none does.
+        validation: How often it says that it evaluates, and on how much.
         queued_seconds: Time in which threads of the script were ready and had no core: no work of its own.
     """
     seconds, special = phase["seconds"], phase["special"]
     events = {int(i): event for i, event in special.items() if int(i) < len(seconds)}
     boundaries = sorted(i for i, event in events.items() if event.get("opened"))
     found: list[Extra] = []
-    validation: dict[int, float] = {}
+    evaluating: dict[int, float] = {}
     saving = {i: event["save"] for i, event in events.items() if event.get("save")}
     starting: dict[int, float] = {}
     for i, event in events.items():
         rest = max(0.0, seconds[i] - step.median_seconds - event.get("validation", 0.0) - event.get("save", 0.0))
         if event.get("validation"):
-            validation[i] = event["validation"]
+            evaluating[i] = event["validation"]
         elif event.get("validation_batches"):
-            validation[i], rest = rest, 0.0
+            evaluating[i], rest = rest, 0.0
         if event.get("opened") and not event.get("traced"):
             starting[i] = rest
     for kind, seen in (
-        (ExtraKind.VALIDATION, validation),
+        (ExtraKind.VALIDATION, evaluating),
         (ExtraKind.CHECKPOINT, saving),
         (ExtraKind.EPOCH_START, starting),
     ):
         # a checkpoint is one however quickly it is saved: what an interruption loses depends on it
-        if seen and (kind is ExtraKind.CHECKPOINT or statistics.median(seen.values()) > 0.02 * step.median_seconds):
+        counts = kind is ExtraKind.CHECKPOINT or (kind is ExtraKind.VALIDATION and validation is not None)
+        if seen and (counts or statistics.median(seen.values()) > 0.02 * step.median_seconds):
             found.append(_repeating(kind, seen, boundaries, per_iteration, phase))
+    told: list[_Told] = [
+        (ExtraKind.VALIDATION, validation, _told_validation(validation, phase, step, batch_size)),
+        (ExtraKind.CHECKPOINT, saves, (_state_seconds(phase), f"told by the trainer, not reached; {DISK_WORDS}")),
+    ]
+    found = _as_told(found, told, step, total)
     found += _irregular(seconds, events, step, queued_seconds)
     found += _unreached(phase, step, total, per_iteration, before_validation_seconds, batch_size, found)
     sizes = [event["save_bytes"] for event in events.values() if event.get("save_bytes")]
-    found = _as_told(found, saves, phase)
     return [_with_size(extra, sizes) for extra in found]
 
 
-def _as_told(found: list[Extra], saves: Saves | None, phase: Intervals) -> list[Extra]:
-    """Checkpoints in the rhythm that the trainer tells, seen or not."""
-    if saves is None:
-        return found
-    rhythm = Rhythm.EPOCH if saves["rhythm"] == "epoch" else Rhythm.STEPS
-    seen = [extra for extra in found if extra.kind is ExtraKind.CHECKPOINT and extra.measured]
-    rest = [extra for extra in found if extra.kind is not ExtraKind.CHECKPOINT]
-    if seen:
-        return [*rest, replace(seen[0], rhythm=rhythm, every=saves["every"])]
-    note = f"told by the trainer, not reached; {DISK_WORDS}"
-    each = _state_seconds(phase)
-    return [
-        *rest,
-        Extra(
-            kind=ExtraKind.CHECKPOINT,
-            seconds_each=each,
-            rhythm=rhythm,
-            every=saves["every"],
-            measured=False,
-            note=note,
-        ),
-    ]
+_Told = tuple[ExtraKind, Saves | Validation | None, tuple[float, str] | None]
+
+
+def _as_told(found: list[Extra], told: Sequence[_Told], step: StepTimes, total: Total) -> list[Extra]:
+    """Work in the rhythm that the trainer tells, seen or not.
+
+    Args:
+        told: Kind, rhythm, and seconds and a note for one that was not reached; None where they are not known.
+    """
+    for kind, pace, unreached in told:
+        seen = next((extra for extra in found if extra.kind is kind), None)
+        if pace is None:
+            continue
+        rhythm = Rhythm.EPOCH if pace["rhythm"] == "epoch" else Rhythm.STEPS
+        every = max(1.0, pace["every"] / (step.seconds or 1.0)) if pace["rhythm"] == "seconds" else pace["every"]
+        if rhythm is Rhythm.EPOCH and not total.steps_per_epoch and kind is ExtraKind.VALIDATION:
+            continue  # there is no telling how many epochs there will be
+        if seen is not None:
+            found = [extra for extra in found if extra is not seen]
+            found.append(replace(seen, rhythm=rhythm, every=every))
+        elif unreached is not None:
+            each, note = unreached
+            found.append(
+                Extra(kind=kind, seconds_each=each, rhythm=rhythm, every=every, measured=False, note=note),
+            )
+    return found
+
+
+def left_out(validation: Validation | None, beside: Sequence[Extra]) -> str | None:
+    """A sentence for evaluations that a trainer tells of, and that are in no figure: how long they are is not known."""
+    if validation is None or any(extra.kind is ExtraKind.VALIDATION for extra in beside):
+        return None
+    unit = {"epoch": "epoch", "steps": "step", "seconds": "second"}[validation["rhythm"]]
+    number = validation["every"]
+    every = f"every {unit}" if number == 1 else f"every {number:,.4g} {plural_unit(unit)}"
+    why = "how long its epochs are" if validation["batches"] else "on how many batches"
+    return f"Its trainer evaluates {every}, {why} is not known: that is not in these figures."
+
+
+def _told_validation(
+    told: Validation | None, phase: Intervals, step: StepTimes, batch_size: int | None
+) -> tuple[float, str] | None:
+    """Seconds and a note for an evaluation that a trainer tells of; None if it does not know its length."""
+    if told is None or not told["batches"]:
+        return None
+    seconds = _forward_seconds(told["batches"], told["batch_size"], phase, step, batch_size)
+    return seconds, f"{told['batches']:,.0f} batches, told by the trainer, not reached; taken as forward passes"
+
+
+def _forward_seconds(
+    batches: float, size: int | None, phase: Intervals, step: StepTimes, batch_size: int | None
+) -> float:
+    """Seconds of forward passes over so many batches of `size`, where the training's have `batch_size`.
+
+    They wait for their batches as long as those of the training.
+    """
+    share = size / batch_size if batch_size and size else 1.0
+    plain = [wait for i, wait in enumerate(phase["waits"]) if str(i) not in phase["special"]]
+    wait = min(statistics.median(plain), step.median_seconds) if plain else 0.0
+    per_step = wait + FORWARD_SHARE * (step.median_seconds - wait)
+    return batches * per_step / max(1.0, batches_per_step(phase)) * share
 
 
 def _with_size(extra: Extra, sizes: Sequence[float]) -> Extra:
@@ -258,9 +305,7 @@ def _unreached(
         if kind in have:
             continue
         if work["kind"] == "validation":
-            share = work["batch_size"] / batch_size if batch_size and work["batch_size"] else 1.0
-            per_batch = step.median_seconds / max(1.0, batches_per_step(phase))
-            each = (work["batches"] or 0) * per_batch * FORWARD_SHARE * share
+            each = _forward_seconds(work["batches"] or 0, work["batch_size"], phase, step, batch_size)
             note = f"line {work['line']}: {work['batches']} batches, not reached; taken as forward passes"
         elif work["kind"] == "checkpoint":
             if rhythm is Rhythm.STEPS and work["every"] == 1:

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from costgpu.measure.probe.record import IntervalEvents
-from costgpu.measure.profile.step_times import data_loading, extras, step_times
+from costgpu.measure.profile.step_times import data_loading, extras, left_out, step_times
 from costgpu.models.workload import Extra, ExtraKind, Rhythm, StepTimes, Total, TotalKind
 from tests.unit.measure.records import loop, record, shot
 from tests.unit.measure.records import phase as record_of_phase
@@ -47,13 +47,14 @@ def found(
     before: float = 0.0,
     queued_seconds: float = 0.0,
     saves: Any = None,
+    validation: Any = None,
+    per_epoch: float | None = 1000.0,
 ) -> dict[ExtraKind, Extra]:
     step, _ = step_times(timed)
     kind = TotalKind.UNKNOWN if steps is None else TotalKind.EXACT
-    total = Total(kind=kind, steps=steps, steps_per_epoch=1000.0, how="")
-    listed = extras(
-        timed, step, total, per_iteration, before, batch_size=32, queued_seconds=queued_seconds, saves=saves
-    )
+    total = Total(kind=kind, steps=steps, steps_per_epoch=per_epoch, how="")
+    told = {"saves": saves, "validation": validation}
+    listed = extras(timed, step, total, per_iteration, before, batch_size=32, queued_seconds=queued_seconds, **told)
     by_kind = {extra.kind: extra for extra in listed}
     assert len(by_kind) == len(listed), "each kind of work is counted once"
     return by_kind
@@ -192,6 +193,13 @@ GATED_500, GATED_250, GATED_100 = (upcoming(work("gated", every)) for every in (
 SAVES_LATER = upcoming(work("checkpoint", 5.0, EPOCH_LINE), **STATE)
 AFTER_LOOPS = upcoming(work("validation", None, 99, batches=30, batch_size=32))
 BATCH = 60 * STEP / 4 / 3
+WAITS = phase(steady(30), waits=[0.04] * 30)
+
+
+def evaluations(rhythm: str, every: float, batches: float | None = 60, batch_size: int | None = 64) -> Any:
+    """What a trainer tells of its evaluations."""
+    return {"validation": {"batches": batches, "batch_size": batch_size, "rhythm": rhythm, "every": every}}
+
 
 Expected = tuple[str, Rhythm, float, float, bool]  # kind, rhythm, every, seconds, measured
 CASES: dict[str, tuple[Any, dict[str, Any], list[Expected]]] = {
@@ -241,6 +249,49 @@ CASES: dict[str, tuple[Any, dict[str, Any], list[Expected]]] = {
         {"saves": {"rhythm": "epoch", "every": 1.0}},
         [("checkpoint", EPOCH, 1.0, 0.5, True)],
     ),
+    "a trainer says when it evaluates": (
+        phase(steady(30)),
+        evaluations("steps", 500),
+        [("validation", STEPS, 500.0, 4.0, False)],
+    ),
+    "on batches of a size that is not known": (
+        phase(steady(30)),
+        evaluations("epoch", 2, batch_size=None),
+        [("validation", EPOCH, 2.0, 2.0, False)],
+    ),
+    "on fewer batches than a step has": (
+        batches_in_fours(()),
+        evaluations("epoch", 1, batch_size=32),
+        [("validation", EPOCH, 1.0, BATCH, False)],
+    ),
+    "its forward passes wait for their batches as well": (
+        WAITS,
+        evaluations("epoch", 1, batch_size=32),
+        [("validation", EPOCH, 1.0, 60 * (0.04 + 0.06 / 3), False)],
+    ),
+    "by the clock": (phase(steady(30)), evaluations("seconds", 60), [("validation", STEPS, 600.0, 4.0, False)]),
+    "it knows the rhythm better than what was seen": (
+        VALIDATED_IN_AN_EPOCH,
+        evaluations("steps", 500, None),
+        [("validation", STEPS, 500.0, 0.8, True)],
+    ),
+    "what is told and was seen counts, however short": (
+        again(10, 2, 0.0, {"validation": 0.01 * STEP}),
+        evaluations("steps", 10),
+        [("validation", STEPS, 10.0, 0.01 * STEP, True)],
+    ),
+    "and better than what is read in the source": (
+        upcoming(SMALL),
+        {"before": 9.0} | evaluations("steps", 500),
+        [("validation", STEPS, 500.0, 4.0, False)],
+    ),
+    "evaluations of no known length": (phase(steady(30)), evaluations("steps", 500, None), []),
+    "after epochs of no known length": (phase(steady(30)), {"per_epoch": None} | evaluations("epoch", 1), []),
+    "unless they were seen": (
+        VALIDATED_IN_AN_EPOCH,
+        {"per_epoch": None} | evaluations("epoch", 1),
+        [("validation", STEPS, 20.0, 0.8, True)],
+    ),
     "saved after every step, and not seen": (upcoming(work("checkpoint", 1.0), **STATE), {}, []),
     "saved after every epoch": (
         upcoming(work("checkpoint", 1.0, EPOCH_LINE), **STATE),
@@ -275,6 +326,21 @@ def test_work_beside_the_steps(name: str) -> None:
         (e.kind.value, e.rhythm, e.every, e.seconds_each, e.measured) for e in found(record, **facts).values()
     ]
     assert listed == [(*one[:3], pytest.approx(one[3]), one[4]) for one in expected]
+
+
+@pytest.mark.parametrize(
+    ("rhythm", "every", "batches", "words"),
+    [
+        ("epoch", 1.0, None, "evaluates every epoch, on how many batches is not known"),
+        ("steps", 500.0, None, "evaluates every 500 steps, on how many batches is not known"),
+        ("epoch", 2.0, 30, "evaluates every 2 epochs, how long its epochs are is not known"),
+    ],
+)
+def test_evaluations_that_are_in_no_figure_are_named(rhythm: str, every: float, batches: Any, words: str) -> None:
+    told = evaluations(rhythm, every, batches)["validation"]
+    assert words in (left_out(told, []) or "")
+    assert left_out(told, list(found(VALIDATED).values())) is None
+    assert left_out(None, []) is None
 
 
 def test_irregular_steps() -> None:

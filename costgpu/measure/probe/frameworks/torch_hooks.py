@@ -123,6 +123,7 @@ class TorchHooks:
         following, start = iterator.__next__, data.DataLoader.__iter__
 
         def __next__(it):
+            recorder.evaluation.look()
             tracing = recorder.tracing
             if tracing is not None:
                 tracing.pause()
@@ -240,7 +241,7 @@ class TorchHooks:
                     return train(module, mode)
                 finally:
                     hooks.in_train = False
-                    recorder.mode_changed(mode)
+                    recorder.evaluation.mode_changed(module, mode)
 
             return set_mode
 

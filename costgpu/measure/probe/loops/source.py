@@ -167,6 +167,26 @@ def increment(statement, text, source):
     return None
 
 
+def assigned_pairs(statement):
+    """The targets of an assignment with what each is given; those of `a, b = 1, 2` one by one."""
+    for target in statement.targets if isinstance(statement, ast.Assign) else ():
+        if isinstance(target, ast.Tuple) and isinstance(statement.value, ast.Tuple):
+            yield from zip(target.elts, statement.value.elts)
+        else:
+            yield target, statement.value
+
+
+def made_before(scope, text, line, source):
+    """The expressions that are assigned to a name before a line, `with` among them."""
+    found = []
+    for statement in own_statements(scope.body):
+        pairs = list(assigned_pairs(statement))
+        if isinstance(statement, (ast.With, ast.AsyncWith)):
+            pairs = [(one.optional_vars, one.context_expr) for one in statement.items if one.optional_vars is not None]
+        found += [made for name, made in pairs if statement.lineno < line and source.segment(name) == text]
+    return found
+
+
 def assigns(statement, text, source):
     """Whether `statement` itself, not a loop inside it, assigns `text`."""
     if isinstance(statement, (ast.For, ast.While, ast.FunctionDef)):

@@ -81,7 +81,7 @@ class Values:
         if isinstance(node, ast.Attribute):
             return self.attribute(self.value(node.value), node.attr)
         if isinstance(node, ast.Subscript):
-            index = node.slice.value if node.slice.__class__.__name__ == "Index" else node.slice  # 3.8
+            index = index_of(node)
             base = self.value(node.value)
             if isinstance(index, ast.Slice):
                 parts = [None if n is None else self.value(n) for n in (index.lower, index.upper, index.step)]
@@ -196,6 +196,11 @@ class Values:
         if not plain and package_of(base) not in SETTINGS_PACKAGES:
             raise Unknown("call of a method")
         return base.get(*[self.value(one) for one in node.args])
+
+
+def index_of(node):
+    """What stands in the brackets of a subscript."""
+    return node.slice.value if node.slice.__class__.__name__ == "Index" else node.slice  # 3.8
 
 
 def one_return(function):

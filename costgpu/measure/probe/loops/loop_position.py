@@ -37,6 +37,7 @@ def of_counter(bound, record, node, place):
         for side in (0, 1)
         if isinstance(bound["counters"][side]["increment"], (int, float))
         and bound["counters"][side]["loop_line"] == record["line"]
+        and "loop_depth" not in bound["counters"][side]
     ]
     values = (bound["left"], bound["right"])
     if len(sides) != 1 or "inf" in values:

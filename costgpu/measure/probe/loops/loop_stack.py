@@ -34,6 +34,7 @@ class Place:
 
     def __init__(self, live, holder, source, scope, depth, torch):
         self.live, self.source, self.scope, self.depth = live, source, scope, depth
+        self.below = []  # the places between this one and the step
         self.evaluator = Evaluator(holder.f_locals, holder.f_globals, torch)
         self.evaluator.origins = self.origins
 
@@ -75,27 +76,33 @@ class LoopStack:
 
     def snapshot(self, frame, own=False):
         """The loops, outermost first; with `own`, libraries are left out, whose sources then need not be parsed."""
-        loops, frames = [], self.frames(frame)
+        loops, places = [], self.places(frame, own)
+        for number, place in enumerate(places):
+            place.below = places[number + 1 :]
+            if place.live.f_code.co_name not in COMPREHENSIONS:
+                if loops and not loops[-1]["library"] and not self.is_library(place.live.f_code.co_filename):
+                    way = function_exits(place.source).get(place.live.f_code.co_name)
+                    if way is not None:
+                        add_foreign_exit(loops[-1], way, place)
+                loops += [self.loop(node, place) for node in place.loops()]
+                if sys.version_info < (3, 12):
+                    continue
+            loops += [self.generator(node.iter, place) for node in place.source.comprehension(place.scope, place.line)]
+        forget_shadowed(loops)
+        return loops
+
+    def places(self, frame, own):
+        """The frames whose source can be read, outermost first."""
+        found, frames = [], self.frames(frame)
         if own:
             frames = [live for live in frames if not self.is_library(live.f_code.co_filename)]
         for depth, live in enumerate(frames):
             source = Source.of(live.f_code.co_filename)
-            comprehension = live.f_code.co_name in COMPREHENSIONS
-            holder = frames[depth - 1] if comprehension and depth else live
+            holder = frames[depth - 1] if live.f_code.co_name in COMPREHENSIONS and depth else live
             scope = source.scope(holder.f_code) if source is not None else None
-            if scope is None:
-                continue
-            place = Place(live, holder, source, scope, depth, self.torch)
-            if not comprehension:
-                if loops and not loops[-1]["library"] and not self.is_library(live.f_code.co_filename):
-                    way = function_exits(source).get(live.f_code.co_name)
-                    if way is not None:
-                        add_foreign_exit(loops[-1], way, place)
-                loops += [self.loop(node, place) for node in place.loops()]
-            if comprehension or sys.version_info >= (3, 12):
-                loops += [self.generator(node.iter, place) for node in source.comprehension(scope, live.f_lineno)]
-        forget_shadowed(loops)
-        return loops
+            if scope is not None:
+                found.append(Place(live, holder, source, scope, depth, self.torch))
+        return found
 
     def exit_at(self, frame):
         """What may end the loop whose head is drawing an item in this frame, in words; empty for nothing."""

@@ -8,7 +8,7 @@ from .call_binding import arguments, imagine, is_own
 from .folder_files import count_files, reads_folder
 from .generators import generator_trips
 from .iterators import items_of_object, live_length
-from .live_values import FOREVER, MISSING, Unknown, Values, package_of
+from .live_values import FOREVER, MISSING, Unknown, Values, index_of, package_of
 from .partitions import PARTITIONS, is_array
 from .splitters import folds_of_call
 from .syntax import dotted, is_none
@@ -50,7 +50,7 @@ class Evaluator(Values):
                 raise Unknown("a comprehension that leaves some out")
             return self.trips(one.iter)
         if isinstance(node, ast.Subscript):
-            index = node.slice.value if node.slice.__class__.__name__ == "Index" else node.slice  # 3.8
+            index = index_of(node)
             if isinstance(index, ast.Slice):
                 parts = [None if one is None else self.value(one) for one in (index.lower, index.upper, index.step)]
                 return len(range(*slice(*parts).indices(int(self.trips(node.value)))))

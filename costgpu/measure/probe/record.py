@@ -32,9 +32,7 @@ class ProbeConfig(TypedDict):
     accelerate: list[str] | None  # options of `accelerate launch`; None if that does not start it
 
 
-class Counter(TypedDict):
-    """How one side of a comparison changes: where, by how much, and which loop starts it anew."""
-
+class _Counter(TypedDict):
     text: str
     increment: float | None
     increment_line: float | None  # half a line before a test that raises it itself
@@ -43,6 +41,12 @@ class Counter(TypedDict):
     targets: list[int]  # lines of the loops whose variable it is
     with_step: bool  # it is raised where the step is made, behind the same test
     unsteady: bool  # it is also raised or set back under a test of its own
+
+
+class Counter(_Counter, total=False):
+    """How one side of a comparison changes: where, by how much, and which loop starts it anew."""
+
+    loop_depth: int  # of the function whose loop raises it, where that is not the one that makes the test
 
 
 class Bound(TypedDict):

@@ -68,7 +68,11 @@ def total_steps(phase: Intervals, *, ended: bool, micro_batches: float = 1.0) ->
         how += f"; the length of the loop at {_place(changing)} changes, this is as of now"
     elif not sure:
         kind = TotalKind.APPROXIMATE
-        how += "; by how many steps it may go on could not be read"
+        how += (
+            ", as fast as it grew so far"
+            if cap is not None and cap.measured
+            else "; by how many steps it may go on could not be read"
+        )
     elif kind is TotalKind.EXACT and cap is None and abs(per_iteration - round(per_iteration)) > 1e-6:
         kind = TotalKind.APPROXIMATE
         how += "; on average"
@@ -217,7 +221,7 @@ def _raised(before: list[Loop], after: list[Loop]) -> float:
             for values, counter in zip(sides, bound["counters"], strict=True):
                 if not counter["increment"] or counter["with_step"]:
                     continue
-                if counter["loop_line"] == home["line"] and loop["depth"] == home["depth"]:
+                if counter["loop_line"] == home["line"] and counter.get("loop_depth", loop["depth"]) == home["depth"]:
                     first, second = map(number, values)
                     if first is not None and second is not None and bound["test"] == same["test"]:
                         return max(0.0, (second - first) / counter["increment"])

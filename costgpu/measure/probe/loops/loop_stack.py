@@ -8,13 +8,21 @@ import os
 import sys
 
 from ..record import Loop
-from .call_binding import generator_trips
 from .exit_paths import function_exits
 from .loop_exits import add_foreign_exit, find_exits
 from .loop_position import position
-from .safe_eval import FOREVER, Evaluator, Unknown
+from .safe_eval import FOREVER, Evaluator, Unknown, wraps
 from .script_frames import PROBE_ROOT, outwards
-from .source import Source, depends_on_outer, encloses, encloses_any, is_bool, literal_values, own_statements
+from .source import (
+    Source,
+    depends_on_outer,
+    encloses,
+    encloses_any,
+    is_bool,
+    literal_values,
+    made_before,
+    own_statements,
+)
 from .syntax import dotted
 
 OUTERMOST = ("run_script", "run_child")  # our functions that call the script; a loop that starts ranks is no repetition
@@ -26,7 +34,15 @@ class Place:
 
     def __init__(self, live, holder, source, scope, depth, torch):
         self.live, self.source, self.scope, self.depth = live, source, scope, depth
+        self.below = []  # the places between this one and the step
         self.evaluator = Evaluator(holder.f_locals, holder.f_globals, torch)
+        self.evaluator.origins = self.origins
+
+    def origins(self, text):
+        """The expressions that a name was assigned before the loops of this place."""
+        around = self.loops()
+        first = around[-1].lineno if around else self.line
+        return made_before(self.scope, text, first, self.source)
 
     @property
     def line(self):
@@ -60,27 +76,33 @@ class LoopStack:
 
     def snapshot(self, frame, own=False):
         """The loops, outermost first; with `own`, libraries are left out, whose sources then need not be parsed."""
-        loops, frames = [], self.frames(frame)
+        loops, places = [], self.places(frame, own)
+        for number, place in enumerate(places):
+            place.below = places[number + 1 :]
+            if place.live.f_code.co_name not in COMPREHENSIONS:
+                if loops and not loops[-1]["library"] and not self.is_library(place.live.f_code.co_filename):
+                    way = function_exits(place.source).get(place.live.f_code.co_name)
+                    if way is not None:
+                        add_foreign_exit(loops[-1], way, place)
+                loops += [self.loop(node, place) for node in place.loops()]
+                if sys.version_info < (3, 12):
+                    continue
+            loops += [self.generator(node.iter, place) for node in place.source.comprehension(place.scope, place.line)]
+        forget_shadowed(loops)
+        return loops
+
+    def places(self, frame, own):
+        """The frames whose source can be read, outermost first."""
+        found, frames = [], self.frames(frame)
         if own:
             frames = [live for live in frames if not self.is_library(live.f_code.co_filename)]
         for depth, live in enumerate(frames):
             source = Source.of(live.f_code.co_filename)
-            comprehension = live.f_code.co_name in COMPREHENSIONS
-            holder = frames[depth - 1] if comprehension and depth else live
+            holder = frames[depth - 1] if live.f_code.co_name in COMPREHENSIONS and depth else live
             scope = source.scope(holder.f_code) if source is not None else None
-            if scope is None:
-                continue
-            place = Place(live, holder, source, scope, depth, self.torch)
-            if not comprehension:
-                if loops and not loops[-1]["library"] and not self.is_library(live.f_code.co_filename):
-                    way = function_exits(source).get(live.f_code.co_name)
-                    if way is not None:
-                        add_foreign_exit(loops[-1], way, place)
-                loops += [self.loop(node, place) for node in place.loops()]
-            if comprehension or sys.version_info >= (3, 12):
-                loops += [self.generator(node.iter, place) for node in source.comprehension(scope, live.f_lineno)]
-        forget_shadowed(loops)
-        return loops
+            if scope is not None:
+                found.append(Place(live, holder, source, scope, depth, self.torch))
+        return found
 
     def exit_at(self, frame):
         """What may end the loop whose head is drawing an item in this frame, in words; empty for nothing."""
@@ -153,10 +175,13 @@ class LoopStack:
         """The trips of a loop over `node`, and what it is over."""
         evaluator = place.evaluator
         try:
+            evaluator.shorter.clear()
             record["trips"] = countable(evaluator.trips(node))
+            if evaluator.shorter:
+                test = "{} may end first".format(evaluator.shorter[0].replace("?", "an iterator"))
+                record["early_exit"].append({"line": node.lineno, "test": test, "clock": False})
         except Unknown as reason:
             record["why"] = str(reason)
-            count_generator(record, node, evaluator)
         except Exception as error:  # noqa: BLE001 - user objects may raise anything
             record["why"] = type(error).__name__
         loader = self.loaders_by_line.get((place.live.f_code, line))
@@ -166,7 +191,7 @@ class LoopStack:
             except TypeError:
                 record["why"] = "a DataLoader without a length"
         try:
-            value = evaluator.value(unwrapped(node, Evaluator.WRAPPERS))
+            value = evaluator.value(unwrapped(node))
             record["loader"] = isinstance(value, self.torch.utils.data.DataLoader)
             optimizers = getattr(self.torch.optim, "Optimizer", ())
             record["optimizers"] = isinstance(value, (list, tuple)) and any(isinstance(v, optimizers) for v in value)
@@ -178,21 +203,11 @@ def countable(trips):
     return "inf" if math.isinf(trips) or trips >= FOREVER else trips
 
 
-def unwrapped(node, names):
+def unwrapped(node):
     """What `enumerate(tqdm(...))` is over."""
-    while isinstance(node, ast.Call) and node.args and dotted(node.func) in names:
+    while isinstance(node, ast.Call) and node.args and wraps(node):
         node = node.args[0]
     return node
-
-
-def count_generator(record, node, evaluator):
-    while isinstance(node, ast.Call) and dotted(node.func).rsplit(".", 1)[-1] in ("enumerate", "tqdm") and node.args:
-        node = node.args[0]
-    if isinstance(node, ast.Call):
-        try:
-            record["trips"] = countable(generator_trips(node, evaluator))
-        except Exception:  # noqa: BLE001, S110 - stays unknown
-            pass
 
 
 def only_some(record, node, place):
@@ -234,6 +249,9 @@ def find_index(record, node, evaluator):
     if isinstance(call, ast.Call) and call.args and dotted(call.func).rsplit(".", 1)[-1] in ("tqdm", "track"):
         call = call.args[0]
     name = dotted(call.func) if isinstance(call, ast.Call) else ""
+    if name == "zip" and call.args and isinstance(target, ast.Tuple):  # zip(range(n), data)
+        target, call = target.elts[0], call.args[0]
+        name = dotted(call.func) if isinstance(call, ast.Call) else ""
     try:
         if name == "enumerate" and isinstance(target, ast.Tuple) and isinstance(target.elts[0], ast.Name):
             starts = call.args[1:2] or [k.value for k in call.keywords if k.arg == "start"]

@@ -8,6 +8,7 @@ from typing import Any, cast
 
 from costgpu.measure.launcher import Launch
 from costgpu.measure.probe.record import ActivityRecord, Op, Optimizer, PhaseRecord, ProbeRecord, Told, TorchFacts
+from costgpu.measure.profile.accumulation import batches_per_step, iterations_per_step
 from costgpu.measure.profile.inference import (
     inference_of,
     inference_total,
@@ -27,13 +28,7 @@ from costgpu.measure.profile.progress_series import (
     shows_progress,
 )
 from costgpu.measure.profile.step_times import data_loading, extras, step_times
-from costgpu.measure.profile.total_steps import (
-    FOREVER_EPOCH,
-    FOREVER_STEPS,
-    batches_per_step,
-    iterations_per_step,
-    total_steps,
-)
+from costgpu.measure.profile.total_steps import FOREVER_EPOCH, FOREVER_STEPS, total_steps
 from costgpu.measure.profile.waiting import notes_of_queue, queued_by_all, waiting_of_phase, waiting_share
 from costgpu.models.workload import (
     Autocast,

@@ -29,6 +29,7 @@ from costgpu.measure.profile.progress_series import (
 )
 from costgpu.measure.profile.step_times import data_loading, extras, step_times
 from costgpu.measure.profile.total_steps import FOREVER_EPOCH, FOREVER_STEPS, total_steps
+from costgpu.measure.profile.uneven_steps import evened
 from costgpu.measure.profile.waiting import notes_of_queue, queued_by_all, waiting_of_phase, waiting_share
 from costgpu.models.workload import (
     Autocast,
@@ -187,6 +188,7 @@ def told_total(told: Told, seen: int) -> Total | None:
 def _phase(
     raw: PhaseRecord, before_seconds: float, activity: ActivityRecord | None, *, ended: bool, gap: bool
 ) -> Phase:
+    raw = evened(raw)
     step, used = step_times(raw)
     once = raw.get("first") is not None
     micro_batches = float(max(1, raw["micro_batches"])) if once else 1.0

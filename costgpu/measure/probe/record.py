@@ -74,6 +74,15 @@ class EarlyExit(TypedDict):
     clock: bool
 
 
+class Gate(TypedDict):
+    """A test by a remainder around the step: it is made every so many iterations of the loop."""
+
+    every: float
+    text: str  # of that number
+    fixed: bool  # nothing in sight changes it
+    goes_on: bool | None  # its counter lives on from one execution of the loop to the next; None if not known
+
+
 class _Loop(TypedDict):
     file: str
     path: str
@@ -100,8 +109,11 @@ class Loop(_Loop, total=False):
 
     target: str
     position: tuple[Trips, float | None, bool]
-    loader: bool
+    loader: bool  # it walks a DataLoader
     skips: int  # line of a test before the step that passes an iteration by, for another reason than its number
+    guard: int  # line of a test around the step that may come out either way
+    opens: bool  # a test lets the step through from some iteration on, and then always
+    gate: Gate
     seconds: float  # it is over after so many seconds on any machine: what its clock is compared with
 
 

@@ -8,6 +8,7 @@ from typing import Any, cast
 
 from costgpu.measure.launcher import Launch
 from costgpu.measure.probe.record import ActivityRecord, Op, Optimizer, PhaseRecord, ProbeRecord, Told, TorchFacts
+from costgpu.measure.profile.accumulation import batches_per_step, iterations_per_step
 from costgpu.measure.profile.growth import growing, growth_notes
 from costgpu.measure.profile.inference import (
     inference_of,
@@ -28,13 +29,8 @@ from costgpu.measure.profile.progress_series import (
     shows_progress,
 )
 from costgpu.measure.profile.step_times import data_loading, extras, left_out, step_times
-from costgpu.measure.profile.total_steps import (
-    FOREVER_EPOCH,
-    FOREVER_STEPS,
-    batches_per_step,
-    iterations_per_step,
-    total_steps,
-)
+from costgpu.measure.profile.total_steps import FOREVER_EPOCH, FOREVER_STEPS, total_steps
+from costgpu.measure.profile.uneven_steps import evened
 from costgpu.measure.profile.waiting import notes_of_queue, queued_by_all, waiting_of_phase, waiting_share
 from costgpu.models.workload import (
     Autocast,
@@ -201,6 +197,7 @@ def told_total(told: Told, seen: int) -> Total | None:
 def _phase(
     raw: PhaseRecord, before_seconds: float, activity: ActivityRecord | None, *, ended: bool, gap: bool
 ) -> Phase:
+    raw = evened(raw)
     step, used = step_times(raw)
     step = growing(raw, step)
     once = raw.get("first") is not None

@@ -13,7 +13,8 @@ from dataclasses import replace
 from itertools import pairwise
 
 from costgpu.measure.probe.record import IntervalEvents, Intervals, Loader, Loop, PeriodicWork, Saves, Validation
-from costgpu.measure.profile.total_steps import batches_per_step
+from costgpu.measure.profile.accumulation import batches_per_step
+from costgpu.measure.profile.total_steps import epochs_between_starts, observed_epoch, steps_of_rounds
 from costgpu.models.defaults import DISK_BYTES_PER_SECOND
 from costgpu.models.workload import DataLoading, Extra, ExtraKind, Rhythm, StepTimes, Total
 from costgpu.units import plural_unit
@@ -148,7 +149,8 @@ def extras(
         # a checkpoint is one however quickly it is saved: what an interruption loses depends on it
         counts = kind is ExtraKind.CHECKPOINT or (kind is ExtraKind.VALIDATION and validation is not None)
         if seen and (counts or statistics.median(seen.values()) > 0.02 * step.median_seconds):
-            found.append(_repeating(kind, seen, boundaries, per_iteration, phase))
+            extra = _repeating(kind, seen, boundaries, per_iteration, phase)
+            found.append(_in_epochs(extra, phase, total))
     told: list[_Told] = [
         (ExtraKind.VALIDATION, validation, _told_validation(validation, phase, step, batch_size)),
         (ExtraKind.CHECKPOINT, saves, (_state_seconds(phase), f"told by the trainer, not reached; {DISK_WORDS}")),
@@ -221,6 +223,15 @@ def _forward_seconds(
     wait = min(statistics.median(plain), step.median_seconds) if plain else 0.0
     per_step = wait + FORWARD_SHARE * (step.median_seconds - wait)
     return batches * per_step / max(1.0, batches_per_step(phase)) * share
+
+
+def _in_epochs(extra: Extra, phase: Intervals, total: Total) -> Extra:
+    """Work that was seen at starts of epochs, in the epochs of the total."""
+    if extra.rhythm is not Rhythm.EPOCH:
+        return extra
+    if total.steps_per_epoch is None:
+        return replace(extra, rhythm=Rhythm.STEPS, every=extra.every * (observed_epoch(phase) or 1.0))
+    return replace(extra, every=extra.every * epochs_between_starts(phase, total))
 
 
 def _with_size(extra: Extra, sizes: Sequence[float]) -> Extra:
@@ -297,8 +308,9 @@ def _unreached(
     have = {extra.kind for extra in found}
     loops = phase["snapshots"][-1]["loops"] if phase["snapshots"] else []
     more: list[Extra] = []
+    rounds = steps_of_rounds(phase)
     for work in phase["upcoming"]["periodic"]:
-        rhythm, every = _place(work, loops, per_iteration)
+        rhythm, every = _place(work, loops, per_iteration, rounds, total)
         if rhythm is Rhythm.STEPS and total.steps is not None and every > total.steps:
             continue
         kind = ExtraKind.CHECKPOINT if work["kind"] == "checkpoint" else ExtraKind.VALIDATION
@@ -327,13 +339,18 @@ def _in_loop(work: PeriodicWork, loop: Loop) -> bool:
     return work["loop_line"] == loop["line"] and work["path"] == loop["path"]
 
 
-def _place(work: PeriodicWork, loops: list[Loop], per_iteration: float) -> tuple[Rhythm, float]:
+def _place(
+    work: PeriodicWork, loops: list[Loop], per_iteration: float, rounds: dict[tuple[str, int], float], total: Total
+) -> tuple[Rhythm, float]:
     every = work["every"] or 1.0
     places = [n for n, loop in enumerate(loops) if _in_loop(work, loop)]
     if not places:
         return Rhythm.RUN, 1.0
     if places[-1] == len(loops) - 1:
         return Rhythm.STEPS, max(1.0, every / per_iteration)
+    each, epoch = rounds.get((work["path"], work["loop_line"])), total.steps_per_epoch
+    if each is not None:
+        return (Rhythm.EPOCH, every * each / epoch) if epoch else (Rhythm.STEPS, every * each)
     between = loops[places[-1] + 1 : -1]
     inner = math.prod(t if isinstance(t := loop["trips"], (int, float)) and t else 1 for loop in between)
     return Rhythm.EPOCH, every * inner

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from costgpu.measure.probe.record import IntervalEvents
 from costgpu.measure.profile.step_times import data_loading, extras, left_out, step_times
+from costgpu.measure.profile.total_steps import observed_epoch, total_steps
 from costgpu.models.workload import Extra, ExtraKind, Rhythm, StepTimes, Total, TotalKind
 from tests.unit.measure.records import loop, record, shot
 from tests.unit.measure.records import phase as record_of_phase
@@ -52,7 +53,8 @@ def found(
 ) -> dict[ExtraKind, Extra]:
     step, _ = step_times(timed)
     kind = TotalKind.UNKNOWN if steps is None else TotalKind.EXACT
-    total = Total(kind=kind, steps=steps, steps_per_epoch=per_epoch, how="")
+    epoch = per_epoch or observed_epoch(timed) or total_steps(timed, ended=False).steps_per_epoch
+    total = Total(kind=kind, steps=steps, steps_per_epoch=epoch, how="")
     told = {"saves": saves, "validation": validation}
     listed = extras(timed, step, total, per_iteration, before, batch_size=32, queued_seconds=queued_seconds, **told)
     by_kind = {extra.kind: extra for extra in listed}
@@ -369,3 +371,33 @@ def test_the_bytes_of_a_checkpoint() -> None:
     saved = {24: {"save": 0.5, "save_bytes": 3e6}, 49: {"save": 0.5, "save_bytes": 5e6}, 60: {"save": 0.5}}
     assert found(phase(steady(70, dict.fromkeys(saved, 0.5)), saved))[ExtraKind.CHECKPOINT].bytes_each == 4e6
     assert found(SAVES_LATER)[ExtraKind.CHECKPOINT].bytes_each == 0
+
+
+@pytest.mark.parametrize(
+    ("line", "every", "expected"),
+    [
+        (EPOCH_LINE, 1.0, (Rhythm.EPOCH, 1.0)),
+        (EPOCH_LINE + 1, 1.0, (Rhythm.EPOCH, 0.2)),
+        (EPOCH_LINE + 1, 10.0, (Rhythm.EPOCH, 2.0)),
+        (BATCH_LINE, 50.0, (Rhythm.STEPS, 50.0)),
+    ],
+)
+def test_work_beside_loops_in_an_epoch_is_counted_by_its_own_loop(line: int, every: float, expected: Any) -> None:
+    """Five shards of 40 batches in each epoch."""
+    loops = (loop(EPOCH_LINE, 90, target="epoch"), loop(EPOCH_LINE + 1, 5), loop(BATCH_LINE, 40))
+    timed = phase(steady(30), loops=loops, upcoming=[work("validation", every, loop_line=line, batches=10)])
+    total = total_steps(timed, ended=False)
+    assert (total.steps, total.steps_per_epoch) == (18_000, 200)
+    (extra,) = extras(timed, step_times(timed)[0], total, 1.0, 0.0, batch_size=32)
+    assert (extra.rhythm, extra.every) == expected
+
+
+def test_a_loader_that_is_read_twice_in_an_epoch_starts_no_epoch() -> None:
+    """Validation at the end of each epoch of 20 steps, in which a loader of 10 batches is read twice."""
+    special: Special = {9: {"opened": 1}, 19: {"opened": 1, "validation": 0.5}, 29: {"opened": 1}}
+    loops = (loop(EPOCH_LINE, 90, index=0, target="epoch"), loop(BATCH_LINE, 20))
+    timed = phase(steady(35, {19: 0.5}), special, loops=loops, loader={"length": 10})
+    total = total_steps(timed, ended=False)
+    assert (total.steps, total.steps_per_epoch) == (1800, 20)
+    (extra,) = extras(timed, step_times(timed)[0], total, 1.0, 0.0, batch_size=32)
+    assert (extra.kind, extra.rhythm, extra.every) == (ExtraKind.VALIDATION, Rhythm.EPOCH, 1.0)

@@ -16,13 +16,12 @@ from .script_frames import PROBE_ROOT, outwards
 from .source import (
     Source,
     depends_on_outer,
-    encloses,
     encloses_any,
-    is_bool,
     literal_values,
     made_before,
     own_statements,
 )
+from .step_gates import read_gates
 from .syntax import dotted
 
 OUTERMOST = ("run_script", "run_child")  # our functions that call the script; a loop that starts ranks is no repetition
@@ -80,6 +79,8 @@ class LoopStack:
         for number, place in enumerate(places):
             place.below = places[number + 1 :]
             if place.live.f_code.co_name not in COMPREHENSIONS:
+                if loops and not place.loops() and not self.is_library(place.live.f_code.co_filename):
+                    read_gates(loops[-1], None, place.scope.body, place)
                 if loops and not loops[-1]["library"] and not self.is_library(place.live.f_code.co_filename):
                     way = function_exits(place.source).get(place.live.f_code.co_name)
                     if way is not None:
@@ -130,20 +131,15 @@ class LoopStack:
             self.count(record, node.iter, place, node.lineno)
             find_index(record, node, place.evaluator)
             only_some(record, node, place)
-            record["varies"] = not record.pop("loader", False) and depends_on_outer(node, place.loops())
+            record["varies"] = not record["loader"] and depends_on_outer(node, place.loops())
+            record["loader"] |= (place.live.f_code, node.lineno) in self.loaders_by_line
         else:
             record = self.record(node, place, "while", node.test)
             record["why"] = "while"
             if isinstance(node.test, ast.Constant) and node.test.value:
                 record["trips"], record["why"] = "inf", "while True"
         find_exits(record, node, place)
-        skips = skipping(node.body, place.line)
-        if skips is not None:
-            record["skips"] = skips
-        for statement in own_statements(node.body):
-            if isinstance(statement, ast.If) and is_bool(statement.test, ast.Or):
-                if encloses_any(statement.body, place.line):
-                    record["ragged"] = True  # `(i + 1) % n == 0 or last`: a partial group steps too
+        read_gates(record, node, node.body, place)
         if self.positions:
             record["position"] = position(record, node, place)
         return record
@@ -168,6 +164,7 @@ class LoopStack:
             "optimizers": False,
             "ragged": False,
             "varies": False,
+            "loader": False,
             "source": place.source.segment(head),
         }
 
@@ -224,23 +221,6 @@ def only_some(record, node, place):
                     record["trips"] = sum(map(bool, taken))
                 except Exception:  # noqa: BLE001 - not a plain comparison: all of them count
                     return
-
-
-def skipping(body, line):
-    """The line of the first `if ...: continue` of a loop's body before `line`, but for those by a remainder; or None."""
-    for statement in body:
-        if statement.lineno >= line:
-            return None
-        if isinstance(statement, ast.If) and not encloses(statement, line):
-            by_number = any(isinstance(node, ast.Mod) for node in ast.walk(statement.test))
-            if isinstance(statement.body[-1], ast.Continue) and not by_number:
-                return statement.lineno
-        elif encloses(statement, line) and not isinstance(statement, (ast.For, ast.AsyncFor, ast.While)):
-            for name in ("body", "orelse", "finalbody"):
-                found = skipping(getattr(statement, name, None) or [], line)
-                if found is not None:
-                    return found
-    return None
 
 
 def find_index(record, node, evaluator):

@@ -1,5 +1,6 @@
 """Step times and the work beside the steps, from hand-made intervals."""
 
+import math
 from typing import Any
 
 import pytest
@@ -49,11 +50,12 @@ def found(
     queued_seconds: float = 0.0,
     saves: Any = None,
     validation: Any = None,
-    per_epoch: float | None = 1000.0,
+    per_epoch: float | None = math.nan,
 ) -> dict[ExtraKind, Extra]:
     step, _ = step_times(timed)
     kind = TotalKind.UNKNOWN if steps is None else TotalKind.EXACT
-    epoch = per_epoch or observed_epoch(timed) or total_steps(timed, ended=False).steps_per_epoch
+    by_loops = observed_epoch(timed) or total_steps(timed, ended=False).steps_per_epoch or 1000.0
+    epoch = by_loops if per_epoch is not None and math.isnan(per_epoch) else per_epoch
     total = Total(kind=kind, steps=steps, steps_per_epoch=epoch, how="")
     told = {"saves": saves, "validation": validation}
     listed = extras(timed, step, total, per_iteration, before, batch_size=32, queued_seconds=queued_seconds, **told)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 
-from .safe_eval import Evaluator
+from .safe_eval import Evaluator, wraps
 from .source import Source, own_statements
 from .syntax import dotted
 
@@ -84,7 +84,7 @@ def sizes_of(loop, live, source, sides, torch):
 def turns(loop, evaluator):
     """Return the name of a loop's variable, and some of the numbers that it takes from the first turn to the last."""
     target, over = loop.target, loop.iter
-    while isinstance(over, ast.Call) and over.args and dotted(over.func) in Evaluator.WRAPPERS - {"enumerate"}:
+    while isinstance(over, ast.Call) and over.args and dotted(over.func) != "enumerate" and wraps(over):
         over = over.args[0]
     if isinstance(over, ast.Call) and dotted(over.func) == "enumerate":
         starts = over.args[1:2] or [one.value for one in over.keywords if one.arg == "start"]

@@ -5,16 +5,17 @@ from __future__ import annotations
 import ast
 
 from ..record import Gate
-from .loop_exits import COMPARE, Constants, counter, read_number
+from .constants import Constants, read_number
+from .counters import counter
+from .loop_exits import COMPARE
 from .loop_position import MIRRORED, NEGATED
-from .source import assigns, encloses, encloses_any, names_in, own_statements
-
-LOOPS = (ast.For, ast.AsyncFor, ast.While)
+from .source import LOOPS, assigned_pairs, encloses, encloses_any, names_in, own_statements
 
 
 def read_gates(record, loop, body, place):
     """Add to a loop's record what the tests in `body` say, its own or that of a function that it calls."""
-    constants = Constants(loop, place) if loop is not None else None
+    around = [(place.loops() or [loop])[0], loop]
+    constants = Constants(around, place.source, place.evaluator) if loop is not None else None
     for test, truth, block in gates(body, place.line):
         parts, either = parts_of(test, truth, body, place.line)
         counted = [found for part in parts for found in [remainder(*part) or restarted(*part, block)] if found]
@@ -105,7 +106,7 @@ def stored(node):
 
 def gate_of(counted, every, loop, place, constants, record) -> Gate | None:
     """Return how often the step is made by a counter and its modulus; None if that cannot be read."""
-    number = read_number(every, place)
+    number = read_number(every, place.evaluator)
     if number is None or not 1 <= number < 1e9:
         return None
     while isinstance(counted, ast.BinOp) and isinstance(counted.op, (ast.Add, ast.Sub)):
@@ -136,7 +137,9 @@ def restarts(counted, loop, place):
     loops = place.loops()
     outer = loops[loops.index(loop) - 1] if loop in loops and loops.index(loop) else None
     text = place.source.segment(counted)
-    return outer is not None and any(assigns(one, text, place.source) for one in outer.body if one is not loop)
+    before = [one for one in outer.body if one is not loop] if outer is not None else []
+    given = [target for one in own_statements(before) for target, _ in assigned_pairs(one)]
+    return any(place.source.segment(target) == text for target in given)
 
 
 def opens(test, truth, loop, place, constants):

@@ -116,7 +116,9 @@ def _missing_option(
     if wants_launcher(record):
         return "launched", True
     crashed = record["status"] == "crashed"
-    if isinstance(error, NeedsCuda) and not (crashed and only_on_a_gpu(record)):
+    if isinstance(error, NeedsCuda):
+        if crashed and only_on_a_gpu(record):
+            return None
         one_each = launched or request.launch is not None  # a GPU for each process
         return ("many_gpus" if not one_each and wants_several_gpus(record) else "fake_cuda"), True
     if crashed and fails_as_one_of_several(record):

@@ -49,6 +49,7 @@ def measure_script(
         arguments=request.arguments,
         workdir=request.workdir,
         processes=-1 if request.launch is not None and request.launch.per_gpu else 0,
+        variables=request.assigned,
     )  # before the script can change anything
     threads = WAIT_PASSIVELY if busy_share() > BUSY_FROM else {}
     before = _time_before(request, interpreter, threads)

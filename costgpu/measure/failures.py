@@ -21,7 +21,7 @@ from costgpu.errors import (
     WaitsForInput,
     WouldHarmFiles,
 )
-from costgpu.measure.cuda_errors import only_on_a_gpu, ran_on_fake_cuda, says_cuda
+from costgpu.measure.cuda_errors import crashed_for_cuda, only_on_a_gpu, ran_on_fake_cuda, says_cuda
 from costgpu.measure.interpreter import Interpreter
 from costgpu.measure.isolation.levels import Isolation
 from costgpu.measure.isolation.refusals import refused_write
@@ -319,8 +319,8 @@ def _crashed(
             f"{name} waits for input on stdin, and a measurement gives it none.",
             hint="Pass what it asks for as an argument, or give it a default.",
         )
-    if says_cuda(message):
-        return _needs_cuda(name, message, record)
+    if crashed_for_cuda(record):
+        return _needs_cuda(name, message or kind, record)
     asserted = next((line for line in reversed(trail.splitlines()) if "assert" in line.split("#")[0]), "")
     if kind == "AssertionError" and "cuda" in asserted.lower():
         return _needs_cuda(name, asserted.strip(), record)

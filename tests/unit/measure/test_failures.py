@@ -23,7 +23,7 @@ from costgpu.errors import (
     WaitsForInput,
     WouldHarmFiles,
 )
-from costgpu.measure.cuda_errors import only_on_a_gpu, says_cuda, wants_launcher
+from costgpu.measure.cuda_errors import crashed_for_cuda, only_on_a_gpu, says_cuda, wants_launcher
 from costgpu.measure.failures import explain
 from costgpu.measure.interpreter import Interpreter
 from costgpu.measure.isolation.levels import Isolation
@@ -336,6 +336,29 @@ def test_libraries_refusals(words: str) -> None:
 )
 def test_other_words_are_no_refusal(words: str) -> None:
     assert not says_cuda(words)
+
+
+@pytest.mark.parametrize(
+    ("path", "message", "wanted"),
+    [
+        ("torch/cuda/memory.py", "invalid argument to reset_peak_memory_stats", True),
+        ("torch/cuda/__init__.py", "nvidia-ml-py does not seem to be installed or it can't be imported.", True),
+        ("torch/accelerator/memory.py", "no such device", True),
+        ("torch/backends/cuda/__init__.py", "invalid index", True),
+        ("torch/nn/modules/linear.py", "Found no NVIDIA driver on your system.", True),
+        ("torch/nn/modules/linear.py", "mat1 and mat2 shapes cannot be multiplied", False),
+        ("torchcuda/memory.py", "invalid argument", False),
+    ],
+)
+def test_a_crash_inside_of_torchs_cuda_modules_asks_for_cuda(path: str, message: str, wanted: bool) -> None:
+    assert crashed_for_cuda(inside(path, "RuntimeError", message)) is wanted
+
+
+def test_a_build_for_cuda_without_a_driver_is_refused_only_where_its_calls_land_on_the_cpu() -> None:
+    seen = crash("AcceleratorError", "CUDA error: CUDA driver version is insufficient ... cudaErrorInsufficientDriver")
+    assert only_on_a_gpu(seen) == ""
+    assert crashed_for_cuda(seen)
+    assert only_on_a_gpu(seen | {"torch": {"fake_cuda": True}}) == "the CUDA runtime"
 
 
 @pytest.mark.parametrize(

@@ -223,6 +223,80 @@ def test_hugging_face_that_evaluates_nothing() -> None:
     assert probe.hugging_face(hugging_face_trainer(Data(3200), eval_steps=None))["validation"] is None
 
 
+class DataLoader(Data):
+    """By its name."""
+
+
+VAL, TEST = DataLoader(40, 32), DataLoader(100, 64)
+
+
+def run(loader: Any) -> None:
+    """In the place of an evaluator's."""
+
+
+def ignite_engine(**handlers: Any) -> Any:
+    """An engine of 20 epochs of 50 iterations with handlers by the names of their events."""
+    events = {f"Events.{name.upper()}": some for name, some in handlers.items()}
+    state = SimpleNamespace(epoch_length=50, max_epochs=20)
+    return SimpleNamespace(state=state, _event_handlers=events)
+
+
+def only_every(every: int, handler: Any) -> Any:
+    """As Ignite wraps a handler for some events only."""
+
+    def event_filter(event: int) -> bool:
+        return event % every == 0
+
+    def wrapper(event: int) -> None:
+        if event_filter(event):
+            handler(event)
+
+    wrapper._parent = lambda: handler  # type: ignore[attr-defined]
+    return wrapper
+
+
+class Validator:
+    def __init__(self) -> None:
+        self.loader = VAL
+
+    def validate(self, engine: Any) -> None:
+        run(self.loader)
+
+
+def validate(engine: Any) -> None:
+    run(VAL)
+
+
+def enclosed() -> Any:
+    loader = VAL
+    return lambda engine: run(loader)
+
+
+@pytest.mark.parametrize(
+    ("handlers", "evaluations", "batches"),
+    [
+        ({"epoch_completed": [(validate, (), {})]}, 20, 40),
+        ({"epoch_completed": [(enclosed(), (), {})]}, 20, 40),
+        ({"epoch_completed": [(Validator().validate, (), {})]}, 20, 40),
+        ({"epoch_completed": [(run, (VAL,), {})]}, 20, 40),
+        ({"epoch_completed": [(only_every(5, validate), (), {})]}, 4, 40),
+        ({"iteration_completed": [(only_every(100, validate), (), {})]}, 10, 40),
+        ({"epoch_completed": [(validate, (), {}), (run, (TEST,), {})]}, 20, 140),
+        ({"epoch_completed": [(validate, (), {})], "completed": [(run, (TEST,), {})]}, 20, 45),  # the test comes once
+        ({"completed": [(run, (TEST,), {})]}, 1, 100),
+    ],
+)
+def test_when_ignite_validates(handlers: Any, evaluations: float, batches: float) -> None:
+    found = probe.ignite(ignite_engine(**handlers))["validation"]
+    assert evaluated(found, 1000, 50) == (evaluations, batches)
+
+
+def test_ignite_that_validates_nothing() -> None:
+    assert (
+        probe.ignite(ignite_engine(epoch_completed=[(run, (), {})], started=[(run, (VAL,), {})]))["validation"] is None
+    )
+
+
 class Array:
     def __init__(self, rows: int) -> None:
         self.shape = (rows, 8)

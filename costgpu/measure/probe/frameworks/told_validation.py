@@ -28,6 +28,11 @@ def positive(value):
     return value if value is not None and 0 < value < math.inf else None
 
 
+def is_kind(one, name):
+    """Whether this is an object of a library's class of that name, or of one that is derived from it."""
+    return any(kind.__name__ == name for kind in type(one).__mro__)
+
+
 def length(value):
     """Batches of a loader or samples of a data set; None without a length."""
     return positive(known(Evaluator({}, {}).length, value))
@@ -195,6 +200,50 @@ def hugging_face_sizes(trainer):
     whole = math.floor if getattr(args, "dataloader_drop_last", False) is True else math.ceil
     parts = [length(one) for one in (data.values() if isinstance(data, dict) else [data])]
     return [(None if number is None else whole(number / (size * processes)), size) for number in parts]
+
+
+# -- Ignite
+
+
+def ignite_validation(engine, steps, per_epoch) -> Validation | None:
+    """By the handlers that name a DataLoader: they run an evaluator over it. None without one."""
+    found = []
+    for event, handlers in engine._event_handlers.items():
+        name = str(getattr(event, "name", event)).rpartition(".")[2].lower()
+        each = {"epoch": per_epoch, "iteration": 1, "completed": steps}.get(name.partition("_")[0])
+        if not each:
+            continue
+        for handler, args, kwargs in handlers:
+            free, every = closure_of(handler), 1
+            if "event_filter" in free:  # for some events only
+                every = positive(closure_of(free["event_filter"]).get("every"))
+                handler = free.get("handler")
+            for loader in loaders_of(handler, [*args, *kwargs.values()]) if every else ():
+                found.append((each * every, length(loader), batch_size_of(loader)))
+    if not found:
+        return None
+    between = min(one for one, _, _ in found)
+    sizes = [(number and number * between / one, size) for one, number, size in found]
+    pace = ("epoch", between / per_epoch) if between % per_epoch == 0 else ("steps", between)
+    return validation(paced(*pace, steps and math.floor(steps / between + 1e-9), steps, per_epoch), sizes)
+
+
+def closure_of(function):
+    """Variables of the functions around this one that it uses; empty for what is no plain function."""
+    names = getattr(getattr(function, "__code__", None), "co_freevars", ())
+    return {
+        name: known(getattr, cell, "cell_contents")
+        for name, cell in zip(names, getattr(function, "__closure__", None) or ())
+    }
+
+
+def loaders_of(handler, arguments):
+    """DataLoaders that a handler is given, or names."""
+    owner, function = getattr(handler, "__self__", None), getattr(handler, "__func__", handler)
+    names = getattr(getattr(function, "__code__", None), "co_names", ())
+    spaces = [getattr(function, "__globals__", {}), getattr(owner, "__dict__", {})]
+    named = [space[name] for space in spaces for name in names if name in space]
+    return [one for one in [*arguments, *closure_of(function).values(), *named] if is_kind(one, "DataLoader")]
 
 
 # -- Keras

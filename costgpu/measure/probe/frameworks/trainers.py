@@ -10,7 +10,15 @@ import sys
 from ..loops.script_frames import outwards, package_of_file
 from ..record import Told
 from .saving_hooks import hugging_face_saves, lightning_saves
-from .told_validation import hugging_face_validation, known, length, lightning_validation, positive
+from .told_validation import (
+    hugging_face_validation,
+    ignite_validation,
+    is_kind,
+    known,
+    length,
+    lightning_validation,
+    positive,
+)
 
 # What a callback says to a trainer that is to end.
 STOP_WORDS = {"should_training_stop", "should_epoch_stop", "should_stop", "stop_training", "terminate"}
@@ -84,7 +92,9 @@ def ignite(engine) -> Told | None:
     clocks = [one for one in handlers if is_kind(one, "TimeLimit")]
     seconds = shortest([getattr(one, "limit_sec", None) for one in clocks])
     stops = ["TimeLimit"][: len(clocks)] + ignite_stops(engine, handlers)
-    return Told(trainer="Ignite Engine", total=total, per_epoch=each, may_stop=stops, how=how, seconds=seconds)
+    told = Told(trainer="Ignite Engine", total=total, per_epoch=each, may_stop=stops, how=how, seconds=seconds)
+    told["validation"] = known(ignite_validation, engine, positive(total), each)
+    return told
 
 
 def ignite_stops(engine, handlers):
@@ -152,11 +162,6 @@ def may_stop(kind):
     functions = [getattr(one, "__code__", None) for base in kind.__mro__ for one in vars(base).values()]
     own = [code for code in functions if code is not None and not package_of_file(code.co_filename)]
     return any(STOP_WORDS & set(code.co_names) for code in own)
-
-
-def is_kind(one, name):
-    """Whether this is an object of a library's class of that name, or of one that is derived from it."""
-    return any(kind.__name__ == name for kind in type(one).__mro__)
 
 
 def shortest(limits):

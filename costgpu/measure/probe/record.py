@@ -103,6 +103,7 @@ class Loop(_Loop, total=False):
     loader: bool
     skips: int  # line of a test before the step that passes an iteration by, for another reason than its number
     seconds: float  # it is over after so many seconds on any machine: what its clock is compared with
+    clock: EarlyExit  # the test that does so
 
 
 class Snapshot(TypedDict):

@@ -12,6 +12,7 @@ from itertools import pairwise
 from typing import Literal
 
 from costgpu.measure.probe.record import Intervals, Loop, Snapshot
+from costgpu.measure.profile.clocked_loops import with_clock
 from costgpu.measure.profile.loop_bounds import Cap, find_caps, number
 from costgpu.models.workload import Total, TotalKind
 
@@ -26,6 +27,12 @@ def total_steps(phase: Intervals, *, ended: bool, micro_batches: float = 1.0) ->
     Args:
         micro_batches: Backward passes of a step, for a phase of which only one was seen.
     """
+    total = _counted(phase, ended=ended, micro_batches=micro_batches)
+    return total if ended else with_clock(total, _loops([shot for shot in phase["snapshots"] if shot["loops"]]))
+
+
+def _counted(phase: Intervals, *, ended: bool, micro_batches: float) -> Total:
+    """The total by the loops' lengths and counters alone."""
     snapshots = [shot for shot in phase["snapshots"] if shot["loops"]]
     loops = _loops(snapshots)
     texts = [_describe(loop) for loop in loops]

@@ -6,7 +6,9 @@ import ast
 import datetime as dt
 import inspect
 import time
+import types
 
+from .call_binding import plain_function
 from .live_values import MISSING, MOST_DEEP, Unknown, one_return
 from .source import assigned_pairs, encloses, own_statements
 from .syntax import dotted
@@ -95,11 +97,9 @@ class Clock:
 def unfolded(node, evaluator):
     """What a property, or a function of one `return`, returns, and what it sees; raises Unknown."""
     if isinstance(node, ast.Call):
-        function = evaluator.value(node.func)
-        given = [evaluator.value(one) for one in node.args]
-        if getattr(function, "__self__", None) is not None:
-            given.insert(0, function.__self__)
-        function = getattr(function, "__func__", function)
+        function, bound = plain_function(evaluator.value(node.func))
+        given = [] if bound is None else [bound]
+        given += [evaluator.value(one) for one in node.args]
     else:
         owner = evaluator.value(node.value)
         found = inspect.getattr_static(owner, node.attr, None)
@@ -112,13 +112,11 @@ def unfolded(node, evaluator):
 
 def read_clock(function):
     """What a clock says now; None for any other function."""
-    try:
-        if function in CLOCKS:
-            return Now(function(), CLOCKS[function])
-    except TypeError:  # it cannot be hashed
+    if not isinstance(function, types.BuiltinFunctionType):
         return None
-    owner = getattr(function, "__self__", None)
-    dated = isinstance(owner, type) and owner is dt.datetime and function.__name__ in ("now", "utcnow", "today")
+    if function in CLOCKS:
+        return Now(function(), CLOCKS[function])
+    dated = function.__self__ is dt.datetime and function.__name__ in ("now", "utcnow", "today")
     return Now(function().timestamp(), 1.0) if dated else None
 
 

@@ -119,7 +119,8 @@ class LoopStack:
         place = Place(frame, frame, source, scope, 0, self.torch) if scope is not None else None
         for node in source.heads_at(scope, frame.f_lineno) if place is not None else ():
             loop = self.loop(node, place)
-            for one in (*loop["early_exit"], *loop["bounds"]):
+            clocks = [loop["clock"]] if "clock" in loop else []
+            for one in (*loop["early_exit"], *clocks, *loop["bounds"]):
                 return "line {}: {}".format(one["line"], one["test"])
         return ""
 

@@ -115,6 +115,7 @@ class Loop(_Loop, total=False):
     opens: bool  # a test lets the step through from some iteration on, and then always
     gate: Gate
     seconds: float  # it is over after so many seconds on any machine: what its clock is compared with
+    clock: EarlyExit  # the test that does so
 
 
 class Snapshot(TypedDict):

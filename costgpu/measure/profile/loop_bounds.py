@@ -54,9 +54,10 @@ def find_caps(snapshots: list[Snapshot], loops: list[Loop], per_iteration: float
     """The caps of the loops (outermost first), and the tests that may end them early but follow no counter."""
     found: list[tuple[Bound, int, Cap]] = []
     early: list[EarlyExit] = []
+    clocks = {loop["clock"]["test"] for loop in loops if "clock" in loop}  # which are told of apart
     for level, loop in enumerate(loops):
         if not loop["library"]:
-            early += loop["early_exit"]
+            early += [one for one in loop["early_exit"] if one["test"] not in clocks]
         for bound in loop["bounds"]:
             cap = _static_cap(bound, level, snapshots, loops, per_iteration)
             if cap is None and not any(side["unsteady"] for side in bound["counters"]):

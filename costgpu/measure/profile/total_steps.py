@@ -14,6 +14,7 @@ from itertools import pairwise
 
 from costgpu.measure.probe.record import Intervals, Loop, Snapshot
 from costgpu.measure.profile.accumulation import loops_of, per_step, rates_of
+from costgpu.measure.profile.clocked_loops import with_clock
 from costgpu.measure.profile.loop_bounds import number
 from costgpu.measure.profile.loop_nest import (
     Mean,
@@ -40,6 +41,12 @@ def total_steps(phase: Intervals, *, ended: bool, micro_batches: float = 1.0) ->
     Args:
         micro_batches: Backward passes of a step, for a phase of which only one was seen.
     """
+    total = _counted(phase, ended=ended, micro_batches=micro_batches)
+    return total if ended else with_clock(total, loops_of([shot for shot in phase["snapshots"] if shot["loops"]]))
+
+
+def _counted(phase: Intervals, *, ended: bool, micro_batches: float) -> Total:
+    """The total by the loops' lengths and counters alone."""
     snapshots = [shot for shot in phase["snapshots"] if shot["loops"]]
     nest = _nest_of(phase, micro_batches)
     epoch = steps_per_epoch(phase, nest)

@@ -5,6 +5,7 @@ import functools
 import itertools
 import math
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
@@ -386,6 +387,16 @@ def down() -> Any:
     return None
 
 
+def for_by_the_clock(n: int) -> Any:
+    begin = time.monotonic()
+    for i in range(n):
+        if i == 3:
+            return seen()
+        if time.monotonic() - begin > 3600:
+            break
+    return None
+
+
 def from_the_other_side(n: int) -> Any:
     t = 0
     while n > t:
@@ -497,6 +508,7 @@ def one_name(n: int) -> Any:
         (until_broken, 50, 8, False),
         (lambda: unless_it_converges(5000), 5000, 3, True),
         (lambda: for_that_converges(5000), 5000, 3, True),
+        (lambda: for_by_the_clock(5000), 5000, 3, True),
         (lambda: set_back(20), None, None, True),
         (waits, None, None, True),
         (lambda: of_unknown_beginning(5, 20), 20, 7, False),

@@ -1,10 +1,14 @@
 """How often loops over splitters, iterators and parts of data run, against loops that really do."""
 
+import ast
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, ClassVar
 
 import pytest
 
+from costgpu.measure.probe.loops.clocks import clock_seconds
+from costgpu.measure.probe.loops.safe_eval import Evaluator, Unknown
 from costgpu.models.workload import TotalKind
 from tests.unit.measure.test_loop_ends import found
 
@@ -240,3 +244,47 @@ def test_progress_bars_around_iterators(case: str, tmp_path: Path) -> None:
     pytest.importorskip("tqdm", exc_type=ImportError)
     steps, total = total_of(case, tmp_path, setup="from tqdm import tqdm\n")
     assert (total.kind, total.steps) == (TotalKind.EXACT, steps), total
+
+
+class Touchy:
+    """Tells of everything that is asked of it, but for its length."""
+
+    asked: ClassVar[list[str]] = []
+
+    def __getattr__(self, name: str) -> Any:
+        self.asked.append(name)
+        raise RuntimeError(name)
+
+    def __hash__(self) -> int:
+        self.asked.append("hash")
+        return 1
+
+    def __eq__(self, other: object) -> bool:
+        self.asked.append("eq")
+        return False
+
+    def __call__(self, *given: Any) -> Any:
+        self.asked.append("call")
+        return [1, 2]
+
+    def __iter__(self) -> Any:
+        self.asked.append("iter")
+        return iter([1])
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["it", "it(data)", "it.split(data)", "zip(it, it(1))", "it.chunk(3)", "data[it]", "it.x.split(2)", "tqdm(it)"],
+)
+def test_nothing_is_asked_of_objects_of_the_script(text: str) -> None:
+    Touchy.asked.clear()
+    names: dict[str, Any] = {"it": Touchy(), "data": [1, 2, 3]}
+    evaluator: Any = Evaluator
+    with pytest.raises((Unknown, TypeError)):
+        evaluator(names, {}).trips(ast.parse(text, mode="eval").body)
+    for test in ("it() - 5 > 3", "it > 3", "it.elapsed() > it", "it.over"):
+        place = SimpleNamespace(evaluator=evaluator(names, {}), loops=list, repeated=False)
+        loop = ast.parse("while True: it()").body[0]
+        seconds: Any = clock_seconds
+        assert seconds(ast.parse(test, mode="eval").body, True, loop, place) is None
+    assert not Touchy.asked

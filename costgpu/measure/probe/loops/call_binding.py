@@ -38,8 +38,7 @@ def bind_call(call, evaluator):
     if isinstance(call.func, ast.Attribute) and isinstance(call.func.value, ast.Call):
         owner = imagine(call.func.value, evaluator)
         return bind(inspect.getattr_static(type(owner), call.func.attr, None), owner, call, evaluator)
-    function = evaluator.value(call.func)
-    return bind(getattr(function, "__func__", function), getattr(function, "__self__", None), call, evaluator)
+    return bind(*plain_function(evaluator.value(call.func)), call, evaluator)
 
 
 def imagine(call, evaluator):
@@ -60,7 +59,8 @@ def imagine(call, evaluator):
 
 
 def bind(function, bound, call, evaluator):
-    code = getattr(function, "__code__", None)
+    """As `bind_call`, for a function that has been found, with the object that it is bound to."""
+    code = function.__code__ if isinstance(function, types.FunctionType) else None
     source = Source.of(code.co_filename) if code is not None else None
     scope = source.scope(code) if source is not None else None
     if scope is None or any(isinstance(a, ast.Starred) for a in call.args):
@@ -96,9 +96,15 @@ def bind(function, bound, call, evaluator):
 
 def is_own(function):
     """Return whether this is a Python function or method of the user's own files."""
-    code = getattr(getattr(function, "__func__", function), "__code__", None)
-    plain = isinstance(function, (types.FunctionType, types.MethodType)) and code is not None
-    return plain and not package_of_file(code.co_filename)
+    function = plain_function(function)[0]
+    return function is not None and not package_of_file(function.__code__.co_filename)
+
+
+def plain_function(value):
+    """A Python function and what it is bound to; None twice for anything else, none of whose attributes is asked for."""
+    if isinstance(value, types.MethodType):
+        return plain_function(value.__func__)[0], value.__self__
+    return (value if isinstance(value, types.FunctionType) else None), None
 
 
 def arguments(kind, call):

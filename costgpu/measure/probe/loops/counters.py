@@ -7,7 +7,7 @@ import inspect
 import math
 
 from ..record import Counter
-from .call_binding import bind, is_own
+from .call_binding import bind, is_own, plain_function
 from .constants import Constants
 from .generators import leaves
 from .live_values import MISSING, index_of, one_return
@@ -179,10 +179,8 @@ def laps(loop, there):
 
 def raises_of_call(call, subject, there):
     """Where a function raises the counter that is called beside the step: one of the user's, or of the same file."""
-    function = there.evaluator.known(call.func)
-    plain, bound = getattr(function, "__func__", function), getattr(function, "__self__", None)
-    code = getattr(plain, "__code__", None)
-    if not is_own(plain) and (code is None or there.source is not there.source.of(code.co_filename)):
+    plain, bound = plain_function(there.evaluator.known(call.func))
+    if plain is None or not (is_own(plain) or there.source is there.source.of(plain.__code__.co_filename)):
         return []
     try:
         source, scope, inside = bind(plain, bound, call, there.evaluator)

@@ -134,7 +134,8 @@ class Values:
         if not hasattr(type(found), "__get__") or (not isinstance(base, type) and found is own_value(base, name)):
             return found
         if type(found).__module__ in ("builtins", "enum", "types"):  # slots, functions, members
-            return type(found).__get__(found, None if isinstance(base, type) else base, type(base))
+            owner = base if isinstance(base, type) else type(base)
+            return type(found).__get__(found, None if owner is base else base, owner)
         raise Unknown("a descriptor")
 
     def missing(self, base, name):

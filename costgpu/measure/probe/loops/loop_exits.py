@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import math
 
+from .clocks import clock_seconds, follows_clock
 from .constants import Constants, read_number
 from .counters import counter
 from .exit_paths import AnyOf, Way, function_exits, product, ways_out
@@ -99,6 +100,12 @@ def add_exit(record, way, tests, loop, place, constants):
             record["trips"] = min(1, record["trips"]) if isinstance(record["trips"], (int, float)) else 1
             return
     rare = [test for test in tests if not periodic(*test)]  # tested every so often only
+    seconds = clock_seconds(*rare[0], loop, place) if len(rare) == 1 else None
+    if seconds is not None:
+        if seconds < record.get("seconds", math.inf):
+            record["seconds"] = seconds
+            record["clock"] = {"line": way.node.lineno, "test": words_of(rare[0][0], place), "clock": True}
+        return
     found = bound_of(way, rare[0], loop, place, constants) if len(rare) == 1 and not early["clock"] else None
     if found is not None:
         found["loose"] = len(rare) < len(tests)
@@ -142,6 +149,8 @@ def bound_of(way, test, loop, place, constants):
         return None
     if truth is (way.how == "while"):
         operator = NEGATED[operator]  # of a `while` it is the test to go on
+    if any(follows_clock(side, loop, place) for side in sides):
+        return None
     counters = [counter(side, loop, place, constants) for side in sides]
     if walrus is not None:
         raised_in_test(counters[sides.index(walrus.target)], walrus, way, loop)

@@ -17,7 +17,7 @@ MIRRORED = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "==": "==", "!=": "!="}
 def position(record, node, place):
     """Iterations of the loop in all, and so far (None for what cannot be read); whether it may end earlier."""
     counted = [of_counter(bound, record, node, place) for bound in record["bounds"]]
-    early = bool(record["early_exit"]) or None in counted
+    early = bool(record["early_exit"]) or "clock" in record or None in counted
     if record["kind"] == "while":
         trips, at = min((one for one in counted if one is not None), default=(None, None))
         return trips, at, early

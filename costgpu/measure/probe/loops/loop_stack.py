@@ -34,8 +34,14 @@ class Place:
     def __init__(self, live, holder, source, scope, depth, torch):
         self.live, self.source, self.scope, self.depth = live, source, scope, depth
         self.below = []  # the places between this one and the step
+        self.repeated = False  # by loops further out
+        self.deadlines = {}
         self.evaluator = Evaluator(holder.f_locals, holder.f_globals, torch)
         self.evaluator.origins = self.origins
+
+    def until(self, loop, seconds):
+        """The seconds that a deadline left when its loop was seen for the first time."""
+        return self.deadlines.setdefault((self.live.f_code, loop.lineno), seconds)
 
     def origins(self, text):
         """The expressions that a name was assigned before the loops of this place."""
@@ -57,6 +63,7 @@ class LoopStack:
     def __init__(self, torch, library_roots, loaders_by_line, positions=False):
         self.torch, self.library_roots, self.positions = torch, library_roots, positions
         self.loaders_by_line = loaders_by_line
+        self.deadlines = {}  # seconds that a loop had when it was first seen
         self.torch_root = os.path.dirname(torch.__file__) + os.sep
 
     def frames(self, frame):
@@ -77,7 +84,8 @@ class LoopStack:
         """The loops, outermost first; with `own`, libraries are left out, whose sources then need not be parsed."""
         loops, places = [], self.places(frame, own)
         for number, place in enumerate(places):
-            place.below = places[number + 1 :]
+            place.below, place.deadlines = places[number + 1 :], self.deadlines
+            place.repeated = not all(loop["library"] for loop in loops)
             if place.live.f_code.co_name not in COMPREHENSIONS:
                 if loops and not place.loops() and not self.is_library(place.live.f_code.co_filename):
                     read_gates(loops[-1], None, place.scope.body, place)
@@ -112,7 +120,8 @@ class LoopStack:
         place = Place(frame, frame, source, scope, 0, self.torch) if scope is not None else None
         for node in source.heads_at(scope, frame.f_lineno) if place is not None else ():
             loop = self.loop(node, place)
-            for one in (*loop["early_exit"], *loop["bounds"]):
+            clocks = [loop["clock"]] if "clock" in loop else []
+            for one in (*loop["early_exit"], *clocks, *loop["bounds"]):
                 return "line {}: {}".format(one["line"], one["test"])
         return ""
 

@@ -198,8 +198,8 @@ def _ended_without_steps(record: ProbeRecord, name: str, outcome: Outcome) -> Sc
             hint="There is nothing to predict from: give it arguments with which it trains for real.",
         )
     torch, tail = record.get("torch"), "\n".join(_printed(outcome.log)[-QUOTED_LINES:])
-    if lists_gpus(tail) and not record.get("optimizers_made"):
-        return _needs_cuda(name, tail, record)
+    if (lister := lists_gpus("\n".join([tail, *outcome.programs]))) and not record.get("optimizers_made"):
+        return _needs_cuda(name, f"it looks for one with {lister}", record)
     if torch is None:
         return NothingToMeasure(
             _with_tail(f"{name} ended after {record['wall_seconds']:.1f} s and never imported torch.", outcome),
@@ -330,8 +330,9 @@ def _crashed(
             f"{name} ran out of memory here: {message.splitlines()[0][:200] if message else kind}",
             hint="Measure with a smaller batch, or on a machine with more memory.",
         )
-    if not ran_on_fake_cuda(record) and lists_gpus("\n".join([message, trail, *_printed(outcome.log)[-QUOTED_LINES:]])):
-        return _needs_cuda(name, message or kind, record)
+    lister = lists_gpus("\n".join([message, trail, *outcome.programs]))
+    if lister and not ran_on_fake_cuda(record):
+        return _needs_cuda(name, f"it looks for one with {lister} ({' '.join(message.split()) or kind})", record)
     asked = "It asks for CUDA, and its CUDA calls landed on the CPU: if that is why, measure on a machine with a GPU. "
     return ScriptCrashed(
         _with_tail(f"{name} crashed with {f'{kind}: {message[:300]}' if message else kind}.", outcome),

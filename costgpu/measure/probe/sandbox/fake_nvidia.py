@@ -191,3 +191,5 @@ def attach_nvml(gpus, module):
         if name.startswith(("nvmlDevice", "nvmlSystem", "nvmlInit", "nvmlShutdown", "nvmlUnit")):
             base = name.rpartition("_v")[0] if name[-1:].isdigit() else name
             setattr(module, name, known.get(base, unsupported))
+    if hasattr(module, "_nvmlGetFunctionPointer"):  # gpustat calls what it finds by it
+        module._nvmlGetFunctionPointer = lambda name: unsupported

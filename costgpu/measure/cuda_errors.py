@@ -23,6 +23,8 @@ _CUDA = re.compile(
     r"|cudaaccelerator|no available devices found|no supported gpu backend|support bf16/gpu|can only be used on cuda",
     re.IGNORECASE,
 )
+# What lists the GPUs of a machine: NVIDIA's program and library, and packages that ask them.
+_LISTS = re.compile(r"nvidia-smi|nvml|\bgputil\b|\bgpustat\b|\bnvitop\b", re.IGNORECASE)
 _ONE_OF_MANY = re.compile(r"\b(LOCAL_RANK|RANK|WORLD_SIZE|LOCAL_WORLD_SIZE|MASTER_ADDR|MASTER_PORT)\b")
 _FRAME = re.compile(r'File "([^"]+)"')
 _LIBRARY = re.compile(r"lib(cuda|cudart|cublas|cublasLt|cudnn|cufft|curand|cusolver|cusparse|nccl|nvrtc|nvinfer)\b")
@@ -70,6 +72,12 @@ def crashed_for_cuda(record: ProbeRecord) -> bool:
     return says_cuda(record["message"]) or (bool(frames) and _IN_CUDA.search(frames[-1]) is not None)
 
 
+def lists_gpus(text: str) -> str:
+    """The program or library for a list of GPUs that a text names; empty without one."""
+    found = _LISTS.search(text)
+    return "" if found is None else "NVML" if found[0].lower() == "nvml" else found[0]
+
+
 def ran_on_fake_cuda(record: ProbeRecord) -> bool:
     """Whether the script ran with what it asks a GPU for landing on the CPU."""
     torch = record.get("torch")
@@ -115,6 +123,8 @@ def only_on_a_gpu(record: ProbeRecord) -> str:
         if saying.search(message):
             return inside or name
     faked = ran_on_fake_cuda(record)
+    if faked and (lister := lists_gpus(f"{message}\n{trail}")):
+        return lister
     if _NO_DRIVER.search(message) and (inside or faked):
         return inside or "the CUDA runtime"
     return inside if faked or says_cuda(message) else ""

@@ -21,7 +21,7 @@ from costgpu.errors import (
     WaitsForInput,
     WouldHarmFiles,
 )
-from costgpu.measure.cuda_errors import crashed_for_cuda, only_on_a_gpu, ran_on_fake_cuda, says_cuda
+from costgpu.measure.cuda_errors import crashed_for_cuda, lists_gpus, only_on_a_gpu, ran_on_fake_cuda, says_cuda
 from costgpu.measure.interpreter import Interpreter
 from costgpu.measure.isolation.levels import Isolation
 from costgpu.measure.isolation.refusals import refused_write
@@ -197,13 +197,14 @@ def _ended_without_steps(record: ProbeRecord, name: str, outcome: Outcome) -> Sc
             f"{name} ended after a single training step in {record['wall_seconds']:.1f} s.",
             hint="There is nothing to predict from: give it arguments with which it trains for real.",
         )
-    torch = record.get("torch")
+    torch, tail = record.get("torch"), "\n".join(_printed(outcome.log)[-QUOTED_LINES:])
+    if (lister := lists_gpus("\n".join([tail, *outcome.programs]))) and not record.get("optimizers_made"):
+        return _needs_cuda(name, f"it looks for one with {lister}", record)
     if torch is None:
         return NothingToMeasure(
             _with_tail(f"{name} ended after {record['wall_seconds']:.1f} s and never imported torch.", outcome),
             hint="There is nothing to predict from: is this the script that trains, with the right arguments?",
         )
-    tail = "\n".join(_printed(outcome.log)[-QUOTED_LINES:])
     if not record.get("optimizers_made") and says_cuda(tail):
         return _needs_cuda(name, tail, record)
     if torch["processes_for_no_gpu"]:
@@ -257,7 +258,7 @@ def _prepares(series: SeriesRecord) -> str:
 def _exited(record: ProbeRecord, name: str, outcome: Outcome) -> ScriptError:
     printed = _printed(outcome.log)
     said = (record.get("message") or "").strip() or "".join(printed[-1:]).strip()
-    if says_cuda(said):
+    if says_cuda(said) or lists_gpus(said):
         return _needs_cuda(name, said, record)
     if record.get("code") == 2 and any("usage:" in line for line in printed[-40:]):
         return ScriptCrashed(
@@ -329,6 +330,9 @@ def _crashed(
             f"{name} ran out of memory here: {message.splitlines()[0][:200] if message else kind}",
             hint="Measure with a smaller batch, or on a machine with more memory.",
         )
+    lister = lists_gpus("\n".join([message, trail, *outcome.programs]))
+    if lister and not ran_on_fake_cuda(record):
+        return _needs_cuda(name, f"it looks for one with {lister} ({' '.join(message.split()) or kind})", record)
     asked = "It asks for CUDA, and its CUDA calls landed on the CPU: if that is why, measure on a machine with a GPU. "
     return ScriptCrashed(
         _with_tail(f"{name} crashed with {_last_words(kind, message)}.", outcome),

@@ -156,16 +156,11 @@ def find_launch(command: Sequence[str], module: str | None = None) -> Launch | N
         return _by_module(module, command)
     prefixes, words = split_prefixes(command)
     if len(words) < len(command) or prefixes.asked:
-        behind = _launch_of(words) or _script_alone(words)
+        behind = _launch_of(words)
+        if behind is None and words and words[0].endswith(".py"):  # uv run train.py
+            behind = Launch(launcher="python", script=words[0], arguments=tuple(words[1:]))
         return replace(behind, prefixes=prefixes) if behind is not None else None
     return _launch_of(command)
-
-
-def _script_alone(words: Sequence[str]) -> Launch | None:
-    """The launch of a script that a prefix starts by itself: ``uv run train.py``."""
-    if not words or not words[0].endswith(".py"):
-        return None
-    return Launch(launcher="python", script=words[0], arguments=tuple(words[1:]))
 
 
 def _launch_of(command: Sequence[str]) -> Launch | None:

@@ -214,7 +214,9 @@ def test_every_optimizer_steps_on_what_is_taken_for_a_gpu(tmp_path: Path, ways: 
 
 
 SEEN = """
-import io, sys
+import io, subprocess, sys
+free = subprocess.run("nvidia-smi --query-gpu=memory.free --format=csv,noheader,nounits", shell=True, capture_output=True)
+assert [int(line) for line in free.stdout.splitlines()] == [81916], free
 import torch
 from torch.utils.checkpoint import checkpoint
 device = torch.device("cuda:0")

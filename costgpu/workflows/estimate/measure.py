@@ -117,6 +117,8 @@ def _script(word: str) -> Path:
         names = [path.name for path in script.parent.glob("*.py")] if script.parent.is_dir() else []
         near = difflib.get_close_matches(script.name, names, 3)
         hint = f"Did you mean {', '.join(near)}?" if near else "Check the path; the script's arguments come after it."
+        if split_prefixes([word])[0].assigned:
+            hint = f"Before a program that is no Python script, write: env {word}"
         raise ScriptNotFound(f"There is no script {script}.", hint=hint)
     if not script.is_file():
         raise NotPython(f"{script} is no ordinary file.", hint="Name a script.")

@@ -514,3 +514,30 @@ def test_other_ends_stay_what_they_are(kind: str, message: str, trail: str, log:
     printed = "warning: could not write data/kept: Permission denied"
     error = refused(log, crash(kind, message, trail=trail), printed)
     assert isinstance(error, ScriptCrashed)
+
+
+NO_SMI = "[Errno 2] No such file or directory: 'nvidia-smi'"
+NO_NVML = "NVML Shared Library Not Found"
+
+
+@pytest.mark.parametrize(
+    ("seen", "program"),
+    [
+        (crash("FileNotFoundError", NO_SMI), ""),
+        (crash("CalledProcessError", "Command 'nvidia-smi -L' returned non-zero exit status 127."), ""),
+        (crash("IndexError", "list index out of range"), "/bin/sh -c nvidia-smi -L"),
+        (inside("pynvml.py", "NVMLError_LibraryNotFound", NO_NVML), ""),
+        (inside("GPUtil/GPUtil.py", "RuntimeError", "Could not find an available GPU after 1 attempts"), ""),
+        (crash("SystemExit", "nvidia-smi is not installed") | {"status": "exited", "code": 1}, ""),
+        (crash("", "", status="ended", torch=None, wall_seconds=0.1), "nvidia-smi"),
+    ],
+)
+def test_a_script_that_lists_gpus_asks_for_one(seen: Any, program: str, log: Path) -> None:
+    assert type(error_of(replace(outcome(log, seen), programs=[program]))) is NeedsCuda
+    if seen["status"] == "crashed" and not program:
+        assert only_on_a_gpu(seen | {"torch": {"fake_cuda": True}}) in ("nvidia-smi", "NVML", "pynvml", "GPUtil")
+
+
+def test_a_crash_that_only_comes_after_a_list_of_gpus_is_told_as_it_is(log: Path) -> None:
+    seen = crash("KeyError", "'lr'", torch={"fake_cuda": True})
+    assert type(error_of(replace(outcome(log, seen), programs=["nvidia-smi -L"]))) is ScriptCrashed

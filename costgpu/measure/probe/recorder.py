@@ -138,6 +138,7 @@ class Recorder:
             self.eval_started, self.saved_before = work_clock(), self.events.get("save", 0.0)
             self.trace_as("validation")
             self.module_hooks.attach()
+            self.upcoming_work.note_evaluating(sys._getframe(2))
         elif training and self.eval_started is not None:
             saving = self.events.get("save", 0.0) - self.saved_before
             self.add("validation", max(0.0, work_clock() - self.eval_started - saving))
@@ -288,7 +289,7 @@ class Recorder:
         if earlier == 0 and phase is self.phases[0]:
             self.data_parts.look(frame)
         if earlier in (0, 2):
-            phase.upcoming = self.upcoming_work.read(frame, phase.loader)
+            phase.upcoming = self.upcoming_work.read(frame, phase.loader, phase.anchors)
         self.watch_outer(phase, earlier)
         if phase.trace is None and earlier >= 1 and not was_traced and not phase.untraceable:
             self.begin_trace(phase)

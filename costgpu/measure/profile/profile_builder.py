@@ -26,6 +26,7 @@ from costgpu.measure.profile.progress_series import (
     progress_phases,
     shows_progress,
 )
+from costgpu.measure.profile.rhythms import left_out, works_of
 from costgpu.measure.profile.step_times import data_loading, extras, step_times
 from costgpu.measure.profile.total_steps import (
     FOREVER_EPOCH,
@@ -368,6 +369,10 @@ def _torch_notes(phases: list[Phase], later: list[LaterPhase], record: ProbeReco
             f"It runs a model again at {one['file']}:{one['line']} ({one['source']}): not reached, and not in these figures."
             for one in _stepped(record)[-1]["upcoming"]["applied"]
         ]
+        count, last_raw = len(_stepped(record)[-1]["seconds"]), _stepped(record)[-1]
+        per_iteration = iterations_per_step([s for s in last_raw["snapshots"] if s["loops"]])
+        missed = left_out(works_of(last_raw, last.total, per_iteration), last.extras, last.total, count)
+        notes += [missed] if missed else []
     if record.get("cut_in_validation"):
         notes.append("The measurement ended inside a validation pass, which is longer than what was seen of it.")
     if facts["fake_cuda"]:

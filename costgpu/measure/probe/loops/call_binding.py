@@ -1,9 +1,12 @@
 """What a call would see: a function's variables for given arguments, without calling it."""
 
 import ast
+import types
 
 from .safe_eval import Evaluator, Unknown
 from .source import Source, own_statements
+
+MOST_DECORATORS = 8
 
 
 class Absent:
@@ -17,11 +20,21 @@ def evaluated(evaluator, node):
         return Absent()
 
 
+def plain_function(value):
+    """The function behind a bound method and decorators that keep it (`torch.no_grad()` does); else the value itself."""
+    value = getattr(value, "__func__", value)
+    for _ in range(MOST_DECORATORS):
+        if not isinstance(value, types.FunctionType) or "__wrapped__" not in vars(value):
+            break
+        value = value.__wrapped__
+    return value
+
+
 def bind_call(call, evaluator):
     """(source, function node, evaluator of its variables) of a call to a plain Python function; raises Unknown."""
     function = evaluator.value(call.func)
     bound = getattr(function, "__self__", None)
-    function = getattr(function, "__func__", function)
+    function = plain_function(function)
     code = getattr(function, "__code__", None)
     source = Source.of(code.co_filename) if code is not None else None
     scope = source.scope(code) if source is not None else None

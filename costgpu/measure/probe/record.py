@@ -145,7 +145,8 @@ class PeriodicWork(TypedDict):
     )  # iterations at which it comes, counted from the one that made step `step`; None if not known
     by_steps: bool  # both are numbers of steps
     after: bool  # it stands after the step in the loop's body
-    evaluates: bool  # it calls a function that was seen to run with a model in eval mode
+    # whether it calls a function that was seen to run with a model in eval mode; None for a loop, which may do so itself
+    evaluates: bool | None
     test: str  # what it depends on; empty for nothing
     step: int  # the step that had just been made when this was read
     source: str

@@ -147,7 +147,8 @@ class Recorder:
 
     def batch_drawn(self, iterator, batch):
         validates = self.eval_started is None and not self.torch.is_grad_enabled()
-        self.loaders.draw(iterator, validates=validates, libraries=self.libraries)
+        evaluates = self.eval_started is not None
+        self.loaders.draw(iterator, validates=validates, libraries=self.libraries, evaluates=evaluates)
         if not self.trains:
             self.first.draw()
             self.batch = describe_batch(batch, self.torch)
@@ -274,7 +275,7 @@ class Recorder:
             if kept:
                 phase.special[len(phase.seconds) - 1] = kept
         if phase.loader is None:
-            phase.loader = self.loaders.last_drawn()
+            phase.loader = self.loaders.feeds(earlier == 0)
         if phase is self.phases[0]:
             self.weigh_first(phase, earlier)
         was_traced = self.tracing is not None
@@ -323,7 +324,8 @@ class Recorder:
         loops = self.loop_stack.snapshot(frame)
         phase.told = told_by_trainer(frame) or self.progress.keras_length() or phase.told
         batches = self.loaders.batches_of(phase.loader)
-        phase.snapshots.append(make_snapshot(phase.anchors, loops, batches, self.loaders.batches))
+        fed = self.loaders.batches - self.loaders.batches_beside
+        phase.snapshots.append(make_snapshot(phase.anchors, loops, batches, fed))
         if phase.outer is None:
             self.choose_outer(phase, frame, loops)
 

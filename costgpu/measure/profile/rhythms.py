@@ -30,6 +30,7 @@ class Work:
     first: float | None  # step or epoch with which it first comes, from 1; None if not known
     # intervals in which it was to come within the measurement, -1 for before the first step; None if not known
     due: list[int] | None
+    times: int = 1  # how often it comes, if it does not come back
 
     @property
     def kind(self) -> ExtraKind:
@@ -55,14 +56,10 @@ class Work:
             return bool(self.inside)
         return self.rhythm is Rhythm.STEPS and self.every is not None and 2 * self.every <= count
 
-    def as_extra(self, kind: ExtraKind, seconds: float, *, measured: bool, note: str, times: int = 1) -> Extra:
-        """The work as an extra of so many seconds each.
-
-        Args:
-            times: How often it comes, if it does not come back.
-        """
+    def as_extra(self, kind: ExtraKind, seconds: float, *, measured: bool, note: str) -> Extra:
+        """The work as an extra of so many seconds each; once and for all if it does not come back."""
         if self.every is None or math.isinf(self.every):
-            return Extra(kind=kind, seconds_each=seconds * times, rhythm=Rhythm.RUN, measured=measured, note=note)
+            return Extra(kind=kind, seconds_each=seconds * self.times, rhythm=Rhythm.RUN, measured=measured, note=note)
         return Extra(
             kind=kind,
             seconds_each=seconds,
@@ -106,7 +103,9 @@ def _work(
         first = None
         if due is not None and raw["opens"] and level == 0 and _is_regular(raw):
             first = max(1.0, _interval(raw, raw["opens"][0], each) + (1.0 if raw["after"] else 2.0))
-        return Work(raw=raw, rhythm=Rhythm.STEPS, every=steps, first=first, due=due)
+        ends = [_interval(raw, one, each) + 1 for one in raw["opens"] or ()]
+        times = sum(total.steps is None or end <= total.steps for end in ends)
+        return Work(raw=raw, rhythm=Rhythm.STEPS, every=steps, first=first, due=due, times=times)
     due = _due_epochs(raw, boundaries) if level == len(loops) - 2 else None
     if due is not None and _laps(phase, level) > len(boundaries) + 1:
         due = None
@@ -119,7 +118,8 @@ def _work(
     first = None
     if due is not None and raw["opens"] and level == 0 and _is_regular(raw):
         first = max(1.0, sum(i < raw["step"] - 1 for i in boundaries) + 1.0 + raw["opens"][0])
-    return Work(raw=raw, rhythm=Rhythm.EPOCH, every=every and every * between, first=first, due=due)
+    times = len(raw["opens"] or ())
+    return Work(raw=raw, rhythm=Rhythm.EPOCH, every=every and every * between, first=first, due=due, times=times)
 
 
 def in_loop(work: PeriodicWork, loop: Loop) -> bool:
@@ -171,7 +171,7 @@ def repeating(kind: ExtraKind, seen: dict[int, float], works: Sequence[Work], ph
     own = [work for work in works if explains(work, kind)]
     for work in own:
         if work.every is not None and _agrees(work.inside, at):
-            return work.as_extra(kind, each, measured=True, note=note, times=len(at))
+            return work.as_extra(kind, each, measured=True, note=note)
     boundaries = epoch_starts(phase)
     epochs = bool(boundaries) and all(i in boundaries for i in at)
     rhythm, unit = (Rhythm.EPOCH, "epochs") if epochs else (Rhythm.STEPS, "steps")
@@ -228,17 +228,19 @@ def unreached(
         before_seconds: Seconds of evaluations before the first step.
         state_seconds: Seconds that a checkpoint takes.
     """
-    have = {extra.kind for extra in found}
+    have = {extra.kind for extra in found if not _is_anothers(extra, works)}
     coming = [work for work in works if _comes(work, total, len(phase["seconds"]))]
     more: list[Extra] = []
     led = _evaluated_before(works) if before_seconds > 0 else None
-    if led is not None and led in coming and ExtraKind.VALIDATION not in have:
+    if led is not None and led in coming and not any(extra.kind is ExtraKind.VALIDATION for extra in found):
         note = f"line {led.raw['line']}: {led.raw['source']}, timed once before the first step"
         more.append(led.as_extra(ExtraKind.VALIDATION, before_seconds, measured=True, note=note))
+    timed = [(led.rhythm, led.every)] if led is not None and more else []
     validations: dict[tuple[Rhythm, float | None], list[Work]] = {}
     for work in coming:
-        if work.raw["kind"] == "validation" and not more and ExtraKind.VALIDATION not in have:
-            validations.setdefault((work.rhythm, work.every), []).append(work)
+        if work.raw["kind"] == "validation" and ExtraKind.VALIDATION not in have:
+            if (work.rhythm, work.every) not in timed:
+                validations.setdefault((work.rhythm, work.every), []).append(work)
         elif work.raw["kind"] == "checkpoint" and ExtraKind.CHECKPOINT not in have:
             have.add(ExtraKind.CHECKPOINT)
             note = f"line {work.raw['line']}, not reached; {DISK_WORDS}"
@@ -267,11 +269,24 @@ def _comes(work: Work, total: Total, count: int) -> bool:
     return not (work.rhythm is Rhythm.STEPS and steps is not None and (work.first or work.every) > steps)
 
 
+def _is_anothers(extra: Extra, works: Sequence[Work]) -> bool:
+    """Whether a validation is that of a gate which was seen to open, so that others may still come."""
+    rhythm = (extra.rhythm, extra.every)
+    return extra.kind is ExtraKind.VALIDATION and any(
+        work.inside and explains(work, extra.kind) and (work.rhythm, work.every) == rhythm for work in works
+    )
+
+
 def _evaluated_before(works: Sequence[Work]) -> Work | None:
     """The work that took the time of the evaluation before the first step."""
     own = [work for work in works if work.raw["kind"] != "checkpoint" and work.every is not None]
     sure = [work for work in own if work.led and work.kind is ExtraKind.VALIDATION]
-    return next(iter([*sure, *(w for w in own if w.raw["evaluates"]), *(w for w in own if w.led)]), None)
+    return next(
+        iter(
+            [*sure, *(w for w in own if w.raw["evaluates"]), *(w for w in own if w.led and w.raw["evaluates"] is None)]
+        ),
+        None,
+    )
 
 
 def left_out(works: Sequence[Work], found: Sequence[Extra], total: Total, count: int) -> str:
@@ -286,6 +301,8 @@ def left_out(works: Sequence[Work], found: Sequence[Extra], total: Total, count:
         raw, validates = work.raw, work.raw["kind"] == "validation"
         if raw["kind"] == "checkpoint" or (work.kind is ExtraKind.VALIDATION and work.kind in have):
             continue
+        if work.led and any((extra.rhythm, extra.every) == (work.rhythm, work.every) for extra in found):
+            continue  # it was timed before the first step
         if not validates and (work.is_reached(count) or work.every is None or not _comes(work, total, count)):
             continue
         if validates and work.every is not None and (work.due is not None or not work.is_reached(count)):

@@ -146,7 +146,7 @@ def extras(
     for work, at, each in _long_intervals(works, phase, step):
         claimed.update(at)
         note = f"line {work.raw['line']}: {work.raw['source']}"
-        found.append(work.as_extra(work.kind, each, measured=True, note=note, times=len(at)))
+        found.append(work.as_extra(work.kind, each, measured=True, note=note))
     found += _irregular(seconds, claimed, step, queued_seconds)
     found += unreached(
         works,
@@ -207,7 +207,7 @@ def _long_intervals(
     Yields:
         The work, its intervals, and its seconds each.
     """
-    taken = {int(i) for i in phase["special"]}
+    taken = {int(i) for i, event in phase["special"].items() if set(event) - {"loader_start"}}
     for work in works:
         at = [i for i in work.inside if i not in taken]
         beyond = [phase["seconds"][i] - step.median_seconds for i in at]

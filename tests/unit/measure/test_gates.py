@@ -387,8 +387,8 @@ def test_a_gate_opens_when_it_was_read_to(name: str, at: int, folder: Path) -> N
     (work,) = works
     epochs = run.steps / ITEMS
     assert work.every is not None
-    extra = work.as_extra(ExtraKind.CHECKPOINT, 1.0, measured=True, note="", times=len(run.came))
-    told = extra.count(run.steps, epochs, whole=True) * (len(run.came) if extra.rhythm is Rhythm.RUN else 1)
+    extra = work.as_extra(ExtraKind.CHECKPOINT, 1.0, measured=True, note="")
+    told = extra.count(run.steps, epochs, whole=True) * extra.seconds_each
     if extra.first is not None or extra.rhythm is Rhythm.RUN:
         assert told == len(run.came)
     else:

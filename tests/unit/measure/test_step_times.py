@@ -286,6 +286,15 @@ CASES: dict[str, tuple[Any, dict[str, Any], list[Expected]]] = {
         {},
         [("other", STEPS, 1000.0, 2.0, True)],
     ),
+    "the same of a loader that is read with gradients": (
+        phase(
+            steady(70, {0: 2.0}),
+            {0: {"loader_start": 0.001}},
+            upcoming=(work("validation", 1000.0, batches=9, opens=[0, 1000]),),
+        ),
+        {},
+        [("validation", STEPS, 1000.0, 2.0, True)],
+    ),
     "a loader under a test that nobody knows": (upcoming(work("validation", None, batches=9, test="due")), {}, []),
     "a loader that was passed and not read": (
         upcoming(work("validation", 1.0, batches=9, opens=list(range(64)))),

@@ -22,7 +22,8 @@ def evaluated(evaluator, node):
 
 def plain_function(value):
     """The function behind a bound method and decorators that keep it (`torch.no_grad()` does); else the value itself."""
-    value = getattr(value, "__func__", value)
+    if isinstance(value, types.MethodType):
+        value = value.__func__
     for _ in range(MOST_DECORATORS):
         if not isinstance(value, types.FunctionType) or "__wrapped__" not in vars(value):
             break

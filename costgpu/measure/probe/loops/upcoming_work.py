@@ -3,6 +3,7 @@
 import ast
 import math
 import os
+import types
 
 from .call_binding import bind_call, evaluated, plain_function
 from .exit_paths import AnyOf, product
@@ -244,15 +245,19 @@ class UpcomingWork:
             if isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute) and not is_small(call):
                 owner = evaluated(evaluator, call.func.value)
                 if isinstance(owner, self.torch.nn.Module) and not hasattr(self.torch.nn.Module, call.func.attr):
-                    code = getattr(plain_function(evaluated(evaluator, call.func)), "__code__", None)
-                    if code is not None and self.loop_stack.is_library(code.co_filename):
+                    function = plain_function(evaluated(evaluator, call.func))
+                    known = isinstance(function, types.FunctionType)
+                    if known and self.loop_stack.is_library(function.__code__.co_filename):
                         return dotted(call.func)
         return None
 
     def was_evaluated(self, node, evaluator):
-        """Whether it calls a function that was seen to run with a model in eval mode."""
-        functions = [evaluated(evaluator, one.func) for one in ast.walk(node) if isinstance(one, ast.Call)]
-        return any(getattr(plain_function(one), "__code__", None) in self.evaluating for one in functions)
+        """Whether it calls a function that was seen to run with a model in eval mode; None if it runs the model itself."""
+        for call in ast.walk(node):
+            function = plain_function(evaluated(evaluator, call.func)) if isinstance(call, ast.Call) else None
+            if isinstance(function, types.FunctionType) and function.__code__ in self.evaluating:
+                return True
+        return None if any(isinstance(one, LOOPS) for one in ast.walk(node)) else False
 
     def note_evaluating(self, frame):
         """A model goes into eval mode in this frame."""

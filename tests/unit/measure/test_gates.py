@@ -1,4 +1,7 @@
-"""Gates beside the steps as projects write them: when they are read to open, and when they do."""
+"""Gates beside the steps as projects write them: when they are read to open, and when they do.
+
+One file of more than 400 lines: most of it is the loops themselves, which are read best beside each other.
+"""
 
 import contextlib
 import itertools
@@ -37,6 +40,8 @@ class Loader:
 
 class Module:
     """Stands for `torch.nn.Module`."""
+
+    loss = SimpleNamespace(backward=lambda: None)
 
     def __call__(self, value: Any) -> Any:
         return value
@@ -398,3 +403,94 @@ def test_a_gate_opens_when_it_was_read_to(name: str, at: int, folder: Path) -> N
     expected = {max(-1, made - 1) for made in run.came if made - 1 < min(MEASURED, run.steps) - 1}
     assert work.due is not None
     assert set(work.due) == expected
+
+
+AGENT = """
+class Agent:
+    def __init__(self):
+        self.n = 0
+    def train(self):
+        self.n += 1
+        step()
+        if self.n % 2 == 0:
+            model.loss.backward()
+def main():
+    agent = Agent()
+    for t in range(args.steps):
+        agent.train()
+main()
+"""
+CRITICS = """
+class Gan:
+    def train(self):
+        for _ in range(5):
+            step()
+        model.loss.backward()
+        for _ in range(self.more()):
+            model.loss.backward()
+    def more(self):
+        return 2
+gan = Gan()
+while args.steps:
+    gan.train()
+    {end}
+"""
+LATER = """
+def update():
+    step()
+    model.loss.backward()
+def run():
+    for t in range(args.steps):
+        update()
+run()
+for t in range(9):
+    model.loss.backward()
+"""
+
+
+@pytest.mark.parametrize(("text", "later"), [(AGENT, []), (CRITICS.format(end="gan.more()"), []), (LATER, [9])])
+def test_a_second_update_of_the_same_loop_is_no_later_phase(text: str, later: list[int], folder: Path) -> None:
+    for at in (1, 3):
+        assert [one["trips"] for one in Run(text, folder, at).later] == later
+
+
+SPELLINGS = {  # of what stands beside the step: kind, and what it is, with its rhythm
+    "switched off": ("if args.no: evaluate(model, val_loader)", []),
+    "a frequency of -1": ("due = args.off > 0 and it % args.off == 0\n    if due: evaluate(model, val_loader)", []),
+    "a frequency of None": ("if args.none and it % args.none == 0: evaluate(model, val_loader)", []),
+    "a frequency of 0": ("if args.zero > 0 and it % args.zero == 0: evaluate(model, val_loader)", []),
+    "nobody knows": ("if due(it): evaluate(model, val_loader)", [("validation", None)]),
+    "switched on": ("if args.on: evaluate(model, val_loader)", [("validation", 1.0)]),
+    "in a condition": ("if it % 9 == 0 and evaluate(model, val_loader): pass", [("validation", 9.0)]),
+    "a loader of its own": ("if it % 9 == 0: print(accuracy())", [("validation", 9.0)]),
+    "both": ("if it % 9 == 0:\n        evaluate(model, val_loader)\n        save_checkpoint()", None),
+    "its length alone": ("if it % 9 == 0: print(len(val_loader), val_loader.length)", []),
+    "a loader whose length is not told": ("if it % 9 == 0: evaluate(model, broken)", [("gated", 9.0)]),
+    "rare, in a loop": ("if it % 50 == 9:\n        for k in range(40): model(k)", [("gated", 50.0)]),
+    "rare, in a function": ("if it % 50 == 9: images = render(40)", [("gated", 50.0)]),
+    "a report": ("if it % 50 == 9: report(it)", []),
+    "a message": ("if it % 50 == 9: print(it)", []),
+    "a soft update": ("if it % 50 == 9: soft_update([], [])", []),
+}
+HELPERS = """
+class Broken(type(val_loader)):
+    def __len__(self): raise RuntimeError
+broken = Broken(3)
+def due(it): return False
+def evaluate(net, values): return [net(value) for value in values]
+def accuracy(): return sum(model(value) for value in val_loader)
+def render(count): return [model(k) for k in range(count)]
+def report(it):
+    for name in ("a", "b"): print(name, it)
+def soft_update(ones, others):
+    for one, other in zip(ones, others): one.data.copy_(other.data)
+for it in range(args.steps):
+    step()
+    """
+
+
+@pytest.mark.parametrize("name", SPELLINGS)
+def test_what_stands_beside_the_step(name: str, folder: Path) -> None:
+    text, expected = SPELLINGS[name]
+    found = [(work.raw["kind"], work.every) for work in Run(HELPERS + text + "\n", folder, 1).works()]
+    assert found == ([("validation", 9.0), ("checkpoint", 9.0)] if expected is None else expected)

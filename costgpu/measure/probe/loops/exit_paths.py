@@ -46,7 +46,7 @@ class Walker:
         """`gated` if tests that also lead to the step, and so hold whenever there is one, have been left out."""
         for statement in body:
             if isinstance(statement, ast.If):
-                self.beside.append((statement.test, tests))
+                self.beside += parts_of(statement.test, tests)
                 for branch, truth in ((statement.body, True), (statement.orelse, False)):
                     if encloses_any(branch, self.line):
                         self.walk(branch, tests, home, True)
@@ -100,6 +100,14 @@ class Walker:
             return [*tests, (AnyOf(breaks), True)]
         self.walk(loop.orelse, tests, home, gated)
         return tests
+
+
+def parts_of(test, tests):
+    """(part, tests that lead to it) of a test with `and` or `or`, each part of which is only asked after the others."""
+    if not isinstance(test, ast.BoolOp):
+        return [(test, tests)]
+    truth = isinstance(test.op, ast.And)
+    return [(part, [*tests, *((one, truth) for one in test.values[:at])]) for at, part in enumerate(test.values)]
 
 
 def way_of(statement):

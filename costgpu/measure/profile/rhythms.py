@@ -166,7 +166,7 @@ def _laps(phase: Intervals, level: int) -> float:
 
 def repeating(kind: ExtraKind, seen: dict[int, float], works: Sequence[Work], phase: Intervals) -> Extra:
     """The rhythm of what was seen in some intervals, which is never shorter than what was seen not to happen."""
-    each, at, count = statistics.median(seen.values()), sorted(seen), len(phase["seconds"])
+    each, at, count = usual_seconds(seen), sorted(seen), len(phase["seconds"])
     note = f"seen {len(at)} times" if len(at) > 1 else "seen once"
     own = [work for work in works if explains(work, kind)]
     for work in own:
@@ -197,6 +197,11 @@ def repeating(kind: ExtraKind, seen: dict[int, float], works: Sequence[Work], ph
         seen_once=once,
         note=f"seen once in {whole:,} {unit}" if once else note,
     )
+
+
+def usual_seconds(seen: dict[int, float]) -> float:
+    """The median of what was seen; the mean where most of it took no time that can be told."""
+    return statistics.median(seen.values()) or statistics.fmean(seen.values())
 
 
 def explains(work: Work, kind: ExtraKind) -> bool:

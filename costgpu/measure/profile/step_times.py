@@ -12,7 +12,7 @@ from dataclasses import replace
 from itertools import pairwise
 
 from costgpu.measure.probe.record import Intervals, Loader, Saves
-from costgpu.measure.profile.rhythms import DISK_WORDS, Work, repeating, unreached, works_of
+from costgpu.measure.profile.rhythms import DISK_WORDS, Work, repeating, unreached, usual_seconds, works_of
 from costgpu.models.defaults import DISK_BYTES_PER_SECOND
 from costgpu.models.workload import DataLoading, Extra, ExtraKind, Rhythm, StepTimes, Total
 
@@ -128,7 +128,7 @@ def extras(
     starting: dict[int, float] = {}
     for i, event in events.items():
         rest = max(0.0, seconds[i] - step.median_seconds - event.get("validation", 0.0) - event.get("save", 0.0))
-        if event.get("validation"):
+        if "validation" in event:  # it may have had no core of its own in all that time
             validation[i] = event["validation"]
         elif event.get("validation_batches"):
             validation[i], rest = rest, 0.0
@@ -140,7 +140,7 @@ def extras(
         (ExtraKind.EPOCH_START, starting),
     ):
         # a checkpoint is one however quickly it is saved: what an interruption loses depends on it
-        if seen and (kind is ExtraKind.CHECKPOINT or statistics.median(seen.values()) > 0.02 * step.median_seconds):
+        if seen and (kind is ExtraKind.CHECKPOINT or usual_seconds(seen) > 0.02 * step.median_seconds):
             found.append(repeating(kind, seen, works, phase))
     claimed = set(events)
     for work, at, each in _long_intervals(works, phase, step):

@@ -353,6 +353,34 @@ for i in range(4 * args.steps):
         if n % args.every == 0:
             save_checkpoint()
 """,
+    "a function says so": """
+def due(n, every): return every > 0 and n % every == 0
+class T:
+    def __init__(self): self.every = 20
+    def is_due(self, n):
+        "Whether it is."
+        return due(n, self.every)
+    def run(self):
+        for it in range(args.steps):
+            step()
+            if self.is_due(it + 1):
+                save_checkpoint()
+T().run()
+""",
+    "no range": """
+for it in itertools.count():
+    step()
+    if it % 25 == 24:
+        save_checkpoint()
+    if it == 90:
+        break
+""",
+    "a resumed counter": """
+for it in range(37, 37 + args.steps):
+    step()
+    if it % 25 == 0:
+        save_checkpoint()
+""",
     "in a with": """
 class Bar:
     def __enter__(self): return self
@@ -460,6 +488,11 @@ SPELLINGS = {  # of what stands beside the step: kind, and what it is, with its 
     "a frequency of None": ("if args.none and it % args.none == 0: evaluate(model, val_loader)", []),
     "a frequency of 0": ("if args.zero > 0 and it % args.zero == 0: evaluate(model, val_loader)", []),
     "nobody knows": ("if due(it): evaluate(model, val_loader)", [("validation", None)]),
+    "a list that is filled": (
+        "asked.append(it)\n    if it in asked: evaluate(model, val_loader)",
+        [("validation", None)],
+    ),
+    "a list that is not": ("if it in args.milestones: evaluate(model, val_loader)", [("validation", math.inf)]),
     "switched on": ("if args.on: evaluate(model, val_loader)", [("validation", 1.0)]),
     "in a condition": ("if it % 9 == 0 and evaluate(model, val_loader): pass", [("validation", 9.0)]),
     "a loader of its own": ("if it % 9 == 0: print(accuracy())", [("validation", 9.0)]),
@@ -476,7 +509,10 @@ HELPERS = """
 class Broken(type(val_loader)):
     def __len__(self): raise RuntimeError
 broken = Broken(3)
-def due(it): return False
+asked = []
+def due(it):
+    asked.append(it)
+    return False
 def evaluate(net, values): return [net(value) for value in values]
 def accuracy(): return sum(model(value) for value in val_loader)
 def render(count): return [model(k) for k in range(count)]

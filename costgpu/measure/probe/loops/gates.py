@@ -12,15 +12,17 @@ import types
 from collections.abc import Callable
 from typing import Any
 
+from .call_binding import evaluated, plain_function
 from .exit_paths import INNER, Walker
 from .loop_exits import Constants, counter
 from .loop_position import assigned_before
 from .loop_stack import Place, find_index
-from .safe_eval import FOREVER, PLAIN
-from .source import encloses
-from .syntax import dotted
+from .safe_eval import FOREVER, PLAIN, Evaluator
+from .source import Source, encloses
+from .syntax import dotted, is_docstring
 
 PARTS = (ast.BoolOp, ast.Compare, ast.BinOp, ast.UnaryOp, ast.IfExp, ast.List, ast.Tuple, ast.Set)
+FILLING = ("append", "extend", "add", "update", "insert", "appendleft", "put", "setdefault", "pop", "remove", "clear")
 HELD = (list, tuple, set, frozenset, dict, range)
 MOST_DEEP = 4  # names that stand for names
 MISSING = object()
@@ -100,6 +102,9 @@ class Body:
             return made
         if isinstance(node, ast.Call) and dotted(node.func) == "bool" and len(node.args) == 1:
             return self.closed(node.args[0], depth)
+        said = self.said(node) if isinstance(node, ast.Call) and depth < MOST_DEEP else None
+        if said is not None:
+            return self.closed(said, depth + 1)
         given = self.given(node.id) if isinstance(node, ast.Name) and depth < MOST_DEEP else None
         if given is not None:
             return given[1].closed(given[0], depth + 1)
@@ -125,6 +130,26 @@ class Body:
             plain = len(values) == 1 and dotted(target) == name and value is not None and not tests
             return (value, self) if plain and name not in map(dotted, ast.walk(value)) else None
         return self.passed(name) if self.is_argument(name) else None
+
+    def said(self, call):
+        """What a call of a function with one `return` gives, in this body's names; None if it needs others."""
+        function = evaluated(self.place.evaluator, call.func)
+        bound, function = isinstance(function, types.MethodType), plain_function(function)
+        source = Source.of(function.__code__.co_filename) if isinstance(function, types.FunctionType) else None
+        scope = source.scope(function.__code__) if source is not None else None
+        body = [one for one in scope.body if not is_docstring(one)] if scope is not None else []
+        if len(body) != 1 or not isinstance(body[0], ast.Return) or body[0].value is None:
+            return None
+        names = [one.arg for one in scope.args.args]
+        values = {keyword.arg: keyword.value for keyword in call.keywords}
+        values.update(zip(names[bound:], call.args))
+        if bound:
+            values[names[0]] = call.func.value
+        made = copy.deepcopy(body[0].value)
+        asked = [one for one in ast.walk(made) if isinstance(one, ast.Name) and one.id not in values]
+        there, here = Evaluator({}, function.__globals__), self.place.evaluator
+        same = all(evaluated(there, name) is evaluated(here, name) for name in asked)
+        return Filled(values).visit(made) if same else None
 
     def is_argument(self, name):
         code = self.place.live.f_code
@@ -170,7 +195,14 @@ class Body:
             return MISSING
         if isinstance(node, ast.Name) and self.is_argument(node.id) and type(value) in (int, float):
             return MISSING  # who calls it is not known, and a number may be another one next time
+        if isinstance(value, HELD) and any(dotted(one) in self.filled() for one in ast.walk(node)):
+            return MISSING
         return value if isinstance(value, (*PLAIN, *HELD)) else MISSING
+
+    def filled(self):
+        """Names of lists, sets and dictionaries that this file adds to or takes from."""
+        calls = [node.func for node in ast.walk(self.source.tree) if isinstance(node, ast.Call)]
+        return {dotted(one.value) for one in calls if isinstance(one, ast.Attribute) and one.attr in FILLING}
 
     def counted(self, node):
         try:
@@ -206,6 +238,16 @@ class Body:
 
     def key_at(self, line):
         return next((key for loop, key in zip(self.loops, self.keys) if loop.lineno == line), self.key)
+
+
+class Filled(ast.NodeTransformer):
+    """Puts expressions in the place of names."""
+
+    def __init__(self, values):
+        self.values = values
+
+    def visit_Name(self, node):
+        return self.values.get(node.id, node)
 
 
 def as_loop(scope):

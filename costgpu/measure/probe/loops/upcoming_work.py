@@ -7,7 +7,7 @@ import types
 
 from .call_binding import bind_call, evaluated, plain_function
 from .exit_paths import AnyOf, product
-from .gates import Body, Outside, statements
+from .gates import FILLING, Body, Outside, statements
 from .loop_exits import words_of
 from .openings import NEVER, Rhythm, rhythm_of
 from .safe_eval import Evaluator, Unknown
@@ -22,7 +22,6 @@ SMALL_CALLS = (  # what is gated by `if n % every` to report, and takes no time 
 LOOPS = (ast.For, ast.AsyncFor, ast.While, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 MOST_CALLS_DEEP = 2
 MOST_PERIODIC = 40
-FILLING = ("append", "extend", "add", "update", "insert", "appendleft", "put", "setdefault", "pop", "remove", "clear")
 SAVING_CALLS = ("save", "save_checkpoint", "save_model", "save_state", "save_pretrained", "save_weights")
 
 

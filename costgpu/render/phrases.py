@@ -128,6 +128,8 @@ def extra_phrase(extra: Extra, unit: str = "step") -> str:
     word = "epoch" if extra.rhythm is Rhythm.EPOCH else unit
     every = f"every {word}" if extra.every == 1 else f"every {_number(extra.every)} {plural_unit(word)}"
     every = "once" if extra.rhythm is Rhythm.RUN else every
+    if extra.seen_once:
+        every = f"seen once in {_number(extra.every)} {plural_unit(word)}, counted as {every}"
     kind = extra.kind.value.replace("_", " ")
     return f"{kind} {format_duration(extra.seconds_each)} {every}{'' if extra.measured else ' (inferred)'}"
 

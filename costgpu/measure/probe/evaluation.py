@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 
 from .schedstat import work_clock
@@ -37,6 +38,7 @@ class Evaluation:
             self.began, self.saved_before = work_clock(), self.recorder.events.get("save", 0.0)
             self.recorder.trace_as("validation")
             self.recorder.module_hooks.attach()
+            self.recorder.upcoming_work.note_evaluating(sys._getframe(2))
         self.modules[id(module)] = module
 
     def look(self):

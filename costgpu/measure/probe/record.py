@@ -152,11 +152,20 @@ class LaterWork(TypedDict, total=False):
 class PeriodicWork(TypedDict):
     """Validation, a checkpoint, or other gated work in a loop's body."""
 
-    kind: str
+    kind: str  # ``validation`` of a DataLoader, ``checkpoint``, or ``gated``: other work that may take its time
     line: int
     batches: int | None
     batch_size: int | None
-    every: float | None
+    every: Trips  # iterations of the loop from one to the next; "inf" for what does not come back, None if not known
+    opens: (
+        list[float] | None
+    )  # iterations at which it comes, counted from the one that made step `step`; None if not known
+    by_steps: bool  # both are numbers of steps
+    after: bool  # it stands after the step in the loop's body
+    # whether it calls a function that was seen to run with a model in eval mode; None for a loop, which may do so itself
+    evaluates: bool | None
+    test: str  # what it depends on; empty for nothing
+    step: int  # the step that had just been made when this was read
     source: str
     loop_line: int
     path: str

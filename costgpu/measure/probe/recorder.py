@@ -136,7 +136,8 @@ class Recorder:
         self.events[kind] = self.events.get(kind, 0.0) + seconds
 
     def batch_drawn(self, iterator, batch):
-        self.loaders.draw(iterator, validates=not self.torch.is_grad_enabled(), libraries=self.libraries)
+        validates, evaluates = not self.torch.is_grad_enabled(), self.evaluation.began is not None
+        self.loaders.draw(iterator, validates=validates, libraries=self.libraries, evaluates=evaluates)
         if not self.trains:
             self.first.draw()
             self.batch = describe_batch(batch, self.torch)
@@ -265,7 +266,7 @@ class Recorder:
                 phase.special[len(phase.seconds) - 1] = kept
             self.activity.end_interval(plain=not kept)
         if phase.loader is None:
-            phase.loader = self.loaders.last_drawn()
+            phase.loader = self.loaders.feeds(earlier == 0)
         if phase is self.phases[0]:
             self.weigh_first(phase, earlier)
         was_traced = self.tracing is not None
@@ -282,7 +283,7 @@ class Recorder:
         if earlier == 0 and phase is self.phases[0]:
             self.data_parts.look(frame)
         if earlier in (0, 2):
-            phase.upcoming = self.upcoming_work.read(frame, phase.loader)
+            phase.upcoming = self.upcoming_work.read(frame, phase.loader, phase.anchors)
         self.watch_outer(phase, earlier)
         if phase.trace is None and earlier >= 1 and not was_traced and not phase.untraceable:
             self.begin_trace(phase)
@@ -319,7 +320,8 @@ class Recorder:
         loops = self.loop_stack.snapshot(frame)
         phase.told = told_by_trainer(frame) or self.progress.keras_length() or phase.told
         batches = self.loaders.batches_of(phase.loader)
-        phase.snapshots.append(make_snapshot(phase.anchors, loops, batches, self.loaders.batches))
+        fed = self.loaders.batches - self.loaders.batches_beside
+        phase.snapshots.append(make_snapshot(phase.anchors, loops, batches, fed))
         if phase.outer is None:
             self.choose_outer(phase, frame, loops)
 

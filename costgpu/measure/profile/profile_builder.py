@@ -28,7 +28,8 @@ from costgpu.measure.profile.progress_series import (
     progress_phases,
     shows_progress,
 )
-from costgpu.measure.profile.step_times import data_loading, extras, left_out, step_times
+from costgpu.measure.profile.rhythms import left_out, works_of
+from costgpu.measure.profile.step_times import data_loading, extras, step_times, untold
 from costgpu.measure.profile.total_steps import FOREVER_EPOCH, FOREVER_STEPS, total_steps
 from costgpu.measure.profile.uneven_steps import evened
 from costgpu.measure.profile.waiting import notes_of_queue, queued_by_all, waiting_of_phase, waiting_share
@@ -373,7 +374,7 @@ def _torch_notes(phases: list[Phase], later: list[LaterPhase], record: ProbeReco
     if not last.optimizers and last.inference is None:
         notes.append("No optimizer steps: backward passes were counted.")
     told = [raw["told"] for raw in _stepped(record)]
-    beside = [left_out(one.get("validation"), phase.extras) for one, phase in zip(told, phases, strict=True) if one]
+    beside = [untold(one.get("validation"), phase.extras) for one, phase in zip(told, phases, strict=True) if one]
     notes += [note for note in beside if note]
     notes += [_trains_again(phase, "step") for phase in later]
     if record["status"] != "ended":
@@ -381,6 +382,10 @@ def _torch_notes(phases: list[Phase], later: list[LaterPhase], record: ProbeReco
             f"It runs a model again at {one['file']}:{one['line']} ({one['source']}): not reached, and not in these figures."
             for one in raw["upcoming"]["applied"]
         ]
+        per_iteration = iterations_per_step([shot for shot in raw["snapshots"] if shot["loops"]])
+        works = works_of(raw, last.total, per_iteration)
+        missed = left_out(works, last.extras, last.total, len(raw["seconds"]))
+        notes += [missed] if missed else []
     if record.get("cut_in_validation"):
         notes.append("The measurement ended inside a validation pass, which is longer than what was seen of it.")
     if facts["fake_cuda"]:

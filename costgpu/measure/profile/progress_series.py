@@ -13,7 +13,7 @@ from costgpu.measure.probe.record import (
 )
 from costgpu.measure.profile.inference import inference_of_series
 from costgpu.measure.profile.series_totals import place_of, total_of
-from costgpu.measure.profile.step_times import extras, left_out, single_step, step_times, summarize
+from costgpu.measure.profile.step_times import extras, single_step, step_times, summarize, untold
 from costgpu.measure.profile.waiting import queued_by_all
 from costgpu.models.workload import (
     DataLoading,
@@ -157,7 +157,7 @@ def notes_of(record: ProbeRecord) -> list[str]:
         notes.append(f"Only the progress bar at {series['label']} is in it, not what the script does after it.")
     if facts.get("asks_gpu"):
         notes.append("It asks for a GPU and was measured on the CPU.")
-    if left := left_out(facts.get("validation"), progress_phases(record)[-1].extras):
+    if left := untold(facts.get("validation"), progress_phases(record)[-1].extras):
         notes.append(left)
     totals = facts.get("totals") or {}
     if totals.get("unknown_loops"):

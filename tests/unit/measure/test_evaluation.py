@@ -24,6 +24,7 @@ class Script:
             add=lambda kind, seconds: self.events.update({kind: self.events.get(kind, 0.0) + seconds}),
             trace_as=lambda phase: setattr(self, "phase", phase),
             module_hooks=SimpleNamespace(attach=lambda: None),
+            upcoming_work=SimpleNamespace(note_evaluating=lambda frame: None),
             torch=SimpleNamespace(is_grad_enabled=lambda: self.gradients),
         )
         self.evaluation = probe.Evaluation(recorder)

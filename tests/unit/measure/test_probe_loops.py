@@ -286,6 +286,26 @@ def test_batches_of_another_loader_do_not_count() -> None:
     assert loaders.batches_of(None) == 90
 
 
+def test_what_an_evaluation_draws_feeds_no_training() -> None:
+    """The training's loader gives the first step a batch, or two steps in a row; nobody else's openings are epochs."""
+    loaders: Any = Loaders()
+    training, validation = Batches("a", 3), Batches("b", 90)
+    first, second = object(), object()
+    loaders.open(first, validation)
+    loaders.draw(first, validates=False, libraries=("/",), evaluates=True)
+    assert loaders.feeds(True) is None
+    assert (loaders.batches, loaders.batches_beside) == (1, 1)
+    loaders.draw(first, validates=False, libraries=("/",))  # with gradients, after the first step
+    assert not loaders.was_opened(None)
+    assert loaders.feeds(False) is None
+    loaders.forget()
+    loaders.open(second, training)
+    for _ in range(2):
+        loaders.forget()
+        loaders.draw(second, validates=False, libraries=("/",))
+    assert loaders.feeds(False) is training
+
+
 def test_a_shadowed_builtin_is_not_trusted() -> None:
     with pytest.raises(Unknown):
         Evaluator({"min": explode, "data": [1]}, {}).value(ast.parse("min(data)", mode="eval").body)

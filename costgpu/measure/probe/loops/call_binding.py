@@ -8,6 +8,8 @@ from .live_values import Unknown
 from .script_frames import package_of_file
 from .source import Source, assigned_pairs, own_statements
 
+MOST_DECORATORS = 8
+
 
 class Absent:
     """Marks an argument that could not be evaluated; its use in the callee says Unknown."""
@@ -101,10 +103,19 @@ def is_own(function):
 
 
 def plain_function(value):
-    """A Python function and what it is bound to; None twice for anything else, none of whose attributes is asked for."""
-    if isinstance(value, types.MethodType):
-        return plain_function(value.__func__)[0], value.__self__
-    return (value if isinstance(value, types.FunctionType) else None), None
+    """A Python function and what it is bound to; None twice for anything else, none of whose attributes is asked for.
+
+    Decorators that keep the function (`torch.no_grad()` does) are seen through.
+    """
+    bound = None
+    for _ in range(MOST_DECORATORS):
+        if isinstance(value, types.MethodType):
+            value, bound = value.__func__, value.__self__
+        elif isinstance(value, types.FunctionType) and "__wrapped__" in vars(value):
+            value = value.__wrapped__
+        else:
+            break
+    return (value, bound) if isinstance(value, types.FunctionType) else (None, None)
 
 
 def arguments(kind, call):

@@ -481,3 +481,12 @@ def test_attributes_that_nothing_here_assigns_are_not_endless(tmp_path: Path) ->
     """Another file, or `setattr`, may raise them."""
     _, total = found(SETTINGS + ABOUT["set by name"], tmp_path, {}, 7, 0.1)
     assert total.kind is TotalKind.UNKNOWN
+
+
+def test_a_function_that_returns_before_it_counts_says_no_number(tmp_path: Path) -> None:
+    text = EXACT["raised by a method that is called later"].replace(
+        "self.epoch += 1", "if next(state): return\n        self.epoch += 1"
+    )
+    steps, total = found(SETTINGS + "state = itertools.cycle([True, False])\n" + text, tmp_path, {}, 7, 0.1)
+    assert steps == 70
+    assert total.kind is TotalKind.UNKNOWN

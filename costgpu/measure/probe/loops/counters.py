@@ -133,15 +133,19 @@ def raises_below(subject, place):
         there = There(below.source, below.evaluator, constants)
         loops = below.loops()
         for body, at in [(below.scope.body, home), *((loop.body, (below.depth, loop.lineno)) for loop in loops)]:
-            for one in raises_in(body, below.line, subject, there) if at is not None else ():
+            skips = (ast.Continue, ast.Return) if body is below.scope.body else ast.Continue
+            for one in raises_in(body, below.line, subject, there, skips) if at is not None else ():
                 one.home, one.line = at, place.line + (0.5 if one.line > below.line else -0.5)
                 yield one
         home = (below.depth, loops[-1].lineno) if loops else home
 
 
-def raises_in(body, line, subject, there):
-    """Where a body raises the counter, and the loops and calls in it do that are not on their way to the step."""
-    for statement, when in sorted_out(body, line, there.constants):
+def raises_in(body, line, subject, there, skips=ast.Continue):
+    """Where a body raises the counter, and the loops and calls in it do that are not on their way to the step.
+
+    What follows a test that ends in a statement of the kind `skips` is not always reached.
+    """
+    for statement, when in sorted_out(body, line, there.constants, skips=skips):
         added = increment(statement, subject, there)
         if added is not None:
             yield Raise(there.constants.number(*added), line_of(statement, body, line), when)
@@ -189,7 +193,8 @@ def raises_of_call(call, subject, there):
     constants = Constants([scope, *scope.body], source, inside)
     if not all(map(there.constants.free_of_stored, [*call.args, *(one.value for one in call.keywords)])):
         constants.stored |= parameters(scope)
-    return list(raises_in(scope.body, NOWHERE, subject, There(source, inside, constants, deep=there.deep + 1)))
+    inside = There(source, inside, constants, deep=there.deep + 1)
+    return list(raises_in(scope.body, NOWHERE, subject, inside, (ast.Continue, ast.Return)))
 
 
 def parameters(scope):
@@ -231,7 +236,7 @@ def line_of(statement, body, line):
     return line + 0.5 if after else line - 0.5
 
 
-def sorted_out(body, line, constants, when="always"):
+def sorted_out(body, line, constants, when="always", skips=ast.Continue):
     """The statements of a loop's body but for those of inner loops, and whether they run always, at times, or per step."""
     for place, statement in enumerate(body):
         if isinstance(statement, ast.If):
@@ -239,16 +244,16 @@ def sorted_out(body, line, constants, when="always"):
             for branch, wanted in ((statement.body, True), (statement.orelse, False)):
                 if truth is None:
                     inside = "with step" if encloses_any(branch, line) and when != "sometimes" else "sometimes"
-                    yield from sorted_out(branch, line, constants, inside)
+                    yield from sorted_out(branch, line, constants, inside, skips)
                 elif truth is wanted:
-                    yield from sorted_out(branch, line, constants, when)
-            if truth is None and when != "sometimes" and isinstance(statement.body[-1], ast.Continue):
+                    yield from sorted_out(branch, line, constants, when, skips)
+            if truth is None and when != "sometimes" and isinstance(statement.body[-1], skips):
                 when = "with step" if encloses_any(body[place + 1 :], line) else "sometimes"
         elif isinstance(statement, (ast.With, ast.AsyncWith)) or statement.__class__.__name__ in ("Try", "TryStar"):
-            yield from sorted_out(statement.body, line, constants, when)
+            yield from sorted_out(statement.body, line, constants, when, skips)
             for part in ("orelse", "finalbody"):
-                yield from sorted_out(getattr(statement, part, []), line, constants, when)
+                yield from sorted_out(getattr(statement, part, []), line, constants, when, skips)
             for handler in getattr(statement, "handlers", []):
-                yield from sorted_out(handler.body, line, constants, "sometimes")
+                yield from sorted_out(handler.body, line, constants, "sometimes", skips)
         else:
             yield statement, when

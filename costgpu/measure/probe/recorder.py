@@ -23,7 +23,7 @@ from .loops.script_loops import ScriptLoops, plain_loop_stack
 from .loops.source import Source
 from .loops.upcoming_work import UpcomingWork
 from .op_tracer import StepTrace
-from .phase import Phase, shared_out
+from .phase import ANYWHERE, Phase, shared_out
 from .ranks.data_parts import DataParts
 from .ranks.schemes import Schemes
 from .ranks.world import WORLD
@@ -32,7 +32,7 @@ from .schedstat import Lap, clock, queued, work_clock
 
 MOST_ERRORS = 3
 QUICK_SHARE = 0.25  # of the first step's time: the first did something once, and another one can be traced
-ANYWHERE = (0, 1 << 30)  # lines of a phase without a loop
+LOOKS_FOR_MEMBERS = 20  # steps at which it is looked for loops over several optimizers
 
 
 class Recorder:
@@ -53,6 +53,7 @@ class Recorder:
         self.activity = Activity()
         self.batch = None  # of the last interval before the first step
         self.backwards = self.optimizers_made = self.optimizer_steps = 0
+        self.made = set()  # optimizers that were made since the last counted step, by their id
         self.manual = 0  # backward passes before the first optimizer step
         self.eval_started = self.tracing = None
         self.autocast, self.compiled = {}, 0
@@ -216,8 +217,13 @@ class Recorder:
         site = (caller.f_code, caller.f_lineno) if caller is not None else None
         if phase.own is None and caller is not None and self.loop_stack.is_library(caller.f_code.co_filename):
             phase.own = self.own_site(caller)
-        if phase.is_anchor(site, optimizer):
+        if phase.is_anchor(site, optimizer, self.backwards, id(optimizer) in self.made):
+            self.made.clear()
+            if phase.anchors < LOOKS_FOR_MEMBERS:
+                phase.variables = self.loop_stack.variables(frame)
             self.end_interval(phase, frame, now)
+        elif site == phase.anchor and phase.anchors <= LOOKS_FOR_MEMBERS:
+            phase.companion_stepped(self.loop_stack.variables(frame))
 
     def own_site(self, frame):
         for live in outwards(frame):
@@ -327,6 +333,7 @@ class Recorder:
             self.choose_outer(phase, frame, loops)
 
     def choose_outer(self, phase, frame, loops):
+        loops = [loop for loop in loops if not loop["optimizers"] and (loop["path"], loop["line"]) not in phase.members]
         named = [loop for loop in loops[:-1] if loop.get("target") and not loop["library"]]
         if not named or phase.loader is not None:
             return

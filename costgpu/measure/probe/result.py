@@ -142,7 +142,7 @@ def phase_record(phase, torch, fetch) -> PhaseRecord:
         "blocked": [round(value, 7) for value in phase.blocked[:MOST_TIMES]],
         "queued": [round(value, 7) for value in phase.queued[:MOST_TIMES]],
         "special": {str(k): v for k, v in list(phase.special.items())[:MOST_EVENTS]},
-        "snapshots": phase.snapshots,
+        "snapshots": phase.counted_snapshots(),
         "upcoming": {"later": phase.upcoming[0], "periodic": phase.upcoming[1], "applied": phase.upcoming[2]},
         "gap_seconds": phase.gap_seconds,
         "first": phase.first,

@@ -14,7 +14,16 @@ from .loop_exits import add_foreign_exit, find_exits
 from .loop_position import position
 from .safe_eval import FOREVER, Evaluator, Unknown
 from .script_frames import PROBE_ROOT, outwards
-from .source import Source, depends_on_outer, encloses, encloses_any, is_bool, literal_values, own_statements
+from .source import (
+    Source,
+    depends_on_outer,
+    encloses,
+    encloses_any,
+    is_bool,
+    literal_values,
+    names_in,
+    own_statements,
+)
 from .syntax import dotted
 
 OUTERMOST = ("run_script", "run_child")  # our functions that call the script; a loop that starts ranks is no repetition
@@ -81,6 +90,17 @@ class LoopStack:
                 loops += [self.generator(node.iter, place) for node in source.comprehension(scope, live.f_lineno)]
         forget_shadowed(loops)
         return loops
+
+    def variables(self, frame):
+        """What the variables of the loops around a step hold, by identity: (path, line) -> ids, outermost first."""
+        found = {}
+        for live in self.frames(frame):
+            source = Source.of(live.f_code.co_filename)
+            scope = source.scope(live.f_code) if source is not None else None
+            for node in source.loops(scope, live.f_lineno) if scope is not None else ():
+                names = names_in(node.target, ast.Store) if isinstance(node, (ast.For, ast.AsyncFor)) else ()
+                found[live.f_code.co_filename, node.lineno] = [id(live.f_locals.get(name)) for name in sorted(names)]
+        return found
 
     def exit_at(self, frame):
         """What may end the loop whose head is drawing an item in this frame, in words; empty for nothing."""

@@ -139,7 +139,9 @@ def test_jax_counts_a_scan_with_its_length(tmp_path: Path) -> None:
     [
         ("xgboost", "fit", TotalKind.UPPER_BOUND, 20000, None, ""),
         ("xgboost", "folds", TotalKind.EXACT, 5 * 4000, 4000, ""),
+        ("xgboost", "cv", TotalKind.UPPER_BOUND, 3 * 4000, 4000, "3 (folds)"),
         ("lightgbm", "fit", TotalKind.UPPER_BOUND, 50000, None, ""),
+        ("lightgbm", "cv", TotalKind.EXACT, 4 * 2000, 2000, "4 (folds)"),
         ("lightgbm", "cross", TotalKind.EXACT, 4 * 3000, 3000, "4 (cross_validate)"),
         ("catboost", "fit", TotalKind.UPPER_BOUND, 3 * 20000, None, ""),
     ],

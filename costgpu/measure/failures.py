@@ -27,7 +27,7 @@ from costgpu.measure.isolation.levels import Isolation
 from costgpu.measure.isolation.refusals import refused_write
 from costgpu.measure.probe.record import ProbeRecord, SeriesRecord
 from costgpu.measure.profile.profile_builder import trained_by_torch
-from costgpu.measure.profile.progress_series import usable
+from costgpu.measure.profile.progress_series import shows_progress, usable
 from costgpu.measure.session import Outcome, Request
 from costgpu.units import format_size
 
@@ -88,6 +88,13 @@ def _explain(outcome: Outcome, request: Request, interpreter: Interpreter) -> Sc
     trained = status in ("cut", "ended") and trained_by_torch(record)
     if not trained and (elsewhere := _works_elsewhere(record, outcome, name)):
         return elsewhere
+    if (
+        not trained
+        and status == "ended"
+        and not shows_progress(record)
+        and (refused := _found_no_gpu(record, name, outcome))
+    ):
+        return refused
     if trained or (status in ("cut", "ended") and usable(record)):
         return None
     if status == "cut":
@@ -203,16 +210,24 @@ def _ended_without_steps(record: ProbeRecord, name: str, outcome: Outcome) -> Sc
             _with_tail(f"{name} ended after {record['wall_seconds']:.1f} s and never imported torch.", outcome),
             hint="There is nothing to predict from: is this the script that trains, with the right arguments?",
         )
-    tail = "\n".join(_printed(outcome.log)[-QUOTED_LINES:])
-    if not record.get("optimizers_made") and says_cuda(tail):
-        return _needs_cuda(name, tail, record)
-    if torch["processes_for_no_gpu"]:
-        return _needs_cuda(name, "it starts one process for each, and here that is none", record)
     return NothingToMeasure(
         _with_tail(f"{name} ended after {record['wall_seconds']:.1f} s without an optimizer step.", outcome),
         hint="Does it need arguments to train, or to work through its items? In its main thread no model was called again"
         " and again.",
     )
+
+
+def _found_no_gpu(record: ProbeRecord, name: str, outcome: Outcome) -> ScriptError | None:
+    """The error of a script with torch that ended without a step because there is no GPU; None for any other."""
+    torch = record.get("torch")
+    if torch is None or any(phase["steps"] for phase in record.get("phases", [])):
+        return None
+    tail = "\n".join(_printed(outcome.log)[-QUOTED_LINES:])
+    if not record.get("optimizers_made") and says_cuda(tail):
+        return _needs_cuda(name, tail, record)
+    if torch["processes_for_no_gpu"]:
+        return _needs_cuda(name, "it starts one process for each, and here that is none", record)
+    return None
 
 
 def _never_stepped(record: ProbeRecord, request: Request) -> ScriptError:

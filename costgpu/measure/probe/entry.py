@@ -8,6 +8,7 @@ import json
 import os
 import signal
 import sys
+import time
 import traceback
 import types
 from functools import partial
@@ -29,6 +30,7 @@ from .sandbox.extend_guard import guard_child_processes, guard_hdf5, guard_safet
 from .sandbox.file_guard import FileGuard
 from .sandbox.files import Files
 from .sandbox.overlay_renames import rename_folders
+from .schedstat import clock
 from .watchdog import Watchdog
 
 
@@ -37,6 +39,7 @@ class AfterImport(importlib.abc.MetaPathFinder):
 
     def __init__(self, callbacks):
         self.callbacks, self.asking = callbacks, set()
+        self.importing, self.seconds, self.cpu_seconds = False, 0.0, 0.0  # of the imports, the outermost of each
 
     def find_spec(self, name, path=None, target=None):
         if name not in self.callbacks or name in self.asking:
@@ -51,7 +54,15 @@ class AfterImport(importlib.abc.MetaPathFinder):
         run = spec.loader.exec_module
 
         def exec_module(module):
-            run(module)
+            outermost, self.importing = not self.importing, True
+            begin, busy = clock(), time.process_time()
+            try:
+                run(module)
+            finally:
+                if outermost:
+                    self.importing = False
+                    self.seconds += clock() - begin
+                    self.cpu_seconds += time.process_time() - busy
             callback = self.callbacks.pop(name, None)  # not before: a script may only ask whether it is there
             if callback is not None:
                 callback(module)
@@ -141,7 +152,8 @@ def run(config):
     else:
         rename_folders()
     sys.addaudithook(guard.audit)
-    sys.meta_path.insert(0, AfterImport(frameworks(recorder)))
+    recorder.imports = AfterImport(frameworks(recorder))
+    sys.meta_path.insert(0, recorder.imports)
     sys.path.pop(0)  # the probe's own folder
     watchdog = Watchdog(recorder)
     watchdog.start()

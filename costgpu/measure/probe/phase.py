@@ -115,13 +115,16 @@ class Phase:
         dropped = new and sys.getrefcount(self.optimizers.get(self.anchor_optimizer)) <= HELD_HERE
         return runs or dropped or self.strangers > MOST_IDLE
 
-    def companion_stepped(self, variables):
+    def look_around(self, variables, *, counts):
         """Note which loop is over the optimizers of one step: the outermost whose variable has changed since the anchor's.
 
         Args:
-            variables: Of `LoopStack.variables`, where another optimizer steps at the anchor's place.
+            variables: Of `LoopStack.variables`, where an optimizer steps at the anchor's place.
+            counts: Whether it is the anchor.
         """
-        if not self.members:
+        if counts:
+            self.variables = variables
+        elif not self.members:
             changed = [place for place, held in variables.items() if self.variables.get(place, held) != held]
             self.members = set(changed[:1])
             self.outer = None  # it may be this one

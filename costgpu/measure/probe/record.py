@@ -519,6 +519,7 @@ class ProbeRecord(_Always, total=False):
     loops: LoopProgress | None
     awaits_training: bool  # a framework's work was still to come: bars and loops are not the job
     versions: dict[str, str]
+    importing: Tuple[float, float] | None  # seconds and CPU seconds in which frameworks were imported
     fit_going: dict[str, str] | None  # estimator and label of a fit that did not end
     torch: TorchFacts | None
     ranks: RanksRecord

@@ -66,7 +66,7 @@ class Recorder:
         self.libraries = ()
         self.outer_stride, self.outer_due = 1, 0
         self.progress, self.loops, self.plain_stack = ProgressTracker(self), ScriptLoops(self), None
-        self.fits = None
+        self.fits = self.imports = None
         self.inference, self.module_hooks = InferenceFollower(self), None
         self.first = FirstStep(self)
         self.schemes, self.data_parts = Schemes(), DataParts(self)
@@ -217,13 +217,12 @@ class Recorder:
         site = (caller.f_code, caller.f_lineno) if caller is not None else None
         if phase.own is None and caller is not None and self.loop_stack.is_library(caller.f_code.co_filename):
             phase.own = self.own_site(caller)
-        if phase.is_anchor(site, optimizer, self.backwards, id(optimizer) in self.made):
+        counts = phase.is_anchor(site, optimizer, self.backwards, id(optimizer) in self.made)
+        if site == phase.anchor and phase.anchors < LOOKS_FOR_MEMBERS:
+            phase.look_around(self.loop_stack.variables(frame), counts=counts)
+        if counts:
             self.made.clear()
-            if phase.anchors < LOOKS_FOR_MEMBERS:
-                phase.variables = self.loop_stack.variables(frame)
             self.end_interval(phase, frame, now)
-        elif site == phase.anchor and phase.anchors <= LOOKS_FOR_MEMBERS:
-            phase.companion_stepped(self.loop_stack.variables(frame))
 
     def own_site(self, frame):
         for live in outwards(frame):

@@ -138,8 +138,8 @@ def test_the_loop_over_the_optimizers_of_a_step_is_told(
     variables: dict[tuple[str, int], list[int]], members: set[tuple[str, int]]
 ) -> None:
     phase = new_phase(None, probe_phase.ANYWHERE)
-    phase.variables = {("a.py", 1): [7], ("a.py", 2): [8]}
+    phase.look_around({("a.py", 1): [7], ("a.py", 2): [8]}, counts=True)
     phase.snapshots = [{"loops": [{"path": "a.py", "line": n, "optimizers": False} for n in (1, 2)]}]
-    phase.companion_stepped(variables)
+    phase.look_around(variables, counts=False)
     told = [loop["optimizers"] for loop in phase.counted_snapshots()[0]["loops"]]
     assert (phase.members, told) == (members, [False, bool(members)])

@@ -396,6 +396,20 @@ class StepTotals(TypedDict, total=False):
     unknown_loops: bool
 
 
+class SearchFacts(TypedDict):
+    """What a search of scikit-learn will fit, and how much of it was seen."""
+
+    candidates: int
+    folds: int
+    refit: bool
+    fits: float  # in all, with the refit
+    planned: list[list[float]]  # length of a fit (trees, rounds, epochs), number of such fits; empty if not told
+    seen: list[float]  # lengths of the fits whose times are in the series
+    tried: int  # candidates
+    unlike: float  # share of the candidates with a value of another parameter that none of those tried had
+    names: list[str]  # of these parameters
+
+
 class SeriesFacts(TypedDict, total=False):
     """What a framework says of a series; each sets what it knows."""
 
@@ -421,6 +435,8 @@ class SeriesFacts(TypedDict, total=False):
     busy: float
     cost_analysis_flops: float
     uncounted: str
+    search: SearchFacts | None  # that this is, or is inside of
+    inside: bool  # a part of the fits of a search or a cross-validation, which are counted themselves
     inference: bool  # its steps only run what has been trained; `batch` is then the items of one
 
 

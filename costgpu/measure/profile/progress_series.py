@@ -12,6 +12,7 @@ from costgpu.measure.probe.record import (
     SeriesRecord,
 )
 from costgpu.measure.profile.inference import inference_of_series
+from costgpu.measure.profile.search_times import note_of_search, of_all_fits
 from costgpu.measure.profile.series_totals import place_of, total_of
 from costgpu.measure.profile.step_times import extras, single_step, step_times, summarize
 from costgpu.measure.profile.waiting import queued_by_all
@@ -80,6 +81,7 @@ def progress_phases(record: ProbeRecord) -> list[Phase]:
     if series is None:
         return [_phase_without_series(record)]
     others = [one for one in record["series"] if one is not series and _same_family(one, series)]
+    others = [one for one in others if not one["facts"].get("inside")]
     earlier = [one for one in others if not one["open"] or one["unit"] == "fit"]
     if series["openings"] > 1 and not series["facts"].get("inference"):  # predicted between trainings: no phase
         earlier = [one for one in earlier if not one["facts"].get("inference")]
@@ -156,7 +158,7 @@ def notes_of(record: ProbeRecord) -> list[str]:
             return [WITHOUT_STEPS] if _frameworks(record) and not _only_step(record) else []
         places = ", ".join(f"{loop['file']}:{loop['line']}" for loop in progress["loops"])
         return [f"Only the loops at {places} are in it, not what the script does after them."]
-    facts, notes = series["facts"], []
+    facts, notes = series["facts"], note_of_search(series) if record["status"] != "ended" else []
     if series["steps"] == 1 and series["unit"] != "fit" and record["status"] != "ended":
         notes.append(f"Only one {series['unit']} was seen, its first: later ones may take less.")
     if series["source"] == "tqdm" and record["status"] != "ended":
@@ -262,19 +264,22 @@ def _series_phase(series: SeriesRecord, record: ProbeRecord, *, over: bool = Fal
     ended = record["status"] == "ended" or (over and not series["around"])
     total = total_of(series, raw, record, ended=ended)
     gpu, reason, kind = _gpu(series)
+    typical, queued = of_all_fits(step, series), queued_by_all(record.get("activity"))
+    found = extras(raw, step, total, 1.0, 0.0, facts.get("batch"), queued_seconds=queued, saves=facts.get("saves"))
     totals = facts.get("totals") if gpu is GpuPath.COUNTED else None
-    inference, queued = inference_of_series(series), queued_by_all(record.get("activity"))
+    inference = inference_of_series(series)
     return Phase(
         label=series["label"] or series["source"],
         total=total,
         steps_observed=series["steps"],
-        step=step,
+        step=typical,
         data=DataLoading(batch_size=facts.get("batch")),
         optimizers=_optimizers(facts) if facts.get("parameters") else [],
         # of three passes, the outputs of one
         saved_tensor_bytes=int(totals["bytes"] / 6) if totals and inference is None else 0,
         model_bytes=int(facts.get("model_bytes") or 0),
-        extras=extras(raw, step, total, 1.0, 0.0, facts.get("batch"), queued_seconds=queued, saves=facts.get("saves")),
+        # what steps take beyond the median is in the mean of fits whose lengths are known
+        extras=found if typical.median_seconds == step.median_seconds else [],
         unit="batch"
         if inference and series["source"] == "jax"
         else {"it": "iteration"}.get(series["unit"], series["unit"]),

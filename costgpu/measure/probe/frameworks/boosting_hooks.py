@@ -20,7 +20,9 @@ def open_rounds(progress, source, total, folds=None, **facts):
     for earlier in progress.series:
         if earlier.source in SOURCES:
             earlier.open = False  # one training ends before another begins
-    around = None
+    fits, around = progress.recorder.fits, None
+    if fits is not None and fits.facts() is not None:
+        facts["search"] = fits.facts()
     if folds is not None:
         around = [*progress.loops_around(sys._getframe(1)), {"trips": len(folds), "file": "folds", "line": 0}]
     return progress.open(source, "round", total, key=(source, own_place()), around=around, **facts)

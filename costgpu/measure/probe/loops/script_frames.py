@@ -129,5 +129,5 @@ COUNTS = {
     "cross_val_predict": count_splits,
     "validation_curve": lambda local: count_splits(local) * len(local["param_range"]),
     "learning_curve": lambda local: len(local["train_test_proportions"]),
-    "evaluate_candidates": lambda local: local["n_candidates"] * local["n_splits"],
+    "evaluate_candidates": lambda local: local["n_candidates"] * local["n_splits"] + bool(local["self"].refit),
 }

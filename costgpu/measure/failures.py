@@ -27,7 +27,7 @@ from costgpu.measure.isolation.levels import Isolation
 from costgpu.measure.isolation.refusals import refused_write
 from costgpu.measure.probe.record import ProbeRecord, SeriesRecord
 from costgpu.measure.profile.profile_builder import trained_by_torch
-from costgpu.measure.profile.progress_series import usable
+from costgpu.measure.profile.progress_series import shows_progress, usable
 from costgpu.measure.session import Outcome, Request
 from costgpu.units import format_size
 
@@ -88,6 +88,13 @@ def _explain(outcome: Outcome, request: Request, interpreter: Interpreter) -> Sc
     trained = status in ("cut", "ended") and trained_by_torch(record)
     if not trained and (elsewhere := _works_elsewhere(record, outcome, name)):
         return elsewhere
+    if (
+        not trained
+        and status == "ended"
+        and not shows_progress(record)
+        and (refused := _found_no_gpu(record, name, outcome))
+    ):
+        return refused
     if trained or (status in ("cut", "ended") and usable(record)):
         return None
     if status == "cut":
@@ -197,23 +204,38 @@ def _ended_without_steps(record: ProbeRecord, name: str, outcome: Outcome) -> Sc
             f"{name} ended after a single training step in {record['wall_seconds']:.1f} s.",
             hint="There is nothing to predict from: give it arguments with which it trains for real.",
         )
-    torch, tail = record.get("torch"), "\n".join(_printed(outcome.log)[-QUOTED_LINES:])
-    if (lister := lists_gpus("\n".join([tail, *outcome.programs]))) and not record.get("optimizers_made"):
-        return _needs_cuda(name, f"it looks for one with {lister}", record)
-    if torch is None:
+    if looks := _looks_for_gpu(record, name, outcome):
+        return looks
+    if record.get("torch") is None:
         return NothingToMeasure(
             _with_tail(f"{name} ended after {record['wall_seconds']:.1f} s and never imported torch.", outcome),
             hint="There is nothing to predict from: is this the script that trains, with the right arguments?",
         )
-    if not record.get("optimizers_made") and says_cuda(tail):
-        return _needs_cuda(name, tail, record)
-    if torch["processes_for_no_gpu"]:
-        return _needs_cuda(name, "it starts one process for each, and here that is none", record)
     return NothingToMeasure(
         _with_tail(f"{name} ended after {record['wall_seconds']:.1f} s without an optimizer step.", outcome),
         hint="Does it need arguments to train, or to work through its items? In its main thread no model was called again"
         " and again.",
     )
+
+
+def _found_no_gpu(record: ProbeRecord, name: str, outcome: Outcome) -> ScriptError | None:
+    """The error of a script with torch that ended without a step because there is no GPU; None for any other."""
+    torch = record.get("torch")
+    if torch is None or any(phase["steps"] for phase in record.get("phases", [])):
+        return None
+    tail = "\n".join(_printed(outcome.log)[-QUOTED_LINES:])
+    if not record.get("optimizers_made") and says_cuda(tail):
+        return _needs_cuda(name, tail, record)
+    if torch["processes_for_no_gpu"]:
+        return _needs_cuda(name, "it starts one process for each, and here that is none", record)
+    return _looks_for_gpu(record, name, outcome)
+
+
+def _looks_for_gpu(record: ProbeRecord, name: str, outcome: Outcome) -> ScriptError | None:
+    """The error of a script that asked a program for GPUs, and ended before it made an optimizer; None for any other."""
+    said = "\n".join([*_printed(outcome.log)[-QUOTED_LINES:], *outcome.programs])
+    lister = "" if record.get("optimizers_made") else lists_gpus(said)
+    return _needs_cuda(name, f"it looks for one with {lister}", record) if lister else None
 
 
 def _never_stepped(record: ProbeRecord, request: Request) -> ScriptError:

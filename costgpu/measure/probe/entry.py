@@ -8,6 +8,7 @@ import json
 import os
 import signal
 import sys
+import time
 import traceback
 import types
 from functools import partial
@@ -30,6 +31,7 @@ from .sandbox.extend_guard import guard_child_processes, guard_hdf5, guard_safet
 from .sandbox.file_guard import FileGuard
 from .sandbox.files import Files
 from .sandbox.overlay_renames import rename_folders
+from .schedstat import clock
 from .watchdog import Watchdog
 
 
@@ -38,6 +40,7 @@ class AfterImport(importlib.abc.MetaPathFinder):
 
     def __init__(self, callbacks):
         self.callbacks, self.asking = callbacks, set()
+        self.importing, self.seconds, self.cpu_seconds = False, 0.0, 0.0  # of the imports, the outermost of each
 
     def find_spec(self, name, path=None, target=None):
         if name not in self.callbacks or name in self.asking:
@@ -52,7 +55,15 @@ class AfterImport(importlib.abc.MetaPathFinder):
         run = spec.loader.exec_module
 
         def exec_module(module):
-            run(module)
+            outermost, self.importing = not self.importing, True
+            begin, busy = clock(), time.process_time()
+            try:
+                run(module)
+            finally:
+                if outermost:
+                    self.importing = False
+                    self.seconds += clock() - begin
+                    self.cpu_seconds += time.process_time() - busy
             callback = self.callbacks.pop(name, None)  # not before: a script may only ask whether it is there
             if callback is not None:
                 callback(module)
@@ -146,7 +157,8 @@ def run(config):
     if config["fake_cuda"]:
         fake_nvidia.put_program(config["scratch"], config["gpus"])
         callbacks["pynvml"] = partial(fake_nvidia.attach_nvml, config["gpus"])
-    sys.meta_path.insert(0, AfterImport(callbacks))
+    recorder.imports = AfterImport(callbacks)
+    sys.meta_path.insert(0, recorder.imports)
     sys.path.pop(0)  # the probe's own folder
     watchdog = Watchdog(recorder)
     watchdog.start()

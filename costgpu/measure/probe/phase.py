@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import sys
 from array import array
 
 from .loops.script_frames import outwards
 
 MOST_TRACED = 8
 MOST_LATE_SECONDS = 0.5
+ANYWHERE = (0, 1 << 30)  # lines of a phase without a loop
+MOST_IDLE = 50  # steps of others, each after a backward pass: no critic makes so many
+HELD_HERE = 2  # references to an optimizer that only this phase holds, as `sys.getrefcount` counts them
 
 
 def shared_out(
@@ -43,7 +47,13 @@ class Phase:
         self.anchor = self.anchor_optimizer = None
         self.anchors = 0
         self.sites = {}  # (site, id of the optimizer) -> steps
-        self.companions, self.strangers, self.optimizers = set(), 0, {}
+        self.optimizers = {}
+        self.runners, self.strangers = set(), 0  # optimizers that stepped twice in a row; steps since the anchor's last
+        self.last_here = self.backwards_here = None  # of the last step at the anchor's place
+        self.variables, self.members = (
+            {},
+            set(),
+        )  # of the loops around the anchor's last step; loops over its optimizers
         self.seconds = array("d")  # per interval, without the probe's own time
         self.waits = array("d")  # of which inside next(loader)
         self.own_seconds = array("d")  # the probe's own time between steps; not part of `seconds`
@@ -73,25 +83,69 @@ class Phase:
         """Another phase has begun."""
         self.frame = self.outer = None
 
-    def is_anchor(self, site, optimizer):
-        """Counts a step at its place, and says whether it ends an interval: the first place and optimizer do."""
-        key = (site, id(optimizer))
-        self.sites[key] = self.sites.get(key, 0) + 1
+    def is_anchor(self, site, optimizer, backwards, new=False):
+        """Count a step at its place, and return whether it ends an interval: the first place and optimizer do.
+
+        Optimizers that step at one place one after the other, without a backward pass in between, make one step.
+
+        Args:
+            backwards: Backward passes so far.
+            new: Whether this optimizer was made after the last step that ended an interval.
+        """
+        one = id(optimizer)
+        self.sites[site, one] = self.sites.get((site, one), 0) + 1
         if optimizer is not None:
-            self.optimizers.setdefault(id(optimizer), optimizer)
-        if self.anchor is None:
-            self.anchor, self.anchor_optimizer = key
-        if key == (self.anchor, self.anchor_optimizer):
-            self.strangers = 0
-            return True
+            self.optimizers.setdefault(one, optimizer)
+        by_hand = (
+            self.anchor_optimizer == id(None) != one
+        )  # backward passes were counted until it made its first optimizer
+        if self.anchor is None or by_hand:
+            self.anchor, self.anchor_optimizer, self.sites = site, one, {(site, one): 1}
         if site != self.anchor:
             return False
-        self.strangers += 1
-        if self.strangers > 1 and id(optimizer) not in self.companions:
-            self.anchor_optimizer, self.strangers = id(optimizer), 0  # a new optimizer took its place
-            return True
-        self.companions.add(id(optimizer))
-        return False
+        same_round, self.backwards_here = backwards == self.backwards_here, backwards
+        if by_hand and same_round:
+            return False
+        if self.last_here == one and not same_round:
+            self.runners.add(one)
+        self.last_here = one
+        if one != self.anchor_optimizer:
+            self.strangers += not same_round
+            if same_round or not self.is_replaced(one, new):
+                return False
+            self.members = set()
+        self.anchor_optimizer, self.strangers = one, 0
+        return True
+
+    def is_replaced(self, one, new):
+        """Return whether another optimizer, which stepped after a backward pass of its own, has taken the anchor's place.
+
+        It has if nobody holds the anchor any more, if both step several times in a row (those of clients, or of an
+        epoch each), or if the anchor has been idle for long. A critic and a generator step in turns: they are one step.
+        """
+        runs = self.anchor_optimizer in self.runners and (new or one in self.runners)
+        dropped = new and sys.getrefcount(self.optimizers.get(self.anchor_optimizer)) <= HELD_HERE
+        return runs or dropped or self.strangers > MOST_IDLE
+
+    def look_around(self, variables, *, counts):
+        """Note which loop is over the optimizers of one step: the outermost whose variable has changed since the anchor's.
+
+        Args:
+            variables: Of `LoopStack.variables`, where an optimizer steps at the anchor's place.
+            counts: Whether it is the anchor.
+        """
+        if counts:
+            self.variables = variables
+        elif not self.members:
+            changed = [place for place, held in variables.items() if self.variables.get(place, held) != held]
+            self.members = set(changed[:1])
+            self.outer = None  # it may be this one
+
+    def counted_snapshots(self):
+        """The snapshots, in which the loops over optimizers are told: they do not multiply the steps."""
+        for loop in (loop for shot in self.snapshots for loop in shot["loops"]):
+            loop["optimizers"] = loop["optimizers"] or (loop["path"], loop["line"]) in self.members
+        return self.snapshots
 
     def steps_elsewhere(self):
         """Steps of the anchor's optimizer at other places: what is left of an epoch after its loop, for example."""

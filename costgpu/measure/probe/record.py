@@ -435,6 +435,20 @@ class StepTotals(TypedDict, total=False):
     unknown_loops: bool
 
 
+class SearchFacts(TypedDict):
+    """What a search of scikit-learn will fit, and how much of it was seen."""
+
+    candidates: int
+    folds: int
+    refit: bool
+    fits: float  # in all, with the refit
+    planned: list[list[float]]  # length of a fit (trees, rounds, epochs), number of such fits; empty if not told
+    seen: list[float]  # lengths of the fits whose times are in the series
+    tried: int  # candidates
+    unlike: float  # share of the candidates with a value of another parameter that none of those tried had
+    names: list[str]  # of these parameters
+
+
 class SeriesFacts(TypedDict, total=False):
     """What a framework says of a series; each sets what it knows."""
 
@@ -461,6 +475,8 @@ class SeriesFacts(TypedDict, total=False):
     busy: float
     cost_analysis_flops: float
     uncounted: str
+    search: SearchFacts | None  # that this is, or is inside of
+    inside: bool  # a part of the fits of a search or a cross-validation, which are counted themselves
     inference: bool  # its steps only run what has been trained; `batch` is then the items of one
 
 
@@ -561,6 +577,7 @@ class ProbeRecord(_Always, total=False):
     loops: LoopProgress | None
     awaits_training: bool  # a framework's work was still to come: bars and loops are not the job
     versions: dict[str, str]
+    importing: Tuple[float, float] | None  # seconds and CPU seconds in which frameworks were imported
     fit_going: dict[str, str] | None  # estimator and label of a fit that did not end
     torch: TorchFacts | None
     ranks: RanksRecord

@@ -26,7 +26,7 @@ from .loops.source import Source
 from .loops.upcoming_work import UpcomingWork
 from .op_tracer import StepTrace
 from .patching import harmless
-from .phase import LateTrace, Phase, shared_out
+from .phase import ANYWHERE, LateTrace, Phase, shared_out
 from .ranks.data_parts import DataParts
 from .ranks.schemes import Schemes
 from .ranks.world import WORLD
@@ -35,7 +35,7 @@ from .schedstat import Lap, clock, queued
 
 MOST_ERRORS = 3
 QUICK_SHARE = 0.25  # of the first step's time: the first did something once, and another one can be traced
-ANYWHERE = (0, 1 << 30)  # lines of a phase without a loop
+LOOKS_FOR_MEMBERS = 20  # steps at which it is looked for loops over several optimizers
 
 
 class Recorder:
@@ -56,6 +56,7 @@ class Recorder:
         self.activity = Activity()
         self.batch = None  # of the last interval before the first step
         self.backwards = self.optimizers_made = self.optimizer_steps = 0
+        self.made = set()  # optimizers that were made since the last counted step, by their id
         self.manual = 0  # backward passes before the first optimizer step
         self.tracing, self.evaluation = None, Evaluation(self)
         self.autocast, self.compiled = {}, 0
@@ -69,7 +70,7 @@ class Recorder:
         self.libraries = ()
         self.outer_stride, self.outer_due = 1, 0
         self.progress, self.loops, self.plain_stack = ProgressTracker(self), ScriptLoops(self), None
-        self.fits = None
+        self.fits = self.imports = None
         self.inference, self.module_hooks = InferenceFollower(self), None
         self.first = FirstStep(self)
         self.schemes, self.data_parts = Schemes(), DataParts(self)
@@ -208,7 +209,11 @@ class Recorder:
         site = (caller.f_code, caller.f_lineno) if caller is not None else None
         if phase.own is None and caller is not None and self.loop_stack.is_library(caller.f_code.co_filename):
             phase.own = self.own_site(caller)
-        if phase.is_anchor(site, optimizer):
+        counts = phase.is_anchor(site, optimizer, self.backwards, id(optimizer) in self.made)
+        if site == phase.anchor and phase.anchors < LOOKS_FOR_MEMBERS:
+            phase.look_around(self.loop_stack.variables(frame), counts=counts)
+        if counts:
+            self.made.clear()
             self.end_interval(phase, frame, now)
 
     def own_site(self, frame):
@@ -326,6 +331,7 @@ class Recorder:
             self.choose_outer(phase, frame, loops)
 
     def choose_outer(self, phase, frame, loops):
+        loops = [loop for loop in loops if not loop["optimizers"] and (loop["path"], loop["line"]) not in phase.members]
         named = [loop for loop in loops[:-1] if loop.get("target") and not loop["library"]]
         if not named or phase.loader is not None:
             return

@@ -25,6 +25,7 @@ def write_result(recorder, status, detail):
     """Writes the result file whole, or not at all."""
     recorder.inference.settle(status)
     times = os.times()
+    imports = recorder.imports
     fit = recorder.fits.going if recorder.fits is not None else None
     result = {
         "version": RESULT_VERSION,
@@ -41,6 +42,7 @@ def write_result(recorder, status, detail):
         "loops": recorder.loops.progress() if not recorder.phases else None,
         "awaits_training": recorder.progress.awaits_training(),
         "versions": {n: str(getattr(sys.modules[n], "__version__", "")) for n in TRAINERS if n in sys.modules},
+        "importing": [imports.seconds, imports.cpu_seconds] if imports is not None else None,
         "fit_going": {"estimator": type(fit[0]).__name__, "label": fit[1]} if fit is not None else None,
     }
     result["ranks"] = ranks_record(recorder)
@@ -142,7 +144,7 @@ def phase_record(phase, torch, fetch) -> PhaseRecord:
         "blocked": [round(value, 7) for value in phase.blocked[:MOST_TIMES]],
         "queued": [round(value, 7) for value in phase.queued[:MOST_TIMES]],
         "special": {str(k): v for k, v in list(phase.special.items())[:MOST_EVENTS]},
-        "snapshots": phase.snapshots,
+        "snapshots": phase.counted_snapshots(),
         "upcoming": {"later": phase.upcoming[0], "periodic": phase.upcoming[1], "applied": phase.upcoming[2]},
         "gap_seconds": phase.gap_seconds,
         "first": phase.first,

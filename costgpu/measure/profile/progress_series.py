@@ -12,6 +12,7 @@ from costgpu.measure.probe.record import (
     SeriesRecord,
 )
 from costgpu.measure.profile.inference import inference_of_series
+from costgpu.measure.profile.search_times import note_of_search, of_all_fits
 from costgpu.measure.profile.series_totals import place_of, total_of
 from costgpu.measure.profile.step_times import extras, single_step, step_times, summarize, untold
 from costgpu.measure.profile.waiting import queued_by_all
@@ -29,7 +30,7 @@ from costgpu.models.workload import (
 LEAST_STEPS = 2
 SLOW_SECONDS = 30.0  # a step that takes so long is an answer by itself
 LEAST_RUN_SECONDS = 1.0  # a script that ended sooner has done nothing that is worth a machine
-LEAST_WITH_FRAMEWORK_SECONDS = 20.0  # the same where a framework was imported, which takes seconds by itself
+LEAST_WITH_FRAMEWORK_SECONDS = 3.0  # the same beside importing a framework: a script that trains may have done nothing
 _FAMILY = {"xgboost": 1, "lightgbm": 1, "catboost": 1, "sklearn": 2, "keras": 3}  # trainings that do not nest
 TREES = "gradient-boosted-trees"
 # The benchmark table's kinds -> estimators of scikit-learn that cuML has on a GPU under the same names.
@@ -52,6 +53,11 @@ GPU_WORDS = {
     "catboost": "task_type='GPU'",
 }
 ONE_STEP = "it makes a single step, of which no trace was taken: how long a GPU takes for it is not known"
+WITHOUT_STEPS = (
+    "No training step was seen, and the run as a whole is the answer: if it should train for longer, does it need"
+    " arguments?"
+)
+UNSEEN = "what it computes with {} was not seen, so that no GPU time is known"
 NOTHING = "a GPU does nothing for this code as it is written"
 
 
@@ -75,6 +81,7 @@ def progress_phases(record: ProbeRecord) -> list[Phase]:
     if series is None:
         return [_phase_without_series(record)]
     others = [one for one in record["series"] if one is not series and _same_family(one, series)]
+    others = [one for one in others if not one["facts"].get("inside")]
     earlier = [one for one in others if not one["open"] or one["unit"] == "fit"]
     if series["openings"] > 1 and not series["facts"].get("inference"):  # predicted between trainings: no phase
         earlier = [one for one in earlier if not one["facts"].get("inference")]
@@ -100,6 +107,7 @@ def _same_family(one: SeriesRecord, other: SeriesRecord) -> bool:
 def _phase_without_series(record: ProbeRecord) -> Phase:
     if loops := _loops(record):
         return _loops_phase(loops)
+    names = _frameworks(record)
     return Phase(
         label="the whole script",
         total=Total(kind=TotalKind.EXACT, steps=1.0, steps_per_epoch=None, how="it ran to its end"),
@@ -107,7 +115,7 @@ def _phase_without_series(record: ProbeRecord) -> Phase:
         step=single_step(record["wall_seconds"]),
         unit="run",
         gpu=GpuPath.NONE,
-        gpu_reason=ONE_STEP if _only_step(record) else NOTHING,
+        gpu_reason=ONE_STEP if _only_step(record) else UNSEEN.format(names[0]) if names else NOTHING,
     )
 
 
@@ -147,10 +155,10 @@ def notes_of(record: ProbeRecord) -> list[str]:
     series = _chosen(record)
     if series is None:
         if not (progress := _loops(record)):
-            return []
+            return [WITHOUT_STEPS] if _frameworks(record) and not _only_step(record) else []
         places = ", ".join(f"{loop['file']}:{loop['line']}" for loop in progress["loops"])
         return [f"Only the loops at {places} are in it, not what the script does after them."]
-    facts, notes = series["facts"], []
+    facts, notes = series["facts"], note_of_search(series) if record["status"] != "ended" else []
     if series["steps"] == 1 and series["unit"] != "fit" and record["status"] != "ended":
         notes.append(f"Only one {series['unit']} was seen, its first: later ones may take less.")
     if series["source"] == "tqdm" and record["status"] != "ended":
@@ -230,12 +238,17 @@ def _stepped_slowly(series: SeriesRecord) -> bool:
 
 
 def _whole_run(record: ProbeRecord) -> bool:
-    """Whether the run as a whole is the measure: it ended, did something, and no framework's work was missed in it."""
-    slow_to_import = bool({"torch", "jax", "keras", "tensorflow"} & set(record.get("versions") or {}))
-    if record["status"] != "ended" or (slow_to_import and not _only_step(record)):
+    """Whether the run as a whole is the measure: it ended, and did something beside importing."""
+    if record["status"] != "ended":
         return False
-    least = LEAST_WITH_FRAMEWORK_SECONDS if slow_to_import else LEAST_RUN_SECONDS
-    return record["wall_seconds"] >= least and record.get("cpu_seconds", 0.0) >= 0.5 * least
+    least = LEAST_WITH_FRAMEWORK_SECONDS if _frameworks(record) else LEAST_RUN_SECONDS
+    wall, cpu = record.get("importing") or (0.0, 0.0)
+    return record["wall_seconds"] - wall >= least and record.get("cpu_seconds", 0.0) - cpu >= 0.5 * least
+
+
+def _frameworks(record: ProbeRecord) -> list[str]:
+    """Frameworks that were imported and that compute on a GPU, too."""
+    return [name for name in ("torch", "jax", "keras", "tensorflow") if name in (record.get("versions") or {})]
 
 
 def _only_step(record: ProbeRecord) -> bool:
@@ -253,29 +266,32 @@ def _series_phase(series: SeriesRecord, record: ProbeRecord, *, over: bool = Fal
     ended = record["status"] == "ended" or (over and not series["around"])
     total = total_of(series, raw, record, ended=ended)
     gpu, reason, kind = _gpu(series)
+    typical, queued = of_all_fits(step, series), queued_by_all(record.get("activity"))
+    found = extras(
+        raw,
+        step,
+        total,
+        1.0,
+        0.0,
+        facts.get("batch"),
+        queued_seconds=queued,
+        saves=facts.get("saves"),
+        validation=facts.get("validation"),
+    )
     totals = facts.get("totals") if gpu is GpuPath.COUNTED else None
-    inference, queued = inference_of_series(series), queued_by_all(record.get("activity"))
+    inference = inference_of_series(series)
     return Phase(
         label=series["label"] or series["source"],
         total=total,
         steps_observed=series["steps"],
-        step=step,
+        step=typical,
         data=DataLoading(batch_size=facts.get("batch")),
         optimizers=_optimizers(facts) if facts.get("parameters") else [],
         # of three passes, the outputs of one
         saved_tensor_bytes=int(totals["bytes"] / 6) if totals and inference is None else 0,
         model_bytes=int(facts.get("model_bytes") or 0),
-        extras=extras(
-            raw,
-            step,
-            total,
-            1.0,
-            0.0,
-            facts.get("batch"),
-            queued_seconds=queued,
-            saves=facts.get("saves"),
-            validation=facts.get("validation"),
-        ),
+        # what steps take beyond the median is in the mean of fits whose lengths are known
+        extras=found if typical.median_seconds == step.median_seconds else [],
         unit="batch"
         if inference and series["source"] == "jax"
         else {"it": "iteration"}.get(series["unit"], series["unit"]),

@@ -6,9 +6,11 @@ import math
 
 from costgpu.measure.probe.record import Intervals, PlainLoop, ProbeRecord, SeriesRecord, SurroundingLoop
 from costgpu.measure.profile.loop_bounds import number
+from costgpu.measure.profile.search_times import mean_length, search_in_words
 from costgpu.measure.profile.total_steps import FOREVER_STEPS, total_steps
 from costgpu.models.workload import Total, TotalKind
 
+SEARCH_FIT = "search fit"
 ONCE = ("fit", "call")  # units that the loops around them repeat, and nothing else
 
 
@@ -20,7 +22,9 @@ def total_of(series: SeriesRecord, raw: Intervals, record: ProbeRecord, *, ended
         return Total(kind=TotalKind.EXACT, steps=seen, steps_per_epoch=per_epoch, how="it ran to its end")
     if series["source"] == "tqdm":
         return _bars_total(series, record)
-    each = series["total"]
+    search = facts.get("search")
+    inner = mean_length(search) if series["unit"] != SEARCH_FIT else None
+    each = inner or series["total"]
     if each is None and series["snapshots"]:
         return total_steps(raw, ended=False)
     if each is None and series["unit"] in ONCE:
@@ -43,17 +47,27 @@ def total_of(series: SeriesRecord, raw: Intervals, record: ProbeRecord, *, ended
         return Total(kind=TotalKind.UNKNOWN, steps=None, steps_per_epoch=per_epoch or each, how=unknown)
     where = "" if unread else " × ".join(f"{loop['trips']:,} ({place_of(loop)})" for loop in around)
     if series["unit"] in ONCE and where:  # nothing inside of a whole fit counts
-        how, inner = where, None
+        how, epoch = where, None
     else:
         own = f"epochs={facts['epochs']} × {per_epoch:,} steps" if facts.get("epochs") and per_epoch else ""
+        if search is not None:
+            own = (
+                f"{inner:,.0f} in a fit on average"
+                if inner
+                else search_in_words(search)
+                if each == search["fits"]
+                else ""
+            )
         how = (own or f"{each:,.0f} by its own settings") + (f" × {where}" if where else "")
-        inner = each if times > 1 else None
+        epoch = each if times > 1 else None
     kind = TotalKind.EXACT
     if facts.get("may_stop") or any((loop.get("position") or (None, None, False))[2] for loop in around):
         kind, how = TotalKind.UPPER_BOUND, how + "; it may stop early"
     elif any(loop.get("trials") for loop in around):
         kind, how = TotalKind.APPROXIMATE, how + "; a trial may choose another length"
-    return Total(kind=kind, steps=max(float(each) * times, seen), steps_per_epoch=per_epoch or inner, how=how)
+    elif inner and search is not None and search["refit"]:
+        kind, how = TotalKind.APPROXIMATE, how + "; the refit is as long as the best one's"
+    return Total(kind=kind, steps=max(float(round(each * times)), seen), steps_per_epoch=per_epoch or epoch, how=how)
 
 
 def place_of(loop: SurroundingLoop | PlainLoop) -> str:

@@ -21,11 +21,14 @@ if library == "xgboost":
         for fold in range(5):
             keep = np.arange(len(x)) % 5 != fold
             xgb.train({"objective": "binary:logistic"}, xgb.DMatrix(x[keep], y[keep]), num_boost_round=4000)
+    elif way == "cv":
+        params = {"objective": "binary:logistic"}
+        xgb.cv(params, xgb.DMatrix(x, y), num_boost_round=4000, early_stopping_rounds=3000)
     elif way == "linear":
         xgb.train({"booster": "gblinear"}, xgb.DMatrix(x, y), num_boost_round=100000)
 elif library == "lightgbm":
     import lightgbm as lgb
-    from sklearn.model_selection import cross_val_score
+    from sklearn.model_selection import KFold, cross_val_score
 
     if way == "fit":
         data, held_out = lgb.Dataset(x[:3000], y[:3000]), lgb.Dataset(x[3000:], y[3000:])
@@ -34,6 +37,9 @@ elif library == "lightgbm":
         lgb.train(params, data, num_boost_round=50000, valid_sets=[held_out], callbacks=[stop])
     elif way == "gpu":
         lgb.LGBMClassifier(n_estimators=20000, device_type="gpu", verbose=-1).fit(x, y)
+    elif way == "cv":
+        data = lgb.Dataset(x, y)
+        lgb.cv({"objective": "binary", "num_iterations": 2000, "verbose": -1}, data, folds=KFold(4).split(x))
     elif way == "cross":
         cross_val_score(lgb.LGBMClassifier(n_estimators=3000, verbose=-1), x, y, cv=4)
 elif library == "catboost":

@@ -123,7 +123,7 @@ def test_what_a_script_that_ended_did_beside_its_work_is_not_the_job() -> None:
     ended: Any = {"status": "ended", "wall_seconds": 60.0, "cpu_seconds": 60.0}
     assert progress_phase(record(short, **ended)).label == "a.py:1"
     assert progress_phase(record({**short, "after": 30.0}, **ended)).unit == "run"
-    assert not usable(record({**short, "after": 30.0}, **ended, versions={"torch": "2.9"}))
+    assert progress_phase(record({**short, "after": 30.0}, **ended, versions={"torch": "2.9"})).unit == "run"
     loops: Any = {"loops": [loop(4)], "first": 0.0, "last": 4.0, "seconds": 2.0, "times": [[0.0, 1.0], [2.0, 4.0]]}
     for lead, wall, unit in ((1.5, 5.0, "iteration"), (57.0, 60.0, "run"), (1.5, 60.0, "run")):
         phase = progress_phase(record(loops={**loops, "lead": lead}, **{**ended, "wall_seconds": wall}))
@@ -137,7 +137,6 @@ def test_a_single_step_of_a_script_that_ends_is_an_answer() -> None:
     torch = record(status="ended", phases=[{"steps": 1}], versions={"torch": "2.9"}, torch={"version": "2.9"})
     assert framework_of(torch) == ("torch", "2.9")
     assert not usable(record(phases=[{"steps": 1}], versions={"torch": "2.9"}))
-    assert not usable(record(status="ended", phases=[{"steps": 0}], versions={"torch": "2.9"}))
 
 
 def test_a_limit_that_is_never_reached_is_none() -> None:
@@ -200,8 +199,21 @@ def test_a_script_that_ends_is_one_run_if_it_did_something() -> None:
     assert (phase.unit, phase.total.steps, phase.step.median_seconds) == ("run", 1, 10)
     assert not usable(record(status="ended", wall_seconds=0.2))
     assert not usable(record(status="ended", cpu_seconds=0.1)), "it slept"
-    assert not usable(record(status="ended", versions={"torch": "2"})), "it should have trained"
     assert not usable(record())
+
+
+@pytest.mark.parametrize("framework", ["torch", "jax", "keras", "tensorflow"])
+def test_a_script_that_ends_without_a_step_is_its_own_run(framework: str) -> None:
+    ended: Any = {"status": "ended", "versions": {framework: "2.9"}}
+    seen = record(**ended)
+    phase = progress_phase(seen)
+    assert (phase.unit, phase.total.steps, phase.gpu) == ("run", 1, GpuPath.NONE)
+    assert phase.gpu_reason == f"what it computes with {framework} was not seen, so that no GPU time is known"
+    assert "does it need arguments?" in notes_of(seen)[0]
+    assert notes_of(record(status="ended")) == []
+    assert not usable(record(**ended, wall_seconds=2.5)), "it printed how it is used"
+    assert not usable(record(**ended, importing=[8.0, 7.0])), "it imported"
+    assert not usable(record(**ended, cpu_seconds=1.0)), "it slept"
 
 
 @pytest.mark.parametrize(

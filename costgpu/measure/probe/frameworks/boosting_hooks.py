@@ -3,21 +3,29 @@
 from __future__ import annotations
 
 import os
+import sys
 
 from ..loops.script_frames import locals_of, own_place
 from ..patching import harmless, observe, wrap
 
 SOURCES = ("xgboost", "lightgbm", "catboost")
+TRAININGS = ("train", "cv")
 DEVICES = ("device", "device_type")
 STOPPERS = ("early_stopping", "EarlyStopping", "_EarlyStoppingCallback")
 CATBOOST_GPU = ("task_type", "devices", "gpu_ram_part")
 
 
-def open_rounds(progress, source, total, **facts):
+def open_rounds(progress, source, total, folds=None, **facts):
+    """The series of one training, or of one of the `folds` that a cross-validation trains side by side."""
     for earlier in progress.series:
         if earlier.source in SOURCES:
             earlier.open = False  # one training ends before another begins
-    return progress.open(source, "round", total, key=(source, own_place()), **facts)
+    fits, around = progress.recorder.fits, None
+    if fits is not None and fits.facts() is not None:
+        facts["search"] = fits.facts()
+    if folds is not None:
+        around = [*progress.loops_around(sys._getframe(1)), {"trips": len(folds), "file": "folds", "line": 0}]
+    return progress.open(source, "round", total, key=(source, own_place()), around=around, **facts)
 
 
 def any_stopper(callbacks):
@@ -46,12 +54,13 @@ def attach_xgboost(progress, module):
 
 
 def xgboost_series(progress, booster):
-    local = locals_of("train", "xgboost/training.py")
+    local = locals_of(TRAININGS, "xgboost/training.py")
     settings = {str(k): str(v) for k, v in dict(local.get("params") or {}).items() if v is not None}
     return open_rounds(
         progress,
         "xgboost",
         local.get("num_boost_round"),
+        folds=local.get("cvfolds"),
         settings=settings,
         # callbacks may be held by a container by now; the argument itself is kept in early_stopping_rounds
         may_stop=bool(local.get("early_stopping_rounds")) or any_stopper(local.get("callbacks")),
@@ -65,13 +74,14 @@ def attach_lightgbm(progress, module):
 
 
 def lightgbm_series(progress, booster):
-    local = locals_of("train", "lightgbm/engine.py")
+    local = locals_of(TRAININGS, "lightgbm/engine.py")
     params = dict(local.get("params") or getattr(booster, "params", None) or {})
     callbacks = local.get("callbacks_after_iter") or local.get("callbacks")
     return open_rounds(
         progress,
         "lightgbm",
         local.get("num_boost_round"),
+        folds=getattr(local.get("cvbooster"), "boosters", None),
         settings={str(k): str(v) for k, v in params.items()},
         may_stop=bool(params.get("early_stopping_round")) or any_stopper(callbacks),
         asks_gpu=any(str(params.get(name, "cpu")) != "cpu" for name in DEVICES),

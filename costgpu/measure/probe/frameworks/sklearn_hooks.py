@@ -3,7 +3,9 @@
 import functools
 import threading
 
+from ..loops.progress_series import LEAST_STEPS
 from ..loops.script_frames import library_loops, own_place
+from ..loops.search_plan import read_plan
 from ..patching import harmless, observe, wrap
 from ..schedstat import clock
 
@@ -25,6 +27,9 @@ class SklearnHooks:
         self.progress = progress
         self.depth = threading.local()
         self.scoring = 0  # fits of searches and cross-validations that are going on
+        self.fitted = 0  # of which have ended
+        self.plan = None  # of the search whose candidates are fitted
+        self.refitting = None  # depth of the fit with the best of them
         self.going = None  # (estimator, since) of the outermost fit of the main thread
 
     # -- whole fits
@@ -52,10 +57,15 @@ class SklearnHooks:
             self.depth.level = level + 1
             if outermost:
                 self.going = (estimator, own_place(), clock())
+            if self.plan is not None and self.plan.is_over(self.scoring):
+                self.refitting = level
             try:
                 return inner(estimator, *args, **kwargs)
             finally:
                 self.depth.level = level
+                if self.refitting == level:
+                    self.search_step(estimator, {}, None)
+                    self.plan = self.refitting = None
                 if outermost:
                     since, self.going = self.going[2], None
                     self.ended(estimator, since)
@@ -102,25 +112,42 @@ class SklearnHooks:
     def attach_search(self, module):
         """Fits of GridSearchCV and its kin, and of cross_val_score."""
 
-        @harmless
-        def step(estimator=None, *_):
-            self.progress.step(self.search_series(self.going[0] if self.going is not None else estimator))
-
         def fit_and_score(inner, *args, **kwargs):
-            self.scoring += 1
+            begin, before, self.scoring = clock(), self.fitted, self.scoring + 1
+            self.note_plan()
             try:
                 result = inner(*args, **kwargs)
             finally:
                 self.scoring -= 1
-            step(*args)
+            if self.fitted == before:  # else what it fitted was a search, whose fits were counted
+                self.search_step(args[0] if args else kwargs.get("estimator"), kwargs.get("parameters"), begin)
             return result
 
         wrap(module, "_fit_and_score", fit_and_score)
+        wrap(module, "_fit_and_predict", fit_and_score)
+
+    @harmless
+    def note_plan(self):
+        plan = read_plan(self.plan)
+        if plan is not None and plan is not self.plan:
+            self.plan, plan.outside = plan, self.scoring - 1
+
+    @harmless
+    def search_step(self, estimator, parameters, begin):
+        """A fit of a search has ended that began at `begin`; None for the refit, which goes on from the last one."""
+        self.fitted += 1
+        series = self.search_series(self.going[0] if self.going is not None else estimator)
+        if series.last is None:
+            series.last = begin
+        kept = len(series.seconds)
+        self.progress.step(series)
+        if self.plan is not None and begin is not None:
+            self.plan.fitted(parameters or {}, innermost(estimator), kept=len(series.seconds) > kept)
 
     def searching(self):
         """Whether a search (a cross-validation) goes on whose fits are counted, and not the trees inside them."""
         return self.scoring and any(
-            one.unit == "search fit" and one.open and one.source == "sklearn" for one in self.progress.series
+            one.unit == "search fit" and one.open and one.steps >= LEAST_STEPS for one in self.progress.series
         )
 
     def find(self, unit, estimator, open_series):
@@ -135,25 +162,36 @@ class SklearnHooks:
 
     def inner_series(self, estimator, unit, limit, stops):
         def open_series(key, name):
-            length = None if varies_length(estimator) else count_parts(innermost(estimator), unit, limit)
+            length = count_parts(innermost(estimator), unit, limit)
             may_stop = bool(stops and getattr(estimator, stops, None) not in (None, False))
-            return self.progress.open("sklearn", unit, length, key=key, estimator=name, may_stop=may_stop)
+            inside = bool(self.scoring)
+            return self.progress.open(
+                "sklearn", unit, length, key=key, estimator=name, may_stop=may_stop, inside=inside, search=self.facts()
+            )
 
         return self.find(unit, estimator, open_series)
 
     def search_series(self, estimator):
         def open_series(key, name):
             for one in self.progress.series:
-                if one.source == "sklearn":
+                if one.source == "sklearn" and not one.facts.get("inside"):
                     one.open = False
             loops = library_loops()
             total = loops[-1]["trips"] if loops else None
-            made = self.progress.open("sklearn", "search fit", total, key=key, estimator=name, may_stop=False)
+            facts = {"estimator": name, "may_stop": False, "search": self.facts()}
+            made = self.progress.open("sklearn", "search fit", total, key=key, **facts)
             if made.around and not made.around[-1]["line"]:
                 made.around = made.around[:-1]  # it is the total
             return made
 
-        return self.find("search fit", estimator, open_series)
+        found = self.find("search fit", estimator, open_series)
+        if self.plan is not None:
+            self.plan.goes_on(found.facts.get("search"))
+            found.facts["search"], found.total = self.plan.facts, self.plan.facts["fits"]
+        return found
+
+    def facts(self):
+        return self.plan.facts if self.plan is not None else None
 
 
 def innermost(estimator):
@@ -168,12 +206,6 @@ def innermost(estimator):
 def light(estimator):
     """Scalers, encoders and the like: their fits are preparation."""
     return hasattr(estimator, "transform") and not hasattr(estimator, "predict")
-
-
-def varies_length(search):
-    """Whether a search tries several numbers of trees (stages, epochs)."""
-    tried = str(getattr(search, "param_grid", "")) + str(getattr(search, "param_distributions", ""))
-    return any(name in tried for name in ("n_estimators", "max_iter"))
 
 
 def count_parts(estimator, unit, limit):

@@ -56,6 +56,7 @@ class TorchHooks:
 
         def __init__(self, *args, **kwargs):
             recorder.optimizers_made += 1
+            recorder.made.add(id(self))
             made(self, *args, **kwargs)
             recorder.first.optimizer_made(self)
             if not hooked and not hasattr(self, "_costgpu_step"):

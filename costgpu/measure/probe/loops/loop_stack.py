@@ -19,6 +19,7 @@ from .source import (
     encloses_any,
     literal_values,
     made_before,
+    names_in,
     own_statements,
 )
 from .step_gates import read_gates
@@ -111,6 +112,17 @@ class LoopStack:
             scope = source.scope(holder.f_code) if source is not None else None
             if scope is not None:
                 found.append(Place(live, holder, source, scope, depth, self.torch))
+        return found
+
+    def variables(self, frame):
+        """What the variables of the loops around a step hold, by identity: (path, line) -> ids, outermost first."""
+        found = {}
+        for live in self.frames(frame):
+            source = Source.of(live.f_code.co_filename)
+            scope = source.scope(live.f_code) if source is not None else None
+            for node in source.loops(scope, live.f_lineno) if scope is not None else ():
+                names = names_in(node.target, ast.Store) if isinstance(node, (ast.For, ast.AsyncFor)) else ()
+                found[live.f_code.co_filename, node.lineno] = [id(live.f_locals.get(name)) for name in sorted(names)]
         return found
 
     def exit_at(self, frame):

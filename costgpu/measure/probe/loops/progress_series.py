@@ -42,7 +42,7 @@ class Series:
     def __init__(self, source, unit, total, facts, around):
         self.source, self.unit, self.total, self.facts, self.around = source, unit, total, facts, around
         # what is trained here and then used is for the training
-        self.rank = RANKS[source] + (0.5 if facts.get("inference") else 0.0)
+        self.rank = RANKS[source] + (0.5 if facts.get("inference") else 0.25 if facts.get("inside") else 0.0)
         self.opened, self.last = clock(), None
         self.label, self.open, self.openings = own_place(), True, 1
         self.steps, self.seconds, self.special, self.events = 0, array("d"), {}, {}

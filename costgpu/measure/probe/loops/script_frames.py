@@ -83,11 +83,11 @@ def is_standard(path):
     return path.startswith(STANDARD) and not any(folder in path for folder in INSTALLED)
 
 
-def locals_of(name, *file_endings):
-    """Variables of the nearest function of this name on the stack that is in such a file; empty without one."""
+def locals_of(names, *file_endings):
+    """Variables of the nearest function of one of these names on the stack that is in such a file; empty without one."""
     for depth, frame in enumerate(outwards(sys._getframe(1))):
         path = frame.f_code.co_filename.replace("\\", "/")
-        if frame.f_code.co_name == name and path.endswith(file_endings):
+        if frame.f_code.co_name in names and path.endswith(file_endings):
             return dict(frame.f_locals)
         if depth == 40:
             break
@@ -129,5 +129,5 @@ COUNTS = {
     "cross_val_predict": count_splits,
     "validation_curve": lambda local: count_splits(local) * len(local["param_range"]),
     "learning_curve": lambda local: len(local["train_test_proportions"]),
-    "evaluate_candidates": lambda local: local["n_candidates"] * local["n_splits"],
+    "evaluate_candidates": lambda local: local["n_candidates"] * local["n_splits"] + bool(local["self"].refit),
 }

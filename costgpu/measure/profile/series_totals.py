@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 
-from costgpu.measure.probe.record import Intervals, PlainLoop, ProbeRecord, SeriesRecord, SurroundingLoop
+from costgpu.measure.probe.record import Again, Intervals, PlainLoop, ProbeRecord, SeriesRecord, SurroundingLoop
 from costgpu.measure.profile.loop_bounds import number
-from costgpu.measure.profile.total_steps import FOREVER_STEPS, total_steps
+from costgpu.measure.profile.total_steps import FOREVER_STEPS, called_again, total_steps
 from costgpu.models.workload import Total, TotalKind
 
 ONCE = ("fit", "call")  # units that the loops around them repeat, and nothing else
@@ -54,6 +54,20 @@ def total_of(series: SeriesRecord, raw: Intervals, record: ProbeRecord, *, ended
     elif any(loop.get("trials") for loop in around):
         kind, how = TotalKind.APPROXIMATE, how + "; a trial may choose another length"
     return Total(kind=kind, steps=max(float(each) * times, seen), steps_per_epoch=per_epoch or inner, how=how)
+
+
+def total_of_calls(each: str, count: float, again: Again) -> Total:
+    """The total of loops of `count` iterations (`each`, in words) that are called again and again."""
+    around = [loop for loop in again["around"] if loop.get("trips") != 1]
+    times = math.prod(number(loop["trips"]) or math.inf for loop in around)
+    if not around or math.isinf(times):
+        return called_again(each, again["times"], again["by"], count)
+    how = " × ".join(f"{loop['trips']:,} ({place_of(loop)})" for loop in around) + f" × {each}"
+    how += "; a trial may choose another length" if any(loop.get("trials") for loop in around) else "; each may differ"
+    if any((loop.get("position") or (None, None, False))[2] for loop in around):
+        how += "; it may stop early"
+    steps = max(times, again["times"]) * count
+    return Total(kind=TotalKind.APPROXIMATE, steps=steps, steps_per_epoch=count, how=how)
 
 
 def place_of(loop: SurroundingLoop | PlainLoop) -> str:

@@ -13,7 +13,7 @@ from .exit_paths import function_exits
 from .loop_exits import add_foreign_exit, find_exits
 from .loop_position import position
 from .safe_eval import FOREVER, Evaluator, Unknown
-from .script_frames import PROBE_ROOT, outwards
+from .script_frames import PROBE_ROOT, called_by_libraries, outwards
 from .source import Source, depends_on_outer, encloses_any, literal_values, own_statements
 from .step_gates import read_gates
 from .syntax import dotted
@@ -62,6 +62,8 @@ class LoopStack:
     def snapshot(self, frame, own=False):
         """The loops, outermost first; with `own`, libraries are left out, whose sources then need not be parsed."""
         loops, frames = [], self.frames(frame)
+        callers = {id(live): called for live, *called in called_by_libraries(frames)}
+        caller, driven = "", False
         if own:
             frames = [live for live in frames if not self.is_library(live.f_code.co_filename)]
         for depth, live in enumerate(frames):
@@ -71,7 +73,10 @@ class LoopStack:
             scope = source.scope(holder.f_code) if source is not None else None
             if scope is None:
                 continue
-            place = Place(live, holder, source, scope, depth, self.torch)
+            if id(live) in callers:
+                caller, between = callers[id(live)]
+                driven = any(map(repeats, between))
+            place, outer = Place(live, holder, source, scope, depth, self.torch), len(loops)
             if not comprehension:
                 if loops and not place.loops() and not self.is_library(live.f_code.co_filename):
                     read_gates(loops[-1], None, scope.body, place)
@@ -82,6 +87,8 @@ class LoopStack:
                 loops += [self.loop(node, place) for node in place.loops()]
             if comprehension or sys.version_info >= (3, 12):
                 loops += [self.generator(node.iter, place) for node in source.comprehension(scope, live.f_lineno)]
+            for loop in loops[outer:] if caller else ():
+                loop["caller"], loop["driven"] = caller, driven
         forget_shadowed(loops)
         return loops
 
@@ -171,6 +178,13 @@ class LoopStack:
             record["optimizers"] = isinstance(value, (list, tuple)) and any(isinstance(v, optimizers) for v in value)
         except Exception:  # noqa: BLE001, S110 - only a hint
             pass
+
+
+def repeats(frame):
+    """Whether a frame is inside of a loop of its function."""
+    source = Source.of(frame.f_code.co_filename)
+    scope = source.scope(frame.f_code) if source is not None else None
+    return scope is not None and bool(source.loops(scope, frame.f_lineno))
 
 
 def countable(trips):

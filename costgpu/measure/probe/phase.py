@@ -72,6 +72,7 @@ class Phase:
         self.first = None  # the first step as an interval, where that is all there is
         self.outer = self.outer_value = None  # (frame, name): an outer loop's variable, to see an epoch end
         self.told = None  # what a trainer says of its own length
+        self.entry, self.call = None, 1  # the script's frame that a library calls, and how often it has done so
         self.own = None  # (file, line) of the script's code that led here, where the step is in a library
 
     def holds(self, frame):
@@ -81,7 +82,14 @@ class Phase:
 
     def leave(self):
         """Another phase has begun."""
-        self.frame = self.outer = None
+        self.frame = self.outer = self.entry = None
+
+    def follow(self, entry, before):
+        """Notes the script's frame that a library calls, and whether that is one more call after the phase before."""
+        self.entry = entry
+        if before is not None and entry is not None and before.entry is not None:
+            if before.entry.f_code is entry.f_code:
+                self.call = before.call + (before.entry is not entry)
 
     def is_anchor(self, site, optimizer, backwards, new=False):
         """Count a step at its place, and return whether it ends an interval: the first place and optimizer do.

@@ -114,6 +114,8 @@ class Loop(_Loop, total=False):
     guard: int  # line of a test around the step that may come out either way
     opens: bool  # a test lets the step through from some iteration on, and then always
     gate: Gate
+    caller: str  # package that calls the script's function that holds it; absent where the script does
+    driven: bool  # that package does so in a loop of its own
     seconds: float  # it is over after so many seconds on any machine: what its clock is compared with
     clock: EarlyExit  # the test that does so
 
@@ -309,9 +311,7 @@ class FollowedSize(TypedDict):
     sides: int  # of one tensor that are of this size, at most
 
 
-class PhaseRecord(Intervals):
-    """One phase of torch: the training steps, or units of inference, inside one outermost loop."""
-
+class _PhaseRecord(Intervals):
     line: int
     file: str
     told: Told | None
@@ -334,6 +334,12 @@ class PhaseRecord(Intervals):
     host_seconds: float
     host_calls: int
     inference: InferenceFacts | None  # None for training
+
+
+class PhaseRecord(_PhaseRecord, total=False):
+    """One phase of torch: the training steps, or units of inference, inside one outermost loop."""
+
+    call: int  # of the function that holds the loop, by a library that calls it again and again: 1 for the first
 
 
 class Autocast(TypedDict):
@@ -520,11 +526,19 @@ class PlainLoop(TypedDict):
     trips: float
     index: float
     early: bool
+    caller: str  # package that calls the function that holds it; empty where the script does
+    driven: bool  # that package does so in a loop of its own
 
 
-class LoopProgress(TypedDict):
-    """How far the script's own loops came, outermost first, in iterations of the innermost."""
+class Again(TypedDict):
+    """Of loops that begin anew again and again, though no loop around them that is known moves on."""
 
+    by: str  # package that calls their function; empty for the script, or if that is not known
+    times: float  # so far, about
+    around: list[SurroundingLoop]  # the library's loops that are known, outermost first
+
+
+class _LoopProgress(TypedDict):
     loops: list[PlainLoop]
     first: float
     last: float
@@ -532,6 +546,12 @@ class LoopProgress(TypedDict):
     seconds: float
     times: list[tuple[float, float]]  # seconds and iterations since it was first seen
     libraries: list[str]  # those that compute on a GPU, too, and whose tensors the loops make
+
+
+class LoopProgress(_LoopProgress, total=False):
+    """How far the script's own loops came, outermost first, in iterations of the innermost."""
+
+    again: Again
 
 
 class ActivityRecord(TypedDict):

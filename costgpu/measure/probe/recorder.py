@@ -20,7 +20,7 @@ from .loaders import VALIDATION, Loaders
 from .loops.growing_sizes import elements_of, followed, sizes_at
 from .loops.loop_stack import LoopStack
 from .loops.progress_series import ProgressTracker, is_snapshot_due, make_snapshot
-from .loops.script_frames import PROBE_ROOT, outwards
+from .loops.script_frames import PROBE_ROOT, called_by_libraries, outwards
 from .loops.script_loops import ScriptLoops, plain_loop_stack
 from .loops.source import Source
 from .loops.upcoming_work import UpcomingWork
@@ -226,9 +226,7 @@ class Recorder:
     def new_phase(self, frame, now):
         if self.tracing is not None:
             self.end_trace(self.phase)
-        if self.phase is not None:
-            self.phase.leave()
-        frames = self.loop_stack.frames(frame)
+        frames, before = self.loop_stack.frames(frame), self.phase
         top, lines = frames[0] if frames else None, ANYWHERE
         for live in frames:
             source = Source.of(live.f_code.co_filename)
@@ -238,6 +236,10 @@ class Recorder:
                 top, lines = live, (loops[0].lineno, loops[0].end_lineno)
                 break
         self.phase = Phase(top, lines)
+        called = called_by_libraries(frames)
+        self.phase.follow(called[-1][0] if called else None, before)
+        if before is not None:
+            before.leave()
         self.phases.append(self.phase)
         if self.first_step is None:
             self.note_first_step(now)

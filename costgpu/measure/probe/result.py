@@ -163,6 +163,7 @@ def phase_record(phase, torch, fetch) -> PhaseRecord:
         "host_calls": trace.host_calls if trace is not None else 0,
         "optimizers": [describe_optimizer(value, counts.get(key, 0), torch) for key, value in phase.optimizers.items()],
         "loader": describe_loader(phase.loader, fetch) if phase.loader is not None else None,
+        "call": phase.call,
         "inference": inference_facts(phase) if isinstance(phase, InferencePhase) else None,
     }
 

@@ -184,7 +184,7 @@ def expected_between(snapshots: list[Snapshot], nest: Nest) -> float | None:
         inner = nest.levels[level + 1] if level + 1 < len(last) else 1.0 / nest.steps.per_step
         if begin is not None and now is not None:
             moved = now - begin
-        elif any(cap.steps is None and cap.place == level for cap in nest.caps):
+        elif level == 0 and any(cap.steps is None and cap.place == level for cap in nest.caps):
             moved = raised_between(first, last, level)
         elif trips == 1 or carries(last, level):
             continue
@@ -306,7 +306,9 @@ def measured_mean(snapshots: list[Snapshot], nest: Nest) -> Mean | None:
             continue
         begin, now = (passed_by(first[n]), passed_by(last[n])) if n < len(first) else (None, None)
         if begin is None or now is None:
-            begin, now = 0.0, raised_between(first, last, n) if len(first) == len(last) else 0.0
+            if level >= 0 or len(first) != len(last):
+                break  # a counter in an inner loop may go on from one to the next
+            begin, now = 0.0, raised_between(first, last, n)
         if trips is None and nest.levels[n] is None:
             trips = next((c.iterations for c in nest.caps if c.steps is None and c.level == c.place == n), None)
         if loop["library"] or trips is None or math.isinf(trips) or "gate" in loop:

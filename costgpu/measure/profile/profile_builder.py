@@ -30,7 +30,7 @@ from costgpu.measure.profile.progress_series import (
 )
 from costgpu.measure.profile.rhythms import left_out, works_of
 from costgpu.measure.profile.step_times import data_loading, extras, step_times, untold
-from costgpu.measure.profile.total_steps import FOREVER_EPOCH, FOREVER_STEPS, total_steps
+from costgpu.measure.profile.total_steps import FOREVER_EPOCH, FOREVER_STEPS, called_again, total_steps
 from costgpu.measure.profile.uneven_steps import evened
 from costgpu.measure.profile.waiting import notes_of_queue, queued_by_all, waiting_of_phase, waiting_share
 from costgpu.models.workload import (
@@ -150,6 +150,8 @@ def _with_its_only_step(raw: PhaseRecord) -> PhaseRecord:
 
 def _torch_phases(record: ProbeRecord, found: Neighbours) -> list[Phase]:
     ended, stepped = record["status"] == "ended", [found.undisturbed(raw) for raw in _stepped(record)]
+    if not ended:
+        stepped = _one_of_calls(stepped)
     before = record["before"]["validation"]
     phases = []
     for raw in stepped:
@@ -157,6 +159,18 @@ def _torch_phases(record: ProbeRecord, found: Neighbours) -> list[Phase]:
         over = ended or raw is not stepped[-1]
         phases.append(_phase(raw, before if first else 0.0, record.get("activity"), ended=over, gap=not first))
     return _unite(phases)
+
+
+def _one_of_calls(stepped: list[PhaseRecord]) -> list[PhaseRecord]:
+    """Of phases that are calls of one function by a library, only the one that was timed best, as the last call."""
+    kept: list[PhaseRecord] = []
+    for raw in stepped:
+        call = raw.get("call", 1)
+        if call > 1 and kept and kept[-1].get("call", 1) == call - 1:
+            best = max(kept.pop(), raw, key=lambda one: len(one["seconds"]))
+            raw = cast("PhaseRecord", {**best, "call": call})
+        kept.append(raw)
+    return kept
 
 
 def _later_phases(record: ProbeRecord, last: Phase) -> list[LaterPhase]:
@@ -210,6 +224,9 @@ def _phase(
         total = total_steps(raw, ended=ended, micro_batches=micro_batches)
     else:
         total = inference_total(raw, ended=ended)
+    if raw.get("call", 1) > 1 and not ended and total.steps is not None:
+        by = next((loop["caller"] for shot in raw["snapshots"] for loop in shot["loops"] if "caller" in loop), "")
+        total = replace(called_again(total.how, raw["call"], by, total.steps), loops=total.loops)
     if inference is None and raw["told"] and not ended:
         total = told_total(raw["told"], raw["steps"]) or total
     if 0 < raw.get("elsewhere", 0) < raw["steps"] / 2 and total.kind is TotalKind.EXACT and not ended:

@@ -96,8 +96,10 @@ def _of_loops(
     kind, doubts = TotalKind.EXACT, _doubts(phase, nest, steady=steady)
     if cap is None:
         seen = seen_otherwise(snapshots, nest)
-        if seen is not None and seen.called_again:
-            return _of_calls(count, phase, nest)
+        around = [loop for n, loop in enumerate(loops) if carries(loops, n) and number(loop["trips"]) != 1]
+        more = phase["steps"] > count + 1 or (seen is not None and seen.called_again)
+        if (around and more) or any(loop.get("driven") for loop in loops):
+            return _of_calls(phase, nest)
         late = lost_before(nest)
         count = whole_steps(count, nest) - late.steps
         if late.loop is not None:
@@ -126,6 +128,8 @@ def _doubts(phase: Intervals, nest: Nest, *, steady: bool) -> list[str]:
     changing = next((loop for loop in nest.loops if loop.get("varies")), None)
     if changing is not None and nest.cap is None:
         doubts.append(f"the length of the loop at {_place(changing)} changes, this is as of now")
+    if nest.cap is not None and any(loop.get("driven") for loop in nest.loops):
+        doubts.append("each call may be of another length")
     if not nest.sure:
         measured = nest.cap is not None and nest.cap.measured
         doubts.append("as fast as it grew so far" if measured else "by how many steps it may go on could not be read")
@@ -150,12 +154,15 @@ def _of_mean(mean: Mean, phase: Intervals, nest: Nest) -> Total:
     return Total(kind=TotalKind.APPROXIMATE, steps=steps, steps_per_epoch=None, how=how)
 
 
-def _of_calls(count: float, phase: Intervals, nest: Nest) -> Total:
-    """What is known of a loop that a library begins again and again."""
-    library = next(loop for loop in reversed(nest.loops) if loop["library"])
-    own = [loop for loop in nest.loops if not loop["library"]]
-    times = max(2.0, phase["steps"] / max(1.0, count))
-    return called_again(_product(own, nest.steps.per_step), times, package_of(library["path"]), count)
+def _of_calls(phase: Intervals, nest: Nest) -> Total:
+    """What is known of loops in a function that a library calls again and again."""
+    loops = nest.loops
+    inside = max((n + 1 for n, loop in enumerate(loops) if loop["library"]), default=0)
+    first = next((n for n, loop in enumerate(loops) if loop.get("driven")), min(inside, len(loops) - 1))
+    own, each = loops[first:], nest.levels[first]
+    by = own[0].get("caller") or package_of(next((loop["path"] for loop in loops if loop["library"]), ""))
+    times = phase["steps"] / max(1.0, each or 1.0)
+    return called_again(_product(own, nest.steps.per_step), times, by, each or 1.0)
 
 
 def called_again(each: str, times: float, by: str, count: float) -> Total:
@@ -166,8 +173,9 @@ def called_again(each: str, times: float, by: str, count: float) -> Total:
         times: Calls so far.
         by: Who calls it; empty if that is not known.
     """
-    how = f"{each} a call{f' by {by}' if by else ''}, begun about {times:,.0f} times so far"
-    how += ": how often it will be is not known"
+    how = f"{each} a call{f' by {by}' if by else ''}"
+    how += f", begun about {times:,.0f} times so far" if times >= 1.5 else ""
+    how += ": how often it will be is not known" if times >= 1.5 else ", and how many calls there will be is not known"
     return Total(kind=TotalKind.UNKNOWN, steps=None, steps_per_epoch=count, how=how)
 
 

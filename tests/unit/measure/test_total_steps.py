@@ -99,6 +99,17 @@ def library_limit(n: int) -> list[Any]:
     return [outer, loop(11, 40, index=n - 1, target="i")]
 
 
+def called(steps: int, trips: Any = None) -> Any:
+    """A loop of 60 in a function that scipy calls, in a loop of its own, seen for so many steps."""
+    place = {"path": "/lib/site-packages/scipy/optimize/_optimize.py", "file": "_optimize.py", "library": True}
+
+    def make(n: int) -> list[Any]:
+        own = loop(12, 60, index=(n - 1) % 60, target="t", depth=2, caller="scipy", driven=True)
+        return [loop(200, trips, "for" if trips else "while", depth=1, **place), own]
+
+    return seen(make, anchors=(1, 2, 3, steps))
+
+
 def accumulated(per_step: int, trips: int, **inner: Any) -> Any:
     """Seven epochs of so many micro-batches."""
     return seen(
@@ -170,6 +181,15 @@ CASES: dict[str, Case] = {
     "loops of a library": (seen(library_loops), UNKNOWN, None, 40, "a library's loop at trainer.py:200 (not done)"),
     "a loop of the script's in a library's": (seen(within_a_library), EXACT, 40, 40, ""),
     "a library's limit around the script's": (seen(library_limit), EXACT, 3 * 40, 40, ""),
+    "a function that a library calls": (
+        called(30),
+        UNKNOWN,
+        None,
+        60,
+        "60 (train.py:12) a call by scipy, and how many",
+    ),
+    "in a loop that can be read": (called(30, 13), UNKNOWN, None, 60, "60 (train.py:12) a call by scipy, and how many"),
+    "again and again": (called(600), UNKNOWN, None, 60, "by scipy, begun about 10 times so far"),
     "a loop over optimizers": (seen(over_optimizers), EXACT, 500, None, ""),
     "what was seen is the least": (nested(2, 10) | {"steps": 25}, TotalKind.APPROXIMATE, 25, 10, "25 were seen"),
     "no epoch is longer than the whole": (nested(7) | {"special": {"24": {"opened": 1}}}, EXACT, 7, None, ""),

@@ -12,7 +12,7 @@ from .exit_paths import function_exits
 from .loop_exits import add_foreign_exit, find_exits
 from .loop_position import position
 from .safe_eval import FOREVER, Evaluator, Unknown, wraps
-from .script_frames import PROBE_ROOT, outwards
+from .script_frames import PROBE_ROOT, called_by_libraries, outwards
 from .source import (
     Source,
     depends_on_outer,
@@ -84,7 +84,13 @@ class LoopStack:
     def snapshot(self, frame, own=False):
         """The loops, outermost first; with `own`, libraries are left out, whose sources then need not be parsed."""
         loops, places = [], self.places(frame, own)
+        callers = {id(live): called for live, *called in called_by_libraries(self.frames(frame))}
+        caller, driven = "", False
         for number, place in enumerate(places):
+            if id(place.live) in callers:
+                caller, between = callers[id(place.live)]
+                driven = any(map(repeats, between))
+            outer = len(loops)
             place.below, place.deadlines = places[number + 1 :], self.deadlines
             place.repeated = not all(loop["library"] for loop in loops)
             if place.live.f_code.co_name not in COMPREHENSIONS:
@@ -95,9 +101,11 @@ class LoopStack:
                     if way is not None:
                         add_foreign_exit(loops[-1], way, place)
                 loops += [self.loop(node, place) for node in place.loops()]
-                if sys.version_info < (3, 12):
-                    continue
-            loops += [self.generator(node.iter, place) for node in place.source.comprehension(place.scope, place.line)]
+            if place.live.f_code.co_name in COMPREHENSIONS or sys.version_info >= (3, 12):
+                heads = place.source.comprehension(place.scope, place.line)
+                loops += [self.generator(node.iter, place) for node in heads]
+            for loop in loops[outer:] if caller else ():
+                loop["caller"], loop["driven"] = caller, driven
         forget_shadowed(loops)
         return loops
 
@@ -215,6 +223,13 @@ class LoopStack:
             record["optimizers"] = isinstance(value, (list, tuple)) and any(isinstance(v, optimizers) for v in value)
         except Exception:  # noqa: BLE001, S110 - only a hint
             pass
+
+
+def repeats(frame):
+    """Whether a frame is inside of a loop of its function."""
+    source = Source.of(frame.f_code.co_filename)
+    scope = source.scope(frame.f_code) if source is not None else None
+    return scope is not None and bool(source.loops(scope, frame.f_lineno))
 
 
 def countable(trips):

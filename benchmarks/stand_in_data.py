@@ -390,9 +390,19 @@ def sdf(folder: Path, shapes: int = 40) -> None:
         samples = noise.normal(size=(2, 4000, 4)).astype(np.float32)
         np.savez(where / f"{number}.npz", pos=abs(samples[0]), neg=-abs(samples[1]))
     (folder / "split.json").write_text(json.dumps({"set": {"class": [str(number) for number in range(shapes)]}}))
-    rate = {"Type": "Step", "Initial": 0.0005, "Interval": 500, "Factor": 0.5}
-    network = {"dims": [64] * 4, "dropout": [0, 1], "dropout_prob": 0.2, "norm_layers": [0, 1], "latent_in": [2]}
-    specs = {"Description": "small", "DataSource": str(folder / "data"), "TrainSplit": str(folder / "split.json")}
+    rate: dict[str, Any] = {"Type": "Step", "Initial": 0.0005, "Interval": 500, "Factor": 0.5}
+    network: dict[str, Any] = {
+        "dims": [64] * 4,
+        "dropout": [0, 1],
+        "dropout_prob": 0.2,
+        "norm_layers": [0, 1],
+        "latent_in": [2],
+    }
+    specs: dict[str, Any] = {
+        "Description": "small",
+        "DataSource": str(folder / "data"),
+        "TrainSplit": str(folder / "split.json"),
+    }
     specs |= {"TestSplit": str(folder / "split.json"), "NetworkArch": "deep_sdf_decoder", "NetworkSpecs": network}
     network |= {"xyz_in_all": False, "use_tanh": False, "latent_dropout": False, "weight_norm": True}
     specs |= {"CodeLength": 16, "NumEpochs": 60, "SnapshotFrequency": 20, "AdditionalSnapshots": [10, 50]}

@@ -429,12 +429,44 @@ def mixtures(folder: Path) -> None:
             (folder / part / f"{name}.json").write_text(json.dumps(rows))
 
 
+def chat_gpt2(folder: Path) -> None:
+    """A GPT-2 of two layers with random weights, whose tokenizer writes conversations."""
+    gpt2(folder)
+    template = "{% for message in messages %}{{ message['content'] }} {% endfor %}"
+    (folder / "chat_template.jinja").write_text(template)
+
+
+def chats(folder: Path, count: int = 240) -> None:
+    """Local data sets of conversations: ``prompts`` with a question each, ``preferences`` with two answers to it."""
+    words = random.Random(0)
+    for part in ("prompts", "preferences"):
+        (folder / part).mkdir(parents=True, exist_ok=True)
+        for split, number in (("train", count), ("test", count // 10)):
+            rows = []
+            for _ in range(number):
+                row: dict[str, Any] = {"prompt": [{"role": "user", "content": sentence(words)}]}
+                if part == "preferences":
+                    for answer in ("chosen", "rejected"):
+                        row[answer] = [{"role": "assistant", "content": sentence(words)}]
+                rows.append(json.dumps(row))
+            (folder / part / f"{split}.jsonl").write_text("\n".join(rows) + "\n")
+
+
+def covtype(folder: Path, rows: int = 20000) -> None:
+    """Forest cover types as covtype.data.gz: ten numbers, 44 flags and one of seven classes in a row."""
+    folder.mkdir(parents=True, exist_ok=True)
+    noise = np.random.default_rng(0)
+    columns = [noise.integers(0, 3000, (rows, 10)), noise.integers(0, 2, (rows, 44)), noise.integers(1, 8, (rows, 1))]
+    np.savetxt(folder / "covtype.data.gz", np.hstack(columns), fmt="%d", delimiter=",")
+
+
 RECIPES: dict[str, Callable[[Path], None]] = {
     recipe.__name__: recipe
     for recipe in (
         *(mnist, mnist_npz, images, flat_images, bsds300, carvana, text, characters, input_txt),
         *(cora, planetoid, mutag, bert, gpt2, pairs, cross_encoder, texts, yolo, whisper),
         *(all_nli, resnet18, ett, movielens, labelled_lines, h5_patches, omniglot, shapenet, sdf, mixtures),
+        *(chat_gpt2, chats, covtype),
     )
 }
 

@@ -92,4 +92,5 @@ def section(answers: list[Answer]) -> list[str]:
 
 def table(header: list[str], rows: list[list[str]]) -> list[str]:
     """The lines of a table, after an empty one."""
-    return ["", *("| " + " | ".join(cells) + " |" for cells in (header, ["---"] * len(header), *rows))]
+    first, *others = ("| " + " | ".join(cells) + " |" for cells in (header, *rows))
+    return ["", first, "|---" * len(header) + "|", *others]

@@ -43,6 +43,8 @@ TOLERANCE = 0.05
 """Error that an approximate total may have."""
 CERTAIN = ("exact", "approximate", "upper_bound")
 """Kinds of totals that claim a number."""
+WHOLE_JOB = "the whole job"
+"""What an answer is for where the length of the job is known."""
 KINDS = (*CERTAIN, "timed", "unbounded", "unknown")
 """Kinds of totals, from the best to the worst."""
 SAME_UNIT = {
@@ -209,6 +211,7 @@ def ask(script: Script, corpus: Path, interpreter: str) -> dict[str, Any]:
     except subprocess.TimeoutExpired:
         code, out, error = 124, "", "no answer"
     document = json.loads(out) if code == 0 else {}
+    whole = document.get("here") and document["verdict"]["unit"] == WHOLE_JOB
     return {
         "version": version(),
         "date": datetime.now(tz=UTC).date().isoformat(),
@@ -223,7 +226,7 @@ def ask(script: Script, corpus: Path, interpreter: str) -> dict[str, Any]:
             }
             for phase in document.get("workload", {}).get("phases", [])
         ],
-        "here": document["here"]["wall_seconds"] if document.get("here") else None,
+        "here": document["here"]["wall_seconds"] if whole else None,
         "later": document.get("workload", {}).get("later_phases", document.get("later_phases", [])),
         "ended": document.get("workload", {}).get("ended"),
         "notes": document.get("workload", {}).get("notes", []),
@@ -271,7 +274,7 @@ def read(script: Script, said: dict[str, Any]) -> Answer:
     how = " + ".join(phase["total"]["how"] for phase in mine)
     infers = bool(mine[0]["inference"])
     answer = Answer(script, kind, counts, batch, inference=infers, ended=bool(said["ended"]), how=how, **when)
-    if script.beside and kind in CERTAIN:
+    if script.beside and wanted and kind in CERTAIN:
         real = script.totals()[0][0] if kind == "upper_bound" and script.real else None
         answer = replace(answer, beside=scripts_beside.told(mine, real))
     return replace(answer, here=said.get("here"), real_seconds=said.get("real_seconds"))

@@ -37,9 +37,10 @@ def test_loops_that_begin_anew() -> None:
 
 
 def test_one_call_by_a_library_is_not_all() -> None:
-    seen = [(0.2 * n, [("t", 60, n)]) for n in range(9)]
+    seen = [(0.2 * n, [("t", 60, n)]) for n in range(12)]
     assert "again" not in looks(*seen)
     assert looks(*seen, driven=True)["again"]["by"] == "scipy"
+    assert looks(*seen[:4], driven=True) is None, "many calls may have come and gone between the looks"
 
 
 def test_what_comes_round_between_two_looks_is_no_speed() -> None:

@@ -8,7 +8,7 @@ import sys
 import time
 import types
 
-from ..record import Again, LoopProgress
+from ..record import LoopProgress
 from ..schedstat import clock
 from .loop_stack import LoopStack
 from .script_frames import PROBE_ROOT, library_loops, outwards, package_of_file
@@ -21,7 +21,7 @@ NO_TORCH = types.SimpleNamespace(
 )
 MOST_LOOKS = 4000
 CLOSE_SECONDS = (0.005, 0.002, 0.0005)  # between looks at loops that begin anew within one of the watchdog's turns
-LEAST_MOVED = 5
+LEAST_MOVED, LEAST_PAIRS = 5, 10
 LIBRARY_LOOKS = (1, 2, 3, 5, 10, 20, 50)
 TENSORS = ("torch", "jax", "jaxlib", "tensorflow", "cupy")  # libraries that compute on a GPU, too
 
@@ -95,14 +95,16 @@ class ScriptLoops:
             return None
         newest = self.looks[-1][1]
         best: LoopProgress | None = None
-        self.begins_anew = False
+        if self.begins_anew and not newest:  # it is between two calls
+            newest = next(loops for _, loops in reversed(self.looks) if loops)
         for depth in range(1, len(newest) + 1):
             if newest[depth - 1]["trips"] is None or newest[depth - 1]["index"] is None:
                 break
             keys = [loop["key"] for loop in newest[:depth]]
             seen = [(at, loops[:depth]) for at, loops in self.looks if [x["key"] for x in loops[:depth]] == keys]
             (begin, first), (end, last) = seen[0], seen[-1]
-            if any(iterations(b) < iterations(a) for (_, a), (_, b) in zip(seen, seen[1:])):
+            back = any(iterations(b) < iterations(a) for (_, a), (_, b) in zip(seen, seen[1:]))
+            if back or newest[depth - 1]["driven"]:  # of what a library calls, one call or many may have passed
                 self.begins_anew = best is None
                 return best or self.repeated([(at, loops[depth - 1 :]) for at, loops in seen])
             if iterations(last) > iterations(first):
@@ -116,24 +118,22 @@ class ScriptLoops:
                     "libraries": sorted(self.libraries),
                     "times": [(round(at - begin, 4), iterations(loops)) for at, loops in some],
                 }
-        if best is not None and best["loops"][-1]["driven"]:
-            best["again"] = self.again(best["loops"], 1.0)  # of which one call was seen
         return best
-
-    def again(self, loops, times) -> Again:
-        """Who begins loops anew, and how often so far."""
-        return {"by": loops[-1]["caller"], "times": times, "around": self.around or []}
 
     def repeated(self, seen) -> LoopProgress | None:
         """Loops that begin anew again and again: how fast they go; None as long as that cannot be told."""
         (begin, _), (end, last) = seen[0], seen[-1]
         whole, inside = math.prod(loop["trips"] for loop in last), len(seen) / len(self.looks)
         pairs = [(later - earlier, iterations(b) - iterations(a)) for (earlier, a), (later, b) in zip(seen, seen[1:])]
-        for steps in (pairs, *self.close.values()):
+        for steps in (*(self.close[gap] for gap in sorted(self.close)), pairs):
             forward = [(seconds, moved) for seconds, moved in steps if moved >= 0]
             seconds, moved = sum(one for one, _ in forward), sum(one for _, one in forward)
             # else it may have come round between two looks, and once more
-            if moved >= LEAST_MOVED and len(steps) < 2 * len(forward) and moved / len(forward) < whole / 3:
+            if (
+                moved >= LEAST_MOVED
+                and LEAST_PAIRS <= len(steps) < 2 * len(forward)
+                and moved / len(forward) < whole / 3
+            ):
                 done = moved / seconds * inside * (end - begin)
                 return {
                     "loops": last,
@@ -143,7 +143,7 @@ class ScriptLoops:
                     "lead": begin - self.recorder.started,
                     "libraries": sorted(self.libraries),
                     "times": [(0.0, 0.0), (end - begin, done)],
-                    "again": self.again(last, done / whole),
+                    "again": {"by": last[-1]["caller"], "times": done / whole, "around": self.around or []},
                 }
         return None
 

@@ -111,7 +111,7 @@ def _time_limit_words(verdict: Verdict) -> str:
     if not any(limit.reached for _, limit in found):
         return ""
     made = ", ".join(f"{format_number(limit.steps.value)} steps on {name}" for name, limit in found)
-    return f" Its own clock ends it after {format_duration(found[0][1].seconds)}, which makes {made}."
+    return f" Its own clock ends it after {format_duration(found[0][1].seconds)}: by then, it makes {made}."
 
 
 def describe(prediction: Prediction) -> str:

@@ -98,7 +98,7 @@ def steps_phrase(phase: Phase) -> str:
     if total.kind is TotalKind.UNBOUNDED:
         return "runs until it is stopped"
     if total.kind is TotalKind.TIMED and total.seconds:
-        return f"runs for {format_duration(total.seconds)} by its own clock, on any machine"
+        return f"as many {plural_unit(unit)} as {format_duration(total.seconds)} allow"
     if total.kind not in KNOWN_TOTALS:
         return f"an unknown number of {plural_unit(unit)}"
     if not total.steps:

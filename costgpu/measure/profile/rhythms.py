@@ -212,7 +212,10 @@ def _in_epochs(extra: Extra, phase: Intervals, total: Total) -> Extra:
         return extra
     if total.steps_per_epoch is None:
         return replace(extra, rhythm=Rhythm.STEPS, every=extra.every * (observed_epoch(phase) or 1.0))
-    return replace(extra, every=extra.every * epochs_between_starts(phase, total))
+    every = extra.every * epochs_between_starts(phase, total)
+    if every < 1:
+        return replace(extra, rhythm=Rhythm.STEPS, every=max(1.0, every * total.steps_per_epoch))
+    return replace(extra, every=every)
 
 
 def usual_seconds(seen: dict[int, float]) -> float:

@@ -84,7 +84,9 @@ def test_what_pays_is_decided_by_the_steps_that_are_made_for_the_money() -> None
     assert found.best_gpu.cost_usd.value > found.best_cpu.cost_usd.value
     assert found.speedup is not None
     assert found.speedup > 3
-    assert "Its own clock ends it after 2.0 h: by then, it makes " in found.sentence
+    assert found.sentence.startswith("Its own clock ends it after 2.0 h on any machine. Run it on a GPU: ")
+    assert "the steps of the cheapest CPU for 2.5x the price." in found.sentence
+    assert found.sentence.count("This machine makes ") == 1
     assert judged(profile(total()), deadline_seconds=HOUR).recommended is None
 
 

@@ -11,6 +11,7 @@ from costgpu.models.prediction import Choice, PaysFrom, Prediction, Provenance, 
 from costgpu.units import format_duration, format_frequency, format_number, format_ratio, format_usd, plural_unit
 
 WIDE = 1.25  # a ratio is told by the ends of its interval if they are so many times apart, or more
+MANY = 10_000  # from here on a number of steps is told in thousands
 FASTER = 0.9  # another offer is worth a word if it takes less than this of this machine's time
 
 
@@ -34,7 +35,7 @@ def verdict_sentence(
     if verdict.unit != WHOLE_JOB and inference_phase(verdict.here) is None:
         return _of_unknown_length(verdict, why_no_gpu, best_cpu, best_gpu)
     if any(one is not None and _is_cut(one) for one in (verdict.here, cpu, gpu)):
-        return _by_the_clock(verdict, best_cpu, best_gpu)
+        return _by_the_clock(verdict)
     if verdict.choice is Choice.HERE:
         return _here(verdict, rented)
     per = "" if verdict.unit == WHOLE_JOB else f" for {verdict.unit}"
@@ -103,7 +104,9 @@ def _of_unknown_length(verdict: Verdict, why_no_gpu: str, best_cpu: str, best_gp
 def _so_many(one: PaysFrom) -> str:
     """``3,200 epochs (2.1 h here)``."""
     where = "here" if one.against.candidate.offer is None else "on the CPU"
-    return f"{format_number(math.ceil(one.items))} {plural_unit(one.item)} ({format_duration(one.seconds)} {where})"
+    items = math.ceil(one.items)
+    count = f"{items:,}" if items < MANY else format_number(items)
+    return f"{count} {one.item if items == 1 else plural_unit(one.item)} ({format_duration(one.seconds)} {where})"
 
 
 def _is_cut(prediction: Prediction) -> bool:
@@ -111,7 +114,7 @@ def _is_cut(prediction: Prediction) -> bool:
     return prediction.time_limit is not None and prediction.time_limit.reached
 
 
-def _by_the_clock(verdict: Verdict, best_cpu: str, best_gpu: str) -> str:
+def _by_the_clock(verdict: Verdict) -> str:
     """Say where a job that its own clock ends makes the most of its time: it takes as long on every machine."""
     cpu, gpu, here, chosen = verdict.best_cpu, verdict.best_gpu, verdict.here, verdict.recommended
     limit = next(one.time_limit for one in (here, cpu, gpu) if one is not None and one.time_limit is not None)
@@ -132,9 +135,7 @@ def _by_the_clock(verdict: Verdict, best_cpu: str, best_gpu: str) -> str:
         words.append(f"This machine makes {_made(here)}.")
     if cpu is not None and gpu is not None and verdict.speedup_range is not None and verdict.premium is not None:
         times, premium = _times(verdict.speedup_range), format_ratio(verdict.premium)
-        words.append(
-            f"{best_gpu[:1].upper()}{best_gpu[1:]} makes {times} the steps of {best_cpu} for {premium} the price."
-        )
+        words.append(f"The GPU makes {times} the steps of the CPU for {premium} the price.")
     return " ".join(words)
 
 

@@ -71,8 +71,56 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
+LIBRARY = """
+class Model:
+    def fit(self, data, epochs=1, **others): step()
+    def learn(self, total_timesteps): step()
+class Trainer:
+    def __init__(self, max_epochs): pass
+    def fit(self, data): step()
+"""
+
+
+@pytest.mark.parametrize(
+    ("first", "then", "times"),
+    [
+        ("Model().fit(x, epochs=10)", "Model().fit(x, epochs=20)", 2),
+        ("model.fit(x, epochs=10)", "model.fit(x, epochs=5)", 0.5),
+        ("model.fit(x, epochs=10)", "model.fit(y, epochs=20)", None),
+        ("model.fit(x, epochs=10)", "x = y\nmodel.fit(x, epochs=20)", None),
+        ("model.fit(x, epochs=10)", "model.fit(x)", None),
+        ("model.fit(x, epochs=10)", "for _ in range(3): model.fit(x, epochs=20)", None),
+        ("Trainer(max_epochs=10).fit(x)", "trainer = Trainer(max_epochs=30)\ntrainer.fit(x)", 3),
+        ("trainer = Trainer(max_epochs=10)\ntrainer.fit(x)", "trainer.fit(x)", None),
+        ("Model().learn(total_timesteps=10)", "Model().learn(total_timesteps=10)", 1),
+        ("Model().learn(total_timesteps=10)", "Model().learn(total_timesteps=20)", None),
+        ("Model().learn(total_timesteps=10)", "Model().fit(x, epochs=20)", None),
+    ],
+)
+def test_a_fit_that_is_written_like_the_one_before_tells_its_length(
+    first: str, then: str, times: float | None, folder: Path
+) -> None:
+    library = folder / "site-packages" / "keras"
+    library.mkdir(parents=True)
+    name = f"models_{next(NUMBERS)}"
+    (library / f"{name}.py").write_text(LIBRARY)
+    sys.path.insert(0, str(library))
+    try:
+        later, _, _ = look(folder, f"from {name} import *\nx, y, model = [1], [2], Model()\n{first}", then, name)
+    finally:
+        sys.path.remove(str(library))
+    assert [one["trips"] for one in later[-1:]] == [None]
+    assert [one.get("times") for one in later] == [times]
+
+
 def read(folder: Path, first: str, then: str) -> tuple[list[float | None], int]:
     """Trips of the later trainings that are read at the first step, and how many places run a model."""
+    later, _, applied = look(folder, first, then)
+    return [one["trips"] for one in later], len(applied)
+
+
+def look(folder: Path, first: str, then: str, library: str = "") -> Any:
+    """What is read at the first step; `library` is another module that steps."""
     other, found = f"other_{next(NUMBERS)}", list[Any]()
 
     class Module:
@@ -108,14 +156,14 @@ def read(folder: Path, first: str, then: str) -> tuple[list[float | None], int]:
     path.write_text(SCRIPT.format(other=other, first=first, then=then))
     spec: Any = importlib.util.spec_from_file_location(path.stem, path)
     script: Any = importlib.util.module_from_spec(spec)
-    __import__(other)
-    vars(sys.modules[other])["step"] = step
+    for name in (other, library) if library else (other,):
+        __import__(name)
+        vars(sys.modules[name])["step"] = step
     args = SimpleNamespace(finetune=False, on=True, none=0)
     vars(script).update(model=Module(), args=args)
     with pytest.raises(StopIteration):
         spec.loader.exec_module(script)
-    later, _, applied = found
-    return [one["trips"] for one in later], len(applied)
+    return found
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ import types
 
 from .call_binding import Absent, Items, bind, evaluated, plain_function
 from .reach import Reach
-from .safe_eval import Evaluator
+from .safe_eval import Evaluator, Unknown
 from .script_frames import package_of_file
 from .source import Source, made_before, training_functions
 from .syntax import dotted
@@ -18,6 +18,7 @@ TRAINERS = tuple(
     "lightning pytorch_lightning transformers trl keras ignite stable_baselines3 sb3_contrib skorch fastai deepxde"
     " sentence_transformers setfit pytorch_tabnet".split()
 )
+LENGTHS = ("epochs", "max_epochs", "num_train_epochs", "total_timesteps", "iterations", "n_epoch")
 WRAPS = inspect.CO_VARARGS | inspect.CO_VARKEYWORDS  # takes whatever comes, as a decorator's function does
 
 
@@ -74,6 +75,45 @@ class Trainings:
             inside.constants.stored.update(function.__code__.co_varnames[bound is not None :])
         return self.trains(inside, *scope.body, depth=depth + 1, around=(*around, function))
 
+    def times(self, statement, going, reach):
+        """How many times as long as the call in `going` one like it in this statement trains; raises Unknown.
+
+        Both must be written alike, with the objects that they are methods of, but for a number of epochs or the like.
+        """
+        (now, length), (then, later) = self.recipe(going, reach), self.recipe(statement, reach)
+        if now != then or length is later:  # the same object, which may have come to its end
+            raise Unknown("another kind of training")
+        times = reach.evaluator.number(later) / reach.evaluator.number(length)
+        if times != 1 and "total_timesteps" in now:
+            raise Unknown("the first ones may be without steps")
+        return times
+
+    def recipe(self, statement, reach):
+        """How a statement's call that trains is written, and its length."""
+        nodes = [node for node in reach.nodes(statement) if isinstance(node, ast.Call)]
+        calls = [node for node in nodes if isinstance(node.func, ast.Attribute) and self.call_trains(node, reach)]
+        if len(calls) != 1 or not isinstance(statement, (ast.Expr, ast.Assign)):
+            raise Unknown("no single call")
+        call, owner = calls[0], calls[0].func.value
+        function = self.resolve(call, reach)[0]
+        if function is None or package_of_file(function.__code__.co_filename) not in TRAINERS:
+            raise Unknown("what it trains on may be other data by then")
+        made = owner if isinstance(owner, ast.Call) else made_last(owner, call.lineno, reach)
+        written, lengths = [call.func.attr], []
+        for part in [call] if made is None else [call, made]:
+            given = [ast.dump(one) for one in part.args]
+            for one in part.keywords:
+                lengths += [one.value] if one.arg in LENGTHS else []
+                written += [one.arg] if one.arg in LENGTHS else []
+                given += [str(one.arg) + ast.dump(one.value)] if one.arg not in LENGTHS else []
+            for one in (*part.args, *(keyword.value for keyword in part.keywords)):
+                reach.refuse_changing(one)
+            written.append(given)
+        written.append(dotted(made.func) if made is not None else dotted(owner))
+        if len(lengths) != 1:
+            raise Unknown("no single length")
+        return written, lengths[0]
+
     def is_common(self, name):
         """Whether an object of which nothing is known may as well have a method of this name for something else."""
         kinds = (dict, list, set, str, self.torch.nn.Module)
@@ -125,12 +165,16 @@ class Trainings:
 
     def kind_of(self, node, line, reach):
         """The class of an object that is made in place, or assigned to a name before this line."""
-        made = node
-        if not isinstance(node, ast.Call):
-            found = made_before(reach.scope, reach.source.segment(node), line, reach.source)
-            made = max(found, key=lambda one: one.lineno, default=None)
-        value = evaluated(reach.evaluator, made.func) if isinstance(made, ast.Call) else None
+        made = node if isinstance(node, ast.Call) else made_last(node, line, reach)
+        value = evaluated(reach.evaluator, made.func) if made is not None else None
         return value if isinstance(value, type) else None
+
+
+def made_last(node, line, reach):
+    """The call that was assigned to a name last before a line; None for anything else."""
+    found = made_before(reach.scope, reach.source.segment(node), line, reach.source)
+    made = max(found, key=lambda one: one.lineno, default=None)
+    return made if isinstance(made, ast.Call) else None
 
 
 def within_wrapper(function):

@@ -49,12 +49,12 @@ class UpcomingWork:
         for body in bodies:
             if not body.repeated:
                 self.trainings.look_from(frames[: frames.index(body.place.live) + 1])
-                passed, end = body.loops[:1], body.loops[0].end_lineno if body.loops else body.line
-                passed = passed or [one for one in own_statements(body.scope.body) if is_simple_at(one, body.line)]
-                reach = Reach(body.source, body.scope, body.place.evaluator, passed)
+                loops, end = body.loops[:1], body.loops[0].end_lineno if body.loops else body.line
+                going = [one for one in own_statements(body.scope.body) if is_simple_at(one, body.line)]
+                reach = Reach(body.source, body.scope, body.place.evaluator, loops or going)
                 for statement in reach.after(body.scope.body, end):
                     if self.trainings.trains(reach, statement):
-                        later.append(self.later_phase(statement, body.path, reach))
+                        later.append(self.later_phase(statement, body.path, reach, [] if loops else going))
                     elif self.applies(statement, reach):
                         applied.append(self.place(statement, body.source, body.path))
             for loop, key in zip(body.loops, body.keys):
@@ -105,12 +105,17 @@ class UpcomingWork:
     def place(self, statement, source, path):
         return {"file": os.path.basename(path), "line": statement.lineno, "source": source.segment(statement)}
 
-    def later_phase(self, statement, path, reach):
+    def later_phase(self, statement, path, reach, going):
         found = dict(self.place(statement, reach.source, path), trips=None)
         try:
             found["trips"] = self.static_trips([statement], reach, 0)
         except Exception as error:  # noqa: BLE001 - unknown is an honest answer here
             found["why"] = str(error) or type(error).__name__
+        for now in going:
+            try:
+                found["times"] = self.trainings.times(statement, now, reach)
+            except Exception:  # noqa: BLE001, S110 - another training, of whatever length
+                pass
         return found
 
     def static_trips(self, body, reach, depth):

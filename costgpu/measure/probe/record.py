@@ -148,6 +148,7 @@ class LaterWork(TypedDict, total=False):
     line: int
     source: str
     trips: float | None
+    times: float  # the length of the training that was measured last, where it is written like that
     why: str
 
 

@@ -58,6 +58,7 @@ class Recorder:
         self.backwards = self.optimizers_made = self.optimizer_steps = 0
         self.made = set()  # optimizers that were made since the last counted step, by their id
         self.manual = 0  # backward passes before the first optimizer step
+        self.tuning = 0  # calls that are going on of what trains only to find a setting: its steps are preparation
         self.tracing, self.evaluation = None, Evaluation(self)
         self.autocast, self.compiled = {}, 0
         self.before = {"validation": 0.0, "save": 0.0}  # before the first step
@@ -165,7 +166,7 @@ class Recorder:
             self.training_seen()
         if self.tracing is not None:
             self.step_trace.graph_freed()  # this graph is freed; the next micro-batch saves its own
-        if self.optimizer_steps == 0 and threading.get_ident() == self.thread:
+        if self.optimizer_steps == 0 and threading.get_ident() == self.thread and not self.tuning:
             self.manual += 1
             if self.optimizers_made == 0:
                 self.step(None, sys._getframe(2))
@@ -178,6 +179,8 @@ class Recorder:
         if threading.get_ident() != self.thread or self.status != "running":
             return
         tracing, self.in_optimizer = self.tracing, False
+        if self.tuning:
+            return
         if tracing is not None:
             tracing.muted += 1
         try:

@@ -174,11 +174,14 @@ def _one_of_calls(stepped: list[PhaseRecord]) -> list[PhaseRecord]:
 
 
 def _later_phases(record: ProbeRecord, last: Phase) -> list[LaterPhase]:
+    whole = last.total.steps if last.total.kind is TotalKind.EXACT else None
     return [
         LaterPhase(
             label=f"{found['file']}:{found['line']}",
             source=found["source"],
-            steps=found["trips"] / max(1.0, last.micro_batches) if found["trips"] else None,
+            steps=found["trips"] / max(1.0, last.micro_batches)
+            if found["trips"]
+            else found.get("times", 0.0) * (whole or 0.0) or None,
         )
         for found in _stepped(record)[-1]["upcoming"]["later"]
     ]

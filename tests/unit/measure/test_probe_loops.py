@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 from costgpu.measure.probe.loaders import Loaders
 from costgpu.measure.probe.loops import script_loops, upcoming_work
 from costgpu.measure.probe.loops.generators import generator_trips
+from costgpu.measure.probe.loops.reach import Reach
 from costgpu.measure.probe.loops.safe_eval import Evaluator, Unknown
 
 probe: Any = script_loops  # for Python 3.8, without types
@@ -216,14 +217,17 @@ def test_what_is_still_being_filled_has_no_length_yet() -> None:
     assert isinstance(tree, ast.FunctionDef)
     first, second, third = tree.body
     here: Any = upcoming_work
-    reader = here.UpcomingWork(None, None)
-    evaluator = Evaluator({"found": [1], "epochs": 5}, {})
-    evaluator.changing = here.changed_by([first])
+    torch = SimpleNamespace(nn=SimpleNamespace(Module=Model), optim=SimpleNamespace())
+    reader = here.UpcomingWork(torch, None)
+
+    def reach(passed: list[ast.stmt]) -> Any:
+        source: Any = SimpleNamespace(attributes_changed=set, names_shared=set, tree=ast.parse(FILLS))
+        return Reach(source, ast.parse(FILLS), Evaluator({"found": [1], "epochs": 5}, {}), passed)
+
     with pytest.raises(Unknown, match="found changes"):
-        reader.static_trips([second], evaluator, (), 0)
-    assert reader.static_trips([third], evaluator, (), 0) == 5
-    evaluator.changing = frozenset()
-    assert reader.static_trips([second], evaluator, (), 0) == 30
+        reader.static_trips([second], reach([first]), 0)
+    assert reader.static_trips([third], reach([first]), 0) == 5
+    assert reader.static_trips([second], reach([]), 0) == 30
 
 
 class Model:
@@ -257,10 +261,13 @@ def report(values: list[int]) -> None:
 )
 def test_a_later_loop_that_runs_a_model_is_found(text: str, found: bool) -> None:
     here: Any = upcoming_work
-    torch = SimpleNamespace(nn=SimpleNamespace(Module=Model))
+    torch = SimpleNamespace(nn=SimpleNamespace(Module=Model), optim=SimpleNamespace())
     reader = here.UpcomingWork(torch, SimpleNamespace(is_library=lambda path: False))
     names = {"model": Model(), "data": [1, 2], "evaluate": evaluate, "report": report}
-    assert reader.applies(ast.parse(text).body[0], Evaluator(names, {}, torch)) is found
+    tree: Any = ast.parse(text)
+    source: Any = SimpleNamespace(attributes_changed=set, names_shared=set)
+    reach: Any = Reach(source, tree, Evaluator(names, {}, torch), ())
+    assert reader.applies(tree.body[0], reach) is found
 
 
 class Batches:

@@ -7,12 +7,14 @@ import types
 
 from .call_binding import bind_call, evaluated, plain_function
 from .exit_paths import AnyOf, product
-from .gates import FILLING, Body, Outside, statements
+from .gates import Body, Outside, statements
 from .loop_exits import words_of
 from .openings import NEVER, Rhythm, rhythm_of
+from .reach import Reach
 from .safe_eval import Evaluator, Unknown
-from .source import Source, following, literal_values, training_functions
+from .source import Source, encloses, literal_values, own_statements
 from .syntax import dotted
+from .trainings import Trainings
 
 SMALL_CALLS = (  # what is gated by `if n % every` to report, and takes no time to speak of
     "print format item info write len log add_scalar append time set_postfix set_description display join"
@@ -30,30 +32,31 @@ class UpcomingWork:
 
     def __init__(self, torch, loop_stack):
         self.torch, self.loop_stack = torch, loop_stack
+        self.trainings = Trainings(torch, loop_stack)
         self.evaluating = set()  # code of functions that were seen to run with a model in eval mode
 
-    def read(self, frame, training_loader, step=1):
+    def read(self, frame, training_loader, step=1, training=True):
         """Later training phases, periodic work of the loops around the step, and later loops that only run a model.
 
         Args:
             step: Number of the step that has just been made.
+            training: Whether it is one of training.
         """
         later, periodic, applied = [], [], []
-        bodies = self.bodies(frame)
+        bodies, frames = self.bodies(frame), self.loop_stack.frames(frame)
+        if training:
+            self.trainings.note(frames)
         for body in bodies:
-            evaluator = body.place.evaluator
             if not body.repeated:
-                training = training_functions(body.source.tree)
-                changing = changed_by(body.loops[:1])
-                end = body.loops[0].end_lineno if body.loops else body.line
-                for statement in following(body.scope.body, end):
-                    if self.trains(statement, training, evaluator):
-                        evaluator.changing = changing
-                        later.append(self.later_phase(statement, body.source, body.path, evaluator, training))
-                        evaluator.changing = frozenset()
-                    elif self.applies(statement, evaluator):
+                self.trainings.look_from(frames[: frames.index(body.place.live) + 1])
+                loops, end = body.loops[:1], body.loops[0].end_lineno if body.loops else body.line
+                going = [one for one in own_statements(body.scope.body) if is_simple_at(one, body.line)]
+                reach = Reach(body.source, body.scope, body.place.evaluator, loops or going)
+                for statement in reach.after(body.scope.body, end):
+                    if self.trainings.trains(reach, statement):
+                        later.append(self.later_phase(statement, body.path, reach, [] if loops else going))
+                    elif self.applies(statement, reach):
                         applied.append(self.place(statement, body.source, body.path))
-                    changing = changing | changed_by([statement])
             for loop, key in zip(body.loops, body.keys):
                 for found in self.periodic_work(loop, key, body, training_loader, step if key == bodies[-1].key else 1):
                     periodic.append(dict(found, loop_line=key[0], path=key[1], step=step))
@@ -79,61 +82,49 @@ class UpcomingWork:
                 caller = Outside((looping[at][-1].lineno, live.f_code.co_filename), caller)
         return found
 
-    def applies(self, statement, evaluator, depth=0):
-        """Whether a loop in these statements, or in a function of the script's that they call, runs a model."""
-        for loop in ast.walk(statement):
+    def applies(self, statement, reach, depth=0):
+        """Whether a loop in this statement, or in a function of the script's that it calls, runs a model."""
+        nodes = list(reach.nodes(statement))
+        for loop in nodes:
             if isinstance(loop, LOOPS):
                 called = [node.func for node in ast.walk(loop) if isinstance(node, ast.Call)]
-                if any(isinstance(evaluated(evaluator, one), self.torch.nn.Module) for one in called):
+                if any(isinstance(evaluated(reach.evaluator, one), self.torch.nn.Module) for one in called):
                     return True
-        for call in ast.walk(statement) if depth < MOST_CALLS_DEEP else ():
+        for call in nodes if depth < MOST_CALLS_DEEP else ():
             if isinstance(call, ast.Call):
                 try:
-                    _, scope, inside = bind_call(call, evaluator)
+                    source, scope, inside = bind_call(call, reach.evaluator)
                 except Exception:  # noqa: BLE001, S112 - not a plain function
                     continue
                 path = str(inside.globals.get("__file__", "<"))
-                if not self.loop_stack.is_library(path) and self.applies(scope, inside, depth + 1):
+                inner = Reach.of_call(source, scope, inside)
+                if not self.loop_stack.is_library(path) and any(self.applies(s, inner, depth + 1) for s in scope.body):
                     return True
         return False
 
     def place(self, statement, source, path):
         return {"file": os.path.basename(path), "line": statement.lineno, "source": source.segment(statement)}
 
-    def trains(self, statement, training, evaluator):
-        for node in ast.walk(statement):
-            if isinstance(node, ast.Call):
-                last = dotted(node.func).rsplit(".", 1)[-1]
-                if last == "backward" and isinstance(node.func, ast.Attribute):
-                    return True
-                if last in training:
-                    if last == "train" and isinstance(node.func, ast.Attribute) and not self.own_train(node, evaluator):
-                        continue
-                    return True
-        return False
-
-    def own_train(self, node, evaluator):
+    def later_phase(self, statement, path, reach, going):
+        found = dict(self.place(statement, reach.source, path), trips=None)
         try:
-            owner = evaluator.value(node.func.value)
-        except Exception:  # noqa: BLE001 - unknown owner: a model's train() is the likelier reading
-            return False
-        return getattr(type(owner), "train", None) is not self.torch.nn.Module.train
-
-    def later_phase(self, statement, source, path, evaluator, training):
-        found = dict(self.place(statement, source, path), trips=None)
-        try:
-            found["trips"] = self.static_trips([statement], evaluator, training, 0)
+            found["trips"] = self.static_trips([statement], reach, 0)
         except Exception as error:  # noqa: BLE001 - unknown is an honest answer here
             found["why"] = str(error) or type(error).__name__
+        for now in going:
+            try:
+                found["times"] = self.trainings.times(statement, now, reach)
+            except Exception:  # noqa: BLE001, S110 - another training, of whatever length
+                pass
         return found
 
-    def static_trips(self, body, evaluator, training, depth):
+    def static_trips(self, body, reach, depth):
         """Backward passes that these statements will make, from loop bounds alone; raises Unknown."""
         if depth > 4:
             raise Unknown("too deep")
-        total = 0
+        total, evaluator = 0, reach.evaluator
         for statement in body:
-            if not self.trains(statement, training, evaluator):
+            if not self.trainings.trains(reach, statement):
                 continue
             if isinstance(statement, ast.For):
                 values = literal_values(statement)
@@ -142,36 +133,39 @@ class UpcomingWork:
                         local = dict(evaluator.local)
                         local[statement.target.id] = value
                         inner = Evaluator(local, evaluator.globals, self.torch)
-                        inner.changing = evaluator.changing
-                        total += self.static_trips(statement.body, inner, training, depth)
+                        inner = Reach(reach.source, reach.scope, inner, reach.passed, reach.around)
+                        total += self.static_trips(statement.body, inner, depth)
                     continue
-                unless_changing(statement.iter, evaluator)
+                reach.refuse_changing(statement.iter)
                 trips = evaluator.trips(statement.iter)
                 if math.isinf(trips):
                     raise Unknown("unbounded")
-                total += trips * self.static_trips(statement.body, evaluator, training, depth)
+                total += trips * self.static_trips(statement.body, reach, depth)
             elif isinstance(statement, (ast.With, ast.Try)):
-                total += self.static_trips(statement.body, evaluator, training, depth)
+                total += self.static_trips(statement.body, reach, depth)
             elif isinstance(statement, ast.If):
                 branch = statement.body if evaluator.truth(statement.test) else statement.orelse
-                total += self.static_trips(branch, evaluator, training, depth)
+                total += self.static_trips(branch, reach, depth)
             elif isinstance(statement, (ast.Expr, ast.Assign, ast.AugAssign, ast.Return, ast.AnnAssign)):
-                calls = [n for n in ast.walk(statement) if isinstance(n, ast.Call)]
+                calls = [n for n in reach.nodes(statement) if isinstance(n, ast.Call)]
                 if any(dotted(c.func).endswith(".backward") for c in calls):
                     total += 1
                     continue
                 for call in calls:
-                    if dotted(call.func).rsplit(".", 1)[-1] in training:
-                        total += self.call_trips(call, evaluator, training, depth)
+                    if self.trainings.call_trains(call, reach):
+                        total += self.call_trips(call, reach, depth)
             else:
                 raise Unknown(type(statement).__name__)
         return total
 
-    def call_trips(self, call, evaluator, training, depth):
+    def call_trips(self, call, reach, depth):
         for given in (*call.args, *(keyword.value for keyword in call.keywords)):
-            unless_changing(given, evaluator, filled_only=True)
-        _, scope, inside = bind_call(call, evaluator)
-        return self.static_trips(scope.body, inside, training, depth + 1)
+            reach.refuse_changing(given, filled_only=True)
+        source, scope, inside = bind_call(call, reach.evaluator)
+        trips = self.static_trips(scope.body, Reach.of_call(source, scope, inside, reach.changing), depth + 1)
+        if not trips:
+            raise Unknown("it trains out of sight")
+        return trips
 
     def periodic_work(self, loop, key, body, training_loader, passed):
         """What a loop's body does beside the step: DataLoaders that it reads, what it saves, what takes its time."""
@@ -316,22 +310,6 @@ def saves(statement, gated):
     return any(call == "torch.save" or call.rsplit(".", 1)[-1] in names for call in calls)
 
 
-def changed_by(statements):
-    """Names that statements bind or fill: what is looked up in them now is not what they hold afterwards."""
-    bound, filled = set(), set()
-    for node in (one for statement in statements for one in ast.walk(statement)):
-        if isinstance(node, (ast.Name, ast.Attribute)) and isinstance(node.ctx, ast.Store):
-            bound.add(dotted(node))
-        elif isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Store):
-            filled.add(dotted(node.value))
-        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in FILLING:
-            filled.add(dotted(node.func.value))
-    return frozenset([(name, False) for name in bound] + [(name, True) for name in filled])
-
-
-def unless_changing(node, evaluator, filled_only=False):
-    """Raises Unknown for an expression with a name that a statement before its turn changes."""
-    names = {dotted(one) for one in ast.walk(node) if isinstance(one, (ast.Name, ast.Attribute))}
-    for name, filled in evaluator.changing:
-        if name in names and (filled or not filled_only):
-            raise Unknown("{} changes before that".format(name))
+def is_simple_at(statement, line):
+    """Whether this is a statement at a line that has no others in it."""
+    return isinstance(statement, ast.stmt) and encloses(statement, line) and not hasattr(statement, "body")

@@ -152,12 +152,11 @@ def _torch_phases(record: ProbeRecord, found: Neighbours) -> list[Phase]:
     ended, stepped = record["status"] == "ended", [found.undisturbed(raw) for raw in _stepped(record)]
     if not ended:
         stepped = _one_of_calls(stepped)
-    before = record["before"]["validation"]
     phases = []
     for raw in stepped:
         first = raw is stepped[0]
         over = ended or raw is not stepped[-1]
-        phases.append(_phase(raw, before if first else 0.0, record.get("activity"), ended=over, gap=not first))
+        phases.append(_phase(raw, record.get("activity"), ended=over, gap=not first))
     return _unite(phases)
 
 
@@ -209,9 +208,7 @@ def told_total(told: Told, seen: int) -> Total | None:
     return Total(kind=kind, steps=steps, steps_per_epoch=each, how=how, seconds=seconds)
 
 
-def _phase(
-    raw: PhaseRecord, before_seconds: float, activity: ActivityRecord | None, *, ended: bool, gap: bool
-) -> Phase:
+def _phase(raw: PhaseRecord, activity: ActivityRecord | None, *, ended: bool, gap: bool) -> Phase:
     raw = evened(raw)
     step, used = step_times(raw)
     step = growing(raw, step)
@@ -238,7 +235,6 @@ def _phase(
         step,
         total,
         accumulation,
-        before_seconds,
         data.batch_size,
         queued_seconds=queued_by_all(activity),
         saves=raw["told"].get("saves") if raw["told"] else None,

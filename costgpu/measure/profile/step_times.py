@@ -116,7 +116,6 @@ def extras(
     step: StepTimes,
     total: Total,
     per_iteration: float,
-    before_validation_seconds: float,
     batch_size: int | None,
     *,
     queued_seconds: float = 0.0,
@@ -171,7 +170,6 @@ def extras(
         phase,
         step,
         total,
-        before_seconds=before_validation_seconds,
         batch_size=batch_size,
         state_seconds=_state_seconds(phase),
     )

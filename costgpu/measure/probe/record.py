@@ -196,6 +196,7 @@ class Loader(TypedDict, total=False):
     fetches: int
     fetch_waits: float  # in which a fetch waited; in the script's own process for a core, too
     fetch_queued: float  # in which a worker was ready to fetch and had no core
+    start_seconds: float | None  # until its workers first gave a batch, where they start anew each time; None without
 
 
 class Batch(TypedDict):

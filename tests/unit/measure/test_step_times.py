@@ -325,6 +325,16 @@ CASES: dict[str, tuple[Any, dict[str, Any], list[Expected]]] = {
         {},
         [("validation", EPOCH, 1.0, 2.5, True)],
     ),
+    "workers that start anew, in epochs longer than the measurement": (
+        phase(steady(30), loader={"workers": 8, "start_seconds": 0.5}),
+        {},
+        [("epoch_start", EPOCH, 1.0, 0.5, False)],
+    ),
+    "and in what is no epoch": (
+        phase(steady(30), loader={"workers": 8, "start_seconds": 0.5}),
+        {"per_epoch": None},
+        [],
+    ),
     "forward passes without a loader": (
         upcoming(work("work", 1.0, EPOCH_LINE, batches=30, source="render")),
         {},

@@ -155,9 +155,9 @@ class LaterWork(TypedDict, total=False):
 class PeriodicWork(TypedDict):
     """Validation, a checkpoint, or other gated work in a loop's body."""
 
-    kind: str  # ``validation`` of a DataLoader, ``checkpoint``, or ``gated``: other work that may take its time
+    kind: str  # ``validation``, ``checkpoint``, or ``work``: other work that may take its time
     line: int
-    batches: int | None
+    batches: float | None  # of a DataLoader, or forward passes; None if not known
     batch_size: int | None
     every: Trips  # iterations of the loop from one to the next; "inf" for what does not come back, None if not known
     opens: (
@@ -165,8 +165,8 @@ class PeriodicWork(TypedDict):
     )  # iterations at which it comes, counted from the one that made step `step`; None if not known
     by_steps: bool  # both are numbers of steps
     after: bool  # it stands after the step in the loop's body
-    # whether it calls a function that was seen to run with a model in eval mode; None for a loop, which may do so itself
-    evaluates: bool | None
+    evaluates: bool  # whether it, or a function that it calls, was seen to run a model in eval mode
+    timed: float | None  # seconds of an evaluation by it before the first step; None without one
     test: str  # what it depends on; empty for nothing
     step: int  # the step that had just been made when this was read
     source: str
@@ -197,6 +197,7 @@ class Loader(TypedDict, total=False):
     fetches: int
     fetch_waits: float  # in which a fetch waited; in the script's own process for a core, too
     fetch_queued: float  # in which a worker was ready to fetch and had no core
+    start_seconds: float | None  # until its workers first gave a batch, where they start anew each time; None without
 
 
 class Batch(TypedDict):

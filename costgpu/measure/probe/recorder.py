@@ -324,6 +324,10 @@ class Recorder:
             return untraced >= steps
         return elapsed >= limit and (untraced >= 5 or (untraced >= 1 and elapsed >= 1.5 * limit))
 
+    def is_evaluating(self):
+        """Whether an evaluation goes on after the last counted step."""
+        return (self.evaluation.began is not None and self.evaluation.used) or VALIDATION in self.loaders.drawn
+
     # -- loops
 
     def take_snapshot(self, phase, frame):

@@ -53,6 +53,9 @@ def write_result(recorder, status, detail):
     if recorder.torch is not None:
         result["torch"] = torch_facts(recorder.torch, recorder.autocast, recorder.compiled)
         result["phases"] = [phase_record(phase, recorder.torch, usual_fetches(recorder)) for phase in recorder.phases]
+        for phase, facts in zip(recorder.phases, result["phases"]):
+            if facts["loader"] is not None:
+                facts["loader"]["start_seconds"] = recorder.loaders.starts.get(id(phase.loader))
         result["optimizers_made"] = recorder.optimizers_made
         result["manual"] = recorder.manual
     path = recorder.config["result"]

@@ -275,7 +275,6 @@ def _series_phase(series: SeriesRecord, record: ProbeRecord, *, over: bool = Fal
         step,
         total,
         1.0,
-        0.0,
         facts.get("batch"),
         queued_seconds=queued,
         saves=facts.get("saves"),

@@ -298,7 +298,7 @@ def test_what_an_evaluation_draws_feeds_no_training() -> None:
     loaders: Any = Loaders()
     training, validation = Batches("a", 3), Batches("b", 90)
     first, second = object(), object()
-    loaders.open(first, validation)
+    loaders.open(first, validation, 0.0)
     loaders.draw(first, validates=False, libraries=("/",), evaluates=True)
     assert loaders.feeds(True) is None
     assert (loaders.batches, loaders.batches_beside) == (1, 1)
@@ -306,7 +306,7 @@ def test_what_an_evaluation_draws_feeds_no_training() -> None:
     assert not loaders.was_opened(None)
     assert loaders.feeds(False) is None
     loaders.forget()
-    loaders.open(second, training)
+    loaders.open(second, training, 0.0)
     for _ in range(2):
         loaders.forget()
         loaders.draw(second, validates=False, libraries=("/",))
@@ -587,3 +587,17 @@ def test_a_comprehension_that_leaves_some_out_has_no_length() -> None:
     with pytest.raises(Unknown):
         trips("[x for x in data if x]")
     assert trips("[x + 1 for x in data]") == 10
+
+
+def test_the_first_start_of_workers_is_timed() -> None:
+    """Those that stay and those that are none need no time for it."""
+    loaders: Any = Loaders()
+    kinds = [
+        SimpleNamespace(num_workers=n, persistent_workers=stays) for n, stays in ((2, False), (2, True), (0, False))
+    ]
+    for seconds, loader in itertools.product((0.5, 0.1), kinds):
+        iterator = SimpleNamespace(of=loader)
+        loaders.open(iterator, loader, seconds)
+        for waited in (0.25, 0.0):
+            loaders.fetched(iterator, waited)
+    assert loaders.starts == {id(kinds[0]): 0.75}

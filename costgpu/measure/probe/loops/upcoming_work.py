@@ -7,6 +7,7 @@ import types
 
 from .call_binding import bind_call, evaluated, plain_function
 from .exit_paths import AnyOf, product
+from .forward_passes import LOOPS, ForwardPasses, Trains
 from .gates import Body, Outside, statements
 from .loop_exits import words_of
 from .openings import NEVER, Rhythm, rhythm_of
@@ -21,7 +22,6 @@ SMALL_CALLS = (  # what is gated by `if n % every` to report, and takes no time 
     " round zero_grad step unscale_ update clip_grad_norm_ str float int perf_counter avg mean sum debug flush"
     " range exp max min get_last_lr items keys values zip enumerate parameters backward eval train"
 ).split()
-LOOPS = (ast.For, ast.AsyncFor, ast.While, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 MOST_CALLS_DEEP = 2
 MOST_PERIODIC = 40
 SAVING_CALLS = ("save", "save_checkpoint", "save_model", "save_state", "save_pretrained", "save_weights")
@@ -33,7 +33,9 @@ class UpcomingWork:
     def __init__(self, torch, loop_stack):
         self.torch, self.loop_stack = torch, loop_stack
         self.trainings = Trainings(torch, loop_stack)
-        self.evaluating = set()  # code of functions that were seen to run with a model in eval mode
+        self.stack = ()  # (code, line) of the script's frames, the outermost first, where an evaluation began
+        self.evaluating = set()  # those of all of them
+        self.evaluated = []  # (seconds, stack) of those before the first step
 
     def read(self, frame, training_loader, step=1, training=True):
         """Later training phases, periodic work of the loops around the step, and later loops that only run a model.
@@ -182,7 +184,8 @@ class UpcomingWork:
                     opens=rhythm.opens,
                     by_steps=rhythm.by_steps,
                     after=node.lineno > body.line,
-                    evaluates=self.was_evaluated(node, evaluator),
+                    evaluates=self.was_evaluated(node, evaluator, body),
+                    timed=self.timed(node, evaluator, body),
                     test=" and ".join(words_of(test, body.place) for test, _ in tests),
                     **kind,
                 )
@@ -197,12 +200,29 @@ class UpcomingWork:
                 continue
             found += 1
             yield {"kind": "validation", "batches": batches, "batch_size": getattr(loader, "batch_size", None)}
-        if saves(node, gated) or self.calls_one_that_saves(node, evaluator):
+        checkpoint = saves(node, gated) or self.calls_one_that_saves(node, evaluator)
+        if checkpoint:
             yield {"kind": "checkpoint"}
-        elif not found and gated:
+        run = self.runs_a_model(node, evaluator) if not found else None
+        if run is not None:
+            yield run
+        elif not found and not checkpoint and gated:
             heavy = self.heavy_call(node, evaluator)
             if heavy:
-                yield {"kind": "gated", "source": heavy}
+                yield {"kind": "work", "source": heavy}
+
+    def runs_a_model(self, node, evaluator):
+        """What a statement is that runs a model again and again without a DataLoader; None for another."""
+        passes = ForwardPasses(self.torch, self.loop_stack.is_library)
+        try:
+            count = passes.of(node, evaluator)
+        except Trains:
+            return None
+        except Exception:  # noqa: BLE001 - how often is not known
+            count = None if self.applies(node, evaluator) else 0
+        if count is not None and count < 2:
+            return None
+        return {"kind": "validation" if passes.evaluates else "work", "batches": count}
 
     def called(self, node, evaluator):
         """(call, its function's node, evaluator of its variables) of calls in a statement of the script's own functions."""
@@ -215,11 +235,11 @@ class UpcomingWork:
                 if not self.loop_stack.is_library(str(inside.globals.get("__file__", "<"))):
                     yield call, scope, inside
 
-    def calls_one_that_saves(self, node, evaluator):
+    def calls_one_that_saves(self, node, evaluator, depth=0):
         """Whether it calls a function of the script's own that saves a model, whatever comes."""
-        return any(
-            saves(statement, False)
-            for _, scope, _ in self.called(node, evaluator)
+        return depth < MOST_CALLS_DEEP and any(
+            saves(statement, False) or self.calls_one_that_saves(statement, inside, depth + 1)
+            for _, scope, inside in self.called(node, evaluator)
             for statement in scope.body
             if not isinstance(statement, ast.If)
         )
@@ -244,19 +264,43 @@ class UpcomingWork:
                         return dotted(call.func)
         return None
 
-    def was_evaluated(self, node, evaluator):
-        """Whether it calls a function that was seen to run with a model in eval mode; None if it runs the model itself."""
+    def was_evaluated(self, node, evaluator, body):
+        """Whether a statement, or a function that it calls, was seen to run a model in eval mode."""
+        codes = set(self.codes_called(node, evaluator))
+        return any(code in codes or is_at(code, line, node, body) for code, line in self.evaluating)
+
+    def codes_called(self, node, evaluator):
+        """The code of each function that a statement calls, once for each call."""
         for call in ast.walk(node):
             function = plain_function(evaluated(evaluator, call.func))[0] if isinstance(call, ast.Call) else None
-            if isinstance(function, types.FunctionType) and function.__code__ in self.evaluating:
-                return True
-        return None if any(isinstance(one, LOOPS) for one in ast.walk(node)) else False
+            if isinstance(function, types.FunctionType):
+                yield function.__code__
+
+    def timed(self, node, evaluator, body):
+        """Seconds that a statement evaluated before the first step, or that its calls took elsewhere; None without any."""
+        here = sum(s for s, stack in self.evaluated if any(is_at(code, line, node, body) for code, line in stack))
+        if here:
+            return here
+        total = 0.0
+        for called in self.codes_called(node, evaluator):
+            calls = {}  # by the lines that lead there: one call may evaluate several times
+            for seconds, stack in self.evaluated:
+                codes = [code for code, _ in stack]
+                if called in codes:
+                    place = stack[: codes.index(called)]
+                    calls[place] = calls.get(place, 0.0) + seconds
+            total += sum(calls.values()) / max(1, len(calls))
+        return total or None
 
     def note_evaluating(self, frame):
-        """A model goes into eval mode in this frame."""
-        for live in self.loop_stack.frames(frame):
-            if live.f_code.co_name != "<module>" and not self.loop_stack.is_library(live.f_code.co_filename):
-                self.evaluating.add(live.f_code)
+        """A model in eval mode is called, or a batch drawn for it."""
+        own = [one for one in self.loop_stack.frames(frame) if not self.loop_stack.is_library(one.f_code.co_filename)]
+        self.stack = tuple((live.f_code, live.f_lineno) for live in own)
+        self.evaluating.update(self.stack)
+
+    def note_evaluated(self, seconds):
+        """That evaluation has ended, before the first step."""
+        self.evaluated.append((seconds, self.stack))
 
     def rhythm(self, tests, line, body, key, step):
         """How often tests come out so; a rhythm that is not known where they cannot be read."""
@@ -291,6 +335,11 @@ class UpcomingWork:
                 if isinstance(value, self.torch.utils.data.DataLoader):
                     found[id(value)] = value
         return found
+
+
+def is_at(code, line, node, body):
+    """Whether a frame's line is one of a statement of a body."""
+    return code is body.place.live.f_code and node.lineno <= line <= node.end_lineno
 
 
 def is_backward(call):

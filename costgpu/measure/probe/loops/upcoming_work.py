@@ -5,6 +5,7 @@ import math
 import os
 import types
 
+from ..patching import attribute
 from .call_binding import bind_call, evaluated, plain_function
 from .exit_paths import AnyOf, product
 from .gates import FILLING, Body, Outside, statements
@@ -202,7 +203,7 @@ class UpcomingWork:
             except Exception:  # noqa: BLE001, S112 - an iterable without a length
                 continue
             found += 1
-            yield {"kind": "validation", "batches": batches, "batch_size": getattr(loader, "batch_size", None)}
+            yield {"kind": "validation", "batches": batches, "batch_size": attribute(loader, "batch_size")}
         if saves(node, gated) or self.calls_one_that_saves(node, evaluator):
             yield {"kind": "checkpoint"}
         elif not found and gated:

@@ -74,6 +74,7 @@ NAMES: dict[str, Any] = {
     "math": math,
     "batches": batches,
     "minibatches": minibatches,
+    "bar": type("ProgressBar", (), {"__module__": "progressbar.bar"})(),
     "passed_on": passed_on,
     "folds": type("KFold", (), {"n_splits": 4, "__module__": "sklearn.model_selection"})(),
 }
@@ -90,6 +91,7 @@ def trips(text: str) -> float:
         ("range(2, 10, 3)", 3),
         ("enumerate(data, 1)", 10),
         ("tqdm(enumerate(data), total=4)", 10),
+        ("bar(range(n))", 3),
         ("tqdm(explode(), total=4)", 4),
         ("trange(n * 2, desc='epoch')", 6),
         ("zip(data, range(4))", 4),

@@ -554,6 +554,7 @@ class LoopProgress(_LoopProgress, total=False):
     """How far the script's own loops came, outermost first, in iterations of the innermost."""
 
     again: Again
+    clock: str  # the test of a clock that ends the one loop, whose trips are seconds then
 
 
 class ActivityRecord(TypedDict):

@@ -20,7 +20,7 @@ from .loaders import VALIDATION, Loaders
 from .loops.growing_sizes import elements_of, followed, sizes_at
 from .loops.loop_stack import LoopStack
 from .loops.progress_series import ProgressTracker, is_snapshot_due, make_snapshot
-from .loops.script_frames import PROBE_ROOT, called_by_libraries, outwards
+from .loops.script_frames import PROBE_ROOT, called_by_libraries, library_roots, outwards
 from .loops.script_loops import ScriptLoops, plain_loop_stack
 from .loops.source import Source
 from .loops.upcoming_work import UpcomingWork
@@ -84,9 +84,7 @@ class Recorder:
     def plain_loop_stack(self):
         """Reads loops where torch is not what trains."""
         if self.plain_stack is None:
-            roots = {os.path.dirname(os.__file__) + os.sep}
-            roots.update(path + os.sep for path in sys.path if path.endswith(("site-packages", "dist-packages")))
-            self.plain_stack = plain_loop_stack(tuple(roots))
+            self.plain_stack = plain_loop_stack(library_roots())
         return self.plain_stack
 
     def forked(self):
@@ -122,9 +120,7 @@ class Recorder:
     def attach(self, torch):
         """Torch has been imported."""
         self.torch = torch
-        roots = {os.path.dirname(os.path.dirname(torch.__file__)), os.path.dirname(os.__file__)}
-        roots.add(os.path.dirname(os.path.dirname(os.path.realpath(torch.__file__))))
-        self.libraries = tuple(root + os.sep for root in roots)
+        self.libraries = library_roots(torch.__file__)
         self.loop_stack = LoopStack(torch, self.libraries, self.loaders.by_line)
         self.upcoming_work = UpcomingWork(torch, self.loop_stack)
         WORLD.attach(self, torch)

@@ -12,7 +12,7 @@ from .inference.phase import InferencePhase
 from .inference.phase import describe as inference_facts
 from .loops.progress_series import MOST_EVENTS, MOST_TIMES
 from .loops.prospects import TRAINERS
-from .patching import FAILURES
+from .patching import FAILURES, attribute
 from .ranks.data_parts import describe_data
 from .ranks.world import WORLD
 from .record import Batch, Loader, Optimizer, PhaseRecord, RanksRecord, TorchFacts
@@ -179,9 +179,9 @@ def usual_fetches(recorder):
 def describe_loader(loader, fetch) -> Loader:
     """A DataLoader; `fetch` holds CPU seconds, number, waits and queues of fetches, None if they were not timed."""
     return {
-        "workers": getattr(loader, "num_workers", 0),
-        "batch_size": getattr(loader, "batch_size", None),
-        "pin_memory": bool(getattr(loader, "pin_memory", False)),
+        "workers": attribute(loader, "num_workers", 0),
+        "batch_size": attribute(loader, "batch_size"),
+        "pin_memory": bool(attribute(loader, "pin_memory")),
         "length": safe_length(loader),
         "fetch_seconds": fetch[0].value if fetch else None,
         "fetches": fetch[1].value if fetch else 0,
@@ -218,17 +218,18 @@ def describe_batch(batch, torch) -> Batch:
             total += value.numel() * value.element_size()
             sizes.append(value.shape[0] if value.dim() else 1)
         elif isinstance(value, dict):
-            stack.extend(value.values())
+            stack.extend(dict.values(value))
         elif isinstance(value, (list, tuple)):
             stack.extend(value)
-        elif hasattr(value, "__dict__") and len(sizes) < 64:
-            stack.extend(v for v in vars(value).values() if isinstance(v, torch.Tensor))
+        elif len(sizes) < 64:
+            held = attribute(value, "__dict__")
+            stack.extend(v for v in (held or {}).values() if isinstance(v, torch.Tensor))
     return {"size": max(sizes) if sizes else None, "bytes": total}
 
 
 def own_part(value):
     """Of a tensor that is sharded, what this rank holds."""
-    return getattr(value, "_local_tensor", value)
+    return attribute(value, "_local_tensor", value)
 
 
 def describe_optimizer(optimizer, steps, torch) -> Optimizer:

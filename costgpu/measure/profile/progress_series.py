@@ -27,6 +27,7 @@ from costgpu.models.workload import (
     Total,
     TotalKind,
 )
+from costgpu.units import format_duration
 
 LEAST_STEPS = 2
 SLOW_SECONDS = 30.0  # a step that takes so long is an answer by itself
@@ -328,7 +329,11 @@ def _loops_phase(progress: LoopProgress) -> Phase:
     early = next((loop for loop in loops if loop["early"]), None)
     how = " × ".join(f"{loop['trips']:,.0f} ({place_of(loop)})" for loop in loops)
     steps = math.prod(float(loop["trips"]) for loop in loops)
-    if again is not None:
+    clock = progress.get("clock")
+    if clock is not None:
+        how = f"it runs for at most {format_duration(steps)} by its clock (line {loops[0]['line']}: {clock})"
+        total = Total(kind=TotalKind.TIMED, steps=None, steps_per_epoch=None, how=how, seconds=steps)
+    elif again is not None:
         total = total_of_calls(how, steps, again)
     else:
         how += f"; the loop at {place_of(early)} may end earlier" if early is not None else ""
@@ -341,7 +346,7 @@ def _loops_phase(progress: LoopProgress) -> Phase:
         total=replace(total, loops=texts),
         steps_observed=max(1, round(passed)),
         step=summarize(_rates(progress["times"]) or [mean], mean),
-        unit="iteration",
+        unit="second" if clock is not None else "iteration",
         gpu=GpuPath.NONE,
         gpu_reason=f"what its loop computes with {libraries[0]} was not traced, so that no GPU time is known"
         if libraries

@@ -192,6 +192,9 @@ def test_loops_of_the_script_itself() -> None:
     assert phase.label == "train.py:3"
     early = {**progress, "loops": [loop(4, 2, early=True), loop(500, 3)]}
     assert progress_phase(record(loops=early)).total.kind is TotalKind.UPPER_BOUND
+    timed = {**progress, "loops": [loop(3600, 2)], "first": 0.0, "clock": "time.time() - t0 < 3600"}
+    total = progress_phase(record(loops=timed)).total
+    assert (total.kind, total.steps, total.seconds) == (TotalKind.TIMED, None, 3600)
 
 
 def test_loops_that_a_library_begins_again_and_again() -> None:

@@ -6,6 +6,7 @@ Frameworks rank before bars, and bars before the script's bare loops: a bar over
 
 from __future__ import annotations
 
+import math
 import sys
 import threading
 from array import array
@@ -121,8 +122,12 @@ class ProgressTracker:
         except Exception:  # noqa: BLE001 - only a help for the total
             return []
         for loop in loops:
-            if loop["trips"] in (None, "inf") and loop["position"][0] is not None:
-                loop["trips"] = loop["position"][0]
+            trips, at, early = loop["position"]
+            if loop["trips"] in (None, "inf") and trips is not None:
+                loop["trips"] = trips
+            if "gate" in loop and isinstance(loop["trips"], (int, float)):
+                loop["trips"] = math.ceil(loop["trips"] / loop["gate"]["every"])
+            loop["position"] = (trips, at, early or any(name in loop for name in ("guard", "skips", "opens")))
         return loops + library_loops()
 
     def exits_of(self, frame):

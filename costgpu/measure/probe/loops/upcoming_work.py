@@ -5,6 +5,7 @@ import math
 import os
 import types
 
+from ..patching import attribute
 from .call_binding import bind_call, evaluated, plain_function
 from .exit_paths import AnyOf, product
 from .forward_passes import LOOPS, ForwardPasses, Trains
@@ -173,7 +174,7 @@ class UpcomingWork:
         """What a loop's body does beside the step: DataLoaders that it reads, what it saves, what takes its time."""
         evaluator, source = body.place.evaluator, body.source
         for node, tests in statements(loop, body):
-            kinds = list(self.kinds_of(node, evaluator, training_loader, gated=bool(tests)))
+            kinds = list(self.kinds_of(node, body, training_loader, gated=bool(tests)))
             rhythm = self.rhythm(tests, node.lineno, body, key, passed) if kinds else NEVER
             for kind in () if rhythm.never else kinds:
                 work = {"source": source.segment(node, 40), "batches": None, "batch_size": None}
@@ -190,20 +191,20 @@ class UpcomingWork:
                     **kind,
                 )
 
-    def kinds_of(self, node, evaluator, training_loader, gated):
+    def kinds_of(self, node, body, training_loader, gated):
         """What a statement is: validations, a checkpoint, or other work that may take its time."""
-        found = 0
+        found, evaluator = 0, body.place.evaluator
         for loader in self.loaders_read(node, evaluator, training_loader):
             try:
                 batches = len(loader)
             except Exception:  # noqa: BLE001, S112 - an iterable without a length
                 continue
             found += 1
-            yield {"kind": "validation", "batches": batches, "batch_size": getattr(loader, "batch_size", None)}
+            yield {"kind": "validation", "batches": batches, "batch_size": attribute(loader, "batch_size")}
         checkpoint = saves(node, gated) or self.calls_one_that_saves(node, evaluator)
         if checkpoint:
             yield {"kind": "checkpoint"}
-        run = self.runs_a_model(node, evaluator) if not found else None
+        run = self.runs_a_model(node, body) if not found else None
         if run is not None:
             yield run
         elif not found and not checkpoint and gated:
@@ -211,15 +212,16 @@ class UpcomingWork:
             if heavy:
                 yield {"kind": "work", "source": heavy}
 
-    def runs_a_model(self, node, evaluator):
+    def runs_a_model(self, node, body):
         """What a statement is that runs a model again and again without a DataLoader; None for another."""
         passes = ForwardPasses(self.torch, self.loop_stack.is_library)
         try:
-            count = passes.of(node, evaluator)
+            count = passes.of(node, body.place.evaluator)
         except Trains:
             return None
         except Exception:  # noqa: BLE001 - how often is not known
-            count = None if self.applies(node, evaluator) else 0
+            reach = Reach(body.source, body.scope, body.place.evaluator, body.loops[:1])
+            count = None if self.applies(node, reach) else 0
         if count is not None and count < 2:
             return None
         return {"kind": "validation" if passes.evaluates else "work", "batches": count}

@@ -485,6 +485,8 @@ class SeriesFacts(TypedDict, total=False):
     uncounted: str
     search: SearchFacts | None  # that this is, or is inside of
     inside: bool  # a part of the fits of a search or a cross-validation, which are counted themselves
+    applied: str  # of a jitted function that updates nothing: "only", or "trains" if the script takes gradients
+    evaluating: float  # seconds of jitted functions that update nothing, beside its steps
     inference: bool  # its steps only run what has been trained; `batch` is then the items of one
 
 

@@ -172,6 +172,11 @@ def notes_of(record: ProbeRecord) -> list[str]:
     totals = facts.get("totals") or {}
     if totals.get("unknown_loops"):
         notes.append("A loop inside the jitted function has no length that can be read: its FLOPs were counted once.")
+    if facts.get("applied") == "trains" and record["status"] != "ended":
+        notes.append(
+            f"It takes gradients somewhere, and {series['label'] or 'the jitted function that was seen'} updates nothing:"
+            " if it trains afterwards, that was not reached and is not in these figures (--measure-for waits longer)."
+        )
     if facts.get("uncounted"):
         notes.append(f"The FLOPs of {series['label'] or 'the step'} could not be counted: {facts['uncounted']}.")
     analysis, counted = facts.get("cost_analysis_flops"), totals.get("flops")

@@ -20,6 +20,7 @@ from .script_frames import library_loops, own_place
 
 RANKS = {"keras": 0, "tensorflow": 1, "jax": 2, "xgboost": 3, "lightgbm": 3, "catboost": 3, "sklearn": 4, "tqdm": 8}
 TRAINS = 5  # ranks below it are training; the others only may be
+TAKES_GRADIENTS = frozenset(("grad", "value_and_grad"))
 MOST_TIMES, MOST_EVENTS, MOST_SERIES = 20000, 5000, 20
 ENOUGH_STEPS, LEAST_STEPS = 5, 3
 MOST_AT_ONCE = 1000  # times that are kept of steps that are told together
@@ -211,18 +212,30 @@ class ProgressTracker:
         if first is None or (recorder.phase is not None and recorder.phase.anchors > 1):
             return False
         leader = self.leading()
-        if leader is None:
+        if leader is None or self.may_only_evaluate(leader):
             return False
         if steps:
             return leader.steps > steps
-        limit = recorder.config["measure_for"]
+        limit = recorder.config["measure_for"] + leader.facts.get("evaluating", 0.0)
+        if leader.source == "jax":
+            first = leader.opened  # after what else is jitted
         return now - first >= limit and (
             leader.steps >= ENOUGH_STEPS or (leader.steps >= LEAST_STEPS and now - first >= 1.5 * limit)
         )
 
+    def may_only_evaluate(self, series):
+        """Whether it is a jitted function that updates nothing, in a script that takes gradients somewhere."""
+        return "applied" in series.facts and bool(self.read_sources().names & TAKES_GRADIENTS)
+
     def record(self):
         with self.lock:
-            return [one.record() for one in self.ranked() if one.steps or one.open][:MOST_SERIES]
+            found = [one for one in self.ranked() if one.steps or one.open]
+            if any(one.source == "jax" and "applied" not in one.facts for one in found):
+                found = [one for one in found if "applied" not in one.facts]  # they evaluate what is trained
+            for one in found:
+                if self.may_only_evaluate(one):
+                    one.facts["applied"] = "trains"
+            return [one.record() for one in found][:MOST_SERIES]
 
     def ranked(self):
         found = sorted(self.series, key=lambda one: (bool(one.setup), one.rank, [-part for part in one.weight]))

@@ -8,7 +8,7 @@ import sys
 import time
 import types
 
-from ..record import LoopProgress
+from ..record import Again, LoopProgress
 from ..schedstat import clock
 from .loop_stack import LoopStack
 from .script_frames import PROBE_ROOT, library_loops, outwards, package_of_file

@@ -31,6 +31,7 @@ TERM_PHRASES = {
     "nominal": "a step of the reference workload, by this CPU's rates",
 }
 KNOWN_TOTALS = {TotalKind.EXACT: "", TotalKind.APPROXIMATE: "about ", TotalKind.UPPER_BOUND: "at most "}
+WITHOUT_EPOCHS = ("round", "tree", "stage", "fit", "search fit")  # what repeats these is a fold, or another fit
 _INVISIBLE = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"})
 
 
@@ -105,7 +106,7 @@ def steps_phrase(phase: Phase) -> str:
         return "no steps"
     count = f"{KNOWN_TOTALS[total.kind]}{total.steps:,.0f} {unit if total.steps == 1 else plural_unit(unit)}"
     count += unit_phrase(phase)
-    if total.steps_per_epoch and total.steps > total.steps_per_epoch:
+    if total.steps_per_epoch and total.steps > total.steps_per_epoch and unit not in WITHOUT_EPOCHS:
         count += f" in {_number(total.steps / total.steps_per_epoch)} epochs"
     return count + (f", or {format_duration(total.seconds)}" if total.seconds else "")
 

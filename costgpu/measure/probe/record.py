@@ -311,6 +311,7 @@ class FollowedSize(TypedDict):
     now: int  # at the late one
     mean: float  # over all turns of the loop
     sides: int  # of one tensor that are of this size, at most
+    values: float  # mean of the size to the power of `sides`, over all turns of the loop
 
 
 class _PhaseRecord(Intervals):

@@ -175,7 +175,7 @@ def notes_of(record: ProbeRecord) -> list[str]:
     if facts.get("applied") == "trains" and record["status"] != "ended":
         notes.append(
             f"It takes gradients somewhere, and {series['label'] or 'the jitted function that was seen'} updates nothing:"
-            " if it trains afterwards, that was not reached and is not in these figures (--measure-for waits longer)."
+            " if it trains afterwards, that was not reached and is not in these figures."
         )
     if facts.get("uncounted"):
         notes.append(f"The FLOPs of {series['label'] or 'the step'} could not be counted: {facts['uncounted']}.")

@@ -88,7 +88,7 @@ def build_profile(
         later = later_fits(record)
         name, number = framework_of(record)
         framework = Framework(version=number, python=record["python"], name=name)
-        notes = notes_of(record) + [_trains_again(one, phases[-1].unit) for one in later]
+        notes = notes_of(record) + [_trains_again(one, phases[-1].unit) for one in later if one.source]
     if phases[-1].total.kind is TotalKind.UPPER_BOUND:
         notes.append("The script may stop early: the number of steps is an upper bound.")
     notes += notes_of_queue(activity, found)

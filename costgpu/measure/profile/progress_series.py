@@ -95,10 +95,13 @@ def later_fits(record: ProbeRecord) -> list[LaterPhase]:
     series = _chosen(record)
     if series is None or record["status"] == "ended":
         return []
-    return [
-        LaterPhase(label=f"{found['file']}:{found['line']}", source=found["source"], steps=found["trips"])
-        for found in series["later"]
+    found = [
+        LaterPhase(label=f"{one['file']}:{one['line']}", source=one["source"], steps=one["trips"])
+        for one in series["later"]
     ]
+    if series["facts"].get("applied") == "trains":
+        found.append(LaterPhase(label="a place that was not reached", source="", steps=None))
+    return found
 
 
 def _same_family(one: SeriesRecord, other: SeriesRecord) -> bool:

@@ -271,3 +271,11 @@ TOTALS = records.record("series_totals")
 def test_what_a_reader_is_told_of_jax(facts: Any, words: str) -> None:
     notes = notes_of(record(series("jax", "step", None, facts=facts)))
     assert [words in note for note in notes] == ([True] if words else [])
+
+
+def test_an_evaluation_before_a_training_that_was_not_reached_is_not_the_whole_job() -> None:
+    applied = series("jax", "call", facts={"applied": "trains"})
+    profile = records.build(record(applied, status="cut"))
+    assert [one.steps for one in profile.later_phases] == [None]
+    assert any("It takes gradients somewhere" in note for note in profile.notes)
+    assert not any("It trains again" in note for note in profile.notes)

@@ -275,7 +275,7 @@ def test_what_a_reader_is_told_of_jax(facts: Any, words: str) -> None:
 
 def test_an_evaluation_before_a_training_that_was_not_reached_is_not_the_whole_job() -> None:
     applied = series("jax", "call", facts={"applied": "trains"})
-    profile = records.build(record(applied, status="cut"))
+    profile = records.build(record(applied, status="cut", peak_rss_bytes=1))
     assert [one.steps for one in profile.later_phases] == [None]
     assert any("It takes gradients somewhere" in note for note in profile.notes)
     assert not any("It trains again" in note for note in profile.notes)

@@ -9,7 +9,7 @@ from typing import Any, cast
 from costgpu.measure.launcher import Launch
 from costgpu.measure.probe.record import ActivityRecord, Op, Optimizer, PhaseRecord, ProbeRecord, Told, TorchFacts
 from costgpu.measure.profile.accumulation import batches_per_step, iterations_per_step
-from costgpu.measure.profile.growth import growing, growth_notes
+from costgpu.measure.profile.growth import growing
 from costgpu.measure.profile.inference import (
     inference_of,
     inference_total,
@@ -28,10 +28,10 @@ from costgpu.measure.profile.progress_series import (
     progress_phases,
     shows_progress,
 )
-from costgpu.measure.profile.rhythms import left_out, works_of
-from costgpu.measure.profile.step_times import data_loading, extras, step_times, untold
+from costgpu.measure.profile.step_times import data_loading, extras, step_times
+from costgpu.measure.profile.torch_notes import stepped, stepped_once, torch_notes, trains_again
 from costgpu.measure.profile.total_steps import FOREVER_EPOCH, FOREVER_STEPS, called_again, total_steps
-from costgpu.measure.profile.uneven_steps import acting_in_steps, evened
+from costgpu.measure.profile.uneven_steps import evened
 from costgpu.measure.profile.waiting import notes_of_queue, queued_by_all, waiting_of_phase, waiting_share
 from costgpu.models.workload import (
     Autocast,
@@ -48,7 +48,7 @@ from costgpu.models.workload import (
     TotalKind,
     WorkloadProfile,
 )
-from costgpu.units import format_duration, plural_unit
+from costgpu.units import format_duration
 
 MAPPED_BYTES = 1 << 20  # larger blocks are mapped, and unmapped when they are freed (glibc)
 UNMAP_BYTES_PER_SECOND = 15e9  # measured: 2 ms for 33 MB (Linux 6, 2026-11)
@@ -77,10 +77,10 @@ def build_profile(
         phases = _torch_phases(record, found)
         framework = _framework(record, torch)
         setup -= record["before"]["validation"] + record["before"]["save"]
-        setup += warm_up_seconds(_stepped(record)[0], phases[0])
+        setup += warm_up_seconds(stepped(record)[0], phases[0])
         if record["status"] != "ended":
             later = _later_phases(record, phases[-1])
-        notes = _torch_notes(phases, later, record, torch)
+        notes = torch_notes(phases, later, record, torch)
     else:
         share = 0.0 if machine.accelerators else waiting_share(activity)
         serial = 1.0 - parallel_share(record, machine.cores, waiting=share)
@@ -88,7 +88,7 @@ def build_profile(
         later = later_fits(record)
         name, number = framework_of(record)
         framework = Framework(version=number, python=record["python"], name=name)
-        notes = notes_of(record) + [_trains_again(one, phases[-1].unit) for one in later if one.source]
+        notes = notes_of(record) + [trains_again(one, phases[-1].unit) for one in later if one.source]
     if phases[-1].total.kind is TotalKind.UPPER_BOUND:
         notes.append("The script may stop early: the number of steps is an upper bound.")
     notes += notes_of_queue(activity, found)
@@ -129,34 +129,14 @@ def trained_by_torch(record: ProbeRecord) -> bool:
     return stepped_once(record) and not shows_progress(record)
 
 
-def stepped_once(record: ProbeRecord) -> bool:
-    """Whether the only step that was seen took so long that its time is an answer."""
-    return any(phase.get("first") is not None for phase in record.get("phases") or [])
-
-
-def _stepped(record: ProbeRecord) -> list[PhaseRecord]:
-    return [_with_its_only_step(acting_in_steps(phase)) for phase in record["phases"] if phase["steps"] > 0]
-
-
-def _with_its_only_step(raw: PhaseRecord) -> PhaseRecord:
-    """With the first step's time in the place of an interval, where it was the only one."""
-    first = raw.get("first")
-    if first is None or raw["seconds"]:
-        return raw
-    seconds, waits, blocked, queued = ([value] for value in first)
-    times = {"seconds": seconds, "waits": waits, "blocked": blocked, "queued": queued}
-    special = {"0": {**raw["special"].get("0", {}), "traced": True}}
-    return cast("PhaseRecord", {**raw, **times, "special": special})
-
-
 def _torch_phases(record: ProbeRecord, found: Neighbours) -> list[Phase]:
-    ended, stepped = record["status"] == "ended", [found.undisturbed(raw) for raw in _stepped(record)]
+    ended, raws = record["status"] == "ended", [found.undisturbed(raw) for raw in stepped(record)]
     if not ended:
-        stepped = _one_of_calls(stepped)
+        raws = _one_of_calls(raws)
     phases = []
-    for raw in stepped:
-        first = raw is stepped[0]
-        over = ended or raw is not stepped[-1]
+    for raw in raws:
+        first = raw is raws[0]
+        over = ended or raw is not raws[-1]
         phases.append(_phase(raw, record.get("activity"), ended=over, gap=not first))
     return _unite(phases)
 
@@ -183,7 +163,7 @@ def _later_phases(record: ProbeRecord, last: Phase) -> list[LaterPhase]:
             if found["trips"]
             else found.get("times", 0.0) * (whole or 0.0) or None,
         )
-        for found in _stepped(record)[-1]["upcoming"]["later"]
+        for found in stepped(record)[-1]["upcoming"]["later"]
     ]
 
 
@@ -366,55 +346,3 @@ def _attention_kernels(record: ProbeRecord, facts: TorchFacts) -> list[str]:
     if any(op.startswith("aten::_scaled_dot_product") or op == "aten::_safe_softmax" for op in ops):
         return [*facts["attention"], "scaled_dot_product_attention"]
     return facts["attention"]
-
-
-def _trains_again(later: LaterPhase, unit: str) -> str:
-    known = f"about {later.steps:,.0f} {plural_unit(unit)}" if later.steps else "of unknown length"
-    return f"It trains again at {later.label} ({later.source}): {known}."
-
-
-def _torch_notes(phases: list[Phase], later: list[LaterPhase], record: ProbeRecord, facts: TorchFacts) -> list[str]:
-    notes = []
-    last = phases[-1]
-    raw = _stepped(record)[-1]
-    notes += growth_notes(raw, last)
-    if abs(last.step.drift - 1) > 0.01 and not notes:
-        word = "grew" if last.step.drift > 1 else "fell"
-        notes.append(f"The step time {word} by a factor of {last.step.drift:.2f} while it was measured.")
-    if stepped_once(record):
-        seconds = format_duration(last.step.seconds)
-        notes.append(f"Only its first step was seen, which took {seconds}: later ones may take less.")
-    elif last.step.traced_only:
-        notes.append("Only traced steps could be timed; their times are a little high.")
-    if last.inference is not None and last.steps_observed == 1:
-        notes.append(f"Only one {last.unit} was begun: its time is that of its parts.")
-    if not last.optimizers and last.inference is None:
-        notes.append("No optimizer steps: backward passes were counted.")
-    told = [raw["told"] for raw in _stepped(record)]
-    beside = [untold(one.get("validation"), phase.extras) for one, phase in zip(told, phases, strict=True) if one]
-    notes += [note for note in beside if note]
-    notes += [_trains_again(phase, "step") for phase in later]
-    if record["status"] != "ended":
-        notes += [
-            f"It runs a model again at {one['file']}:{one['line']} ({one['source']}): not reached, and not in these figures."
-            for one in raw["upcoming"]["applied"]
-        ]
-        per_iteration = iterations_per_step([shot for shot in raw["snapshots"] if shot["loops"]])
-        works = works_of(raw, last.total, per_iteration)
-        missed = left_out(works, last.extras, last.total, len(raw["seconds"]))
-        notes += [missed] if missed else []
-    if record.get("cut_in_validation"):
-        notes.append("The measurement ended inside a validation pass, which is longer than what was seen of it.")
-    if facts["fake_cuda"]:
-        notes.append("It asks for CUDA and was measured on the CPU: what it puts on a GPU stayed in main memory.")
-        if any(region["enabled"] and region["device"] == "cuda" for region in facts["autocast"]):
-            notes.append("Its mixed precision was not in effect here; GPU times are predicted with it.")
-        if facts["fake_cuda_devices"] > 1:
-            devices = facts["fake_cuda_devices"]
-            notes.append(f"It names {devices} CUDA devices; the prediction is for all its work on one.")
-    if facts["compiled"]:
-        notes.append("torch.compile was asked for: the trace is of the uncompiled model.")
-    if any(phase.trace_steps == 0 for phase in phases):
-        version = facts["version"]
-        notes.append(f"No step could be traced with torch {version} (2.0 or newer is needed): GPU times are not known.")
-    return notes

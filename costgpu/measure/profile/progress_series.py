@@ -12,6 +12,7 @@ from costgpu.measure.probe.record import (
     SeriesFacts,
     SeriesRecord,
 )
+from costgpu.measure.profile.gpu_paths import NOTHING, gpu_path
 from costgpu.measure.profile.inference import inference_of_series
 from costgpu.measure.profile.search_times import note_of_search, of_all_fits
 from costgpu.measure.profile.series_totals import place_of, total_of, total_of_calls
@@ -34,33 +35,12 @@ SLOW_SECONDS = 30.0  # a step that takes so long is an answer by itself
 LEAST_RUN_SECONDS = 1.0  # a script that ended sooner has done nothing that is worth a machine
 LEAST_WITH_FRAMEWORK_SECONDS = 3.0  # the same beside importing a framework: a script that trains may have done nothing
 _FAMILY = {"xgboost": 1, "lightgbm": 1, "catboost": 1, "sklearn": 2, "keras": 3}  # trainings that do not nest
-TREES = "gradient-boosted-trees"
-# The benchmark table's kinds -> estimators of scikit-learn that cuML has on a GPU under the same names.
-# Source: cuML's list of algorithms (docs.rapids.ai, read 2026-11).
-ON_CUML = {
-    "random-forest": ("RandomForestClassifier", "RandomForestRegressor"),
-    "svm": ("SVC", "SVR", "LinearSVC", "LinearSVR"),
-    "linear-model": ("LogisticRegression", "LinearRegression", "Ridge", "Lasso", "ElasticNet"),
-    "kmeans": ("KMeans",),
-    "dbscan": ("DBSCAN",),
-    "nearest-neighbours": ("KNeighborsClassifier", "KNeighborsRegressor"),
-    "pca": ("PCA", "TruncatedSVD"),
-    "tsne": ("TSNE",),
-}
-BOOSTED = ("HistGradientBoosting", "GradientBoosting")
-BETTER_ON_GPU = {f"{name}{what}" for name in BOOSTED for what in ("Classifier", "Regressor")}
-GPU_WORDS = {
-    "xgboost": "device='cuda'",
-    "lightgbm": "a CUDA build of LightGBM and device_type='cuda'",
-    "catboost": "task_type='GPU'",
-}
 ONE_STEP = "it makes a single step, of which no trace was taken: how long a GPU takes for it is not known"
 WITHOUT_STEPS = (
     "No training step was seen, and the run as a whole is the answer: if it should train for longer, does it need"
     " arguments?"
 )
 UNSEEN = "what it computes with {} was not seen, so that no GPU time is known"
-NOTHING = "a GPU does nothing for this code as it is written"
 
 
 def usable(record: ProbeRecord) -> bool:
@@ -277,7 +257,7 @@ def _series_phase(series: SeriesRecord, record: ProbeRecord, *, over: bool = Fal
         step = single_step((series["lead"] or record["wall_seconds"]) / max(1, series["steps"]))
     ended = record["status"] == "ended" or (over and not series["around"])
     total = total_of(series, raw, record, ended=ended)
-    gpu, reason, kind = _gpu(series)
+    gpu, reason, kind = gpu_path(series)
     typical, queued = of_all_fits(step, series), queued_by_all(record.get("activity"))
     found = extras(
         raw,
@@ -386,27 +366,3 @@ def _intervals(series: SeriesRecord) -> Intervals:
         "optimizers": [],
         "model": {},
     }
-
-
-def _gpu(series: SeriesRecord) -> tuple[GpuPath, str, str]:
-    """How its seconds on a GPU can be known, why, and its kind in the benchmark table."""
-    source, facts = series["source"], series["facts"]
-    if source in ("keras", "tensorflow", "jax"):
-        if facts.get("totals"):
-            return GpuPath.COUNTED, "", ""
-        return GpuPath.NONE, "what its step computes could not be counted, so that no GPU time is known", ""
-    if facts.get("inference") and source not in ("keras", "jax"):
-        name = facts.get("estimator") or source
-        return GpuPath.NONE, f"no measured figure for predictions of {name} on a GPU", ""
-    if source in GPU_WORDS:
-        settings = facts.get("settings") or {}
-        if settings.get("booster") == "gblinear":
-            return GpuPath.NONE, "XGBoost's gblinear has no GPU implementation that is kept up", ""
-        return GpuPath.TABLE, "" if facts.get("asks_gpu") else f"on a GPU it takes {GPU_WORDS[source]}", TREES
-    if source == "sklearn":
-        name = facts.get("estimator", "")
-        if kind := next((kind for kind, names in ON_CUML.items() if name in names), ""):
-            return GpuPath.TABLE, f"scikit-learn's {name} runs on CPUs only; the GPU figure is for cuML's", kind
-        more = " (XGBoost and LightGBM have one)" if name in BETTER_ON_GPU else ""
-        return GpuPath.NONE, f"no GPU implementation of scikit-learn's {name}: CPU{more}", ""
-    return GpuPath.NONE, NOTHING, ""

@@ -634,3 +634,27 @@ def test_the_first_start_of_workers_is_timed() -> None:
         for waited in (0.25, 0.0):
             loaders.fetched(iterator, waited)
     assert loaders.starts == {id(kinds[0]): 0.75}
+
+
+def test_the_loop_of_a_command_line_is_none_of_the_training(tmp_path: Path) -> None:
+    """Fire's own `while True` is around everything that the script does, also where only a library's loops are inside."""
+    library = tmp_path / "site-packages"
+    texts = {
+        "fire/core.py": "def run(main):\n    while True:\n        return main()\n",
+        "trainer/loops.py": "def fit(step):\n    for epoch in range(3):\n        for batch in range(20):\n            step()\n",
+    }
+    spaces: dict[str, dict[str, Any]] = {}
+    for name, text in texts.items():
+        path = library / name
+        path.parent.mkdir(parents=True)
+        path.write_text(text)
+        exec(compile(text, str(path), "exec"), spaces.setdefault(name, {}))
+    found: list[Any] = []
+    stack = probe.LoopStack(probe.NO_TORCH, (str(library), sys.prefix, sys.base_prefix), {})
+
+    def step() -> None:
+        found.append(stack.snapshot(sys._getframe(1)))
+
+    spaces["fire/core.py"]["run"](lambda: spaces["trainer/loops.py"]["fit"](step))
+    ours = [loop for loop in found[0] if str(library) in loop["path"]]
+    assert [loop["trips"] for loop in ours] == [3, 20]

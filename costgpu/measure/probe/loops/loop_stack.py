@@ -12,7 +12,7 @@ from .exit_paths import function_exits
 from .loop_exits import add_foreign_exit, find_exits
 from .loop_position import position
 from .safe_eval import FOREVER, Evaluator, Unknown, is_bar, wraps
-from .script_frames import PROBE_ROOT, called_by_libraries, outwards
+from .script_frames import PROBE_ROOT, STARTERS, called_by_libraries, outwards, package_of_file
 from .source import (
     Source,
     depends_on_outer,
@@ -100,7 +100,8 @@ class LoopStack:
                     way = function_exits(place.source).get(place.live.f_code.co_name)
                     if way is not None:
                         add_foreign_exit(loops[-1], way, place)
-                loops += [self.loop(node, place) for node in place.loops()]
+                if package_of_file(place.live.f_code.co_filename) not in STARTERS:
+                    loops += [self.loop(node, place) for node in place.loops()]
             if place.live.f_code.co_name in COMPREHENSIONS or sys.version_info >= (3, 12):
                 heads = place.source.comprehension(place.scope, place.line)
                 loops += [self.generator(node.iter, place) for node in heads]

@@ -641,7 +641,7 @@ def test_the_loop_of_a_command_line_is_none_of_the_training(tmp_path: Path) -> N
     library = tmp_path / "site-packages"
     texts = {
         "fire/core.py": "def run(main):\n    while True:\n        return main()\n",
-        "trainer/loops.py": "def fit(step):\n    for epoch in range(3):\n        for batch in range(20):\n            step()\n",
+        "trainer/loops.py": "def fit(step):\n    for epoch in range(3):\n        for batch in range(20): step()\n",
     }
     spaces: dict[str, dict[str, Any]] = {}
     for name, text in texts.items():

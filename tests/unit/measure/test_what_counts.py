@@ -1,5 +1,6 @@
 """Which of several series of a script is the job, and what around it repeats it: of the probe, without frameworks."""
 
+import sys
 from types import SimpleNamespace
 from typing import Any
 
@@ -76,6 +77,10 @@ def test_a_search_repeats_what_its_trials_do() -> None:
     assert call_from(path, "_optimize", frames.library_loops, n_trials=100) == []
     other = call_from("/lib/site-packages/hyperopt/fmin.py", "fmin", frames.library_loops)
     assert [loop["trips"] for loop in other] == [None]
+    known = call_from("/lib/site-packages/hyperopt/fmin.py", "fmin", frames.library_loops, max_evals=50, timeout=9)
+    assert [(loop["trips"], loop["position"][2]) for loop in known] == [(50, True)]
+    without = call_from("/lib/site-packages/hyperopt/fmin.py", "fmin", frames.library_loops, max_evals=sys.maxsize)
+    assert [loop["trips"] for loop in without] == [None], "until the time is over"
 
 
 def test_curves_of_scikit_learn_say_how_many_fits_they_are() -> None:

@@ -24,6 +24,13 @@ TRANSFERS = (
     "wget",
 )
 SEARCHERS = ("optuna", "hyperopt", "skopt", "bayes_opt", "ray", "flaml", "nevergrad", "ax", "smac", "wandb", "zoofs")
+# Package -> function that makes the trials, and its argument that says how many.
+TRIALS = {
+    "optuna": ("_optimize_sequential", "n_trials"),
+    "hyperopt": ("fmin", "max_evals"),
+    "skopt": ("base_minimize", "n_calls"),
+}
+ENDS_TRIALS = ("timeout", "callbacks", "callback", "early_stop_fn", "loss_threshold")
 MOST_FRAMES_APART = 12  # between a transfer and the user's function that it reports to
 
 
@@ -96,13 +103,17 @@ def locals_of(names, *file_endings):
 
 def library_loops():
     """Loops of scikit-learn and of searches for hyperparameters around this place, outermost first."""
-    found, searchers = [], set()
+    found, searchers = [], {}
     for frame in outwards(sys._getframe(1)):
         package = package_of_file(frame.f_code.co_filename)
-        if package in SEARCHERS and package not in searchers:
-            if package != "optuna" or frame.f_code.co_name == "_optimize_sequential":
-                searchers.add(package)
-                found.append(trials(package, frame.f_locals))
+        if package in SEARCHERS:
+            counted = package in TRIALS and frame.f_code.co_name == TRIALS[package][0]
+            if package not in searchers and (counted or package != "optuna"):
+                searchers[package] = {"trips": None, "position": (None, None, False), "trials": True}
+                searchers[package].update(file=package, line=0)
+                found.append(searchers[package])
+            if counted:
+                searchers[package].update(trials(package, frame.f_locals))
         count = COUNTS.get(frame.f_code.co_name)
         if count is not None and "model_selection" in frame.f_code.co_filename:
             try:
@@ -114,10 +125,11 @@ def library_loops():
 
 
 def trials(package, local):
-    """The loop of a search over its trials; only Optuna's says how many: each may be of another length."""
-    count = local.get("n_trials") if package == "optuna" else None
-    ends = local.get("timeout") is not None or bool(local.get("callbacks"))
-    return {"trips": count, "file": package, "line": 0, "position": (count, None, ends), "trials": True}
+    """The loop of a search over its trials, where it says how many: each may be of another length."""
+    count = local.get(TRIALS[package][1])
+    ends = any(local.get(name) not in (None, []) for name in ENDS_TRIALS)
+    count = count if type(count) is int and count < sys.maxsize else None
+    return {"trips": count, "position": (count, None, ends)}
 
 
 def count_splits(local):

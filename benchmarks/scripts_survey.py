@@ -1,13 +1,15 @@
 """What `costgpu estimate` tells of public scripts, against what they really do.
 
-    python -m benchmarks.scripts_survey FOLDER --python INTERPRETER [--only TEXT] [--again] [--table]
+    python -m benchmarks.scripts_survey FOLDER --python INTERPRETER [--only TEXT] [--again] [--run] [--table]
 
 FOLDER holds the repositories of scripts.csv, each at its commit, as OWNER+NAME. Every script runs unmodified, under
 `costgpu estimate --json` that stops after a few steps, long before the end. The answers are kept in FOLDER/survey, so
-that a survey can be continued; the table of all of them is written to benchmarks/scripts.md.
+that a survey can be continued; the tables of all of them are written to benchmarks/scripts.md. Of rows whose answers are
+no longer kept, the table stays as it is.
 
 `real` is what a run to the end did, counted by something else than the probe (`counted` says by what). Several numbers
-are the same work in several units, e.g. batches and items.
+are the same work in several units, e.g. batches and items. `beside` is what the run did beside the steps. With --run,
+scripts run to their end right after they are asked of, and their seconds are kept.
 """
 
 from __future__ import annotations
@@ -22,10 +24,12 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
+
+from benchmarks import scripts_beside
 
 HERE = Path(__file__).parent
 LIMIT_SECONDS = 240.0
@@ -33,11 +37,15 @@ LIMIT_SECONDS = 240.0
 STEPS, MEASURE_FOR, START_LIMIT = "6", "10s", "100s"
 """Where a measurement is cut."""
 ENVIRONMENT = {"HF_HUB_OFFLINE": "1", "MPLBACKEND": "Agg", "OMP_NUM_THREADS": "1", "TF_CPP_MIN_LOG_LEVEL": "3"}
+TITLE = "# Public scripts: what is told, and what they do"
+BESIDE_TITLE = "## Rows that also have what stands beside the steps"
 TOLERANCE = 0.05
 """Error that an approximate total may have."""
 CERTAIN = ("exact", "approximate", "upper_bound")
 """Kinds of totals that claim a number."""
-KINDS = (*CERTAIN, "unbounded", "unknown")
+WHOLE_JOB = "the whole job"
+"""What an answer is for where the length of the job is known."""
+KINDS = (*CERTAIN, "timed", "unbounded", "unknown")
 """Kinds of totals, from the best to the worst."""
 SAME_UNIT = {
     **dict.fromkeys(("step", "update", "iteration"), "step"),
@@ -66,6 +74,7 @@ class Script:
     real: str  # numbers separated by ``|``, or ``unbounded``; empty while it is not known
     unit: str
     counted: str
+    beside: str = ""  # what stands beside the steps in the whole job, or ``none``; empty while it is not known
 
     @property
     def name(self) -> str:
@@ -118,6 +127,9 @@ class Answer:
     seconds: float
     version: str  # commit of costgpu
     date: str
+    beside: dict[str, float] | None = None  # how often each kind of work beside the steps comes; None if not known
+    here: dict[str, float] | None = None  # seconds of the whole job on the machine that measured: value, low and high
+    real_seconds: float | None = None  # seconds of its run to the end on that machine; None if it was not run
 
     @property
     def told(self) -> str:
@@ -133,8 +145,8 @@ class Answer:
         if self.kind.startswith("refused"):
             return "right" if script.real == self.kind else "refused"
         certain = self.kind in CERTAIN
-        if script.real == "unbounded":
-            return "invented" if certain else "right"
+        if script.real in ("timed", "unbounded"):
+            return "invented" if certain else "right" if self.kind in (script.real, "unknown") else "wrong"
         if self.kind == "unknown":
             return "not known" if self.inference == (script.task == "inference") else "wrong"
         if self.inference != (script.task == "inference"):
@@ -183,8 +195,7 @@ def ask(script: Script, corpus: Path, interpreter: str) -> dict[str, Any]:
     prepare(script, where, interpreter)
     command = [sys.executable, "-m", "costgpu", "estimate", "--json", "--python", interpreter, "--workdir", str(where)]
     command += ["--steps", STEPS, "--measure-for", MEASURE_FOR, "--start-limit", START_LIMIT]
-    first, *rest = script.command()
-    command += [first if first in ("-m", "torchrun") else str(where / first), *rest]
+    command += _seen_from(where, script)
     began = time.monotonic()
     try:
         done = subprocess.run(
@@ -200,6 +211,7 @@ def ask(script: Script, corpus: Path, interpreter: str) -> dict[str, Any]:
     except subprocess.TimeoutExpired:
         code, out, error = 124, "", "no answer"
     document = json.loads(out) if code == 0 else {}
+    whole = document.get("here") and document["verdict"]["unit"] == WHOLE_JOB
     return {
         "version": version(),
         "date": datetime.now(tz=UTC).date().isoformat(),
@@ -208,13 +220,32 @@ def ask(script: Script, corpus: Path, interpreter: str) -> dict[str, Any]:
         "error": error[-2000:],
         "sentence": document.get("verdict", {}).get("sentence", ""),
         "phases": [
-            {name: phase.get(name) for name in ("label", "total", "unit", "steps_observed", "inference", "gpu")}
+            {
+                name: phase.get(name)
+                for name in ("label", "total", "unit", "steps_observed", "inference", "gpu", "extras")
+            }
             for phase in document.get("workload", {}).get("phases", [])
         ],
+        "here": document["here"]["wall_seconds"] if whole else None,
         "later": document.get("workload", {}).get("later_phases", document.get("later_phases", [])),
         "ended": document.get("workload", {}).get("ended"),
         "notes": document.get("workload", {}).get("notes", []),
     }
+
+
+def run(script: Script, corpus: Path, interpreter: str) -> float | None:
+    """Run a script to its end; its wall-clock seconds, None if it failed."""
+    where = corpus / script.root / script.folder
+    prepare(script, where, interpreter)
+    quiet, began = subprocess.DEVNULL, time.monotonic()
+    command = [interpreter, *_seen_from(where, script)]
+    done = subprocess.run(command, check=False, cwd=where, env=script.variables(), stdout=quiet, stderr=quiet)
+    return None if done.returncode else time.monotonic() - began
+
+
+def _seen_from(where: Path, script: Script) -> list[str]:
+    first, *rest = script.command()
+    return [first if first in ("-m", "torchrun") else str(where / first), *rest]
 
 
 def read(script: Script, said: dict[str, Any]) -> Answer:
@@ -242,7 +273,11 @@ def read(script: Script, said: dict[str, Any]) -> Answer:
         counts[mine[0]["unit"]] += sum(phase["steps"] for phase in later)
     how = " + ".join(phase["total"]["how"] for phase in mine)
     infers = bool(mine[0]["inference"])
-    return Answer(script, kind, counts, batch, inference=infers, ended=bool(said["ended"]), how=how, **when)
+    answer = Answer(script, kind, counts, batch, inference=infers, ended=bool(said["ended"]), how=how, **when)
+    if script.beside and wanted and kind in CERTAIN:
+        real = script.totals()[0][0] if kind == "upper_bound" and script.real else None
+        answer = replace(answer, beside=scripts_beside.told(mine, real))
+    return replace(answer, here=said.get("here"), real_seconds=said.get("real_seconds"))
 
 
 def number(value: float | None) -> str:
@@ -250,8 +285,8 @@ def number(value: float | None) -> str:
     return "" if value is None else f"{value:,.0f}" if value == round(value) else f"{value:,.1f}"
 
 
-def table(answers: list[Answer]) -> str:
-    """The page benchmarks/scripts.md."""
+def section(answers: list[Answer]) -> list[str]:
+    """A summary of answers, by kind and by framework, and the table of all of them."""
     known = [answer for answer in answers if answer.verdict != "no truth"]
     scripts = {answer.script.name for answer in known}
     inference = {answer.script.name for answer in known if answer.script.task == "inference"}
@@ -259,42 +294,48 @@ def table(answers: list[Answer]) -> str:
     counts = [f"{verdicts[name]} {name}" for name in ("not known", "refused", "wrong", "invented")]
     told = Counter(f"{answer.version} ({answer.date})" for answer in known)
     rows = ", ".join(f"{commit}: {count} rows" for commit, count in told.most_common())
-    when = f"Asked of costgpu at states of its development, which the history need not hold: {rows}."
     share = verdicts["right"] / max(len(known), 1)
     summary = (
         f"{len(scripts)} scripts in {len(known)} rows, {len({answer.script.kind for answer in known})} kinds, "
         f"{len({answer.script.framework for answer in known})} frameworks, {len(inference)} scripts of inference: "
         f"**{verdicts['right']} right** ({share:.0%}), {', '.join(counts)}."
     )
-    lines = [
-        "# Public scripts: what is told, and what they do",
-        "",
-        f"Written by `python -m benchmarks.scripts_survey`, which README.md explains. {when}",
-        "",
-        summary,
-    ]
+    when = f"Asked of costgpu at states of its development, which the history need not hold: {rows}."
+    lines = [when, "", summary]
     for title in ("kind", "framework"):
         lines += ["", f"| {title} | rows | right | not right |", "|---|---|---|---|"]
         for name in sorted({getattr(answer.script, title) for answer in known}):
             group = [answer for answer in known if getattr(answer.script, title) == name]
             bad = [answer.verdict for answer in group if answer.verdict != "right"]
             lines.append(f"| {name} | {len(group)} | {len(group) - len(bad)} | {', '.join(bad)} |")
-    lines += [
-        "",
-        "| script | kind | framework | task | real | told | as | verdict |",
-        "|---|---|---|---|---|---|---|---|",
-    ]
+    header = ["script", "kind", "framework", "task", "real", "told", "as", "verdict"]
+    cells_of = []
     for answer in known:
         script = answer.script
-        real = (
-            script.real
-            if script.real[0].isalpha()
-            else " = ".join(f"{number(count)} {unit}" for count, unit in script.totals())
-        )
         kind = answer.kind + (" (it ended within the window)" if answer.ended else "")
-        cells = [script.name, script.kind, script.framework, script.task, real, answer.told, kind, answer.verdict]
-        lines.append("| " + " | ".join(cells) + " |")
-    return "\n".join(lines) + "\n"
+        cells = [script.name, script.kind, script.framework, script.task, real(script), answer.told, kind]
+        cells_of.append([*cells, answer.verdict])
+    return [*lines, *scripts_beside.table(header, cells_of)]
+
+
+def page(answers: list[Answer], before: str) -> str:
+    """The page benchmarks/scripts.md; rows without ``beside`` as they stand `before`, unless all their answers are kept."""
+    counted = [answer for answer in answers if answer.script.beside]
+    others = [answer for answer in answers if not answer.script.beside]
+    first = before.split(f"\n{BESIDE_TITLE}\n", maxsplit=1)[0]
+    if len(others) == sum(not script.beside for script in load(HERE / "scripts.csv")):
+        about = "Written by `python -m benchmarks.scripts_survey`, which README.md explains."
+        first = "\n".join([TITLE, "", about, "", *section(others), ""])
+    if not counted:
+        return first
+    return first + "\n".join(["", BESIDE_TITLE, "", *section(counted), *scripts_beside.section(counted), ""])
+
+
+def real(script: Script) -> str:
+    """Its real totals for people."""
+    if script.real[0].isalpha():
+        return script.real
+    return " = ".join(f"{number(count)} {unit}" for count, unit in script.totals())
 
 
 def main() -> None:
@@ -305,6 +346,7 @@ def main() -> None:
     parser.add_argument("--only", default="", help="part of a repository or path")
     parser.add_argument("--again", action="store_true", help="ask again where there is an answer")
     parser.add_argument("--known", action="store_true", help="only scripts whose real total is known")
+    parser.add_argument("--run", action="store_true", help="run what is asked of to its end, and keep its seconds")
     parser.add_argument("--table", action="store_true", help="only write the table")
     arguments = parser.parse_args()
     answers = []
@@ -315,7 +357,11 @@ def main() -> None:
         chosen = arguments.only in f"{script.repository} {script.path} {script.arguments}"
         chosen = chosen and (bool(script.real) or not arguments.known)
         if chosen and not arguments.table and (arguments.again or not file.exists()):
-            file.write_text(json.dumps(ask(script, arguments.corpus.resolve(), arguments.python), indent=1))
+            where = (script, arguments.corpus.resolve(), arguments.python)
+            said = ask(*where)
+            if arguments.run and not said["code"]:
+                said["real_seconds"] = run(*where)
+            file.write_text(json.dumps(said, indent=1))
         if file.exists():
             answer = read(script, json.loads(file.read_text()))
             answers.append(answer)
@@ -324,7 +370,11 @@ def main() -> None:
                 print(f"{answer.verdict:9} {script.real:>12} {told:32} {answer.seconds:4.0f} s  {script.name}")
                 if answer.verdict != "right":
                     print(f"{'':12}{answer.how[:200]}", flush=True)
-    (HERE / "scripts.md").write_text(table(answers))
+                if script.beside:
+                    verdict = scripts_beside.verdict(script.beside, answer.beside)
+                    print(f"{'':12}beside: {verdict}; {script.beside}, told {scripts_beside.words(answer.beside)}")
+    written = HERE / "scripts.md"
+    written.write_text(page(answers, written.read_text()))
     print(Counter(answer.verdict for answer in answers))
 
 

@@ -309,12 +309,164 @@ def whisper(folder: Path) -> None:
         file.writeframes(noise.tobytes())
 
 
+def ett(folder: Path, hours: int = 14_400) -> None:
+    """Hourly series of seven columns and their dates for 20 months, as ETTh1.csv has them."""
+    folder.mkdir(parents=True, exist_ok=True)
+    noise = np.random.default_rng(0)
+    dates = np.datetime64("2016-07-01T00:00:00") + np.arange(hours).astype("timedelta64[h]")
+    values = np.cumsum(noise.normal(0, 0.1, (hours, 7)), 0)
+    rows = [
+        f"{str(date).replace('T', ' ')},{','.join(f'{v:.3f}' for v in row)}"
+        for date, row in zip(dates, values, strict=True)
+    ]
+    (folder / "ETTh1.csv").write_text("\n".join(["date,HUFL,HULL,MUFL,MULL,LUFL,LULL,OT", *rows]) + "\n")
+
+
+def movielens(folder: Path, count: int = 60_000) -> None:
+    """Ratings as MovieLens 1M has them, ratings.dat: user, film, stars, time."""
+    folder.mkdir(parents=True, exist_ok=True)
+    words = random.Random(0)
+    rows = [f"{words.randint(1, 600)}::{words.randint(1, 900)}::{words.randint(1, 5)}::{n}" for n in range(count)]
+    (folder / "ratings.dat").write_text("\n".join(rows) + "\n")
+
+
+def labelled_lines(folder: Path, count: int = 6400, classes: int = 10) -> None:
+    """A train.txt of texts and numbers of classes, separated by a tab."""
+    folder.mkdir(parents=True, exist_ok=True)
+    words = random.Random(0)
+    rows = [f"{sentence(words, 6)}\t{words.randrange(classes)}" for _ in range(count)]
+    (folder / "train.txt").write_text("\n".join(rows) + "\n")
+
+
+def h5_patches(folder: Path, count: int = 640) -> None:
+    """Patches of low and high resolution in train.h5, and whole images in eval.h5."""
+    import h5py
+
+    folder.mkdir(parents=True, exist_ok=True)
+    noise = np.random.default_rng(0)
+    with h5py.File(folder / "train.h5", "w") as file:
+        for part in ("lr", "hr"):
+            file[part] = noise.integers(0, 256, (count, 33, 33)).astype(np.float32)
+    with h5py.File(folder / "eval.h5", "w") as file:
+        for part in ("lr", "hr"):
+            for number in range(5):
+                file[f"{part}/{number}"] = noise.integers(0, 256, (255, 255)).astype(np.float32)
+
+
+def omniglot(folder: Path, characters: int = 1260) -> None:
+    """Characters in 20 drawings each, in omniglot.npy."""
+    folder.mkdir(parents=True, exist_ok=True)
+    noise = np.random.default_rng(0)
+    np.save(folder / "omniglot.npy", noise.integers(0, 2, (characters, 20, 1, 28, 28), dtype=np.uint8))
+
+
+def shapenet(folder: Path, count: int = 120, points: int = 300) -> None:
+    """Clouds of labelled points in two classes, with the lists of the ShapeNet parts benchmark."""
+    noise = np.random.default_rng(0)
+    names = {"Airplane": "02691156", "Chair": "03001627"}
+    files: dict[str, list[str]] = {"train": [], "test": []}
+    for number in range(count):
+        code = sorted(names.values())[number % 2]
+        for part, values in (
+            ("points", noise.normal(size=(points, 3))),
+            ("points_label", noise.integers(1, 4, points)),
+        ):
+            (folder / code / part).mkdir(parents=True, exist_ok=True)
+            ending = "pts" if part == "points" else "seg"
+            np.savetxt(folder / code / part / f"{number}.{ending}", values, fmt="%.4f" if part == "points" else "%d")
+        files["test" if number % 6 == 0 else "train"].append(f"shape_data/{code}/{number}")
+    (folder / "synsetoffset2category.txt").write_text("".join(f"{name}\t{code}\n" for name, code in names.items()))
+    (folder / "train_test_split").mkdir(exist_ok=True)
+    for part, paths in files.items():
+        (folder / "train_test_split" / f"shuffled_{part}_file_list.json").write_text(json.dumps(paths))
+
+
+def sdf(folder: Path, shapes: int = 40) -> None:
+    """Signed distances of points to 40 shapes, with a split and the specs.json of an experiment of DeepSDF."""
+    noise = np.random.default_rng(0)
+    where = folder / "data" / "SdfSamples" / "set" / "class"
+    where.mkdir(parents=True, exist_ok=True)
+    for number in range(shapes):
+        samples = noise.normal(size=(2, 4000, 4)).astype(np.float32)
+        np.savez(where / f"{number}.npz", pos=abs(samples[0]), neg=-abs(samples[1]))
+    (folder / "split.json").write_text(json.dumps({"set": {"class": [str(number) for number in range(shapes)]}}))
+    rate: dict[str, Any] = {"Type": "Step", "Initial": 0.0005, "Interval": 500, "Factor": 0.5}
+    network: dict[str, Any] = {
+        "dims": [64] * 4,
+        "dropout": [0, 1],
+        "dropout_prob": 0.2,
+        "norm_layers": [0, 1],
+        "latent_in": [2],
+    }
+    specs: dict[str, Any] = {
+        "Description": "small",
+        "DataSource": str(folder / "data"),
+        "TrainSplit": str(folder / "split.json"),
+    }
+    specs |= {"TestSplit": str(folder / "split.json"), "NetworkArch": "deep_sdf_decoder", "NetworkSpecs": network}
+    network |= {"xyz_in_all": False, "use_tanh": False, "latent_dropout": False, "weight_norm": True}
+    specs |= {"CodeLength": 16, "NumEpochs": 60, "SnapshotFrequency": 20, "AdditionalSnapshots": [10, 50]}
+    specs |= {"LearningRateSchedule": [rate, rate], "SamplesPerScene": 500, "ScenesPerBatch": 8, "LogFrequency": 10}
+    specs |= {"DataLoaderThreads": 1, "ClampingDistance": 0.1, "CodeRegularization": True, "CodeBound": 1.0}
+    (folder / "specs.json").write_text(json.dumps(specs))
+
+
+def mixtures(folder: Path) -> None:
+    """Two voices of noise and their sum, 5 s each at 8 kHz, with lists of them in tr and cv."""
+    noise = np.random.default_rng(0)
+    for part, count in (("tr", 24), ("cv", 6)):
+        lists: dict[str, list[tuple[str, int]]] = {"mix": [], "s1": [], "s2": []}
+        for number in range(count):
+            voices = noise.normal(0, 2000, (2, 40_000)).astype(np.int16)
+            for name, values in (("s1", voices[0]), ("s2", voices[1]), ("mix", voices[0] // 2 + voices[1] // 2)):
+                path = folder / part / name / f"{number}.wav"
+                path.parent.mkdir(parents=True, exist_ok=True)
+                with wave.open(str(path), "wb") as file:
+                    file.setparams((1, 2, 8000, 0, "NONE", ""))
+                    file.writeframes(values.tobytes())
+                lists[name].append((str(path), len(values)))
+        for name, rows in lists.items():
+            (folder / part / f"{name}.json").write_text(json.dumps(rows))
+
+
+def chat_gpt2(folder: Path) -> None:
+    """A GPT-2 of two layers with random weights, whose tokenizer writes conversations."""
+    gpt2(folder)
+    template = "{% for message in messages %}{{ message['content'] }} {% endfor %}"
+    (folder / "chat_template.jinja").write_text(template)
+
+
+def chats(folder: Path, count: int = 240) -> None:
+    """Local data sets of conversations: ``prompts`` with a question each, ``preferences`` with two answers to it."""
+    words = random.Random(0)
+    for part in ("prompts", "preferences"):
+        (folder / part).mkdir(parents=True, exist_ok=True)
+        for split, number in (("train", count), ("test", count // 10)):
+            rows = []
+            for _ in range(number):
+                row: dict[str, Any] = {"prompt": [{"role": "user", "content": sentence(words)}]}
+                if part == "preferences":
+                    for answer in ("chosen", "rejected"):
+                        row[answer] = [{"role": "assistant", "content": sentence(words)}]
+                rows.append(json.dumps(row))
+            (folder / part / f"{split}.jsonl").write_text("\n".join(rows) + "\n")
+
+
+def covtype(folder: Path, rows: int = 20000) -> None:
+    """Forest cover types as covtype.data.gz: ten numbers, 44 flags and one of seven classes in a row."""
+    folder.mkdir(parents=True, exist_ok=True)
+    noise = np.random.default_rng(0)
+    columns = [noise.integers(0, 3000, (rows, 10)), noise.integers(0, 2, (rows, 44)), noise.integers(1, 8, (rows, 1))]
+    np.savetxt(folder / "covtype.data.gz", np.hstack(columns), fmt="%d", delimiter=",")
+
+
 RECIPES: dict[str, Callable[[Path], None]] = {
     recipe.__name__: recipe
     for recipe in (
         *(mnist, mnist_npz, images, flat_images, bsds300, carvana, text, characters, input_txt),
         *(cora, planetoid, mutag, bert, gpt2, pairs, cross_encoder, texts, yolo, whisper),
-        *(all_nli, resnet18),
+        *(all_nli, resnet18, ett, movielens, labelled_lines, h5_patches, omniglot, shapenet, sdf, mixtures),
+        *(chat_gpt2, chats, covtype),
     )
 }
 

@@ -16,13 +16,16 @@ from typing import IO
 
 import psutil
 
-PYTEST = [sys.executable, "-m", "pytest"]
+PYTEST = ["-m", "pytest", "-m"]
+DEFAULT_BUILD = ["-m", "tests.default_build"]
 LANES = (
-    ["-m", "not (emulator or wire or packaging or bulk) and (frameworks or slow)"],
-    ["-m", "emulator or wire or packaging"],
-    ["-m", "bulk", "--ignore=tests/simulation"],
-    ["-m", "bulk", "tests/simulation"],
-    ["-m", "hypothesis and not (emulator or wire or packaging or bulk or frameworks or slow)"],
+    [*PYTEST, "not (emulator or wire or packaging or bulk) and (frameworks or slow)"],
+    [*PYTEST, "emulator or wire or packaging"],
+    [*PYTEST, "bulk", "--ignore=tests/simulation"],
+    [*DEFAULT_BUILD, "pinned"],
+    [*DEFAULT_BUILD, "newest"],
+    [*PYTEST, "bulk", "tests/simulation"],
+    [*PYTEST, "hypothesis and not (emulator or wire or packaging or bulk or frameworks or slow)"],
 )
 AT_ONCE = 3  # the next begins when one of them has ended
 
@@ -34,7 +37,7 @@ def main() -> int:
     children: list[subprocess.Popen[bytes]] = []
 
     def run(lane: list[str], log: IO[bytes] | None) -> int:
-        command = [*PYTEST, *lane, *sys.argv[1:]]
+        command = [sys.executable, *lane, *sys.argv[1:]]
         child = subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT if log else None, env=environment)
         children.append(child)
         return child.wait()

@@ -97,6 +97,7 @@ FINISHED_SIGMA = 0.02  # a job that was measured from its start to its end, on t
 HERE_SIGMA = 0.06  # a longer run on the same machine; its own swings are added
 FEW_STEPS, FEW_STEPS_SIGMA = 5, 0.2
 CHANGING_TOTAL_SIGMA = 0.5  # a number of steps that changes from epoch to epoch
+LEAST_SURE = 1e-3  # share of a run that is there in any case
 UNSEEN_SHARE_SIGMA = 0.35  # of the part of the time that was inferred and not measured
 # What is taken for the spread between runs before there are several: that of a longer run on the same machine
 # (HERE_SIGMA), worth as much as three runs. So a single run gives +- 15 %, three that agree +- 8 %, and many their own
@@ -260,7 +261,14 @@ def mean_interval(parts: Sequence[tuple[Interval, float]]) -> Interval:
 
 
 def run_range(
-    seconds: float, interval: Interval, *, fixed: float, unseen: float, changing_total: bool, drift: float
+    seconds: float,
+    interval: Interval,
+    *,
+    fixed: float,
+    unseen: float,
+    changing_total: bool,
+    drift: float,
+    doubtful: float = 0.0,
 ) -> tuple[Range, float]:
     """The interval of a whole run, and the standard deviation of the logarithm of its seconds.
 
@@ -270,13 +278,15 @@ def run_range(
         unseen: Share of the run that was inferred and not measured.
         changing_total: Whether the number of steps is only approximate.
         drift: Last quarter of the measured steps over the first; the interval reaches as far.
+        doubtful: Share of the run that was seen once and may never come again; the interval begins without it.
     """
     sigma = math.hypot(interval.sigma * (1 - fixed), UNSEEN_SHARE_SIGMA * unseen)
     if changing_total:
         sigma = math.hypot(sigma, CHANGING_TOTAL_SIGMA)
+    without = max(1.0 - doubtful, LEAST_SURE)
     lean = math.exp(interval.log_center * (1 - fixed))
-    whole = Interval.of_sigma(sigma).stretched(low=lean * min(drift, 1.0), high=lean * max(drift, 1.0))
-    return whole.around(seconds), sigma
+    whole = Interval.of_sigma(sigma).stretched(low=lean * without * min(drift, 1.0), high=lean * max(drift, 1.0))
+    return whole.around(seconds), math.hypot(sigma, math.log(without) / (2 * Z80))
 
 
 def sigma_of_runs(speed: MeasuredSpeed) -> float:

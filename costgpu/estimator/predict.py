@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from costgpu.estimator.cost import priced, ready_seconds, with_run
 from costgpu.estimator.feasibility import infeasible_reason
@@ -16,6 +16,7 @@ from costgpu.estimator.several_gpus import on_several
 from costgpu.estimator.spot import checkpoints_of, interrupted, never_done
 from costgpu.estimator.step import Step, step_on
 from costgpu.estimator.throughput import inference_unit
+from costgpu.estimator.time_limit import limited
 from costgpu.models.prediction import (
     Candidate,
     InferenceUnit,
@@ -31,13 +32,23 @@ __all__ = ["Workload", "as_measured", "is_same_job", "predict", "prepare", "step
 SAME_STEPS = 0.01  # numbers of steps that differ by less are the same job: some can be told only approximately
 
 
+@dataclass(frozen=True, slots=True)
+class _Beside:
+    """All of one kind of work beside the steps."""
+
+    name: str
+    seconds: float
+    measured: bool
+    doubtful: float  # seconds that it does not take if it never comes again
+
+
 def predict(workload: Workload, candidate: Candidate, measured: MeasuredSpeed | None = None) -> Prediction:
     """The prediction for one candidate; an infeasible one says why and is still filled in.
 
     Args:
         measured: Earlier runs of this very job there; they count for the whole job with the same number of steps.
     """
-    modelled = _modelled(workload, candidate)
+    modelled = limited(_modelled(workload, candidate), workload.scope)
     if measured is None or not is_same_job(measured, workload.scope, scope_of(workload.profile)):
         return modelled
     return as_measured(modelled, measured)
@@ -93,7 +104,7 @@ def _modelled(workload: Workload, candidate: Candidate) -> Prediction:
     scope = several.scope if several is not None else workload.scope
     parts: dict[str, float] = {}
     unknown = ""
-    unseen = 0.0
+    unseen = doubtful = 0.0
     phases: list[PhasePrediction] = []
     steps: list[Step] = []
     for index, phase in enumerate(profile.phases):
@@ -104,18 +115,19 @@ def _modelled(workload: Workload, candidate: Candidate) -> Prediction:
         parts[name] = parts.get(name, 0.0) + seconds * scope.steps[index]
         alone = several.steps[index].single_seconds if several is not None else seconds
         beside = _extras(phase, alone, scope, index, candidate)
-        for name, value, measured in beside:
-            parts[name] = parts.get(name, 0.0) + value
-            unseen += 0.0 if measured else value
+        for one in beside:
+            parts[one.name] = parts.get(one.name, 0.0) + one.seconds
+            unseen += 0.0 if one.measured else one.seconds
+            doubtful += one.doubtful
         steps.append(step)
-        recurs = sum(b[1] for e, b in zip(phase.extras, beside, strict=True) if e.rhythm is not Rhythm.RUN)
+        recurs = sum(b.seconds for e, b in zip(phase.extras, beside, strict=True) if e.rhythm is not Rhythm.RUN)
         each = recurs / scope.steps[index] if scope.steps[index] > 0 else 0.0
         phases.append(
             PhasePrediction(
                 label=phase.label,
                 step_seconds=step.interval.around(seconds),
                 sustained_seconds=step.interval.around(seconds + each),
-                seconds=seconds * scope.steps[index] + sum(value for _, value, _ in beside),
+                seconds=seconds * scope.steps[index] + sum(one.seconds for one in beside),
                 terms=step.terms,
                 unit=_unit_of_all(inference_unit(phase, step.prefill_share), workload.scope, scope, index),
             )
@@ -129,11 +141,13 @@ def _modelled(workload: Workload, candidate: Candidate) -> Prediction:
     interval = mean_interval([(one.interval, phase.seconds) for one, phase in zip(steps, phases, strict=True)])
     if candidate.offer is None and profile.ended and scope.whole and _all_steps(profile, scope):
         run, interval, unseen = profile.wall_seconds, Interval.of_sigma(FINISHED_SIGMA), 0.0
+        doubtful = 0.0
     run_seconds, sigma = run_range(
         run,
         interval,
         fixed=min(1.0, parts.get("set-up", 0.0) / run) if run > 0 else 0.0,
         unseen=unseen / run if run > 0 else 0.0,
+        doubtful=doubtful / run if run > 0 else 0.0,
         changing_total=scope.whole and any(p.total.kind is TotalKind.APPROXIMATE for p in profile.phases),
         drift=profile.phases[-1].step.drift,
     )
@@ -143,7 +157,7 @@ def _modelled(workload: Workload, candidate: Candidate) -> Prediction:
     if candidate.interruptions is not None:
         interruptions = interrupted(
             candidate.interruptions,
-            checkpoints_of(profile.phases[-1], scope.steps[-1], scope.epochs[-1]),
+            checkpoints_of(profile.phases[-1], scope.steps[-1], scope.epochs[-1], whole=scope.whole),
             run_seconds,
             machines=candidate.nodes,
             overhead_seconds=overhead,
@@ -205,10 +219,8 @@ def _all_steps(profile: WorkloadProfile, scope: Scope) -> bool:
     return scope.steps == tuple(float(phase.total.steps or 0.0) for phase in profile.phases)
 
 
-def _extras(
-    phase: Phase, seconds: float, scope: Scope, index: int, candidate: Candidate
-) -> list[tuple[str, float, bool]]:
-    """Name, seconds in all, and whether it was measured, of the work beside the steps.
+def _extras(phase: Phase, seconds: float, scope: Scope, index: int, candidate: Candidate) -> list[_Beside]:
+    """The work beside the steps.
 
     Args:
         seconds: Seconds of a step of one process there: validation and checkpoints of rank 0 stop all others.
@@ -216,13 +228,9 @@ def _extras(
     ratio = seconds / phase.step.seconds if phase.step.seconds > 0 else 1.0
     found = []
     for extra in phase.extras:
-        if extra.rhythm is Rhythm.EPOCH:
-            times = scope.epochs[index] / max(extra.every, 1e-9)
-        elif extra.rhythm is Rhythm.STEPS:
-            times = scope.steps[index] / max(extra.every, 1e-9)
-        else:
-            times = 1.0 if scope.whole else 0.0
+        times = extra.count(scope.steps[index], scope.epochs[index], whole=scope.whole)
         scales = extra.kind in (ExtraKind.VALIDATION, ExtraKind.OTHER) and extra.rhythm is not Rhythm.RUN
         each = extra.seconds_each * (ratio if scales and candidate.offer is not None else 1.0)
-        found.append((extra.kind.value.replace("_", " "), each * times, extra.measured))
+        once = min(times, 1.0 if scope.whole else 0.0) if extra.seen_once else times
+        found.append(_Beside(extra.kind.value.replace("_", " "), each * times, extra.measured, each * (times - once)))
     return found

@@ -15,6 +15,18 @@ UNKNOWN_TOTAL_STEPS = UNKNOWN_TOTAL_ITEMS = 1000.0
 
 
 @dataclass(frozen=True, slots=True)
+class ClockLimit:
+    """The clock of a script that ends a phase of it."""
+
+    seconds: float  # after which the phase ends, on any machine
+    alone: bool  # whether nothing else ends it: its steps are then those that this machine makes in that time
+
+    def bounded(self, seconds: float) -> float:
+        """Return how long the phase lasts where its steps take so many seconds."""
+        return self.seconds if self.alone else min(seconds, self.seconds)
+
+
+@dataclass(frozen=True, slots=True)
 class Scope:
     """What is predicted: steps and epochs of each phase, and the words for it."""
 
@@ -25,11 +37,12 @@ class Scope:
     notes: tuple[str, ...] = ()  # remarks about the total
     # whether a phase's number of steps is given as such, and not by epochs; empty for none
     fixed: tuple[bool, ...] = field(default=(), compare=False)
+    limits: tuple[ClockLimit | None, ...] = ()  # by which clock a phase ends; empty for none
 
     @property
     def total_steps(self) -> float | None:
-        """Steps of the whole job; None for a part of it."""
-        return sum(self.steps) if self.whole else None
+        """Steps of the whole job; None for a part of it, and where it depends on the machine how many they are."""
+        return None if not self.whole or any(one and one.alone for one in self.limits) else sum(self.steps)
 
 
 def scope_of(
@@ -55,6 +68,9 @@ def scope_of(
     elif epochs is not None and last.steps_per_epoch:
         last = replace(last, steps=epochs * last.steps_per_epoch)
     totals = [phase.total for phase in profile.phases[:-1]] + [last]
+    limits = tuple(ClockLimit(one.seconds, one.steps is None) if one.seconds else None for one in totals)
+    totals = [_in_time(total, phase) for total, phase in zip(totals, profile.phases, strict=True)]
+    last = totals[-1]
     trains = [phase.inference is None for phase in profile.phases]
     counted = [_is_fixed(total) and training for total, training in zip(totals, trains, strict=True)]
     fixed = (*counted[:-1], total_steps is not None or (epochs is None and counted[-1]))
@@ -76,7 +92,14 @@ def scope_of(
         steps[-1] += later
         notes.append(f"{later:,.0f} steps of later phases are taken to last as long as those that were seen.")
     counts = [s / t.steps_per_epoch if t.steps_per_epoch else 0.0 for s, t in zip(steps, totals, strict=True)]
-    return Scope(WHOLE_JOB, True, tuple(steps), tuple(counts), tuple(notes), fixed)
+    return Scope(WHOLE_JOB, True, tuple(steps), tuple(counts), tuple(notes), fixed, limits if any(limits) else ())
+
+
+def _in_time(total: Total, phase: Phase) -> Total:
+    """Give a phase that nothing but its clock ends the steps that this machine makes until then."""
+    if total.steps is not None or not total.seconds or phase.step.seconds <= 0:
+        return total
+    return replace(total, steps=max(1.0, total.seconds / phase.step.seconds))
 
 
 def _is_fixed(total: Total) -> bool:

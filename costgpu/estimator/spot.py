@@ -23,14 +23,13 @@ LEAST_INTERVAL_SECONDS = 60.0  # more often is no advice
 FLOAT32_BYTES = 4
 
 
-def checkpoints_of(phase: Phase, steps: float, epochs: float) -> Checkpoints:
+def checkpoints_of(phase: Phase, steps: float, epochs: float, *, whole: bool = True) -> Checkpoints:
     """What the last phase saves again and again in so many steps; with an assumed length where nothing was seen."""
     found = []
     for extra in phase.extras:
         if extra.kind is not ExtraKind.CHECKPOINT or extra.rhythm is Rhythm.RUN:
             continue
-        units = epochs if extra.rhythm is Rhythm.EPOCH else steps
-        if count := units / max(extra.every, 1e-9):
+        if count := extra.count(steps, epochs, whole=whole):
             found.append(Checkpoints(seconds_each=extra.seconds_each, count=count, measured=extra.measured))
     if found:
         return max(found, key=lambda one: one.count or 0.0)

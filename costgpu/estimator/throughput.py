@@ -101,16 +101,19 @@ def main_throughput(prediction: Prediction) -> Throughput | None:
     return found[-1] if found else None
 
 
-def pays_from(place: Prediction, against: Prediction) -> PaysFrom | None:
+def pays_from(place: Prediction, against: Prediction, unit: tuple[str, float] = ("step", 1.0)) -> PaysFrom | None:
     """From how many items on a rented machine saves money against another, or time against this machine, which is free.
 
-    N = (fixed there - fixed here) / (an item here - an item there), in seconds or in USD; None without inference.
+    N = (fixed there - fixed here) / (an item here - an item there), in seconds or in USD; None for the same speed.
+
+    Args:
+        unit: What is counted of a training, a step or an epoch, and the steps that it takes.
     """
-    phase, other = inference_phase(place), inference_phase(against)
-    if phase is None or other is None or phase.unit is None or other.unit is None:
+    item, each = _item_seconds(place, unit)
+    _, other_each = _item_seconds(against, unit)
+    if each <= 0 or other_each <= 0 or place is against:
         return None
-    each = phase.sustained_seconds.value / phase.unit.items
-    other_each = other.sustained_seconds.value / other.unit.items
+    own_each, own_fixed = other_each, against.fixed_seconds
     fixed, other_fixed = place.fixed_seconds, against.fixed_seconds
     if against.candidate.offer is not None:
         rate, other_rate = expected_usd_per_hour(place), expected_usd_per_hour(against)
@@ -121,7 +124,16 @@ def pays_from(place: Prediction, against: Prediction) -> PaysFrom | None:
             other_fixed * other_rate,
         )
     items = items_until_it_pays(fixed - other_fixed, each, other_each)
-    return PaysFrom(place=place, against=against, items=items, item=phase.unit.item)
+    return PaysFrom(place=place, against=against, items=items, item=item, seconds=own_fixed + items * own_each)
+
+
+def _item_seconds(prediction: Prediction, unit: tuple[str, float]) -> tuple[str, float]:
+    """Return what is counted of a job, and the seconds that one takes; 0 where they are not known."""
+    phase = inference_phase(prediction)
+    if phase is not None and phase.unit is not None:
+        return phase.unit.item, phase.sustained_seconds.value / phase.unit.items
+    name, steps = unit
+    return name, steps * prediction.phases[-1].sustained_seconds.value if prediction.phases else 0.0
 
 
 def fixed_usd(place: Prediction) -> float:

@@ -12,7 +12,7 @@ from costgpu.estimator.scope import Scope
 from costgpu.estimator.spot import HARDLY_DONE
 from costgpu.estimator.throughput import pays_from
 from costgpu.estimator.verdict_sentence import describe, verdict_sentence
-from costgpu.models.prediction import Choice, Objective, PaysFrom, Prediction, Provenance, Verdict
+from costgpu.models.prediction import Choice, Objective, PaysFrom, Prediction, Provenance, Range, Verdict
 from costgpu.units import format_duration, format_usd
 
 # Cost ratios between which the side is right 79 % of the time. Source: benchmarks/README.md
@@ -48,9 +48,14 @@ class Preferences:
 
 
 def effective_cost(prediction: Prediction, preferences: Preferences) -> float:
-    """Cost in USD, with what the user's waiting is worth."""
+    """Cost in USD of the work that all offers are compared by, with what the user's waiting is worth."""
     waiting = prediction.wall_seconds.value / 3600 * preferences.value_of_time_usd_per_hour
-    return prediction.cost_usd.value + waiting
+    return (prediction.cost_usd.value + waiting) * prediction.work_share
+
+
+def work_seconds(prediction: Prediction) -> float:
+    """Wall-clock seconds for the work that all offers are compared by."""
+    return prediction.wall_seconds.value * prediction.work_share
 
 
 def allowed(prediction: Prediction, preferences: Preferences) -> bool:
@@ -68,14 +73,14 @@ def best(predictions: Sequence[Prediction], preferences: Preferences) -> Predict
     if not possible:
         return None
     if preferences.objective is Objective.FASTEST:
-        quickest = min(p.wall_seconds.value for p in possible)
-        close = [p for p in possible if p.wall_seconds.value <= quickest * 1.02]
-        return min(close, key=lambda p: (p.cost_usd.value, p.wall_seconds.value))
+        quickest = min(work_seconds(p) for p in possible)
+        close = [p for p in possible if work_seconds(p) <= quickest * 1.02]
+        return min(close, key=lambda p: (p.cost_usd.value, work_seconds(p)))
     if preferences.objective is Objective.BALANCED:
-        return min(possible, key=lambda p: effective_cost(p, preferences) * p.wall_seconds.value)
+        return min(possible, key=lambda p: effective_cost(p, preferences) * work_seconds(p))
     least = min(effective_cost(p, preferences) for p in possible)
     close = [p for p in possible if effective_cost(p, preferences) <= least * NEAR_TIE]
-    return min(close, key=lambda p: (p.wall_seconds.value, p.cost_usd.value))
+    return min(close, key=lambda p: (work_seconds(p), p.cost_usd.value))
 
 
 def probability_cheaper(one: Prediction, other: Prediction, preferences: Preferences | None = None) -> float:
@@ -90,8 +95,12 @@ def probability_cheaper(one: Prediction, other: Prediction, preferences: Prefere
     cost, other_cost = effective_cost(one, wanted), effective_cost(other, wanted)
     if cost > other_cost:
         return 1 - probability_cheaper(other, one, preferences)
-    ratio = other.wall_seconds.over(one.wall_seconds)
+    ratio = _compared_seconds(other).over(_compared_seconds(one))
     return probability_less(cost, other_cost, math.log(ratio.value / ratio.low) / Z80)
+
+
+def _compared_seconds(prediction: Prediction) -> Range:
+    return prediction.wall_seconds if prediction.time_limit is None else prediction.work_seconds
 
 
 def break_even(cpu: Prediction, gpu: Prediction) -> float:
@@ -101,18 +110,20 @@ def break_even(cpu: Prediction, gpu: Prediction) -> float:
     """
     gpu_rate = expected_usd_per_hour(gpu)
     cpu_rate = expected_usd_per_hour(cpu)
-    seconds = cpu_rate * (cpu.overhead_seconds + cpu.run_seconds.value) / gpu_rate - gpu.overhead_seconds
-    return cpu.run_seconds.value / seconds if seconds > 0 else math.inf
+    run = cpu.work_seconds.value
+    seconds = cpu_rate * (cpu.overhead_seconds + run) / gpu_rate - gpu.overhead_seconds
+    return run / seconds if seconds > 0 else math.inf
 
 
 def pareto(predictions: Sequence[Prediction], preferences: Preferences) -> tuple[Prediction, ...]:
     """Predictions within the limits that no other beats in both cost and time, fastest first."""
     possible = sorted(
-        (p for p in predictions if allowed(p, preferences)), key=lambda p: (p.cost_usd.value, p.wall_seconds.value)
+        (p for p in predictions if allowed(p, preferences)),
+        key=lambda p: (p.cost_usd.value * p.work_share, work_seconds(p)),
     )
     front: list[Prediction] = []
     for p in possible:
-        if not front or p.wall_seconds.value < front[-1].wall_seconds.value * WORTH_A_ROW:
+        if not front or work_seconds(p) < work_seconds(front[-1]) * WORTH_A_ROW:
             front.append(p)
     front.reverse()
     if len(front) <= preferences.rows:
@@ -166,13 +177,13 @@ def decide(
     if cpu is not None and gpu is not None:
         verdict = replace(
             verdict,
-            speedup_range=cpu.run_seconds.over(gpu.run_seconds),
+            speedup_range=cpu.work_seconds.over(gpu.work_seconds),
             premium=expected_usd_per_hour(gpu) / expected_usd_per_hour(cpu),
             break_even=break_even(cpu, gpu),
             probability_gpu_cheaper=probability_cheaper(gpu, cpu),
         )
     if not scope.whole:
-        verdict = replace(verdict, pays_from=_pays_from(verdict))
+        verdict = replace(verdict, pays_from=_pays_from(verdict, scope))
     why_no_gpu = _common_reason(offers) if gpu is None else ""
     rented = _choose_rented(cpu, gpu, preferences)[1]
     sentence = verdict_sentence(
@@ -216,7 +227,7 @@ def _notes_of_asked(asked: Sequence[Prediction], preferences: Preferences) -> li
 
 def _with_rows(table: Sequence[Prediction], more: Sequence[Prediction]) -> tuple[Prediction, ...]:
     new = [p for p in more if all(p is not row for row in table)]
-    return tuple(sorted([*table, *new], key=lambda p: p.wall_seconds.value))
+    return tuple(sorted([*table, *new], key=work_seconds))
 
 
 def _superlative(side: str, found: Prediction | None, offers: Sequence[Prediction], preferences: Preferences) -> str:
@@ -231,16 +242,17 @@ def _superlative(side: str, found: Prediction | None, offers: Sequence[Predictio
     if preferences.value_of_time_usd_per_hour and not fastest:
         within += ", waiting included"
     rivals = [p for p in offers if p.candidate.is_gpu is found.candidate.is_gpu and allowed(p, preferences)]
-    amounts = [p.wall_seconds.value if fastest else effective_cost(p, preferences) for p in (found, *rivals)]
+    amounts = [work_seconds(p) if fastest else effective_cost(p, preferences) for p in (found, *rivals)]
     return f"the {word} {side}{within}" if amounts[0] <= min(amounts) else f"one of the {word} {side}s{within}"
 
 
-def _pays_from(verdict: Verdict) -> tuple[PaysFrom, ...]:
+def _pays_from(verdict: Verdict, scope: Scope) -> tuple[PaysFrom, ...]:
     """What is recommended (or else the best GPU) against this machine, and the best GPU against the best CPU."""
     cpu, gpu, chosen = verdict.best_cpu, verdict.best_gpu, verdict.recommended
     rented = chosen if chosen is not None and chosen.candidate.offer is not None else gpu or cpu
     pairs = [(rented, verdict.here), (gpu, cpu)]
-    found = [pays_from(one, other) for one, other in pairs if one is not None and other is not None]
+    unit = ("epoch", scope.steps[-1]) if scope.epochs[-1] else ("step", 1.0)
+    found = [pays_from(one, other, unit) for one, other in pairs if one is not None and other is not None]
     return tuple(one for one in found if one is not None)
 
 
@@ -268,7 +280,7 @@ def _choose(
     )
     unhurried = preferences.objective is not Objective.FASTEST
     minutes = scope.whole and unhurried and here.wall_seconds.value <= HERE_MINUTES_SECONDS
-    if minutes or worth or chosen is None or here.wall_seconds.value <= chosen.wall_seconds.value:
+    if minutes or worth or chosen is None or work_seconds(here) <= work_seconds(chosen):
         return Choice.HERE, here
     return choice, chosen
 
@@ -280,9 +292,9 @@ def _choose_rented(
     if not rented:
         return Choice.NOWHERE, None
     if preferences.objective is Objective.FASTEST:
-        better = min(rented, key=lambda p: p.wall_seconds.value)
+        better = min(rented, key=work_seconds)
     elif preferences.objective is Objective.BALANCED:
-        better = min(rented, key=lambda p: effective_cost(p, preferences) * p.wall_seconds.value)
+        better = min(rented, key=lambda p: effective_cost(p, preferences) * work_seconds(p))
     else:
         better = min(rented, key=lambda p: effective_cost(p, preferences))
         if cpu is not None and gpu is not None:

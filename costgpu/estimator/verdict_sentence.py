@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import math
 
+from costgpu.estimator.cost import hourly_usd
 from costgpu.estimator.scope import WHOLE_JOB
 from costgpu.estimator.throughput import inference_phase, is_token, throughputs, together, together_words
-from costgpu.models.prediction import Choice, Prediction, Provenance, Range, Verdict
+from costgpu.models.prediction import Choice, PaysFrom, Prediction, Provenance, Range, Verdict
 from costgpu.units import format_duration, format_frequency, format_number, format_ratio, format_usd, plural_unit
 
 WIDE = 1.25  # a ratio is told by the ends of its interval if they are so many times apart, or more
@@ -30,8 +31,10 @@ def verdict_sentence(
     if chosen is None:
         here = format_duration(verdict.here.wall_seconds.value)
         return f"No offer meets {limits or 'what the script needs'}. Here it would take {here}."
+    if verdict.unit != WHOLE_JOB and inference_phase(verdict.here) is None:
+        return _of_unknown_length(verdict, why_no_gpu, best_cpu, best_gpu)
     if verdict.choice is Choice.HERE:
-        return _here(verdict, rented)
+        return _here(verdict, rented) + _time_limit_words(verdict)
     per = "" if verdict.unit == WHOLE_JOB else f" for {verdict.unit}"
     where = f"{describe(chosen)}: {format_duration(chosen.wall_seconds.value)}, {money(chosen)}{per}."
     if rates := rate_words(chosen, priced=verdict.unit == WHOLE_JOB):
@@ -42,27 +45,73 @@ def verdict_sentence(
     if cpu is None or gpu is None or speedup is None or verdict.premium is None or verdict.break_even is None:
         side, missing = ("GPU", "CPU") if cpu is None else ("CPU", "GPU")
         reason = f"No GPU will do: {why_no_gpu}" if why_no_gpu else f"No {missing} offer is possible within the limits"
-        return f"Run it on a {side}: {where} {reason}."
+        return f"Run it on a {side}: {where} {reason}.{_time_limit_words(verdict)}"
     even = verdict.break_even
     pays = "no speed-up would make it pay" if math.isinf(even) else f"it would pay from {format_ratio(even)}"
     faster = _compared(speedup, f"{best_cpu} ({cpu.candidate.offer.instance_type if cpu.candidate.offer else ''})")
-    premium = format_ratio(verdict.premium)
+    premium, limit = format_ratio(verdict.premium), _time_limit_words(verdict)
     if verdict.choice is Choice.GPU:
-        local = verdict.here.run_seconds.over(gpu.run_seconds)
+        local = verdict.here.work_seconds.over(gpu.work_seconds)
         better_known = verdict.here.provenance is Provenance.MEASURED and _width(local) < _width(speedup)
         known = f", and {_compared(local, 'here')}" if better_known and _is_wide(speedup) else ""
-        return f"Run it on a GPU: {where} {faster} for {premium} the price{known}; {pays}."
+        return f"Run it on a GPU: {where} {faster} for {premium} the price{known}; {pays}.{limit}"
     if verdict.choice is Choice.CPU:
         return (
             f"Run it on a CPU: {where} {best_gpu[:1].upper()}{best_gpu[1:]} ({describe(gpu)}) is only {_times(speedup)}"
-            f" as fast for {premium} the price and would cost {money(gpu)}; {pays}."
+            f" as fast for {premium} the price and would cost {money(gpu)}; {pays}.{limit}"
         )
     advice = f" {verdict.settle[:1].upper()}{verdict.settle[1:]}." if verdict.settle else ""
     return (
         f"Too close to call on cost: GPU {describe(gpu)} {money(gpu)} in {format_duration(gpu.wall_seconds.value)},"
         f" CPU {describe(cpu)} {money(cpu)} in {format_duration(cpu.wall_seconds.value)}{per};"
-        f" the GPU is cheaper with a probability of {verdict.probability_gpu_cheaper:.0%}, and {faster}.{advice}"
+        f" the GPU is cheaper with a probability of {verdict.probability_gpu_cheaper:.0%}, and {faster}.{limit}{advice}"
     )
+
+
+def _of_unknown_length(verdict: Verdict, why_no_gpu: str, best_cpu: str, best_gpu: str) -> str:
+    """Say from where on renting pays, of a training whose number of steps is not known."""
+    cpu, gpu, speedup = verdict.best_cpu, verdict.best_gpu, verdict.speedup_range
+    words = ["How long the job is, is not known: --epochs or --total-steps would say."]
+    cheaper = None
+    for one in verdict.pays_from:
+        if one.against.candidate.offer is not None:
+            cheaper = one
+            continue
+        place = f"{describe(one.place)} ({format_usd(hourly_usd(one.place.candidate))}/h)"
+        if math.isinf(one.items):
+            words.append(f"Run it here: {place} would be no faster, however long it is.")
+        else:
+            words.append(f"Up to {_so_many(one)} run it here; for more, {place} is done sooner, boot included.")
+    if cpu is None or gpu is None or speedup is None or verdict.premium is None:
+        side = "CPU" if cpu is None else "GPU"
+        return " ".join([*words, f"No {side} will do{f': {why_no_gpu}' if why_no_gpu and gpu is None else ''}."])
+    faster = _compared(speedup, f"{best_cpu} ({cpu.candidate.offer.instance_type if cpu.candidate.offer else ''})")
+    premium = format_ratio(verdict.premium)
+    side = f"{best_gpu[:1].upper()}{best_gpu[1:]} ({describe(gpu)}) is {faster} for {premium} the price"
+    if cheaper is not None and math.isinf(cheaper.items):
+        side += " and never costs less"
+    elif cheaper is not None and cheaper.items >= 1:
+        side += f"; from {_so_many(cheaper)} on it costs less, boot and set-up included"
+    elif cheaper is not None:
+        side += ", and costs less"
+    settle = [f"{verdict.settle[:1].upper()}{verdict.settle[1:]}."] if verdict.settle else []
+    return " ".join([*words, f"{side}.", *settle])
+
+
+def _so_many(one: PaysFrom) -> str:
+    """``3,200 epochs (2.1 h here)``."""
+    where = "here" if one.against.candidate.offer is None else "on the CPU"
+    return f"{format_number(math.ceil(one.items))} {plural_unit(one.item)} ({format_duration(one.seconds)} {where})"
+
+
+def _time_limit_words(verdict: Verdict) -> str:
+    """Say how far a job comes that its own clock ends: here, and on the best offers; empty for other jobs."""
+    places = (("the best GPU", verdict.best_gpu), ("the best CPU", verdict.best_cpu), ("this machine", verdict.here))
+    found = [(name, one.time_limit) for name, one in places if one is not None and one.time_limit is not None]
+    if not any(limit.reached for _, limit in found):
+        return ""
+    made = ", ".join(f"{format_number(limit.steps.value)} steps on {name}" for name, limit in found)
+    return f" Its own clock ends it after {format_duration(found[0][1].seconds)}, which makes {made}."
 
 
 def describe(prediction: Prediction) -> str:

@@ -23,7 +23,10 @@ _CUDA = re.compile(
     r"|cudaaccelerator|no available devices found|no supported gpu backend|support bf16/gpu|can only be used on cuda",
     re.IGNORECASE,
 )
+# What lists the GPUs of a machine: NVIDIA's program and library, and packages that ask them.
+_LISTS = re.compile(r"nvidia-smi|nvml|\bgputil\b|\bgpustat\b|\bnvitop\b", re.IGNORECASE)
 _ONE_OF_MANY = re.compile(r"\b(LOCAL_RANK|RANK|WORLD_SIZE|LOCAL_WORLD_SIZE|MASTER_ADDR|MASTER_PORT)\b")
+_FRAME = re.compile(r'File "([^"]+)"')
 _LIBRARY = re.compile(r"lib(cuda|cudart|cublas|cublasLt|cudnn|cufft|curand|cusolver|cusparse|nccl|nvrtc|nvinfer)\b")
 # Packages whose work is done by kernels of their own for NVIDIA GPUs. Source: their own documentation (read 2026-11).
 _PACKAGES = {
@@ -53,13 +56,26 @@ _SAYINGS = (
     (re.compile(r"\d+ active drivers"), "Triton kernels"),
     (re.compile(r"CUDA_HOME|\bnvcc\b"), "a CUDA extension that it compiles"),
     (re.compile(r"base class CUDAGraph|_cuda_graph|CUDA graph", re.IGNORECASE), "CUDA graphs"),
-    (re.compile(r"cudaError(NoDevice|InsufficientDriver)"), "the CUDA runtime"),
 )
+_NO_DRIVER = re.compile(r"cudaError(NoDevice|InsufficientDriver)")  # said by torch built for CUDA, too
+_IN_CUDA = re.compile(r"[/\\]torch[/\\](backends[/\\])?(cuda|accelerator)[/\\][^/\\]+$")
 
 
 def says_cuda(text: str) -> bool:
     """Whether an error or a last line asks for a CUDA device."""
     return _CUDA.search(text) is not None
+
+
+def crashed_for_cuda(record: ProbeRecord) -> bool:
+    """Whether a script crashed since it has no CUDA device: by what was raised, or inside of which of torch's modules."""
+    frames = _FRAME.findall(record["trail"])
+    return says_cuda(record["message"]) or (bool(frames) and _IN_CUDA.search(frames[-1]) is not None)
+
+
+def lists_gpus(text: str) -> str:
+    """The program or library for a list of GPUs that a text names; empty without one."""
+    found = _LISTS.search(text)
+    return "" if found is None else "NVML" if found[0].lower() == "nvml" else found[0]
 
 
 def ran_on_fake_cuda(record: ProbeRecord) -> bool:
@@ -106,13 +122,17 @@ def only_on_a_gpu(record: ProbeRecord) -> str:
     for saying, name in _SAYINGS:
         if saying.search(message):
             return inside or name
-    return inside if inside and (ran_on_fake_cuda(record) or says_cuda(message)) else ""
+    faked = ran_on_fake_cuda(record)
+    if faked and (lister := lists_gpus(f"{message}\n{trail}")):
+        return lister
+    if _NO_DRIVER.search(message) and (inside or faked):
+        return inside or "the CUDA runtime"
+    return inside if faked or says_cuda(message) else ""
 
 
 def _package_of(trail: str) -> str:
     """The innermost of such packages in a traceback."""
-    frames = re.findall(r'File "([^"]+)"', trail)
-    for path in reversed(frames):
+    for path in reversed(_FRAME.findall(trail)):
         dotted = path.replace("\\", "/").replace("/", ".")
         for package, name in _PACKAGES.items():
             if f"-packages.{package}." in dotted:

@@ -21,7 +21,7 @@ from costgpu.errors import (
     WaitsForInput,
     WouldHarmFiles,
 )
-from costgpu.measure.cuda_errors import only_on_a_gpu, ran_on_fake_cuda, says_cuda
+from costgpu.measure.cuda_errors import crashed_for_cuda, lists_gpus, only_on_a_gpu, ran_on_fake_cuda, says_cuda
 from costgpu.measure.interpreter import Interpreter
 from costgpu.measure.isolation.levels import Isolation
 from costgpu.measure.isolation.refusals import refused_write
@@ -204,8 +204,9 @@ def _ended_without_steps(record: ProbeRecord, name: str, outcome: Outcome) -> Sc
             f"{name} ended after a single training step in {record['wall_seconds']:.1f} s.",
             hint="There is nothing to predict from: give it arguments with which it trains for real.",
         )
-    torch = record.get("torch")
-    if torch is None:
+    if looks := _looks_for_gpu(record, name, outcome):
+        return looks
+    if record.get("torch") is None:
         return NothingToMeasure(
             _with_tail(f"{name} ended after {record['wall_seconds']:.1f} s and never imported torch.", outcome),
             hint="There is nothing to predict from: is this the script that trains, with the right arguments?",
@@ -227,7 +228,14 @@ def _found_no_gpu(record: ProbeRecord, name: str, outcome: Outcome) -> ScriptErr
         return _needs_cuda(name, tail, record)
     if torch["processes_for_no_gpu"]:
         return _needs_cuda(name, "it starts one process for each, and here that is none", record)
-    return None
+    return _looks_for_gpu(record, name, outcome)
+
+
+def _looks_for_gpu(record: ProbeRecord, name: str, outcome: Outcome) -> ScriptError | None:
+    """The error of a script that asked a program for GPUs, and ended before it made an optimizer; None for any other."""
+    said = "\n".join([*_printed(outcome.log)[-QUOTED_LINES:], *outcome.programs])
+    lister = "" if record.get("optimizers_made") else lists_gpus(said)
+    return _needs_cuda(name, f"it looks for one with {lister}", record) if lister else None
 
 
 def _never_stepped(record: ProbeRecord, request: Request) -> ScriptError:
@@ -272,7 +280,7 @@ def _prepares(series: SeriesRecord) -> str:
 def _exited(record: ProbeRecord, name: str, outcome: Outcome) -> ScriptError:
     printed = _printed(outcome.log)
     said = (record.get("message") or "").strip() or "".join(printed[-1:]).strip()
-    if says_cuda(said):
+    if says_cuda(said) or lists_gpus(said):
         return _needs_cuda(name, said, record)
     if record.get("code") == 2 and any("usage:" in line for line in printed[-40:]):
         return ScriptCrashed(
@@ -334,8 +342,8 @@ def _crashed(
             f"{name} waits for input on stdin, and a measurement gives it none.",
             hint="Pass what it asks for as an argument, or give it a default.",
         )
-    if says_cuda(message):
-        return _needs_cuda(name, message, record)
+    if crashed_for_cuda(record):
+        return _needs_cuda(name, message or kind, record)
     asserted = next((line for line in reversed(trail.splitlines()) if "assert" in line.split("#")[0]), "")
     if kind == "AssertionError" and "cuda" in asserted.lower():
         return _needs_cuda(name, asserted.strip(), record)
@@ -344,11 +352,21 @@ def _crashed(
             f"{name} ran out of memory here: {message.splitlines()[0][:200] if message else kind}",
             hint="Measure with a smaller batch, or on a machine with more memory.",
         )
+    lister = lists_gpus("\n".join([message, trail, *outcome.programs]))
+    if lister and not ran_on_fake_cuda(record):
+        return _needs_cuda(name, f"it looks for one with {lister} ({' '.join(message.split()) or kind})", record)
     asked = "It asks for CUDA, and its CUDA calls landed on the CPU: if that is why, measure on a machine with a GPU. "
     return ScriptCrashed(
-        _with_tail(f"{name} crashed with {f'{kind}: {message[:300]}' if message else kind}.", outcome),
+        _with_tail(f"{name} crashed with {_last_words(kind, message)}.", outcome),
         hint=f"{asked if ran_on_fake_cuda(record) else ''}{_world(record)}Its whole output is in {outcome.log}",
     )
+
+
+def _last_words(kind: str, message: str) -> str:
+    """Return an exception in one line; of one that a worker process sends with its whole traceback, the last."""
+    if "Traceback (most recent call last)" in message:
+        return message.strip().splitlines()[-1][:300].rstrip(".")
+    return f"{kind}: {message[:300].strip()}".rstrip(".") if message else kind
 
 
 def _world(record: ProbeRecord) -> str:

@@ -52,14 +52,14 @@ def time_torch(interpreter: Interpreter, windows: int, environment: Mapping[str,
 
     Args:
         windows: Number of windows of each figure.
-        environment: Variables to set where this process has none of the name.
+        environment: Variables to set where the interpreter has none of the name.
 
     Raises:
         InterpreterError: The micro-benchmark does not run there.
     """
     command = [interpreter.path, str(MICROBENCHMARK), "torch", str(windows)]
     try:
-        return _run_json(command, TORCH_LIMIT_SECONDS, {**environment, **os.environ})
+        return _run_json(command, TORCH_LIMIT_SECONDS, {**environment, **interpreter.variables})
     except (OSError, subprocess.SubprocessError, ValueError, IndexError) as error:
         detail = getattr(error, "stderr", "") or str(error)
         raise InterpreterError(

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import PurePath
 
 from costgpu.errors import UsageError
+from costgpu.measure.prefixes import NO_PREFIXES, Prefixes, split_prefixes
 
 DEVICES = ("auto", "gpu", "cpu", "xpu", "-1")  # instead of a number of processes
 MOST_DIGITS = 6
@@ -118,6 +119,7 @@ class Launch:
     local_rank: bool = False  # whether each process is also given its rank as an argument
     environment: dict[str, str] = field(default_factory=dict)  # what else the launcher sets
     config: str | None = None  # the launcher's file of settings; empty for its default one
+    prefixes: Prefixes = NO_PREFIXES  # what stands in front of it
 
     @property
     def torchrun(self) -> bool:
@@ -152,6 +154,17 @@ def find_launch(command: Sequence[str], module: str | None = None) -> Launch | N
     """
     if module is not None:
         return _by_module(module, command)
+    prefixes, words = split_prefixes(command)
+    if len(words) < len(command) or prefixes.asked:
+        behind = _launch_of(words)
+        if behind is None and words and words[0].endswith(".py"):  # uv run train.py
+            behind = Launch(launcher="python", script=words[0], arguments=tuple(words[1:]))
+        return replace(behind, prefixes=prefixes) if behind is not None else None
+    return _launch_of(command)
+
+
+def _launch_of(command: Sequence[str]) -> Launch | None:
+    """The launch that a command line without prefixes is."""
     if not command:
         return None
     name = PurePath(command[0]).name

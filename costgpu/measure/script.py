@@ -49,6 +49,7 @@ def measure_script(
         arguments=request.arguments,
         workdir=request.workdir,
         processes=-1 if request.launch is not None and request.launch.per_gpu else 0,
+        variables=request.assigned,
     )  # before the script can change anything
     threads = WAIT_PASSIVELY if busy_share() > BUSY_FROM else {}
     before = _time_before(request, interpreter, threads)
@@ -116,7 +117,9 @@ def _missing_option(
     if wants_launcher(record):
         return "launched", True
     crashed = record["status"] == "crashed"
-    if isinstance(error, NeedsCuda) and not (crashed and only_on_a_gpu(record)):
+    if isinstance(error, NeedsCuda):
+        if crashed and only_on_a_gpu(record):
+            return None
         one_each = launched or request.launch is not None  # a GPU for each process
         return ("many_gpus" if not one_each and wants_several_gpus(record) else "fake_cuda"), True
     if crashed and fails_as_one_of_several(record):

@@ -38,9 +38,9 @@ def hard_limit_seconds(measure_for_seconds: float) -> float:
     return max(5 * measure_for_seconds, measure_for_seconds + 60)
 
 
-def child_environment(marker: str) -> dict[str, str]:
+def child_environment(marker: str, variables: Mapping[str, str] = os.environ) -> dict[str, str]:
     """The environment of a measured program; everything that it starts carries the marker."""
-    return {**os.environ, **QUIET_TRACKERS, MARKER: marker, "PYTHONUNBUFFERED": "1"}
+    return {**variables, **QUIET_TRACKERS, MARKER: marker, "PYTHONUNBUFFERED": "1"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,11 +56,17 @@ class Request:
     steps: int | None = None  # stop after so many timed steps; None for the time limit
     launch: Launch | None = None  # how a launcher would start it; None for plain Python
     isolation: Isolation | None = None  # the only level to measure at; None for the strongest that this machine gives
+    environment: dict[str, str] | None = None  # as the command's prefixes leave it; None for that of this process
 
     @property
     def python(self) -> str | None:
         """The interpreter that the command names; None if it names none."""
         return self.launch.python if self.launch is not None else None
+
+    @property
+    def assigned(self) -> dict[str, str]:
+        """Variables that the command sets by name."""
+        return self.launch.prefixes.assigned if self.launch is not None else {}
 
     @property
     def name(self) -> str:
@@ -144,7 +150,7 @@ def run_probe(
 
     before, marker, probe = own_children(), uuid.uuid4().hex, _pack_probe(folder / "probe.pyz")
     world = world_environment(ASSUMED_PER_MACHINE, 1) if launched else {}
-    environment = {**threads, **world, **child_environment(marker)}
+    environment = {**threads, **world, **child_environment(marker, interpreter.variables)}
     if launch is not None:
         environment.update({**launch.environment, **rank_environment(launch)})
     if alone:

@@ -150,6 +150,16 @@ class Interruptions:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class TimeLimit:
+    """What becomes of a job that ends by its own clock on a candidate."""
+
+    seconds: float  # seconds of the run at most, its set-up included; infinite if another phase has no clock
+    steps: Range  # steps of the last phase that it makes before its clock ends it
+    unlimited_seconds: Range  # seconds of the run if no clock ended it: of the same steps on every candidate
+    reached: bool  # whether the clock ends it there, and not its number of steps
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Prediction:
     """Seconds and cost of one workload on one candidate.
 
@@ -173,6 +183,17 @@ class Prediction:
     scaling: Scaling | None = None  # how several GPUs work together; None where one works
     fixed_seconds: float = 0.0  # seconds that come once, whatever is predicted: boot, installation, the script's set-up
     interruptions: Interruptions | None = None  # in `wall_seconds` and `cost_usd`; None on demand
+    time_limit: TimeLimit | None = None  # in `run_seconds`; None for a job without a clock of its own
+
+    @property
+    def work_seconds(self) -> Range:
+        """Seconds of the run for the same work on every candidate: without the clock that would end it earlier."""
+        return self.time_limit.unlimited_seconds if self.time_limit is not None else self.run_seconds
+
+    @property
+    def work_share(self) -> float:
+        """`work_seconds` over the seconds of the run; 1 where no clock ends it."""
+        return self.work_seconds.value / self.run_seconds.value if self.run_seconds.value > 0 else 1.0
 
     @property
     def offer(self) -> Offer | None:
@@ -200,12 +221,13 @@ class Objective(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PaysFrom:
-    """From how many items on a rented machine is worth its boot, where the number of items is not known."""
+    """From how many items (steps, epochs) on a rented machine is worth its boot, where their number is not known."""
 
     place: Prediction  # the rented machine
     against: Prediction  # this machine, against which it saves time; or an offer, against which it saves money
     items: float  # number of items; 0 from the first, infinite if never
-    item: str  # name of an item
+    item: str  # name of an item, or ``step`` or ``epoch`` of a training
+    seconds: float  # seconds that so many take on `against`
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -224,7 +246,7 @@ class Verdict:
         probability_gpu_cheaper: Probability by the intervals.
         settle: The measurement that would settle a close call, and its cost; else empty.
         table: Feasible predictions that nothing beats in both cost and time, and those of `asked`, by time.
-        pays_from: Of inference whose number of items is not known, when a rented machine is worth its boot.
+        pays_from: Of a job whose length is not known, when a rented machine is worth its boot.
         asked: The best prediction of each instance type that the user named, by provider, infeasible ones included.
     """
 

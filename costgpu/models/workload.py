@@ -6,6 +6,7 @@ seconds on the machine that measured, memory is bytes unless the name says other
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
@@ -184,9 +185,25 @@ class Extra:
     seconds_each: float  # seconds of one occurrence on this machine
     rhythm: Rhythm
     every: float = 1.0  # epochs or steps from one to the next; ignored for once per run
+    first: float | None = None  # epoch or step with which it first comes, from 1; None if not known
+    # whether it was seen once and nothing says when it comes again: as often as told, or never
+    seen_once: bool = False
     measured: bool = True  # False when it was inferred from the source because the measurement ended before it
     note: str = ""  # place where it was seen
     bytes_each: float = 0.0  # bytes of a checkpoint; 0 if not known
+
+    def count(self, steps: float, epochs: float, *, whole: bool) -> float:
+        """Return how often it comes in so many steps or epochs.
+
+        Args:
+            whole: Whether they are the whole job, and not a part somewhere in it.
+        """
+        if self.rhythm is Rhythm.RUN:
+            return 1.0 if whole else 0.0
+        units, every = (epochs if self.rhythm is Rhythm.EPOCH else steps), max(self.every, 1e-9)
+        if not whole or self.first is None:
+            return units / every
+        return max(0.0, math.floor((units - self.first) / every + 1e-6) + 1.0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

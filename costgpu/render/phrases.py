@@ -97,6 +97,8 @@ def steps_phrase(phase: Phase) -> str:
     total, unit = phase.total, phase.unit or "step"
     if total.kind is TotalKind.UNBOUNDED:
         return "runs until it is stopped"
+    if total.kind is TotalKind.TIMED and total.seconds:
+        return f"runs for {format_duration(total.seconds)} by its own clock, on any machine"
     if total.kind not in KNOWN_TOTALS:
         return f"an unknown number of {plural_unit(unit)}"
     if not total.steps:
@@ -105,7 +107,7 @@ def steps_phrase(phase: Phase) -> str:
     count += unit_phrase(phase)
     if total.steps_per_epoch and total.steps > total.steps_per_epoch:
         count += f" in {_number(total.steps / total.steps_per_epoch)} epochs"
-    return count
+    return count + (f", or {format_duration(total.seconds)}" if total.seconds else "")
 
 
 def unit_phrase(phase: Phase) -> str:
@@ -126,6 +128,8 @@ def extra_phrase(extra: Extra, unit: str = "step") -> str:
     word = "epoch" if extra.rhythm is Rhythm.EPOCH else unit
     every = f"every {word}" if extra.every == 1 else f"every {_number(extra.every)} {plural_unit(word)}"
     every = "once" if extra.rhythm is Rhythm.RUN else every
+    if extra.seen_once:
+        every = f"seen once in {_number(extra.every)} {plural_unit(word)}, counted as {every}"
     kind = extra.kind.value.replace("_", " ")
     return f"{kind} {format_duration(extra.seconds_each)} {every}{'' if extra.measured else ' (inferred)'}"
 

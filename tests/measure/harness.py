@@ -1,6 +1,9 @@
-"""Measures the scripts of tests/scripts with the interpreter that runs the tests."""
+"""Measures the scripts of tests/scripts with the interpreter that runs the tests, or that MEASURED_PYTHON names."""
 
 import contextlib
+import functools
+import os
+import subprocess
 import sys
 from pathlib import Path
 
@@ -14,7 +17,7 @@ from costgpu.models.workload import WorkloadProfile
 from tests.unit.measure.records import CREATED, MACHINE
 
 SCRIPTS = Path(__file__).resolve().parent.parent / "scripts"
-HERE = Interpreter(sys.executable, "3", "tests")
+HERE = Interpreter(os.environ.get("MEASURED_PYTHON", sys.executable), "3", "tests")
 
 
 def request(
@@ -42,6 +45,13 @@ def request(
         start_limit_seconds=limit,
         steps=steps,
     )
+
+
+@functools.cache
+def has(package: str) -> bool:
+    """Whether the interpreter that measures has this package."""
+    words = [HERE.path, "-c", f"import importlib.util as i, sys; sys.exit(i.find_spec({package!r}) is None)"]
+    return subprocess.run(words, check=False).returncode == 0
 
 
 def running(words: str) -> list[int]:

@@ -88,6 +88,7 @@ def test_keras_saves(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     ("package", "options", "rhythm", "every", "seen"),
     [
         ("lightning", ["saves"], Rhythm.EPOCH, 1, True),
+        ("lightning", ["saves", "validates"], Rhythm.STEPS, 10, True),  # after each validation
         ("transformers", ["saves"], Rhythm.STEPS, 300, False),
         ("transformers", ["saves", "often"], Rhythm.STEPS, 25, True),
     ],
@@ -102,6 +103,21 @@ def test_what_trainers_save(
     assert saved.seconds_each > 0
     whole = package == "lightning"  # Hugging Face's Trainer writes the model by other means than torch.save
     assert (saved.bytes_each > 64 * 64 * 4) is whole
+    evaluated = [extra for extra in phase.extras if extra.kind is ExtraKind.VALIDATION]
+    assert len(evaluated) == ("validates" in options)
+    for one in evaluated:
+        assert (one.rhythm, one.every, one.measured) == (rhythm, every, seen)
+        assert 5 * phase.step.seconds < one.seconds_each < 500 * phase.step.seconds, (
+            "a hundred batches, half a step each"
+        )
+
+
+def test_evaluations_that_a_trainer_tells_of(tmp_path: Path) -> None:
+    needs("transformers")
+    _, phase = measured(tmp_path, "trainers.py", "transformers", "validates", "max-steps", steps=20)
+    assert (phase.total.steps, phase.total.steps_per_epoch) == (700, 63)
+    (one,) = phase.extras
+    assert (one.kind, one.rhythm, one.every, one.measured) == (ExtraKind.VALIDATION, Rhythm.STEPS, 700 / 12, False)
 
 
 def test_tensorflow_with_its_own_loop(tmp_path: Path) -> None:

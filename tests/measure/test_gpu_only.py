@@ -1,6 +1,5 @@
 """Scripts that insist on CUDA, measured where there is none: what they ask for lands on the CPU."""
 
-import importlib.util
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,7 +11,7 @@ from costgpu.measure import session
 from costgpu.measure.failures import explain
 from costgpu.measure.session import Outcome, Request
 from costgpu.models.workload import Autocast, Machine, TotalKind, WorkloadProfile
-from tests.measure.harness import HERE, profile_of, request, run
+from tests.measure.harness import HERE, has, profile_of, request, run
 from tests.unit.measure.records import MACHINE
 
 pytestmark = [pytest.mark.torch, pytest.mark.frameworks]
@@ -60,7 +59,7 @@ def test_a_script_that_refuses_is_measured_again(tmp_path: Path, ways: list[dict
     assert (total.kind, total.steps, total.steps_per_epoch) == (TotalKind.EXACT, 300 * 20, 20)
     facts = profile.framework
     assert (facts.pretended, facts.device, facts.cudnn_benchmark) == (True, "cpu", True)
-    assert facts.cuda_build is None, "a CPU build stays one"
+    assert bool(facts.cuda_build) == ("+cu" in facts.version), "a build for CPUs stays one"
     assert profile.machine.accelerators == [], "the fake card is no device of this machine"
     assert profile.phases[-1].data.pin_memory, "as asked for"
     assert any("asks for CUDA and was measured on the CPU" in note for note in profile.notes)
@@ -90,6 +89,7 @@ def test_a_script_that_copes_is_measured_once_and_as_it_is(tmp_path: Path, ways:
     assert not any("CUDA" in note for note in profile.notes)
 
 
+@pytest.mark.default_build
 def test_a_script_for_torchrun_gets_its_environment_and_then_a_gpu(tmp_path: Path, ways: list[dict[str, bool]]) -> None:
     profile = measured("gpu_only_ddp.py", tmp_path)
     assert ways == [{}, {"launched": True}, {"launched": True, "fake_cuda": True}]
@@ -169,8 +169,54 @@ def test_data_parallel_checkpoints_an_assertion_and_a_second_device(tmp_path: Pa
     assert any("names 2 CUDA devices" in note for note in profile.notes)
 
 
+EVERY_OPTIMIZER = """
+import torch
+copying = torch.cuda.Stream()  # the first that asks for a device, which the default build says in other words
+kinds = [one for one in vars(torch.optim).values() if isinstance(one, type) and one is not torch.optim.Optimizer]
+assert len(kinds) > 11
+model = torch.nn.Linear(4, 4, bias=False).cuda()
+x = torch.randn(2, 4, pin_memory=True).to("cuda", non_blocking=True)
+
+def closure():
+    model.zero_grad()
+    loss = model(x).square().sum()
+    loss.backward()
+    return loss
+
+for kind in kinds:
+    for way in ("fused", "foreach", "capturable"):
+        try:
+            optimizer = kind(model.parameters(), **{way: True})
+        except TypeError:  # it knows no such way
+            optimizer = kind(model.parameters())
+        if kind.__name__ != "SparseAdam":
+            optimizer.step(closure)
+            optimizer.load_state_dict(optimizer.state_dict())
+            optimizer.step(closure)
+torch.accelerator.current_stream().wait_stream(torch.Stream(device="cuda"))
+assert torch.accelerator.current_accelerator().type == "cuda" and torch.accelerator.is_available()
+loader = torch.utils.data.DataLoader(torch.randn(64, 4), 2, pin_memory=True)
+optimizer = torch.optim.Adam(model.parameters())
+for epoch in range(500):
+    for batch in loader:
+        optimizer.zero_grad()
+        model(batch.cuda(non_blocking=True)).sum().backward()
+        optimizer.step()
+"""
+
+
+@pytest.mark.default_build
+def test_every_optimizer_steps_on_what_is_taken_for_a_gpu(tmp_path: Path, ways: list[dict[str, bool]]) -> None:
+    profile = measured(EVERY_OPTIMIZER, tmp_path)
+    assert ways == [{}, {"fake_cuda": True}]
+    total = profile.phases[-1].total
+    assert (total.kind, total.steps) == (TotalKind.EXACT, 500 * 32)
+
+
 SEEN = """
-import io, sys
+import io, subprocess, sys
+free = subprocess.run("nvidia-smi --query-gpu=memory.free --format=csv,noheader,nounits", shell=True, capture_output=True)
+assert [int(line) for line in free.stdout.splitlines()] == [81916], free
 import torch
 from torch.utils.checkpoint import checkpoint
 device = torch.device("cuda:0")
@@ -221,12 +267,13 @@ for n in range(60000):
 """
 
 
+@pytest.mark.default_build
 def test_what_the_script_sees_is_a_gpu_all_through(tmp_path: Path) -> None:
     profile, _ = on_fake_cuda(request(SEEN, workdir=tmp_path), tmp_path)
     assert profile.phases[-1].total.steps == 60000
 
 
-@pytest.mark.skipif(importlib.util.find_spec("lightning") is None, reason="lightning is not installed")
+@pytest.mark.skipif(not has("lightning"), reason="lightning is not installed")
 def test_lightning_on_a_gpu(tmp_path: Path) -> None:
     asked = request("frameworks/trainers.py", "lightning", "gpu", workdir=tmp_path)
     assert type(explain(run(asked, tmp_path), asked, HERE)) is errors.NeedsCuda
@@ -249,7 +296,7 @@ IMPOSSIBLE = [
     ("import cupy as cp\nimport torch\n", "CuPy", 1),
     (
         "import torch\nfrom torch.utils.cpp_extension import CUDAExtension\nCUDAExtension('x', ['x.cu'])\n",
-        "a CUDA extension that it compiles",
+        "a CUDA extension that it compiles",  # what a build for CUDA does not refuse
         1,
     ),
     ("import torch\ntorch.zeros(1).cuda()\ngraph = torch.cuda.CUDAGraph()\n", "CUDA graphs", 2),

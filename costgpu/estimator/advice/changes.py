@@ -105,7 +105,7 @@ def with_batch(workload: Workload, factor: float) -> Workload:
             host_seconds_per_step=phase.host_seconds_per_step * factor,
             op_seconds_per_step=phase.op_seconds_per_step * factor,
             extras=[
-                replace(extra, every=extra.every / factor) if extra.rhythm is Rhythm.STEPS else extra
+                replace(extra, every=extra.every / factor, first=None) if extra.rhythm is Rhythm.STEPS else extra
                 for extra in phase.extras
             ],
         )

@@ -64,7 +64,7 @@ def _larger_phase(phase: Phase, inference: Inference, factor: float, ratio: floa
             steps_per_epoch=None if total.steps_per_epoch is None else total.steps_per_epoch / factor,
         ),
         extras=[
-            replace(extra, every=extra.every / factor) if extra.rhythm is Rhythm.STEPS else extra
+            replace(extra, every=extra.every / factor, first=None) if extra.rhythm is Rhythm.STEPS else extra
             for extra in phase.extras
         ],
         inference=replace(

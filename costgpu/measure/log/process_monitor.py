@@ -237,6 +237,8 @@ class ProcessMonitor:
                 off=0,
                 alone=0,
                 quiet=0,
+                step_off=0,
+                step_alone=0,
             )
             self._looked_from = now
             return

@@ -76,17 +76,28 @@ class Activity:
         self.main_cpu, self.queued = thread_times("self/task/" + self.main)
         self.queued_all = queued_by_all(self.beside)
         self.looks = self.off = self.alone = self.quiet = 0
+        self.step_off = self.step_alone = 0  # of which in steps with nothing beside them, and not in next(loader)
+        self.interval_off = self.interval_alone = 0  # since the last counted step
 
-    def look(self) -> None:
+    def end_interval(self, *, plain: bool) -> None:
+        """A step was counted; `plain` if nothing else happened since the one before."""
+        if plain:
+            self.step_off += self.interval_off
+            self.step_alone += self.interval_alone
+        self.interval_off = self.interval_alone = 0
+
+    def look(self, *, in_step: bool = True) -> None:
         self.looks += 1
         self.beside = str(threading.get_native_id())
         if state_of("self", self.main) == RUNNING:
             return
         self.off += 1
+        self.interval_off += in_step
         outside = waits_outside("self", self.main)  # threads of OpenMP spin for a while beside it
         if not outside and runs("self", (self.main, self.beside)):
             return
         self.alone += 1
+        self.interval_alone += in_step
         if not any(runs(pid) for pid in descendants("self")):
             self.quiet += 1
 
@@ -110,4 +121,6 @@ class Activity:
             "off": self.off,
             "alone": self.alone,
             "quiet": self.quiet,
+            "step_off": self.step_off,
+            "step_alone": self.step_alone,
         }

@@ -26,6 +26,7 @@ from .inference.hooks import attach_generate
 from .loops.script_frames import PROBE_ROOT, package_of_file
 from .ranks.sharded import Sharded
 from .recorder import Recorder
+from .sandbox import fake_nvidia
 from .sandbox.extend_guard import guard_child_processes, guard_hdf5, guard_safetensors
 from .sandbox.file_guard import FileGuard
 from .sandbox.files import Files
@@ -152,7 +153,11 @@ def run(config):
     else:
         rename_folders()
     sys.addaudithook(guard.audit)
-    recorder.imports = AfterImport(frameworks(recorder))
+    callbacks = frameworks(recorder)
+    if config["fake_cuda"]:
+        fake_nvidia.put_program(config["scratch"], config["gpus"])
+        callbacks["pynvml"] = partial(fake_nvidia.attach_nvml, config["gpus"])
+    recorder.imports = AfterImport(callbacks)
     sys.meta_path.insert(0, recorder.imports)
     sys.path.pop(0)  # the probe's own folder
     watchdog = Watchdog(recorder)

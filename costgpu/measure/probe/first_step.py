@@ -68,7 +68,8 @@ class FirstStep:
         recorder, torch = self.recorder, self.recorder.torch
         if self.over or self.trace is not None or not self.optimizers or recorder.trains:
             return
-        if recorder.eval_started is not None or recorder.status != "running":
+        recorder.evaluation.look()
+        if recorder.evaluation.began is not None or recorder.status != "running":
             return
         if recorder.compiled:  # a trace is of the uncompiled model, and the first step is for compiling it
             self.over = True

@@ -19,18 +19,23 @@ class Loaders:
         self.by_iterator = {}  # id of the iterator -> loader
         self.by_line = {}  # (code, line of the loop that reads it) -> loader
         self.batches_by_loader = {}
-        self.batches = 0
+        self.batches = self.batches_beside = 0  # of all loaders, and those of them that an evaluation drew
         self.looks = {}
         self.opened, self.drawn = [], {}
+        self.feeding = self.fed_before = None  # the last step, and the one before
 
     def open(self, iterator, loader):
         self.by_iterator[id(iterator)] = loader
         self.opened.append(id(loader))
 
-    def draw(self, iterator, *, validates, libraries):
-        """One batch was drawn; `validates` without gradients and outside an evaluation that is known."""
+    def draw(self, iterator, *, validates, libraries, evaluates=False):
+        """One batch was drawn: it `validates` without gradients, and `evaluates` in an evaluation that is known."""
         loader = self.by_iterator.get(id(iterator))
         self.batches += 1
+        if validates or evaluates:
+            self.batches_beside += 1
+        elif loader is not None:
+            self.feeding = loader
         self.batches_by_loader[id(loader)] = self.batches_by_loader.get(id(loader), 0) + 1
         self.drawn[id(loader)] = self.drawn.get(id(loader), 0) + 1
         if validates and loader is not None:
@@ -60,15 +65,18 @@ class Loaders:
         training = [i for i in self.drawn if i != VALIDATION]
         return next((one for one in self.by_iterator.values() if training and id(one) == training[-1]), None)
 
+    def feeds(self, first):
+        """The loader of the training, after its `first` step or a later one; None for what is read beside the steps."""
+        return self.feeding if first or self.feeding is self.fed_before else None
+
     def was_opened(self, training):
-        """Whether an epoch of the training loader (of any, without one) has begun."""
-        if training is None:
-            return bool(self.opened)
+        """Whether an epoch of the training loader has begun; without one only a fit says so itself."""
         return id(training) in self.opened or FIT in self.opened
 
     def forget(self):
         """A counted step ended the interval."""
         self.opened, self.drawn = [], {}
+        self.feeding, self.fed_before = None, self.feeding
 
 
 def is_same_data(one, other):

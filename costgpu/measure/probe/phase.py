@@ -8,6 +8,7 @@ from array import array
 from .loops.script_frames import outwards
 
 MOST_TRACED = 8
+MOST_LATE_SECONDS = 0.5
 ANYWHERE = (0, 1 << 30)  # lines of a phase without a loop
 MOST_IDLE = 50  # steps of others, each after a backward pass: no critic makes so many
 HELD_HERE = 2  # references to an optimizer that only this phase holds, as `sys.getrefcount` counts them
@@ -27,6 +28,15 @@ def shared_out(
     # Reading the scheduler's figures around each batch would cost more than many a batch: shared out instead.
     share, in_loader = (min(1.0, queued / off) if off > 0 else 0.0), min(loader_blocked, off)
     return max(0.0, worked - answered), max(0.0, wait - share * in_loader), (1 - share) * (off - in_loader), queued
+
+
+class LateTrace:
+    """A trace of steps at the end of the measurement, in the place of a phase for `StepTrace`."""
+
+    def __init__(self, optimizers):
+        self.optimizers = optimizers
+        self.trace, self.trace_steps, self.untraceable = None, 0, ""
+        self.sizes = {}
 
 
 class Phase:
@@ -54,12 +64,15 @@ class Phase:
         self.snapshots, self.upcoming = [], ([], [], [])
         self.loader = self.batch = None
         self.trace, self.trace_steps, self.untraceable = None, 0, ""
+        self.late, self.growth = None, 1.0  # a `LateTrace`; its forward values a step over those of the first trace
+        self.sizes, self.followed = {}, []  # sides of tensors that follow a loop: at the trace, and since
         self.backwards = self.micro_batches = self.saved_tensor_bytes = 0
         self.model = {}
         self.first_traced = False  # the trace is of the first step
         self.first = None  # the first step as an interval, where that is all there is
         self.outer = self.outer_value = None  # (frame, name): an outer loop's variable, to see an epoch end
         self.told = None  # what a trainer says of its own length
+        self.entry, self.call = None, 1  # the script's frame that a library calls, and how often it has done so
         self.own = None  # (file, line) of the script's code that led here, where the step is in a library
 
     def holds(self, frame):
@@ -69,7 +82,14 @@ class Phase:
 
     def leave(self):
         """Another phase has begun."""
-        self.frame = self.outer = None
+        self.frame = self.outer = self.entry = None
+
+    def follow(self, entry, before):
+        """Notes the script's frame that a library calls, and whether that is one more call after the phase before."""
+        self.entry = entry
+        if before is not None and entry is not None and before.entry is not None:
+            if before.entry.f_code is entry.f_code:
+                self.call = before.call + (before.entry is not entry)
 
     def is_anchor(self, site, optimizer, backwards, new=False):
         """Count a step at its place, and return whether it ends an interval: the first place and optimizer do.
@@ -148,6 +168,12 @@ class Phase:
         """Note an interval of `shared_out`."""
         for times, value in zip((self.seconds, self.waits, self.blocked, self.queued), interval):
             times.append(value)
+
+    def may_trace_again(self):
+        """Whether there is a late step to compare with the traced one, and it is quick enough to be traced, too."""
+        seen = sorted(self.seconds)
+        quick = bool(seen) and seen[len(seen) // 2] * self.turn() < MOST_LATE_SECONDS
+        return quick and self.trace is not None and self.late is None and not self.first_traced
 
     def turn(self):
         """Steps that hold one whole turn of every optimizer (a critic that steps five times per generator)."""

@@ -32,9 +32,7 @@ class ProbeConfig(TypedDict):
     accelerate: list[str] | None  # options of `accelerate launch`; None if that does not start it
 
 
-class Counter(TypedDict):
-    """How one side of a comparison changes: where, by how much, and which loop starts it anew."""
-
+class _Counter(TypedDict):
     text: str
     increment: float | None
     increment_line: float | None  # half a line before a test that raises it itself
@@ -43,6 +41,12 @@ class Counter(TypedDict):
     targets: list[int]  # lines of the loops whose variable it is
     with_step: bool  # it is raised where the step is made, behind the same test
     unsteady: bool  # it is also raised or set back under a test of its own
+
+
+class Counter(_Counter, total=False):
+    """How one side of a comparison changes: where, by how much, and which loop starts it anew."""
+
+    loop_depth: int  # of the function whose loop raises it, where that is not the one that makes the test
 
 
 class Bound(TypedDict):
@@ -68,6 +72,15 @@ class EarlyExit(TypedDict):
     line: int
     test: str
     clock: bool
+
+
+class Gate(TypedDict):
+    """A test by a remainder around the step: it is made every so many iterations of the loop."""
+
+    every: float
+    text: str  # of that number
+    fixed: bool  # nothing in sight changes it
+    goes_on: bool | None  # its counter lives on from one execution of the loop to the next; None if not known
 
 
 class _Loop(TypedDict):
@@ -96,9 +109,15 @@ class Loop(_Loop, total=False):
 
     target: str
     position: tuple[Trips, float | None, bool]
-    loader: bool
+    loader: bool  # it walks a DataLoader
     skips: int  # line of a test before the step that passes an iteration by, for another reason than its number
+    guard: int  # line of a test around the step that may come out either way
+    opens: bool  # a test lets the step through from some iteration on, and then always
+    gate: Gate
+    caller: str  # package that calls the script's function that holds it; absent where the script does
+    driven: bool  # that package does so in a loop of its own
     seconds: float  # it is over after so many seconds on any machine: what its clock is compared with
+    clock: EarlyExit  # the test that does so
 
 
 class Snapshot(TypedDict):
@@ -135,11 +154,20 @@ class LaterWork(TypedDict, total=False):
 class PeriodicWork(TypedDict):
     """Validation, a checkpoint, or other gated work in a loop's body."""
 
-    kind: str
+    kind: str  # ``validation`` of a DataLoader, ``checkpoint``, or ``gated``: other work that may take its time
     line: int
     batches: int | None
     batch_size: int | None
-    every: float | None
+    every: Trips  # iterations of the loop from one to the next; "inf" for what does not come back, None if not known
+    opens: (
+        list[float] | None
+    )  # iterations at which it comes, counted from the one that made step `step`; None if not known
+    by_steps: bool  # both are numbers of steps
+    after: bool  # it stands after the step in the loop's body
+    # whether it calls a function that was seen to run with a model in eval mode; None for a loop, which may do so itself
+    evaluates: bool | None
+    test: str  # what it depends on; empty for nothing
+    step: int  # the step that had just been made when this was read
     source: str
     loop_line: int
     path: str
@@ -211,7 +239,7 @@ class Validation(TypedDict):
 
     batches: float | None  # of one evaluation; None if it does not know
     batch_size: int | None
-    rhythm: str  # ``steps`` or ``epoch``
+    rhythm: str  # ``steps``, ``epoch`` or, of training, ``seconds``
     every: float
 
 
@@ -219,7 +247,7 @@ class _Told(TypedDict):
     trainer: str
     total: Trips
     per_epoch: float | None
-    may_stop: list[str]
+    may_stop: list[str]  # the first is the clock, where there are `seconds`
     how: str
 
 
@@ -272,9 +300,18 @@ class InferenceFacts(TypedDict):
     generation: GenerationFacts | None
 
 
-class PhaseRecord(Intervals):
-    """One phase of torch: the training steps, or units of inference, inside one outermost loop."""
+class FollowedSize(TypedDict):
+    """A side of the tensors that is computed from a loop's variable."""
 
+    line: int  # of the loop
+    text: str  # the expression
+    before: int  # at the first trace
+    now: int  # at the late one
+    mean: float  # over all turns of the loop
+    sides: int  # of one tensor that are of this size, at most
+
+
+class _PhaseRecord(Intervals):
     line: int
     file: str
     told: Told | None
@@ -289,12 +326,20 @@ class PhaseRecord(Intervals):
     micro_batches: int
     device: str
     trace_steps: int
+    growth: float  # values that the forward ops of a late step make, over those of the traced one; 1 if none was late
+    followed: list[FollowedSize]
     ops: list[Op]
     op_seconds: float
     calls: int
     host_seconds: float
     host_calls: int
     inference: InferenceFacts | None  # None for training
+
+
+class PhaseRecord(_PhaseRecord, total=False):
+    """One phase of torch: the training steps, or units of inference, inside one outermost loop."""
+
+    call: int  # of the function that holds the loop, by a library that calls it again and again: 1 for the first
 
 
 class Autocast(TypedDict):
@@ -417,6 +462,7 @@ class SeriesFacts(TypedDict, total=False):
     per_epoch: int | None
     epochs: int
     saves: Saves | None
+    validation: Validation | None
     may_stop: bool
     backend: str
     batch: int | None
@@ -480,11 +526,19 @@ class PlainLoop(TypedDict):
     trips: float
     index: float
     early: bool
+    caller: str  # package that calls the function that holds it; empty where the script does
+    driven: bool  # that package does so in a loop of its own
 
 
-class LoopProgress(TypedDict):
-    """How far the script's own loops came, outermost first, in iterations of the innermost."""
+class Again(TypedDict):
+    """Of loops that begin anew again and again, though no loop around them that is known moves on."""
 
+    by: str  # package that calls their function; empty for the script, or if that is not known
+    times: float  # so far, about
+    around: list[SurroundingLoop]  # the library's loops that are known, outermost first
+
+
+class _LoopProgress(TypedDict):
     loops: list[PlainLoop]
     first: float
     last: float
@@ -492,6 +546,12 @@ class LoopProgress(TypedDict):
     seconds: float
     times: list[tuple[float, float]]  # seconds and iterations since it was first seen
     libraries: list[str]  # those that compute on a GPU, too, and whose tensors the loops make
+
+
+class LoopProgress(_LoopProgress, total=False):
+    """How far the script's own loops came, outermost first, in iterations of the innermost."""
+
+    again: Again
 
 
 class ActivityRecord(TypedDict):
@@ -512,6 +572,8 @@ class ActivityRecord(TypedDict):
     off: int  # looks at which the script's thread did not run
     alone: int  # of which no other thread of the process ran
     quiet: int  # of which no process that it had started ran either
+    step_off: int  # as `off`, of looks into steps with nothing beside them, and not into next(loader)
+    step_alone: int  # as `alone`, of these
 
 
 class TimeBudget(TypedDict):

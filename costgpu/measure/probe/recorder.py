@@ -8,6 +8,7 @@ import threading
 import traceback
 
 from .activity import Activity
+from .evaluation import Evaluation
 from .first_step import FirstStep
 from .frameworks.saving_hooks import Saving
 from .frameworks.torch_hooks import TorchHooks
@@ -16,19 +17,21 @@ from .inference.follower import InferenceFollower
 from .inference.hooks import ModuleHooks
 from .inference.phase import InferencePhase
 from .loaders import VALIDATION, Loaders
+from .loops.growing_sizes import elements_of, followed, sizes_at
 from .loops.loop_stack import LoopStack
 from .loops.progress_series import ProgressTracker, is_snapshot_due, make_snapshot
-from .loops.script_frames import PROBE_ROOT, outwards
+from .loops.script_frames import PROBE_ROOT, called_by_libraries, outwards
 from .loops.script_loops import ScriptLoops, plain_loop_stack
 from .loops.source import Source
 from .loops.upcoming_work import UpcomingWork
 from .op_tracer import StepTrace
-from .phase import ANYWHERE, Phase, shared_out
+from .patching import harmless
+from .phase import ANYWHERE, LateTrace, Phase, shared_out
 from .ranks.data_parts import DataParts
 from .ranks.schemes import Schemes
 from .ranks.world import WORLD
 from .result import describe_batch, write_result
-from .schedstat import Lap, clock, queued, work_clock
+from .schedstat import Lap, clock, queued
 
 MOST_ERRORS = 3
 QUICK_SHARE = 0.25  # of the first step's time: the first did something once, and another one can be traced
@@ -55,11 +58,12 @@ class Recorder:
         self.backwards = self.optimizers_made = self.optimizer_steps = 0
         self.made = set()  # optimizers that were made since the last counted step, by their id
         self.manual = 0  # backward passes before the first optimizer step
-        self.eval_started = self.tracing = None
+        self.tracing, self.evaluation = None, Evaluation(self)
         self.autocast, self.compiled = {}, 0
         self.before = {"validation": 0.0, "save": 0.0}  # before the first step
         self.saving = Saving(self)
-        self.fetch = None
+        self.fetch = self.first_fetch = None
+        self.in_loader = False
         self.thread = threading.get_ident()
         self.status, self.detail = "running", {}
         self.finished = threading.Lock()
@@ -132,22 +136,9 @@ class Recorder:
     def add(self, kind, seconds):
         self.events[kind] = self.events.get(kind, 0.0) + seconds
 
-    def mode_changed(self, training):
-        if threading.get_ident() != self.thread:
-            return
-        if not training and self.eval_started is None:
-            self.eval_started, self.saved_before = work_clock(), self.events.get("save", 0.0)
-            self.trace_as("validation")
-            self.module_hooks.attach()
-        elif training and self.eval_started is not None:
-            saving = self.events.get("save", 0.0) - self.saved_before
-            self.add("validation", max(0.0, work_clock() - self.eval_started - saving))
-            self.eval_started = None
-            self.trace_as("forward")
-
     def batch_drawn(self, iterator, batch):
-        validates = self.eval_started is None and not self.torch.is_grad_enabled()
-        self.loaders.draw(iterator, validates=validates, libraries=self.libraries)
+        validates, evaluates = not self.torch.is_grad_enabled(), self.evaluation.began is not None
+        self.loaders.draw(iterator, validates=validates, libraries=self.libraries, evaluates=evaluates)
         if not self.trains:
             self.first.draw()
             self.batch = describe_batch(batch, self.torch)
@@ -207,6 +198,7 @@ class Recorder:
         if optimizer is not None:
             self.optimizer_steps += 1
         self.training_seen()
+        self.evaluation.step_made()
         phase = self.phase
         if phase is None:
             self.first.end(now)
@@ -234,9 +226,7 @@ class Recorder:
     def new_phase(self, frame, now):
         if self.tracing is not None:
             self.end_trace(self.phase)
-        if self.phase is not None:
-            self.phase.leave()
-        frames = self.loop_stack.frames(frame)
+        frames, before = self.loop_stack.frames(frame), self.phase
         top, lines = frames[0] if frames else None, ANYWHERE
         for live in frames:
             source = Source.of(live.f_code.co_filename)
@@ -246,6 +236,10 @@ class Recorder:
                 top, lines = live, (loops[0].lineno, loops[0].end_lineno)
                 break
         self.phase = Phase(top, lines)
+        called = called_by_libraries(frames)
+        self.phase.follow(called[-1][0] if called else None, before)
+        if before is not None:
+            before.leave()
         self.phases.append(self.phase)
         if self.first_step is None:
             self.note_first_step(now)
@@ -271,21 +265,24 @@ class Recorder:
         answered, self.answered = WORLD.collectives.seconds - self.answered, WORLD.collectives.seconds
         if phase is self.phases[0]:
             WORLD.collectives.step_made()
-        self.eval_started = None  # it trains in eval mode, or a frozen part stays in it: no validation pass
+        self.evaluation.forget()
         if self.last is not None:
             phase.add_interval(shared_out(self.lap.end(now), self.wait, self.loader_blocked, answered))
             kept = self.event_summary(phase.loader)
             if kept:
                 phase.special[len(phase.seconds) - 1] = kept
+            self.activity.end_interval(plain=not kept)
         if phase.loader is None:
-            phase.loader = self.loaders.last_drawn()
+            phase.loader = self.loaders.feeds(earlier == 0)
         if phase is self.phases[0]:
             self.weigh_first(phase, earlier)
         was_traced = self.tracing is not None
         if was_traced:
-            phase.trace_steps += 1
-            if phase.trace_steps >= phase.turn():
+            traced = phase.late or phase
+            traced.trace_steps += 1
+            if traced.trace_steps >= phase.turn():
                 self.end_trace(phase)
+                self.compare_sizes(phase, frame)
             else:
                 phase.mark("traced", True)
         if is_snapshot_due(phase.anchors):
@@ -293,12 +290,15 @@ class Recorder:
         if earlier == 0 and phase is self.phases[0]:
             self.data_parts.look(frame)
         if earlier in (0, 2):
-            phase.upcoming = self.upcoming_work.read(frame, phase.loader)
+            phase.upcoming = self.upcoming_work.read(frame, phase.loader, phase.anchors)
         self.watch_outer(phase, earlier)
         if phase.trace is None and earlier >= 1 and not was_traced and not phase.untraceable:
             self.begin_trace(phase)
         alone = earlier == 0 and phase.first_traced and self.first.seconds > self.config["hard_limit"]
-        if alone or self.enough(now - self.first_step):
+        enough = alone or self.enough(now - self.first_step)
+        if enough and phase.may_trace_again():
+            self.begin_trace(phase, LateTrace(phase.optimizers))
+        elif enough:
             self.take_snapshot(phase, frame)
             self.finish("cut")
         self.events, self.wait = ({"traced": True} if self.tracing is not None else {}), 0.0
@@ -327,7 +327,8 @@ class Recorder:
         loops = self.loop_stack.snapshot(frame)
         phase.told = told_by_trainer(frame) or self.progress.keras_length() or phase.told
         batches = self.loaders.batches_of(phase.loader)
-        phase.snapshots.append(make_snapshot(phase.anchors, loops, batches, self.loaders.batches))
+        fed = self.loaders.batches - self.loaders.batches_beside
+        phase.snapshots.append(make_snapshot(phase.anchors, loops, batches, fed))
         if phase.outer is None:
             self.choose_outer(phase, frame, loops)
 
@@ -356,23 +357,38 @@ class Recorder:
 
     # -- the trace
 
-    def begin_trace(self, phase):
-        phase.backwards = self.backwards
+    def begin_trace(self, phase, late=None):
+        """Trace the next steps for the phase, or `late` to compare them with those that were traced first."""
+        traced = late or phase
+        traced.backwards = self.backwards
         count_saved = self.config.get("saved_hooks", True)
         try:
-            self.step_trace = StepTrace(self.torch, phase, count_saved=count_saved, compiled=self.compiled > 0)
+            self.step_trace = StepTrace(self.torch, traced, count_saved=count_saved, compiled=self.compiled > 0)
         except Exception as error:  # noqa: BLE001 - torch before 2.0 has no dispatch mode that we could use
-            phase.untraceable = "{}: {}".format(type(error).__name__, error)[:300]
+            traced.untraceable = "{}: {}".format(type(error).__name__, error)[:300]
             return
-        phase.trace = self.tracing = self.step_trace.tracer
+        traced.trace = self.tracing = self.step_trace.tracer
+        phase.late = late
         self.step_trace.start()
         self.tracing.resume()
 
     def end_trace(self, phase):
+        traced = phase.late or phase
         self.tracing = None
         self.step_trace.stop()
-        phase.micro_batches = self.backwards - phase.backwards
+        traced.micro_batches = self.backwards - traced.backwards
         phase.mark("traced", True)
+
+    @harmless
+    def compare_sizes(self, phase, frame):
+        """Note what the traced steps make of a loop's variable, and how much more or less a late step computes."""
+        traced = phase.late or phase
+        rows = list(traced.trace.rows.values())
+        traced.sizes = sizes_at(self.loop_stack, frame, rows)
+        if phase.late is not None:
+            early = elements_of(phase.trace.rows.values()) / max(1, phase.trace_steps)
+            phase.growth = elements_of(rows) / traced.trace_steps / early if early else 1.0
+            phase.followed = followed(phase.sizes, traced.sizes)
 
     def weigh_first(self, phase, earlier):
         """Takes the trace of a slow first step, unless other optimizers step after it, or the next is quick."""

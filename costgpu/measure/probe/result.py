@@ -54,7 +54,7 @@ def write_result(recorder, status, detail):
         result["probe_errors"] = result.get("probe_errors", []) + FAILURES
     if recorder.torch is not None:
         result["torch"] = torch_facts(recorder.torch, recorder.autocast, recorder.compiled)
-        result["phases"] = [phase_record(phase, recorder.torch, recorder.fetch) for phase in recorder.phases]
+        result["phases"] = [phase_record(phase, recorder.torch, usual_fetches(recorder)) for phase in recorder.phases]
         result["optimizers_made"] = recorder.optimizers_made
         result["manual"] = recorder.manual
     path = recorder.config["result"]
@@ -156,6 +156,8 @@ def phase_record(phase, torch, fetch) -> PhaseRecord:
         "device": device_type(phase, torch),
         "batch": phase.batch,
         "trace_steps": phase.trace_steps,
+        "growth": getattr(phase, "growth", 1.0),
+        "followed": getattr(phase, "followed", []),
         "ops": list(trace.rows.values()) if trace is not None else [],
         "op_seconds": trace.op_seconds if trace is not None else 0.0,
         "calls": trace.calls if trace is not None else 0,
@@ -163,12 +165,18 @@ def phase_record(phase, torch, fetch) -> PhaseRecord:
         "host_calls": trace.host_calls if trace is not None else 0,
         "optimizers": [describe_optimizer(value, counts.get(key, 0), torch) for key, value in phase.optimizers.items()],
         "loader": describe_loader(phase.loader, fetch) if phase.loader is not None else None,
+        "call": phase.call,
         "inference": inference_facts(phase) if isinstance(phase, InferencePhase) else None,
     }
 
 
+def usual_fetches(recorder):
+    """Return the figures of the fetches but for each worker's first one; of those where there were no others."""
+    return recorder.fetch if recorder.fetch and recorder.fetch[1].value else recorder.first_fetch
+
+
 def describe_loader(loader, fetch) -> Loader:
-    """A DataLoader; `fetch` holds CPU seconds, number, waits and queues of all fetches, None if they were not timed."""
+    """A DataLoader; `fetch` holds CPU seconds, number, waits and queues of fetches, None if they were not timed."""
     return {
         "workers": getattr(loader, "num_workers", 0),
         "batch_size": getattr(loader, "batch_size", None),

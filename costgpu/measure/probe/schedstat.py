@@ -85,8 +85,10 @@ class Lap:
             now: When the stretch ended, by `clock`; None for just now.
         """
         wall, cpu = (clock() if now is None else now) - self.since, cpu_clock() - self.cpu_before
-        waited = min(max(0.0, queued() - self.queued_before), max(0.0, wall))
-        return max(0.0, wall - waited), cpu, waited
+        waited = max(0.0, queued() - self.queued_before)
+        # A wait between two readings is in one of them only: what was worked on a core is worked in any case.
+        worked = max(0.0, wall - waited, min(cpu, wall))
+        return worked, cpu, max(0.0, wall - worked)
 
 
 def own_cores() -> frozenset[int]:

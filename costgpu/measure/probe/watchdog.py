@@ -27,7 +27,7 @@ class Watchdog(threading.Thread):
             now = clock()
             if recorder.status != "running":
                 continue
-            recorder.activity.look()
+            recorder.activity.look(in_step=not recorder.in_loader)
             idle = recorder.inference.idle(now)
             if idle and recorder.module_hooks.narrowed:
                 recorder.module_hooks.detach()
@@ -63,7 +63,7 @@ class Watchdog(threading.Thread):
         recorder = self.recorder
         detail = {"where": main_stack(recorder.thread)}
         if recorder.last is not None:
-            detail["cut_in_validation"] = recorder.eval_started is not None
+            detail["cut_in_validation"] = recorder.evaluation.began is not None
         for _ in range(5):
             try:
                 recorder.finish(status, **detail)

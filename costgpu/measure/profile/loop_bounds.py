@@ -11,9 +11,11 @@ import math
 import operator
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from itertools import pairwise
 
 from costgpu.measure.probe.record import Bound, Counter, EarlyExit, Loop, Snapshot, Trips
 
+UNEVEN = 1.6  # how much faster a counter may have grown in one half of what was seen than in the other
 SEARCHED = 8  # counter values around the one where the limit should be reached
 _HOLDS: dict[str, Callable[[float, float], bool]] = {
     "<": operator.lt,
@@ -45,19 +47,21 @@ class Cap:
     # Below the step, and only this loop and those inside it end: each later execution of it makes one more iteration.
     one_more: int | None = None
     sure: bool = True  # that nothing goes on after it that was not counted
+    measured: bool = False  # how fast its counter grows is not read, but was seen
 
 
 def find_caps(snapshots: list[Snapshot], loops: list[Loop], per_iteration: float) -> tuple[list[Cap], list[EarlyExit]]:
     """The caps of the loops (outermost first), and the tests that may end them early but follow no counter."""
     found: list[tuple[Bound, int, Cap]] = []
     early: list[EarlyExit] = []
+    clocks = {loop["clock"]["test"] for loop in loops if "clock" in loop}  # which are told of apart
     for level, loop in enumerate(loops):
         if not loop["library"]:
-            early += loop["early_exit"]
+            early += [one for one in loop["early_exit"] if one["test"] not in clocks]
         for bound in loop["bounds"]:
             cap = _static_cap(bound, level, snapshots, loops, per_iteration)
             if cap is None and not any(side["unsteady"] for side in bound["counters"]):
-                cap = _moving_cap(bound, level, snapshots, loops)
+                cap = _moving_cap(bound, level, snapshots, loops, per_iteration)
             if cap is not None:
                 found.append((bound, level, cap))
             elif bound["how"] != "while" and not loop["library"]:
@@ -121,7 +125,8 @@ def _static_cap(
             step = float(target["stride"])
         else:
             continue
-        place = next((n for n, x in enumerate(loops) if x["line"] == home and x["depth"] == depth), None)
+        at_depth = counter.get("loop_depth", depth)
+        place = next((n for n, x in enumerate(loops) if x["line"] == home and x["depth"] == at_depth), None)
         if place is None:
             continue
         innermost = place == len(loops) - 1
@@ -228,8 +233,10 @@ def _iterations_until(
     return None if raised is None else float(raised if before else raised + 1)
 
 
-def _moving_cap(bound: Bound, level: int, snapshots: list[Snapshot], loops: list[Loop]) -> Cap | None:
-    """A counter that is raised somewhere out of sight, seen to move evenly with the steps."""
+def _moving_cap(
+    bound: Bound, level: int, snapshots: list[Snapshot], loops: list[Loop], per_iteration: float
+) -> Cap | None:
+    """A counter that is raised out of sight, or by amounts that vary, seen to move with the steps or the laps."""
     seen: list[tuple[int, tuple[float, float]]] = []
     for shot in snapshots:
         same = _same_bound(shot, loops[level], bound)
@@ -238,28 +245,79 @@ def _moving_cap(bound: Bound, level: int, snapshots: list[Snapshot], loops: list
             seen.append((shot["anchor"], (left, right)))
     if len(seen) < 3:
         return None
-    (begin, first), (end, last) = seen[0], seen[-1]
     for side, other in ((0, 1), (1, 0)):
-        rate = (last[side] - first[side]) / (end - begin)
-        even = all(abs(now[side] - first[side] - rate * (at - begin)) <= abs(rate) + 1e-9 for at, now in seen)
-        if rate == 0 or not even or any(now[other] != first[other] for _, now in seen):
+        limit = seen[0][1][other]
+        values = [(at, now[side]) for at, now in seen]
+        grown = values[-1][1] - values[0][1]
+        if not grown or any(now[other] != limit for _, now in seen):
             continue
-        if (first[other] - first[side]) / rate <= 0:
-            return None
-        steps = _first_ending(bound, side, first[side], rate, first[other])
-        if steps is None:
+        if (limit - values[0][1]) / grown <= 0:
             return None
         scope = _scope(bound["counters"][side], loops, level, loops[level]["depth"], len(loops) - 1)
-        home = _home(bound, level, loops)
-        raised_after = begin == 1 and first[side] == 0  # it begins at 0, and is raised between the step and the test
-        return Cap(
-            level=scope,
-            text=_text(bound, loops[level]),
-            steps=float(begin + steps - raised_after),
-            whole_bodies_of=home if home < len(loops) - 1 else None,
-            sure=False,  # it moved evenly so far: nothing in sight says that it goes on so
-        )
+        # It moved so until now: nothing in sight says that it goes on so.
+        cap = Cap(level=scope, text=_text(bound, loops[level]), sure=False, measured=True)
+        with_steps = _moved_with_steps(values, bound, side, limit)
+        if with_steps is not None:
+            home = _home(bound, level, loops)
+            return replace(cap, steps=with_steps, whole_bodies_of=home if home < len(loops) - 1 else None)
+        lap = _steps_of_lap(loops[level + 1 :], per_iteration)
+        with_laps = _moved_with_laps(values, bound, side, limit, lap) if lap and level < len(loops) - 1 else None
+        if with_laps is not None:
+            counter = bound["counters"][side]
+            if counter["reset_line"] == loops[level]["line"]:  # it is assigned there, and not set back
+                scope = _scope({**counter, "reset_line": None}, loops, level, loops[level]["depth"], len(loops) - 1)
+            return replace(cap, level=scope, iterations=with_laps, place=level)
+        about = _moved_on_average(values, limit)
+        return replace(cap, steps=about) if about is not None else None
     return None
+
+
+def _moved_with_steps(values: list[tuple[int, float]], bound: Bound, side: int, limit: float) -> float | None:
+    """The steps after which a counter ends the loop that grows evenly with them; None if it does not."""
+    (begin, first), (end, last) = values[0], values[-1]
+    rate = (last - first) / (end - begin)
+    if any(abs(now - first - rate * (at - begin)) > abs(rate) + 1e-9 for at, now in values):
+        return None
+    steps = _first_ending(bound, side, first, rate, limit)
+    raised_after = begin == 1 and first == 0  # it begins at 0, and is raised between the step and the test
+    return None if steps is None else float(begin + steps - raised_after)
+
+
+def _moved_with_laps(
+    values: list[tuple[int, float]], bound: Bound, side: int, limit: float, lap: float
+) -> float | None:
+    """The iterations of an outer loop after which a counter ends it that grows evenly with them; None if it does not."""
+    laps = [math.floor((at - 1) / lap + 1e-9) for at, _ in values]
+    passed, first = laps[-1] - laps[0], values[0][1]
+    if passed < 1:
+        return None
+    rate = (values[-1][1] - first) / passed
+    if any(abs(now - first - rate * (at - laps[0])) > abs(rate) for at, (_, now) in zip(laps, values, strict=True)):
+        return None
+    raised_before = rate > 0 and first >= rate / 2  # by what comes before the first step of a lap
+    raised = _first_ending(bound, side, first - rate * raised_before, rate, limit)
+    return None if raised is None else float(laps[0] + raised)
+
+
+def _moved_on_average(values: list[tuple[int, float]], limit: float) -> float | None:
+    """The steps after which a counter comes to its limit that grew as fast in the first half as in the second."""
+    (begin, first), (end, last) = values[0], values[-1]
+    middle, then = min(values[1:-1], key=lambda value: abs(value[0] - (begin + end) / 2))
+    jump = min((abs(b - a) for (_, a), (_, b) in pairwise(values) if a != b), default=0.0)
+    halves = [(then - first) / (middle - begin), (last - then) / (end - middle)]
+    if min(abs(then - first), abs(last - then)) < 2 * jump or halves[0] * halves[1] <= 0:
+        return None
+    if max(halves[0] / halves[1], halves[1] / halves[0]) > UNEVEN:
+        return None
+    return float(math.ceil(begin + (limit - first) * (end - begin) / (last - first)))
+
+
+def _steps_of_lap(inner: list[Loop], per_iteration: float) -> float | None:
+    """Steps of one iteration of the loop around these; None if that is not known, or changes."""
+    trips = [number(loop["trips"]) for loop in inner]
+    if any(one is None or math.isinf(one) for one in trips) or any(loop["varies"] for loop in inner):
+        return None
+    return math.prod(one for one in trips if one is not None) / per_iteration or None
 
 
 def _text(bound: Bound, loop: Loop) -> str:

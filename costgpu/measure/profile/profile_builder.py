@@ -8,6 +8,8 @@ from typing import Any, cast
 
 from costgpu.measure.launcher import Launch
 from costgpu.measure.probe.record import ActivityRecord, Op, Optimizer, PhaseRecord, ProbeRecord, Told, TorchFacts
+from costgpu.measure.profile.accumulation import batches_per_step, iterations_per_step
+from costgpu.measure.profile.growth import growing, growth_notes
 from costgpu.measure.profile.inference import (
     inference_of,
     inference_total,
@@ -26,15 +28,11 @@ from costgpu.measure.profile.progress_series import (
     progress_phases,
     shows_progress,
 )
+from costgpu.measure.profile.rhythms import left_out, works_of
 from costgpu.measure.profile.series_totals import within_budget
-from costgpu.measure.profile.step_times import data_loading, extras, step_times
-from costgpu.measure.profile.total_steps import (
-    FOREVER_EPOCH,
-    FOREVER_STEPS,
-    batches_per_step,
-    iterations_per_step,
-    total_steps,
-)
+from costgpu.measure.profile.step_times import data_loading, extras, step_times, untold
+from costgpu.measure.profile.total_steps import FOREVER_EPOCH, FOREVER_STEPS, called_again, total_steps
+from costgpu.measure.profile.uneven_steps import evened
 from costgpu.measure.profile.waiting import notes_of_queue, queued_by_all, waiting_of_phase, waiting_share
 from costgpu.models.workload import (
     Autocast,
@@ -154,6 +152,8 @@ def _with_its_only_step(raw: PhaseRecord) -> PhaseRecord:
 
 def _torch_phases(record: ProbeRecord, found: Neighbours) -> list[Phase]:
     ended, stepped = record["status"] == "ended", [found.undisturbed(raw) for raw in _stepped(record)]
+    if not ended:
+        stepped = _one_of_calls(stepped)
     before = record["before"]["validation"]
     phases = []
     for raw in stepped:
@@ -161,6 +161,18 @@ def _torch_phases(record: ProbeRecord, found: Neighbours) -> list[Phase]:
         over = ended or raw is not stepped[-1]
         phases.append(_phase(raw, before if first else 0.0, record.get("activity"), ended=over, gap=not first))
     return _unite(phases)
+
+
+def _one_of_calls(stepped: list[PhaseRecord]) -> list[PhaseRecord]:
+    """Of phases that are calls of one function by a library, only the one that was timed best, as the last call."""
+    kept: list[PhaseRecord] = []
+    for raw in stepped:
+        call = raw.get("call", 1)
+        if call > 1 and kept and kept[-1].get("call", 1) == call - 1:
+            best = max(kept.pop(), raw, key=lambda one: len(one["seconds"]))
+            raw = cast("PhaseRecord", {**best, "call": call})
+        kept.append(raw)
+    return kept
 
 
 def _later_phases(record: ProbeRecord, last: Phase) -> list[LaterPhase]:
@@ -177,24 +189,34 @@ def _later_phases(record: ProbeRecord, last: Phase) -> list[LaterPhase]:
 def told_total(told: Told, seen: int) -> Total | None:
     """The number of steps as the trainer says it, of which some were seen; None if it does not know either."""
     how = f"{told['trainer']}: {told['how']}"
-    each = told["per_epoch"]
+    each, seconds = told["per_epoch"], told.get("seconds")
     if each is not None and each >= FOREVER_EPOCH:
         each = None
-    if told["total"] == "inf" or (told["total"] is not None and float(told["total"]) >= FOREVER_STEPS):
+    stops = told["may_stop"][:1]
+    if seconds is not None:
+        stops = [f"{stops[0] if stops else 'its clock'}={format_duration(seconds)}"]
+    endless = told["total"] == "inf" or (told["total"] is not None and float(told["total"]) >= FOREVER_STEPS)
+    if seconds is not None and (endless or told["total"] is None):
+        how = f"{how}; {stops[0]} ends it"
+        return Total(kind=TotalKind.TIMED, steps=None, steps_per_epoch=each, how=how, seconds=seconds)
+    if endless:
         how += ": it has no end of its own"
         return Total(kind=TotalKind.UNBOUNDED, steps=None, steps_per_epoch=each, how=how)
     if told["total"] is None:
         return None
     kind = TotalKind.EXACT
-    if told["may_stop"]:
-        kind, how = TotalKind.UPPER_BOUND, f"{how}; {told['may_stop'][0]} may stop it earlier"
-    return Total(kind=kind, steps=max(float(told["total"]), float(seen)), steps_per_epoch=each, how=how)
+    if stops:
+        kind, how = TotalKind.UPPER_BOUND, f"{how}; {stops[0]} may stop it earlier"
+    steps = max(float(told["total"]), float(seen))
+    return Total(kind=kind, steps=steps, steps_per_epoch=each, how=how, seconds=seconds)
 
 
 def _phase(
     raw: PhaseRecord, before_seconds: float, activity: ActivityRecord | None, *, ended: bool, gap: bool
 ) -> Phase:
+    raw = evened(raw)
     step, used = step_times(raw)
+    step = growing(raw, step)
     once = raw.get("first") is not None
     micro_batches = float(max(1, raw["micro_batches"])) if once else 1.0
     drawn = raw["snapshots"][0]["all_batches"] if once and raw["snapshots"] else 0
@@ -204,6 +226,9 @@ def _phase(
         total = total_steps(raw, ended=ended, micro_batches=micro_batches)
     else:
         total = inference_total(raw, ended=ended)
+    if raw.get("call", 1) > 1 and not ended and total.steps is not None:
+        by = next((loop["caller"] for shot in raw["snapshots"] for loop in shot["loops"] if "caller" in loop), "")
+        total = replace(called_again(total.how, raw["call"], by, total.steps), loops=total.loops)
     if inference is None and raw["told"] and not ended:
         total = told_total(raw["told"], raw["steps"]) or total
     if 0 < raw.get("elsewhere", 0) < raw["steps"] / 2 and total.kind is TotalKind.EXACT and not ended:
@@ -219,6 +244,7 @@ def _phase(
         data.batch_size,
         queued_seconds=queued_by_all(activity),
         saves=raw["told"].get("saves") if raw["told"] else None,
+        validation=raw["told"].get("validation") if raw["told"] else None,
     )
     pause = raw["gap_seconds"] - step.median_seconds
     if gap and pause > LEAST_PAUSE_SECONDS:
@@ -352,7 +378,9 @@ def _trains_again(later: LaterPhase, unit: str) -> str:
 def _torch_notes(phases: list[Phase], later: list[LaterPhase], record: ProbeRecord, facts: TorchFacts) -> list[str]:
     notes = []
     last = phases[-1]
-    if abs(last.step.drift - 1) > 0.01:
+    raw = _stepped(record)[-1]
+    notes += growth_notes(raw, last)
+    if abs(last.step.drift - 1) > 0.01 and not notes:
         word = "grew" if last.step.drift > 1 else "fell"
         notes.append(f"The step time {word} by a factor of {last.step.drift:.2f} while it was measured.")
     if stepped_once(record):
@@ -364,12 +392,19 @@ def _torch_notes(phases: list[Phase], later: list[LaterPhase], record: ProbeReco
         notes.append(f"Only one {last.unit} was begun: its time is that of its parts.")
     if not last.optimizers and last.inference is None:
         notes.append("No optimizer steps: backward passes were counted.")
+    told = [raw["told"] for raw in _stepped(record)]
+    beside = [untold(one.get("validation"), phase.extras) for one, phase in zip(told, phases, strict=True) if one]
+    notes += [note for note in beside if note]
     notes += [_trains_again(phase, "step") for phase in later]
     if record["status"] != "ended":
         notes += [
             f"It runs a model again at {one['file']}:{one['line']} ({one['source']}): not reached, and not in these figures."
-            for one in _stepped(record)[-1]["upcoming"]["applied"]
+            for one in raw["upcoming"]["applied"]
         ]
+        per_iteration = iterations_per_step([shot for shot in raw["snapshots"] if shot["loops"]])
+        works = works_of(raw, last.total, per_iteration)
+        missed = left_out(works, last.extras, last.total, len(raw["seconds"]))
+        notes += [missed] if missed else []
     if record.get("cut_in_validation"):
         notes.append("The measurement ended inside a validation pass, which is longer than what was seen of it.")
     if facts["fake_cuda"]:

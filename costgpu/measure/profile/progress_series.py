@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 from costgpu.measure.probe.record import (
     Intervals,
@@ -13,8 +14,8 @@ from costgpu.measure.probe.record import (
 )
 from costgpu.measure.profile.inference import inference_of_series
 from costgpu.measure.profile.search_times import note_of_search, of_all_fits
-from costgpu.measure.profile.series_totals import place_of, total_of
-from costgpu.measure.profile.step_times import extras, single_step, step_times, summarize
+from costgpu.measure.profile.series_totals import place_of, total_of, total_of_calls
+from costgpu.measure.profile.step_times import extras, single_step, step_times, summarize, untold
 from costgpu.measure.profile.waiting import queued_by_all
 from costgpu.models.workload import (
     DataLoading,
@@ -165,6 +166,8 @@ def notes_of(record: ProbeRecord) -> list[str]:
         notes.append(f"Only the progress bar at {series['label']} is in it, not what the script does after it.")
     if facts.get("asks_gpu"):
         notes.append("It asks for a GPU and was measured on the CPU.")
+    if left := untold(facts.get("validation"), progress_phases(record)[-1].extras):
+        notes.append(left)
     totals = facts.get("totals") or {}
     if totals.get("unknown_loops"):
         notes.append("A loop inside the jitted function has no length that can be read: its FLOPs were counted once.")
@@ -206,6 +209,8 @@ def _loops(record: ProbeRecord) -> LoopProgress | None:
     found = record.get("loops")
     if found is None or record["status"] != "ended":
         return None if record.get("awaits_training") else found
+    if "again" in found:
+        return None  # the run as a whole says more
     share = (found["last"] - found["first"]) / math.prod(float(loop["trips"]) for loop in found["loops"])
     seconds = found["seconds"] / max(share, 1e-9)
     after = record["wall_seconds"] - found["lead"] - seconds
@@ -265,7 +270,17 @@ def _series_phase(series: SeriesRecord, record: ProbeRecord, *, over: bool = Fal
     total = total_of(series, raw, record, ended=ended)
     gpu, reason, kind = _gpu(series)
     typical, queued = of_all_fits(step, series), queued_by_all(record.get("activity"))
-    found = extras(raw, step, total, 1.0, 0.0, facts.get("batch"), queued_seconds=queued, saves=facts.get("saves"))
+    found = extras(
+        raw,
+        step,
+        total,
+        1.0,
+        0.0,
+        facts.get("batch"),
+        queued_seconds=queued,
+        saves=facts.get("saves"),
+        validation=facts.get("validation"),
+    )
     totals = facts.get("totals") if gpu is GpuPath.COUNTED else None
     inference = inference_of_series(series)
     return Phase(
@@ -308,22 +323,23 @@ def _optimizers(facts: SeriesFacts) -> list[OptimizerFacts]:
 
 
 def _loops_phase(progress: LoopProgress) -> Phase:
-    loops, libraries = progress["loops"], progress.get("libraries", [])
+    loops, libraries, again = progress["loops"], progress.get("libraries", []), progress.get("again")
     passed = progress["last"] - progress["first"]
     mean = progress["seconds"] / passed
     early = next((loop for loop in loops if loop["early"]), None)
     how = " × ".join(f"{loop['trips']:,.0f} ({place_of(loop)})" for loop in loops)
-    if early is not None:
-        how += f"; the loop at {place_of(early)} may end earlier"
+    steps = math.prod(float(loop["trips"]) for loop in loops)
+    if again is not None:
+        total = total_of_calls(how, steps, again)
+    else:
+        how += f"; the loop at {place_of(early)} may end earlier" if early is not None else ""
+        kind = TotalKind.UPPER_BOUND if early is not None else TotalKind.EXACT
+        inner = float(loops[-1]["trips"]) if len(loops) > 1 else None
+        total = Total(kind=kind, steps=steps, steps_per_epoch=inner, how=how)
+    texts = [f"{place_of(loop)} for … in {loop['source']}: {loop['trips']:,.0f}" for loop in loops]
     return Phase(
         label=place_of(loops[-1]),
-        total=Total(
-            kind=TotalKind.UPPER_BOUND if early is not None else TotalKind.EXACT,
-            steps=math.prod(float(loop["trips"]) for loop in loops),
-            steps_per_epoch=float(loops[-1]["trips"]) if len(loops) > 1 else None,
-            how=how,
-            loops=[f"{place_of(loop)} for … in {loop['source']}: {loop['trips']:,.0f}" for loop in loops],
-        ),
+        total=replace(total, loops=texts),
         steps_observed=max(1, round(passed)),
         step=summarize(_rates(progress["times"]) or [mean], mean),
         unit="iteration",

@@ -5,10 +5,18 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 
-from costgpu.measure.probe.record import Intervals, PlainLoop, ProbeRecord, SeriesRecord, SurroundingLoop, TimeBudget
+from costgpu.measure.probe.record import (
+    Again,
+    Intervals,
+    PlainLoop,
+    ProbeRecord,
+    SeriesRecord,
+    SurroundingLoop,
+    TimeBudget,
+)
 from costgpu.measure.profile.loop_bounds import number
 from costgpu.measure.profile.search_times import mean_length, search_in_words
-from costgpu.measure.profile.total_steps import FOREVER_STEPS, total_steps
+from costgpu.measure.profile.total_steps import FOREVER_STEPS, called_again, total_steps
 from costgpu.models.workload import Total, TotalKind
 from costgpu.units import format_duration
 
@@ -83,6 +91,20 @@ def within_budget(total: Total, budget: TimeBudget | None) -> Total:
         return replace(total, kind=TotalKind.TIMED, how=f"it runs for {spell}", seconds=seconds)
     how = f"{total.how}; it ends after {spell} at the latest"
     return replace(total, kind=TotalKind.UPPER_BOUND, how=how, seconds=seconds)
+
+
+def total_of_calls(each: str, count: float, again: Again) -> Total:
+    """The total of loops of `count` iterations (`each`, in words) that are called again and again."""
+    around = [loop for loop in again["around"] if loop.get("trips") != 1]
+    times = math.prod(number(loop["trips"]) or math.inf for loop in around)
+    if not around or math.isinf(times):
+        return called_again(each, again["times"], again["by"], count)
+    how = " × ".join(f"{loop['trips']:,} ({place_of(loop)})" for loop in around) + f" × {each}"
+    how += "; a trial may choose another length" if any(loop.get("trials") for loop in around) else "; each may differ"
+    if any((loop.get("position") or (None, None, False))[2] for loop in around):
+        how += "; it may stop early"
+    steps = max(times, again["times"]) * count
+    return Total(kind=TotalKind.APPROXIMATE, steps=steps, steps_per_epoch=count, how=how)
 
 
 def place_of(loop: SurroundingLoop | PlainLoop) -> str:

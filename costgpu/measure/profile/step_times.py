@@ -6,21 +6,27 @@ validation pass, a checkpoint or the start of an epoch, which repeat with a rhyt
 
 from __future__ import annotations
 
-import math
 import statistics
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import pairwise
 
-from costgpu.measure.probe.record import IntervalEvents, Intervals, Loader, Loop, PeriodicWork, Saves
-from costgpu.measure.profile.total_steps import batches_per_step
+from costgpu.measure.probe.record import Intervals, Loader, Saves, Validation
+from costgpu.measure.profile.rhythms import (
+    DISK_WORDS,
+    Work,
+    forward_seconds,
+    repeating,
+    unreached,
+    usual_seconds,
+    works_of,
+)
 from costgpu.models.defaults import DISK_BYTES_PER_SECOND
 from costgpu.models.workload import DataLoading, Extra, ExtraKind, Rhythm, StepTimes, Total
+from costgpu.units import plural_unit
 
-DISK_WORDS = f"taken as {DISK_BYTES_PER_SECOND / 1e6:.0f} MB/s"
 SPIKE = 3.0  # an interval above so many medians is not a step's own variation
 UNEVEN = 0.02  # of the time of all steps: what they take beyond the median, from there on, is told beside it
-FORWARD_SHARE = 1 / 3  # a forward pass is one of the three equal parts of a training step's FLOPs
 
 
 def summarize(
@@ -115,65 +121,111 @@ def extras(
     *,
     queued_seconds: float = 0.0,
     saves: Saves | None = None,
+    validation: Validation | None = None,
 ) -> list[Extra]:
     """Validation, checkpoints and whatever else takes time beside the steps.
 
     Args:
         saves: How often a trainer says that it saves; None if none does.
+        validation: How often it says that it evaluates, and on how much.
         queued_seconds: Time in which threads of the script were ready and had no core: no work of its own.
     """
     seconds, special = phase["seconds"], phase["special"]
     events = {int(i): event for i, event in special.items() if int(i) < len(seconds)}
-    boundaries = sorted(i for i, event in events.items() if event.get("opened"))
+    works = works_of(phase, total, per_iteration)
     found: list[Extra] = []
-    validation: dict[int, float] = {}
+    evaluating: dict[int, float] = {}
     saving = {i: event["save"] for i, event in events.items() if event.get("save")}
     starting: dict[int, float] = {}
     for i, event in events.items():
         rest = max(0.0, seconds[i] - step.median_seconds - event.get("validation", 0.0) - event.get("save", 0.0))
-        if event.get("validation"):
-            validation[i] = event["validation"]
+        if "validation" in event:  # it may have had no core of its own in all that time
+            evaluating[i] = event["validation"]
         elif event.get("validation_batches"):
-            validation[i], rest = rest, 0.0
+            evaluating[i], rest = rest, 0.0
         if event.get("opened") and not event.get("traced"):
             starting[i] = rest
     for kind, seen in (
-        (ExtraKind.VALIDATION, validation),
+        (ExtraKind.VALIDATION, evaluating),
         (ExtraKind.CHECKPOINT, saving),
         (ExtraKind.EPOCH_START, starting),
     ):
         # a checkpoint is one however quickly it is saved: what an interruption loses depends on it
-        if seen and (kind is ExtraKind.CHECKPOINT or statistics.median(seen.values()) > 0.02 * step.median_seconds):
-            found.append(_repeating(kind, seen, boundaries, per_iteration, phase))
-    found += _irregular(seconds, events, step, queued_seconds)
-    found += _unreached(phase, step, total, per_iteration, before_validation_seconds, batch_size, found)
+        counts = kind is ExtraKind.CHECKPOINT or (kind is ExtraKind.VALIDATION and validation is not None)
+        if seen and (counts or usual_seconds(seen) > 0.02 * step.median_seconds):
+            found.append(repeating(kind, seen, works, phase, total))
+    told: list[_Told] = [
+        (ExtraKind.VALIDATION, validation, _told_validation(validation, phase, step, batch_size)),
+        (ExtraKind.CHECKPOINT, saves, (_state_seconds(phase), f"told by the trainer, not reached; {DISK_WORDS}")),
+    ]
+    found = _as_told(found, told, step, total)
+    claimed = set(events)
+    for work, at, each in _long_intervals(works, phase, step):
+        claimed.update(at)
+        note = f"line {work.raw['line']}: {work.raw['source']}"
+        found.append(work.as_extra(work.kind, each, measured=True, note=note))
+    found += _irregular(seconds, claimed, step, queued_seconds)
+    found += unreached(
+        works,
+        found,
+        phase,
+        step,
+        total,
+        before_seconds=before_validation_seconds,
+        batch_size=batch_size,
+        state_seconds=_state_seconds(phase),
+    )
     sizes = [event["save_bytes"] for event in events.values() if event.get("save_bytes")]
-    found = _as_told(found, saves, phase)
     return [_with_size(extra, sizes) for extra in found]
 
 
-def _as_told(found: list[Extra], saves: Saves | None, phase: Intervals) -> list[Extra]:
-    """Checkpoints in the rhythm that the trainer tells, seen or not."""
-    if saves is None:
-        return found
-    rhythm = Rhythm.EPOCH if saves["rhythm"] == "epoch" else Rhythm.STEPS
-    seen = [extra for extra in found if extra.kind is ExtraKind.CHECKPOINT and extra.measured]
-    rest = [extra for extra in found if extra.kind is not ExtraKind.CHECKPOINT]
-    if seen:
-        return [*rest, replace(seen[0], rhythm=rhythm, every=saves["every"])]
-    note = f"told by the trainer, not reached; {DISK_WORDS}"
-    each = _state_seconds(phase)
-    return [
-        *rest,
-        Extra(
-            kind=ExtraKind.CHECKPOINT,
-            seconds_each=each,
-            rhythm=rhythm,
-            every=saves["every"],
-            measured=False,
-            note=note,
-        ),
-    ]
+_Told = tuple[ExtraKind, Saves | Validation | None, tuple[float, str] | None]
+
+
+def _as_told(found: list[Extra], told: Sequence[_Told], step: StepTimes, total: Total) -> list[Extra]:
+    """Work in the rhythm that the trainer tells, seen or not.
+
+    Args:
+        told: Kind, rhythm, and seconds and a note for one that was not reached; None where they are not known.
+    """
+    for kind, pace, missed in told:
+        seen = next((extra for extra in found if extra.kind is kind), None)
+        if pace is None:
+            continue
+        rhythm = Rhythm.EPOCH if pace["rhythm"] == "epoch" else Rhythm.STEPS
+        every = max(1.0, pace["every"] / (step.seconds or 1.0)) if pace["rhythm"] == "seconds" else pace["every"]
+        if rhythm is Rhythm.EPOCH and not total.steps_per_epoch and kind is ExtraKind.VALIDATION:
+            continue  # there is no telling how many epochs there will be
+        if seen is not None:
+            found = [extra for extra in found if extra is not seen]
+            found.append(replace(seen, rhythm=rhythm, every=every))
+        elif missed is not None:
+            each, note = missed
+            found.append(
+                Extra(kind=kind, seconds_each=each, rhythm=rhythm, every=every, measured=False, note=note),
+            )
+    return found
+
+
+def untold(validation: Validation | None, beside: Sequence[Extra]) -> str | None:
+    """A sentence for evaluations that a trainer tells of, and that are in no figure: how long they are is not known."""
+    if validation is None or any(extra.kind is ExtraKind.VALIDATION for extra in beside):
+        return None
+    unit = {"epoch": "epoch", "steps": "step", "seconds": "second"}[validation["rhythm"]]
+    number = validation["every"]
+    every = f"every {unit}" if number == 1 else f"every {number:,.4g} {plural_unit(unit)}"
+    why = "how long its epochs are" if validation["batches"] else "on how many batches"
+    return f"Its trainer evaluates {every}, {why} is not known: that is not in these figures."
+
+
+def _told_validation(
+    told: Validation | None, phase: Intervals, step: StepTimes, batch_size: int | None
+) -> tuple[float, str] | None:
+    """Seconds and a note for an evaluation that a trainer tells of; None if it does not know its length."""
+    if told is None or not told["batches"]:
+        return None
+    seconds = forward_seconds(told["batches"], told["batch_size"], phase, step, batch_size)
+    return seconds, f"{told['batches']:,.0f} batches, told by the trainer, not reached; taken as forward passes"
 
 
 def _with_size(extra: Extra, sizes: Sequence[float]) -> Extra:
@@ -188,37 +240,25 @@ def _state_seconds(phase: Intervals) -> float:
     return (phase["model"].get("bytes", 0) + state) / DISK_BYTES_PER_SECOND
 
 
-def _repeating(
-    kind: ExtraKind,
-    seen: dict[int, float],
-    boundaries: list[int],
-    per_iteration: float,
-    phase: Intervals,
-) -> Extra:
-    each = statistics.median(seen.values())
-    at = sorted(seen)
-    note = f"seen {len(at)} times" if len(at) > 1 else "seen once"
-    if boundaries and all(i in boundaries for i in at):
-        reached = [b for b in boundaries if b <= at[-1]]
-        return Extra(kind=kind, seconds_each=each, rhythm=Rhythm.EPOCH, every=len(reached) / len(at), note=note)
-    if len(at) > 1:
-        every = statistics.median(b - a for a, b in pairwise(at))
-        return Extra(kind=kind, seconds_each=each, rhythm=Rhythm.STEPS, every=float(every), note=note)
-    loops = phase["snapshots"][-1]["loops"] if phase["snapshots"] else []
-    gates = [
-        g["every"] / per_iteration
-        for g in phase["upcoming"]["periodic"]
-        if g["every"] and loops and _in_loop(g, loops[-1])
-    ]
-    fitting = [g for g in gates if g >= 1 and abs((at[0] + 1) / g - round((at[0] + 1) / g)) < 1e-6]
-    every = max(fitting) if fitting else float(at[0] + 1)  # a shorter one would have been seen before
-    return Extra(kind=kind, seconds_each=each, rhythm=Rhythm.STEPS, every=every, note=note)
+def _long_intervals(
+    works: Sequence[Work], phase: Intervals, step: StepTimes
+) -> Iterator[tuple[Work, list[int], float]]:
+    """Work whose intervals took clearly longer than a step, though nothing was seen in them; each interval once.
+
+    Yields:
+        The work, its intervals, and its seconds each.
+    """
+    taken = {int(i) for i, event in phase["special"].items() if set(event) - {"loader_start"}}
+    for work in works:
+        at = [i for i in work.inside if i not in taken]
+        beyond = [phase["seconds"][i] - step.median_seconds for i in at]
+        if at and step.median_seconds > 0 and statistics.median(beyond) > (SPIKE - 1) * step.median_seconds:
+            taken.update(at)
+            yield work, at, statistics.median(beyond)
 
 
-def _irregular(
-    seconds: list[float], events: dict[int, IntervalEvents], step: StepTimes, queued_seconds: float
-) -> list[Extra]:
-    plain = [seconds[i] for i in range(2, len(seconds)) if i not in events]
+def _irregular(seconds: list[float], claimed: set[int], step: StepTimes, queued_seconds: float) -> list[Extra]:
+    plain = [seconds[i] for i in range(2, len(seconds)) if i not in claimed]
     long = [v for v in plain if v > SPIKE * step.median_seconds]
     excess = sum(plain) - len(plain) * step.seconds - queued_seconds  # what the step's own seconds leave out
     if not plain or excess < UNEVEN * sum(plain):
@@ -235,60 +275,3 @@ def _irregular(
             note=note,
         )
     ]
-
-
-def _unreached(
-    phase: Intervals,
-    step: StepTimes,
-    total: Total,
-    per_iteration: float,
-    before_validation_seconds: float,
-    batch_size: int | None,
-    found: list[Extra],
-) -> list[Extra]:
-    """What the source says will come, and the measurement ended before."""
-    have = {extra.kind for extra in found}
-    loops = phase["snapshots"][-1]["loops"] if phase["snapshots"] else []
-    more: list[Extra] = []
-    for work in phase["upcoming"]["periodic"]:
-        rhythm, every = _place(work, loops, per_iteration)
-        if rhythm is Rhythm.STEPS and total.steps is not None and every > total.steps:
-            continue
-        kind = ExtraKind.CHECKPOINT if work["kind"] == "checkpoint" else ExtraKind.VALIDATION
-        if kind in have:
-            continue
-        if work["kind"] == "validation":
-            share = work["batch_size"] / batch_size if batch_size and work["batch_size"] else 1.0
-            per_batch = step.median_seconds / max(1.0, batches_per_step(phase))
-            each = (work["batches"] or 0) * per_batch * FORWARD_SHARE * share
-            note = f"line {work['line']}: {work['batches']} batches, not reached; taken as forward passes"
-        elif work["kind"] == "checkpoint":
-            if rhythm is Rhythm.STEPS and work["every"] == 1:
-                continue  # after every step: it would have been seen
-            each = _state_seconds(phase)
-            note = f"line {work['line']}, not reached; {DISK_WORDS}"
-        elif before_validation_seconds > 0:
-            each = before_validation_seconds
-            note = f"line {work['line']}: {work['source']}, timed once before the first step"
-        else:
-            continue
-        measured = work["kind"] == "gated"
-        more.append(Extra(kind=kind, seconds_each=each, rhythm=rhythm, every=every, measured=measured, note=note))
-        have.add(kind)
-    return more
-
-
-def _in_loop(work: PeriodicWork, loop: Loop) -> bool:
-    return work["loop_line"] == loop["line"] and work["path"] == loop["path"]
-
-
-def _place(work: PeriodicWork, loops: list[Loop], per_iteration: float) -> tuple[Rhythm, float]:
-    every = work["every"] or 1.0
-    places = [n for n, loop in enumerate(loops) if _in_loop(work, loop)]
-    if not places:
-        return Rhythm.RUN, 1.0
-    if places[-1] == len(loops) - 1:
-        return Rhythm.STEPS, max(1.0, every / per_iteration)
-    between = loops[places[-1] + 1 : -1]
-    inner = math.prod(t if isinstance(t := loop["trips"], (int, float)) and t else 1 for loop in between)
-    return Rhythm.EPOCH, every * inner

@@ -49,7 +49,7 @@ def waiting_of_phase(raw: PhaseRecord, used: Sequence[int], activity: ActivityRe
         return 0.0
     ceiling = SPIKE * statistics.median(raw["seconds"][i] for i in some)
     seconds = statistics.fmean(min(blocked[i], ceiling) for i in some)
-    seconds *= _share_of_off(activity, activity["alone"])
+    seconds *= _share_in_steps(activity)
     step = statistics.fmean(min(raw["seconds"][i], ceiling) for i in some)
     return seconds if seconds > LEAST_SHARE * step else 0.0
 
@@ -61,6 +61,13 @@ def waiting_share(activity: ActivityRecord | None) -> float:
     off = max(0.0, activity["wall"] - activity["main_cpu"] - activity["main_queued"])
     share = off / activity["wall"] * _share_of_off(activity, activity["quiet"])
     return min(1.0, share) if share > LEAST_SHARE else 0.0
+
+
+def _share_in_steps(activity: ActivityRecord) -> float:
+    """Share of a plain step off its core in which the script's thread waited: what happens between epochs says nothing."""
+    if activity["step_off"] >= LEAST_LOOKS or activity["off"] > activity["step_off"]:
+        return activity["step_alone"] / max(1, activity["step_off"])
+    return _share_of_off(activity, activity["alone"])
 
 
 def _share_of_off(activity: ActivityRecord, idle_looks: int) -> float:

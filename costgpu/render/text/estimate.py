@@ -28,7 +28,7 @@ from costgpu.render.text.layout import WIDTH, wrap
 from costgpu.render.text.offers import day_span, offer_value, price_age_days
 from costgpu.render.text.scaling import scaling_sentences, scaling_value
 from costgpu.render.text.service import service_plans, service_text
-from costgpu.units import format_duration, format_ratio, format_usd, plural_unit
+from costgpu.units import format_duration, format_number, format_ratio, format_usd, plural_unit
 
 SCHEMA = "costgpu.verdict"
 NAME_WIDTH, SPAN_WIDTH = 43, 15
@@ -119,12 +119,11 @@ def _name(prediction: Prediction) -> str:
 def _table(verdict: Verdict, today: date) -> str:
     boot = ", boot included" if verdict.unit == "the whole job" else ""
     rows = [verdict.here, *verdict.table]
-    spans = {
-        id(p): f"{format_usd(p.cost_usd.low)}-{format_usd(p.cost_usd.high)[1:]}" if p.candidate.offer else ""
-        for p in rows
-    }
+    clocked = any(p.time_limit is not None and p.time_limit.reached for p in rows)
+    spans = {id(p): _steps_made(p) if clocked else _cost_span(p) for p in rows}
     width = NAME_WIDTH - max(0, max(map(len, spans.values())) - SPAN_WIDTH)
-    lines = [f"For {verdict.unit}{boot}:", _table_line("  ", "", "time", "cost", "80 %", width)]
+    last = "steps" if clocked else "80 %"
+    lines = [f"For {verdict.unit}{boot}:", _table_line("  ", "", "time", "cost", last, width)]
     for prediction in rows:
         usd = format_usd(prediction.cost_usd.value) if prediction.candidate.offer else "$0"
         asked = any(prediction is one for one in verdict.asked)
@@ -136,6 +135,20 @@ def _table(verdict: Verdict, today: date) -> str:
         time = format_duration(prediction.wall_seconds.value)
         lines.append(_table_line(mark, name, time, usd, spans[id(prediction)], width))
     return "\n".join(_with_legend(lines, rows, today))
+
+
+def _cost_span(prediction: Prediction) -> str:
+    """``$0.11-0.15``; empty for this machine."""
+    usd = prediction.cost_usd
+    return f"{format_usd(usd.low)}-{format_usd(usd.high)[1:]}" if prediction.candidate.offer else ""
+
+
+def _steps_made(prediction: Prediction) -> str:
+    """``4.5M [3.9M-5.2M]``: the steps of a job that its own clock ends."""
+    if prediction.time_limit is None:
+        return ""
+    made = prediction.time_limit.steps
+    return f"{format_number(made.value)} [{format_number(made.low)}-{format_number(made.high)}]"
 
 
 def _with_legend(lines: list[str], rows: Sequence[Prediction], today: date) -> list[str]:
@@ -263,6 +276,8 @@ def prediction_value(prediction: Prediction | None, today: date) -> dict[str, An
         "phases": phase_values(prediction.phases),
         **picked(prediction, "provenance", "notes"),
     }
+    if prediction.time_limit is not None:
+        value["time_limit"] = prediction.time_limit
     if prediction.interruptions is not None:
         value["interruptions"] = _interruptions_value(prediction.interruptions)
     if offer is not None:

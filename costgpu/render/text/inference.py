@@ -165,6 +165,6 @@ def pays_from_value(one: PaysFrom) -> dict[str, Any]:
             "place": offer_name(one.place),
             "against": offer_name(one.against),
             "saves": "time" if one.against.candidate.offer is None else "cost",
-            **picked(one, "items", "item"),
+            **picked(one, "items", "item", "seconds"),
         }
     )

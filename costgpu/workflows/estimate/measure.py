@@ -14,8 +14,10 @@ import platformdirs
 from costgpu.errors import NotPython, ProfileError, ScriptNotFound, UsageError
 from costgpu.files import FileKind, read_bytes
 from costgpu.measure import Outcome, Request, find_interpreter, measure_script
+from costgpu.measure.interpreter import Surroundings, find_surroundings, has_inline_metadata, python_of_script
 from costgpu.measure.isolation.levels import Isolation
 from costgpu.measure.launcher import Launch, local_rank_argument, with_settings
+from costgpu.measure.prefixes import split_prefixes
 from costgpu.measure.profile_file import load_profile, save_profile
 from costgpu.models.workload import WorkloadProfile
 from costgpu.units import format_size, parse_count
@@ -43,8 +45,16 @@ def script_request(options: ScriptOptions, reporter: Reporter, steps: int | None
     script = _script(command[0]) if module is None else None
     arguments = list(command if module is not None else command[1:])
     home = folder or (script.parent if script is not None and launch is None else Path.cwd())
+    environment: dict[str, str] | None = None
     if launch is not None:
-        launch, arguments = _resolved(launch, script, arguments, options.command)
+        launch, arguments = _resolved(launch, script, arguments, split_prefixes(options.command)[1])
+        if launch.prefixes.left_out:
+            reporter.note(
+                f"{script.name if script else module} is measured without {', '.join(launch.prefixes.left_out)}."
+            )
+        if launch.prefixes.asked:
+            found = _surroundings(launch, script, options.python, home)
+            launch, environment = replace(launch, python=found.python), found.environment
     if script is not None:
         _note_relative_paths(arguments, home, reporter)
     return Request(
@@ -57,7 +67,18 @@ def script_request(options: ScriptOptions, reporter: Reporter, steps: int | None
         steps=steps,
         launch=launch,
         isolation=options.isolation_level,
+        environment=environment,
     )
+
+
+def _surroundings(launch: Launch, script: Path | None, python: str | None, folder: Path) -> Surroundings:
+    """What the script finds behind its prefixes; `python` is the interpreter that was asked for besides."""
+    prefixes = launch.prefixes
+    uv = next((one.removesuffix(" run") for one in prefixes.deciding if one.endswith("uv run")), None)
+    if uv and python is None and launch.python is None and script is not None and has_inline_metadata(_bytes(script)):
+        python = python_of_script(uv, script, folder)
+        prefixes = replace(prefixes, asked=prefixes.asked[: prefixes.asked.index(uv)])
+    return find_surroundings(prefixes, python or launch.python or "python", folder)
 
 
 def _resolved(
@@ -79,7 +100,11 @@ def _resolved(
 
 
 def _source(script: Path) -> str:
-    return (read_bytes(script, SCRIPT) or b"").decode(errors="replace")
+    return _bytes(script).decode(errors="replace")
+
+
+def _bytes(script: Path) -> bytes:
+    return read_bytes(script, SCRIPT) or b""
 
 
 def _script(word: str) -> Path:
@@ -92,6 +117,8 @@ def _script(word: str) -> Path:
         names = [path.name for path in script.parent.glob("*.py")] if script.parent.is_dir() else []
         near = difflib.get_close_matches(script.name, names, 3)
         hint = f"Did you mean {', '.join(near)}?" if near else "Check the path; the script's arguments come after it."
+        if split_prefixes([word])[0].assigned:
+            hint = f"Before a program that is no Python script, write: env {word}"
         raise ScriptNotFound(f"There is no script {script}.", hint=hint)
     if not script.is_file():
         raise NotPython(f"{script} is no ordinary file.", hint="Name a script.")
@@ -110,6 +137,9 @@ def _note_relative_paths(arguments: Sequence[str], workdir: Path, reporter: Repo
 def run_measurement(request: Request, python: str | None, reporter: Reporter) -> tuple[WorkloadProfile, Outcome]:
     """Measures a script. Ctrl-C ends it and everything that it started."""
     interpreter = find_interpreter(python or request.python, dict(os.environ))
+    if request.launch is not None and request.environment is not None:
+        origin = " and ".join(request.launch.prefixes.deciding) or interpreter.origin
+        interpreter = replace(interpreter, origin=origin, environment=request.environment)
     what = f"Measuring {request.name} with {interpreter.path} (Python {interpreter.version}, {interpreter.origin})"
     try:
         with reporter.measuring(what, request.measure_for_seconds, request.start_limit_seconds) as tick:

@@ -69,7 +69,8 @@ def plan_run(request: RunRequest, script: Request, context: AppContext, adapt: A
     Args:
         adapt: For a job that runs the script several times; its speed is then not one of the script.
     """
-    environment = job_environment(request.env, request.env_file)
+    assigned = [f"{name}={value}" for name, value in script.assigned.items()]
+    environment = job_environment([*assigned, *request.env], request.env_file)
     limits = limits_of(request, longest_hours=context.settings.max_lease_hours)
     now = context.clock.now()
     infra = request.infra or default_infra(context.settings.default_infra, renting=request.renting)
@@ -82,6 +83,8 @@ def plan_run(request: RunRequest, script: Request, context: AppContext, adapt: A
     single = request if adapt is None else replace(request, nodes=None, engine=Engine.PLAIN.value)
     if request.estimate and not request.profile and rented:
         check_credentials(context, providers)  # without them there is no need to measure for a minute
+    if rented:
+        check_packages(request, script, context.reporter)
     for secret, advice in visible_secrets(request):
         context.reporter.note(secret, advice)
     profile = _profile(single, script, context.reporter)
@@ -160,6 +163,19 @@ def _as_launched(request: RunRequest, script: Request) -> Request:
         ranked=True,
     )
     return replace(script, launch=launch)
+
+
+def check_packages(request: RunRequest, script: Request, reporter: Reporter) -> None:
+    """Refuses a script that a program such as uv gives its packages here, where nothing says what a machine installs."""
+    deciding = script.launch.prefixes.deciding if script.launch is not None else ()
+    if not deciding:
+        return
+    if request.setup is None and not request.on_ray and not (script.workdir / "requirements.txt").is_file():
+        raise UsageError(
+            f"{deciding[0]} gives {script.name} its packages here, and nothing says what the machine is to install.",
+            hint="Put a requirements.txt into its folder (uv export -o requirements.txt), or add --setup 'pip install ...'.",
+        )
+    reporter.note(f"On the machine {script.name} is started with the machine's Python, not by {deciding[0]}.")
 
 
 def _setup(request: RunRequest, workdir: Path, profile: WorkloadProfile | None, place: LaunchPlace) -> str:

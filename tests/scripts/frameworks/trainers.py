@@ -23,6 +23,9 @@ if package == "lightning":
                 batch = [one + torch.zeros(1, device=self.device) for one in batch]
             return ((self.net(batch[0]) - batch[1]) ** 2).mean()
 
+        def validation_step(self, batch, index):
+            return ((self.net(batch[0]) - batch[1]) ** 2).mean()
+
         def configure_optimizers(self):
             return torch.optim.Adam(self.parameters())
 
@@ -34,9 +37,10 @@ if package == "lightning":
         enable_checkpointing="saves" in options,
         enable_progress_bar=False,
         enable_model_summary=False,
+        val_check_interval=20 if "validates" in options else 1.0,
         **(device or {"accelerator": "cpu"}),
     )
-    trainer.fit(Module(), data)
+    trainer.fit(Module(), data, data if "validates" in options else None)
 elif package == "transformers":
     from transformers import Trainer, TrainingArguments
 
@@ -56,13 +60,14 @@ elif package == "transformers":
         report_to=[],
         save_strategy="steps" if "saves" in options else "no",
         save_steps=25 if "often" in options else 300,
+        eval_strategy="epoch" if "validates" in options else "no",
         logging_steps=100000,
         use_cpu=True,
         disable_tqdm=True,
         **({"max_steps": 700} if "max-steps" in options else {"num_train_epochs": 50}),
     )
     samples = [{"x": x, "labels": y} for x, y in zip(*data.dataset.tensors)]
-    Trainer(Model(), arguments, train_dataset=samples).train()
+    Trainer(Model(), arguments, train_dataset=samples, eval_dataset=samples[:160]).train()
 elif package == "ignite":
     from ignite.engine import create_supervised_trainer
 

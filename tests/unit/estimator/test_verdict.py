@@ -554,9 +554,12 @@ def test_sentence_of_one_side() -> None:
     )
 
 
-def test_sentences_of_an_epoch_say_so() -> None:
-    assert " for one epoch." in verdict([cpu(20 * HOUR, 0.4), gpu(2 * HOUR, 0.8)], scope=EPOCH).sentence
-    assert " for one epoch;" in verdict([cpu(20 * HOUR, 0.4), gpu(9 * HOUR, 0.8)], scope=EPOCH).sentence
+def test_no_time_or_cost_is_the_headline_of_a_training_of_unknown_length() -> None:
+    for local in (0.017, 20 * HOUR):
+        found = verdict([cpu(20 * HOUR, 0.4), gpu(2 * HOUR, 0.8)], here(local), scope=EPOCH)
+        assert found.sentence.startswith("How long the job is, is not known: ")
+        assert "ms" not in found.sentence
+        assert "Just run it here" not in found.sentence
 
 
 @given(st.lists(sides, min_size=1, max_size=8), seconds, objectives)

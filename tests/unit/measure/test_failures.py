@@ -23,7 +23,7 @@ from costgpu.errors import (
     WaitsForInput,
     WouldHarmFiles,
 )
-from costgpu.measure.cuda_errors import only_on_a_gpu, says_cuda, wants_launcher
+from costgpu.measure.cuda_errors import crashed_for_cuda, only_on_a_gpu, says_cuda, wants_launcher
 from costgpu.measure.failures import explain
 from costgpu.measure.interpreter import Interpreter
 from costgpu.measure.isolation.levels import Isolation
@@ -70,6 +70,14 @@ def crash(kind: str, message: str = "", code: str = "main()", **other: Any) -> A
     last = f"{kind}: {message}" if message else kind
     trail = f"Traceback (most recent call last):\n{FRAME}    {code}\n{last}\n"
     return record("crash", **{"kind": kind, "message": message, "trail": trail, "bases": [kind, "Exception"]} | other)
+
+
+IN_WORKER = (
+    "Caught AttributeError in DataLoader worker process 0.\nOriginal Traceback (most recent call last):\n"
+    '  File "fetch.py", line 52, in fetch\n'
+    + 9 * "    data = self.dataset[0]\n"
+    + "AttributeError: no attribute 'in1d'\n"
+)
 
 
 def stepped(steps: int, status: str = "cut", **other: Any) -> Any:
@@ -192,6 +200,7 @@ CASES: list[Case] = [
     (crash("OSError", "[Errno 12] Cannot allocate memory"), OutOfMemory, "Cannot allocate memory", ""),
     (crash("HarmError", HARM), WouldHarmFiles, HARM, "mode='r'"),
     (DIVIDED, ScriptCrashed, "ZeroDivisionError: division by zero", "output.log"),
+    (crash("AttributeError", IN_WORKER), ScriptCrashed, "crashed with AttributeError: no attribute 'in1d'.", ""),
     *[
         (crash("RuntimeError", message), NeedsCuda, message, "torch.cuda.is_available()")
         for message in (
@@ -327,6 +336,29 @@ def test_libraries_refusals(words: str) -> None:
 )
 def test_other_words_are_no_refusal(words: str) -> None:
     assert not says_cuda(words)
+
+
+@pytest.mark.parametrize(
+    ("path", "message", "wanted"),
+    [
+        ("torch/cuda/memory.py", "invalid argument to reset_peak_memory_stats", True),
+        ("torch/cuda/__init__.py", "nvidia-ml-py does not seem to be installed or it can't be imported.", True),
+        ("torch/accelerator/memory.py", "no such device", True),
+        ("torch/backends/cuda/__init__.py", "invalid index", True),
+        ("torch/nn/modules/linear.py", "Found no NVIDIA driver on your system.", True),
+        ("torch/nn/modules/linear.py", "mat1 and mat2 shapes cannot be multiplied", False),
+        ("torchcuda/memory.py", "invalid argument", False),
+    ],
+)
+def test_a_crash_inside_of_torchs_cuda_modules_asks_for_cuda(path: str, message: str, wanted: bool) -> None:
+    assert crashed_for_cuda(inside(path, "RuntimeError", message)) is wanted
+
+
+def test_a_build_for_cuda_without_a_driver_is_refused_only_where_its_calls_land_on_the_cpu() -> None:
+    seen = crash("AcceleratorError", "CUDA error: CUDA driver version is insufficient ... cudaErrorInsufficientDriver")
+    assert only_on_a_gpu(seen) == ""
+    assert crashed_for_cuda(seen)
+    assert only_on_a_gpu(seen | {"torch": {"fake_cuda": True}}) == "the CUDA runtime"
 
 
 @pytest.mark.parametrize(
@@ -482,3 +514,30 @@ def test_other_ends_stay_what_they_are(kind: str, message: str, trail: str, log:
     printed = "warning: could not write data/kept: Permission denied"
     error = refused(log, crash(kind, message, trail=trail), printed)
     assert isinstance(error, ScriptCrashed)
+
+
+NO_SMI = "[Errno 2] No such file or directory: 'nvidia-smi'"
+NO_NVML = "NVML Shared Library Not Found"
+
+
+@pytest.mark.parametrize(
+    ("seen", "program"),
+    [
+        (crash("FileNotFoundError", NO_SMI), ""),
+        (crash("CalledProcessError", "Command 'nvidia-smi -L' returned non-zero exit status 127."), ""),
+        (crash("IndexError", "list index out of range"), "/bin/sh -c nvidia-smi -L"),
+        (inside("pynvml.py", "NVMLError_LibraryNotFound", NO_NVML), ""),
+        (inside("GPUtil/GPUtil.py", "RuntimeError", "Could not find an available GPU after 1 attempts"), ""),
+        (crash("SystemExit", "nvidia-smi is not installed") | {"status": "exited", "code": 1}, ""),
+        (crash("", "", status="ended", torch=None, wall_seconds=0.1), "nvidia-smi"),
+    ],
+)
+def test_a_script_that_lists_gpus_asks_for_one(seen: Any, program: str, log: Path) -> None:
+    assert type(error_of(replace(outcome(log, seen), programs=[program]))) is NeedsCuda
+    if seen["status"] == "crashed" and not program:
+        assert only_on_a_gpu(seen | {"torch": {"fake_cuda": True}}) in ("nvidia-smi", "NVML", "pynvml", "GPUtil")
+
+
+def test_a_crash_that_only_comes_after_a_list_of_gpus_is_told_as_it_is(log: Path) -> None:
+    seen = crash("KeyError", "'lr'", torch={"fake_cuda": True})
+    assert type(error_of(replace(outcome(log, seen), programs=["nvidia-smi -L"]))) is ScriptCrashed

@@ -162,8 +162,13 @@ class TooLong(BaseException):
     """The shape does not end."""
 
 
-def run(text: str, folder: Path, names: dict[str, Any], items: int, observed: int = 0) -> tuple[list[Any], list[Any]]:
-    """The variables at each step of a script that is run to its end, and snapshots at some of the first `observed`."""
+def run(
+    text: str, folder: Path, names: dict[str, Any], items: int, observed: int = 0, cut: type[Exception] | None = None
+) -> tuple[list[Any], list[Any]]:
+    """The variables at each step of a script, and snapshots at some of the first `observed`.
+
+    It runs to its end, or is cut after these, if an exception is given to do so.
+    """
     loader, seen, shots = Loader(items), list[Any](), list[Any]()
     path = folder / f"{abs(hash(text))}.py"
     path.write_text(text)
@@ -186,10 +191,12 @@ def run(text: str, folder: Path, names: dict[str, Any], items: int, observed: in
             raise TooLong
         if count == observed or (count < observed and count in SNAPSHOT_AT):
             shots.append(shot(count, *stack.snapshot(sys._getframe(1)), batches=loader.drawn))
+        if count == observed and cut is not None:
+            raise cut
 
     space: Any = {"state": SimpleNamespace(n=0), **names}
     exec(compile(text, str(path), "exec"), space)
-    with contextlib.suppress(StopIteration, SystemExit):
+    with contextlib.suppress(StopIteration, SystemExit, *([cut] if cut else [])):
         space["train"](step, loader, space["state"])
     return seen, shots
 

@@ -21,7 +21,7 @@ from tests.unit.measure.records import build, phase, record, result, shot
 
 def activity(**other: Any) -> Any:
     """A hundred seconds of one thread on a quiet machine of two cores, unless said otherwise."""
-    looks = {"looks": 500, "off": 0, "alone": 0, "quiet": 0}
+    looks = {"looks": 500, "off": 0, "alone": 0, "quiet": 0, "step_off": 0, "step_alone": 0}
     queue = {"main_queued": 0.0, "queued": 0.0, "children_cpu": 0.0, "neighbours_cpu": 0.0, "stolen": 0.0}
     return {"wall": 100.0, "cores": 2, "cpu": 100.0, "main_cpu": 100.0} | queue | looks | other
 
@@ -36,7 +36,7 @@ QUIET = activity()
 # One thread, two threads that block for each other, and two that spin, beside four busy loops on two cores: CPU seconds
 # and seconds in the queue as they were measured for 100 s (benchmarks/README.md, 2026-11-25).
 ALONE = activity(cpu=39.0, main_cpu=39.0, main_queued=61.0, queued=61.0, neighbours_cpu=160.0)
-LOOKS = {"looks": 500, "off": 80, "alone": 0, "quiet": 0}
+LOOKS = {"looks": 500, "off": 80, "alone": 0, "quiet": 0, "step_off": 80, "step_alone": 0}
 PASSIVE = activity(cpu=55.0, main_cpu=28.0, main_queued=55.0, queued=108.0, neighbours_cpu=145.0, **LOOKS)
 ACTIVE = activity(cpu=66.0, main_cpu=33.0, main_queued=67.0, queued=134.0, neighbours_cpu=134.0)
 
@@ -176,6 +176,17 @@ def test_a_lap_leaves_out_the_queue(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(schedstat, "queued", lambda: next(queue))
     monkeypatch.setattr(schedstat, "cpu_clock", lambda: 0.0)
     assert schedstat.Lap().end() == (1.0, 0.0, 2.0)
+
+
+def test_a_wait_between_two_readings_takes_nothing_of_what_was_computed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The thread lost its core for 0.1 s after the queue was read and before the clock was, or the other way round."""
+    now, queue, cpu = iter((10.0, 10.02)), iter((1.0, 1.1)), iter((5.0, 5.02))
+    monkeypatch.setattr(schedstat, "clock", lambda: next(now))
+    monkeypatch.setattr(schedstat, "queued", lambda: next(queue))
+    monkeypatch.setattr(schedstat, "cpu_clock", lambda: next(cpu))
+    worked, _, waited = schedstat.Lap().end()
+    assert worked == pytest.approx(0.02)
+    assert waited == pytest.approx(0.0)
 
 
 @pytest.mark.parametrize("text", ["", "1", "x y 3", "5 -1"])

@@ -5,6 +5,7 @@ import functools
 import itertools
 import math
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
@@ -16,7 +17,7 @@ from hypothesis import strategies as st
 
 from costgpu.measure.probe.loaders import Loaders
 from costgpu.measure.probe.loops import script_loops, upcoming_work
-from costgpu.measure.probe.loops.call_binding import generator_trips
+from costgpu.measure.probe.loops.generators import generator_trips
 from costgpu.measure.probe.loops.safe_eval import Evaluator, Unknown
 
 probe: Any = script_loops  # for Python 3.8, without types
@@ -102,7 +103,7 @@ def test_known_counts(text: str, count: float) -> None:
         "range(args.dangerous)",
         "range(unknown)",
         "iter(explode())",
-        "(x for x in data)",
+        "(x for x in data if x)",
         "set(data)",
         "random.sample(data, 3)",
         "itertools.product(data, repeat=2)",
@@ -285,6 +286,26 @@ def test_batches_of_another_loader_do_not_count() -> None:
     assert loaders.batches_of(None) == 90
 
 
+def test_what_an_evaluation_draws_feeds_no_training() -> None:
+    """The training's loader gives the first step a batch, or two steps in a row; nobody else's openings are epochs."""
+    loaders: Any = Loaders()
+    training, validation = Batches("a", 3), Batches("b", 90)
+    first, second = object(), object()
+    loaders.open(first, validation)
+    loaders.draw(first, validates=False, libraries=("/",), evaluates=True)
+    assert loaders.feeds(True) is None
+    assert (loaders.batches, loaders.batches_beside) == (1, 1)
+    loaders.draw(first, validates=False, libraries=("/",))  # with gradients, after the first step
+    assert not loaders.was_opened(None)
+    assert loaders.feeds(False) is None
+    loaders.forget()
+    loaders.open(second, training)
+    for _ in range(2):
+        loaders.forget()
+        loaders.draw(second, validates=False, libraries=("/",))
+    assert loaders.feeds(False) is training
+
+
 def test_a_shadowed_builtin_is_not_trusted() -> None:
     with pytest.raises(Unknown):
         Evaluator({"min": explode, "data": [1]}, {}).value(ast.parse("min(data)", mode="eval").body)
@@ -383,6 +404,16 @@ def down() -> Any:
         if left == 9:
             return seen()
         left -= 2
+    return None
+
+
+def for_by_the_clock(n: int) -> Any:
+    begin = time.monotonic()
+    for i in range(n):
+        if i == 3:
+            return seen()
+        if time.monotonic() - begin > 3600:
+            break
     return None
 
 
@@ -497,6 +528,7 @@ def one_name(n: int) -> Any:
         (until_broken, 50, 8, False),
         (lambda: unless_it_converges(5000), 5000, 3, True),
         (lambda: for_that_converges(5000), 5000, 3, True),
+        (lambda: for_by_the_clock(5000), 5000, 3, True),
         (lambda: set_back(20), None, None, True),
         (waits, None, None, True),
         (lambda: of_unknown_beginning(5, 20), 20, 7, False),

@@ -194,6 +194,22 @@ def test_loops_of_the_script_itself() -> None:
     assert progress_phase(record(loops=early)).total.kind is TotalKind.UPPER_BOUND
 
 
+def test_loops_that_a_library_begins_again_and_again() -> None:
+    again = {"by": "scipy", "times": 41.0, "around": []}
+    progress: Any = {"loops": [loop(60, 3)], "first": 0.0, "last": 2460.0, "seconds": 24.6, "lead": 1.0}
+    called: Any = {**progress, "times": [[0.0, 0.0], [24.6, 2460.0]], "again": again}
+    phase = progress_phase(record(loops=called))
+    assert (phase.total.kind, phase.total.steps, phase.total.steps_per_epoch) == (TotalKind.UNKNOWN, None, 60)
+    assert phase.total.how.startswith("60 (train.py:3) a call by scipy, begun about 41 times so far")
+    assert phase.step.mean_seconds == pytest.approx(0.01)
+    trials = {"trips": 100, "file": "optuna", "line": 0, "position": (100, None, False), "trials": True}
+    searched = {**called, "again": {**again, "by": "optuna", "around": [trials]}}
+    total = progress_phase(record(loops=searched)).total
+    assert (total.kind, total.steps) == (TotalKind.APPROXIMATE, 6000)
+    assert "a trial may choose another length" in total.how
+    assert progress_phase(record(status="ended", loops=called)).unit == "run"
+
+
 def test_a_script_that_ends_is_one_run_if_it_did_something() -> None:
     phase = progress_phase(record(status="ended"))
     assert (phase.unit, phase.total.steps, phase.step.median_seconds) == ("run", 1, 10)

@@ -1,5 +1,6 @@
 """Step times and the work beside the steps, from hand-made intervals."""
 
+import math
 from typing import Any
 
 import pytest
@@ -7,7 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from costgpu.measure.probe.record import IntervalEvents
-from costgpu.measure.profile.step_times import data_loading, extras, step_times
+from costgpu.measure.profile.step_times import data_loading, extras, step_times, untold
+from costgpu.measure.profile.total_steps import observed_epoch, total_steps
 from costgpu.models.workload import Extra, ExtraKind, Rhythm, StepTimes, Total, TotalKind
 from tests.unit.measure.records import loop, record, shot
 from tests.unit.measure.records import phase as record_of_phase
@@ -34,7 +36,7 @@ def steady(count: int, special: dict[int, float] | None = None) -> list[float]:
     return [STEP + (special or {}).get(i, 0.0) for i in range(count)]
 
 
-def work(kind: str, every: float | None, loop_line: int = BATCH_LINE, **other: Any) -> Any:
+def work(kind: str, every: float | str | None, loop_line: int = BATCH_LINE, **other: Any) -> Any:
     """Periodic work that the probe saw in the source."""
     return record("work", kind=kind, every=every, loop_line=loop_line, **other)
 
@@ -47,13 +49,16 @@ def found(
     before: float = 0.0,
     queued_seconds: float = 0.0,
     saves: Any = None,
+    validation: Any = None,
+    per_epoch: float | None = math.nan,
 ) -> dict[ExtraKind, Extra]:
     step, _ = step_times(timed)
     kind = TotalKind.UNKNOWN if steps is None else TotalKind.EXACT
-    total = Total(kind=kind, steps=steps, steps_per_epoch=1000.0, how="")
-    listed = extras(
-        timed, step, total, per_iteration, before, batch_size=32, queued_seconds=queued_seconds, saves=saves
-    )
+    by_loops = observed_epoch(timed) or total_steps(timed, ended=False).steps_per_epoch or 1000.0
+    epoch = by_loops if per_epoch is not None and math.isnan(per_epoch) else per_epoch
+    total = Total(kind=kind, steps=steps, steps_per_epoch=epoch, how="")
+    told = {"saves": saves, "validation": validation}
+    listed = extras(timed, step, total, per_iteration, before, batch_size=32, queued_seconds=queued_seconds, **told)
     by_kind = {extra.kind: extra for extra in listed}
     assert len(by_kind) == len(listed), "each kind of work is counted once"
     return by_kind
@@ -171,15 +176,27 @@ def gated_checkpoints(*gates: float) -> Any:
     return phase(steady(70, {49: 0.5}), {49: {"save": 0.5}}, upcoming=upcoming)
 
 
+def gated_at(place: int, *works: Any) -> Any:
+    return phase(steady(70, {place: 0.5}), {place: {"save": 0.5}}, upcoming=works)
+
+
+def epochs_with_one(place: int, *works: Any) -> Any:
+    """Four epochs, of which one ends with a validation."""
+    at = [9, 19, 29, 39]
+    special: Special = {i: {"opened": 1} for i in at}
+    special[at[place]] = {"opened": 2, "validation": 0.8}
+    return phase(steady(50, {at[place]: 0.8}), special, upcoming=works)
+
+
 def upcoming(*works: Any, **other: Any) -> Any:
     return phase(steady(30), upcoming=works, **other)
 
 
 EPOCH, STEPS, RUN = Rhythm.EPOCH, Rhythm.STEPS, Rhythm.RUN
 VALIDATION: IntervalEvents = {"opened": 2, "validation": 0.8, "validation_batches": 5}
-VALIDATES = work("validation", None, EPOCH_LINE, batches=60, batch_size=64)
-SMALL = work("validation", None, EPOCH_LINE, batches=60, batch_size=32)
-AFTER_ALL = work("validation", None, 5, batches=30, batch_size=32)
+VALIDATES = work("validation", 1.0, EPOCH_LINE, batches=60, batch_size=64)
+SMALL = work("validation", 1.0, EPOCH_LINE, batches=60, batch_size=32)
+AFTER_ALL = work("validation", 1.0, 5, batches=30, batch_size=32)
 STATE: Any = {"model": {"bytes": 400_000_000}, "optimizers": [{"state_bytes": 800_000_000}]}
 THREE_LOOPS = (loop(5, 3), loop(EPOCH_LINE, 8), loop(BATCH_LINE, 1000))
 
@@ -188,10 +205,18 @@ VALIDATED = again(20, 2, 1.0, VALIDATION)
 VALIDATED_IN_TRAIN_MODE = again(20, 2, 1.0, {"opened": 2, "validation_batches": 5})
 VALIDATED_AND_UPCOMING = again(20, 2, 0.8, {"opened": 2, "validation": 0.8}, upcoming=(VALIDATES,))
 VALIDATED_IN_AN_EPOCH = again(20, 3, 0.8, {"validation": 0.8, "validation_batches": 5})
-GATED_500, GATED_250, GATED_100 = (upcoming(work("gated", every)) for every in (500.0, 250.0, 100.0))
+SAVES_TWICE = again(25, 2, 0.5, {"save": 0.5})
+GATED_500, GATED_250, GATED_100 = (upcoming(work("gated", every, evaluates=True)) for every in (500.0, 250.0, 100.0))
 SAVES_LATER = upcoming(work("checkpoint", 5.0, EPOCH_LINE), **STATE)
-AFTER_LOOPS = upcoming(work("validation", None, 99, batches=30, batch_size=32))
+AFTER_LOOPS = upcoming(work("validation", 1.0, 99, batches=30, batch_size=32))
 BATCH = 60 * STEP / 4 / 3
+WAITS = phase(steady(30), waits=[0.04] * 30)
+
+
+def evaluations(rhythm: str, every: float, batches: float | None = 60, batch_size: int | None = 64) -> Any:
+    """What a trainer tells of its evaluations."""
+    return {"validation": {"batches": batches, "batch_size": batch_size, "rhythm": rhythm, "every": every}}
+
 
 Expected = tuple[str, Rhythm, float, float, bool]  # kind, rhythm, every, seconds, measured
 CASES: dict[str, tuple[Any, dict[str, Any], list[Expected]]] = {
@@ -222,6 +247,72 @@ CASES: dict[str, tuple[Any, dict[str, Any], list[Expected]]] = {
         [("checkpoint", STEPS, 10.0, 0.01 * STEP, True)],
     ),
     "the start of an epoch under the trace": (again(20, 1, 3.0, {"opened": 1, "traced": True}), {}, []),
+    # one sighting, and what the source says of it
+    "seen after the first step, counted from 0": (
+        gated_at(0, work("checkpoint", 500.0)),
+        {},
+        [("checkpoint", STEPS, 500.0, 0.5, True)],
+    ),
+    "the same with its openings": (
+        gated_at(0, work("checkpoint", 500.0, opens=[0, 500])),
+        {},
+        [("checkpoint", STEPS, 500.0, 0.5, True)],
+    ),
+    "and no gate is known: not again in all these steps": (
+        gated_at(0),
+        {},
+        [("checkpoint", STEPS, 70.0, 0.5, True)],
+    ),
+    "a gate that would have come again is another's": (
+        gated_at(0, work("checkpoint", 30.0)),
+        {},
+        [("checkpoint", STEPS, 70.0, 0.5, True)],
+    ),
+    "seen twice, and then not for longer": (
+        phase(steady(200, {0: 0.5, 20: 0.5}), {0: {"save": 0.5}, 20: {"save": 0.5}}),
+        {},
+        [("checkpoint", STEPS, 180.0, 0.5, True)],
+    ),
+    "that never comes back": (
+        gated_at(0, work("checkpoint", "inf", opens=[0])),
+        {},
+        [("checkpoint", RUN, 1.0, 0.5, True)],
+    ),
+    "of the first of five epochs": (epochs_with_one(0), {}, [("validation", EPOCH, 4.0, 0.8, True)]),
+    "of every tenth epoch": (
+        epochs_with_one(0, work("validation", 10.0, EPOCH_LINE, opens=[0, 10])),
+        {"per_epoch": 1000.0},
+        [("validation", EPOCH, 10.0, 0.8, True)],
+    ),
+    "a gate that was open, and took nothing": (upcoming(work("gated", 10.0, opens=[0, 10], evaluates=True)), {}, []),
+    "nor does it get what was timed before": (
+        upcoming(
+            work("gated", 1500.0, opens=[0, 1500], after=False, evaluates=True),
+            work("gated", 1.0, opens=list(range(64))),
+        ),
+        {"before": 1.5},
+        [("validation", STEPS, 1500.0, 1.5, True)],
+    ),
+    "a long interval under a gate is what it does": (
+        phase(steady(70, {0: 2.0}), upcoming=(work("gated", 1000.0, opens=[0, 1000]),)),
+        {},
+        [("other", STEPS, 1000.0, 2.0, True)],
+    ),
+    "the same of a loader that is read with gradients": (
+        phase(
+            steady(70, {0: 2.0}),
+            {0: {"loader_start": 0.001}},
+            upcoming=(work("validation", 1000.0, batches=9, opens=[0, 1000]),),
+        ),
+        {},
+        [("validation", STEPS, 1000.0, 2.0, True)],
+    ),
+    "a loader under a test that nobody knows": (upcoming(work("validation", None, batches=9, test="due")), {}, []),
+    "a loader that was passed and not read": (
+        upcoming(work("validation", 1.0, batches=9, opens=list(range(64)))),
+        {},
+        [],
+    ),
     # not reached
     "forward passes of twice the batch": (upcoming(VALIDATES), {}, [("validation", EPOCH, 1.0, 4.0, False)]),
     "not as many steps but as many batches": (
@@ -240,6 +331,49 @@ CASES: dict[str, tuple[Any, dict[str, Any], list[Expected]]] = {
         gated_checkpoints(),
         {"saves": {"rhythm": "epoch", "every": 1.0}},
         [("checkpoint", EPOCH, 1.0, 0.5, True)],
+    ),
+    "a trainer says when it evaluates": (
+        phase(steady(30)),
+        evaluations("steps", 500),
+        [("validation", STEPS, 500.0, 4.0, False)],
+    ),
+    "on batches of a size that is not known": (
+        phase(steady(30)),
+        evaluations("epoch", 2, batch_size=None),
+        [("validation", EPOCH, 2.0, 2.0, False)],
+    ),
+    "on fewer batches than a step has": (
+        batches_in_fours(()),
+        evaluations("epoch", 1, batch_size=32),
+        [("validation", EPOCH, 1.0, BATCH, False)],
+    ),
+    "its forward passes wait for their batches as well": (
+        WAITS,
+        evaluations("epoch", 1, batch_size=32),
+        [("validation", EPOCH, 1.0, 60 * (0.04 + 0.06 / 3), False)],
+    ),
+    "by the clock": (phase(steady(30)), evaluations("seconds", 60), [("validation", STEPS, 600.0, 4.0, False)]),
+    "it knows the rhythm better than what was seen": (
+        VALIDATED_IN_AN_EPOCH,
+        evaluations("steps", 500, None),
+        [("validation", STEPS, 500.0, 0.8, True)],
+    ),
+    "what is told and was seen counts, however short": (
+        again(10, 2, 0.0, {"validation": 0.01 * STEP}),
+        evaluations("steps", 10),
+        [("validation", STEPS, 10.0, 0.01 * STEP, True)],
+    ),
+    "and better than what is read in the source": (
+        upcoming(SMALL),
+        {"before": 9.0} | evaluations("steps", 500),
+        [("validation", STEPS, 500.0, 4.0, False)],
+    ),
+    "evaluations of no known length": (phase(steady(30)), evaluations("steps", 500, None), []),
+    "after epochs of no known length": (phase(steady(30)), {"per_epoch": None} | evaluations("epoch", 1), []),
+    "unless they were seen": (
+        VALIDATED_IN_AN_EPOCH,
+        {"per_epoch": None} | evaluations("epoch", 1),
+        [("validation", STEPS, 20.0, 0.8, True)],
     ),
     "saved after every step, and not seen": (upcoming(work("checkpoint", 1.0), **STATE), {}, []),
     "saved after every epoch": (
@@ -277,6 +411,28 @@ def test_work_beside_the_steps(name: str) -> None:
     assert listed == [(*one[:3], pytest.approx(one[3]), one[4]) for one in expected]
 
 
+@pytest.mark.parametrize(
+    ("rhythm", "every", "batches", "words"),
+    [
+        ("epoch", 1.0, None, "evaluates every epoch, on how many batches is not known"),
+        ("steps", 500.0, None, "evaluates every 500 steps, on how many batches is not known"),
+        ("epoch", 2.0, 30, "evaluates every 2 epochs, how long its epochs are is not known"),
+    ],
+)
+def test_evaluations_that_are_in_no_figure_are_named(rhythm: str, every: float, batches: Any, words: str) -> None:
+    told = evaluations(rhythm, every, batches)["validation"]
+    assert words in (untold(told, []) or "")
+    assert untold(told, list(found(VALIDATED).values())) is None
+    assert untold(None, []) is None
+
+
+@pytest.mark.parametrize(
+    ("record", "once"), [(gated_at(0), True), (gated_at(0, work("checkpoint", 500.0)), False), (SAVES_TWICE, False)]
+)
+def test_what_was_seen_once_may_never_come_again(record: Any, once: bool) -> None:
+    assert found(record)[ExtraKind.CHECKPOINT].seen_once is once
+
+
 def test_irregular_steps() -> None:
     late = dict.fromkeys((7, 12, 30, 31), 10.0)
     other = found(phase(steady(42, late)))[ExtraKind.OTHER]
@@ -303,3 +459,33 @@ def test_the_bytes_of_a_checkpoint() -> None:
     saved = {24: {"save": 0.5, "save_bytes": 3e6}, 49: {"save": 0.5, "save_bytes": 5e6}, 60: {"save": 0.5}}
     assert found(phase(steady(70, dict.fromkeys(saved, 0.5)), saved))[ExtraKind.CHECKPOINT].bytes_each == 4e6
     assert found(SAVES_LATER)[ExtraKind.CHECKPOINT].bytes_each == 0
+
+
+@pytest.mark.parametrize(
+    ("line", "every", "expected"),
+    [
+        (EPOCH_LINE, 1.0, (Rhythm.EPOCH, 1.0)),
+        (EPOCH_LINE + 1, 1.0, (Rhythm.STEPS, 40.0)),
+        (EPOCH_LINE + 1, 10.0, (Rhythm.STEPS, 400.0)),
+        (BATCH_LINE, 50.0, (Rhythm.STEPS, 50.0)),
+    ],
+)
+def test_work_beside_loops_in_an_epoch_is_counted_by_its_own_loop(line: int, every: float, expected: Any) -> None:
+    """Five shards of 40 batches in each epoch."""
+    loops = (loop(EPOCH_LINE, 90, target="epoch"), loop(EPOCH_LINE + 1, 5), loop(BATCH_LINE, 40))
+    timed = phase(steady(30), loops=loops, upcoming=[work("validation", every, loop_line=line, batches=10)])
+    total = total_steps(timed, ended=False)
+    assert (total.steps, total.steps_per_epoch) == (18_000, 200)
+    (extra,) = extras(timed, step_times(timed)[0], total, 1.0, 0.0, batch_size=32)
+    assert (extra.rhythm, extra.every) == expected
+
+
+def test_a_loader_that_is_read_twice_in_an_epoch_starts_no_epoch() -> None:
+    """Validation at the end of each epoch of 20 steps, in which a loader of 10 batches is read twice."""
+    special: Special = {9: {"opened": 1}, 19: {"opened": 1, "validation": 0.5}, 29: {"opened": 1}}
+    loops = (loop(EPOCH_LINE, 90, index=0, target="epoch"), loop(BATCH_LINE, 20))
+    timed = phase(steady(35, {19: 0.5}), special, loops=loops, loader={"length": 10})
+    total = total_steps(timed, ended=False)
+    assert (total.steps, total.steps_per_epoch) == (1800, 20)
+    (extra,) = extras(timed, step_times(timed)[0], total, 1.0, 0.0, batch_size=32)
+    assert (extra.kind, extra.rhythm, extra.every) == (ExtraKind.VALIDATION, Rhythm.EPOCH, 1.0)

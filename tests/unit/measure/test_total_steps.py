@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from costgpu.measure.profile.total_steps import batches_per_step, iterations_per_step, observed_epoch, total_steps
+from costgpu.measure.profile.accumulation import batches_per_step, iterations_per_step
+from costgpu.measure.profile.total_steps import observed_epoch, total_steps
 from costgpu.models.workload import TotalKind
 from tests.unit.measure.records import bound, counter, loop, phase, shot
 
@@ -98,6 +99,17 @@ def library_limit(n: int) -> list[Any]:
     return [outer, loop(11, 40, index=n - 1, target="i")]
 
 
+def called(steps: int, trips: Any = None) -> Any:
+    """A loop of 60 in a function that scipy calls, in a loop of its own, seen for so many steps."""
+    place = {"path": "/lib/site-packages/scipy/optimize/_optimize.py", "file": "_optimize.py", "library": True}
+
+    def make(n: int) -> list[Any]:
+        own = loop(12, 60, index=(n - 1) % 60, target="t", depth=2, caller="scipy", driven=True)
+        return [loop(200, trips, "for" if trips else "while", depth=1, **place), own]
+
+    return seen(make, anchors=(1, 2, 3, steps))
+
+
 def accumulated(per_step: int, trips: int, **inner: Any) -> Any:
     """Seven epochs of so many micro-batches."""
     return seen(
@@ -120,13 +132,19 @@ CASES: dict[str, Case] = {
     "a critic's five steps are no epoch": (nested(1000, 5), EXACT, 5000, None, ""),
     "accumulation": (accumulated(4, 40), EXACT, 70, 10, " / 4 per step"),
     "a rest is dropped": (accumulated(4, 43), EXACT, 70, 10, " / 4 per step"),
-    "three of ten": (accumulated(3, 10), EXACT, 21, None, " / 3 per step"),
+    "three of ten, of a loop that is named an epoch": (accumulated(3, 10), EXACT, 21, 3, " / 3 per step"),
     "no accumulation": (accumulated(1, 10), EXACT, 70, 10, "7 (train.py:10) × 10 (train.py:11)"),
     "a rest that steps too": (accumulated(4, 43, ragged=True), EXACT, 77, 11, ""),
     "range(100, 0, -5), a step at every second": (seen(downwards), EXACT, 10, None, ""),
     "accumulation by the batches drawn": (seen(lambda n: LOADER, batches=4, loader={"length": 43}), EXACT, 70, 10, ""),
     "an epoch as long as the one seen": (seen(lambda n: UNREAD, special=OPENED), EXACT, 175, 25, ""),
-    "a replay buffer that fills for 100 iterations": (seen(begins_late), EXACT, 900, None, ""),
+    "a replay buffer that fills for 100 iterations": (
+        seen(begins_late),
+        TotalKind.APPROXIMATE,
+        900,
+        None,
+        "1,000 (train.py:10); the first 100 iterations at train.py:10 made none",
+    ),
     "a curriculum": (nested(5, 40, varies=True), TotalKind.APPROXIMATE, 200, 40, "train.py:11"),
     "a test that passes some by": (seen(lambda n: SKIPS), UPPER, 280, 40, "line 12 passes some by"),
     "one that was seen to pass none": (accumulated(1, 40, skips=12), EXACT, 280, 40, ""),
@@ -163,8 +181,17 @@ CASES: dict[str, Case] = {
     "loops of a library": (seen(library_loops), UNKNOWN, None, 40, "a library's loop at trainer.py:200 (not done)"),
     "a loop of the script's in a library's": (seen(within_a_library), EXACT, 40, 40, ""),
     "a library's limit around the script's": (seen(library_limit), EXACT, 3 * 40, 40, ""),
+    "a function that a library calls": (
+        called(30),
+        UNKNOWN,
+        None,
+        60,
+        "60 (train.py:12) a call by scipy, and how many",
+    ),
+    "in a loop that can be read": (called(30, 13), UNKNOWN, None, 60, "60 (train.py:12) a call by scipy, and how many"),
+    "again and again": (called(600), UNKNOWN, None, 60, "by scipy, begun about 10 times so far"),
     "a loop over optimizers": (seen(over_optimizers), EXACT, 500, None, ""),
-    "what was seen is the least": (nested(2, 10) | {"steps": 25}, EXACT, 25, 10, ""),
+    "what was seen is the least": (nested(2, 10) | {"steps": 25}, TotalKind.APPROXIMATE, 25, 10, "25 were seen"),
     "no epoch is longer than the whole": (nested(7) | {"special": {"24": {"opened": 1}}}, EXACT, 7, None, ""),
 }
 

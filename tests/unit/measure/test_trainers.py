@@ -97,6 +97,38 @@ def test_a_limit_that_is_never_reached_is_no_total(total: Any, kind: TotalKind) 
     assert (found.kind, found.steps_per_epoch) == (kind, None)
 
 
+@pytest.mark.parametrize(
+    ("total", "kind", "steps", "words"),
+    [
+        ("inf", TotalKind.TIMED, None, "max_steps; max_time=2.0 h ends it"),
+        (None, TotalKind.TIMED, None, "max_steps; max_time=2.0 h ends it"),
+        (float(sys.maxsize), TotalKind.TIMED, None, "max_steps; max_time=2.0 h ends it"),
+        (700.0, TotalKind.UPPER_BOUND, 700, "max_steps; max_time=2.0 h may stop it earlier"),
+    ],
+)
+def test_a_trainer_with_a_clock(total: Any, kind: TotalKind, steps: Any, words: str) -> None:
+    stops = ["max_time", "EarlyStopping"]
+    told = Told(trainer="Trainer", total=total, per_epoch=100, may_stop=stops, how="max_steps", seconds=7200.0)
+    found = told_total(told, 10)
+    assert found is not None
+    assert (found.kind, found.steps, found.seconds, found.steps_per_epoch) == (kind, steps, 7200, 100)
+    assert found.how == f"Trainer: {words}"
+
+
+class TimeLimit:
+    limit_sec = 600
+
+
+def test_the_clock_of_an_engine_of_ignite() -> None:
+    handlers: Any = {"completed": [(TimeLimit(), (), {})]}
+    engine = SimpleNamespace(state=SimpleNamespace(epoch_length=50, max_epochs=3), _event_handlers=handlers)
+    assert (probe.ignite(engine)["seconds"], probe.ignite(engine)["may_stop"]) == (600, ["TimeLimit"])
+    limit, some = TimeLimit(), lambda engine: None
+    some._parent = lambda: limit  # type: ignore[attr-defined]
+    handlers["completed"] = [(some, (), {})]
+    assert probe.ignite(engine)["seconds"] == 600, "asked after some events only"
+
+
 def hugging_face(strategy: str, asked: float = 500, **state: Any) -> Any:
     args = SimpleNamespace(save_strategy=SimpleNamespace(value=strategy), save_steps=asked)
     return saving.hugging_face_saves(SimpleNamespace(**state), args)

@@ -15,7 +15,7 @@ from tests.unit.measure.records import MACHINE, build, phase, record, result, sh
 
 def activity(**other: Any) -> Any:
     """Ten seconds, of which one on a core, unless said otherwise."""
-    looks = {"looks": 50, "off": 45, "alone": 45, "quiet": 45}
+    looks = {"looks": 50, "off": 45, "alone": 45, "quiet": 45, "step_off": 45, "step_alone": 45}
     queue = {"main_queued": 0.0, "queued": 0.0, "children_cpu": 0.0, "neighbours_cpu": 0.0, "stolen": 0.0}
     return {"wall": 10.0, "cpu": 1.0, "main_cpu": 1.0} | queue | looks | other
 
@@ -31,7 +31,7 @@ def test_a_machine_without_a_free_core_is_told() -> None:
     assert "no core for 84% of the time, since processes of its own" in own
 
 
-FEW = {"looks": 2, "off": 2, "alone": 1, "quiet": 1}
+FEW = {"looks": 2, "off": 2, "alone": 1, "quiet": 1, "step_off": 2, "step_alone": 1}
 SHARES = [
     (activity(), 0.9),
     (activity(main_queued=4.0), 0.5),  # a busy neighbour
@@ -59,7 +59,10 @@ def raw(**other: Any) -> Any:
     ("step", "seen", "seconds"),
     [
         (raw(), activity(), 0.08),
-        (raw(), activity(alone=9), 0.016),
+        (raw(), activity(step_alone=9), 0.016),
+        (raw(), activity(step_alone=0), 0.0),  # what waits does so between epochs
+        (raw(), activity(step_off=2, step_alone=0), 0.0),
+        (raw(), activity(off=2, alone=2, step_off=2, step_alone=2, cpu=1.0), 0.08),
         (raw(blocked=[0.004] * 10), activity(), 0.0),
         (raw(blocked=[0.08] * 9 + [9.0], seconds=[0.1] * 9 + [9.0]), activity(), (0.08 * 9 + 0.3) / 10),
         (raw(device="cuda"), activity(), 0.0),
@@ -111,3 +114,15 @@ def test_the_activity_of_this_process_is_read() -> None:
     assert found["wall"] > 0
     assert found["looks"] == 1
     assert found["looks"] >= found["off"] >= found["alone"] >= found["quiet"]
+
+
+def test_looks_between_epochs_and_into_a_loader_are_no_looks_into_a_step(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("costgpu.measure.probe.activity.state_of", lambda pid, thread: "S")
+    monkeypatch.setattr("costgpu.measure.probe.activity.waits_outside", lambda pid, thread: True)
+    seen = Activity()
+    for in_step, plain in ((True, False), (False, True), (True, True)):
+        seen.look(in_step=in_step)
+        seen.end_interval(plain=plain)
+    found = seen.record()
+    assert (found["off"], found["alone"]) == (3, 3)
+    assert (found["step_off"], found["step_alone"]) == (1, 1)

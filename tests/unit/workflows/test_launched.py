@@ -11,6 +11,7 @@ from costgpu.models.job import JobSpec
 from costgpu.workflows.estimate.measure import script_request
 from costgpu.workflows.estimate.request import EstimateRequest
 from costgpu.workflows.reporter import LogReporter
+from costgpu.workflows.runs.plan import check_packages
 from costgpu.workflows.runs.request import RunRequest, job_spec, limits_of
 
 
@@ -94,3 +95,31 @@ def test_two_numbers_of_processes_are_one_too_many() -> None:
     with pytest.raises(UsageError):
         started("torchrun --nproc-per-node 4 src/train.py", nproc="2")
     assert started("python src/train.py", nproc="2").processes == 2
+
+
+def test_what_stands_in_front_of_a_script_decides_on_its_variables(folder: Path) -> None:
+    asked = measured("LR=0.1 nohup env SIZE=8 python -u src/train.py --lr 1")
+    assert (asked.script, asked.workdir, asked.arguments) == (folder / "src" / "train.py", folder, ["--lr", "1"])
+    assert asked.assigned == {"LR": "0.1", "SIZE": "8"}
+    assert asked.environment is not None
+    assert (asked.environment["LR"], asked.environment["SIZE"]) == ("0.1", "8")
+    assert asked.python is not None
+    assert Path(asked.python).is_absolute()
+    assert measured("nohup nice -n 5 src/train.py").environment is None
+    assert started("LR=0.1 nice torchrun --nproc-per-node 2 src/train.py").argv == ("src/train.py",)
+
+
+def test_packages_that_only_this_computer_has_are_told_of_before_anything_is_rented(folder: Path) -> None:
+    def check(setup: str | None = None) -> None:
+        request = RunRequest(command=("uv", "run", "src/train.py"), setup=setup)
+        launch = request.launch
+        assert launch is not None
+        script = Request(script=folder / "src/train.py", module=None, arguments=[], workdir=folder, launch=launch)
+        check_packages(request, script, LogReporter())
+
+    with pytest.raises(UsageError, match=r"uv run gives train.py its packages here") as caught:
+        check()
+    assert "requirements.txt" in (caught.value.hint or "")
+    check(setup="pip install torch")
+    (folder / "requirements.txt").touch()
+    check()

@@ -12,6 +12,7 @@ from ..schedstat import clock
 from .layer_counter import LayerCounter, product
 from .predict_hooks import KerasPredictions
 from .saving_hooks import keras_saves
+from .told_validation import keras_validation, known
 from .trainers import stoppers
 
 PER_STEP = ("flops", "bytes", "kernels", "convolutions")
@@ -65,16 +66,18 @@ class KerasHooks:
         model = local.get("self") or getattr(callbacks, "model", None) or getattr(callbacks, "_model", None)
         epochs = max(0, int(params.get("epochs") or 1) - int(local.get("initial_epoch") or 0))
         steps = params.get("steps")
+        total = epochs * steps if steps else None
         names = stoppers(getattr(callbacks, "callbacks", ()))
         self.fitting = self.progress.open(
             "keras",
             "step",
-            epochs * steps if steps else None,
+            total,
             key=("keras", own_place()),
             epochs=epochs,
             per_epoch=steps,
             may_stop=bool(names),
             saves=keras_saves(getattr(callbacks, "callbacks", ())),
+            validation=known(keras_validation, local, total, steps, epochs, batch_of),
             backend=backend(),
             batch=batch_of(local),
             **facts_of(model),
@@ -242,7 +245,7 @@ def batch_of(local):
         size = getattr(owner, "batch_size", None)
         if isinstance(size, int):
             return size
-    if hasattr(data, "shape") or isinstance(data, (list, tuple)):
+    if hasattr(data, "shape") or isinstance(data, (dict, list, tuple)):
         return int(local.get("batch_size") or 32)
     return None
 

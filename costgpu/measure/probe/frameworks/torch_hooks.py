@@ -124,14 +124,17 @@ class TorchHooks:
         following, start = iterator.__next__, data.DataLoader.__iter__
 
         def __next__(it):
+            recorder.evaluation.look()
             tracing = recorder.tracing
             if tracing is not None:
                 tracing.pause()
                 tracing.muted += 1
             begin, busy = clock(), cpu_clock()
+            recorder.in_loader = True
             try:
                 batch = following(it)
             finally:
+                recorder.in_loader = False
                 waited = clock() - begin
                 recorder.wait += waited
                 recorder.loader_blocked += max(0.0, waited - (cpu_clock() - busy))
@@ -158,16 +161,19 @@ class TorchHooks:
         try:  # shared with the workers, which inherit it by fork
             methods = multiprocessing.get_all_start_methods()
             context = multiprocessing.get_context(methods[0])  # by its name: the script may still choose the default
-            recorder.fetch = [context.Value(kind, 0) for kind in "dldd"]
+            # of all fetches, and of the first of each worker of each iterator, which may open files or build an index
+            recorder.fetch, recorder.first_fetch = ([context.Value(kind, 0) for kind in "dldd"] for _ in range(2))
         except OSError:
             return
         for name in ("_MapDatasetFetcher", "_IterableDatasetFetcher"):
             replace(getattr(fetchers, name, None), "fetch", self.timed_fetch)
 
     def timed_fetch(self, inner):
-        seconds, count, waited, queue = self.recorder.fetch
+        recorder, begun = self.recorder, "_costgpu_fetched"
 
         def fetch(fetcher, index):
+            seconds, count, waited, queue = recorder.fetch if hasattr(fetcher, begun) else recorder.first_fetch
+            setattr(fetcher, begun, True)
             worker = os.getpid() != recorder_pid
             before = queued() if worker else 0.0
             begin, cpu = clock(), time.process_time()
@@ -236,7 +242,7 @@ class TorchHooks:
                     return train(module, mode)
                 finally:
                     hooks.in_train = False
-                    recorder.mode_changed(mode)
+                    recorder.evaluation.mode_changed(module, mode)
 
             return set_mode
 

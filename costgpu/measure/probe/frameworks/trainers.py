@@ -10,6 +10,15 @@ import sys
 from ..loops.script_frames import outwards, package_of_file
 from ..record import Told
 from .saving_hooks import hugging_face_saves, lightning_saves
+from .told_validation import (
+    hugging_face_validation,
+    ignite_validation,
+    is_kind,
+    known,
+    length,
+    lightning_validation,
+    positive,
+)
 
 # What a callback says to a trainer that is to end.
 STOP_WORDS = {"should_training_stop", "should_epoch_stop", "should_stop", "stop_training", "terminate"}
@@ -32,48 +41,65 @@ def told_by_trainer(frame, limit=80):
 
 
 def lightning(trainer) -> Told:
-    total = trainer.estimated_stepping_batches
-    batches = trainer.num_training_batches
-    accumulate = max(1, int(getattr(trainer, "accumulate_grad_batches", 1) or 1))
-    epoch = math.ceil(batches / accumulate) if batches and math.isfinite(batches) else None
-    stops = stoppers([*(trainer.callbacks or ()), trainer.lightning_module])
-    stops += ["max_time"] if any(type(one).__name__ == "Timer" for one in trainer.callbacks or ()) else []
-    manual = not getattr(trainer.lightning_module, "automatic_optimization", True)
-    if manual:
-        epochs = trainer.max_epochs
-        total = epochs * batches if epochs and epochs > 0 and math.isfinite(batches) else None
-        epoch = batches if math.isfinite(batches) else None
-    how = "max_epochs={}, max_steps={}".format(trainer.max_epochs, trainer.max_steps)
-    told = Told(trainer="Lightning Trainer", total=number(total), per_epoch=epoch, may_stop=stops, how=how)
-    told["saves"] = lightning_saves(getattr(trainer, "checkpoint_callbacks", ()))
+    batches, epochs = positive(known(lambda: trainer.num_training_batches)), trainer.max_epochs
+    accumulate = max(1, int(positive(getattr(trainer, "accumulate_grad_batches", 1)) or 1))
+    epoch = float(math.ceil(batches / accumulate)) if batches else None
+    callbacks = [one for one in known(list, trainer.callbacks) or [] if one is not None]
+    seconds = shortest([getattr(one, "_duration", None) for one in callbacks if is_kind(one, "Timer")])
+    stops = (["max_time"] if seconds is not None else []) + stoppers([*callbacks, trainer.lightning_module])
+    if getattr(trainer.lightning_module, "automatic_optimization", True):
+        total = number(known(lambda: trainer.estimated_stepping_batches))
+    else:
+        total, epoch = number(epochs * batches if positive(epochs) and batches else None), batches
+    how = "max_epochs={}, max_steps={}".format(epochs, trainer.max_steps)
+    told = Told(trainer="Lightning Trainer", total=total, per_epoch=epoch, may_stop=stops, how=how, seconds=seconds)
+    steps = positive(total)
+    told["validation"] = checked = known(lightning_validation, trainer, steps, epoch)
+    savers = known(lambda: trainer.checkpoint_callbacks)
+    told["saves"] = known(lightning_saves, savers, trainer, checked, steps, epoch)
     return told
 
 
 def hugging_face(trainer) -> Told:
     state, args = trainer.state, trainer.args
-    total = state.max_steps if state.max_steps and state.max_steps > 0 else None
-    epochs = state.num_train_epochs or args.num_train_epochs
-    stops = stoppers(trainer.callback_handler.callbacks)
-    epoch = total / epochs if total and epochs and args.max_steps <= 0 else None
-    how = "max_steps={}".format(args.max_steps) if args.max_steps > 0 else "num_train_epochs={:g}".format(epochs)
-    told = Told(trainer="Hugging Face Trainer", total=number(total), per_epoch=epoch, may_stop=stops, how=how)
-    told["saves"] = hugging_face_saves(state, args)
+    total, epochs, limit = positive(state.max_steps), positive(args.num_train_epochs), positive(args.max_steps)
+    stops = stoppers(known(lambda: trainer.callback_handler.callbacks) or ())
+    epoch = hugging_face_epoch(trainer)
+    if epoch is None and total and epochs and limit is None:
+        epoch = total / epochs
+    how = "num_train_epochs={:g}".format(epochs or math.nan) if limit is None else "max_steps={:g}".format(limit)
+    told = Told(trainer="Hugging Face Trainer", total=total, per_epoch=epoch, may_stop=stops, how=how)
+    told["validation"] = known(hugging_face_validation, trainer, total, epoch)
+    told["saves"] = known(hugging_face_saves, state, args, total, epoch)
     return told
+
+
+def hugging_face_epoch(trainer):
+    """Steps of an epoch, by the loader that the trainer goes through; None if it has no length."""
+    batches = known(lambda: length(trainer.callback_handler.train_dataloader))
+    accumulate = positive(getattr(trainer.args, "gradient_accumulation_steps", 1)) or 1
+    return float(math.ceil(batches / accumulate)) if batches else None
 
 
 def ignite(engine) -> Told | None:
     state = engine.state
-    length, epochs = state.epoch_length, state.max_epochs
-    if length is None or epochs is None:
+    each, epochs = positive(state.epoch_length), positive(state.max_epochs)
+    if each is None or epochs is None:
         return None
-    total, how = number(float(length) * epochs), "max_epochs={}, epoch_length={}".format(epochs, length)
-    return Told(trainer="Ignite Engine", total=total, per_epoch=length, may_stop=ignite_stops(engine), how=how)
-
-
-def ignite_stops(engine):
-    """What may end an engine's run: its handlers, and an EarlyStopping, which usually hangs on the evaluator."""
+    total, how = number(each * epochs), "max_epochs={:.0f}, epoch_length={:.0f}".format(epochs, each)
     handlers = [one[0] for some in engine._event_handlers.values() for one in some]
-    found = [one for one in handlers if type(one).__name__ == "TimeLimit"]
+    handlers = [one._parent() if hasattr(one, "_parent") else one for one in handlers]  # of one for some events only
+    clocks = [one for one in handlers if is_kind(one, "TimeLimit")]
+    seconds = shortest([getattr(one, "limit_sec", None) for one in clocks])
+    stops = ["TimeLimit"][: len(clocks)] + ignite_stops(engine, handlers)
+    told = Told(trainer="Ignite Engine", total=total, per_epoch=each, may_stop=stops, how=how, seconds=seconds)
+    told["validation"] = known(ignite_validation, engine, positive(total), each)
+    return told
+
+
+def ignite_stops(engine, handlers):
+    """What may end an engine's run: its handlers, and an EarlyStopping, which usually hangs on the evaluator."""
+    found = []
     functions = [one for one in handlers if STOP_WORDS & set(getattr(getattr(one, "__code__", None), "co_names", ()))]
     if "ignite.handlers.early_stopping" in sys.modules:
         kind = sys.modules["ignite.handlers.early_stopping"].EarlyStopping
@@ -138,11 +164,17 @@ def may_stop(kind):
     return any(STOP_WORDS & set(code.co_names) for code in own)
 
 
+def shortest(limits):
+    """The least of these seconds; None without one."""
+    return min([one for one in map(positive, limits) if one is not None], default=None)
+
+
 def number(value):
     """A finite count, ``inf``, or None."""
+    value = known(float, value)
     if value is None or value != value or value < 0:  # noqa: PLR0124 - nan
         return None
-    return "inf" if math.isinf(value) else float(value)
+    return "inf" if math.isinf(value) else value
 
 
 READERS = {

@@ -48,6 +48,7 @@ class InferenceFollower:
 
     def enter(self, module, args, frame):
         """Before the call of a module in no other; `frame` is torch's that makes it."""
+        self.recorder.evaluation.look()
         if self.root is not None and is_live(self.frame):
             return  # a module that calls itself
         recorder = self.recorder
@@ -281,7 +282,8 @@ class InferenceFollower:
             self.take_snapshot(phase, frame)
             recorder.finish("cut")
         if recorder.first_step is not None:  # no more than provisional: what a training step asks for stays as it was
-            recorder.events, recorder.wait, recorder.eval_started = {}, 0.0, None
+            recorder.events, recorder.wait = {}, 0.0
+            recorder.evaluation.forget()
             recorder.loaders.forget()
         phase.wait_before = recorder.wait
         recorder.loader_blocked = 0.0
@@ -318,7 +320,7 @@ class InferenceFollower:
     def note_first_step(self, phase):
         recorder = self.recorder
         recorder.note_first_step(phase.began)
-        recorder.eval_started = None
+        recorder.evaluation.forget()
         recorder.module_hooks.narrow(list(phase.roots.values()))
 
     def conclude(self):

@@ -43,7 +43,7 @@ class Places:
 
     def read_ahead(self, phase, frame):
         """Whether the source says that it trains, around this place or after it."""
-        phase.upcoming = self.recorder.upcoming_work.read(frame, phase.loader)
+        phase.upcoming = self.recorder.upcoming_work.read(frame, phase.loader, phase.anchors)
         phase.may_train = self.trains_around(frame)
 
     def may_train(self, phase):

@@ -1,28 +1,68 @@
 """What a call would see: a function's variables for given arguments, without calling it."""
 
 import ast
+import inspect
+import types
 
-from .safe_eval import Evaluator, Unknown
-from .source import Source, own_statements
+from .live_values import Unknown
+from .script_frames import package_of_file
+from .source import Source, assigned_pairs, own_statements
+
+MOST_DECORATORS = 8
 
 
 class Absent:
     """Marks an argument that could not be evaluated; its use in the callee says Unknown."""
 
 
+class Items:
+    """Stands for an argument of which only the length could be read."""
+
+    def __init__(self, length):
+        self.length = length
+
+    def __len__(self):
+        return self.length
+
+
 def evaluated(evaluator, node):
     try:
         return evaluator.value(node)
     except Exception:  # noqa: BLE001 - the user's objects may raise anything
-        return Absent()
+        try:
+            return Items(int(evaluator.trips(node)))
+        except Exception:  # noqa: BLE001
+            return Absent()
 
 
 def bind_call(call, evaluator):
     """(source, function node, evaluator of its variables) of a call to a plain Python function; raises Unknown."""
-    function = evaluator.value(call.func)
-    bound = getattr(function, "__self__", None)
-    function = getattr(function, "__func__", function)
-    code = getattr(function, "__code__", None)
+    if isinstance(call.func, ast.Attribute) and isinstance(call.func.value, ast.Call):
+        owner = imagine(call.func.value, evaluator)
+        return bind(inspect.getattr_static(type(owner), call.func.attr, None), owner, call, evaluator)
+    return bind(*plain_function(evaluator.value(call.func)), call, evaluator)
+
+
+def imagine(call, evaluator):
+    """An object of a class of the user's as a plain constructor would make it, which is read, not run; raises Unknown."""
+    kind = evaluator.value(call.func)
+    init = inspect.getattr_static(kind, "__init__", None) if isinstance(kind, type) else None
+    if not is_own(init) or kind.__new__ is not object.__new__ or hasattr(kind, "__del__"):
+        raise Unknown("no plain class")
+    made = object.__new__(kind)
+    _, scope, inside = bind(init, made, call, evaluator)
+    for statement in scope.body:
+        for target, given in assigned_pairs(statement):
+            if isinstance(target, ast.Attribute) and inside.known(target.value) is made:
+                value = evaluated(inside, given)
+                if not isinstance(value, Absent):
+                    vars(made)[target.attr] = value
+    return made
+
+
+def bind(function, bound, call, evaluator):
+    """As `bind_call`, for a function that has been found, with the object that it is bound to."""
+    code = function.__code__ if isinstance(function, types.FunctionType) else None
     source = Source.of(code.co_filename) if code is not None else None
     scope = source.scope(code) if source is not None else None
     if scope is None or any(isinstance(a, ast.Starred) for a in call.args):
@@ -36,7 +76,7 @@ def bind_call(call, evaluator):
     local.update(zip(positional, values))
     local.update({k.arg: evaluated(evaluator, k.value) for k in call.keywords if k.arg})
     local = {k: v for k, v in local.items() if not isinstance(v, Absent)}
-    inside = Evaluator(local, function.__globals__, evaluator.torch)
+    inside = evaluator.within(local, function.__globals__)
     first_loop = next((s.lineno for s in scope.body if isinstance(s, (ast.For, ast.While, ast.With))), 1 << 30)
     for statement in own_statements(scope.body):
         if isinstance(statement, (ast.AugAssign, ast.Assign)) and statement.lineno > first_loop:
@@ -51,22 +91,39 @@ def bind_call(call, evaluator):
                     local[target.id] = value
                 else:
                     for node in ast.walk(target):
-                        if isinstance(node, ast.Name):
+                        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
                             local.pop(node.id, None)
     return source, scope, inside
 
 
-def generator_trips(call, evaluator):
-    """How many items a call of a generator function with one loop around its only `yield` gives; raises Unknown."""
-    _, scope, inside = bind_call(call, evaluator)
-    yields = [n for n in own_statements(scope.body) if isinstance(n, ast.Yield)]
-    loops = [n for n in own_statements(scope.body) if isinstance(n, (ast.For, ast.While))]
-    around = [n for n in loops if isinstance(n, ast.For) and yields and n.lineno <= yields[0].lineno <= n.end_lineno]
-    if len(yields) != 1 or len(around) != len(loops) or not around:
-        raise Unknown("a generator")
-    if any(isinstance(n, (ast.Break, ast.Return, ast.Continue)) for n in own_statements(scope.body)):
-        raise Unknown("a generator that may end early")
-    total = 1
-    for loop in around:
-        total *= inside.trips(loop.iter)
-    return total
+def is_own(function):
+    """Return whether this is a Python function or method of the user's own files."""
+    function = plain_function(function)[0]
+    return function is not None and not package_of_file(function.__code__.co_filename)
+
+
+def plain_function(value):
+    """A Python function and what it is bound to; None twice for anything else, none of whose attributes is asked for.
+
+    Decorators that keep the function (`torch.no_grad()` does) are seen through.
+    """
+    bound = None
+    for _ in range(MOST_DECORATORS):
+        if isinstance(value, types.MethodType):
+            value, bound = value.__func__, value.__self__
+        elif isinstance(value, types.FunctionType) and "__wrapped__" in vars(value):
+            value = value.__wrapped__
+        else:
+            break
+    return (value, bound) if isinstance(value, types.FunctionType) else (None, None)
+
+
+def arguments(kind, call):
+    """The expression of each argument that a call of a class gives it, its default where it gives none."""
+    parameters = list(inspect.signature(kind).parameters.values())
+    found = dict(zip([one.name for one in parameters if one.kind < one.VAR_POSITIONAL], call.args))
+    found.update({k.arg: k.value for k in call.keywords if k.arg})
+    for one in parameters:
+        if one.default is not one.empty:
+            found.setdefault(one.name, ast.Constant(value=one.default))
+    return found

@@ -38,15 +38,15 @@ class Walker:
 
     def __init__(self, loop, line):
         self.loop, self.line = loop, line  # `line` is where it is now: at the step
-        self.ways, self.assigned = (
-            [],
-            [],
-        )  # and (target, value, tests) of assignments; without a value if it is not plain
+        # beside ways out: (target, value, tests) of assignments, without a value if it is not plain; (node, tests) of
+        # what does not hold the step: tests of `if`, statements, whole loops
+        self.ways, self.assigned, self.beside = [], [], []
 
     def walk(self, body, tests, home, gated=False):
         """`gated` if tests that also lead to the step, and so hold whenever there is one, have been left out."""
         for statement in body:
             if isinstance(statement, ast.If):
+                self.beside += parts_of(statement.test, tests)
                 for branch, truth in ((statement.body, True), (statement.orelse, False)):
                     if encloses_any(branch, self.line):
                         self.walk(branch, tests, home, True)
@@ -70,6 +70,8 @@ class Walker:
                 for case in statement.cases:
                     self.walk(case.body, [*tests, (statement.subject, True)], home, gated)
             else:
+                if not encloses_any([statement], self.line):
+                    self.beside.append((statement, tests))
                 how = way_of(statement)
                 if how is not None:
                     self.ways.append(Way(how, statement, tests, home, gated))
@@ -84,6 +86,8 @@ class Walker:
 
     def walk_loop(self, loop, tests, home, gated):
         """A loop inside; the tests that lead to what follows it."""
+        if not encloses_any([loop], self.line):
+            self.beside.append((loop, tests))
         inner = Walker(loop, self.line)
         inner.walk(loop.body, [], loop, gated)
         breaks = [way for way in inner.ways if way.how == "break"]
@@ -96,6 +100,14 @@ class Walker:
             return [*tests, (AnyOf(breaks), True)]
         self.walk(loop.orelse, tests, home, gated)
         return tests
+
+
+def parts_of(test, tests):
+    """(part, tests that lead to it) of a test with `and` or `or`, each part of which is only asked after the others."""
+    if not isinstance(test, ast.BoolOp):
+        return [(test, tests)]
+    truth = isinstance(test.op, ast.And)
+    return [(part, [*tests, *((one, truth) for one in test.values[:at])]) for at, part in enumerate(test.values)]
 
 
 def way_of(statement):
@@ -171,6 +183,9 @@ def expand(test, truth, assigned, depth=0):
             link.end_lineno, link.end_col_offset = right.end_lineno, right.end_col_offset
         parts = [(link, truth) for link in links]
         return product(parts, assigned, depth) if truth else union(expand(*part, assigned, depth) for part in parts)
+    if isinstance(test, ast.IfExp):
+        ways = ([(test.test, True), (test.body, truth)], [(test.test, False), (test.orelse, truth)])
+        return union(product(way, assigned, depth) for way in ways)
     if isinstance(test, ast.Call) and dotted(test.func) == "bool" and len(test.args) == 1:
         return expand(test.args[0], truth, assigned, depth)
     if isinstance(test, (ast.Name, ast.Attribute)) and depth < MOST_SUBSTITUTIONS:

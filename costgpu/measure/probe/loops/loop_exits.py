@@ -5,17 +5,17 @@ from __future__ import annotations
 import ast
 import math
 
-from ..record import Counter
-from .exit_paths import STOPPING, AnyOf, Way, function_exits, product, ways_out
+from .clocks import clock_seconds, follows_clock
+from .constants import Constants, read_number
+from .counters import counter
+from .exit_paths import AnyOf, Way, function_exits, product, ways_out
 from .loop_position import NEGATED
-from .source import assigns, encloses, encloses_any, increment, own_statements
-from .syntax import dotted, is_none
+from .source import encloses, encloses_any, own_statements
+from .syntax import dotted
 
 COMPARE = {ast.Lt: "<", ast.LtE: "<=", ast.Gt: ">", ast.GtE: ">=", ast.Eq: "==", ast.NotEq: "!="}
 CLOCK_NAMES = ("time.time", "time.perf_counter", "time.monotonic", "perf_counter", "timer")
 NUMBER_CHECKS = ("isnan", "isfinite", "isinf")
-SETTINGS_NAMES = ("arg", "opt", "cfg", "conf", "hparam", "param", "flag", "setting", "hp")
-FIXED_CALLS = ("int", "float", "bool", "min", "max", "abs", "round", "getattr")
 
 
 def find_exits(record, loop, place):
@@ -25,7 +25,7 @@ def find_exits(record, loop, place):
     except RecursionError:
         record["early_exit"].append({"line": loop.lineno, "test": "…", "clock": False})
         return
-    constants = Constants(loop, place)
+    constants = Constants([(place.loops() or [loop])[0], loop], place.source, place.evaluator)
     if isinstance(loop, ast.While) and record["trips"] is None:
         ways.insert(0, Way("while", loop, [(loop.test, False)], loop, False))
     for way in ways:
@@ -36,7 +36,8 @@ def find_exits(record, loop, place):
         except ValueError:
             record["early_exit"].append(early_exit(way, way.tests, place))
             continue
-        alternatives = [tests for tests in map(constants.open_tests, alternatives) if tests is not None]
+        opened = [constants.open_tests(tests, counts=way.how == "while") for tests in alternatives]
+        alternatives = [tests for tests in opened if tests is not None]
         if way.how == "while" and not alternatives:
             record["trips"] = "inf"
         for tests in alternatives:
@@ -99,6 +100,12 @@ def add_exit(record, way, tests, loop, place, constants):
             record["trips"] = min(1, record["trips"]) if isinstance(record["trips"], (int, float)) else 1
             return
     rare = [test for test in tests if not periodic(*test)]  # tested every so often only
+    seconds = clock_seconds(*rare[0], loop, place) if len(rare) == 1 else None
+    if seconds is not None:
+        if seconds < record.get("seconds", math.inf):
+            record["seconds"] = seconds
+            record["clock"] = {"line": way.node.lineno, "test": words_of(rare[0][0], place), "clock": True}
+        return
     found = bound_of(way, rare[0], loop, place, constants) if len(rare) == 1 and not early["clock"] else None
     if found is not None:
         found["loose"] = len(rare) < len(tests)
@@ -129,7 +136,7 @@ def bound_of(way, test, loop, place, constants):
     test, truth = test
     if isinstance(test, (ast.Name, ast.Attribute)):  # `while left:` counts down to nothing
         sides, operator = (test, ast.copy_location(ast.Constant(value=0), test)), "!="
-        if isinstance(read_number(test, place), bool):
+        if isinstance(read_number(test, place.evaluator), bool):
             return None
     elif isinstance(test, ast.Compare) and type(test.ops[0]) in COMPARE:
         sides, operator = (test.left, test.comparators[0]), COMPARE[type(test.ops[0])]
@@ -137,11 +144,13 @@ def bound_of(way, test, loop, place, constants):
         return None
     walrus = next((side for side in sides if isinstance(side, ast.NamedExpr)), None)
     sides = tuple(side.target if side is walrus else side for side in sides)
-    sides, (left, right) = without_offsets(sides, [read_number(side, place) for side in sides], constants)
+    sides, (left, right) = without_offsets(sides, [read_number(side, place.evaluator) for side in sides], constants)
     if left is None or right is None:
         return None
     if truth is (way.how == "while"):
         operator = NEGATED[operator]  # of a `while` it is the test to go on
+    if any(follows_clock(side, loop, place) for side in sides):
+        return None
     counters = [counter(side, loop, place, constants) for side in sides]
     if walrus is not None:
         raised_in_test(counters[sides.index(walrus.target)], walrus, way, loop)
@@ -169,7 +178,7 @@ def without_offsets(sides, values, constants):
     for here, other in ((0, 1), (1, 0)):
         side = plain[here]
         if isinstance(side, ast.BinOp) and isinstance(side.op, (ast.Add, ast.Sub)) and None not in numbers:
-            offset = read_number(side.right, constants.place) if constants.fixed(side.right) else None
+            offset = read_number(side.right, constants.evaluator) if constants.fixed(side.right) else None
             if offset is not None and isinstance(side.left, (ast.Name, ast.Attribute)):
                 by = offset if isinstance(side.op, ast.Add) else -offset
                 plain[here], numbers[here], numbers[other] = side.left, numbers[here] - by, numbers[other] - by
@@ -185,165 +194,3 @@ def raised_in_test(counter, walrus, way, loop):
             counter["increment"] = by if isinstance(value.op, ast.Add) else -by
             counter["increment_line"] = -1 if way.how == "while" else walrus.lineno - 0.5  # before its own test
             counter["loop_line"] = way.home.lineno
-
-
-def read_number(node, place):
-    try:
-        return place.evaluator.number(node)
-    except Exception:  # noqa: BLE001 - not a number, or not safe to evaluate
-        return None
-
-
-class Constants:
-    """Which tests cannot change while the loops of this frame go on, and how they come out."""
-
-    def __init__(self, loop, place):
-        self.place = place
-        outermost = (place.loops() or [loop])[0]
-        nodes = [
-            node for node in own_statements([outermost, loop]) if isinstance(getattr(node, "ctx", None), ast.Store)
-        ]
-        self.stored = {dotted(node) for node in nodes if isinstance(node, (ast.Name, ast.Attribute))}
-        self.stored |= {dotted(node.value) + "[]" for node in nodes if isinstance(node, ast.Subscript)}
-        self.changed = place.source.attributes_changed()
-        self.shared = place.source.names_shared()
-
-    def open_tests(self, tests):
-        """The tests that are not settled; None if one of them never comes out as it must."""
-        left = []
-        for test, truth in tests:
-            settled = self.truth(test)
-            if settled is None:
-                if not any(same(test, other) and truth is also for other, also in left):
-                    left.append((test, truth))
-            elif settled is not truth:
-                return None
-        return left
-
-    def truth(self, test):
-        if isinstance(test, AnyOf) or not self.fixed(test):
-            return None
-        try:
-            return self.place.evaluator.truth(test)
-        except Exception:  # noqa: BLE001 - not a plain switch
-            return None
-
-    def number(self, node, sign=1):
-        """The value of an expression that cannot change, times a sign; None if it can."""
-        value = read_number(node, self.place) if self.fixed(node) else None
-        return None if value is None else sign * value
-
-    def fixed(self, node):
-        """Whether an expression is made of constants, of names that no loop here assigns, and of settings."""
-        if isinstance(node, ast.Constant):
-            return True
-        if isinstance(node, ast.Name):
-            return node.id not in self.stored and node.id not in self.shared
-        if isinstance(node, ast.Attribute):
-            if dotted(node) in self.stored or not self.fixed(node.value):
-                return False
-            flag = any(word in node.attr.lower() for word in STOPPING)  # which a callback in another file may raise
-            return is_settings(node.value, self.place.evaluator) or (
-                node.attr not in self.changed and dotted(node.value) in ("self", "cls") and not flag
-            )
-        if isinstance(node, ast.Subscript):
-            plain = self.fixed(node.value) and dotted(node.value) + "[]" not in self.stored
-            return plain and is_settings(node.value, self.place.evaluator)
-        if isinstance(node, ast.Call):
-            if isinstance(node.func, ast.Attribute) and node.func.attr == "get":
-                return is_settings(node.func.value, self.place.evaluator) and self.fixed(node.func.value)
-            return dotted(node.func) in FIXED_CALLS and all(map(self.fixed, node.args))
-        if isinstance(node, (ast.BinOp, ast.UnaryOp, ast.Compare)):
-            inside = [n for n in ast.iter_child_nodes(node) if isinstance(n, ast.expr)]
-            return all(map(self.fixed, inside)) or self.about_none(node)
-        return False
-
-    def about_none(self, node):
-        """`self.limit is None`: an object that is there stays there."""
-        if not isinstance(node, ast.Compare) or not isinstance(node.ops[0], (ast.Is, ast.IsNot)):
-            return False
-        subject = node.left
-        return is_none(node.comparators[0]) and dotted(subject) not in self.stored and "?" not in dotted(subject)
-
-
-def same(one, other):
-    return one is other or (
-        isinstance(one, ast.AST) and isinstance(other, ast.AST) and ast.dump(one) == ast.dump(other)
-    )
-
-
-def is_settings(node, evaluator):
-    """Whether an expression names a bag of settings (args, cfg, self.config), which nobody changes while training."""
-    if any(part.startswith(SETTINGS_NAMES) for part in dotted(node).lower().split(".")):
-        return True
-    try:
-        return type(evaluator.value(node)).__name__ in ("Namespace", "SimpleNamespace", "module")
-    except Exception:  # noqa: BLE001 - unknown is no
-        return False
-
-
-def counter(side, loop, place, constants) -> Counter:
-    """How one side of a comparison changes: where, by how much, and which loop starts it anew."""
-    source = place.source
-    text = str(side.value) if isinstance(side, ast.Constant) else source.segment(side)
-    found = Counter(
-        text=text,
-        increment=None,
-        increment_line=None,
-        loop_line=None,
-        reset_line=None,
-        targets=[],
-        with_step=False,
-        unsteady=False,
-    )
-    names = {n.id for n in ast.walk(side) if isinstance(n, ast.Name)}
-    enclosing, around = source.loops(place.scope, loop.body[0].lineno), place.loops()
-    for candidate in [*enclosing, *around]:
-        if isinstance(candidate, ast.For):
-            if names & {n.id for n in ast.walk(candidate.target) if isinstance(n, ast.Name)}:
-                found["targets"].append(candidate.lineno)
-    for candidate in around or enclosing:
-        for statement, when in sorted_out(candidate.body, place.line, constants):
-            added = increment(statement, text, source)
-            step = constants.number(*added) if added is not None else None
-            if step is not None and when != "sometimes" and found["increment"] is None:
-                found["increment"], found["increment_line"] = step, line_of(statement, candidate, place.line)
-                found["loop_line"], found["with_step"] = candidate.lineno, when == "with step"
-            elif added is not None:
-                found["unsteady"] |= when == "sometimes"
-            elif assigns(statement, text, source):
-                found["reset_line"] = candidate.lineno
-                found["unsteady"] |= when == "sometimes"
-    return found
-
-
-def line_of(statement, loop, line):
-    """The line of an increment; half a line off where the step is on it, too: `step(); n += 1`."""
-    if statement.lineno != line:
-        return statement.lineno
-    calls = [node for node in own_statements(loop.body) if isinstance(node, ast.Call) and encloses(node, line)]
-    after = any(node.col_offset < statement.col_offset for node in calls)
-    return line + 0.5 if after else line - 0.5
-
-
-def sorted_out(body, line, constants, when="always"):
-    """The statements of a loop's body but for those of inner loops, and whether they run always, at times, or per step."""
-    for place, statement in enumerate(body):
-        if isinstance(statement, ast.If):
-            truth = constants.truth(statement.test)
-            for branch, wanted in ((statement.body, True), (statement.orelse, False)):
-                if truth is None:
-                    inside = "with step" if encloses_any(branch, line) and when != "sometimes" else "sometimes"
-                    yield from sorted_out(branch, line, constants, inside)
-                elif truth is wanted:
-                    yield from sorted_out(branch, line, constants, when)
-            if truth is None and when != "sometimes" and isinstance(statement.body[-1], ast.Continue):
-                when = "with step" if encloses_any(body[place + 1 :], line) else "sometimes"
-        elif isinstance(statement, (ast.With, ast.AsyncWith)) or statement.__class__.__name__ in ("Try", "TryStar"):
-            yield from sorted_out(statement.body, line, constants, when)
-            for part in ("orelse", "finalbody"):
-                yield from sorted_out(getattr(statement, part, []), line, constants, when)
-            for handler in getattr(statement, "handlers", []):
-                yield from sorted_out(handler.body, line, constants, "sometimes")
-        else:
-            yield statement, when

@@ -5,8 +5,8 @@ from __future__ import annotations
 import ast
 import math
 
-from .safe_eval import Evaluator
-from .source import own_statements
+from .safe_eval import wraps
+from .source import assigned_pairs, own_statements
 from .syntax import dotted
 
 MOST_ITEMS = 100000
@@ -17,7 +17,7 @@ MIRRORED = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "==": "==", "!=": "!="}
 def position(record, node, place):
     """Iterations of the loop in all, and so far (None for what cannot be read); whether it may end earlier."""
     counted = [of_counter(bound, record, node, place) for bound in record["bounds"]]
-    early = bool(record["early_exit"]) or None in counted
+    early = bool(record["early_exit"]) or "clock" in record or None in counted
     if record["kind"] == "while":
         trips, at = min((one for one in counted if one is not None), default=(None, None))
         return trips, at, early
@@ -37,6 +37,7 @@ def of_counter(bound, record, node, place):
         for side in (0, 1)
         if isinstance(bound["counters"][side]["increment"], (int, float))
         and bound["counters"][side]["loop_line"] == record["line"]
+        and "loop_depth" not in bound["counters"][side]
     ]
     values = (bound["left"], bound["right"])
     if len(sides) != 1 or "inf" in values:
@@ -64,24 +65,18 @@ def assigned_before(scope, text, line, source):
     """The number that the last `text = 0` before a line assigns; None if there is none, or it is no constant."""
     last, value = 0, None
     for statement in own_statements(scope.body):
-        if not isinstance(statement, ast.Assign) or not last <= statement.lineno < line:
-            continue
-        for target in statement.targets:
-            pairs = [(target, statement.value)]
-            if isinstance(target, ast.Tuple) and isinstance(statement.value, ast.Tuple):
-                pairs = list(zip(target.elts, statement.value.elts))
-            for name, given in pairs:
-                if source.segment(name) == text:
-                    last = statement.lineno
-                    number = given.value if isinstance(given, ast.Constant) else None
-                    value = number if type(number) in (int, float) else None
+        for name, given in assigned_pairs(statement):
+            if last <= statement.lineno < line and source.segment(name) == text:
+                last = statement.lineno
+                number = given.value if isinstance(given, ast.Constant) else None
+                value = number if type(number) in (int, float) else None
     return value
 
 
 def of_item(node, evaluator):
     """Where in a list (tuple, dict, array) the item is that the loop is at; None unless it is there once."""
     over, target = node.iter, node.target
-    while isinstance(over, ast.Call) and over.args and dotted(over.func) in Evaluator.WRAPPERS - {"reversed", "sorted"}:
+    while isinstance(over, ast.Call) and over.args and wraps(over) and dotted(over.func) not in ("reversed", "sorted"):
         over = over.args[0]
     if not isinstance(target, ast.Name):
         return None

@@ -8,22 +8,21 @@ import os
 import sys
 
 from ..record import Loop
-from .call_binding import generator_trips
 from .exit_paths import function_exits
 from .loop_exits import add_foreign_exit, find_exits
 from .loop_position import position
-from .safe_eval import FOREVER, Evaluator, Unknown
-from .script_frames import PROBE_ROOT, outwards
+from .safe_eval import FOREVER, Evaluator, Unknown, wraps
+from .script_frames import PROBE_ROOT, called_by_libraries, outwards
 from .source import (
     Source,
     depends_on_outer,
-    encloses,
     encloses_any,
-    is_bool,
     literal_values,
+    made_before,
     names_in,
     own_statements,
 )
+from .step_gates import read_gates
 from .syntax import dotted
 
 OUTERMOST = ("run_script", "run_child")  # our functions that call the script; a loop that starts ranks is no repetition
@@ -35,7 +34,21 @@ class Place:
 
     def __init__(self, live, holder, source, scope, depth, torch):
         self.live, self.source, self.scope, self.depth = live, source, scope, depth
+        self.below = []  # the places between this one and the step
+        self.repeated = False  # by loops further out
+        self.deadlines = {}
         self.evaluator = Evaluator(holder.f_locals, holder.f_globals, torch)
+        self.evaluator.origins = self.origins
+
+    def until(self, loop, seconds):
+        """The seconds that a deadline left when its loop was seen for the first time."""
+        return self.deadlines.setdefault((self.live.f_code, loop.lineno), seconds)
+
+    def origins(self, text):
+        """The expressions that a name was assigned before the loops of this place."""
+        around = self.loops()
+        first = around[-1].lineno if around else self.line
+        return made_before(self.scope, text, first, self.source)
 
     @property
     def line(self):
@@ -51,6 +64,7 @@ class LoopStack:
     def __init__(self, torch, library_roots, loaders_by_line, positions=False):
         self.torch, self.library_roots, self.positions = torch, library_roots, positions
         self.loaders_by_line = loaders_by_line
+        self.deadlines = {}  # seconds that a loop had when it was first seen
         self.torch_root = os.path.dirname(torch.__file__) + os.sep
 
     def frames(self, frame):
@@ -69,27 +83,44 @@ class LoopStack:
 
     def snapshot(self, frame, own=False):
         """The loops, outermost first; with `own`, libraries are left out, whose sources then need not be parsed."""
-        loops, frames = [], self.frames(frame)
+        loops, places = [], self.places(frame, own)
+        callers = {id(live): called for live, *called in called_by_libraries(self.frames(frame))}
+        caller, driven = "", False
+        for number, place in enumerate(places):
+            if id(place.live) in callers:
+                caller, between = callers[id(place.live)]
+                driven = any(map(repeats, between))
+            outer = len(loops)
+            place.below, place.deadlines = places[number + 1 :], self.deadlines
+            place.repeated = not all(loop["library"] for loop in loops)
+            if place.live.f_code.co_name not in COMPREHENSIONS:
+                if loops and not place.loops() and not self.is_library(place.live.f_code.co_filename):
+                    read_gates(loops[-1], None, place.scope.body, place)
+                if loops and not loops[-1]["library"] and not self.is_library(place.live.f_code.co_filename):
+                    way = function_exits(place.source).get(place.live.f_code.co_name)
+                    if way is not None:
+                        add_foreign_exit(loops[-1], way, place)
+                loops += [self.loop(node, place) for node in place.loops()]
+            if place.live.f_code.co_name in COMPREHENSIONS or sys.version_info >= (3, 12):
+                heads = place.source.comprehension(place.scope, place.line)
+                loops += [self.generator(node.iter, place) for node in heads]
+            for loop in loops[outer:] if caller else ():
+                loop["caller"], loop["driven"] = caller, driven
+        forget_shadowed(loops)
+        return loops
+
+    def places(self, frame, own):
+        """The frames whose source can be read, outermost first."""
+        found, frames = [], self.frames(frame)
         if own:
             frames = [live for live in frames if not self.is_library(live.f_code.co_filename)]
         for depth, live in enumerate(frames):
             source = Source.of(live.f_code.co_filename)
-            comprehension = live.f_code.co_name in COMPREHENSIONS
-            holder = frames[depth - 1] if comprehension and depth else live
+            holder = frames[depth - 1] if live.f_code.co_name in COMPREHENSIONS and depth else live
             scope = source.scope(holder.f_code) if source is not None else None
-            if scope is None:
-                continue
-            place = Place(live, holder, source, scope, depth, self.torch)
-            if not comprehension:
-                if loops and not loops[-1]["library"] and not self.is_library(live.f_code.co_filename):
-                    way = function_exits(source).get(live.f_code.co_name)
-                    if way is not None:
-                        add_foreign_exit(loops[-1], way, place)
-                loops += [self.loop(node, place) for node in place.loops()]
-            if comprehension or sys.version_info >= (3, 12):
-                loops += [self.generator(node.iter, place) for node in source.comprehension(scope, live.f_lineno)]
-        forget_shadowed(loops)
-        return loops
+            if scope is not None:
+                found.append(Place(live, holder, source, scope, depth, self.torch))
+        return found
 
     def variables(self, frame):
         """What the variables of the loops around a step hold, by identity: (path, line) -> ids, outermost first."""
@@ -109,7 +140,8 @@ class LoopStack:
         place = Place(frame, frame, source, scope, 0, self.torch) if scope is not None else None
         for node in source.heads_at(scope, frame.f_lineno) if place is not None else ():
             loop = self.loop(node, place)
-            for one in (*loop["early_exit"], *loop["bounds"]):
+            clocks = [loop["clock"]] if "clock" in loop else []
+            for one in (*loop["early_exit"], *clocks, *loop["bounds"]):
                 return "line {}: {}".format(one["line"], one["test"])
         return ""
 
@@ -128,20 +160,15 @@ class LoopStack:
             self.count(record, node.iter, place, node.lineno)
             find_index(record, node, place.evaluator)
             only_some(record, node, place)
-            record["varies"] = not record.pop("loader", False) and depends_on_outer(node, place.loops())
+            record["varies"] = not record["loader"] and depends_on_outer(node, place.loops())
+            record["loader"] |= (place.live.f_code, node.lineno) in self.loaders_by_line
         else:
             record = self.record(node, place, "while", node.test)
             record["why"] = "while"
             if isinstance(node.test, ast.Constant) and node.test.value:
                 record["trips"], record["why"] = "inf", "while True"
         find_exits(record, node, place)
-        skips = skipping(node.body, place.line)
-        if skips is not None:
-            record["skips"] = skips
-        for statement in own_statements(node.body):
-            if isinstance(statement, ast.If) and is_bool(statement.test, ast.Or):
-                if encloses_any(statement.body, place.line):
-                    record["ragged"] = True  # `(i + 1) % n == 0 or last`: a partial group steps too
+        read_gates(record, node, node.body, place)
         if self.positions:
             record["position"] = position(record, node, place)
         return record
@@ -166,6 +193,7 @@ class LoopStack:
             "optimizers": False,
             "ragged": False,
             "varies": False,
+            "loader": False,
             "source": place.source.segment(head),
         }
 
@@ -173,10 +201,13 @@ class LoopStack:
         """The trips of a loop over `node`, and what it is over."""
         evaluator = place.evaluator
         try:
+            evaluator.shorter.clear()
             record["trips"] = countable(evaluator.trips(node))
+            if evaluator.shorter:
+                test = "{} may end first".format(evaluator.shorter[0].replace("?", "an iterator"))
+                record["early_exit"].append({"line": node.lineno, "test": test, "clock": False})
         except Unknown as reason:
             record["why"] = str(reason)
-            count_generator(record, node, evaluator)
         except Exception as error:  # noqa: BLE001 - user objects may raise anything
             record["why"] = type(error).__name__
         loader = self.loaders_by_line.get((place.live.f_code, line))
@@ -186,7 +217,7 @@ class LoopStack:
             except TypeError:
                 record["why"] = "a DataLoader without a length"
         try:
-            value = evaluator.value(unwrapped(node, Evaluator.WRAPPERS))
+            value = evaluator.value(unwrapped(node))
             record["loader"] = isinstance(value, self.torch.utils.data.DataLoader)
             optimizers = getattr(self.torch.optim, "Optimizer", ())
             record["optimizers"] = isinstance(value, (list, tuple)) and any(isinstance(v, optimizers) for v in value)
@@ -194,25 +225,22 @@ class LoopStack:
             pass
 
 
+def repeats(frame):
+    """Whether a frame is inside of a loop of its function."""
+    source = Source.of(frame.f_code.co_filename)
+    scope = source.scope(frame.f_code) if source is not None else None
+    return scope is not None and bool(source.loops(scope, frame.f_lineno))
+
+
 def countable(trips):
     return "inf" if math.isinf(trips) or trips >= FOREVER else trips
 
 
-def unwrapped(node, names):
+def unwrapped(node):
     """What `enumerate(tqdm(...))` is over."""
-    while isinstance(node, ast.Call) and node.args and dotted(node.func) in names:
+    while isinstance(node, ast.Call) and node.args and wraps(node):
         node = node.args[0]
     return node
-
-
-def count_generator(record, node, evaluator):
-    while isinstance(node, ast.Call) and dotted(node.func).rsplit(".", 1)[-1] in ("enumerate", "tqdm") and node.args:
-        node = node.args[0]
-    if isinstance(node, ast.Call):
-        try:
-            record["trips"] = countable(generator_trips(node, evaluator))
-        except Exception:  # noqa: BLE001, S110 - stays unknown
-            pass
 
 
 def only_some(record, node, place):
@@ -231,29 +259,15 @@ def only_some(record, node, place):
                     return
 
 
-def skipping(body, line):
-    """The line of the first `if ...: continue` of a loop's body before `line`, but for those by a remainder; or None."""
-    for statement in body:
-        if statement.lineno >= line:
-            return None
-        if isinstance(statement, ast.If) and not encloses(statement, line):
-            by_number = any(isinstance(node, ast.Mod) for node in ast.walk(statement.test))
-            if isinstance(statement.body[-1], ast.Continue) and not by_number:
-                return statement.lineno
-        elif encloses(statement, line) and not isinstance(statement, (ast.For, ast.AsyncFor, ast.While)):
-            for name in ("body", "orelse", "finalbody"):
-                found = skipping(getattr(statement, name, None) or [], line)
-                if found is not None:
-                    return found
-    return None
-
-
 def find_index(record, node, evaluator):
     """The loop variable's value, where it counts iterations (range, enumerate)."""
     target, call = node.target, node.iter
     if isinstance(call, ast.Call) and call.args and dotted(call.func).rsplit(".", 1)[-1] in ("tqdm", "track"):
         call = call.args[0]
     name = dotted(call.func) if isinstance(call, ast.Call) else ""
+    if name == "zip" and call.args and isinstance(target, ast.Tuple):  # zip(range(n), data)
+        target, call = target.elts[0], call.args[0]
+        name = dotted(call.func) if isinstance(call, ast.Call) else ""
     try:
         if name == "enumerate" and isinstance(target, ast.Tuple) and isinstance(target.elts[0], ast.Name):
             starts = call.args[1:2] or [k.value for k in call.keywords if k.arg == "start"]

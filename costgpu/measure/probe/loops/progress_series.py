@@ -199,6 +199,7 @@ class ProgressTracker:
                     "may_stop": ["EarlyStopping"] if one.facts.get("may_stop") else [],
                     "how": "epochs={}".format(one.facts.get("epochs")),
                     "saves": one.facts.get("saves"),
+                    "validation": one.facts.get("validation"),
                 }
         return None
 

@@ -10,6 +10,8 @@ STANDARD = os.path.dirname(os.__file__) + os.sep
 INSTALLED = ("site-packages" + os.sep, "dist-packages" + os.sep, "_costgpu_probe" + os.sep)
 # Packages that call a function of the user's once per item: what is seen inside of it is the user's.
 CARRIERS = ("tqdm", "rich", "pandas", "polars", "swifter", "joblib", "multiprocess", "billiard")
+# Command lines and starters of jobs: they call the user's function once, and not again and again.
+STARTERS = ("click", "typer", "fire", "absl", "hydra", "tyro", "jsonargparse", "sacred", "invoke", "ray", "accelerate")
 TRANSFERS = (
     "urllib",
     "http",
@@ -101,10 +103,27 @@ def locals_of(names, *file_endings):
     return {}
 
 
-def library_loops():
+def called_by_libraries(frames):
+    """Of frames, outermost first, the user's own that a library calls: each with the package and the frames of it."""
+    found, own, between = [], False, []
+    for live in frames:
+        path = live.f_code.co_filename
+        if path.startswith((PROBE_ROOT, "<")):
+            continue
+        name = package_of_file(path)
+        if not name:
+            if own and between:
+                found.append((live, package_of_file(between[-1].f_code.co_filename), between))
+            own, between = True, []
+        elif name not in CARRIERS and name not in STARTERS and not is_standard(path):
+            between.append(live)
+    return found
+
+
+def library_loops(place=None):
     """Loops of scikit-learn and of searches for hyperparameters around this place, outermost first."""
     found, searchers = [], {}
-    for frame in outwards(sys._getframe(1)):
+    for frame in outwards(place or sys._getframe(1)):
         package = package_of_file(frame.f_code.co_filename)
         if package in SEARCHERS:
             counted = package in TRIALS and frame.f_code.co_name == TRIALS[package][0]

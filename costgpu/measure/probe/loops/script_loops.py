@@ -5,12 +5,13 @@ from __future__ import annotations
 import ast
 import math
 import sys
+import time
 import types
 
-from ..record import LoopProgress
+from ..record import Again, LoopProgress
 from ..schedstat import clock
 from .loop_stack import LoopStack
-from .script_frames import PROBE_ROOT, outwards, package_of_file
+from .script_frames import PROBE_ROOT, library_loops, outwards, package_of_file
 from .source import Source, names_in
 
 NO_TORCH = types.SimpleNamespace(
@@ -19,6 +20,8 @@ NO_TORCH = types.SimpleNamespace(
     optim=types.SimpleNamespace(Optimizer=()),
 )
 MOST_LOOKS = 4000
+CLOSE_SECONDS = (0.005, 0.002, 0.0005)  # between looks at loops that begin anew within one of the watchdog's turns
+LEAST_MOVED = 5
 LIBRARY_LOOKS = (1, 2, 3, 5, 10, 20, 50)
 TENSORS = ("torch", "jax", "jaxlib", "tensorflow", "cupy")  # libraries that compute on a GPU, too
 
@@ -35,6 +38,8 @@ class ScriptLoops:
         self.recorder = recorder
         self.looks = []  # (time, loops, outermost first)
         self.stride, self.due = 1, 0
+        self.begins_anew, self.around = False, None  # the loops themselves, and what is known around them
+        self.close = {gap: [] for gap in CLOSE_SECONDS}  # seconds and iterations between two looks close to each other
         self.libraries = set()  # whose tensors its loops make
 
     def look(self):
@@ -48,16 +53,37 @@ class ScriptLoops:
             return
         try:
             loops = self.recorder.plain_loop_stack().snapshot(frame, own=True)
+            if self.around is None and any(loop.get("caller") for loop in loops):
+                self.around = library_loops(frame)
         except Exception:  # noqa: BLE001 - the script runs on while we look
             return
         finally:
             del frame
         self.looks.append((now, [brief(loop) for loop in loops]))
+        if self.begins_anew:
+            self.look_closely()
         if len(self.looks) in LIBRARY_LOOKS:
             self.libraries.update(tensor_libraries(sys._current_frames().get(self.recorder.thread)))
         if len(self.looks) > MOST_LOOKS:
             self.looks = self.looks[::2]
             self.stride *= 2
+
+    def look_closely(self):
+        """Notes how quickly loops move that begin anew between two looks: from looks close to each other."""
+        last, loops = self.looks[-1]
+        keys = [loop["key"] for loop in loops]
+        for gap in CLOSE_SECONDS:
+            time.sleep(gap)
+            now, frame = clock(), sys._current_frames().get(self.recorder.thread)
+            try:
+                seen = [brief(loop) for loop in self.recorder.plain_loop_stack().snapshot(frame, own=True)]
+            except Exception:  # noqa: BLE001 - the script runs on while we look
+                return
+            finally:
+                del frame
+            if [loop["key"] for loop in seen] == keys and known(seen) and known(loops):
+                self.close[gap].append((now - last, iterations(seen) - iterations(loops)))
+            last, loops = now, seen
 
     def moved(self):
         """Whether a loop of known length has been seen to advance."""
@@ -69,12 +95,16 @@ class ScriptLoops:
             return None
         newest = self.looks[-1][1]
         best: LoopProgress | None = None
+        self.begins_anew = False
         for depth in range(1, len(newest) + 1):
             if newest[depth - 1]["trips"] is None or newest[depth - 1]["index"] is None:
                 break
             keys = [loop["key"] for loop in newest[:depth]]
             seen = [(at, loops[:depth]) for at, loops in self.looks if [x["key"] for x in loops[:depth]] == keys]
             (begin, first), (end, last) = seen[0], seen[-1]
+            if any(iterations(b) < iterations(a) for (_, a), (_, b) in zip(seen, seen[1:])):
+                self.begins_anew = best is None
+                return best or self.repeated([(at, loops[depth - 1 :]) for at, loops in seen])
             if iterations(last) > iterations(first):
                 some = seen[:: max(1, len(seen) // 500)]
                 best = {
@@ -86,7 +116,40 @@ class ScriptLoops:
                     "libraries": sorted(self.libraries),
                     "times": [(round(at - begin, 4), iterations(loops)) for at, loops in some],
                 }
+        if best is not None and best["loops"][-1]["driven"]:
+            best["again"] = self.again(best["loops"], 1.0)  # of which one call was seen
         return best
+
+    def again(self, loops, times) -> Again:
+        """Who begins loops anew, and how often so far."""
+        return {"by": loops[-1]["caller"], "times": times, "around": self.around or []}
+
+    def repeated(self, seen) -> LoopProgress | None:
+        """Loops that begin anew again and again: how fast they go; None as long as that cannot be told."""
+        (begin, _), (end, last) = seen[0], seen[-1]
+        whole, inside = math.prod(loop["trips"] for loop in last), len(seen) / len(self.looks)
+        pairs = [(later - earlier, iterations(b) - iterations(a)) for (earlier, a), (later, b) in zip(seen, seen[1:])]
+        for steps in (pairs, *self.close.values()):
+            forward = [(seconds, moved) for seconds, moved in steps if moved >= 0]
+            seconds, moved = sum(one for one, _ in forward), sum(one for _, one in forward)
+            # else it may have come round between two looks, and once more
+            if moved >= LEAST_MOVED and len(steps) < 2 * len(forward) and moved / len(forward) < whole / 3:
+                done = moved / seconds * inside * (end - begin)
+                return {
+                    "loops": last,
+                    "first": 0.0,
+                    "last": done,
+                    "seconds": end - begin,
+                    "lead": begin - self.recorder.started,
+                    "libraries": sorted(self.libraries),
+                    "times": [(0.0, 0.0), (end - begin, done)],
+                    "again": self.again(last, done / whole),
+                }
+        return None
+
+
+def known(loops):
+    return bool(loops) and all(loop["trips"] is not None and loop["index"] is not None for loop in loops)
 
 
 def tensor_libraries(frame):
@@ -119,6 +182,8 @@ def brief(loop):
         "trips": trips,
         "index": at,
         "early": early,
+        "caller": loop.get("caller", ""),
+        "driven": loop.get("driven", False),
     }
 
 

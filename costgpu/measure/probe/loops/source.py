@@ -154,27 +154,24 @@ def encloses_step(gate, calls):
     )
 
 
-def increment(statement, text, source):
-    """What `statement` adds to the variable `text`, and the sign; None if it does not."""
-    if isinstance(statement, ast.AugAssign) and isinstance(statement.op, (ast.Add, ast.Sub)):
-        if source.segment(statement.target) == text:
-            return statement.value, -1 if isinstance(statement.op, ast.Sub) else 1
-    if isinstance(statement, ast.Assign) and [source.segment(target) for target in statement.targets] == [text]:
-        value = statement.value
-        if isinstance(value, ast.BinOp) and isinstance(value.op, (ast.Add, ast.Sub)):
-            if source.segment(value.left) == text:
-                return value.right, -1 if isinstance(value.op, ast.Sub) else 1
-    return None
+def assigned_pairs(statement):
+    """The targets of an assignment with what each is given; those of `a, b = 1, 2` one by one."""
+    for target in statement.targets if isinstance(statement, ast.Assign) else ():
+        if isinstance(target, ast.Tuple) and isinstance(statement.value, ast.Tuple):
+            yield from zip(target.elts, statement.value.elts)
+        else:
+            yield target, statement.value
 
 
-def assigns(statement, text, source):
-    """Whether `statement` itself, not a loop inside it, assigns `text`."""
-    if isinstance(statement, (ast.For, ast.While, ast.FunctionDef)):
-        return False
-    for node in ast.walk(statement):
-        if isinstance(node, ast.Assign) and any(source.segment(t) == text for t in node.targets):
-            return True
-    return False
+def made_before(scope, text, line, source):
+    """The expressions that are assigned to a name before a line, `with` among them."""
+    found = []
+    for statement in own_statements(scope.body):
+        pairs = list(assigned_pairs(statement))
+        if isinstance(statement, (ast.With, ast.AsyncWith)):
+            pairs = [(one.optional_vars, one.context_expr) for one in statement.items if one.optional_vars is not None]
+        found += [made for name, made in pairs if statement.lineno < line and source.segment(name) == text]
+    return found
 
 
 def training_functions(tree, calls=("backward",)):

@@ -31,7 +31,7 @@ class Collectives:
 
     def count(self, op, dtype, elements, size, ranks):
         """One call with so many elements, each of `size` bytes."""
-        if self.recorder.eval_started is None:
+        if self.recorder.evaluation.began is None:
             key = (op, str(dtype).replace("torch.", ""), ranks, self.recorder.in_backward)
             row = self.counts.setdefault(key, [0, 0, 0])
             row[0] += 1

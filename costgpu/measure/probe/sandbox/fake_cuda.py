@@ -45,8 +45,9 @@ class FakeCuda:
             return
         self.device, self.cpu, self.gpu = torch.device, torch.device("cpu"), torch.device("cuda", 0)
         self.requests.fake_cuda = True
-        parts = [self.tensors, self.seen, self.factories, self.modules, self.defaults, self.generators, self.loading]
-        for part in parts + [self.scaling, self.fused, self.attention, self.parallel, self.api]:
+        parts = [self.tensors, self.seen, self.factories, self.modules, self.defaults, self.generators, self.streams]
+        parts += [self.loading, self.scaling, self.fused, self.capturable, self.attention, self.parallel, self.api]
+        for part in parts:
             try:
                 part(torch)
             except Exception as error:  # noqa: BLE001 - the script may never need this part
@@ -185,15 +186,21 @@ class FakeCuda:
 
     def generators(self, torch):
         real, place = torch.Generator, self.place
+        make_as(torch, "Generator", lambda device="cpu": real(place(device)))
 
-        class Kind(type(real)):
-            def __instancecheck__(cls, value):
-                return isinstance(value, real)
+    def streams(self, torch):
+        """The device-neutral ones, which are the accelerator's where no device is named."""
+        for name, stand_in in (("Stream", fake_cuda_api.Stream), ("Event", fake_cuda_api.Event)):
+            real = getattr(torch, name, None)
+            if isinstance(real, type):
+                make_as(torch, name, self.of_device(real, stand_in), stand_in)
 
-            def __call__(cls, device="cpu"):
-                return real(place(device))
+    def of_device(self, real, stand_in):
+        def make(device=None, *args, **kwargs):
+            ours = device is None or self.place(device) is self.cpu
+            return stand_in() if ours else real(device, *args, **kwargs)
 
-        torch.Generator = Kind("Generator", (real,), {"__module__": "torch"})
+        return make
 
     def loading(self, torch):
         """Checkpoints that name CUDA devices."""
@@ -233,6 +240,12 @@ class FakeCuda:
         for name in ("Adam", "AdamW", "SGD", "Adagrad"):
             wrap(getattr(torch.optim, name, None), "__init__", make)
 
+    def capturable(self, torch):
+        """Optimizers whose steps may be captured in a CUDA graph; outside of one they do the same on any device."""
+        for name, module in list(sys.modules.items()):
+            if name.startswith("torch.optim."):
+                wrap(module, "_get_capturable_supported_devices", lambda inner, *a, **kw: [*inner(*a, **kw), "cpu"])
+
     def attention(self, torch):
         """A choice among attention kernels that leaves none for a CPU; what was chosen is recorded."""
         chosen_kernels = self.requests.attention
@@ -262,6 +275,10 @@ class FakeCuda:
             torch.nn.Module.__init__(one)
             one.module, one.dim, one.device_ids = module, 0, []
 
+        def data_parallel_call(_, module, inputs, device_ids=None, output_device=None, dim=0, module_kwargs=None):
+            inputs = inputs if isinstance(inputs, tuple) else () if inputs is None else (inputs,)
+            return module(*inputs, **(module_kwargs or {}))
+
         def distributed(inner, one, module, device_ids=None, output_device=None, *args, **kwargs):
             inner(one, module, None, None, *args, **kwargs)
 
@@ -276,6 +293,7 @@ class FakeCuda:
             return inner(str(self.place(kind)), *args, **kwargs)
 
         wrap(torch.nn.DataParallel, "__init__", data_parallel)
+        wrap(torch.nn.parallel, "data_parallel", data_parallel_call)
         wrap(getattr(torch.nn.parallel, "DistributedDataParallel", None), "__init__", distributed)
         dist = getattr(torch, "distributed", None)
         if dist is None or not dist.is_available():
@@ -286,3 +304,17 @@ class FakeCuda:
             wrap(owner, "is_nccl_available", lambda inner: True)
         for owner in (dist, sys.modules.get("torch.distributed.device_mesh")):
             wrap(owner, "init_device_mesh", init_device_mesh)
+
+
+def make_as(owner, name, make, *more):
+    """Has ``owner.name``, a class, made by ``make``; instances of it, and of `more`, are its instances."""
+    real = getattr(owner, name)
+
+    class Kind(type(real)):
+        def __instancecheck__(cls, value):
+            return isinstance(value, (real,) + more)
+
+        def __call__(cls, *args, **kwargs):
+            return make(*args, **kwargs)
+
+    setattr(owner, name, Kind(name, (real,), {"__module__": owner.__name__}))

@@ -1,9 +1,12 @@
 """What `torch.cuda` answers where there is no GPU. A fixed card: scripts choose dtypes and batch sizes by it."""
 
 import abc
+import contextlib
 import sys
 import time
 import types
+
+from ..patching import wrap
 
 clock = time.perf_counter
 # What the script is told. Facts of the A100 80 GB: NVIDIA A100 data sheet (2021); a card that every library's GPU
@@ -23,15 +26,22 @@ ANSWERS = {
     "get_per_process_memory_fraction": 1.0,
     "list_gpu_processes": "",
     "memory_summary": "",
+    "get_allocator_backend": "native",
+    "current_blas_handle": 0,
+    "graph_pool_handle": (0, 0),
 }
 ZERO = "get_sync_debug_mode utilization memory_usage temperature power_draw clock_rate".split()
 IGNORED = (
     "init set_device synchronize empty_cache ipc_collect manual_seed manual_seed_all seed seed_all set_stream"
     " set_sync_debug_mode set_per_process_memory_fraction reset_peak_memory_stats reset_max_memory_allocated"
     " reset_max_memory_cached reset_accumulated_memory_stats reset_peak_host_memory_stats"
-    " reset_accumulated_host_memory_stats _record_memory_history _dump_snapshot _sleep"
+    " reset_accumulated_host_memory_stats _record_memory_history _dump_snapshot _sleep check_error"
+    " caching_allocator_alloc caching_allocator_delete caching_allocator_enable"
 ).split()
-ACCELERATOR_IGNORED = "synchronize empty_cache set_device_index set_device_idx reset_peak_memory_stats".split()
+ACCELERATOR_IGNORED = (
+    "synchronize empty_cache empty_host_cache set_device_index set_device_idx set_stream reset_peak_memory_stats"
+    " reset_accumulated_memory_stats"
+).split()
 
 
 def memory_now():
@@ -69,6 +79,11 @@ class Nothing:
         return function
 
 
+@contextlib.contextmanager  # which the compiler of torch 2.14 takes apart
+def use_mem_pool(*args, **kwargs):
+    yield
+
+
 class Event:
     """Wall clock: on a CPU everything is done when the call returns."""
 
@@ -97,6 +112,7 @@ class Stream(Nothing):
     """The one queue of a CPU."""
 
     cuda_stream, device_index, priority = 0, 0, 0
+    priority_range = staticmethod(lambda: (-5, 0))
 
     def synchronize(self):
         pass
@@ -116,11 +132,22 @@ class Stream(Nothing):
         return event
 
 
+class NoGraph:
+    """What a graph of captured kernels says where there are none to capture."""
+
+    def __init__(self, *args, **kwargs):
+        raise RuntimeError("CUDA graphs are captured by a CUDA driver")
+
+
 class Stats(dict):  # type: ignore[type-arg]
     """Memory statistics by name; one that is not known is 0."""
 
     def __missing__(self, key):
         return memory_most() if "peak" in key else memory_now() if "bytes" in key else 0
+
+
+def memory_info():
+    return MEMORY - min(memory_now(), MEMORY // 2), MEMORY
 
 
 def properties():
@@ -148,15 +175,18 @@ MEMORY_FIGURES = {
     "memory_reserved": memory_now,
     "max_memory_allocated": memory_most,
     "max_memory_reserved": memory_most,
+    "memory_stats": Stats,
 }
 COMPUTED = {  # without the arguments that they are called with
     **MEMORY_FIGURES,
     "memory_cached": memory_now,
     "device_memory_used": memory_now,
     "max_memory_cached": memory_most,
-    "mem_get_info": lambda: (MEMORY - min(memory_now(), MEMORY // 2), MEMORY),
-    "memory_stats": Stats,
+    "mem_get_info": memory_info,
+    "host_memory_stats": Stats,
     "memory_stats_as_nested_dict": dict,
+    "host_memory_stats_as_nested_dict": dict,
+    "_snapshot": dict,
     "memory_snapshot": list,
     "get_arch_list": lambda: ["sm_80"],
     "get_device_properties": properties,
@@ -182,7 +212,7 @@ def put_known(owner, functions):
 
 
 def attach(torch, gpu, gpus, from_library):
-    """Answers for `torch.cuda` as with so many devices; to libraries, `torch.accelerator` tells the truth."""
+    """Answers for `torch.cuda` as with so many devices; to libraries, `torch.accelerator` has none."""
     cuda = torch.cuda
     parts = [sys.modules.get("torch.cuda." + n) for n in ("memory", "random", "streams", "graphs", "_utils")]
     answers = {**ANSWERS, "device_count": gpus, **dict.fromkeys(ZERO, 0), **dict.fromkeys(IGNORED)}
@@ -190,7 +220,7 @@ def attach(torch, gpu, gpus, from_library):
     answers.update(current_stream=stream, default_stream=stream, get_stream_from_external=stream)
     values = {name: always(answer) for name, answer in answers.items()}
     values.update((name, computed(function)) for name, function in COMPUTED.items())
-    values.update(dict.fromkeys(("stream", "StreamContext", "device", "device_of"), Nothing))
+    values.update(dict.fromkeys(("stream", "StreamContext", "device", "device_of", "MemPool"), Nothing))
     values.update(
         initial_seed=lambda: torch.initial_seed(),
         get_rng_state=computed(torch.get_rng_state),
@@ -202,20 +232,18 @@ def attach(torch, gpu, gpus, from_library):
         Event=Event,
         Stream=Stream,
         ExternalStream=Stream,
+        CUDAGraph=NoGraph,
+        use_mem_pool=use_mem_pool,
     )
-    for name, value in values.items():
-        old = getattr(cuda, name, None)
-        setattr(cuda, name, value)
-        for module in parts:  # wherever torch keeps the same thing
-            if module is not None and old is not None and getattr(module, name, None) is old:
-                setattr(module, name, value)
+    for module in [cuda, *parts]:  # wherever torch keeps the same thing
+        put_known(module, values)
     for kind, parent in ((Event, "_EventBase"), (Stream, "_StreamBase")):
         parent = getattr(sys.modules.get("torch._streambase"), parent, None)
         if isinstance(parent, abc.ABCMeta):  # torch 2.1 to 2.4 insist on it when an optimizer is made
             parent.register(kind)
     attach_types(torch)
     attach_tools(torch)
-    attach_accelerator(getattr(torch, "accelerator", None), gpu, gpus, from_library)
+    attach_accelerator(torch, gpu, gpus, from_library)
 
 
 def attach_types(torch):
@@ -236,25 +264,37 @@ def attach_tools(torch):
     nccl, cudnn = getattr(torch.cuda, "nccl", None), getattr(torch.backends, "cudnn", None)
     put_known(nccl, {"version": always((2, 21, 5)), "is_available": always(False)})
     put_known(cudnn, {"version": always(90100), "is_available": always(True)})
+    put_known(torch.backends.cuda, dict.fromkeys(("preferred_linalg_library", "preferred_blas_library"), always(None)))
 
 
-def attach_accelerator(owner, gpu, gpus, from_library):
-    """The newer, device-neutral functions; the data loader asks them whether to pin."""
+def attach_accelerator(torch, gpu, gpus, from_library):
+    """Answer the newer, device-neutral functions.
 
-    def for_script(inner, answer):
-        def call(*args, **kwargs):
-            return inner(*args, **kwargs) if from_library(sys._getframe(1)) else answer
+    Libraries, torch's optimizers and data loader among them, are told what a build for CPUs tells them. Torch's own
+    functions cannot say it: in a build for CUDA they ask `torch.cuda`, which has been told that there is a device.
+    """
+    owner = getattr(torch, "accelerator", None)
 
-        return call
+    def get_device_module(inner, device=None):
+        return torch.cuda if device is None and not from_library(sys._getframe(2)) else inner(device)
 
-    answers = {
-        "is_available": True,
-        "current_accelerator": type(gpu)("cuda"),
-        "device_count": gpus,
-        "current_device_index": 0,
-        "current_device_idx": 0,
-        "get_device_capability": {},
-    }
-    put_known(owner, {n: for_script(getattr(owner, n, None), answer) for n, answer in answers.items()})
+    def told(script, library):
+        return lambda *args, **kwargs: library if from_library(sys._getframe(1)) else script
+
+    put_known(
+        owner,
+        {
+            "is_available": told(True, False),
+            "current_accelerator": told(type(gpu)("cuda"), None),
+            "device_count": told(gpus, 0),
+            "current_device_index": always(0),
+            "current_device_idx": always(0),
+            "get_device_capability": always({}),
+            "current_stream": always(Stream()),
+            "device_index": Nothing,
+            "get_memory_info": computed(memory_info),
+        },
+    )
     put_known(owner, dict.fromkeys(ACCELERATOR_IGNORED, always(None)))
     put_known(owner, {name: computed(function) for name, function in MEMORY_FIGURES.items()})
+    wrap(torch, "get_device_module", get_device_module)

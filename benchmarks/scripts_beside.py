@@ -1,0 +1,96 @@
+"""What `costgpu estimate` tells of the work beside a script's steps and of its seconds here, against its real run.
+
+For `benchmarks.scripts_survey`. A row's column ``beside`` has what a run to the end did in all:
+``validation 20|checkpoint 4``, or ``none``.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from benchmarks.scripts_survey import Answer
+
+KINDS = ("validation", "checkpoint")
+"""Kinds of work beside the steps that are counted."""
+SHARE, SPARE = 0.2, 1.0
+"""Error that a count may have: a share of the real one, or one more or less."""
+
+
+def counted(beside: str) -> dict[str, float]:
+    """How often a real run did each kind of work, from the column ``beside``."""
+    pairs = (part.rsplit(" ", 1) for part in beside.split("|") if part and part != "none")
+    return {**dict.fromkeys(KINDS, 0.0), **{kind: float(times) for kind, times in pairs}}
+
+
+def told(phases: list[dict[str, Any]], real_steps: float | None) -> dict[str, float] | None:
+    """How often each kind comes in the whole job, by an answer's phases; None where it does not know the length.
+
+    Args:
+        real_steps: Steps of the real run, where the answer only claims a bound: the work is told for those.
+    """
+    times = dict.fromkeys(KINDS, 0.0)
+    for phase in phases:
+        total = phase["total"]
+        if total["steps"] is None:
+            return None
+        steps = total["steps"] if real_steps is None else min(total["steps"], real_steps)
+        for extra in phase["extras"]:
+            if extra["kind"] not in KINDS:
+                continue
+            amount = {
+                "steps": steps,
+                "epoch": steps / total["steps_per_epoch"] if total["steps_per_epoch"] else 0.0,
+                "run": extra["every"],
+            }[extra["rhythm"]]
+            times[extra["kind"]] += amount / extra["every"]
+    return times
+
+
+def verdict(beside: str, told_times: dict[str, float] | None) -> str:
+    """``right``, ``wrong`` or ``not known``; empty where nothing was counted."""
+    if not beside:
+        return ""
+    if told_times is None:
+        return "not known"
+    real = counted(beside)
+    agree = [abs(told_times[kind] - real[kind]) <= max(SPARE * bool(real[kind]), SHARE * real[kind]) for kind in KINDS]
+    return "right" if all(agree) else "wrong"
+
+
+def words(times: dict[str, float] | None) -> str:
+    """Counts for people."""
+    if times is None:
+        return "not known"
+    return ", ".join(f"{kind} {count:,.0f}" for kind, count in times.items() if count) or "none"
+
+
+def seconds(here: dict[str, float], real: float) -> list[str]:
+    """The cells of the table of seconds: predicted, its 80 % interval, real, their ratio, and whether it is inside."""
+    interval = f"{here['low']:,.0f}-{here['high']:,.0f}"
+    inside = "yes" if here["low"] <= real <= here["high"] else "no"
+    return [f"{here['value']:,.0f}", interval, f"{real:,.0f}", f"{here['value'] / real:.2f}", inside]
+
+
+def section(answers: list[Answer]) -> list[str]:
+    """What is told of the work beside the steps, and of the seconds on the machine that measured."""
+    judged = [(answer, verdict(answer.script.beside, answer.beside)) for answer in answers]
+    verdicts = Counter(judgement for _, judgement in judged)
+    lines = ["", f"Work beside the steps: {', '.join(f'{n} {name}' for name, n in verdicts.most_common())}."]
+    counts = [
+        [answer.script.name, words(counted(answer.script.beside)), words(answer.beside), judgement]
+        for answer, judgement in judged
+    ]
+    lines += table(["script", "real", "told", "verdict"], counts)
+    times = [[a.script.name, *seconds(a.here, a.real_seconds)] for a in answers if a.here and a.real_seconds]
+    if times:
+        lines += ["", f"Seconds of {len(times)} whole jobs on the machine that measured, run right after."]
+        lines += table(["script", "predicted", "80 % interval", "real", "predicted / real", "inside"], times)
+    return lines
+
+
+def table(header: list[str], rows: list[list[str]]) -> list[str]:
+    """The lines of a table, after an empty one."""
+    first, *others = ("| " + " | ".join(cells) + " |" for cells in (header, *rows))
+    return ["", first, "|---" * len(header) + "|", *others]

@@ -1,0 +1,64 @@
+"""A job that ends by its own clock: how long it runs on a candidate, and how far it comes by then. Pure."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+from costgpu.estimator.cost import with_run
+from costgpu.estimator.interval import Z80
+from costgpu.estimator.scope import Scope
+from costgpu.models.prediction import LEAST, Prediction, Range, TimeLimit
+
+ONCE = ("set-up", "rendezvous")  # parts of a run that come before the clock starts
+
+
+def limited(prediction: Prediction, scope: Scope) -> Prediction:
+    """Cut a prediction of all the scope's steps off where the script's clock ends them; itself without a clock."""
+    if not any(scope.limits):
+        return prediction
+    once = sum(prediction.parts.get(name, 0.0) for name in ONCE)
+    whole = [phase.seconds for phase in prediction.phases]
+
+    def bounded(factor: float) -> list[float]:
+        """Return the seconds of each phase if its steps take `factor` times what is predicted."""
+        seconds = [factor * one for one in whole]
+        pairs = zip(seconds, scope.limits, strict=True)
+        return [one if clock is None else clock.bounded(one) for one, clock in pairs]
+
+    unlimited, plain = prediction.run_seconds, max(prediction.run_seconds.value, LEAST)
+    factors = (1.0, unlimited.low / plain, unlimited.high / plain)
+    value, low, high = (once + sum(bounded(factor)) for factor in factors)
+    steps = [
+        scope.steps[-1] * min(bounded(factor)[-1] / max(factor * whole[-1], LEAST), _most(scope)) for factor in factors
+    ]
+    shares = [done / one if one > 0 else 1.0 for done, one in zip(bounded(1.0), whole, strict=True)]
+    part = sum(bounded(1.0)) / max(sum(whole), LEAST)
+    ends = [math.inf if clock is None else clock.seconds for clock in scope.limits]
+    found = prediction.interruptions
+    if found is not None and found.checkpoints.count is not None:
+        checkpoints = replace(found.checkpoints, count=found.checkpoints.count * shares[-1])
+        found = replace(found, checkpoints=checkpoints)
+    cut = replace(
+        prediction,
+        parts={name: seconds * (1.0 if name in ONCE else part) for name, seconds in prediction.parts.items()},
+        phases=tuple(
+            replace(phase, seconds=phase.seconds * share)
+            for phase, share in zip(prediction.phases, shares, strict=True)
+        ),
+        sigma=math.log(max(high, LEAST) / max(low, LEAST)) / 2 / Z80,
+        interruptions=found,
+        time_limit=TimeLimit(
+            seconds=once + sum(ends),
+            steps=Range(value=steps[0], low=steps[2], high=steps[1]),
+            unlimited_seconds=unlimited,
+            reached=whole[-1] >= ends[-1] or (scope.limits[-1] is not None and scope.limits[-1].alone),
+        ),
+    )
+    return with_run(cut, Range(value=value, low=low, high=high))
+
+
+def _most(scope: Scope) -> float:
+    """Return the most times the scope's steps that can be made: no end where only the clock ends them."""
+    last = scope.limits[-1]
+    return math.inf if last is not None and last.alone else 1.0

@@ -1,0 +1,287 @@
+"""What the tests before a statement come down to, in live frames: constants, and counters that grow with a loop.
+
+A test is closed: what cannot change while the loops go on becomes its value, what the loop assigns becomes what it
+assigns, and an argument becomes what the caller passes.
+"""
+
+from __future__ import annotations
+
+import ast
+import copy
+import types
+from collections.abc import Callable
+from typing import Any
+
+from .call_binding import evaluated, plain_function
+from .constants import Constants
+from .counters import counter
+from .exit_paths import INNER, Walker
+from .live_values import PLAIN
+from .loop_position import assigned_before
+from .loop_stack import Place, find_index
+from .safe_eval import FOREVER, Evaluator
+from .source import Source, encloses
+from .syntax import dotted, is_docstring
+
+PARTS = (ast.BoolOp, ast.Compare, ast.BinOp, ast.UnaryOp, ast.IfExp, ast.List, ast.Tuple, ast.Set)
+FILLING = ("append", "extend", "add", "update", "insert", "appendleft", "put", "setdefault", "pop", "remove", "clear")
+HELD = (list, tuple, set, frozenset, dict, range)
+MOST_DEEP = 4  # names that stand for names
+MISSING = object()
+
+
+class Counted:
+    """A name in a test: its value now, and by how much it grows in each iteration of a loop (None if not known)."""
+
+    def __init__(self, value, body):
+        self.value, self.body = value, body
+        self.by = self.key = self.start = self.trips = None
+        self.line = -1.0  # of its increment; that of a loop's variable is before everything
+        self.raised = 0  # whether this iteration has raised it from `start` on already
+        self.with_step = False
+
+    @property
+    def passed(self):
+        """Iterations of its loop before this one; None if its first value is not known."""
+        if self.start is None or (self.value - self.start) % self.by:
+            return None
+        return max(0, int((self.value - self.start) // self.by) - self.raised)
+
+    def shift(self, body, line):
+        """Increments between the step and a statement of the same iteration, less one for each before it."""
+        return (self.line > body.line) - (self.line > line) if body is self.body else 0
+
+
+class Whole(Place):
+    """A live frame whose body is that of a loop further out."""
+
+    around: list[ast.stmt] = []
+
+    def loops(self):
+        return self.around
+
+
+class Outside:
+    """A library's frame with loops around the step, of which nothing else is read."""
+
+    def __init__(self, key, caller):
+        self.key, self.place = key, types.SimpleNamespace(live=None)
+        self.order = [*(caller.order if caller is not None else []), key]
+
+
+class Body:
+    """A live frame, the loops around its step, and the frame that calls it; `key` tells its innermost loop."""
+
+    def __init__(self, live, source, scope, torch, caller):
+        self.source, self.scope, self.caller, self.line = source, scope, caller, live.f_lineno
+        self.path = live.f_code.co_filename
+        self.place = Whole(live, live, source, scope, 0, torch)
+        outer = caller.key if caller is not None else None
+        self.loops = source.loops(scope, live.f_lineno)
+        self.repeated = outer is not None and scope is not source.tree  # a loop further out brings it back
+        self.keys = [(loop.lineno, self.path) for loop in self.loops]
+        self.order = [*(caller.order if caller is not None else []), *self.keys]
+        if self.repeated:
+            self.loops = [as_loop(scope), *self.loops]
+            self.keys.insert(0, outer)
+        self.key = self.keys[-1] if self.keys else outer
+        self.place.around = self.loops
+        self.assigned, self.constants = [], None
+        if self.loops:
+            walker = Walker(self.loops[0], self.line)
+            walker.walk(self.loops[0].body, [], self.loops[0])
+            self.assigned = walker.assigned
+            self.constants = Constants([self.loops[0]], self.source, self.place.evaluator)
+
+    def closed(self, node, depth=0):
+        """A test with constants and `Counted` names alone, which are nodes with a `counted`."""
+        if isinstance(node, ast.Constant) or hasattr(node, "counted"):
+            return node
+        if isinstance(node, PARTS):
+            made = rebuilt(node, lambda part: self.closed(part, depth))
+            if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mod) and not is_settled(made.right):
+                made.right = self.as_it_is(node.right, made.right)
+            return made
+        if isinstance(node, ast.Call) and dotted(node.func) == "bool" and len(node.args) == 1:
+            return self.closed(node.args[0], depth)
+        said = self.said(node) if isinstance(node, ast.Call) and depth < MOST_DEEP else None
+        if said is not None:
+            return self.closed(said, depth + 1)
+        given = self.given(node.id) if isinstance(node, ast.Name) and depth < MOST_DEEP else None
+        if given is not None:
+            return given[1].closed(given[0], depth + 1)
+        value = self.fixed_value(node)
+        if value is not MISSING:
+            return ast.copy_location(ast.Constant(value=value), node)
+        name = dotted(node) if isinstance(node, (ast.Name, ast.Attribute)) else ""
+        made = ast.copy_location(ast.Name(id=name, ctx=ast.Load()), node)
+        made.counted = self.counted(node)
+        return made
+
+    def as_it_is(self, node, otherwise):
+        try:
+            return ast.copy_location(ast.Constant(value=self.place.evaluator.number(node)), node)
+        except Exception:  # noqa: BLE001 - not known
+            return otherwise
+
+    def given(self, name):
+        """The expression that a name stands for in each iteration, and the body that it is of; None without one."""
+        values = [one for one in self.assigned if name in {dotted(node) for node in ast.walk(one[0])}]
+        if values:
+            target, value, tests = values[0]
+            plain = len(values) == 1 and dotted(target) == name and value is not None and not tests
+            return (value, self) if plain and name not in map(dotted, ast.walk(value)) else None
+        return self.passed(name) if self.is_argument(name) else None
+
+    def said(self, call):
+        """What a call of a function with one `return` gives, in this body's names; None if it needs others."""
+        function = evaluated(self.place.evaluator, call.func)
+        bound, function = isinstance(function, types.MethodType), plain_function(function)[0]
+        source = Source.of(function.__code__.co_filename) if isinstance(function, types.FunctionType) else None
+        scope = source.scope(function.__code__) if source is not None else None
+        body = [one for one in scope.body if not is_docstring(one)] if scope is not None else []
+        if len(body) != 1 or not isinstance(body[0], ast.Return) or body[0].value is None:
+            return None
+        names = [one.arg for one in scope.args.args]
+        values = {keyword.arg: keyword.value for keyword in call.keywords}
+        values.update(zip(names[bound:], call.args))
+        if bound:
+            values[names[0]] = call.func.value
+        made = copy.deepcopy(body[0].value)
+        asked = [one for one in ast.walk(made) if isinstance(one, ast.Name) and one.id not in values]
+        there, here = Evaluator({}, function.__globals__), self.place.evaluator
+        same = all(evaluated(there, name) is evaluated(here, name) for name in asked)
+        return Filled(values).visit(made) if same else None
+
+    def is_argument(self, name):
+        code = self.place.live.f_code
+        return self.repeated and name in code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
+
+    def passed(self, name):
+        """What the caller passes for an argument; None if that cannot be told."""
+        live, caller = self.place.live, self.caller
+        call = caller.call_of(live) if caller.place.live is live.f_back else None
+        if call is None:
+            return None
+        names = live.f_code.co_varnames[: live.f_code.co_argcount]
+        bound = isinstance(call.func, ast.Attribute) and names[:1] in (("self",), ("cls",))
+        by_name = {keyword.arg: keyword.value for keyword in call.keywords}
+        if name in by_name:
+            return by_name[name], caller
+        at = names.index(name) - bound if name in names else -1
+        if 0 <= at < len(call.args):
+            starred = any(isinstance(one, ast.Starred) for one in call.args[: at + 1])
+            return None if starred else (call.args[at], caller)
+        value = live.f_locals.get(name)
+        return (ast.Constant(value=value), self) if isinstance(value, PLAIN) and None not in by_name else None
+
+    def call_of(self, live):
+        """The only call at this body's line that may have begun a frame."""
+        calls = [
+            node
+            for node in ast.walk(self.scope)
+            if isinstance(node, ast.Call)
+            and encloses(node, self.line)
+            and dotted(node.func).rsplit(".", 1)[-1] == live.f_code.co_name
+        ]
+        return calls[0] if len(calls) == 1 else None
+
+    def fixed_value(self, node):
+        """The value of an expression that cannot change while the loops go on; MISSING if it may."""
+        length = isinstance(node, ast.Call) and dotted(node.func) == "len" and len(node.args) == 1
+        if not self.constants.fixed(node.args[0] if length else node):
+            return MISSING
+        try:
+            value = self.place.evaluator.value(node)
+        except Exception:  # noqa: BLE001 - objects of the user's
+            return MISSING
+        if isinstance(node, ast.Name) and self.is_argument(node.id) and type(value) in (int, float):
+            return MISSING  # who calls it is not known, and a number may be another one next time
+        if isinstance(value, HELD) and any(dotted(one) in self.filled() for one in ast.walk(node)):
+            return MISSING
+        return value if isinstance(value, (*PLAIN, *HELD)) else MISSING
+
+    def filled(self):
+        """Names of lists, sets and dictionaries that this file adds to or takes from."""
+        calls = [node.func for node in ast.walk(self.source.tree) if isinstance(node, ast.Call)]
+        return {dotted(one.value) for one in calls if isinstance(one, ast.Attribute) and one.attr in FILLING}
+
+    def counted(self, node):
+        try:
+            value = self.place.evaluator.number(node)
+        except Exception:  # noqa: BLE001 - not a number
+            return None
+        if isinstance(value, bool):
+            return None
+        found = Counted(value, self)
+        grows = counter(node, self.loops[-1], self.place, self.constants)
+        heads = [loop for loop in self.loops if isinstance(loop, ast.For) and loop.lineno in grows["targets"]]
+        if heads:
+            self.of_head(found, heads[-1], dotted(node))
+        elif isinstance(grows["increment"], int) and grows["increment"] and not grows["unsteady"]:
+            found.by, found.line, found.with_step = grows["increment"], grows["increment_line"], grows["with_step"]
+            found.key = self.key_at(grows["loop_line"])
+            found.raised = int(found.line < self.line)
+            if grows["reset_line"] is None:
+                found.start = assigned_before(self.scope, dotted(node), grows["loop_line"], self.source)
+        return found
+
+    def of_head(self, found, loop, name):
+        record = {"stride": 1}
+        find_index(record, loop, self.place.evaluator)
+        found.by, found.key = 1, self.key_at(loop.lineno)
+        if record.get("target") == name:
+            found.by, found.start = record["stride"], record["start"]
+        try:
+            trips = self.place.evaluator.trips(loop.iter)
+            found.trips = int(trips) if trips < FOREVER else None
+        except Exception:  # noqa: BLE001 - not known
+            found.trips = None
+
+    def key_at(self, line):
+        return next((key for loop, key in zip(self.loops, self.keys) if loop.lineno == line), self.key)
+
+
+class Filled(ast.NodeTransformer):
+    """Puts expressions in the place of names."""
+
+    def __init__(self, values):
+        self.values = values
+
+    def visit_Name(self, node):
+        return self.values.get(node.id, node)
+
+
+def as_loop(scope):
+    """A function's body as that of a loop."""
+    made = ast.While(test=ast.Constant(value=True), body=scope.body, orelse=[])
+    ast.copy_location(made.test, scope)
+    return ast.copy_location(made, scope)
+
+
+def rebuilt(node: ast.expr, change: Callable[[ast.expr], ast.expr]) -> Any:
+    """A copy of an expression with its parts changed; a set becomes a list."""
+    made = ast.copy_location(ast.List(elts=node.elts, ctx=ast.Load()), node) if isinstance(node, ast.Set) else node
+    made = copy.copy(made)
+    for field, value in ast.iter_fields(made):
+        if isinstance(value, ast.expr):
+            setattr(made, field, change(value))
+        elif isinstance(value, list):
+            setattr(made, field, [change(one) if isinstance(one, ast.expr) else one for one in value])
+    return made
+
+
+def counted_in(node):
+    """The `counted` of the names in a closed test: None for one of which nothing is known."""
+    return [one.counted for one in ast.walk(node) if hasattr(one, "counted")]
+
+
+def is_settled(node):
+    return not counted_in(node)
+
+
+def statements(loop, body):
+    """(statement or expression, tests) of a loop's body beside the step, without what is in the loop around the step."""
+    walker = Walker(loop, body.line)
+    walker.walk(loop.body, [], loop)
+    return [(node, tests) for node, tests in walker.beside if not isinstance(node, INNER)]

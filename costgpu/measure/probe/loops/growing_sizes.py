@@ -1,0 +1,105 @@
+"""Sizes of tensors that follow a loop's variable: a sequence that grows from step to step, images from epoch to epoch."""
+
+from __future__ import annotations
+
+import ast
+
+from .safe_eval import Evaluator, wraps
+from .source import Source, own_statements
+from .syntax import dotted
+
+LEAST_SIZE = 8  # smaller numbers are sides of a tensor by chance
+MOST_VALUES = 64  # of a loop's variable, at which a size is looked up
+COMPUTED = (ast.BinOp, ast.Subscript, ast.IfExp, ast.Call)
+MOST_SIDES = 4  # of one tensor
+
+
+def sides_of(rows):
+    """Return the sides of the tensors of a trace's forward ops, each with how often one tensor has it at most."""
+    found = {}
+    for row in rows:
+        for shape, _, _ in [*row["inputs"], *row["outputs"]] if row["phase"] == "forward" else ():
+            for side in set(shape):
+                found[side] = min(MOST_SIDES, max(found.get(side, 0), shape.count(side)))
+    return found
+
+
+def elements_of(rows):
+    """Return the number of values that the forward ops of a trace make."""
+    total = 0.0
+    for row in rows:
+        for shape, _, _ in row["outputs"] if row["phase"] == "forward" else ():
+            values = 1.0
+            for side in shape:
+                values *= side
+            total += row["count"] * values
+    return total
+
+
+def sizes_at(loop_stack, frame, rows):
+    """Return the expressions with a loop's variable that are a side of these tensors now.
+
+    The keys are places in the source; the values hold the size now, its mean over all turns of the loop, and `sides`, how
+    often one tensor has it at most.
+    """
+    sides, found = sides_of(rows), {}
+    for live in loop_stack.frames(frame):
+        path = live.f_code.co_filename
+        source = Source.of(path) if not loop_stack.is_library(path) else None
+        scope = source.scope(live.f_code) if source is not None else None
+        for loop in source.loops(scope, live.f_lineno) if scope is not None else ():
+            if isinstance(loop, ast.For):
+                found.update(sizes_of(loop, live, source, sides, loop_stack.torch))
+    return found
+
+
+def sizes_of(loop, live, source, sides, torch):
+    """Return the sizes that follow the variable of one loop."""
+    evaluator, found = Evaluator(live.f_locals, live.f_globals, torch), {}
+    try:
+        name, values = turns(loop, evaluator)
+    except Exception:  # noqa: BLE001 - what it is over cannot be read, or has no numbers
+        return found
+    covered = set()  # parts of what was found
+    for node in [loop.target, *(one for one in own_statements(loop.body) if isinstance(one, COMPUTED))]:
+        names = {one.id for one in ast.walk(node) if isinstance(one, ast.Name)}
+        if id(node) in covered or (node is not loop.target and name not in names):
+            continue
+        try:
+            node = ast.Name(id=name, ctx=ast.Load()) if node is loop.target else node
+            now = evaluator.number(node)
+            if type(now) is not int or now < LEAST_SIZE or now not in sides:
+                continue
+            all_sizes = [Evaluator({**live.f_locals, name: one}, live.f_globals, torch).number(node) for one in values]
+        except Exception:  # noqa: BLE001, S112 - not a plain number
+            continue
+        covered.update(id(one) for one in ast.walk(node))
+        mean = sum(all_sizes) / len(all_sizes)
+        text = name if not hasattr(node, "lineno") else source.segment(node)
+        key = "{}:{}:{}".format(live.f_code.co_filename, loop.lineno, text)
+        found[key] = {"line": loop.lineno, "text": text, "now": now, "mean": mean, "sides": sides[now]}
+    return found
+
+
+def turns(loop, evaluator):
+    """Return the name of a loop's variable, and some of the numbers that it takes from the first turn to the last."""
+    target, over = loop.target, loop.iter
+    while isinstance(over, ast.Call) and over.args and dotted(over.func) != "enumerate" and wraps(over):
+        over = over.args[0]
+    if isinstance(over, ast.Call) and dotted(over.func) == "enumerate":
+        starts = over.args[1:2] or [one.value for one in over.keywords if one.arg == "start"]
+        first = evaluator.number(starts[0]) if starts else 0
+        target, values = target.elts[0], range(first, first + int(evaluator.trips(over)))
+    elif isinstance(over, ast.Call) and dotted(over.func).rsplit(".", 1)[-1] in ("range", "trange"):
+        values = range(*[int(evaluator.number(one)) for one in over.args])
+    else:
+        values = evaluator.value(over)
+        if not isinstance(values, (list, tuple, range)):
+            raise TypeError("not a list of numbers")
+    last, some = len(values) - 1, min(len(values), MOST_VALUES)
+    return target.id, [values[place * last // max(1, some - 1)] for place in range(some)]
+
+
+def followed(early, late):
+    """Return the sizes that were a side of the tensors at both moments, with what they were at the first one."""
+    return [dict(late[key], before=early[key]["now"]) for key in early if key in late]

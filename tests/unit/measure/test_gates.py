@@ -1,0 +1,532 @@
+"""Gates beside the steps as projects write them: when they are read to open, and when they do.
+
+One file of more than 400 lines: most of it is the loops themselves, which are read best beside each other.
+"""
+
+import contextlib
+import itertools
+import math
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from costgpu.measure.probe.loops.loop_stack import LoopStack
+from costgpu.measure.probe.loops.upcoming_work import UpcomingWork
+from costgpu.measure.profile.accumulation import iterations_per_step
+from costgpu.measure.profile.rhythms import Work, works_of
+from costgpu.models.workload import ExtraKind, Rhythm, Total, TotalKind
+from tests.unit.measure.records import phase, shot
+
+ITEMS, MEASURED, MOST_STEPS = 7, 30, 500
+ARGS = SimpleNamespace(every=9, off=-1, none=None, zero=0, on=True, no=False, steps=100, epochs=12, milestones=(5, 40))
+
+
+class Loader:
+    """Stands for a DataLoader."""
+
+    def __init__(self, length: int) -> None:
+        self.length, self.opened = length, 0
+
+    def __len__(self) -> int:
+        return self.length
+
+    def __iter__(self) -> Any:
+        self.opened += 1
+        yield from range(self.length)
+
+
+class Module:
+    """Stands for `torch.nn.Module`."""
+
+    loss = SimpleNamespace(backward=lambda: None)
+
+    def __call__(self, value: Any) -> Any:
+        return value
+
+
+TORCH: Any = SimpleNamespace(
+    __file__="/lib/torch/__init__.py",
+    optim=SimpleNamespace(),
+    nn=SimpleNamespace(Module=Module),
+    utils=SimpleNamespace(data=SimpleNamespace(DataLoader=Loader)),
+)
+
+
+class Run:
+    """A script that is run to its end: what was read at one of its steps, and the steps made when each work came."""
+
+    def __init__(self, text: str, folder: Path, at: int) -> None:
+        self.loader, self.came, self.shots, self.opened = Loader(ITEMS), list[int](), list[Any](), dict[int, Any]()
+        self.steps, self.at, self.periodic, self.later = 0, at, list[Any](), list[Any]()
+        path = folder / f"{abs(hash(text))}.py"
+        path.write_text(text)
+        make_stack: Any = LoopStack
+        self.stack = make_stack(TORCH, ("/lib/",), {})
+        make_reader: Any = UpcomingWork
+        self.reader = make_reader(TORCH, self.stack)
+
+        def frames(frame: Any) -> list[Any]:
+            found = []
+            while frame is not None:
+                found += [frame] if frame.f_code.co_filename == str(path) else []
+                frame = frame.f_back
+            return found[::-1]
+
+        self.stack.frames = frames
+        space: Any = {
+            "args": ARGS,
+            "itertools": itertools,
+            "loader": self.loader,
+            "val_loader": Loader(3),
+            "model": Module(),
+            "step": self.step,
+            "save_checkpoint": self.save_checkpoint,
+            "__file__": str(path),
+        }
+        with contextlib.suppress(StopIteration):
+            exec(compile(text, str(path), "exec"), space)
+
+    def step(self) -> None:
+        if self.loader.opened != getattr(self, "seen_opened", self.loader.opened) and 2 <= self.steps + 1 <= MEASURED:
+            self.opened[self.steps - 1] = {"opened": 1}
+        self.seen_opened = self.loader.opened
+        self.steps += 1
+        if self.steps > MOST_STEPS:
+            raise StopIteration
+        if self.steps <= MEASURED and (self.steps in (1, 2, 3, 5, 9, 17) or self.steps == MEASURED):
+            self.shots.append(shot(self.steps, *self.stack.snapshot(sys._getframe(1)), batches=self.steps))
+        if self.steps == self.at:
+            self.later, self.periodic, _ = self.reader.read(sys._getframe(1), self.loader, self.steps)
+
+    def save_checkpoint(self) -> None:
+        self.came.append(self.steps)
+
+    def works(self) -> list[Work]:
+        record = phase(
+            *self.shots,
+            seconds=[0.1] * (min(MEASURED, self.steps) - 1),
+            special=self.opened,
+            upcoming={"later": [], "periodic": self.periodic, "applied": []},
+        )
+        total = Total(kind=TotalKind.EXACT, steps=float(self.steps), steps_per_epoch=float(ITEMS), how="")
+        return works_of(record, total, iterations_per_step(self.shots))
+
+
+FLAT = """
+for it in range(args.steps):
+    step()
+    {gate}
+        save_checkpoint()
+"""
+BEFORE = """
+it = 0
+while True:
+    {gate}
+        save_checkpoint()
+    step()
+    it += 1
+    if it >= args.steps:
+        break
+"""
+GATES = {
+    name: FLAT.format(gate=name)
+    for name in (
+        "if it % args.every == 0:",
+        "if (it + 1) % args.every == 0:",
+        "if not it % args.every:",
+        "if it % args.every < 1:",
+        "if it % args.every == args.every - 1:",
+        "if it > 0 and it % args.every == 0:",
+        "if it and it % args.every == 0 and args.on:",
+        "if it % args.every == 0 or it == args.steps - 1:",
+        "if args.every > 0 and (it + 1) % args.every == 0:",
+        "if bool(it % args.every == 0):",
+        "if it % 1000 == 0:",
+        "if (1 + it) % 45 == 0:",
+        "if 0 == it % args.every:",
+        "if it % (2 * args.every) == 3:",
+        "if it in (2, 50):",
+        "if it in args.milestones:",
+        "if it == 60:",
+        "if it + 1 == args.steps:",
+        "if it >= 20 and it % 4 == 0:",
+        "if it % 4 == 0 and it % 6 == 0:",
+        "if it % 5 != 0:",
+        "if args.off > 0 and it % args.off == 0 or it % 11 == 0:",
+        "if it % args.every == 0 if args.every else False:",
+        "if it % -args.every == 0:",
+    )
+}
+GATES |= {
+    "before, " + name: BEFORE.format(gate=name)
+    for name in (
+        "if it % args.every == 0:",
+        "if it % 50 == 49:",
+        "if it > 0 and not it % 40:",
+        "if (it + 1) % 50 == 0:",
+    )
+}
+GATES |= {
+    "a flag": """
+for it in range(args.steps):
+    step()
+    should_save = args.every > 0 and it % args.every == 0
+    if should_save:
+        save_checkpoint()
+""",
+    "a flag of a flag": """
+for it in range(args.steps):
+    last = it == args.steps - 1
+    due = last or (it + 1) % args.every == 0
+    step()
+    if due and not args.no:
+        save_checkpoint()
+""",
+    "a flag that is raised": """
+for it in range(args.steps):
+    due = False
+    if it % args.every == 0:
+        due = True
+    step()
+    if due:
+        save_checkpoint()
+""",
+    "nested": """
+for it in range(args.steps):
+    step()
+    if args.on:
+        if it % args.every == 0:
+            save_checkpoint()
+""",
+    "continue": """
+for it in range(args.steps):
+    step()
+    if it % args.every != 0:
+        continue
+    save_checkpoint()
+""",
+    "counted by hand, after": """
+n = 0
+for x in range(args.steps):
+    step()
+    n += 1
+    if n % args.every == 0:
+        save_checkpoint()
+""",
+    "counted by hand, raised at the end": """
+n = 1
+while n <= args.steps:
+    step()
+    if n % args.every == 0:
+        save_checkpoint()
+    n = n + 1
+""",
+    "counted in samples": """
+samples = 0
+for x in range(args.steps):
+    step()
+    samples += 8
+    if samples % 64 == 0:
+        save_checkpoint()
+""",
+    "a global step made of two": """
+for epoch in range(args.epochs):
+    for i, x in enumerate(loader):
+        step()
+        global_step = epoch * len(loader) + i
+        if global_step % 25 == 0:
+            save_checkpoint()
+""",
+    "a counter over epochs": """
+n = 0
+for epoch in range(args.epochs):
+    for x in loader:
+        step()
+        n += 1
+        if n % 25 == 0:
+            save_checkpoint()
+""",
+    "each lap anew": """
+for epoch in range(args.epochs):
+    for i, x in enumerate(loader):
+        step()
+        if i % 5 == 0:
+            save_checkpoint()
+""",
+    "each lap anew, and never": """
+for epoch in range(args.epochs):
+    for i, x in enumerate(loader):
+        step()
+        if i % 5000 == 4999:
+            save_checkpoint()
+""",
+    "the last of a lap": """
+for epoch in range(args.epochs):
+    for i, x in enumerate(loader):
+        step()
+        if i == len(loader) - 1:
+            save_checkpoint()
+""",
+    "epochs": """
+for epoch in range(args.epochs):
+    for x in loader:
+        step()
+    if epoch % 10 == 0:
+        save_checkpoint()
+""",
+    "epochs from one": """
+for epoch in range(1, args.epochs + 1):
+    for x in loader:
+        step()
+    if epoch % 3 == 0:
+        save_checkpoint()
+""",
+    "each epoch": """
+for epoch in range(args.epochs):
+    for x in loader:
+        step()
+    save_checkpoint()
+""",
+    "the last epochs": """
+for epoch in range(args.epochs):
+    for x in loader:
+        step()
+    if epoch >= 8:
+        save_checkpoint()
+""",
+    "in a function for an epoch": """
+def train_one_epoch(epoch, every):
+    for x in loader:
+        step()
+    if epoch % every == 0:
+        save_checkpoint()
+for epoch in range(args.epochs):
+    train_one_epoch(epoch, 5)
+""",
+    "in a method for a step": """
+class Agent:
+    def __init__(self):
+        self.n = 0
+    def train(self):
+        self.n += 1
+        step()
+        if self.n % args.every == 0:
+            save_checkpoint()
+def main():
+    agent = Agent()
+    for t in range(args.steps):
+        agent.train()
+main()
+""",
+    "passed by name": """
+def update(data, it=0):
+    step()
+    if it % args.every == 0:
+        save_checkpoint()
+for n in range(args.steps):
+    update(3, it=n + 1)
+""",
+    "a flag that is passed": """
+def update(save):
+    step()
+    if save:
+        save_checkpoint()
+for n in range(args.steps):
+    update(save=(n % args.every == 0))
+""",
+    "accumulated": """
+for i in range(args.steps):
+    if (i + 1) % 4 == 0:
+        step()
+    if i % 36 == 0:
+        save_checkpoint()
+""",
+    "steps of an accumulation": """
+n = 0
+for i in range(4 * args.steps):
+    if (i + 1) % 4 == 0:
+        step()
+        n += 1
+        if n % args.every == 0:
+            save_checkpoint()
+""",
+    "a function says so": """
+def due(n, every): return every > 0 and n % every == 0
+class T:
+    def __init__(self): self.every = 20
+    def is_due(self, n):
+        "Whether it is."
+        return due(n, self.every)
+    def run(self):
+        for it in range(args.steps):
+            step()
+            if self.is_due(it + 1):
+                save_checkpoint()
+T().run()
+""",
+    "no range": """
+for it in itertools.count():
+    step()
+    if it % 25 == 24:
+        save_checkpoint()
+    if it == 90:
+        break
+""",
+    "a resumed counter": """
+for it in range(37, 37 + args.steps):
+    step()
+    if it % 25 == 0:
+        save_checkpoint()
+""",
+    "in a with": """
+class Bar:
+    def __enter__(self): return self
+    def __exit__(self, *_): return None
+for epoch in range(args.epochs):
+    with Bar() as bar:
+        for x in loader:
+            step()
+        if epoch % 4 == 3:
+            save_checkpoint()
+""",
+    "the first of every fifth epoch": """
+for epoch in range(args.epochs):
+    for i, x in enumerate(loader):
+        step()
+        if epoch % 5 == 0 and i == 0:
+            save_checkpoint()
+""",
+}
+# Where the intervals are not told, only how often.
+ONLY_OFTEN = {"the first of every fifth epoch"}
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("gates")
+
+
+@pytest.mark.parametrize("at", [1, 3])
+@pytest.mark.parametrize("name", GATES)
+def test_a_gate_opens_when_it_was_read_to(name: str, at: int, folder: Path) -> None:
+    run = Run(GATES[name], folder, at)
+    works = run.works()
+    if not run.came:
+        assert not works or works[0].every == math.inf
+        return
+    (work,) = works
+    epochs = run.steps / ITEMS
+    assert work.every is not None
+    extra = work.as_extra(ExtraKind.CHECKPOINT, 1.0, measured=True, note="")
+    told = extra.count(run.steps, epochs, whole=True) * extra.seconds_each
+    if extra.first is not None or extra.rhythm is Rhythm.RUN:
+        assert told == len(run.came)
+    else:
+        assert told == pytest.approx(len(run.came), abs=1.01)
+    if name in ONLY_OFTEN:
+        return
+    expected = {max(-1, made - 1) for made in run.came if made - 1 < min(MEASURED, run.steps) - 1}
+    assert work.due is not None
+    assert set(work.due) == expected
+
+
+AGENT = """
+class Agent:
+    def __init__(self):
+        self.n = 0
+    def train(self):
+        self.n += 1
+        step()
+        if self.n % 2 == 0:
+            model.loss.backward()
+def main():
+    agent = Agent()
+    for t in range(args.steps):
+        agent.train()
+main()
+"""
+CRITICS = """
+class Gan:
+    def train(self):
+        for _ in range(5):
+            step()
+        model.loss.backward()
+        for _ in range(self.more()):
+            model.loss.backward()
+    def more(self):
+        return 2
+gan = Gan()
+while args.steps:
+    gan.train()
+    {end}
+"""
+LATER = """
+def update():
+    step()
+    model.loss.backward()
+def run():
+    for t in range(args.steps):
+        update()
+run()
+for t in range(9):
+    model.loss.backward()
+"""
+
+
+@pytest.mark.parametrize(("text", "later"), [(AGENT, []), (CRITICS.format(end="gan.more()"), []), (LATER, [9])])
+def test_a_second_update_of_the_same_loop_is_no_later_phase(text: str, later: list[int], folder: Path) -> None:
+    for at in (1, 3):
+        assert [one["trips"] for one in Run(text, folder, at).later] == later
+
+
+SPELLINGS = {  # of what stands beside the step: kind, and what it is, with its rhythm
+    "switched off": ("if args.no: evaluate(model, val_loader)", []),
+    "a frequency of -1": ("due = args.off > 0 and it % args.off == 0\n    if due: evaluate(model, val_loader)", []),
+    "a frequency of None": ("if args.none and it % args.none == 0: evaluate(model, val_loader)", []),
+    "a frequency of 0": ("if args.zero > 0 and it % args.zero == 0: evaluate(model, val_loader)", []),
+    "nobody knows": ("if due(it): evaluate(model, val_loader)", [("validation", None)]),
+    "a list that is filled": (
+        "asked.append(it)\n    if it in asked: evaluate(model, val_loader)",
+        [("validation", None)],
+    ),
+    "a list that is not": ("if it in args.milestones: evaluate(model, val_loader)", [("validation", math.inf)]),
+    "switched on": ("if args.on: evaluate(model, val_loader)", [("validation", 1.0)]),
+    "in a condition": ("if it % 9 == 0 and evaluate(model, val_loader): pass", [("validation", 9.0)]),
+    "a loader of its own": ("if it % 9 == 0: print(accuracy())", [("validation", 9.0)]),
+    "both": ("if it % 9 == 0:\n        evaluate(model, val_loader)\n        save_checkpoint()", None),
+    "its length alone": ("if it % 9 == 0: print(len(val_loader), val_loader.length)", []),
+    "a loader whose length is not told": ("if it % 9 == 0: evaluate(model, broken)", [("gated", 9.0)]),
+    "rare, in a loop": ("if it % 50 == 9:\n        for k in range(40): model(k)", [("gated", 50.0)]),
+    "rare, in a function": ("if it % 50 == 9: images = render(40)", [("gated", 50.0)]),
+    "a report": ("if it % 50 == 9: report(it)", []),
+    "a message": ("if it % 50 == 9: print(it)", []),
+    "a soft update": ("if it % 50 == 9: soft_update([], [])", []),
+}
+HELPERS = """
+class Broken(type(val_loader)):
+    def __len__(self): raise RuntimeError
+broken = Broken(3)
+asked = []
+def due(it):
+    asked.append(it)
+    return False
+def evaluate(net, values): return [net(value) for value in values]
+def accuracy(): return sum(model(value) for value in val_loader)
+def render(count): return [model(k) for k in range(count)]
+def report(it):
+    for name in ("a", "b"): print(name, it)
+def soft_update(ones, others):
+    for one, other in zip(ones, others): one.data.copy_(other.data)
+for it in range(args.steps):
+    step()
+    """
+
+
+@pytest.mark.parametrize("name", SPELLINGS)
+def test_what_stands_beside_the_step(name: str, folder: Path) -> None:
+    text, expected = SPELLINGS[name]
+    found = [(work.raw["kind"], work.every) for work in Run(HELPERS + text + "\n", folder, 1).works()]
+    assert found == ([("validation", 9.0), ("checkpoint", 9.0)] if expected is None else expected)

@@ -444,6 +444,7 @@ class StepTotals(TypedDict, total=False):
 class SearchFacts(TypedDict):
     """What a search of scikit-learn will fit, and how much of it was seen."""
 
+    what: str  # candidates, values (of a parameter), parts of the data
     candidates: int
     folds: int
     refit: bool

@@ -82,7 +82,7 @@ def total_of(series: SeriesRecord, raw: Intervals, record: ProbeRecord, *, ended
 
 def within_budget(total: Total, budget: TimeBudget | None) -> Total:
     """Return the total of what a library's call repeats that ends by the clock."""
-    if budget is None:
+    if budget is None or (total.steps is not None and (total.seconds or math.inf) <= budget["seconds"]):
         return total
     seconds = min(budget["seconds"], total.seconds or math.inf)
     each = format_duration(budget["seconds"] / budget["times"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import sys
 
@@ -92,12 +93,12 @@ def is_standard(path):
     return path.startswith(STANDARD) and not any(folder in path for folder in INSTALLED)
 
 
-def locals_of(names, *file_endings):
-    """Variables of the nearest function of one of these names on the stack that is in such a file; empty without one."""
-    for depth, frame in enumerate(outwards(sys._getframe(1))):
-        path = frame.f_code.co_filename.replace("\\", "/")
-        if frame.f_code.co_name in names and path.endswith(file_endings):
-            return dict(frame.f_locals)
+def locals_of(names, *file_endings, frame=None):
+    """Variables of the nearest function of one of these names that is in such a file, from a frame on; or empty."""
+    for depth, live in enumerate(outwards(frame or sys._getframe(1))):
+        path = live.f_code.co_filename.replace("\\", "/")
+        if live.f_code.co_name in names and path.endswith(file_endings):
+            return dict(live.f_locals)
         if depth == 40:
             break
     return {}
@@ -133,13 +134,22 @@ def library_loops(place=None):
                 found.append(searchers[package])
             if counted:
                 searchers[package].update(trials(package, frame.f_locals))
-        count = COUNTS.get(frame.f_code.co_name)
-        if count is not None and "model_selection" in frame.f_code.co_filename:
+        name, path = frame.f_code.co_name, frame.f_code.co_filename
+        count = (
+            COUNTS.get(name)
+            if "model_selection" in path
+            else METAS.get(os.path.basename(path))
+            if name == "fit"
+            else None
+        )
+        if count is not None and package == "sklearn":
             try:
                 trips = int(count(frame.f_locals))
+                ends = path.endswith("_rfe.py") or bool(frame.f_locals.get("is_auto_select"))
             except Exception:  # noqa: BLE001 - another version keeps it elsewhere
-                trips = None
-            found.append({"trips": trips, "file": frame.f_code.co_name, "line": 0})
+                trips, ends = None, False
+            what = type(frame.f_locals.get("self")).__name__ if name == "fit" else name
+            found.append({"trips": trips, "file": what, "line": 0, "position": (trips, None, ends)})
     return found[::-1]
 
 
@@ -162,3 +172,20 @@ COUNTS = {
     "learning_curve": lambda local: len(local["train_test_proportions"]),
     "evaluate_candidates": lambda local: local["n_candidates"] * local["n_splits"] + bool(local["self"].refit),
 }
+
+
+def count_eliminations(local):
+    """Fits of RFECV, which ends with as many features as were best."""
+    search, features = local["self"], local["X"].shape[1]
+    step = max(1, int(search.step * features)) if 0 < search.step < 1 else int(search.step)
+    each = math.ceil((features - min(search.min_features_to_select, features)) / step) + 1
+    return (count_splits(local) + 1) * each
+
+
+def count_subsets(local):
+    """Sets of features that a sequential selection tries, each by a cross-validation; a tolerance may end it."""
+    return sum(local["n_features"] - at for at in range(local["n_iterations"]))
+
+
+# Estimators of scikit-learn that fit others, by their file -> how many fits (cross-validations) their own has at most.
+METAS = {"_rfe.py": count_eliminations, "_sequential.py": count_subsets, "calibration.py": count_splits}

@@ -175,7 +175,10 @@ class SklearnHooks:
         def open_series(key, name):
             length = count_parts(innermost(estimator), unit, limit)
             may_stop = bool(stops and getattr(estimator, stops, None) not in (None, False))
-            inside = bool(self.scoring)
+            inside = bool(self.scoring) or type(self.going[0]).__module__.startswith(FITS_OTHERS)
+            for one in self.progress.series:
+                if one.unit == "search fit" and not inside:
+                    one.open = False
             return self.progress.open(
                 "sklearn", unit, length, key=key, estimator=name, may_stop=may_stop, inside=inside, search=self.facts()
             )

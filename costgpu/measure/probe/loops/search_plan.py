@@ -153,7 +153,7 @@ def comparable(value):
     if isinstance(value, bool) or value is None or isinstance(value, str):
         return repr(value)
     kind = type(value)
-    if kind in (int, float) or kind.__module__ == "numpy":
+    if kind in (int, float) or (kind.__module__ == "numpy" and getattr(value, "ndim", None) == 0):
         try:
             return float(value)
         except (TypeError, ValueError):

@@ -49,7 +49,7 @@ def limited(prediction: Prediction, scope: Scope) -> Prediction:
         sigma=math.log(max(high, LEAST) / max(low, LEAST)) / 2 / Z80,
         interruptions=found,
         time_limit=TimeLimit(
-            seconds=once + sum(ends),
+            seconds=sum(ends),
             steps=Range(value=steps[0], low=steps[2], high=steps[1]),
             unlimited_seconds=unlimited,
             reached=whole[-1] >= ends[-1] or (scope.limits[-1] is not None and scope.limits[-1].alone),

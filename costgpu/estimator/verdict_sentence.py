@@ -11,6 +11,7 @@ from costgpu.models.prediction import Choice, PaysFrom, Prediction, Provenance, 
 from costgpu.units import format_duration, format_frequency, format_number, format_ratio, format_usd, plural_unit
 
 WIDE = 1.25  # a ratio is told by the ends of its interval if they are so many times apart, or more
+MANY = 10_000  # from here on a number of steps is told in thousands
 FASTER = 0.9  # another offer is worth a word if it takes less than this of this machine's time
 
 
@@ -33,8 +34,10 @@ def verdict_sentence(
         return f"No offer meets {limits or 'what the script needs'}. Here it would take {here}."
     if verdict.unit != WHOLE_JOB and inference_phase(verdict.here) is None:
         return _of_unknown_length(verdict, why_no_gpu, best_cpu, best_gpu)
+    if any(one is not None and _is_cut(one) for one in (verdict.here, cpu, gpu)):
+        return _by_the_clock(verdict)
     if verdict.choice is Choice.HERE:
-        return _here(verdict, rented) + _time_limit_words(verdict)
+        return _here(verdict, rented)
     per = "" if verdict.unit == WHOLE_JOB else f" for {verdict.unit}"
     where = f"{describe(chosen)}: {format_duration(chosen.wall_seconds.value)}, {money(chosen)}{per}."
     if rates := rate_words(chosen, priced=verdict.unit == WHOLE_JOB):
@@ -45,26 +48,26 @@ def verdict_sentence(
     if cpu is None or gpu is None or speedup is None or verdict.premium is None or verdict.break_even is None:
         side, missing = ("GPU", "CPU") if cpu is None else ("CPU", "GPU")
         reason = f"No GPU will do: {why_no_gpu}" if why_no_gpu else f"No {missing} offer is possible within the limits"
-        return f"Run it on a {side}: {where} {reason}.{_time_limit_words(verdict)}"
+        return f"Run it on a {side}: {where} {reason}."
     even = verdict.break_even
     pays = "no speed-up would make it pay" if math.isinf(even) else f"it would pay from {format_ratio(even)}"
     faster = _compared(speedup, f"{best_cpu} ({cpu.candidate.offer.instance_type if cpu.candidate.offer else ''})")
-    premium, limit = format_ratio(verdict.premium), _time_limit_words(verdict)
+    premium = format_ratio(verdict.premium)
     if verdict.choice is Choice.GPU:
         local = verdict.here.work_seconds.over(gpu.work_seconds)
         better_known = verdict.here.provenance is Provenance.MEASURED and _width(local) < _width(speedup)
         known = f", and {_compared(local, 'here')}" if better_known and _is_wide(speedup) else ""
-        return f"Run it on a GPU: {where} {faster} for {premium} the price{known}; {pays}.{limit}"
+        return f"Run it on a GPU: {where} {faster} for {premium} the price{known}; {pays}."
     if verdict.choice is Choice.CPU:
         return (
             f"Run it on a CPU: {where} {best_gpu[:1].upper()}{best_gpu[1:]} ({describe(gpu)}) is only {_times(speedup)}"
-            f" as fast for {premium} the price and would cost {money(gpu)}; {pays}.{limit}"
+            f" as fast for {premium} the price and would cost {money(gpu)}; {pays}."
         )
     advice = f" {verdict.settle[:1].upper()}{verdict.settle[1:]}." if verdict.settle else ""
     return (
         f"Too close to call on cost: GPU {describe(gpu)} {money(gpu)} in {format_duration(gpu.wall_seconds.value)},"
         f" CPU {describe(cpu)} {money(cpu)} in {format_duration(cpu.wall_seconds.value)}{per};"
-        f" the GPU is cheaper with a probability of {verdict.probability_gpu_cheaper:.0%}, and {faster}.{limit}{advice}"
+        f" the GPU is cheaper with a probability of {verdict.probability_gpu_cheaper:.0%}, and {faster}.{advice}"
     )
 
 
@@ -101,17 +104,48 @@ def _of_unknown_length(verdict: Verdict, why_no_gpu: str, best_cpu: str, best_gp
 def _so_many(one: PaysFrom) -> str:
     """``3,200 epochs (2.1 h here)``."""
     where = "here" if one.against.candidate.offer is None else "on the CPU"
-    return f"{format_number(math.ceil(one.items))} {plural_unit(one.item)} ({format_duration(one.seconds)} {where})"
+    items = math.ceil(one.items)
+    count = f"{items:,}" if items < MANY else format_number(items)
+    return f"{count} {one.item if items == 1 else plural_unit(one.item)} ({format_duration(one.seconds)} {where})"
 
 
-def _time_limit_words(verdict: Verdict) -> str:
-    """Say how far a job comes that its own clock ends: here, and on the best offers; empty for other jobs."""
-    places = (("the best GPU", verdict.best_gpu), ("the best CPU", verdict.best_cpu), ("this machine", verdict.here))
-    found = [(name, one.time_limit) for name, one in places if one is not None and one.time_limit is not None]
-    if not any(limit.reached for _, limit in found):
-        return ""
-    made = ", ".join(f"{format_number(limit.steps.value)} steps on {name}" for name, limit in found)
-    return f" Its own clock ends it after {format_duration(found[0][1].seconds)}, which makes {made}."
+def _is_cut(prediction: Prediction) -> bool:
+    """Whether the job's own clock ends it there."""
+    return prediction.time_limit is not None and prediction.time_limit.reached
+
+
+def _by_the_clock(verdict: Verdict) -> str:
+    """Say where a job that its own clock ends makes the most of its time: it takes as long on every machine."""
+    cpu, gpu, here, chosen = verdict.best_cpu, verdict.best_gpu, verdict.here, verdict.recommended
+    limit = next(one.time_limit for one in (here, cpu, gpu) if one is not None and one.time_limit is not None)
+    words = [f"Its own clock ends it after {format_duration(limit.seconds)} on any machine."]
+    if verdict.choice is Choice.TOO_CLOSE:
+        words.append("Where it makes the most of that for the money is too close to call.")
+        chosen = None
+    elif chosen is here:
+        words.append(f"Just run it here: {_made(here)} for $0.")
+    elif chosen is not None:
+        words.append(
+            f"Run it on a {'GPU' if chosen is gpu else 'CPU'}: {describe(chosen)}: {_made(chosen)} for {money(chosen)}."
+        )
+    for name, one in (("The GPU", gpu), ("The CPU", cpu)):
+        if one is not None and one is not chosen:
+            words.append(f"{name} ({describe(one)}) makes {_made(one)} for {money(one)}.")
+    if chosen is not here:
+        words.append(f"This machine makes {_made(here)}.")
+    if cpu is not None and gpu is not None and verdict.speedup_range is not None and verdict.premium is not None:
+        times, premium = _times(verdict.speedup_range), format_ratio(verdict.premium)
+        words.append(f"The GPU makes {times} the steps of the CPU for {premium} the price.")
+    return " ".join(words)
+
+
+def _made(prediction: Prediction) -> str:
+    """``4.5M steps``: what the job makes before its clock ends it, or before it is done."""
+    return (
+        f"{format_number(prediction.time_limit.steps.value)} steps"
+        if prediction.time_limit is not None
+        else "all steps"
+    )
 
 
 def describe(prediction: Prediction) -> str:

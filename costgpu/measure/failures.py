@@ -130,7 +130,9 @@ def _works_elsewhere(record: ProbeRecord, outcome: Outcome, name: str) -> Script
             hint="Measure that program itself: costgpu estimate train.py, or costgpu estimate torchrun ... train.py",
         )
     in_children = children > own or (status == "never_stepped" and record.get("children", 0) > 0)
-    if record.get("torch") is not None and in_children:
+    # With an optimizer here it only waits for them, as for workers that simulate, unless it waits for their end.
+    own_turn = status == "never_stepped" and record.get("optimizers_made") and "join(" not in _where(record)
+    if record.get("torch") is not None and in_children and not own_turn:
         return NoTrainingStep(
             f"{name} seems to train in child processes, whose steps cannot be seen from here.",
             hint=_where(record) + "Measure what one of them does: let the script call its function directly.",

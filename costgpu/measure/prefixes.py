@@ -1,15 +1,16 @@
-"""Words in front of a command that start it: in another environment, with other variables, at another priority. Pure.
+"""Words in front of a command that start it: in another environment, with other variables, at another priority.
 
-Options are read as those programs read them: those that take a value are listed here, every other takes none (the help
-of uv 0.13, Poetry 2.5, PDM 2.29, pipenv 2026.10, Hatch 1.18, GNU coreutils and util-linux was read, 2026-11).
+Options are read as those programs read them: prefixes.toml lists those that take a value.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+import tomllib
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import PurePath
+from functools import cache
+from pathlib import Path, PurePath
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,49 +18,12 @@ class _Program:
     """How a program is read that starts another one."""
 
     valued: str = ""  # its options that take the next word as their value
-    verbs: tuple[str, ...] = ()  # its subcommand that starts something; empty for one that does nothing else
+    verbs: Sequence[str] = ()  # its subcommand that starts something; empty for one that does nothing else
     words: int = 0  # between its options and the command: a mask, a time
     decides: bool = False  # which interpreter and packages the command finds
     harmless: bool = False  # what it starts does the same without it
 
 
-_CONDA = _Program("-n --name -p --prefix --cwd", ("run",), decides=True)
-_UV = (  # of `uv run` and of `uvx`
-    "-w --with --with-editable --with-requirements -p --python --python-platform --env-file --extra --no-extra --group"
-    " --no-group --only-group --package --no-editable-package --from -c --constraints -b --build-constraints --overrides"
-    " --index --default-index -i --index-url --extra-index-url -f --find-links --index-strategy --keyring-provider"
-    " -P --upgrade-package --upgrade-group --resolution --prerelease --prerelease-package --fork-strategy --exclude-newer"
-    " --exclude-newer-package --no-sources-package --reinstall-package --refresh-package --link-mode --torch-backend"
-    " -C --config-setting --config-settings-package --no-build-isolation-package --no-build-package --no-binary-package"
-    " --cache-dir --color --allow-insecure-host --directory --project --config-file"
-)
-_PROGRAMS = {
-    "uv": _Program(_UV, ("run",), decides=True),
-    "uvx": _Program(_UV, decides=True),
-    "poetry": _Program("-P --project -C --directory", ("run",), decides=True),
-    "pdm": _Program("-p --project -c --config -k --skip --venv --env --env-file --working-dir", ("run",), decides=True),
-    "pipenv": _Program("--python --pypi-mirror", ("run",), decides=True),
-    "hatch": _Program("-e --env -p --project -P --data-dir --cache-dir --config", ("run",), decides=True),
-    "rye": _Program("--pyproject", ("run",), decides=True),
-    "pixi": _Program("-e --environment --manifest-path -m --concurrent-solves --color", ("run",), decides=True),
-    "conda": _CONDA,
-    "mamba": _CONDA,
-    "micromamba": _Program(f"{_CONDA.valued} -r --root-prefix -a --attach", ("run",), decides=True),
-    "env": _Program("-u --unset -C --chdir"),
-    "nohup": _Program(harmless=True),
-    "time": _Program("-f --format -o --output", harmless=True),
-    "nice": _Program("-n --adjustment", harmless=True),
-    "ionice": _Program("-c --class -n --classdata", harmless=True),
-    "stdbuf": _Program("-i --input -o --output -e --error", harmless=True),
-    "setsid": _Program(harmless=True),
-    "caffeinate": _Program("-t -w", harmless=True),
-    "exec": _Program("-a", harmless=True),
-    "command": _Program(harmless=True),
-    "chrt": _Program("-T -P -D", words=1),
-    "taskset": _Program(words=1),
-    "numactl": _Program("-i -p -N -m -C -l --interleave --preferred --cpunodebind --membind --physcpubind"),
-    "timeout": _Program("-k --kill-after -s --signal", words=1),
-}
 ASKED = ("env",)  # besides those that decide: what it sets is found by asking what a program below it finds
 _ASSIGNMENT = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)=(.*)", re.DOTALL)
 _OF_HATCH = re.compile(r"([\w.-]+):(python[\d.]*)")  # ``hatch run test:python``
@@ -78,6 +42,15 @@ class Prefixes:
 NO_PREFIXES = Prefixes()
 
 
+@cache
+def _programs() -> Mapping[str, _Program]:
+    """Return the programs of prefixes.toml by name."""
+    with Path(__file__).with_suffix(".toml").open("rb") as stream:
+        table = tomllib.load(stream)
+    same = {name: table[facts.pop("valued_as")]["valued"] for name, facts in table.items() if "valued_as" in facts}
+    return {name: _Program(**{"valued": same.get(name, ""), **facts}) for name, facts in table.items()}
+
+
 def split_prefixes(command: Sequence[str]) -> tuple[Prefixes, tuple[str, ...]]:
     """Return the prefixes of a command, and the command itself; empty if there is nothing behind them."""
     asked: list[str] = []
@@ -91,7 +64,7 @@ def split_prefixes(command: Sequence[str]) -> tuple[Prefixes, tuple[str, ...]]:
             asked += ["env", rest.pop(0)]
             continue
         name = PurePath(rest[0]).name
-        program = _PROGRAMS.get(name)
+        program = _programs().get(name)
         words, behind = _read(program, rest) if program is not None else ([], rest)
         if program is None or not words:
             break

@@ -153,7 +153,7 @@ class Interruptions:
 class TimeLimit:
     """What becomes of a job that ends by its own clock on a candidate."""
 
-    seconds: float  # seconds of the run at most, its set-up included; infinite if another phase has no clock
+    seconds: float  # seconds after its set-up when its clock ends it; infinite if another phase has no clock
     steps: Range  # steps of the last phase that it makes before its clock ends it
     unlimited_seconds: Range  # seconds of the run if no clock ended it: of the same steps on every candidate
     reached: bool  # whether the clock ends it there, and not its number of steps

@@ -31,6 +31,7 @@ TERM_PHRASES = {
     "nominal": "a step of the reference workload, by this CPU's rates",
 }
 KNOWN_TOTALS = {TotalKind.EXACT: "", TotalKind.APPROXIMATE: "about ", TotalKind.UPPER_BOUND: "at most "}
+WITHOUT_EPOCHS = ("round", "tree", "stage", "fit", "search fit")  # what repeats these is a fold, or another fit
 _INVISIBLE = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"})
 
 
@@ -98,14 +99,14 @@ def steps_phrase(phase: Phase) -> str:
     if total.kind is TotalKind.UNBOUNDED:
         return "runs until it is stopped"
     if total.kind is TotalKind.TIMED and total.seconds:
-        return f"runs for {format_duration(total.seconds)} by its own clock, on any machine"
+        return f"as many {plural_unit(unit)} as {format_duration(total.seconds)} allow"
     if total.kind not in KNOWN_TOTALS:
         return f"an unknown number of {plural_unit(unit)}"
     if not total.steps:
         return "no steps"
     count = f"{KNOWN_TOTALS[total.kind]}{total.steps:,.0f} {unit if total.steps == 1 else plural_unit(unit)}"
     count += unit_phrase(phase)
-    if total.steps_per_epoch and total.steps > total.steps_per_epoch:
+    if total.steps_per_epoch and total.steps > total.steps_per_epoch and unit not in WITHOUT_EPOCHS:
         count += f" in {_number(total.steps / total.steps_per_epoch)} epochs"
     return count + (f", or {format_duration(total.seconds)}" if total.seconds else "")
 

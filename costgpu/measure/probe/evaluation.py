@@ -11,9 +11,10 @@ from .schedstat import work_clock
 class Evaluation:
     """The evaluation that goes on, if one does; its seconds go to the recorder's events.
 
-    It begins with `eval()` and ends with `train()`. A module may as well be given its mode back behind torch's back
-    (`module.training = True`, as Lightning does) or stay in eval mode: then the next batch or forward pass of the
-    training ends it, which wants gradients where the evaluation wanted none.
+    It begins with `eval()` and ends with `train()`, if anything was called or drawn in between: a model that is loaded is
+    put into eval mode, too. A module may as well be given its mode back behind torch's back (`module.training = True`,
+    as Lightning does) or stay in eval mode: then the next batch or forward pass of the training ends it, which wants
+    gradients where the evaluation wanted none.
     """
 
     def __init__(self, recorder):
@@ -24,6 +25,7 @@ class Evaluation:
         """It trains in eval mode, or a frozen part stays in it: no evaluation."""
         self.began = None  # on the work clock; None without one
         self.modules = {}  # id -> module that was put into eval mode
+        self.used = False  # whether anything was drawn or called since then
         self.blind = False  # whether anything was drawn or called without gradients since then
         self.resumed = None  # when gradients were wanted again after that
 
@@ -38,7 +40,6 @@ class Evaluation:
             self.began, self.saved_before = work_clock(), self.recorder.events.get("save", 0.0)
             self.recorder.trace_as("validation")
             self.recorder.module_hooks.attach()
-            self.recorder.upcoming_work.note_evaluating(sys._getframe(2))
         self.modules[id(module)] = module
 
     def look(self):
@@ -47,7 +48,13 @@ class Evaluation:
             return
         if self.trains():
             self.end()
-        elif not self.recorder.torch.is_grad_enabled():
+            return
+        if not self.used:
+            self.used = True
+            self.recorder.upcoming_work.note_evaluating(sys._getframe(1))
+            if not self.recorder.trains:  # before it, the script may have read its data
+                self.began = work_clock()
+        if not self.recorder.torch.is_grad_enabled():
             if self.resumed is not None:
                 self.recorder.trace_as("validation")
             self.blind, self.resumed = True, None
@@ -70,6 +77,10 @@ class Evaluation:
             return
         recorder, at = self.recorder, work_clock() if at is None else at
         saving = recorder.events.get("save", 0.0) - self.saved_before
-        recorder.add("validation", max(0.0, at - self.began - saving))
+        seconds = max(0.0, at - self.began - saving)
+        if self.used or recorder.module_hooks.compiled:  # calls of a compiled function are not seen
+            recorder.add("validation", seconds)
+        if self.used and not recorder.trains:
+            recorder.upcoming_work.note_evaluated(seconds)
         self.forget()
         recorder.trace_as("forward")

@@ -159,5 +159,8 @@ class FirstStep:
             if traced:
                 self.use(phase)
         least = LEAST_SECONDS if status == "ended" else max(LEAST_SECONDS, self.recorder.config["measure_for"])
-        if traced and not phase.seconds and phase.anchors == 1 and self.seconds >= least:
+        evaluating = status == "cut" and self.recorder.is_evaluating()
+        if traced and not phase.seconds and phase.anchors == 1 and (evaluating or self.seconds >= least):
             phase.first = self.interval
+            if evaluating:
+                phase.special[0] = {"validation": clock() - self.recorder.last}  # so far

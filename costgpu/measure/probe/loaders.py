@@ -20,13 +20,26 @@ class Loaders:
         self.by_line = {}  # (code, line of the loop that reads it) -> loader
         self.batches_by_loader = {}
         self.batches = self.batches_beside = 0  # of all loaders, and those of them that an evaluation drew
+        self.starting, self.starts = (
+            {},
+            {},
+        )  # seconds until a loader's workers gave a batch: iterators and loaders, by id
         self.looks = {}
         self.opened, self.drawn = [], {}
         self.feeding = self.fed_before = None  # the last step, and the one before
 
-    def open(self, iterator, loader):
+    def open(self, iterator, loader, seconds):
+        """A loader was opened in so many seconds."""
         self.by_iterator[id(iterator)] = loader
+        anew = getattr(loader, "num_workers", 0) and not getattr(loader, "persistent_workers", False)
+        self.starting[id(iterator)] = seconds if anew else None
         self.opened.append(id(loader))
+
+    def fetched(self, iterator, waited):
+        """`next` has taken `waited` seconds."""
+        begun = self.starting.pop(id(iterator), None)
+        if begun is not None:
+            self.starts.setdefault(id(self.by_iterator.get(id(iterator))), begun + waited)
 
     def draw(self, iterator, *, validates, libraries, evaluates=False):
         """One batch was drawn: it `validates` without gradients, and `evaluates` in an evaluation that is known."""

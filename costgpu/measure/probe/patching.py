@@ -9,6 +9,14 @@ FAILURES: list[str] = []  # of hooks, for the result
 MOST_FAILURES = 5
 
 
+def attribute(value, name, default=None):
+    """Return an attribute of the user's object, or the default: looking it up may raise anything (a dot-dict's KeyError)."""
+    try:
+        return getattr(value, name, default)
+    except Exception:  # noqa: BLE001 - its class may have a `__getattr__` of its own
+        return default
+
+
 def harmless(hook):
     """For what we do on behalf of the measurement: if it fails on something unheard of, the script goes on uncounted."""
 

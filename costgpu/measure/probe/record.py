@@ -148,15 +148,16 @@ class LaterWork(TypedDict, total=False):
     line: int
     source: str
     trips: float | None
+    times: float  # the length of the training that was measured last, where it is written like that
     why: str
 
 
 class PeriodicWork(TypedDict):
     """Validation, a checkpoint, or other gated work in a loop's body."""
 
-    kind: str  # ``validation`` of a DataLoader, ``checkpoint``, or ``gated``: other work that may take its time
+    kind: str  # ``validation``, ``checkpoint``, or ``work``: other work that may take its time
     line: int
-    batches: int | None
+    batches: float | None  # of a DataLoader, or forward passes; None if not known
     batch_size: int | None
     every: Trips  # iterations of the loop from one to the next; "inf" for what does not come back, None if not known
     opens: (
@@ -164,8 +165,8 @@ class PeriodicWork(TypedDict):
     )  # iterations at which it comes, counted from the one that made step `step`; None if not known
     by_steps: bool  # both are numbers of steps
     after: bool  # it stands after the step in the loop's body
-    # whether it calls a function that was seen to run with a model in eval mode; None for a loop, which may do so itself
-    evaluates: bool | None
+    evaluates: bool  # whether it, or a function that it calls, was seen to run a model in eval mode
+    timed: float | None  # seconds of an evaluation by it before the first step; None without one
     test: str  # what it depends on; empty for nothing
     step: int  # the step that had just been made when this was read
     source: str
@@ -196,6 +197,7 @@ class Loader(TypedDict, total=False):
     fetches: int
     fetch_waits: float  # in which a fetch waited; in the script's own process for a core, too
     fetch_queued: float  # in which a worker was ready to fetch and had no core
+    start_seconds: float | None  # until its workers first gave a batch, where they start anew each time; None without
 
 
 class Batch(TypedDict):
@@ -309,6 +311,7 @@ class FollowedSize(TypedDict):
     now: int  # at the late one
     mean: float  # over all turns of the loop
     sides: int  # of one tensor that are of this size, at most
+    values: float  # mean of the size to the power of `sides`, over all turns of the loop
 
 
 class _PhaseRecord(Intervals):
@@ -484,6 +487,8 @@ class SeriesFacts(TypedDict, total=False):
     uncounted: str
     search: SearchFacts | None  # that this is, or is inside of
     inside: bool  # a part of the fits of a search or a cross-validation, which are counted themselves
+    applied: str  # of a jitted function that updates nothing: "only", or "trains" if the script takes gradients
+    evaluating: float  # seconds of jitted functions that update nothing, beside its steps
     inference: bool  # its steps only run what has been trained; `batch` is then the items of one
 
 
@@ -553,6 +558,7 @@ class LoopProgress(_LoopProgress, total=False):
     """How far the script's own loops came, outermost first, in iterations of the innermost."""
 
     again: Again
+    clock: str  # the test of a clock that ends the one loop, whose trips are seconds then
 
 
 class ActivityRecord(TypedDict):

@@ -20,7 +20,7 @@ from .loaders import VALIDATION, Loaders
 from .loops.growing_sizes import elements_of, followed, sizes_at
 from .loops.loop_stack import LoopStack
 from .loops.progress_series import ProgressTracker, is_snapshot_due, make_snapshot
-from .loops.script_frames import PROBE_ROOT, called_by_libraries, outwards
+from .loops.script_frames import PROBE_ROOT, called_by_libraries, library_roots, outwards
 from .loops.script_loops import ScriptLoops, plain_loop_stack
 from .loops.source import Source
 from .loops.upcoming_work import UpcomingWork
@@ -58,6 +58,7 @@ class Recorder:
         self.backwards = self.optimizers_made = self.optimizer_steps = 0
         self.made = set()  # optimizers that were made since the last counted step, by their id
         self.manual = 0  # backward passes before the first optimizer step
+        self.tuning = 0  # calls that are going on of what trains only to find a setting: its steps are preparation
         self.tracing, self.evaluation = None, Evaluation(self)
         self.autocast, self.compiled = {}, 0
         self.before = {"validation": 0.0, "save": 0.0}  # before the first step
@@ -83,9 +84,7 @@ class Recorder:
     def plain_loop_stack(self):
         """Reads loops where torch is not what trains."""
         if self.plain_stack is None:
-            roots = {os.path.dirname(os.__file__) + os.sep}
-            roots.update(path + os.sep for path in sys.path if path.endswith(("site-packages", "dist-packages")))
-            self.plain_stack = plain_loop_stack(tuple(roots))
+            self.plain_stack = plain_loop_stack(library_roots())
         return self.plain_stack
 
     def forked(self):
@@ -121,9 +120,7 @@ class Recorder:
     def attach(self, torch):
         """Torch has been imported."""
         self.torch = torch
-        roots = {os.path.dirname(os.path.dirname(torch.__file__)), os.path.dirname(os.__file__)}
-        roots.add(os.path.dirname(os.path.dirname(os.path.realpath(torch.__file__))))
-        self.libraries = tuple(root + os.sep for root in roots)
+        self.libraries = library_roots(torch.__file__)
         self.loop_stack = LoopStack(torch, self.libraries, self.loaders.by_line)
         self.upcoming_work = UpcomingWork(torch, self.loop_stack)
         WORLD.attach(self, torch)
@@ -165,7 +162,7 @@ class Recorder:
             self.training_seen()
         if self.tracing is not None:
             self.step_trace.graph_freed()  # this graph is freed; the next micro-batch saves its own
-        if self.optimizer_steps == 0 and threading.get_ident() == self.thread:
+        if self.optimizer_steps == 0 and threading.get_ident() == self.thread and not self.tuning:
             self.manual += 1
             if self.optimizers_made == 0:
                 self.step(None, sys._getframe(2))
@@ -178,6 +175,8 @@ class Recorder:
         if threading.get_ident() != self.thread or self.status != "running":
             return
         tracing, self.in_optimizer = self.tracing, False
+        if self.tuning:
+            return
         if tracing is not None:
             tracing.muted += 1
         try:
@@ -320,6 +319,10 @@ class Recorder:
         if steps:
             return untraced >= steps
         return elapsed >= limit and (untraced >= 5 or (untraced >= 1 and elapsed >= 1.5 * limit))
+
+    def is_evaluating(self):
+        """Whether an evaluation goes on after the last counted step."""
+        return (self.evaluation.began is not None and self.evaluation.used) or VALIDATION in self.loaders.drawn
 
     # -- loops
 

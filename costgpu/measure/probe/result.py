@@ -13,7 +13,7 @@ from .inference.phase import describe as inference_facts
 from .loops.progress_series import MOST_EVENTS, MOST_TIMES
 from .loops.prospects import TRAINERS
 from .loops.time_budgets import time_budget
-from .patching import FAILURES, harmless
+from .patching import FAILURES, attribute, harmless
 from .ranks.data_parts import describe_data
 from .ranks.world import WORLD
 from .record import Batch, Loader, Optimizer, PhaseRecord, RanksRecord, TorchFacts
@@ -55,6 +55,9 @@ def write_result(recorder, status, detail):
     if recorder.torch is not None:
         result["torch"] = torch_facts(recorder.torch, recorder.autocast, recorder.compiled)
         result["phases"] = [phase_record(phase, recorder.torch, usual_fetches(recorder)) for phase in recorder.phases]
+        for phase, facts in zip(recorder.phases, result["phases"]):
+            if facts["loader"] is not None:
+                facts["loader"]["start_seconds"] = recorder.loaders.starts.get(id(phase.loader))
         result["optimizers_made"] = recorder.optimizers_made
         result["manual"] = recorder.manual
     path = recorder.config["result"]
@@ -178,9 +181,9 @@ def usual_fetches(recorder):
 def describe_loader(loader, fetch) -> Loader:
     """A DataLoader; `fetch` holds CPU seconds, number, waits and queues of fetches, None if they were not timed."""
     return {
-        "workers": getattr(loader, "num_workers", 0),
-        "batch_size": getattr(loader, "batch_size", None),
-        "pin_memory": bool(getattr(loader, "pin_memory", False)),
+        "workers": attribute(loader, "num_workers", 0),
+        "batch_size": attribute(loader, "batch_size"),
+        "pin_memory": bool(attribute(loader, "pin_memory")),
         "length": safe_length(loader),
         "fetch_seconds": fetch[0].value if fetch else None,
         "fetches": fetch[1].value if fetch else 0,
@@ -217,17 +220,18 @@ def describe_batch(batch, torch) -> Batch:
             total += value.numel() * value.element_size()
             sizes.append(value.shape[0] if value.dim() else 1)
         elif isinstance(value, dict):
-            stack.extend(value.values())
+            stack.extend(dict.values(value))
         elif isinstance(value, (list, tuple)):
             stack.extend(value)
-        elif hasattr(value, "__dict__") and len(sizes) < 64:
-            stack.extend(v for v in vars(value).values() if isinstance(v, torch.Tensor))
+        elif len(sizes) < 64:
+            held = attribute(value, "__dict__")
+            stack.extend(v for v in (held or {}).values() if isinstance(v, torch.Tensor))
     return {"size": max(sizes) if sizes else None, "bytes": total}
 
 
 def own_part(value):
     """Of a tensor that is sharded, what this rank holds."""
-    return getattr(value, "_local_tensor", value)
+    return attribute(value, "_local_tensor", value)
 
 
 def describe_optimizer(optimizer, steps, torch) -> Optimizer:

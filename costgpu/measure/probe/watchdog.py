@@ -63,7 +63,7 @@ class Watchdog(threading.Thread):
         recorder = self.recorder
         detail = {"where": main_stack(recorder.thread)}
         if recorder.last is not None:
-            detail["cut_in_validation"] = recorder.evaluation.began is not None
+            detail["cut_in_validation"] = recorder.is_evaluating()
         for _ in range(5):
             try:
                 recorder.finish(status, **detail)

@@ -35,7 +35,7 @@ def growth_notes(raw: PhaseRecord, phase: Phase) -> list[str]:
         factor = _mean_growth(size)
         if max(factor, 1 / factor) >= LEAST_GROWTH:
             notes.append(
-                f"{size['text']} (line {size['line']}) is a side of its tensors: {size['now']:,} so far, {size['mean']:,.0f}"
+                f"{size['text']} (line {size['line']}) is a side of its tensors: {size['now']:,} now, {size['mean']:,.0f}"
                 " on average. The times are those of what was seen, and the intervals reach to that average."
             )
     return notes
@@ -43,5 +43,5 @@ def growth_notes(raw: PhaseRecord, phase: Phase) -> list[str]:
 
 def _mean_growth(size: FollowedSize) -> float:
     """Return the values of an average step over those of the steps that were measured."""
-    measured = (size["before"] + size["now"]) / 2
-    return float((size["mean"] / measured) ** size["sides"]) if measured > 0 and size["mean"] > 0 else 1.0
+    measured = (size["before"] ** size["sides"] + size["now"] ** size["sides"]) / 2
+    return float(size["values"] / measured) if measured > 0 and size["values"] > 0 else 1.0

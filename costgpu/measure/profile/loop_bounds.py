@@ -150,7 +150,10 @@ def _static_cap(
             place=place,
             whole_bodies_of=rounds,
             one_more=leaves if goes_on and innermost and leaves == place else None,
-            sure=not bound["loose"] and (not goes_on or (innermost and leaves == place and not with_step)),
+            # a limit that an outer loop's variable sets is another one each time
+            sure=not bound["loose"]
+            and not bound["counters"][other]["targets"]
+            and (not goes_on or (innermost and leaves == place and not with_step)),
         )
     return None
 

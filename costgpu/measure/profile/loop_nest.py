@@ -96,8 +96,11 @@ def _walk(
         for cap in caps:
             if cap.level == level and (cap.steps is not None or cap.place != level):
                 limit = _steps_of(cap, bodies, loops, steps, first)
+                unread = limit is not None and cap.whole_bodies_of is not None and bodies[cap.whole_bodies_of] is None
+                if limit is not None and unread and observed and cap.whole_bodies_of == last - 1:
+                    limit = math.ceil(limit / observed - 1e-9) * observed  # it only ends between two of them
                 if limit is not None and (count is None or limit < count):
-                    count, decides, sure = limit, cap, sure and cap.sure
+                    count, decides, sure = limit, cap, sure and cap.sure and not unread
         levels.append(count)
     return levels[::-1], decides, sure
 

@@ -32,7 +32,7 @@ from costgpu.measure.profile.rhythms import left_out, works_of
 from costgpu.measure.profile.series_totals import within_budget
 from costgpu.measure.profile.step_times import data_loading, extras, step_times, untold
 from costgpu.measure.profile.total_steps import FOREVER_EPOCH, FOREVER_STEPS, called_again, total_steps
-from costgpu.measure.profile.uneven_steps import evened
+from costgpu.measure.profile.uneven_steps import acting_in_steps, evened
 from costgpu.measure.profile.waiting import notes_of_queue, queued_by_all, waiting_of_phase, waiting_share
 from costgpu.models.workload import (
     Autocast,
@@ -89,7 +89,7 @@ def build_profile(
         later = later_fits(record)
         name, number = framework_of(record)
         framework = Framework(version=number, python=record["python"], name=name)
-        notes = notes_of(record) + [_trains_again(one, phases[-1].unit) for one in later]
+        notes = notes_of(record) + [_trains_again(one, phases[-1].unit) for one in later if one.source]
     phases[-1] = replace(phases[-1], total=within_budget(phases[-1].total, record.get("budget")))
     if phases[-1].total.kind is TotalKind.UPPER_BOUND:
         notes.append("The script may stop early: the number of steps is an upper bound.")
@@ -137,7 +137,7 @@ def stepped_once(record: ProbeRecord) -> bool:
 
 
 def _stepped(record: ProbeRecord) -> list[PhaseRecord]:
-    return [_with_its_only_step(phase) for phase in record["phases"] if phase["steps"] > 0]
+    return [_with_its_only_step(acting_in_steps(phase)) for phase in record["phases"] if phase["steps"] > 0]
 
 
 def _with_its_only_step(raw: PhaseRecord) -> PhaseRecord:
@@ -147,19 +147,19 @@ def _with_its_only_step(raw: PhaseRecord) -> PhaseRecord:
         return raw
     seconds, waits, blocked, queued = ([value] for value in first)
     times = {"seconds": seconds, "waits": waits, "blocked": blocked, "queued": queued}
-    return cast("PhaseRecord", {**raw, **times, "special": {"0": {"traced": True}}})
+    special = {"0": {**raw["special"].get("0", {}), "traced": True}}
+    return cast("PhaseRecord", {**raw, **times, "special": special})
 
 
 def _torch_phases(record: ProbeRecord, found: Neighbours) -> list[Phase]:
     ended, stepped = record["status"] == "ended", [found.undisturbed(raw) for raw in _stepped(record)]
     if not ended:
         stepped = _one_of_calls(stepped)
-    before = record["before"]["validation"]
     phases = []
     for raw in stepped:
         first = raw is stepped[0]
         over = ended or raw is not stepped[-1]
-        phases.append(_phase(raw, before if first else 0.0, record.get("activity"), ended=over, gap=not first))
+        phases.append(_phase(raw, record.get("activity"), ended=over, gap=not first))
     return _unite(phases)
 
 
@@ -176,11 +176,14 @@ def _one_of_calls(stepped: list[PhaseRecord]) -> list[PhaseRecord]:
 
 
 def _later_phases(record: ProbeRecord, last: Phase) -> list[LaterPhase]:
+    whole = last.total.steps if last.total.kind is TotalKind.EXACT else None
     return [
         LaterPhase(
             label=f"{found['file']}:{found['line']}",
             source=found["source"],
-            steps=found["trips"] / max(1.0, last.micro_batches) if found["trips"] else None,
+            steps=found["trips"] / max(1.0, last.micro_batches)
+            if found["trips"]
+            else found.get("times", 0.0) * (whole or 0.0) or None,
         )
         for found in _stepped(record)[-1]["upcoming"]["later"]
     ]
@@ -211,9 +214,7 @@ def told_total(told: Told, seen: int) -> Total | None:
     return Total(kind=kind, steps=steps, steps_per_epoch=each, how=how, seconds=seconds)
 
 
-def _phase(
-    raw: PhaseRecord, before_seconds: float, activity: ActivityRecord | None, *, ended: bool, gap: bool
-) -> Phase:
+def _phase(raw: PhaseRecord, activity: ActivityRecord | None, *, ended: bool, gap: bool) -> Phase:
     raw = evened(raw)
     step, used = step_times(raw)
     step = growing(raw, step)
@@ -240,7 +241,6 @@ def _phase(
         step,
         total,
         accumulation,
-        before_seconds,
         data.batch_size,
         queued_seconds=queued_by_all(activity),
         saves=raw["told"].get("saves") if raw["told"] else None,

@@ -27,6 +27,7 @@ from costgpu.models.workload import (
     Total,
     TotalKind,
 )
+from costgpu.units import format_duration
 
 LEAST_STEPS = 2
 SLOW_SECONDS = 30.0  # a step that takes so long is an answer by itself
@@ -94,10 +95,13 @@ def later_fits(record: ProbeRecord) -> list[LaterPhase]:
     series = _chosen(record)
     if series is None or record["status"] == "ended":
         return []
-    return [
-        LaterPhase(label=f"{found['file']}:{found['line']}", source=found["source"], steps=found["trips"])
-        for found in series["later"]
+    found = [
+        LaterPhase(label=f"{one['file']}:{one['line']}", source=one["source"], steps=one["trips"])
+        for one in series["later"]
     ]
+    if series["facts"].get("applied") == "trains":
+        found.append(LaterPhase(label="a place that was not reached", source="", steps=None))
+    return found
 
 
 def _same_family(one: SeriesRecord, other: SeriesRecord) -> bool:
@@ -171,6 +175,11 @@ def notes_of(record: ProbeRecord) -> list[str]:
     totals = facts.get("totals") or {}
     if totals.get("unknown_loops"):
         notes.append("A loop inside the jitted function has no length that can be read: its FLOPs were counted once.")
+    if facts.get("applied") == "trains" and record["status"] != "ended":
+        notes.append(
+            f"It takes gradients somewhere, and {series['label'] or 'the jitted function that was seen'} updates nothing:"
+            " if it trains afterwards, that was not reached and is not in these figures."
+        )
     if facts.get("uncounted"):
         notes.append(f"The FLOPs of {series['label'] or 'the step'} could not be counted: {facts['uncounted']}.")
     analysis, counted = facts.get("cost_analysis_flops"), totals.get("flops")
@@ -275,7 +284,6 @@ def _series_phase(series: SeriesRecord, record: ProbeRecord, *, over: bool = Fal
         step,
         total,
         1.0,
-        0.0,
         facts.get("batch"),
         queued_seconds=queued,
         saves=facts.get("saves"),
@@ -329,7 +337,11 @@ def _loops_phase(progress: LoopProgress) -> Phase:
     early = next((loop for loop in loops if loop["early"]), None)
     how = " × ".join(f"{loop['trips']:,.0f} ({place_of(loop)})" for loop in loops)
     steps = math.prod(float(loop["trips"]) for loop in loops)
-    if again is not None:
+    clock = progress.get("clock")
+    if clock is not None:
+        how = f"it runs for at most {format_duration(steps)} by its clock (line {loops[0]['line']}: {clock})"
+        total = Total(kind=TotalKind.TIMED, steps=None, steps_per_epoch=None, how=how, seconds=steps)
+    elif again is not None:
         total = total_of_calls(how, steps, again)
     else:
         how += f"; the loop at {place_of(early)} may end earlier" if early is not None else ""
@@ -342,7 +354,7 @@ def _loops_phase(progress: LoopProgress) -> Phase:
         total=replace(total, loops=texts),
         steps_observed=max(1, round(passed)),
         step=summarize(_rates(progress["times"]) or [mean], mean),
-        unit="iteration",
+        unit="second" if clock is not None else "iteration",
         gpu=GpuPath.NONE,
         gpu_reason=f"what its loop computes with {libraries[0]} was not traced, so that no GPU time is known"
         if libraries

@@ -46,11 +46,6 @@ class Work:
         """The intervals of the measurement in which it was to come, as far as they are known."""
         return [i for i in self.due or () if i >= 0]
 
-    @property
-    def led(self) -> bool:
-        """Whether it came before the first step, and comes before the step in its loop."""
-        return not self.raw["after"] and any(i < 0 for i in self.due or ())
-
     def is_reached(self, count: int) -> bool:
         """Whether it should have come in `count` intervals."""
         if self.due is not None:
@@ -212,7 +207,10 @@ def _in_epochs(extra: Extra, phase: Intervals, total: Total) -> Extra:
         return extra
     if total.steps_per_epoch is None:
         return replace(extra, rhythm=Rhythm.STEPS, every=extra.every * (observed_epoch(phase) or 1.0))
-    return replace(extra, every=extra.every * epochs_between_starts(phase, total))
+    every = extra.every * epochs_between_starts(phase, total)
+    if every < 1:
+        return replace(extra, rhythm=Rhythm.STEPS, every=max(1.0, every * total.steps_per_epoch))
+    return replace(extra, every=every)
 
 
 def usual_seconds(seen: dict[int, float]) -> float:
@@ -239,41 +237,39 @@ def unreached(
     step: StepTimes,
     total: Total,
     *,
-    before_seconds: float,
     batch_size: int | None,
     state_seconds: float,
 ) -> list[Extra]:
     """What the source says will come, and the measurement ended before.
 
     Args:
-        before_seconds: Seconds of evaluations before the first step.
         state_seconds: Seconds that a checkpoint takes.
     """
     have = {extra.kind for extra in found if not _is_anothers(extra, works)}
-    coming = [work for work in works if _comes(work, total, len(phase["seconds"]))]
+    coming = [work for work in works if work.kind not in have and _comes(work, total, len(phase["seconds"]))]
     more: list[Extra] = []
-    led = _evaluated_before(works) if before_seconds > 0 else None
-    if led is not None and led in coming and not any(extra.kind is ExtraKind.VALIDATION for extra in found):
-        note = f"line {led.raw['line']}: {led.raw['source']}, timed once before the first step"
-        more.append(led.as_extra(ExtraKind.VALIDATION, before_seconds, measured=True, note=note))
-    timed = [(led.rhythm, led.every)] if led is not None and more else []
-    validations: dict[tuple[Rhythm, float | None], list[Work]] = {}
+    timed: set[tuple[str, int]] = set()
+    passes: dict[tuple[ExtraKind, Rhythm, float | None], list[Work]] = {}
     for work in coming:
-        if work.raw["kind"] == "validation" and ExtraKind.VALIDATION not in have:
-            if (work.rhythm, work.every) not in timed:
-                validations.setdefault((work.rhythm, work.every), []).append(work)
-        elif work.raw["kind"] == "checkpoint" and ExtraKind.CHECKPOINT not in have:
-            have.add(ExtraKind.CHECKPOINT)
-            note = f"line {work.raw['line']}, not reached; {DISK_WORDS}"
-            more.append(work.as_extra(ExtraKind.CHECKPOINT, state_seconds, measured=False, note=note))
-    for alike in validations.values():
+        place, key = (work.raw["path"], work.raw["line"]), (work.kind, work.rhythm, work.every)
+        if work.kind is ExtraKind.CHECKPOINT:
+            if not any((one.kind, one.rhythm, one.every) == key for one in more):
+                note = f"line {work.raw['line']}, not reached; {DISK_WORDS}"
+                more.append(work.as_extra(ExtraKind.CHECKPOINT, state_seconds, measured=False, note=note))
+        elif work.raw["timed"] and place not in timed:
+            timed.add(place)
+            note = f"line {work.raw['line']}: {work.raw['source']}, timed once before the first step"
+            more.append(work.as_extra(ExtraKind.VALIDATION, work.raw["timed"], measured=True, note=note))
+        elif work.raw["batches"] is not None and place not in timed:
+            passes.setdefault(key, []).append(work)
+    for alike in passes.values():
         lines = ", ".join(dict.fromkeys(str(work.raw["line"]) for work in alike))
         seen = sum(work.raw["batches"] or 0 for work in alike)
-        note = f"line {lines}: {seen} batches, not reached; taken as forward passes"
+        note = f"line {lines}: {seen:,.0f} batches, not reached; taken as forward passes"
         seconds = sum(
             forward_seconds(work.raw["batches"] or 0, work.raw["batch_size"], phase, step, batch_size) for work in alike
         )
-        more.append(alike[0].as_extra(ExtraKind.VALIDATION, seconds, measured=False, note=note))
+        more.append(alike[0].as_extra(alike[0].kind, seconds, measured=False, note=note))
     return more
 
 
@@ -302,23 +298,9 @@ def _comes(work: Work, total: Total, count: int) -> bool:
 
 
 def _is_anothers(extra: Extra, works: Sequence[Work]) -> bool:
-    """Whether a validation is that of a gate which was seen to open, so that others may still come."""
+    """Whether work is that of a gate which was seen to open, so that others may still come."""
     rhythm = (extra.rhythm, extra.every)
-    return extra.kind is ExtraKind.VALIDATION and any(
-        work.inside and explains(work, extra.kind) and (work.rhythm, work.every) == rhythm for work in works
-    )
-
-
-def _evaluated_before(works: Sequence[Work]) -> Work | None:
-    """The work that took the time of the evaluation before the first step."""
-    own = [work for work in works if work.raw["kind"] != "checkpoint" and work.every is not None]
-    sure = [work for work in own if work.led and work.kind is ExtraKind.VALIDATION]
-    return next(
-        iter(
-            [*sure, *(w for w in own if w.raw["evaluates"]), *(w for w in own if w.led and w.raw["evaluates"] is None)]
-        ),
-        None,
-    )
+    return any(work.inside and explains(work, extra.kind) and (work.rhythm, work.every) == rhythm for work in works)
 
 
 def left_out(works: Sequence[Work], found: Sequence[Extra], total: Total, count: int) -> str:
@@ -330,10 +312,10 @@ def left_out(works: Sequence[Work], found: Sequence[Extra], total: Total, count:
     have = {extra.kind for extra in found}
     named: dict[str, None] = {}
     for work in works:
-        raw, validates = work.raw, work.raw["kind"] == "validation"
+        raw, validates = work.raw, work.raw["batches"] is not None
         if raw["kind"] == "checkpoint" or (work.kind is ExtraKind.VALIDATION and work.kind in have):
             continue
-        if work.led and any((extra.rhythm, extra.every) == (work.rhythm, work.every) for extra in found):
+        if raw["timed"] and any((extra.rhythm, extra.every) == (work.rhythm, work.every) for extra in found):
             continue  # it was timed before the first step
         if not validates and (work.is_reached(count) or work.every is None or not _comes(work, total, count)):
             continue

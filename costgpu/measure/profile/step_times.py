@@ -15,6 +15,7 @@ from costgpu.measure.probe.record import Intervals, Loader, Saves, Validation
 from costgpu.measure.profile.rhythms import (
     DISK_WORDS,
     Work,
+    epoch_starts,
     forward_seconds,
     repeating,
     unreached,
@@ -116,7 +117,6 @@ def extras(
     step: StepTimes,
     total: Total,
     per_iteration: float,
-    before_validation_seconds: float,
     batch_size: int | None,
     *,
     queued_seconds: float = 0.0,
@@ -171,12 +171,23 @@ def extras(
         phase,
         step,
         total,
-        before_seconds=before_validation_seconds,
         batch_size=batch_size,
         state_seconds=_state_seconds(phase),
     )
+    if not any(extra.kind is ExtraKind.EPOCH_START for extra in found):
+        found += _workers_start(phase, step, total)
     sizes = [event["save_bytes"] for event in events.values() if event.get("save_bytes")]
     return [_with_size(extra, sizes) for extra in found]
+
+
+def _workers_start(phase: Intervals, step: StepTimes, total: Total) -> list[Extra]:
+    """Workers that start anew with each epoch, of which no second one was seen to begin."""
+    loader: Loader = phase["loader"] or {}
+    seconds = loader.get("start_seconds") or 0.0
+    if not total.steps_per_epoch or epoch_starts(phase) or seconds <= 0.02 * step.median_seconds:
+        return []
+    note = f"{loader.get('workers') or 0} workers, timed once before the first step"
+    return [Extra(kind=ExtraKind.EPOCH_START, seconds_each=seconds, rhythm=Rhythm.EPOCH, measured=False, note=note)]
 
 
 _Told = tuple[ExtraKind, Saves | Validation | None, tuple[float, str] | None]

@@ -135,10 +135,11 @@ def _doubts(phase: Intervals, nest: Nest, *, steady: bool) -> list[str]:
         doubts.append("as fast as it grew so far" if measured else "by how many steps it may go on could not be read")
     if nest.steps.unsure:
         doubts.append(nest.steps.unsure)
-    if is_as_seen(nest) and len(_boundaries(phase)) == 1:
-        doubts.append("as long as the one epoch that was seen")
-    elif not steady:
+    if not steady:
         doubts.append("by the epochs that were seen, which differ")
+    elif is_as_seen(nest):
+        seen = "the one epoch that was" if len(_boundaries(phase)) == 1 else "the epochs that were"
+        doubts.append(f"as long as {seen} seen")
     return doubts
 
 

@@ -1,4 +1,4 @@
-"""Steps of which the last of an epoch holds fewer micro-batches: all are brought to the mean of an epoch's steps. Pure."""
+"""What a step holds: the micro-batches of the mean one of an epoch, and what a model does in eval mode each time. Pure."""
 
 from __future__ import annotations
 
@@ -10,6 +10,9 @@ from costgpu.measure.probe.record import Op, PhaseRecord
 from costgpu.measure.profile.accumulation import accumulation, first_step, loops_of
 from costgpu.measure.profile.loop_bounds import number
 
+EACH = 0.9  # of the intervals: what a model does in eval mode in so many of them belongs to the step
+OFTEN = 0.1  # of the intervals: it does so, too, where these are no longer than others
+LEAST_INTERVALS = 3
 SAME = 0.02  # by which numbers of micro-batches may differ and be alike
 
 
@@ -46,6 +49,30 @@ def evened(raw: PhaseRecord) -> PhaseRecord:
             "host_seconds": raw["host_seconds"] * more,
             "host_calls": round(raw["host_calls"] * more),
         }
+    return cast("PhaseRecord", {**raw, **changed})
+
+
+def acting_in_steps(raw: PhaseRecord) -> PhaseRecord:
+    """Return the phase with what its model does in eval mode as a part of the step, where that comes with every step.
+
+    A policy acts in its environment so (a random action needs no model, and the environment its time), and a teacher is
+    asked.
+    """
+    special, seconds = raw["special"], raw["seconds"]
+    at = [i for i, event in special.items() if "validation" in event and int(i) < len(seconds)]
+    plain = [value for i, value in enumerate(seconds) if str(i) not in special]
+    if len(at) < max(LEAST_INTERVALS, OFTEN * len(seconds)):
+        return raw
+    if len(at) < EACH * len(seconds):
+        each = statistics.median(special[i]["validation"] for i in at)
+        longer = statistics.median(seconds[int(i)] for i in at) - (statistics.median(plain) if plain else 0.0)
+        if longer > each / 2:
+            return raw
+    left = {i: {name: value for name, value in event.items() if name != "validation"} for i, event in special.items()}
+    changed: dict[str, Any] = {
+        "special": {i: event for i, event in left.items() if event},
+        "ops": [{**op, "phase": "forward"} if op["phase"] == "validation" else op for op in raw["ops"]],
+    }
     return cast("PhaseRecord", {**raw, **changed})
 
 

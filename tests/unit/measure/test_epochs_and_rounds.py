@@ -1,4 +1,7 @@
-"""Epochs, accumulation, late begins and rounds of unknown length, as they are written, against what the loops make."""
+"""Epochs, accumulation, late begins and rounds of unknown length, as they are written, against what the loops make.
+
+One file of more than 400 lines: most of it is the loops themselves, which are read best beside each other.
+"""
 
 import random
 from pathlib import Path

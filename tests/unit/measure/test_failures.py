@@ -92,6 +92,8 @@ def test_a_single_step_that_took_long_is_an_answer(log: Path, status: str) -> No
 
 ELSEWHERE = {"status": "ended", "phases": [], "wall_seconds": 60.0, "versions": {}, "cpu_seconds": 50.0}
 
+NEVER_STEPPED = ELSEWHERE | {"status": "never_stepped", "children": 4, "children_cpu_seconds": 40.0, "torch": {}}
+
 
 @pytest.mark.parametrize(
     ("seen", "programs", "words"),
@@ -99,7 +101,9 @@ ELSEWHERE = {"status": "ended", "phases": [], "wall_seconds": 60.0, "versions": 
         (ELSEWHERE | {"children_cpu_seconds": 49.0}, ["/opt/py/bin/python train.py"], "python train.py"),
         (ELSEWHERE | {"status": "cut", "cpu_seconds": 1.0}, ["torchrun --nproc-per-node 4 train.py"], "torchrun"),
         (ELSEWHERE | {"children_cpu_seconds": 40.0, "torch": {}}, [], "child processes"),
-        (ELSEWHERE | {"status": "never_stepped", "children": 4, "torch": {}}, [], "child processes"),
+        (NEVER_STEPPED, [], "child processes"),
+        (NEVER_STEPPED | {"optimizers_made": 1, "where": ["a.py:9 in main: p.join()"]}, [], "child processes"),
+        (NEVER_STEPPED | {"optimizers_made": 1, "where": ["a.py:9 in main: agent.run()"]}, [], "made an optimizer"),
     ],
 )
 def test_what_trains_in_other_processes_is_no_run_of_its_own(

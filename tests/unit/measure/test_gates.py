@@ -42,6 +42,7 @@ class Module:
     """Stands for `torch.nn.Module`."""
 
     loss = SimpleNamespace(backward=lambda: None)
+    eval = None
 
     def __call__(self, value: Any) -> Any:
         return value
@@ -498,9 +499,9 @@ SPELLINGS = {  # of what stands beside the step: kind, and what it is, with its 
     "a loader of its own": ("if it % 9 == 0: print(accuracy())", [("validation", 9.0)]),
     "both": ("if it % 9 == 0:\n        evaluate(model, val_loader)\n        save_checkpoint()", None),
     "its length alone": ("if it % 9 == 0: print(len(val_loader), val_loader.length)", []),
-    "a loader whose length is not told": ("if it % 9 == 0: evaluate(model, broken)", [("gated", 9.0)]),
-    "rare, in a loop": ("if it % 50 == 9:\n        for k in range(40): model(k)", [("gated", 50.0)]),
-    "rare, in a function": ("if it % 50 == 9: images = render(40)", [("gated", 50.0)]),
+    "a loader whose length is not told": ("if it % 9 == 0: evaluate(model, broken)", [("work", 9.0)]),
+    "rare, in a loop": ("if it % 50 == 9:\n        for k in range(40): model(k)", [("work", 50.0)]),
+    "rare, in a function": ("if it % 50 == 9: images = render(40)", [("work", 50.0)]),
     "a report": ("if it % 50 == 9: report(it)", []),
     "a message": ("if it % 50 == 9: print(it)", []),
     "a soft update": ("if it % 50 == 9: soft_update([], [])", []),
@@ -530,3 +531,41 @@ def test_what_stands_beside_the_step(name: str, folder: Path) -> None:
     text, expected = SPELLINGS[name]
     found = [(work.raw["kind"], work.every) for work in Run(HELPERS + text + "\n", folder, 1).works()]
     assert found == ([("validation", 9.0), ("checkpoint", 9.0)] if expected is None else expected)
+
+
+PASSES = {  # of what runs a model without a DataLoader: kind and forward passes
+    "by hand": ("score(net)", [("validation", 25)]),
+    "two of them": ("print(score(net), score(net))", [("validation", 50)]),
+    "its length is not known": ("score(net, endless=True)", [("validation", None)]),
+    "with gradients, into a picture": ("draw(net)", [("work", 8)]),
+    "in place": ("for k in range(6):\n        for one in (1, 2): net(one)", [("work", 12)]),
+    "a while loop": ("play()", [("work", None)]),
+    "it trains": ("learn()", []),
+    "once": ("print(net(3))", []),
+    "a function of it": ("names = [(lambda: net(k)) for k in range(9)]", []),
+    "it saves in a function of a function": ("keep()", [("checkpoint", None)]),
+}
+WITHOUT_LOADER = """
+net, rows = model, list(range(100))
+def score(one, endless=False):
+    one.eval()
+    if endless:
+        return [one(k) for k in iter(input, "")]
+    return sum(one(rows[k : k + 4]) for k in range(0, len(rows), 4))
+def draw(one):
+    for k in range(8): one(k)
+def play():
+    while not due(0): net(1)
+def learn():
+    for k in range(9): net(k).backward()
+def keep(): save_latest("latest.pth")
+def save_latest(path): torch.save(net, path)
+"""
+
+
+@pytest.mark.parametrize("name", PASSES)
+def test_models_that_run_without_a_loader(name: str, folder: Path) -> None:
+    text, expected = PASSES[name]
+    epochs = f"for epoch in range(9):\n    for it in range(9999): step()\n    {text}\n"
+    found = Run(HELPERS[: HELPERS.index("for it in")] + WITHOUT_LOADER + epochs, folder, 1).works()
+    assert [(work.raw["kind"], work.raw["batches"]) for work in found] == expected

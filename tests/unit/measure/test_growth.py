@@ -67,7 +67,7 @@ def test_a_size_follows_a_loop(text: str, tmp_path: Any) -> None:
 
 
 def test_only_what_was_a_side_at_both_moments_is_followed() -> None:
-    one: Any = {"line": 1, "text": "n", "now": 8, "mean": 50.0, "sides": 1}
+    one: Any = {"line": 1, "text": "n", "now": 8, "mean": 50.0, "sides": 1, "values": 50.0}
     found = followed({"a": one, "b": one}, {"a": {**one, "now": 16}})  # type: ignore[no-untyped-call]
     assert found == [{**one, "now": 16, "before": 8}]
 
@@ -82,10 +82,10 @@ def test_the_interval_reaches_to_what_later_steps_compute() -> None:
     assert "computes 10.0 times the values" in found.notes[0]
     assert profile(growth=0.5).phases[0].step.drift == 0.5
     assert profile(growth=1.05).phases[0].step.drift == 1.0
-    size = {"line": 4, "text": "size", "before": 16, "now": 16, "mean": 40.0, "sides": 2}
+    size = {"line": 4, "text": "size", "before": 16, "now": 16, "mean": 40.0, "sides": 2, "values": 1600.0}
     found = profile(followed=[size])
     assert found.phases[0].step.drift == pytest.approx(2.5**2)
-    assert "size (line 4) is a side of its tensors: 16 so far, 40 on average" in found.notes[0]
+    assert "size (line 4) is a side of its tensors: 16 now, 40 on average" in found.notes[0]
 
 
 def test_a_busy_computer_does_not_make_steps_that_shrink_grow() -> None:

@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 from costgpu.measure.probe.loaders import Loaders
 from costgpu.measure.probe.loops import script_loops, upcoming_work
 from costgpu.measure.probe.loops.generators import generator_trips
+from costgpu.measure.probe.loops.reach import Reach
 from costgpu.measure.probe.loops.safe_eval import Evaluator, Unknown
 
 probe: Any = script_loops  # for Python 3.8, without types
@@ -47,6 +48,21 @@ def batches(values: list[int], size: int = 4) -> Any:
         yield values[start : start + size]
 
 
+def minibatches(*columns: list[int], **options: int) -> Any:
+    size = options.get("size", 5)
+    if len(columns) == 1:
+        column = columns[0]
+        for start in range(0, len(column), size):
+            yield column[start : start + size]
+    else:
+        for start in range(0, len(columns[0]), size):
+            yield [column[start : start + size] for column in columns]
+
+
+def passed_on(*columns: list[int], **options: int) -> Any:
+    yield from minibatches(*columns, **options)
+
+
 NAMES: dict[str, Any] = {
     "args": Args(),
     "data": list(range(10)),
@@ -58,6 +74,9 @@ NAMES: dict[str, Any] = {
     "endless": itertools.count(),
     "math": math,
     "batches": batches,
+    "minibatches": minibatches,
+    "bar": type("ProgressBar", (), {"__module__": "progressbar.bar"})(),
+    "passed_on": passed_on,
     "folds": type("KFold", (), {"n_splits": 4, "__module__": "sklearn.model_selection"})(),
 }
 
@@ -73,6 +92,7 @@ def trips(text: str) -> float:
         ("range(2, 10, 3)", 3),
         ("enumerate(data, 1)", 10),
         ("tqdm(enumerate(data), total=4)", 10),
+        ("bar(range(n))", 3),
         ("tqdm(explode(), total=4)", 4),
         ("trange(n * 2, desc='epoch')", 6),
         ("zip(data, range(4))", 4),
@@ -216,14 +236,17 @@ def test_what_is_still_being_filled_has_no_length_yet() -> None:
     assert isinstance(tree, ast.FunctionDef)
     first, second, third = tree.body
     here: Any = upcoming_work
-    reader = here.UpcomingWork(None, None)
-    evaluator = Evaluator({"found": [1], "epochs": 5}, {})
-    evaluator.changing = here.changed_by([first])
+    torch = SimpleNamespace(nn=SimpleNamespace(Module=Model), optim=SimpleNamespace())
+    reader = here.UpcomingWork(torch, None)
+
+    def reach(passed: list[ast.stmt]) -> Any:
+        source: Any = SimpleNamespace(attributes_changed=set, names_shared=set, tree=ast.parse(FILLS))
+        return Reach(source, ast.parse(FILLS), Evaluator({"found": [1], "epochs": 5}, {}), passed)
+
     with pytest.raises(Unknown, match="found changes"):
-        reader.static_trips([second], evaluator, (), 0)
-    assert reader.static_trips([third], evaluator, (), 0) == 5
-    evaluator.changing = frozenset()
-    assert reader.static_trips([second], evaluator, (), 0) == 30
+        reader.static_trips([second], reach([first]), 0)
+    assert reader.static_trips([third], reach([first]), 0) == 5
+    assert reader.static_trips([second], reach([]), 0) == 30
 
 
 class Model:
@@ -257,10 +280,13 @@ def report(values: list[int]) -> None:
 )
 def test_a_later_loop_that_runs_a_model_is_found(text: str, found: bool) -> None:
     here: Any = upcoming_work
-    torch = SimpleNamespace(nn=SimpleNamespace(Module=Model))
+    torch = SimpleNamespace(nn=SimpleNamespace(Module=Model), optim=SimpleNamespace())
     reader = here.UpcomingWork(torch, SimpleNamespace(is_library=lambda path: False))
     names = {"model": Model(), "data": [1, 2], "evaluate": evaluate, "report": report}
-    assert reader.applies(ast.parse(text).body[0], Evaluator(names, {}, torch)) is found
+    tree: Any = ast.parse(text)
+    source: Any = SimpleNamespace(attributes_changed=set, names_shared=set)
+    reach: Any = Reach(source, tree, Evaluator(names, {}, torch), ())
+    assert reader.applies(tree.body[0], reach) is found
 
 
 class Batches:
@@ -291,7 +317,7 @@ def test_what_an_evaluation_draws_feeds_no_training() -> None:
     loaders: Any = Loaders()
     training, validation = Batches("a", 3), Batches("b", 90)
     first, second = object(), object()
-    loaders.open(first, validation)
+    loaders.open(first, validation, 0.0)
     loaders.draw(first, validates=False, libraries=("/",), evaluates=True)
     assert loaders.feeds(True) is None
     assert (loaders.batches, loaders.batches_beside) == (1, 1)
@@ -299,7 +325,7 @@ def test_what_an_evaluation_draws_feeds_no_training() -> None:
     assert not loaders.was_opened(None)
     assert loaders.feeds(False) is None
     loaders.forget()
-    loaders.open(second, training)
+    loaders.open(second, training, 0.0)
     for _ in range(2):
         loaders.forget()
         loaders.draw(second, validates=False, libraries=("/",))
@@ -317,10 +343,24 @@ def test_ranges_are_python_s(low: int, high: int, step: int) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "count"), [("batches(data)", 3), ("batches(data, 2)", 5), ("batches(data, size=n)", 4)]
+    ("text", "count"),
+    [
+        ("batches(data)", 3),
+        ("batches(data, 2)", 5),
+        ("batches(data, size=n)", 4),
+        ("minibatches(data, data)", 2),
+        ("minibatches(data, data, size=n)", 4),
+        ("passed_on(data, data, size=n)", 4),
+        ("minibatches(*[data, data], **{'size': 3})", None),
+    ],
 )
-def test_a_plain_generator_function_is_counted_without_running_it(text: str, count: int) -> None:
-    assert generator_trips(ast.parse(text, mode="eval").body, Evaluator(NAMES, {})) == count
+def test_a_plain_generator_function_is_counted_without_running_it(text: str, count: int | None) -> None:
+    call = ast.parse(text, mode="eval").body
+    if count is not None:
+        assert generator_trips(call, Evaluator(NAMES, {})) == count
+        return
+    with pytest.raises(Unknown):
+        generator_trips(call, Evaluator(NAMES, {}))
 
 
 class Dataset:
@@ -580,3 +620,17 @@ def test_a_comprehension_that_leaves_some_out_has_no_length() -> None:
     with pytest.raises(Unknown):
         trips("[x for x in data if x]")
     assert trips("[x + 1 for x in data]") == 10
+
+
+def test_the_first_start_of_workers_is_timed() -> None:
+    """Those that stay and those that are none need no time for it."""
+    loaders: Any = Loaders()
+    kinds = [
+        SimpleNamespace(num_workers=n, persistent_workers=stays) for n, stays in ((2, False), (2, True), (0, False))
+    ]
+    for seconds, loader in itertools.product((0.5, 0.1), kinds):
+        iterator = SimpleNamespace(of=loader)
+        loaders.open(iterator, loader, seconds)
+        for waited in (0.25, 0.0):
+            loaders.fetched(iterator, waited)
+    assert loaders.starts == {id(kinds[0]): 0.75}

@@ -192,6 +192,9 @@ def test_loops_of_the_script_itself() -> None:
     assert phase.label == "train.py:3"
     early = {**progress, "loops": [loop(4, 2, early=True), loop(500, 3)]}
     assert progress_phase(record(loops=early)).total.kind is TotalKind.UPPER_BOUND
+    timed = {**progress, "loops": [loop(3600, 2)], "first": 0.0, "clock": "time.time() - t0 < 3600"}
+    total = progress_phase(record(loops=timed)).total
+    assert (total.kind, total.steps, total.seconds) == (TotalKind.TIMED, None, 3600)
 
 
 def test_loops_that_a_library_begins_again_and_again() -> None:
@@ -268,3 +271,11 @@ TOTALS = records.record("series_totals")
 def test_what_a_reader_is_told_of_jax(facts: Any, words: str) -> None:
     notes = notes_of(record(series("jax", "step", None, facts=facts)))
     assert [words in note for note in notes] == ([True] if words else [])
+
+
+def test_an_evaluation_before_a_training_that_was_not_reached_is_not_the_whole_job() -> None:
+    applied = series("jax", "call", facts={"applied": "trains"})
+    profile = records.build(record(applied, status="cut", peak_rss_bytes=1))
+    assert [one.steps for one in profile.later_phases] == [None]
+    assert any("It takes gradients somewhere" in note for note in profile.notes)
+    assert not any("It trains again" in note for note in profile.notes)

@@ -27,13 +27,13 @@ def measured(*works: Any, steps: float | None = 200_000.0, seconds: Any = None, 
     )
     kind = TotalKind.UNKNOWN if steps is None else TotalKind.EXACT
     total = Total(kind=kind, steps=steps, steps_per_epoch=None, how="")
-    found = extras(raw, step_times(raw)[0], total, 1.0, 0.0, 32)
+    found = extras(raw, step_times(raw)[0], total, 1.0, 32)
     return left_out(works_of(raw, total, 1.0), found, total, COUNT), found
 
 
-RENDERS = work("gated", 50_000.0, source="render_path", line=80, opens=[49_999, 99_999])
-SAMPLES = work("gated", 1_000.0, source="sample", line=90, opens=[999, 1_999])
-LOGS = work("gated", 10.0, source="plot", opens=[9, 19, 29, 39])
+RENDERS = work("work", 50_000.0, source="render_path", line=80, opens=[49_999, 99_999])
+SAMPLES = work("work", 1_000.0, source="sample", line=90, opens=[999, 1_999])
+LOGS = work("work", 10.0, source="plot", opens=[9, 19, 29, 39])
 DUE = work("validation", None, batches=40, source="evaluate(model, loader)", test="should_test", line=12)
 NOT_SEEN = "Not seen in 30 steps, and not in these figures: "
 
@@ -48,14 +48,14 @@ NOT_SEEN = "Not seen in 30 steps, and not in these figures: "
             NOT_SEEN + "line 80: render_path (every 50,000 steps); line 90: sample (every 1,000 steps).",
         ),
         ((DUE,), NOT_SEEN + "line 12: evaluate(model, loader) under `should_test`."),
-        ((work("gated", 900_000.0, source="render"),), ""),
-        ((work("gated", None, source="render", test="loss < best"),), ""),
-        ((work("gated", "inf", source="render", line=7, opens=[5_000]),), NOT_SEEN + "line 7: render (once)."),
-        ((work("gated", "inf", source="render", opens=[]),), ""),
+        ((work("work", 900_000.0, source="render"),), ""),
+        ((work("work", None, source="render", test="loss < best"),), ""),
+        ((work("work", "inf", source="render", line=7, opens=[5_000]),), NOT_SEEN + "line 7: render (once)."),
+        ((work("work", "inf", source="render", opens=[]),), ""),
         ((work("validation", 1.0, batches=40, opens=list(range(64))),), ""),
         ((work("validation", 10.0, batches=40, line=7, source="test"),), NOT_SEEN + "line 7: test (every 10 steps)."),
         (
-            tuple(work("gated", 1e4, source=f"f{n}", line=n, opens=[9999]) for n in range(6)),
+            tuple(work("work", 1e4, source=f"f{n}", line=n, opens=[9999]) for n in range(6)),
             NOT_SEEN + "; ".join(f"line {n}: f{n} (every 10,000 steps)" for n in range(4)) + "; and others.",
         ),
     ],

@@ -11,11 +11,12 @@ probe: Any = script_loops  # for Python 3.8, without types
 frames: Any = script_frames
 
 
-def looks(*seen: Any, driven: bool = False) -> Any:
+def looks(*seen: Any, driven: bool = False, gated: bool = False, clock: Any = None) -> Any:
     """What was seen of loops: seconds, and (name, trips, iterations) of each."""
     recorder: Any = SimpleNamespace(started=0.0, thread=0)
     watched = probe.ScriptLoops(recorder)
     place = {"caller": "scipy" if driven else "", "driven": driven, "early": False, "file": "a.py", "line": 3}
+    place |= {"gated": gated, "clock": clock}
     for at, loops in seen:
         found = [place | {"key": name, "trips": trips, "index": index} for name, trips, index in loops]
         watched.looks.append((at, found))
@@ -36,10 +37,26 @@ def test_loops_that_begin_anew() -> None:
     assert looks(*waiting)["again"]["times"] == pytest.approx(7, rel=0.05)
 
 
+def test_a_loop_that_is_not_made_in_every_round() -> None:
+    first = [(0.2 * n, [("step", 900, 0), ("evaluation", 400, n)]) for n in range(5)]
+    assert looks(*first, gated=True)["loops"][-1]["early"], "at most so many"
+    later = [(2 + 0.2 * n, [("step", 900, 40 * n + 40), ("evaluation", 400, n)]) for n in range(5)]
+    assert len(looks(*first, *later, gated=True)["loops"]) == 1
+    assert len(looks(*first, *later)["loops"]) == 2
+
+
+def test_a_loop_that_a_clock_ends_is_measured_in_seconds() -> None:
+    clock = {"seconds": 3600.0, "test": "time.time() - t0 < 3600"}
+    found = looks(*[(0.5 * n, [("while", None, None)]) for n in range(9)], clock=clock)
+    assert (found["loops"][0]["trips"], found["last"], found["clock"]) == (3600.0, 4.0, clock["test"])
+    assert looks(*[(0.5 * n, [("while", None, None)]) for n in range(9)]) is None
+
+
 def test_one_call_by_a_library_is_not_all() -> None:
-    seen = [(0.2 * n, [("t", 60, n)]) for n in range(9)]
+    seen = [(0.2 * n, [("t", 60, n)]) for n in range(12)]
     assert "again" not in looks(*seen)
     assert looks(*seen, driven=True)["again"]["by"] == "scipy"
+    assert looks(*seen[:4], driven=True) is None, "many calls may have come and gone between the looks"
 
 
 def test_what_comes_round_between_two_looks_is_no_speed() -> None:

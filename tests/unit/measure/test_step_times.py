@@ -46,7 +46,6 @@ def found(
     *,
     steps: float | None = 90_000.0,
     per_iteration: float = 1.0,
-    before: float = 0.0,
     queued_seconds: float = 0.0,
     saves: Any = None,
     validation: Any = None,
@@ -58,7 +57,7 @@ def found(
     epoch = by_loops if per_epoch is not None and math.isnan(per_epoch) else per_epoch
     total = Total(kind=kind, steps=steps, steps_per_epoch=epoch, how="")
     told = {"saves": saves, "validation": validation}
-    listed = extras(timed, step, total, per_iteration, before, batch_size=32, queued_seconds=queued_seconds, **told)
+    listed = extras(timed, step, total, per_iteration, batch_size=32, queued_seconds=queued_seconds, **told)
     by_kind = {extra.kind: extra for extra in listed}
     assert len(by_kind) == len(listed), "each kind of work is counted once"
     return by_kind
@@ -206,7 +205,7 @@ VALIDATED_IN_TRAIN_MODE = again(20, 2, 1.0, {"opened": 2, "validation_batches": 
 VALIDATED_AND_UPCOMING = again(20, 2, 0.8, {"opened": 2, "validation": 0.8}, upcoming=(VALIDATES,))
 VALIDATED_IN_AN_EPOCH = again(20, 3, 0.8, {"validation": 0.8, "validation_batches": 5})
 SAVES_TWICE = again(25, 2, 0.5, {"save": 0.5})
-GATED_500, GATED_250, GATED_100 = (upcoming(work("gated", every, evaluates=True)) for every in (500.0, 250.0, 100.0))
+GATED_500, GATED_100 = (upcoming(work("work", every, evaluates=True, timed=1.0)) for every in (500.0, 100.0))
 SAVES_LATER = upcoming(work("checkpoint", 5.0, EPOCH_LINE), **STATE)
 AFTER_LOOPS = upcoming(work("validation", 1.0, 99, batches=30, batch_size=32))
 BATCH = 60 * STEP / 4 / 3
@@ -284,17 +283,17 @@ CASES: dict[str, tuple[Any, dict[str, Any], list[Expected]]] = {
         {"per_epoch": 1000.0},
         [("validation", EPOCH, 10.0, 0.8, True)],
     ),
-    "a gate that was open, and took nothing": (upcoming(work("gated", 10.0, opens=[0, 10], evaluates=True)), {}, []),
-    "nor does it get what was timed before": (
+    "a gate that was open, and took nothing": (upcoming(work("work", 10.0, opens=[0, 10], evaluates=True)), {}, []),
+    "a gate gets what it took before, and what comes with each step does not": (
         upcoming(
-            work("gated", 1500.0, opens=[0, 1500], after=False, evaluates=True),
-            work("gated", 1.0, opens=list(range(64))),
+            work("work", 1500.0, opens=[0, 1500], after=False, evaluates=True, timed=1.5),
+            work("work", 1.0, opens=list(range(64)), timed=1.5),
         ),
-        {"before": 1.5},
+        {},
         [("validation", STEPS, 1500.0, 1.5, True)],
     ),
     "a long interval under a gate is what it does": (
-        phase(steady(70, {0: 2.0}), upcoming=(work("gated", 1000.0, opens=[0, 1000]),)),
+        phase(steady(70, {0: 2.0}), upcoming=(work("work", 1000.0, opens=[0, 1000]),)),
         {},
         [("other", STEPS, 1000.0, 2.0, True)],
     ),
@@ -321,7 +320,26 @@ CASES: dict[str, tuple[Any, dict[str, Any], list[Expected]]] = {
         [("validation", EPOCH, 1.0, BATCH, False)],
     ),
     "a validation that was seen comes once": (VALIDATED_AND_UPCOMING, {}, [("validation", EPOCH, 1.0, 0.8, True)]),
-    "gated, timed before the first step": (GATED_250, {"before": 1.5}, [("validation", STEPS, 250.0, 1.5, True)]),
+    "an evaluation of two loaders was timed as one": (
+        upcoming(*2 * [work("validation", 1.0, EPOCH_LINE, batches=30, evaluates=True, timed=2.5)]),
+        {},
+        [("validation", EPOCH, 1.0, 2.5, True)],
+    ),
+    "workers that start anew, in epochs longer than the measurement": (
+        phase(steady(30), loader={"workers": 8, "start_seconds": 0.5}),
+        {},
+        [("epoch_start", EPOCH, 1.0, 0.5, False)],
+    ),
+    "and in what is no epoch": (
+        phase(steady(30), loader={"workers": 8, "start_seconds": 0.5}),
+        {"per_epoch": None},
+        [],
+    ),
+    "forward passes without a loader": (
+        upcoming(work("work", 1.0, EPOCH_LINE, batches=30, source="render")),
+        {},
+        [("other", EPOCH, 1.0, 1.0, False)],
+    ),
     "a trainer says when it saves": (
         upcoming(**STATE),
         {"saves": {"rhythm": "steps", "every": 500.0}},
@@ -364,8 +382,8 @@ CASES: dict[str, tuple[Any, dict[str, Any], list[Expected]]] = {
         [("validation", STEPS, 10.0, 0.01 * STEP, True)],
     ),
     "and better than what is read in the source": (
-        upcoming(SMALL),
-        {"before": 9.0} | evaluations("steps", 500),
+        upcoming({**SMALL, "timed": 9.0}),
+        evaluations("steps", 500),
         [("validation", STEPS, 500.0, 4.0, False)],
     ),
     "evaluations of no known length": (phase(steady(30)), evaluations("steps", 500, None), []),
@@ -382,15 +400,15 @@ CASES: dict[str, tuple[Any, dict[str, Any], list[Expected]]] = {
         [("checkpoint", EPOCH, 1.0, 6.0, False)],
     ),
     "1.2 GB at 200 MB/s": (SAVES_LATER, {}, [("checkpoint", EPOCH, 5.0, 6.0, False)]),
-    "what comes after the end never comes": (GATED_500, {"steps": 400.0, "before": 1.0}, []),
+    "what comes after the end never comes": (GATED_500, {"steps": 400.0}, []),
     "unless the end is not known": (
         GATED_500,
-        {"steps": None, "before": 1.0},
+        {"steps": None},
         [("validation", STEPS, 500.0, 1.0, True)],
     ),
     "a gate on micro-batches counts in steps": (
         GATED_100,
-        {"per_iteration": 4.0, "before": 1.0},
+        {"per_iteration": 4.0},
         [("validation", STEPS, 25.0, 1.0, True)],
     ),
     "work around the epochs comes after all of them": (
@@ -476,7 +494,7 @@ def test_work_beside_loops_in_an_epoch_is_counted_by_its_own_loop(line: int, eve
     timed = phase(steady(30), loops=loops, upcoming=[work("validation", every, loop_line=line, batches=10)])
     total = total_steps(timed, ended=False)
     assert (total.steps, total.steps_per_epoch) == (18_000, 200)
-    (extra,) = extras(timed, step_times(timed)[0], total, 1.0, 0.0, batch_size=32)
+    (extra,) = extras(timed, step_times(timed)[0], total, 1.0, batch_size=32)
     assert (extra.rhythm, extra.every) == expected
 
 
@@ -487,5 +505,17 @@ def test_a_loader_that_is_read_twice_in_an_epoch_starts_no_epoch() -> None:
     timed = phase(steady(35, {19: 0.5}), special, loops=loops, loader={"length": 10})
     total = total_steps(timed, ended=False)
     assert (total.steps, total.steps_per_epoch) == (1800, 20)
-    (extra,) = extras(timed, step_times(timed)[0], total, 1.0, 0.0, batch_size=32)
+    (extra,) = extras(timed, step_times(timed)[0], total, 1.0, batch_size=32)
     assert (extra.kind, extra.rhythm, extra.every) == (ExtraKind.VALIDATION, Rhythm.EPOCH, 1.0)
+
+
+def test_saves_of_two_rhythms_are_both_counted() -> None:
+    """The latest after each epoch, and one to keep every ten."""
+    both = [work("checkpoint", every, EPOCH_LINE, line=line) for every, line in ((1.0, 30), (10.0, 31), (10.0, 32))]
+    timed = upcoming(*both, **STATE)
+    total = Total(kind=TotalKind.EXACT, steps=90_000.0, steps_per_epoch=1000.0, how="")
+    listed = extras(timed, step_times(timed)[0], total, 1.0, batch_size=32)
+    assert [(extra.kind, extra.every) for extra in listed] == [
+        (ExtraKind.CHECKPOINT, 1.0),
+        (ExtraKind.CHECKPOINT, 10.0),
+    ]

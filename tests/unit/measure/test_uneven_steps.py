@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from costgpu.measure.profile.uneven_steps import evened, micro_batches_of
+from costgpu.measure.profile.uneven_steps import acting_in_steps, evened, micro_batches_of
 from tests.unit.measure.records import loop, phase, record, shot
 
 GATE = {"every": 32, "text": "ACC", "fixed": True, "goes_on": False}
@@ -51,3 +51,24 @@ def test_what_is_not_known_is_left_as_it_is() -> None:
     for one in unknown["snapshots"]:
         one["loops"][-1]["gate"]["fixed"] = False
     assert evened(unknown) is unknown
+
+
+@pytest.mark.parametrize(
+    ("seconds", "at", "a_part"),
+    [
+        ([0.03] * 20, range(20), True),
+        ([0.03] * 20, range(0, 20, 2), True),  # a random action needs no model
+        ([0.03, 0.01] * 10, range(0, 20, 2), False),
+        ([0.03] * 20, [7], False),
+        ([0.03] * 2, range(2), False),
+    ],
+)
+def test_what_comes_with_every_step_is_a_part_of_it(seconds: list[float], at: Any, a_part: bool) -> None:
+    special: Any = {i: {"validation": 0.02, "opened": 1} if i == 2 else {"validation": 0.02} for i in at}
+    ops = [record("op", phase="validation"), record("op", phase="backward")]
+    found = acting_in_steps(phase(seconds=seconds, special=special, ops=ops))
+    assert found["special"] == (
+        ({"2": {"opened": 1}} if 2 in at else {}) if a_part else {str(i): special[i] for i in at}
+    )
+    assert found["ops"][0]["phase"] == ("forward" if a_part else "validation")
+    assert found["ops"][1] == ops[1]

@@ -127,9 +127,50 @@ def test_gradients_taken_by_hand_are_training(tracker: Any) -> None:
     made: Any = jax_hooks
     hooks = made.JaxHooks(tracker)
     hooks.attach(jax)
-    used = work(tracker, "jax", "step", 0.0, [1.0, 2.0, 3.0], inference=True)
+    used = work(tracker, "jax", "step", 0.0, [1.0, 2.0, 3.0], inference=True, applied="only")
     gradient = jax.grad(abs)
     assert (gradient(-3), hooks.by_hand) == (6, False), "inside of a jitted function, whose own step it is"
     tracing.clean = True
     assert (gradient(-3), hooks.by_hand) == (6, True)
     assert ("inference" in used.facts, used.rank) == (False, progress.RANKS["jax"])
+
+
+def array(*shape: int) -> Any:
+    return SimpleNamespace(aval=SimpleNamespace(shape=shape, dtype="float32", ndim=len(shape)))
+
+
+@pytest.mark.parametrize(
+    ("given", "returned", "counts"),
+    [
+        ([array(64, 64), array(32, 64)], [array()], (2, 0)),  # a loss
+        ([array(64, 64), array(32, 64)], [array(64, 64), array()], (2, 1)),  # an update, or gradients
+        ([array(64, 10), array(10), array(32, 64)], [array(32, 10)], (3, 0)),  # predictions
+        ([array()], [array(64)], (0, 0)),  # no array goes in: nothing is known
+    ],
+)
+def test_what_a_jitted_function_gives_back(given: Any, returned: Any, counts: Any) -> None:
+    made: Any = jax_hooks
+    closed = SimpleNamespace(jaxpr=SimpleNamespace(invars=given, outvars=returned), consts=[])
+    assert made.taken_and_given_back(closed) == counts
+
+
+def test_a_jitted_evaluation_waits_for_the_update(tracker: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tracker, "prospects", SimpleNamespace(names={"value_and_grad"}))
+    evaluated = work(tracker, "jax", "evaluation", 0.0, [1.0, 2.0, 3.0], applied="only")
+    assert tracker.may_only_evaluate(evaluated)
+    assert [one["facts"]["applied"] for one in tracker.record()] == ["trains"]
+    update = work(tracker, "jax", "update", 0.5, [3.5])
+    assert [one["steps"] for one in tracker.record()] == [update.steps], "the evaluation is no training"
+    made: Any = jax_hooks
+    made.JaxHooks(tracker).evaluates(2.0)
+    assert (update.facts["evaluating"], update.events) == (2.0, {"validation": 2.0})
+
+
+def test_tracing_is_told_by_old_and_new_versions_of_jax(monkeypatch: pytest.MonkeyPatch) -> None:
+    made: Any = jax_hooks
+    hooks = made.JaxHooks(None)
+    hooks.jax = SimpleNamespace(core=SimpleNamespace())
+    monkeypatch.setitem(sys.modules, "jax._src.core", SimpleNamespace(trace_state_clean=lambda: False))
+    assert hooks.tracing()
+    hooks.jax.core.trace_state_clean = lambda: True
+    assert not hooks.tracing()

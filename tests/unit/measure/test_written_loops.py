@@ -18,6 +18,18 @@ ITEMS = 7
 
 # In each, `step` is one step; the loader has ITEMS items.
 EXACT = {
+    "a flag ends an episode": """
+def train(step, loader, state):
+    total = 0
+    for episode in itertools.count(1):
+        done, n = False, 0
+        while not done:
+            step(0)
+            total += 1; n += 1
+            done = n == 7
+        if total > args.steps:
+            break
+""",
     "two functions, return": """
 class Trainer:
     def __init__(self): self.n=0
@@ -283,6 +295,21 @@ def train(step, loader, state):
 }
 # What may end earlier, or later, than can be read.
 NOT_EXACT = {
+    "a test after episodes of unknown length": (
+        TotalKind.APPROXIMATE,
+        """
+def train(step, loader, state):
+    n = 0
+    for episode in itertools.count(1):
+        left = [1] * (5 + episode % 3)
+        while left:
+            step(0)
+            n += 1
+            left.pop()
+        if n > args.steps:
+            break
+""",
+    ),
     "two functions, bool result": (
         TotalKind.UPPER_BOUND,
         """

@@ -6,6 +6,7 @@ import os
 import sys
 import threading
 
+from ..loops.progress_series import RANKS
 from ..patching import harmless, patch
 from ..schedstat import clock
 
@@ -13,6 +14,7 @@ HEAVY = (
     "dot_general conv_general_dilated gather scatter sort fft cumsum cumlogsumexp cummax argmax argmin"
     " dynamic_update_slice concatenate select_and_scatter_add top_k"
 ).split()
+LEAST_APPLIED = 3  # arrays of a model that is only applied (weights, biases, items): a simulation's own state is fewer
 
 
 class JaxHooks:
@@ -48,8 +50,9 @@ class JaxHooks:
         """What is only applied around gradients that are taken by hand is part of a training step."""
         self.by_hand = True
         for one in self.progress.series:
-            if one.source == "jax" and one.facts.pop("inference", False):
-                one.rank -= 0.5
+            if one.facts.pop("applied", None):
+                one.facts.pop("inference", None)
+                one.rank = RANKS["jax"]
 
     def make(self, jit):
         def jit_and_follow(fun=None, *args, **kwargs):
@@ -66,7 +69,7 @@ class JaxHooks:
         if self.depth or recorder.status != "running" or threading.get_ident() != recorder.thread or self.tracing():
             return compiled(*args, **kwargs)
         series = self.progress.keyed.get(("jax", place))
-        shapes = self.shapes(args, kwargs) if series is None or series.steps < 2 else None
+        shapes = self.shapes(args, kwargs) if series is None else None
         self.depth += 1
         begin = clock()
         try:
@@ -84,15 +87,23 @@ class JaxHooks:
             series = self.progress.open("jax", "step", None, key=("jax", place), **facts)
         if series.steps:
             series.facts["busy"] += clock() - begin
-        if shapes is not None and series.steps == 1:
-            self.count(series, compiled, shapes)
+        if "applied" in series.facts:
+            self.evaluates(clock() - begin)
         self.progress.step(series, frame=frame)
+        if shapes is not None:
+            self.count(series, compiled, shapes)
+
+    def evaluates(self, seconds):
+        """What is only applied is an evaluation beside the steps of the function that updates, if there is one."""
+        trained = [one for one in self.progress.series if one.source == "jax" and "applied" not in one.facts]
+        for one in sorted(trained, key=lambda one: one.last or 0.0)[-1:]:
+            one.facts["evaluating"] = one.facts.get("evaluating", 0.0) + seconds
+            self.progress.event(one, "validation", seconds)
 
     def tracing(self):
-        try:
-            return not self.jax.core.trace_state_clean()
-        except AttributeError:
-            return False
+        cores = (self.jax.core, sys.modules.get("jax._src.core"))  # newer ones keep it to themselves
+        clean = next((core.trace_state_clean for core in cores if hasattr(core, "trace_state_clean")), None)
+        return clean is not None and not clean()
 
     def shapes(self, args, kwargs):
         """The arguments with arrays replaced by their shapes: a donated array is gone after the call."""
@@ -111,9 +122,12 @@ class JaxHooks:
         try:
             traced = compiled.trace(*shapes[0], **shapes[1])
             series.facts["totals"] = JaxprTotals(traced.jaxpr.jaxpr).record()
-            if only_applies(traced.jaxpr) and not self.by_hand:
-                series.rank += 0.5
-                series.facts.update(inference=True, batch=items_of(shapes[0]))
+            given, returned = taken_and_given_back(traced.jaxpr)
+            if not self.by_hand and given and (returned == 0 or (returned == 1 and given >= LEAST_APPLIED)):
+                series.rank += 0.5 if given >= LEAST_APPLIED else 0.25
+                series.facts["applied"] = "only"
+                if given >= LEAST_APPLIED:
+                    series.facts.update(inference=True, batch=items_of(shapes[0]))
             analysis = traced.lower().cost_analysis() or {}
             series.facts["cost_analysis_flops"] = float(analysis.get("flops") or 0.0)
         except Exception as error:  # noqa: BLE001 - an older JAX, or a function that cannot be traced alone
@@ -202,11 +216,8 @@ class JaxprTotals:
         }
 
 
-def only_applies(closed):
-    """Whether a jaxpr only runs a model: hardly any of the arrays that go in come out again, as updated ones would.
-
-    Three arrays at least go in (weights, biases and items), so that a simulation's own state is not taken for weights.
-    """
+def taken_and_given_back(closed):
+    """How many arrays a jaxpr takes or holds, and how many come out again: hardly any of a model that is only applied."""
     given = [one.aval for one in closed.jaxpr.invars if getattr(one.aval, "ndim", 0)]
     held = [one for one in closed.consts if getattr(one, "ndim", 0)]
     made = [(one.aval.shape, one.aval.dtype) for one in closed.jaxpr.outvars if getattr(one.aval, "ndim", 0)]
@@ -215,7 +226,7 @@ def only_applies(closed):
         if (one.shape, one.dtype) in made:
             made.remove((one.shape, one.dtype))
             returned += 1
-    return len(given) + len(held) >= 3 and bool(given) and returned <= 1
+    return len(given) + len(held) if given else 0, returned
 
 
 def items_of(args):

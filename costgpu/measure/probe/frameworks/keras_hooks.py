@@ -7,7 +7,7 @@ import threading
 
 from ..loaders import FIT
 from ..loops.script_frames import locals_of, own_place
-from ..patching import harmless, observe, patch
+from ..patching import attribute, harmless, observe, patch
 from ..schedstat import clock
 from .layer_counter import LayerCounter, product
 from .predict_hooks import KerasPredictions
@@ -234,18 +234,18 @@ def parameters_of(optimizer):
 def batch_of(local):
     """Samples in a batch of `fit`; None if neither its arguments nor its data tell."""
     data = local.get("x")
-    if hasattr(data, "element_spec") or hasattr(data, "_input_dataset"):  # tf.data
+    if attribute(data, "element_spec") is not None or attribute(data, "_input_dataset") is not None:  # tf.data
         for _ in range(20):
-            size = getattr(data, "_batch_size", None)
+            size = attribute(data, "_batch_size")
             if size is not None:
                 return int(size.numpy()) if hasattr(size, "numpy") else int(size)
-            data = getattr(data, "_input_dataset", None)
+            data = attribute(data, "_input_dataset")
         return None
-    for owner in (data, getattr(data, "loader", None)):
-        size = getattr(owner, "batch_size", None)
+    for owner in (data, attribute(data, "loader")):
+        size = attribute(owner, "batch_size")
         if isinstance(size, int):
             return size
-    if hasattr(data, "shape") or isinstance(data, (dict, list, tuple)):
+    if attribute(data, "shape") is not None or isinstance(data, (dict, list, tuple)):
         return int(local.get("batch_size") or 32)
     return None
 
@@ -257,6 +257,6 @@ def first_size(args):
         value = stack.pop()
         if isinstance(value, (list, tuple)):
             stack.extend(value[::-1])
-        elif getattr(value, "shape", None) is not None and len(value.shape):
+        elif attribute(value, "shape") is not None and len(value.shape):
             return int(value.shape[0]) if value.shape[0] is not None else None
     return None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from ..patching import patch
+from ..patching import attribute, patch
 
 MOST_LAYERS = 20000
 FLOAT_BYTES = 4.0
@@ -96,7 +96,7 @@ class LayerCounter:
                 stack.extend(value)
             elif isinstance(value, dict):
                 stack.extend(value.values())
-            elif getattr(value, "shape", None) is not None:
+            elif attribute(value, "shape") is not None:
                 total += float(product(self.shape(value)))
         return total
 

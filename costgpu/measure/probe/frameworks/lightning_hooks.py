@@ -24,9 +24,19 @@ class LightningHooks:
         found = {}
         for name, fabric in (("lightning.pytorch", "lightning.fabric"), ("pytorch_lightning", "lightning_fabric")):
             found[name + ".trainer.trainer"] = self.attach_trainer
+            found[name + ".tuner.lr_finder"] = lambda module: wrap(module, "_lr_find", self.tune)
+            found[name + ".tuner.batch_size_scaling"] = lambda module: wrap(module, "_scale_batch_size", self.tune)
             found[name + ".strategies.launchers.subprocess_script"] = self.attach_launcher
             found[fabric + ".strategies.launchers.subprocess_script"] = self.attach_launcher
         return found
+
+    def tune(self, inner, *args, **kwargs):
+        """The learning rate, or the size of a batch, is looked for with fits that are not the job."""
+        self.recorder.tuning += 1
+        try:
+            return inner(*args, **kwargs)
+        finally:
+            self.recorder.tuning -= 1
 
     def attach_launcher(self, module):
         """Where several ranks are answered for, no other process is started."""

@@ -8,7 +8,7 @@ import sys
 import threading
 
 from ..loops.script_frames import locals_of, outwards, own_place
-from ..patching import harmless, observe, replace
+from ..patching import attribute, harmless, observe, replace
 from ..schedstat import clock
 
 PREDICTS = ("predict", "predict_proba", "predict_log_proba", "decision_function", "score_samples")
@@ -149,8 +149,10 @@ def in_training():
 def rows_of(args):
     """Rows of the first argument; None if it does not tell."""
     data = args[0] if args else None
-    rows = getattr(data, "num_row", None)
+    rows = attribute(data, "num_row")
     try:
-        return int(rows()) if callable(rows) else int(data.shape[0]) if hasattr(data, "shape") else len(data)
+        return (
+            int(rows()) if callable(rows) else int(data.shape[0]) if attribute(data, "shape") is not None else len(data)
+        )
     except Exception:  # noqa: BLE001 - any container
         return None

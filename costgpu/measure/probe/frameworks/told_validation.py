@@ -6,6 +6,7 @@ import math
 import sys
 
 from ..loops.safe_eval import Evaluator
+from ..patching import attribute
 from ..record import Validation
 
 NEARLY = 0.02  # by which a number of evaluations may be off before the rhythm is stretched to it
@@ -100,7 +101,7 @@ def lightning_sizes(trainer):
 
 def flattened(loaders):
     """The loaders in lists, dictionaries and Lightning's own combinations."""
-    loaders = getattr(loaders, "iterables", loaders)
+    loaders = attribute(loaders, "iterables", loaders)
     if isinstance(loaders, dict):
         loaders = list(loaders.values())
     if isinstance(loaders, (list, tuple)):
@@ -118,8 +119,8 @@ def limited(batches, limit):
 
 
 def batch_size_of(loader):
-    size = getattr(loader, "batch_size", None)
-    return positive(size if size is not None else getattr(getattr(loader, "batch_sampler", None), "batch_size", None))
+    size = attribute(loader, "batch_size")
+    return positive(size if size is not None else attribute(attribute(loader, "batch_sampler"), "batch_size"))
 
 
 def lightning_pace(trainer, steps, per_epoch):
@@ -280,7 +281,7 @@ def batches_of(inputs, size):
     """Batches of arrays, or of data that comes in batches; None if that cannot be told."""
     while isinstance(inputs, (dict, list, tuple)) and inputs:
         inputs = next(iter(inputs.values())) if isinstance(inputs, dict) else inputs[0]
-    shape = known(tuple, getattr(inputs, "shape", None))
+    shape = known(tuple, attribute(inputs, "shape"))
     if shape:
         return math.ceil(shape[0] / size) if size and positive(shape[0]) else None
     return length(inputs)

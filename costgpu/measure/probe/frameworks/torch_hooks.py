@@ -137,6 +137,7 @@ class TorchHooks:
                 recorder.in_loader = False
                 waited = clock() - begin
                 recorder.wait += waited
+                recorder.loaders.fetched(it, waited)
                 recorder.loader_blocked += max(0.0, waited - (cpu_clock() - busy))
                 if tracing is not None:
                     tracing.muted -= 1
@@ -150,8 +151,9 @@ class TorchHooks:
             try:
                 it = start(loader)
             finally:
-                recorder.add("loader_start", clock() - begin)
-            recorder.loaders.open(it, loader)
+                started = clock() - begin
+                recorder.add("loader_start", started)
+            recorder.loaders.open(it, loader, started)
             return it
 
         iterator.__next__ = __next__

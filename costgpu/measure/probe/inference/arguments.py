@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from ..patching import attribute
+
 MOST_VALUES = 200  # looked at in the arguments of one call
 TOKENS = ("decoder_input_ids", "input_ids")  # of which generation makes more, in this order
 CHANNELS = (1, 3, 4)
@@ -15,11 +17,21 @@ def tensors_of(torch, args, kwargs):
         looked += 1
         if isinstance(value, torch.Tensor):
             found.append(value)
-        elif isinstance(value, dict) or hasattr(value, "keys"):
-            stack.extend([value[name] for name in list(value.keys())[::-1]])
+        elif isinstance(value, dict):
+            stack.extend(list(dict.values(value))[::-1])
+        elif attribute(value, "keys") is not None:
+            stack.extend(named(value)[::-1])
         elif isinstance(value, (list, tuple)):
             stack.extend(value[::-1])
     return found
+
+
+def named(values):
+    """What an object like a dictionary holds; nothing where it is like one in its keys only."""
+    try:
+        return [values[name] for name in list(values.keys())]
+    except Exception:  # noqa: BLE001 - a class of the user's
+        return []
 
 
 def first_tensor(torch, args, kwargs):

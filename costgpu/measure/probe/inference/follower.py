@@ -328,6 +328,8 @@ class InferenceFollower:
         phase = self.phase
         if phase is None or self.recorder.first_step is not None:
             return False
+        if phase.may_train:
+            return False  # in the loop that it is in: what comes before its first step is not the job
         made = phase.generation
         if phase.anchors >= 2 or (made is not None and max(made.decodes, default=0) >= ENOUGH_DECODES):
             self.note_first_step(phase)

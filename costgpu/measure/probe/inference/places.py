@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import sys
 
-from ..loops.script_frames import PROBE_ROOT, outwards
-from ..loops.source import Source, training_functions
+from ..loops.reach import Reach
+from ..loops.safe_eval import Evaluator
+from ..loops.script_frames import PROBE_ROOT, is_standard, outwards
+from ..loops.source import Source
 
 
 class Places:
@@ -43,7 +45,7 @@ class Places:
 
     def read_ahead(self, phase, frame):
         """Whether the source says that it trains, around this place or after it."""
-        phase.upcoming = self.recorder.upcoming_work.read(frame, phase.loader, phase.anchors)
+        phase.upcoming = self.recorder.upcoming_work.read(frame, phase.loader, phase.anchors, training=False)
         phase.may_train = self.trains_around(frame)
 
     def may_train(self, phase):
@@ -51,14 +53,22 @@ class Places:
         return bool(phase.may_train or (self.recorder.optimizers_made and self.recorder.progress.names_training()))
 
     def trains_around(self, frame):
-        stack, upcoming = self.recorder.loop_stack, self.recorder.upcoming_work
-        for live in stack.frames(frame):
-            path = live.f_code.co_filename
-            source = Source.of(path) if not stack.is_library(path) else None
-            loops = loops_of(live) if source is not None else []
-            training = training_functions(source.tree) if loops else ()
-            if any(upcoming.trains(one, training, None) for loop in loops[:1] for one in loop.body):
-                return True
+        """Whether a loop around this place makes training steps; those of libraries are read if there is an optimizer."""
+        stack, trainings = self.recorder.loop_stack, self.recorder.upcoming_work.trainings
+        trainings.libraries = self.recorder.optimizers_made > 0
+        trainings.look_from([])
+        try:
+            for live in stack.frames(frame):
+                path = live.f_code.co_filename
+                loops = loops_of(live) if trainings.libraries or not stack.is_library(path) else []
+                if loops and not is_standard(path):
+                    evaluator = Evaluator(live.f_locals, live.f_globals, self.recorder.torch)
+                    source = Source.of(path)
+                    reach = Reach(source, source.scope(live.f_code), evaluator, loops[:1])
+                    if trainings.trains(reach, *loops[0].body):
+                        return True
+        finally:
+            trainings.libraries = False
         return False
 
 

@@ -65,16 +65,22 @@ def bind(function, bound, call, evaluator):
     code = function.__code__ if isinstance(function, types.FunctionType) else None
     source = Source.of(code.co_filename) if code is not None else None
     scope = source.scope(code) if source is not None else None
-    if scope is None or any(isinstance(a, ast.Starred) for a in call.args):
+    if scope is None:
         raise Unknown("no source")
     names = list(code.co_varnames[: code.co_argcount + code.co_kwonlyargcount])
     positional = names[: code.co_argcount]
     defaults = function.__defaults__ or ()
     local = dict(zip(positional[len(positional) - len(defaults) :], defaults))
     local.update(function.__kwdefaults__ or {})
-    values = ([bound] if bound is not None else []) + [evaluated(evaluator, a) for a in call.args]
+    values, named = given_to(call, evaluator)
+    values = ([bound] if bound is not None else []) + values
     local.update(zip(positional, values))
-    local.update({k.arg: evaluated(evaluator, k.value) for k in call.keywords if k.arg})
+    local.update({name: value for name, value in named.items() if name in names})
+    others = list(code.co_varnames[len(names) :])
+    if code.co_flags & inspect.CO_VARARGS:
+        local[others.pop(0)] = whole(tuple(values[len(positional) :]))
+    if code.co_flags & inspect.CO_VARKEYWORDS:
+        local[others.pop(0)] = whole({name: value for name, value in named.items() if name not in names})
     local = {k: v for k, v in local.items() if not isinstance(v, Absent)}
     inside = evaluator.within(local, function.__globals__)
     first_loop = next((s.lineno for s in scope.body if isinstance(s, (ast.For, ast.While, ast.With))), 1 << 30)
@@ -94,6 +100,28 @@ def bind(function, bound, call, evaluator):
                         if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
                             local.pop(node.id, None)
     return source, scope, inside
+
+
+def given_to(call, evaluator):
+    """The values of a call's arguments, by position and by name, with those in `*values` and `**values`; raises Unknown."""
+    values, named = [], {}
+    for node in call.args:
+        many = evaluator.value(node.value) if isinstance(node, ast.Starred) else None
+        if many is not None and not isinstance(many, (list, tuple)):
+            raise Unknown("arguments")
+        values += [evaluated(evaluator, node)] if many is None else list(many)
+    for keyword in call.keywords:
+        many = evaluator.value(keyword.value) if keyword.arg is None else {}
+        if type(many) is not dict:
+            raise Unknown("arguments")
+        named.update({keyword.arg: evaluated(evaluator, keyword.value)} if keyword.arg is not None else many)
+    return values, named
+
+
+def whole(values):
+    """Arguments that a function takes together; absent if one of them is."""
+    parts = values.values() if isinstance(values, dict) else values
+    return Absent() if any(isinstance(one, Absent) for one in parts) else values
 
 
 def is_own(function):

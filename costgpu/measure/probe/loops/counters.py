@@ -11,7 +11,7 @@ from .call_binding import bind, is_own, plain_function
 from .constants import Constants
 from .generators import leaves
 from .live_values import MISSING, index_of, one_return
-from .source import LOOPS, encloses, encloses_any, own_statements
+from .source import LOOPS, assigned_pairs, encloses, encloses_any, own_statements
 
 MOST_CALLS_DEEP = 3
 NOWHERE = -1  # a line at which no step is made
@@ -224,7 +224,7 @@ def assigns(statement, subject, there):
     if isinstance(statement, (*LOOPS, ast.FunctionDef)):
         return False
     assigned = [node for node in ast.walk(statement) if isinstance(node, ast.Assign)]
-    return any(subject.is_at(target, there) for node in assigned for target in node.targets)
+    return any(subject.is_at(target, there) for node in assigned for target, _ in assigned_pairs(node))
 
 
 def line_of(statement, body, line):

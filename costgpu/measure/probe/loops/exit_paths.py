@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ast
 
-from .source import encloses_any
+from .source import assigned_pairs, encloses_any
 from .syntax import dotted
 
 LOOPS = (ast.For, ast.AsyncFor, ast.While)
@@ -76,7 +76,7 @@ class Walker:
                 if how is not None:
                     self.ways.append(Way(how, statement, tests, home, gated))
                 elif isinstance(statement, ast.Assign):
-                    self.assigned += [(target, statement.value, tests) for target in statement.targets]
+                    self.assigned += [(target, value, tests) for target, value in assigned_pairs(statement)]
                 elif isinstance(statement, (ast.AugAssign, ast.AnnAssign)):
                     self.assigned.append(
                         (statement.target, getattr(statement, "annotation", None) and statement.value, tests)

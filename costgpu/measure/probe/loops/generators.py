@@ -52,8 +52,14 @@ def items_of_statement(node, inside):
             raise Unknown("a generator that leaves some out")
         return inside.trips(node.iter) * sum(items_of_statement(one, inside) for one in node.body)
     if isinstance(node, ast.If):
-        branches = [sum(items_of_statement(one, inside) for one in body) for body in (node.body, node.orelse)]
-        return branches[0] if branches[0] == branches[1] else branches[0 if inside.truth(node.test) else 1]
+        try:
+            taken = [node.body if inside.truth(node.test) else node.orelse]
+        except Unknown:
+            taken = [node.body, node.orelse]
+        found = {sum(items_of_statement(one, inside) for one in body) for body in taken}
+        if len(found) > 1:
+            raise Unknown("a generator that leaves some out")
+        return found.pop()
     if hasattr(node, "body"):  # with, try
         if any(found_in(handler.body, YIELDS) for handler in getattr(node, "handlers", ())):
             raise Unknown("a generator that goes on after errors")

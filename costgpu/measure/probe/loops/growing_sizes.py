@@ -39,8 +39,7 @@ def elements_of(rows):
 def sizes_at(loop_stack, frame, rows):
     """Return the expressions with a loop's variable that are a side of these tensors now.
 
-    The keys are places in the source; the values hold the size now, its mean over all turns of the loop, and `sides`, how
-    often one tensor has it at most.
+    The keys are places in the source; what they hold is a `FollowedSize` but for `before`.
     """
     sides, found = sides_of(rows), {}
     for live in loop_stack.frames(frame):
@@ -75,9 +74,17 @@ def sizes_of(loop, live, source, sides, torch):
             continue
         covered.update(id(one) for one in ast.walk(node))
         mean = sum(all_sizes) / len(all_sizes)
+        values = sum(one ** sides[now] for one in all_sizes) / len(all_sizes)
         text = name if not hasattr(node, "lineno") else source.segment(node)
         key = "{}:{}:{}".format(live.f_code.co_filename, loop.lineno, text)
-        found[key] = {"line": loop.lineno, "text": text, "now": now, "mean": mean, "sides": sides[now]}
+        found[key] = {
+            "line": loop.lineno,
+            "text": text,
+            "now": now,
+            "mean": mean,
+            "sides": sides[now],
+            "values": values,
+        }
     return found
 
 

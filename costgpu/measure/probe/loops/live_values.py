@@ -48,7 +48,6 @@ class Values:
 
     def __init__(self, local, globals_, torch=None):
         self.local, self.globals, self.torch, self.depth = local, globals_, torch, 0
-        self.changing = frozenset()  # names whose values will not be these when the expression's turn comes
         self.shorter = []  # what may have fewer items than was taken for granted, in words
 
     def within(self, local, globals_):

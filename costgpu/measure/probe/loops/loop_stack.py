@@ -11,7 +11,7 @@ from ..record import Loop
 from .exit_paths import function_exits
 from .loop_exits import add_foreign_exit, find_exits
 from .loop_position import position
-from .safe_eval import FOREVER, Evaluator, Unknown, wraps
+from .safe_eval import FOREVER, Evaluator, Unknown, is_bar, wraps
 from .script_frames import PROBE_ROOT, called_by_libraries, outwards
 from .source import (
     Source,
@@ -262,7 +262,12 @@ def only_some(record, node, place):
 def find_index(record, node, evaluator):
     """The loop variable's value, where it counts iterations (range, enumerate)."""
     target, call = node.target, node.iter
-    if isinstance(call, ast.Call) and call.args and dotted(call.func).rsplit(".", 1)[-1] in ("tqdm", "track"):
+    if (
+        isinstance(call, ast.Call)
+        and call.args
+        and is_bar(call, evaluator)
+        and not dotted(call.func).endswith("trange")
+    ):
         call = call.args[0]
     name = dotted(call.func) if isinstance(call, ast.Call) else ""
     if name == "zip" and call.args and isinstance(target, ast.Tuple):  # zip(range(n), data)

@@ -6,6 +6,7 @@ Frameworks rank before bars, and bars before the script's bare loops: a bar over
 
 from __future__ import annotations
 
+import math
 import sys
 import threading
 from array import array
@@ -19,6 +20,7 @@ from .script_frames import library_loops, own_place
 
 RANKS = {"keras": 0, "tensorflow": 1, "jax": 2, "xgboost": 3, "lightgbm": 3, "catboost": 3, "sklearn": 4, "tqdm": 8}
 TRAINS = 5  # ranks below it are training; the others only may be
+TAKES_GRADIENTS = frozenset(("grad", "value_and_grad"))
 MOST_TIMES, MOST_EVENTS, MOST_SERIES = 20000, 5000, 20
 ENOUGH_STEPS, LEAST_STEPS = 5, 3
 MOST_AT_ONCE = 1000  # times that are kept of steps that are told together
@@ -124,8 +126,12 @@ class ProgressTracker:
         except Exception:  # noqa: BLE001 - only a help for the total
             return []
         for loop in loops:
-            if loop["trips"] in (None, "inf") and loop["position"][0] is not None:
-                loop["trips"] = loop["position"][0]
+            trips, at, early = loop["position"]
+            if loop["trips"] in (None, "inf") and trips is not None:
+                loop["trips"] = trips
+            if "gate" in loop and isinstance(loop["trips"], (int, float)):
+                loop["trips"] = math.ceil(loop["trips"] / loop["gate"]["every"])
+            loop["position"] = (trips, at, early or any(name in loop for name in ("guard", "skips", "opens")))
         return loops
 
     def exits_of(self, frame):
@@ -209,18 +215,30 @@ class ProgressTracker:
         if first is None or (recorder.phase is not None and recorder.phase.anchors > 1):
             return False
         leader = self.leading()
-        if leader is None:
+        if leader is None or self.may_only_evaluate(leader):
             return False
         if steps:
             return leader.steps > steps
-        limit = recorder.config["measure_for"]
+        limit = recorder.config["measure_for"] + leader.facts.get("evaluating", 0.0)
+        if leader.source == "jax":
+            first = leader.opened  # after what else is jitted
         return now - first >= limit and (
             leader.steps >= ENOUGH_STEPS or (leader.steps >= LEAST_STEPS and now - first >= 1.5 * limit)
         )
 
+    def may_only_evaluate(self, series):
+        """Whether it is a jitted function that updates nothing, in a script that takes gradients somewhere."""
+        return "applied" in series.facts and bool(self.read_sources().names & TAKES_GRADIENTS)
+
     def record(self):
         with self.lock:
-            return [one.record() for one in self.ranked() if one.steps or one.open][:MOST_SERIES]
+            found = [one for one in self.ranked() if one.steps or one.open]
+            if any(one.source == "jax" and "applied" not in one.facts for one in found):
+                found = [one for one in found if "applied" not in one.facts]  # they evaluate what is trained
+            for one in found:
+                if self.may_only_evaluate(one):
+                    one.facts["applied"] = "trains"
+            return [one.record() for one in found][:MOST_SERIES]
 
     def ranked(self):
         found = sorted(self.series, key=lambda one: (bool(one.setup), one.rank, [-part for part in one.weight]))

@@ -4,6 +4,7 @@ import ast
 import inspect
 import math
 
+from ..patching import attribute
 from .call_binding import arguments, imagine, is_own
 from .folder_files import count_files, reads_folder
 from .generators import generator_trips
@@ -19,6 +20,7 @@ PASSED_ON = frozenset("enumerate iter list reversed sorted tuple".split())
 PROGRESS_BARS = frozenset(
     "tqdm trange tqdm_notebook notebook_tqdm track rich_track progress_bar master_bar alive_it".split()
 )
+BAR_PACKAGES = ("progressbar", "alive_progress", "rich", "click", "fastprogress", "enlighten")
 SAME_ITEMS = frozenset("tolist copy clone detach numpy cpu cuda to long int float half type astype contiguous".split())
 
 
@@ -26,6 +28,12 @@ def wraps(call):
     """Return whether a call gives the items of its first argument, one by one."""
     name = dotted(call.func)
     return name in PASSED_ON or name.rsplit(".", 1)[-1].lower() in PROGRESS_BARS
+
+
+def is_bar(call, evaluator):
+    """Return whether a call shows a progress bar over its first argument: by its name, or by its package."""
+    package = str(attribute(evaluator.known(call.func), "__module__")).split(".")[0]
+    return dotted(call.func).rsplit(".", 1)[-1].lower() in PROGRESS_BARS or package in BAR_PACKAGES
 
 
 class Evaluator(Values):
@@ -90,7 +98,7 @@ class Evaluator(Values):
                 pass
         if name == "range" or last in ("trange", "tnrange"):
             return len(range(*[int(self.number(a)) for a in node.args]))
-        if wraps(node):
+        if wraps(node) or is_bar(node, self):
             return self.trips_of_wrapper(node, options)
         if last == "zip" or name == "map":
             return self.shortest(node.args if last == "zip" else node.args[1:])

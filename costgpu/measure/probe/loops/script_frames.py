@@ -12,7 +12,10 @@ INSTALLED = ("site-packages" + os.sep, "dist-packages" + os.sep, "_costgpu_probe
 # Packages that call a function of the user's once per item: what is seen inside of it is the user's.
 CARRIERS = ("tqdm", "rich", "pandas", "polars", "swifter", "joblib", "multiprocess", "billiard")
 # Command lines and starters of jobs: they call the user's function once, and not again and again.
-STARTERS = ("click", "typer", "fire", "absl", "hydra", "tyro", "jsonargparse", "sacred", "invoke", "ray", "accelerate")
+STARTERS = (
+    *("click", "typer", "fire", "absl", "hydra", "tyro", "jsonargparse", "sacred", "invoke", "ray", "accelerate"),
+    *("cyclopts", "defopt", "argh", "plac", "submitit", "anyio", "trio", "nest_asyncio", "tenacity", "backoff"),
+)
 TRANSFERS = (
     "urllib",
     "http",
@@ -35,6 +38,16 @@ TRIALS = {
 }
 ENDS_TRIALS = ("timeout", "callbacks", "callback", "early_stop_fn", "loss_threshold")
 MOST_FRAMES_APART = 12  # between a transfer and the user's function that it reports to
+
+
+def library_roots(*package_files):
+    """The folders that hold what is installed: Python's own, those on the path, and those of these packages."""
+    roots = [path for path in sys.path if path.endswith(("site-packages", "dist-packages"))] + [
+        os.path.dirname(STANDARD)
+    ]
+    for path in package_files:
+        roots += [os.path.dirname(os.path.dirname(one)) for one in (path, os.path.realpath(path))]
+    return tuple(sorted({root + os.sep for root in roots}))
 
 
 def outwards(frame):

@@ -21,7 +21,8 @@ NO_TORCH = types.SimpleNamespace(
 )
 MOST_LOOKS = 4000
 CLOSE_SECONDS = (0.005, 0.002, 0.0005)  # between looks at loops that begin anew within one of the watchdog's turns
-LEAST_MOVED = 5
+LEAST_MOVED, LEAST_PAIRS = 5, 10
+GATES = ("gate", "guard", "skips", "opens")  # of a loop: what is inside of it is not made in each of its iterations
 LIBRARY_LOOKS = (1, 2, 3, 5, 10, 20, 50)
 TENSORS = ("torch", "jax", "jaxlib", "tensorflow", "cupy")  # libraries that compute on a GPU, too
 
@@ -86,8 +87,11 @@ class ScriptLoops:
             last, loops = now, seen
 
     def moved(self):
-        """Whether a loop of known length has been seen to advance."""
-        return self.progress() is not None
+        """Whether a loop of known length has been seen to advance; one that is not always made is waited through."""
+        found, recorder = self.progress(), self.recorder
+        if found is None or len(found["loops"]) < 2 or not found["loops"][-2]["gated"]:
+            return found is not None
+        return clock() - recorder.started > recorder.config["start_limit"]
 
     def progress(self) -> LoopProgress | None:
         """The loops of known length, outermost first, and how far they came: None if none advanced."""
@@ -95,16 +99,23 @@ class ScriptLoops:
             return None
         newest = self.looks[-1][1]
         best: LoopProgress | None = None
-        self.begins_anew = False
+        if self.begins_anew and not newest:  # it is between two calls
+            newest = next(loops for _, loops in reversed(self.looks) if loops)
         for depth in range(1, len(newest) + 1):
             if newest[depth - 1]["trips"] is None or newest[depth - 1]["index"] is None:
+                best = best or self.timed(newest[:depth])
                 break
+            if depth > 1 and newest[depth - 2]["gated"] and best is not None:
+                break  # an evaluation every so many rounds
             keys = [loop["key"] for loop in newest[:depth]]
             seen = [(at, loops[:depth]) for at, loops in self.looks if [x["key"] for x in loops[:depth]] == keys]
             (begin, first), (end, last) = seen[0], seen[-1]
-            if any(iterations(b) < iterations(a) for (_, a), (_, b) in zip(seen, seen[1:])):
+            back = any(iterations(b) < iterations(a) for (_, a), (_, b) in zip(seen, seen[1:]))
+            if back or newest[depth - 1]["driven"]:  # of what a library calls, one call or many may have passed
                 self.begins_anew = best is None
                 return best or self.repeated([(at, loops[depth - 1 :]) for at, loops in seen])
+            if depth > 1 and last[-2]["gated"]:
+                last = [*last[:-1], {**last[-1], "early": True}]
             if iterations(last) > iterations(first):
                 some = seen[:: max(1, len(seen) // 500)]
                 best = {
@@ -116,9 +127,27 @@ class ScriptLoops:
                     "libraries": sorted(self.libraries),
                     "times": [(round(at - begin, 4), iterations(loops)) for at, loops in some],
                 }
-        if best is not None and best["loops"][-1]["driven"]:
-            best["again"] = self.again(best["loops"], 1.0)  # of which one call was seen
         return best
+
+    def timed(self, loops) -> LoopProgress | None:
+        """Loops of which a clock ends the last one, in seconds instead of iterations; None without a clock."""
+        keys, clock_at = [loop["key"] for loop in loops], loops[-1]["clock"]
+        seen = [at for at, some in self.looks if [one["key"] for one in some[: len(keys)]] == keys]
+        if clock_at is None or len(seen) < 3 or any(loop["trips"] != 1 for loop in loops[:-1]):
+            return None
+        passed, only = seen[-1] - seen[0], loops[-1].copy()
+        only.update(trips=clock_at["seconds"], index=passed)
+        found: LoopProgress = {
+            "loops": [only],
+            "first": 0.0,
+            "last": passed,
+            "seconds": passed,
+            "lead": seen[0] - self.recorder.started,
+            "libraries": sorted(self.libraries),
+            "times": [(0.0, 0.0), (passed, passed)],
+            "clock": clock_at["test"],
+        }
+        return found
 
     def again(self, loops, times) -> Again:
         """Who begins loops anew, and how often so far."""
@@ -129,11 +158,15 @@ class ScriptLoops:
         (begin, _), (end, last) = seen[0], seen[-1]
         whole, inside = math.prod(loop["trips"] for loop in last), len(seen) / len(self.looks)
         pairs = [(later - earlier, iterations(b) - iterations(a)) for (earlier, a), (later, b) in zip(seen, seen[1:])]
-        for steps in (pairs, *self.close.values()):
+        for steps in (*(self.close[gap] for gap in sorted(self.close)), pairs):
             forward = [(seconds, moved) for seconds, moved in steps if moved >= 0]
             seconds, moved = sum(one for one, _ in forward), sum(one for _, one in forward)
             # else it may have come round between two looks, and once more
-            if moved >= LEAST_MOVED and len(steps) < 2 * len(forward) and moved / len(forward) < whole / 3:
+            if (
+                moved >= LEAST_MOVED
+                and LEAST_PAIRS <= len(steps) < 2 * len(forward)
+                and moved / len(forward) < whole / 3
+            ):
                 done = moved / seconds * inside * (end - begin)
                 return {
                     "loops": last,
@@ -182,6 +215,8 @@ def brief(loop):
         "trips": trips,
         "index": at,
         "early": early,
+        "clock": {"seconds": loop["seconds"], "test": loop["clock"]["test"]} if "seconds" in loop else None,
+        "gated": any(name in loop for name in GATES),
         "caller": loop.get("caller", ""),
         "driven": loop.get("driven", False),
     }

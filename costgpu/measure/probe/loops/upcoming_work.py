@@ -5,21 +5,24 @@ import math
 import os
 import types
 
+from ..patching import attribute
 from .call_binding import bind_call, evaluated, plain_function
 from .exit_paths import AnyOf, product
-from .gates import FILLING, Body, Outside, statements
+from .forward_passes import LOOPS, ForwardPasses, Trains
+from .gates import Body, Outside, statements
 from .loop_exits import words_of
 from .openings import NEVER, Rhythm, rhythm_of
+from .reach import Reach
 from .safe_eval import Evaluator, Unknown
-from .source import Source, following, literal_values, training_functions
+from .source import Source, encloses, literal_values, own_statements
 from .syntax import dotted
+from .trainings import Trainings
 
 SMALL_CALLS = (  # what is gated by `if n % every` to report, and takes no time to speak of
     "print format item info write len log add_scalar append time set_postfix set_description display join"
     " round zero_grad step unscale_ update clip_grad_norm_ str float int perf_counter avg mean sum debug flush"
     " range exp max min get_last_lr items keys values zip enumerate parameters backward eval train"
 ).split()
-LOOPS = (ast.For, ast.AsyncFor, ast.While, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 MOST_CALLS_DEEP = 2
 MOST_PERIODIC = 40
 SAVING_CALLS = ("save", "save_checkpoint", "save_model", "save_state", "save_pretrained", "save_weights")
@@ -30,30 +33,33 @@ class UpcomingWork:
 
     def __init__(self, torch, loop_stack):
         self.torch, self.loop_stack = torch, loop_stack
-        self.evaluating = set()  # code of functions that were seen to run with a model in eval mode
+        self.trainings = Trainings(torch, loop_stack)
+        self.stack = ()  # (code, line) of the script's frames, the outermost first, where an evaluation began
+        self.evaluating = set()  # those of all of them
+        self.evaluated = []  # (seconds, stack) of those before the first step
 
-    def read(self, frame, training_loader, step=1):
+    def read(self, frame, training_loader, step=1, training=True):
         """Later training phases, periodic work of the loops around the step, and later loops that only run a model.
 
         Args:
             step: Number of the step that has just been made.
+            training: Whether it is one of training.
         """
         later, periodic, applied = [], [], []
-        bodies = self.bodies(frame)
+        bodies, frames = self.bodies(frame), self.loop_stack.frames(frame)
+        if training:
+            self.trainings.note(frames)
         for body in bodies:
-            evaluator = body.place.evaluator
             if not body.repeated:
-                training = training_functions(body.source.tree)
-                changing = changed_by(body.loops[:1])
-                end = body.loops[0].end_lineno if body.loops else body.line
-                for statement in following(body.scope.body, end):
-                    if self.trains(statement, training, evaluator):
-                        evaluator.changing = changing
-                        later.append(self.later_phase(statement, body.source, body.path, evaluator, training))
-                        evaluator.changing = frozenset()
-                    elif self.applies(statement, evaluator):
+                self.trainings.look_from(frames[: frames.index(body.place.live) + 1])
+                loops, end = body.loops[:1], body.loops[0].end_lineno if body.loops else body.line
+                going = [one for one in own_statements(body.scope.body) if is_simple_at(one, body.line)]
+                reach = Reach(body.source, body.scope, body.place.evaluator, loops or going)
+                for statement in reach.after(body.scope.body, end):
+                    if self.trainings.trains(reach, statement):
+                        later.append(self.later_phase(statement, body.path, reach, [] if loops else going))
+                    elif self.applies(statement, reach):
                         applied.append(self.place(statement, body.source, body.path))
-                    changing = changing | changed_by([statement])
             for loop, key in zip(body.loops, body.keys):
                 for found in self.periodic_work(loop, key, body, training_loader, step if key == bodies[-1].key else 1):
                     periodic.append(dict(found, loop_line=key[0], path=key[1], step=step))
@@ -79,61 +85,49 @@ class UpcomingWork:
                 caller = Outside((looping[at][-1].lineno, live.f_code.co_filename), caller)
         return found
 
-    def applies(self, statement, evaluator, depth=0):
-        """Whether a loop in these statements, or in a function of the script's that they call, runs a model."""
-        for loop in ast.walk(statement):
+    def applies(self, statement, reach, depth=0):
+        """Whether a loop in this statement, or in a function of the script's that it calls, runs a model."""
+        nodes = list(reach.nodes(statement))
+        for loop in nodes:
             if isinstance(loop, LOOPS):
                 called = [node.func for node in ast.walk(loop) if isinstance(node, ast.Call)]
-                if any(isinstance(evaluated(evaluator, one), self.torch.nn.Module) for one in called):
+                if any(isinstance(evaluated(reach.evaluator, one), self.torch.nn.Module) for one in called):
                     return True
-        for call in ast.walk(statement) if depth < MOST_CALLS_DEEP else ():
+        for call in nodes if depth < MOST_CALLS_DEEP else ():
             if isinstance(call, ast.Call):
                 try:
-                    _, scope, inside = bind_call(call, evaluator)
+                    source, scope, inside = bind_call(call, reach.evaluator)
                 except Exception:  # noqa: BLE001, S112 - not a plain function
                     continue
                 path = str(inside.globals.get("__file__", "<"))
-                if not self.loop_stack.is_library(path) and self.applies(scope, inside, depth + 1):
+                inner = Reach.of_call(source, scope, inside)
+                if not self.loop_stack.is_library(path) and any(self.applies(s, inner, depth + 1) for s in scope.body):
                     return True
         return False
 
     def place(self, statement, source, path):
         return {"file": os.path.basename(path), "line": statement.lineno, "source": source.segment(statement)}
 
-    def trains(self, statement, training, evaluator):
-        for node in ast.walk(statement):
-            if isinstance(node, ast.Call):
-                last = dotted(node.func).rsplit(".", 1)[-1]
-                if last == "backward" and isinstance(node.func, ast.Attribute):
-                    return True
-                if last in training:
-                    if last == "train" and isinstance(node.func, ast.Attribute) and not self.own_train(node, evaluator):
-                        continue
-                    return True
-        return False
-
-    def own_train(self, node, evaluator):
+    def later_phase(self, statement, path, reach, going):
+        found = dict(self.place(statement, reach.source, path), trips=None)
         try:
-            owner = evaluator.value(node.func.value)
-        except Exception:  # noqa: BLE001 - unknown owner: a model's train() is the likelier reading
-            return False
-        return getattr(type(owner), "train", None) is not self.torch.nn.Module.train
-
-    def later_phase(self, statement, source, path, evaluator, training):
-        found = dict(self.place(statement, source, path), trips=None)
-        try:
-            found["trips"] = self.static_trips([statement], evaluator, training, 0)
+            found["trips"] = self.static_trips([statement], reach, 0)
         except Exception as error:  # noqa: BLE001 - unknown is an honest answer here
             found["why"] = str(error) or type(error).__name__
+        for now in going:
+            try:
+                found["times"] = self.trainings.times(statement, now, reach)
+            except Exception:  # noqa: BLE001, S110 - another training, of whatever length
+                pass
         return found
 
-    def static_trips(self, body, evaluator, training, depth):
+    def static_trips(self, body, reach, depth):
         """Backward passes that these statements will make, from loop bounds alone; raises Unknown."""
         if depth > 4:
             raise Unknown("too deep")
-        total = 0
+        total, evaluator = 0, reach.evaluator
         for statement in body:
-            if not self.trains(statement, training, evaluator):
+            if not self.trainings.trains(reach, statement):
                 continue
             if isinstance(statement, ast.For):
                 values = literal_values(statement)
@@ -142,42 +136,45 @@ class UpcomingWork:
                         local = dict(evaluator.local)
                         local[statement.target.id] = value
                         inner = Evaluator(local, evaluator.globals, self.torch)
-                        inner.changing = evaluator.changing
-                        total += self.static_trips(statement.body, inner, training, depth)
+                        inner = Reach(reach.source, reach.scope, inner, reach.passed, reach.around)
+                        total += self.static_trips(statement.body, inner, depth)
                     continue
-                unless_changing(statement.iter, evaluator)
+                reach.refuse_changing(statement.iter)
                 trips = evaluator.trips(statement.iter)
                 if math.isinf(trips):
                     raise Unknown("unbounded")
-                total += trips * self.static_trips(statement.body, evaluator, training, depth)
+                total += trips * self.static_trips(statement.body, reach, depth)
             elif isinstance(statement, (ast.With, ast.Try)):
-                total += self.static_trips(statement.body, evaluator, training, depth)
+                total += self.static_trips(statement.body, reach, depth)
             elif isinstance(statement, ast.If):
                 branch = statement.body if evaluator.truth(statement.test) else statement.orelse
-                total += self.static_trips(branch, evaluator, training, depth)
+                total += self.static_trips(branch, reach, depth)
             elif isinstance(statement, (ast.Expr, ast.Assign, ast.AugAssign, ast.Return, ast.AnnAssign)):
-                calls = [n for n in ast.walk(statement) if isinstance(n, ast.Call)]
+                calls = [n for n in reach.nodes(statement) if isinstance(n, ast.Call)]
                 if any(dotted(c.func).endswith(".backward") for c in calls):
                     total += 1
                     continue
                 for call in calls:
-                    if dotted(call.func).rsplit(".", 1)[-1] in training:
-                        total += self.call_trips(call, evaluator, training, depth)
+                    if self.trainings.call_trains(call, reach):
+                        total += self.call_trips(call, reach, depth)
             else:
                 raise Unknown(type(statement).__name__)
         return total
 
-    def call_trips(self, call, evaluator, training, depth):
+    def call_trips(self, call, reach, depth):
         for given in (*call.args, *(keyword.value for keyword in call.keywords)):
-            unless_changing(given, evaluator, filled_only=True)
-        _, scope, inside = bind_call(call, evaluator)
-        return self.static_trips(scope.body, inside, training, depth + 1)
+            reach.refuse_changing(given, filled_only=True)
+        source, scope, inside = bind_call(call, reach.evaluator)
+        trips = self.static_trips(scope.body, Reach.of_call(source, scope, inside, reach.changing), depth + 1)
+        if not trips:
+            raise Unknown("it trains out of sight")
+        return trips
 
     def periodic_work(self, loop, key, body, training_loader, passed):
         """What a loop's body does beside the step: DataLoaders that it reads, what it saves, what takes its time."""
         evaluator, source = body.place.evaluator, body.source
         for node, tests in statements(loop, body):
-            kinds = list(self.kinds_of(node, evaluator, training_loader, gated=bool(tests)))
+            kinds = list(self.kinds_of(node, body, training_loader, gated=bool(tests)))
             rhythm = self.rhythm(tests, node.lineno, body, key, passed) if kinds else NEVER
             for kind in () if rhythm.never else kinds:
                 work = {"source": source.segment(node, 40), "batches": None, "batch_size": None}
@@ -188,27 +185,46 @@ class UpcomingWork:
                     opens=rhythm.opens,
                     by_steps=rhythm.by_steps,
                     after=node.lineno > body.line,
-                    evaluates=self.was_evaluated(node, evaluator),
+                    evaluates=self.was_evaluated(node, evaluator, body),
+                    timed=self.timed(node, evaluator, body),
                     test=" and ".join(words_of(test, body.place) for test, _ in tests),
                     **kind,
                 )
 
-    def kinds_of(self, node, evaluator, training_loader, gated):
+    def kinds_of(self, node, body, training_loader, gated):
         """What a statement is: validations, a checkpoint, or other work that may take its time."""
-        found = 0
+        found, evaluator = 0, body.place.evaluator
         for loader in self.loaders_read(node, evaluator, training_loader):
             try:
                 batches = len(loader)
             except Exception:  # noqa: BLE001, S112 - an iterable without a length
                 continue
             found += 1
-            yield {"kind": "validation", "batches": batches, "batch_size": getattr(loader, "batch_size", None)}
-        if saves(node, gated) or self.calls_one_that_saves(node, evaluator):
+            yield {"kind": "validation", "batches": batches, "batch_size": attribute(loader, "batch_size")}
+        checkpoint = saves(node, gated) or self.calls_one_that_saves(node, evaluator)
+        if checkpoint:
             yield {"kind": "checkpoint"}
-        elif not found and gated:
+        run = self.runs_a_model(node, body) if not found else None
+        if run is not None:
+            yield run
+        elif not found and not checkpoint and gated:
             heavy = self.heavy_call(node, evaluator)
             if heavy:
-                yield {"kind": "gated", "source": heavy}
+                yield {"kind": "work", "source": heavy}
+
+    def runs_a_model(self, node, body):
+        """What a statement is that runs a model again and again without a DataLoader; None for another."""
+        passes = ForwardPasses(self.torch, self.loop_stack.is_library)
+        try:
+            count = passes.of(node, body.place.evaluator)
+        except Trains:
+            return None
+        except Exception:  # noqa: BLE001 - how often is not known
+            reach = Reach(body.source, body.scope, body.place.evaluator, body.loops[:1])
+            count = None if self.applies(node, reach) else 0
+        if count is not None and count < 2:
+            return None
+        return {"kind": "validation" if passes.evaluates else "work", "batches": count}
 
     def called(self, node, evaluator):
         """(call, its function's node, evaluator of its variables) of calls in a statement of the script's own functions."""
@@ -221,11 +237,11 @@ class UpcomingWork:
                 if not self.loop_stack.is_library(str(inside.globals.get("__file__", "<"))):
                     yield call, scope, inside
 
-    def calls_one_that_saves(self, node, evaluator):
+    def calls_one_that_saves(self, node, evaluator, depth=0):
         """Whether it calls a function of the script's own that saves a model, whatever comes."""
-        return any(
-            saves(statement, False)
-            for _, scope, _ in self.called(node, evaluator)
+        return depth < MOST_CALLS_DEEP and any(
+            saves(statement, False) or self.calls_one_that_saves(statement, inside, depth + 1)
+            for _, scope, inside in self.called(node, evaluator)
             for statement in scope.body
             if not isinstance(statement, ast.If)
         )
@@ -250,19 +266,43 @@ class UpcomingWork:
                         return dotted(call.func)
         return None
 
-    def was_evaluated(self, node, evaluator):
-        """Whether it calls a function that was seen to run with a model in eval mode; None if it runs the model itself."""
+    def was_evaluated(self, node, evaluator, body):
+        """Whether a statement, or a function that it calls, was seen to run a model in eval mode."""
+        codes = set(self.codes_called(node, evaluator))
+        return any(code in codes or is_at(code, line, node, body) for code, line in self.evaluating)
+
+    def codes_called(self, node, evaluator):
+        """The code of each function that a statement calls, once for each call."""
         for call in ast.walk(node):
             function = plain_function(evaluated(evaluator, call.func))[0] if isinstance(call, ast.Call) else None
-            if isinstance(function, types.FunctionType) and function.__code__ in self.evaluating:
-                return True
-        return None if any(isinstance(one, LOOPS) for one in ast.walk(node)) else False
+            if isinstance(function, types.FunctionType):
+                yield function.__code__
+
+    def timed(self, node, evaluator, body):
+        """Seconds that a statement evaluated before the first step, or that its calls took elsewhere; None without any."""
+        here = sum(s for s, stack in self.evaluated if any(is_at(code, line, node, body) for code, line in stack))
+        if here:
+            return here
+        total = 0.0
+        for called in self.codes_called(node, evaluator):
+            calls = {}  # by the lines that lead there: one call may evaluate several times
+            for seconds, stack in self.evaluated:
+                codes = [code for code, _ in stack]
+                if called in codes:
+                    place = stack[: codes.index(called)]
+                    calls[place] = calls.get(place, 0.0) + seconds
+            total += sum(calls.values()) / max(1, len(calls))
+        return total or None
 
     def note_evaluating(self, frame):
-        """A model goes into eval mode in this frame."""
-        for live in self.loop_stack.frames(frame):
-            if live.f_code.co_name != "<module>" and not self.loop_stack.is_library(live.f_code.co_filename):
-                self.evaluating.add(live.f_code)
+        """A model in eval mode is called, or a batch drawn for it."""
+        own = [one for one in self.loop_stack.frames(frame) if not self.loop_stack.is_library(one.f_code.co_filename)]
+        self.stack = tuple((live.f_code, live.f_lineno) for live in own)
+        self.evaluating.update(self.stack)
+
+    def note_evaluated(self, seconds):
+        """That evaluation has ended, before the first step."""
+        self.evaluated.append((seconds, self.stack))
 
     def rhythm(self, tests, line, body, key, step):
         """How often tests come out so; a rhythm that is not known where they cannot be read."""
@@ -299,6 +339,11 @@ class UpcomingWork:
         return found
 
 
+def is_at(code, line, node, body):
+    """Whether a frame's line is one of a statement of a body."""
+    return code is body.place.live.f_code and node.lineno <= line <= node.end_lineno
+
+
 def is_backward(call):
     return isinstance(call.func, ast.Attribute) and call.func.attr == "backward"
 
@@ -316,22 +361,6 @@ def saves(statement, gated):
     return any(call == "torch.save" or call.rsplit(".", 1)[-1] in names for call in calls)
 
 
-def changed_by(statements):
-    """Names that statements bind or fill: what is looked up in them now is not what they hold afterwards."""
-    bound, filled = set(), set()
-    for node in (one for statement in statements for one in ast.walk(statement)):
-        if isinstance(node, (ast.Name, ast.Attribute)) and isinstance(node.ctx, ast.Store):
-            bound.add(dotted(node))
-        elif isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Store):
-            filled.add(dotted(node.value))
-        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in FILLING:
-            filled.add(dotted(node.func.value))
-    return frozenset([(name, False) for name in bound] + [(name, True) for name in filled])
-
-
-def unless_changing(node, evaluator, filled_only=False):
-    """Raises Unknown for an expression with a name that a statement before its turn changes."""
-    names = {dotted(one) for one in ast.walk(node) if isinstance(one, (ast.Name, ast.Attribute))}
-    for name, filled in evaluator.changing:
-        if name in names and (filled or not filled_only):
-            raise Unknown("{} changes before that".format(name))
+def is_simple_at(statement, line):
+    """Whether this is a statement at a line that has no others in it."""
+    return isinstance(statement, ast.stmt) and encloses(statement, line) and not hasattr(statement, "body")

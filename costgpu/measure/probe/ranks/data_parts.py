@@ -11,7 +11,7 @@ from ..loops.safe_eval import Evaluator
 from ..loops.script_frames import outwards
 from ..loops.source import Source
 from ..loops.syntax import dotted
-from ..patching import harmless, wrap
+from ..patching import attribute, harmless, wrap
 
 MOST_LOADERS, MOST_FRAMES = 8, 40
 # Names of a number of ranks, as scripts write them.
@@ -132,19 +132,19 @@ def describe_data(loader):
     """What a loader says of its part of the data; None without one."""
     if loader is None:
         return None
-    sampler, batches = getattr(loader, "sampler", None), getattr(loader, "batch_sampler", None)
-    inner = [loader, sampler, batches, getattr(batches, "sampler", None), getattr(batches, "batch_sampler", None)]
-    dataset = getattr(loader, "dataset", None)
+    sampler, batches = attribute(loader, "sampler"), attribute(loader, "batch_sampler")
+    inner = [loader, sampler, batches, attribute(batches, "sampler"), attribute(batches, "batch_sampler")]
+    dataset = attribute(loader, "dataset")
     kinds = [type(one).__name__ for one in [*inner, dataset] if one is not None]
     return {
         "kinds": kinds,
-        "split_by_node": getattr(dataset, "_distributed", None) is not None,
+        "split_by_node": attribute(dataset, "_distributed") is not None,
         "samples": length(dataset),
         "batches": length(loader),
-        "batch_size": whole(getattr(loader, "batch_size", None) or getattr(batches, "batch_size", None)),
-        "split_batches": bool(getattr(batches, "split_batches", False)),
-        "drop_last": bool(getattr(loader, "drop_last", False) or getattr(batches, "drop_last", False)),
-        "replicas": whole(getattr(sampler, "num_replicas", None)),
+        "batch_size": whole(attribute(loader, "batch_size") or attribute(batches, "batch_size")),
+        "split_batches": bool(attribute(batches, "split_batches")),
+        "drop_last": bool(attribute(loader, "drop_last") or attribute(batches, "drop_last")),
+        "replicas": whole(attribute(sampler, "num_replicas")),
     }
 
 

@@ -1,0 +1,19 @@
+"""What the probe makes of Lightning's own calls."""
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from costgpu.measure.probe.frameworks.lightning_hooks import LightningHooks
+
+
+@pytest.mark.parametrize(("file", "name"), [("lr_finder", "_lr_find"), ("batch_size_scaling", "_scale_batch_size")])
+@pytest.mark.parametrize("package", ["lightning.pytorch", "pytorch_lightning"])
+def test_steps_of_a_tuner_are_preparation(package: str, file: str, name: str) -> None:
+    recorder: Any = SimpleNamespace(tuning=0)
+    make: Any = LightningHooks
+    module = SimpleNamespace(**{name: lambda trainer: (trainer, recorder.tuning)})
+    make(recorder).callbacks()[f"{package}.tuner.{file}"](module)
+    assert getattr(module, name)("trainer") == ("trainer", 1)
+    assert recorder.tuning == 0

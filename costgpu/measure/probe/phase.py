@@ -109,6 +109,7 @@ class Phase:
         )  # backward passes were counted until it made its first optimizer
         if self.anchor is None or by_hand:
             self.anchor, self.anchor_optimizer, self.sites = site, one, {(site, one): 1}
+            self.forget_epochs()
         if site != self.anchor:
             return False
         same_round, self.backwards_here = backwards == self.backwards_here, backwards
@@ -146,8 +147,16 @@ class Phase:
             self.variables = variables
         elif not self.members:
             changed = [place for place, held in variables.items() if self.variables.get(place, held) != held]
-            self.members = set(changed[:1])
-            self.outer = None  # it may be this one
+            if changed:
+                self.members = set(changed[:1])
+                self.forget_epochs()
+
+    def forget_epochs(self):
+        """What was taken for an outer loop is the one that steps: no epoch began where its variable changed."""
+        self.outer = None
+        if self.loader is None:
+            for interval in [n for n, event in self.special.items() if event.pop("opened", None) and not event]:
+                del self.special[interval]
 
     def counted_snapshots(self):
         """The snapshots, in which the loops over optimizers are told: they do not multiply the steps."""

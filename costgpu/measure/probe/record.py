@@ -447,6 +447,7 @@ class StepTotals(TypedDict, total=False):
 class SearchFacts(TypedDict):
     """What a search of scikit-learn will fit, and how much of it was seen."""
 
+    what: str  # candidates, values (of a parameter), parts of the data
     candidates: int
     folds: int
     refit: bool
@@ -582,6 +583,14 @@ class ActivityRecord(TypedDict):
     step_alone: int  # as `alone`, of these
 
 
+class TimeBudget(TypedDict):
+    """A call of a library that ends by the clock, and that was going on when the measurement ended."""
+
+    seconds: float  # of all such calls together
+    times: float  # calls, by the loops around them
+    words: str
+
+
 class _Always(TypedDict):
     status: str  # cut, ended, never_stepped, exited, crashed
     python: str
@@ -603,6 +612,7 @@ class ProbeRecord(_Always, total=False):
     loops: LoopProgress | None
     awaits_training: bool  # a framework's work was still to come: bars and loops are not the job
     versions: dict[str, str]
+    budget: TimeBudget | None
     importing: Tuple[float, float] | None  # seconds and CPU seconds in which frameworks were imported
     fit_going: dict[str, str] | None  # estimator and label of a fit that did not end
     torch: TorchFacts | None

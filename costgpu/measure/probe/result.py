@@ -12,7 +12,8 @@ from .inference.phase import InferencePhase
 from .inference.phase import describe as inference_facts
 from .loops.progress_series import MOST_EVENTS, MOST_TIMES
 from .loops.prospects import TRAINERS
-from .patching import FAILURES, attribute
+from .loops.time_budgets import time_budget
+from .patching import FAILURES, attribute, harmless
 from .ranks.data_parts import describe_data
 from .ranks.world import WORLD
 from .record import Batch, Loader, Optimizer, PhaseRecord, RanksRecord, TorchFacts
@@ -43,6 +44,7 @@ def write_result(recorder, status, detail):
         "awaits_training": recorder.progress.awaits_training(),
         "versions": {n: str(getattr(sys.modules[n], "__version__", "")) for n in TRAINERS if n in sys.modules},
         "importing": [imports.seconds, imports.cpu_seconds] if imports is not None else None,
+        "budget": harmless(time_budget)(recorder.thread, recorder.progress.own_loops_around),
         "fit_going": {"estimator": type(fit[0]).__name__, "label": fit[1]} if fit is not None else None,
     }
     result["ranks"] = ranks_record(recorder)

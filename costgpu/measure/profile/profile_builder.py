@@ -28,6 +28,7 @@ from costgpu.measure.profile.progress_series import (
     progress_phases,
     shows_progress,
 )
+from costgpu.measure.profile.series_totals import within_budget
 from costgpu.measure.profile.step_times import data_loading, extras, step_times
 from costgpu.measure.profile.torch_notes import stepped, stepped_once, torch_notes, trains_again
 from costgpu.measure.profile.total_steps import FOREVER_EPOCH, FOREVER_STEPS, called_again, total_steps
@@ -89,6 +90,7 @@ def build_profile(
         name, number = framework_of(record)
         framework = Framework(version=number, python=record["python"], name=name)
         notes = notes_of(record) + [trains_again(one, phases[-1].unit) for one in later if one.source]
+    phases[-1] = replace(phases[-1], total=within_budget(phases[-1].total, record.get("budget")))
     if phases[-1].total.kind is TotalKind.UPPER_BOUND:
         notes.append("The script may stop early: the number of steps is an upper bound.")
     notes += notes_of_queue(activity, found)

@@ -25,7 +25,7 @@ def mean_length(search: SearchFacts | None) -> float | None:
 def search_in_words(search: SearchFacts) -> str:
     """Return where the number of its fits comes from: ``18 candidates × 5 folds, and the refit``."""
     whole = search["fits"] - search["refit"] == search["candidates"] * search["folds"]
-    what = f"{search['candidates']:,} candidates × {search['folds']} folds"
+    what = f"{search['candidates']:,} {search['what']}" + (f" × {search['folds']} folds" if search["folds"] > 1 else "")
     return (what if whole else f"{what} and their halvings") + (", and the refit" if search["refit"] else "")
 
 
@@ -86,7 +86,7 @@ def note_of_search(series: SeriesRecord) -> list[str]:
     search = series["facts"].get("search")
     if search is None or search["tried"] >= search["candidates"]:
         return []
-    seen = f"{search['tried']:,} of {search['candidates']:,} candidates of the search"
+    seen = f"{search['tried']:,} of {search['candidates']:,} {search['what']}"
     text = f"Fits of {seen} were seen"
     if search["planned"]:
         text += ", and those of the others are taken by their length"

@@ -3,12 +3,22 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
-from costgpu.measure.probe.record import Again, Intervals, PlainLoop, ProbeRecord, SeriesRecord, SurroundingLoop
+from costgpu.measure.probe.record import (
+    Again,
+    Intervals,
+    PlainLoop,
+    ProbeRecord,
+    SeriesRecord,
+    SurroundingLoop,
+    TimeBudget,
+)
 from costgpu.measure.profile.loop_bounds import number
 from costgpu.measure.profile.search_times import mean_length, search_in_words
 from costgpu.measure.profile.total_steps import FOREVER_STEPS, called_again, total_steps
 from costgpu.models.workload import Total, TotalKind
+from costgpu.units import format_duration
 
 SEARCH_FIT = "search fit"
 ONCE = ("fit", "call")  # units that the loops around them repeat, and nothing else
@@ -68,6 +78,19 @@ def total_of(series: SeriesRecord, raw: Intervals, record: ProbeRecord, *, ended
     elif inner and search is not None and search["refit"]:
         kind, how = TotalKind.APPROXIMATE, how + "; the refit is as long as the best one's"
     return Total(kind=kind, steps=max(float(round(each * times)), seen), steps_per_epoch=per_epoch or epoch, how=how)
+
+
+def within_budget(total: Total, budget: TimeBudget | None) -> Total:
+    """Return the total of what a library's call repeats that ends by the clock."""
+    if budget is None or (total.steps is not None and (total.seconds or math.inf) <= budget["seconds"]):
+        return total
+    seconds = min(budget["seconds"], total.seconds or math.inf)
+    each = format_duration(budget["seconds"] / budget["times"])
+    spell = (f"{budget['times']:,.0f} × " if budget["times"] > 1 else "") + f"{each} by {budget['words']}"
+    if total.steps is None:
+        return replace(total, kind=TotalKind.TIMED, how=f"it runs for {spell}", seconds=seconds)
+    how = f"{total.how}; it ends after {spell} at the latest"
+    return replace(total, kind=TotalKind.UPPER_BOUND, how=how, seconds=seconds)
 
 
 def total_of_calls(each: str, count: float, again: Again) -> Total:

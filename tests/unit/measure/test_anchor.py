@@ -138,8 +138,10 @@ def test_the_loop_over_the_optimizers_of_a_step_is_told(
     variables: dict[tuple[str, int], list[int]], members: set[tuple[str, int]]
 ) -> None:
     phase = new_phase(None, probe_phase.ANYWHERE)
+    phase.special = {0: {"opened": 1}, 1: {"opened": 1, "traced": True}}  # the step's loop was taken for the epochs'
     phase.look_around({("a.py", 1): [7], ("a.py", 2): [8]}, counts=True)
     phase.snapshots = [{"loops": [{"path": "a.py", "line": n, "optimizers": False} for n in (1, 2)]}]
     phase.look_around(variables, counts=False)
     told = [loop["optimizers"] for loop in phase.counted_snapshots()[0]["loops"]]
     assert (phase.members, told) == (members, [False, bool(members)])
+    assert (phase.special == {1: {"traced": True}}) is bool(members)

@@ -6,11 +6,12 @@ from typing import Any
 import pytest
 
 from costgpu.measure.probe.loops import search_plan
-from costgpu.measure.profile.search_times import note_of_search, of_all_fits
+from costgpu.measure.profile.search_times import note_of_search, of_all_fits, search_in_words
 from costgpu.measure.profile.step_times import summarize
 from costgpu.models.workload import StepTimes
 
-make_plan: Any = search_plan.SearchPlan
+plans: Any = search_plan
+make_plan = plans.SearchPlan
 FOLDS = 5
 
 
@@ -23,8 +24,7 @@ def grid(**values: list[Any]) -> list[dict[str, Any]]:
 
 
 def plan_of(candidates: list[dict[str, Any]], *, refit: bool = True) -> Any:
-    search = SimpleNamespace(refit=refit)
-    return make_plan({"self": search, "candidate_params": candidates, "n_splits": FOLDS}, {})
+    return make_plan(candidates, candidates, FOLDS, refit=refit)
 
 
 def fit(plan: Any, fits: int, *, seconds: Any, estimator: Any = None) -> tuple[list[float], Any]:
@@ -89,25 +89,29 @@ def test_a_limit_that_is_not_reached_says_nothing() -> None:
 
 def test_successive_halving_fits_fewer_candidates_with_more() -> None:
     search = SimpleNamespace(
-        refit=True,
-        resource="n_samples",
-        factor=3,
-        min_resources_=100,
-        max_resources_=900,
-        aggressive_elimination=False,
-        n_candidates_=[9],
+        factor=3, min_resources_=100, max_resources_=900, aggressive_elimination=False, n_candidates_=[9]
     )
+    rounds = plans.rounds_of({"self": search, "n_iterations": 3})
+    assert rounds == [(9, 100.0), (3, 300.0), (1, 900.0)]
     candidates = grid(C=list(range(9)))
-    local = {"self": search, "candidate_params": candidates, "n_splits": FOLDS}
-    plan = make_plan(local, {"self": search, "itr": 0, "n_iterations": 3})
-    assert plan.rounds == [(9, 100.0), (3, 300.0), (1, 900.0)]
+    more = {"refit": True, "rounds": rounds, "resource": "n_samples"}
+    plan = make_plan(candidates, candidates, FOLDS, scale=100.0, **more)
     assert plan.facts["fits"] == FOLDS * 13 + 1
     times, facts = fit(plan, FOLDS, seconds=lambda one: 0.5)
     mean = mean_of(times, facts).seconds * facts["fits"]
     assert mean == pytest.approx(FOLDS * 3 * 9 * 0.5 + 9 * 0.5 * FOLDS / (FOLDS - 1))
-    again = make_plan({**local, "candidate_params": candidates[:3]}, {"self": search, "itr": 1, "n_iterations": 3})
+    again = make_plan(candidates[:3], candidates[:3], FOLDS, scale=300.0, **more)
     again.goes_on(facts)
     assert fit(again, 1, seconds=lambda one: 1.5)[1]["seen"] == [100.0] * FOLDS + [300.0]
+
+
+def test_parts_of_the_data_are_as_long_as_they_are() -> None:
+    parts = [{plans.TRAIN_SIZE: size} for _ in range(2) for size in (100, 200, 600)]
+    plan = make_plan(parts, parts, 1, "parts of the data")
+    plan.fitted({plans.TRAIN_SIZE: 100}, None, kept=True)
+    assert mean_of([1.0], plan.facts).seconds == pytest.approx(3.0)
+    assert plan.facts["unlike"] == 0.0
+    assert search_in_words(plan.facts) == "6 parts of the data"
 
 
 @pytest.mark.parametrize("value", [object(), [object()], SimpleNamespace(n=1), ("a", 1), True, None])

@@ -77,6 +77,30 @@ def test_a_search_repeats_what_its_trials_do() -> None:
     assert call_from(path, "_optimize", frames.library_loops, n_trials=100) == []
     other = call_from("/lib/site-packages/hyperopt/fmin.py", "fmin", frames.library_loops)
     assert [loop["trips"] for loop in other] == [None]
+    known = call_from("/lib/site-packages/hyperopt/fmin.py", "fmin", frames.library_loops, max_evals=50, timeout=9)
+    assert [(loop["trips"], loop["position"][2]) for loop in known] == [(50, True)]
+    without = call_from("/lib/site-packages/hyperopt/fmin.py", "fmin", frames.library_loops, max_evals=sys.maxsize)
+    assert [loop["trips"] for loop in without] == [None], "until the time is over"
+
+
+@pytest.mark.parametrize(
+    ("file", "local", "trips", "ends"),
+    [
+        ("feature_selection/_rfe.py", {"step": 1, "min_features_to_select": 1}, 4 * 20, True),
+        ("feature_selection/_rfe.py", {"step": 0.25, "min_features_to_select": 5}, 4 * 4, True),
+        ("feature_selection/_sequential.py", {"n_iterations": 3}, 20 + 19 + 18, False),
+        ("calibration.py", {}, 3, False),
+        ("ensemble/_forest.py", {}, None, False),
+    ],
+)
+def test_estimators_that_fit_others_say_how_often(file: str, local: Any, trips: int | None, ends: bool) -> None:
+    space: dict[str, Any] = {"function": frames.library_loops, "local": local, "given": SimpleNamespace}
+    space.update(x=SimpleNamespace(shape=(100, 20)), splits=SimpleNamespace(get_n_splits=lambda *_: 3))
+    text = "def fit(y=None):\n    self, X, cv, n_features = given(**local), x, splits, 20\n"
+    text += "    n_iterations = local.get('n_iterations')\n    return function()\n"
+    exec(compile(text, f"/lib/site-packages/sklearn/{file}", "exec"), space)
+    found = [(loop["trips"], loop["position"][2]) for loop in space["fit"]()]
+    assert found == ([(trips, ends)] if trips else [])
 
 
 def test_curves_of_scikit_learn_say_how_many_fits_they_are() -> None:

@@ -1,11 +1,12 @@
 """Fits of scikit-learn: the trees of an ensemble, the fits of a search, or whole fits."""
 
 import functools
+import sys
 import threading
 
 from ..loops.progress_series import LEAST_STEPS
 from ..loops.script_frames import library_loops, own_place
-from ..loops.search_plan import read_plan
+from ..loops.search_plan import TRAIN_SIZE, read_plan
 from ..patching import harmless, observe, wrap
 from ..schedstat import clock
 
@@ -20,6 +21,9 @@ PARTS = (  # what each call of a class's (or module's) function is, the setting 
 )
 
 
+FITS_OTHERS = ("sklearn.model_selection", "sklearn.feature_selection", "sklearn.calibration")
+
+
 class SklearnHooks:
     """The outermost fit that is going on, and what can be counted inside it."""
 
@@ -27,7 +31,6 @@ class SklearnHooks:
         self.progress = progress
         self.depth = threading.local()
         self.scoring = 0  # fits of searches and cross-validations that are going on
-        self.fitted = 0  # of which have ended
         self.plan = None  # of the search whose candidates are fitted
         self.refitting = None  # depth of the fit with the best of them
         self.going = None  # (estimator, since) of the outermost fit of the main thread
@@ -53,6 +56,7 @@ class SklearnHooks:
         @functools.wraps(inner)
         def fit(estimator, *args, **kwargs):
             level = getattr(self.depth, "level", 0)
+            begin = clock()
             outermost = level == 0 and threading.get_ident() == self.progress.recorder.thread
             self.depth.level = level + 1
             if outermost:
@@ -66,6 +70,8 @@ class SklearnHooks:
                 if self.refitting == level:
                     self.search_step(estimator, {}, None)
                     self.plan = self.refitting = None
+                elif level and not self.scoring and self.going is not None and is_part(estimator, self.going[0]):
+                    self.search_step(estimator, {}, begin)
                 if outermost:
                     since, self.going = self.going[2], None
                     self.ended(estimator, since)
@@ -113,14 +119,15 @@ class SklearnHooks:
         """Fits of GridSearchCV and its kin, and of cross_val_score."""
 
         def fit_and_score(inner, *args, **kwargs):
-            begin, before, self.scoring = clock(), self.fitted, self.scoring + 1
+            begin, before, self.scoring = clock(), getattr(self.depth, "fitted", 0), self.scoring + 1
             self.note_plan()
             try:
                 result = inner(*args, **kwargs)
             finally:
                 self.scoring -= 1
-            if self.fitted == before:  # else what it fitted was a search, whose fits were counted
-                self.search_step(args[0] if args else kwargs.get("estimator"), kwargs.get("parameters"), begin)
+            if getattr(self.depth, "fitted", 0) == before:  # else what it fitted was a search, whose fits were counted
+                candidate = kwargs.get("parameters") or {TRAIN_SIZE: len(kwargs.get("train", ()))}
+                self.search_step(args[0] if args else kwargs.get("estimator"), candidate, begin)
             return result
 
         wrap(module, "_fit_and_score", fit_and_score)
@@ -128,21 +135,25 @@ class SklearnHooks:
 
     @harmless
     def note_plan(self):
-        plan = read_plan(self.plan)
+        plan = read_plan(self.plan, self.frame())
         if plan is not None and plan is not self.plan:
             self.plan, plan.outside = plan, self.scoring - 1
 
+    def frame(self):
+        """The innermost frame of the script's own thread: a search may fit in others."""
+        return sys._current_frames().get(self.progress.recorder.thread)
+
     @harmless
-    def search_step(self, estimator, parameters, begin):
+    def search_step(self, estimator, candidate, begin):
         """A fit of a search has ended that began at `begin`; None for the refit, which goes on from the last one."""
-        self.fitted += 1
+        self.depth.fitted = getattr(self.depth, "fitted", 0) + 1
         series = self.search_series(self.going[0] if self.going is not None else estimator)
         if series.last is None:
             series.last = begin
         kept = len(series.seconds)
         self.progress.step(series)
         if self.plan is not None and begin is not None:
-            self.plan.fitted(parameters or {}, innermost(estimator), kept=len(series.seconds) > kept)
+            self.plan.fitted(candidate, innermost(estimator), kept=len(series.seconds) > kept)
 
     def searching(self):
         """Whether a search (a cross-validation) goes on whose fits are counted, and not the trees inside them."""
@@ -164,7 +175,10 @@ class SklearnHooks:
         def open_series(key, name):
             length = count_parts(innermost(estimator), unit, limit)
             may_stop = bool(stops and getattr(estimator, stops, None) not in (None, False))
-            inside = bool(self.scoring)
+            inside = bool(self.scoring) or type(self.going[0]).__module__.startswith(FITS_OTHERS)
+            for one in self.progress.series:
+                if one.unit == "search fit" and not inside:
+                    one.open = False
             return self.progress.open(
                 "sklearn", unit, length, key=key, estimator=name, may_stop=may_stop, inside=inside, search=self.facts()
             )
@@ -176,9 +190,10 @@ class SklearnHooks:
             for one in self.progress.series:
                 if one.source == "sklearn" and not one.facts.get("inside"):
                     one.open = False
-            loops = library_loops()
+            loops = library_loops(self.frame())
             total = loops[-1]["trips"] if loops else None
-            facts = {"estimator": name, "may_stop": False, "search": self.facts()}
+            ends = bool(loops) and loops[-1].get("position", (None, None, False))[2]
+            facts = {"estimator": name, "may_stop": ends, "search": self.facts()}
             made = self.progress.open("sklearn", "search fit", total, key=key, **facts)
             if made.around and not made.around[-1]["line"]:
                 made.around = made.around[:-1]  # it is the total
@@ -195,12 +210,20 @@ class SklearnHooks:
 
 
 def innermost(estimator):
-    """The estimator that a search tries, and the last step of a pipeline."""
-    if hasattr(estimator, "param_grid") or hasattr(estimator, "param_distributions"):
-        estimator = estimator.estimator
-    while getattr(estimator, "steps", None):
-        estimator = estimator.steps[-1][1]
-    return estimator
+    """The estimator that a search (a selection of features, a calibration) fits, and the last step of a pipeline."""
+    while True:
+        if type(estimator).__module__.startswith(FITS_OTHERS) and hasattr(estimator, "estimator"):
+            estimator = estimator.estimator
+        elif getattr(estimator, "steps", None):
+            estimator = estimator.steps[-1][1]
+        else:
+            return estimator
+
+
+def is_part(estimator, whole):
+    """Whether a fit is one of those that another estimator's own consists of."""
+    parted = type(whole).__module__.startswith(FITS_OTHERS) and not hasattr(whole, "cv_results_")
+    return parted and type(estimator) is type(innermost(whole)) and estimator is not whole
 
 
 def light(estimator):

@@ -117,9 +117,12 @@ class ProgressTracker:
             series.events[kind] = series.events.get(kind, 0.0) + seconds
 
     def loops_around(self, frame=None):
-        """The script's own loops around this place, outermost first."""
+        """The loops around this place, of the script and of searches, outermost first."""
+        return self.own_loops_around(frame or sys._getframe(2)) + library_loops()
+
+    def own_loops_around(self, frame):
         try:
-            loops = self.recorder.plain_loop_stack().snapshot(frame or sys._getframe(2), own=True)
+            loops = self.recorder.plain_loop_stack().snapshot(frame, own=True)
         except Exception:  # noqa: BLE001 - only a help for the total
             return []
         for loop in loops:
@@ -129,7 +132,7 @@ class ProgressTracker:
             if "gate" in loop and isinstance(loop["trips"], (int, float)):
                 loop["trips"] = math.ceil(loop["trips"] / loop["gate"]["every"])
             loop["position"] = (trips, at, early or any(name in loop for name in ("guard", "skips", "opens")))
-        return loops + library_loops()
+        return loops
 
     def exits_of(self, frame):
         """``line 12: loss < 0.1``: what may end the loop whose head draws from a bar here; empty for nothing."""

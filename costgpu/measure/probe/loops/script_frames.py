@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import sys
 
@@ -29,6 +30,13 @@ TRANSFERS = (
     "wget",
 )
 SEARCHERS = ("optuna", "hyperopt", "skopt", "bayes_opt", "ray", "flaml", "nevergrad", "ax", "smac", "wandb", "zoofs")
+# Package -> function that makes the trials, and its argument that says how many.
+TRIALS = {
+    "optuna": ("_optimize_sequential", "n_trials"),
+    "hyperopt": ("fmin", "max_evals"),
+    "skopt": ("base_minimize", "n_calls"),
+}
+ENDS_TRIALS = ("timeout", "callbacks", "callback", "early_stop_fn", "loss_threshold")
 MOST_FRAMES_APART = 12  # between a transfer and the user's function that it reports to
 
 
@@ -98,12 +106,12 @@ def is_standard(path):
     return path.startswith(STANDARD) and not any(folder in path for folder in INSTALLED)
 
 
-def locals_of(names, *file_endings):
-    """Variables of the nearest function of one of these names on the stack that is in such a file; empty without one."""
-    for depth, frame in enumerate(outwards(sys._getframe(1))):
-        path = frame.f_code.co_filename.replace("\\", "/")
-        if frame.f_code.co_name in names and path.endswith(file_endings):
-            return dict(frame.f_locals)
+def locals_of(names, *file_endings, frame=None):
+    """Variables of the nearest function of one of these names that is in such a file, from a frame on; or empty."""
+    for depth, live in enumerate(outwards(frame or sys._getframe(1))):
+        path = live.f_code.co_filename.replace("\\", "/")
+        if live.f_code.co_name in names and path.endswith(file_endings):
+            return dict(live.f_locals)
         if depth == 40:
             break
     return {}
@@ -128,28 +136,42 @@ def called_by_libraries(frames):
 
 def library_loops(place=None):
     """Loops of scikit-learn and of searches for hyperparameters around this place, outermost first."""
-    found, searchers = [], set()
+    found, searchers = [], {}
     for frame in outwards(place or sys._getframe(1)):
         package = package_of_file(frame.f_code.co_filename)
-        if package in SEARCHERS and package not in searchers:
-            if package != "optuna" or frame.f_code.co_name == "_optimize_sequential":
-                searchers.add(package)
-                found.append(trials(package, frame.f_locals))
-        count = COUNTS.get(frame.f_code.co_name)
-        if count is not None and "model_selection" in frame.f_code.co_filename:
+        if package in SEARCHERS:
+            counted = package in TRIALS and frame.f_code.co_name == TRIALS[package][0]
+            if package not in searchers and (counted or package != "optuna"):
+                searchers[package] = {"trips": None, "position": (None, None, False), "trials": True}
+                searchers[package].update(file=package, line=0)
+                found.append(searchers[package])
+            if counted:
+                searchers[package].update(trials(package, frame.f_locals))
+        name, path = frame.f_code.co_name, frame.f_code.co_filename
+        count = (
+            COUNTS.get(name)
+            if "model_selection" in path
+            else METAS.get(os.path.basename(path))
+            if name == "fit"
+            else None
+        )
+        if count is not None and package == "sklearn":
             try:
                 trips = int(count(frame.f_locals))
+                ends = path.endswith("_rfe.py") or bool(frame.f_locals.get("is_auto_select"))
             except Exception:  # noqa: BLE001 - another version keeps it elsewhere
-                trips = None
-            found.append({"trips": trips, "file": frame.f_code.co_name, "line": 0})
+                trips, ends = None, False
+            what = type(frame.f_locals.get("self")).__name__ if name == "fit" else name
+            found.append({"trips": trips, "file": what, "line": 0, "position": (trips, None, ends)})
     return found[::-1]
 
 
 def trials(package, local):
-    """The loop of a search over its trials; only Optuna's says how many: each may be of another length."""
-    count = local.get("n_trials") if package == "optuna" else None
-    ends = local.get("timeout") is not None or bool(local.get("callbacks"))
-    return {"trips": count, "file": package, "line": 0, "position": (count, None, ends), "trials": True}
+    """The loop of a search over its trials, where it says how many: each may be of another length."""
+    count = local.get(TRIALS[package][1])
+    ends = any(local.get(name) not in (None, []) for name in ENDS_TRIALS)
+    count = count if type(count) is int and count < sys.maxsize else None
+    return {"trips": count, "position": (count, None, ends)}
 
 
 def count_splits(local):
@@ -163,3 +185,20 @@ COUNTS = {
     "learning_curve": lambda local: len(local["train_test_proportions"]),
     "evaluate_candidates": lambda local: local["n_candidates"] * local["n_splits"] + bool(local["self"].refit),
 }
+
+
+def count_eliminations(local):
+    """Fits of RFECV, which ends with as many features as were best."""
+    search, features = local["self"], local["X"].shape[1]
+    step = max(1, int(search.step * features)) if 0 < search.step < 1 else int(search.step)
+    each = math.ceil((features - min(search.min_features_to_select, features)) / step) + 1
+    return (count_splits(local) + 1) * each
+
+
+def count_subsets(local):
+    """Sets of features that a sequential selection tries, each by a cross-validation; a tolerance may end it."""
+    return sum(local["n_features"] - at for at in range(local["n_iterations"]))
+
+
+# Estimators of scikit-learn that fit others, by their file -> how many fits (cross-validations) their own has at most.
+METAS = {"_rfe.py": count_eliminations, "_sequential.py": count_subsets, "calibration.py": count_splits}

@@ -5,9 +5,11 @@ from __future__ import annotations
 import math
 import statistics
 
-from .script_frames import locals_of
+from .script_frames import count_splits, locals_of
 
 # Parameters that a fit's time is taken to be linear in, at the end of their names (``forest__n_estimators``).
+TRAIN_SIZE = "train size"
+HELD = ("candidate_params", "param_range", "train_test_proportions")
 LENGTHS = frozenset(
     "n_estimators max_iter iterations num_iterations num_boost_round n_epochs epochs max_epochs n_iter n_init".split()
 )
@@ -16,23 +18,25 @@ LOOKS_EVERY = 10  # candidates, after the first so many
 
 
 class SearchPlan:
-    """The fits of one call of a search's `fit`; `facts` are for the record and stay up to date."""
+    """The fits of one search, or of one curve over a parameter or over parts of the data; `facts` are for the record.
 
-    def __init__(self, local, halving):
-        search = vars(local["self"])
-        self.candidates, self.folds = local["candidate_params"], int(local["n_splits"])
-        self.resource = search.get("resource", "") if halving else ""
-        self.lengths = [length_of(one, self.resource) for one in self.candidates]
-        self.rounds = rounds_of(halving, len(self.candidates))
-        self.scale = self.rounds[halving["itr"]][1] if halving else 1.0
-        self.refit = bool(search.get("refit"))
+    Args:
+        held: What tells this call from another one.
+        rounds: (candidates, resources of each) of every round; the one that goes on has `scale` resources.
+    """
+
+    def __init__(self, held, candidates, folds, what="candidates", refit=False, rounds=None, scale=1.0, resource=""):
+        self.held, self.candidates, self.folds, self.refit = held, candidates, folds, refit
+        self.rounds, self.scale, self.resource = rounds or [(len(candidates), 1.0)], scale, resource
+        self.lengths = [length_of(one, resource) for one in candidates]
         self.tried, self.done, self.outside = {}, 0, 0
         told = None not in self.lengths and (len(set(self.lengths)) > 1 or len(self.rounds) > 1)
         self.facts = {
+            "what": what,
             "candidates": self.rounds[0][0],
-            "folds": self.folds,
-            "refit": self.refit,
-            "fits": float(self.folds * sum(count for count, _ in self.rounds) + self.refit),
+            "folds": folds,
+            "refit": refit,
+            "fits": float(folds * sum(count for count, _ in self.rounds) + refit),
             "planned": self.planned() if told else [],
             "seen": [],
             "tried": 0,
@@ -61,16 +65,17 @@ class SearchPlan:
         """Whether all candidates have been fitted and the best is to be, `scoring` fits of other searches going on."""
         return self.refit and scoring == self.outside and self.done >= self.folds * len(self.candidates)
 
-    def fitted(self, parameters, estimator, *, kept):
+    def fitted(self, candidate, estimator, *, kept):
         """Note a fit that has ended; `kept` if its time is among those of the series."""
         facts = self.facts
         self.done += 1
         if kept:
-            facts["seen"].append((length_of(parameters, self.resource) or 1.0) * self.scale)
+            facts["seen"].append((length_of(candidate, self.resource) or 1.0) * self.scale)
         if ends_by_itself(estimator):
             facts["planned"] = []  # a higher limit would take no longer
-        if id(parameters) not in self.tried:
-            self.tried[id(parameters)] = parameters
+        key = key_of(candidate)
+        if key not in self.tried:
+            self.tried[key] = candidate
             facts["tried"] = len(self.tried)
             if len(self.candidates) <= MOST_CANDIDATES and (
                 len(self.tried) <= LOOKS_EVERY or len(self.tried) % LOOKS_EVERY == 0
@@ -83,7 +88,7 @@ class SearchPlan:
         for candidate in self.tried.values():
             for name, value in candidate.items():
                 known.setdefault(name, []).append(comparable(value))
-        others = [one for one in self.candidates if id(one) not in self.tried]
+        others = [one for one in self.candidates if key_of(one) not in self.tried]
         for candidate in others:
             new = [name for name in candidate if not is_length(name) and not within(candidate[name], known.get(name))]
             names.update(new)
@@ -92,20 +97,33 @@ class SearchPlan:
         self.facts["names"] = sorted(names)[:5]
 
 
-def read_plan(current):
-    """The plan of the search whose candidates are fitted around this place, `current` if it is its; None without one."""
-    local = locals_of(("evaluate_candidates",), "model_selection/_search.py")
-    if "candidate_params" not in local or "n_splits" not in local:
-        return None
-    if current is not None and current.candidates is local["candidate_params"]:
-        return current
-    return SearchPlan(local, locals_of(("_run_search",), "_search_successive_halving.py"))
+def read_plan(current, frame):
+    """The plan of the search whose candidates are fitted around a frame, `current` if it is its; None without one."""
+    names = ("evaluate_candidates", "validation_curve", "learning_curve")
+    local = locals_of(names, "model_selection/_search.py", "model_selection/_validation.py", frame=frame)
+    held = next((local[name] for name in HELD if name in local), None)
+    if held is None or (current is not None and current.held is held):
+        return current if held is not None else None
+    if "train_test_proportions" in local:
+        return SearchPlan(held, [{TRAIN_SIZE: len(train)} for train, _ in held], 1, "parts of the data")
+    if "param_range" in local:
+        values = [{local["param_name"]: value} for value in held]
+        return SearchPlan(held, values, int(count_splits(local)), "values")
+    search = vars(local["self"])
+    more = {"refit": bool(search.get("refit"))}
+    halving = locals_of(("_run_search",), "_search_successive_halving.py", frame=frame)
+    if halving:
+        more["rounds"] = rounds_of(halving)
+        more["scale"], more["resource"] = more["rounds"][halving["itr"]][1], search.get("resource", "")
+    return SearchPlan(held, held, int(local["n_splits"]), **more)
 
 
-def rounds_of(halving, candidates):
-    """(candidates, resources of each) of every round of a search by successive halving; one round of any other."""
-    if not halving:
-        return [(candidates, 1.0)]
+def key_of(candidate):
+    return tuple(sorted((name, comparable(value)) for name, value in candidate.items()))
+
+
+def rounds_of(halving):
+    """(candidates, resources of each) of every round of a search by successive halving."""
     search = halving["self"]
     count, found = search.n_candidates_[0], []
     for at in range(halving["n_iterations"]):
@@ -118,7 +136,7 @@ def rounds_of(halving, candidates):
 
 
 def is_length(name):
-    return name.rsplit("__", 1)[-1] in LENGTHS
+    return name.rsplit("__", 1)[-1] in LENGTHS or name == TRAIN_SIZE
 
 
 def length_of(candidate, resource=""):
@@ -135,7 +153,7 @@ def comparable(value):
     if isinstance(value, bool) or value is None or isinstance(value, str):
         return repr(value)
     kind = type(value)
-    if kind in (int, float) or kind.__module__ == "numpy":
+    if kind in (int, float) or (kind.__module__ == "numpy" and getattr(value, "ndim", None) == 0):
         try:
             return float(value)
         except (TypeError, ValueError):

@@ -40,7 +40,7 @@ def write_result(recorder, status, detail):
         "activity": recorder.activity.record(),
         "before": recorder.before,
         "series": recorder.progress.record(),
-        "loops": recorder.loops.progress() if not recorder.phases else None,
+        "loops": harmless(recorder.loops.progress)() if not recorder.phases else None,
         "awaits_training": recorder.progress.awaits_training(),
         "versions": {n: str(getattr(sys.modules[n], "__version__", "")) for n in TRAINERS if n in sys.modules},
         "importing": [imports.seconds, imports.cpu_seconds] if imports is not None else None,

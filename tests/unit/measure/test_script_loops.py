@@ -52,6 +52,12 @@ def test_a_loop_that_a_clock_ends_is_measured_in_seconds() -> None:
     assert looks(*[(0.5 * n, [("while", None, None)]) for n in range(9)]) is None
 
 
+def test_looks_at_which_a_loop_could_not_be_read_are_left_out() -> None:
+    seen = [(0.2 * n, [("t", 60, n if n % 3 else None)]) for n in range(12)]
+    found = looks(*seen)
+    assert (found["first"], found["last"]) == (1.0, 11.0)
+
+
 def test_one_call_by_a_library_is_not_all() -> None:
     seen = [(0.2 * n, [("t", 60, n)]) for n in range(12)]
     assert "again" not in looks(*seen)

@@ -109,6 +109,7 @@ class ScriptLoops:
                 break  # an evaluation every so many rounds
             keys = [loop["key"] for loop in newest[:depth]]
             seen = [(at, loops[:depth]) for at, loops in self.looks if [x["key"] for x in loops[:depth]] == keys]
+            seen = [(at, loops) for at, loops in seen if known(loops)]
             (begin, first), (end, last) = seen[0], seen[-1]
             back = any(iterations(b) < iterations(a) for (_, a), (_, b) in zip(seen, seen[1:]))
             if back or newest[depth - 1]["driven"]:  # of what a library calls, one call or many may have passed

@@ -174,3 +174,18 @@ def test_tracing_is_told_by_old_and_new_versions_of_jax(monkeypatch: pytest.Monk
     assert hooks.tracing()
     hooks.jax.core.trace_state_clean = lambda: True
     assert not hooks.tracing()
+
+
+@pytest.mark.parametrize(
+    ("names", "defined", "expected"),
+    [
+        ({"run_training"}, set(), True),  # what a library's trainer is begun with
+        ({"backward"}, set(), True),
+        ({"run_training"}, {"run_training"}, False),
+        ({"train_loader", "no_grad"}, set(), False),
+    ],
+)
+def test_whether_a_script_may_use_its_optimizer(names: set[str], defined: set[str], expected: bool) -> None:
+    tracker = progress.ProgressTracker(SimpleNamespace())
+    tracker.prospects = SimpleNamespace(names=names, defined=defined)
+    assert tracker.names_training() is expected

@@ -178,7 +178,8 @@ class ProgressTracker:
     def names_training(self):
         """Whether the script may make use of an optimizer; it may only have loaded a checkpoint into it."""
         own = self.read_sources()
-        return bool((own.names - own.defined) & USES_OPTIMIZERS)
+        named = own.names - own.defined
+        return bool(named & USES_OPTIMIZERS) or any(name.endswith("_training") for name in named)
 
     def read_sources(self):
         if self.prospects is None:

@@ -100,11 +100,11 @@ def _of_loops(
         more = phase["steps"] > count + 1 or (seen is not None and seen.called_again)
         if (around and more) or any(loop.get("driven") for loop in loops):
             return _of_calls(phase, nest)
-        late = lost_before(nest)
-        count = whole_steps(count, nest) - late.steps
-        if late.loop is not None:
-            how += f"; the first {late.rounds:,.0f} iterations at {_place(late.loop)} made none"
-            kind = kind if late.for_good else TotalKind.APPROXIMATE
+        lost = lost_before(nest)
+        count = whole_steps(count, nest) - lost.steps
+        if lost.loop is not None:
+            how += f"; the first {lost.rounds:,.0f} iterations at {_place(lost.loop)} made none"
+            kind = kind if lost.for_good else TotalKind.APPROXIMATE
         if seen is not None:
             count *= seen.ratio
             doubts.append(f"{seen.made:,} were seen where these would make {seen.expected:,.0f}")
@@ -117,9 +117,21 @@ def _of_loops(
     if skips is not None and kind is TotalKind.EXACT:
         kind = TotalKind.APPROXIMATE if nest.steps.per_step > 1 else TotalKind.UPPER_BOUND
         how += f"; it may be fewer: line {skips} passes some by"
+    late = _begins_late(loops) if cap is None else None
+    if late is not None and kind is TotalKind.EXACT:
+        kind, how = (
+            TotalKind.UPPER_BOUND,
+            f"{how}; how many iterations at {_place(late)} come before its first is not known",
+        )
     if phase["steps"] > count + 1:
         kind, how = TotalKind.APPROXIMATE, f"{how}; {phase['steps']:,} were seen"
     return Total(kind=kind, steps=max(1.0, float(round(count)), float(phase["steps"])), steps_per_epoch=None, how=how)
+
+
+def _begins_late(loops: list[Loop]) -> Loop | None:
+    """An outer loop that counts nothing, in which a test lets no step through at first; None if there is none."""
+    around = (loop for loop in loops[:-1] if loop["index"] is None and number(loop["trips"]) not in (None, 1.0))
+    return next((loop for loop in around if "opens" in loop or "guard" in loop), None)
 
 
 def _doubts(phase: Intervals, nest: Nest, *, steady: bool) -> list[str]:

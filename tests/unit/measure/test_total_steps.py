@@ -255,3 +255,13 @@ def test_a_new_epoch_between_two_snapshots_does_not_confuse() -> None:
         for n, epoch, i in ((1, 0, 3), (2, 0, 7), (3, 1, 3), (5, 2, 3))
     ]
     assert iterations_per_step(shots) == 4.0
+
+
+def test_an_outer_loop_that_counts_nothing_may_begin_to_train_late() -> None:
+    """A library's `for batch in collector: ...; if collected >= warm_up: steps(batch)`, of which 100 make a round."""
+    outer = loop(3, 40, library=True, opens=True)
+    found = total_steps(
+        phase(shot(1, outer, loop(9, 100, index=0)), shot(5, outer, loop(9, 100, index=4))), ended=False
+    )
+    assert (found.kind, found.steps) == (TotalKind.UPPER_BOUND, 4000)
+    assert "come before its first is not known" in found.how

@@ -139,6 +139,9 @@ def test_jax_finds_the_update_among_the_jitted_functions(tmp_path: Path) -> None
     convolution = 2 * 32 * 14 * 14 * 8 * 9  # of one channel: its input needs no gradient
     dense = 2 * 32 * (14 * 14 * 8 * 64 + 64 * 10)
     assert phase.totals.flops == pytest.approx(2 * convolution + 3 * dense, rel=0.01)
+    (evaluation,) = [extra for extra in phase.extras if extra.kind is ExtraKind.VALIDATION]
+    assert (evaluation.rhythm, evaluation.every, evaluation.measured) == (Rhythm.EPOCH, 50, False)
+    assert "20 batches" in evaluation.note
 
 
 def test_jax_counts_a_scan_with_its_length(tmp_path: Path) -> None:

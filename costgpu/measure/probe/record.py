@@ -519,6 +519,7 @@ class SeriesRecord(TypedDict):
     special: dict[str, IntervalEvents]
     snapshots: list[Snapshot]
     later: list[LaterWork]  # fits that the script makes afterwards
+    periodic: list[PeriodicWork]  # what its source names beside the steps
     openings: int
     around: list[SurroundingLoop]
 

@@ -14,6 +14,7 @@ from costgpu.measure.probe.record import (
 )
 from costgpu.measure.profile.gpu_paths import NOTHING, gpu_path
 from costgpu.measure.profile.inference import inference_of_series
+from costgpu.measure.profile.rhythms import left_out, works_of
 from costgpu.measure.profile.search_times import note_of_search, of_all_fits
 from costgpu.measure.profile.series_totals import place_of, total_of, total_of_calls
 from costgpu.measure.profile.step_times import extras, single_step, step_times, summarize, untold
@@ -150,8 +151,12 @@ def notes_of(record: ProbeRecord) -> list[str]:
         notes.append(f"Only the progress bar at {series['label']} is in it, not what the script does after it.")
     if facts.get("asks_gpu"):
         notes.append("It asks for a GPU and was measured on the CPU.")
-    if left := untold(facts.get("validation"), progress_phases(record)[-1].extras):
+    phase, raw = progress_phases(record)[-1], _intervals(series)
+    if left := untold(facts.get("validation"), phase.extras):
         notes.append(left)
+    missed = left_out(works_of(raw, phase.total, 1.0), phase.extras, phase.total, len(raw["seconds"]))
+    if missed and record["status"] != "ended":
+        notes.append(missed)
     totals = facts.get("totals") or {}
     if totals.get("unknown_loops"):
         notes.append("A loop inside the jitted function has no length that can be read: its FLOPs were counted once.")
@@ -360,7 +365,7 @@ def _intervals(series: SeriesRecord) -> Intervals:
         "waits": [0.0] * len(series["seconds"]),
         "special": series["special"],
         "snapshots": series["snapshots"],
-        "upcoming": {"periodic": [], "later": [], "applied": []},
+        "upcoming": {"periodic": series["periodic"], "later": [], "applied": []},
         "loader": None,
         "batch": None,
         "optimizers": [],

@@ -145,6 +145,7 @@ def extras(
             evaluating[i], rest = rest, 0.0
         if event.get("opened") and not event.get("traced"):
             starting[i] = rest
+    slight: set[ExtraKind] = set()
     for kind, seen in (
         (ExtraKind.VALIDATION, evaluating),
         (ExtraKind.CHECKPOINT, saving),
@@ -154,6 +155,8 @@ def extras(
         counts = kind is ExtraKind.CHECKPOINT or (kind is ExtraKind.VALIDATION and validation is not None)
         if seen and (counts or usual_seconds(seen) > 0.02 * step.median_seconds):
             found.append(repeating(kind, seen, works, phase, total))
+        elif seen:
+            slight.add(kind)
     told: list[_Told] = [
         (ExtraKind.VALIDATION, validation, _told_validation(validation, phase, step, batch_size)),
         (ExtraKind.CHECKPOINT, saves, (_state_seconds(phase), f"told by the trainer, not reached; {DISK_WORDS}")),
@@ -166,7 +169,7 @@ def extras(
         found.append(work.as_extra(work.kind, each, measured=True, note=note))
     found += _irregular(seconds, claimed, step, queued_seconds)
     found += unreached(
-        works,
+        [work for work in works if work.kind not in slight or sum(one.kind is work.kind for one in works) > 1],
         found,
         phase,
         step,

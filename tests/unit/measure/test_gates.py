@@ -28,7 +28,7 @@ class Loader:
     """Stands for a DataLoader."""
 
     def __init__(self, length: int) -> None:
-        self.length, self.opened = length, 0
+        self.length, self.opened, self.dataset = length, 0, object()
 
     def __len__(self) -> int:
         return self.length
@@ -59,20 +59,23 @@ TORCH: Any = SimpleNamespace(
 class Run:
     """A script that is run to its end: what was read at one of its steps, and the steps made when each work came."""
 
-    def __init__(self, text: str, folder: Path, at: int) -> None:
+    def __init__(self, text: str, folder: Path, at: int, library: str = "") -> None:
         self.loader, self.came, self.shots, self.opened = Loader(ITEMS), list[int](), list[Any](), dict[int, Any]()
         self.steps, self.at, self.periodic, self.later = 0, at, list[Any](), list[Any]()
         path = folder / f"{abs(hash(text))}.py"
+        installed = folder / "installed" / path.name
+        installed.parent.mkdir(exist_ok=True)
         path.write_text(text)
+        installed.write_text(library)
         make_stack: Any = LoopStack
-        self.stack = make_stack(TORCH, ("/lib/",), {})
+        self.stack = make_stack(TORCH, (str(installed.parent),), {})
         make_reader: Any = UpcomingWork
         self.reader = make_reader(TORCH, self.stack)
 
         def frames(frame: Any) -> list[Any]:
             found = []
             while frame is not None:
-                found += [frame] if frame.f_code.co_filename == str(path) else []
+                found += [frame] if frame.f_code.co_filename in (str(path), str(installed)) else []
                 frame = frame.f_back
             return found[::-1]
 
@@ -88,7 +91,8 @@ class Run:
             "__file__": str(path),
         }
         with contextlib.suppress(StopIteration):
-            exec(compile(text, str(path), "exec"), space)
+            for file in (installed, path):
+                exec(compile(file.read_text(), str(file), "exec"), space)
 
     def step(self) -> None:
         if self.loader.opened != getattr(self, "seen_opened", self.loader.opened) and 2 <= self.steps + 1 <= MEASURED:
@@ -497,7 +501,24 @@ SPELLINGS = {  # of what stands beside the step: kind, and what it is, with its 
     "switched on": ("if args.on: evaluate(model, val_loader)", [("validation", 1.0)]),
     "in a condition": ("if it % 9 == 0 and evaluate(model, val_loader): pass", [("validation", 9.0)]),
     "a loader of its own": ("if it % 9 == 0: print(accuracy())", [("validation", 9.0)]),
+    "only if there is one": (
+        "if val_loader is not None:\n        if it % 9 == 0: evaluate(model, val_loader)",
+        [("validation", 9.0)],
+    ),
+    "if there is one": ("if val_loader is not None: evaluate(model, val_loader)", [("validation", 1.0)]),
+    "only if there is any": (
+        "if val_loader:\n        if val_loader and not it % 9: evaluate(model, val_loader)",
+        [("validation", 9.0)],
+    ),
     "both": ("if it % 9 == 0:\n        evaluate(model, val_loader)\n        save_checkpoint()", None),
+    "only what is better": (
+        "if it % 9 == 0:\n        now = len(asked)\n        if now < best:\n            best = now; save_checkpoint()",
+        [("checkpoint", 9.0)],
+    ),
+    "what is better in one way or another": (
+        "if it % 20 == 0:\n        now = evaluated(it)\n        if now[0] > best or now[1] > best: save_checkpoint()",
+        [("checkpoint", 20.0)],
+    ),
     "its length alone": ("if it % 9 == 0: print(len(val_loader), val_loader.length)", []),
     "a loader whose length is not told": ("if it % 9 == 0: evaluate(model, broken)", [("work", 9.0)]),
     "rare, in a loop": ("if it % 50 == 9:\n        for k in range(40): model(k)", [("work", 50.0)]),
@@ -511,6 +532,8 @@ class Broken(type(val_loader)):
     def __len__(self): raise RuntimeError
 broken = Broken(3)
 asked = []
+best = 10**9
+def evaluated(it): return it, 2 * it
 def due(it):
     asked.append(it)
     return False
@@ -540,10 +563,14 @@ PASSES = {  # of what runs a model without a DataLoader: kind and forward passes
     "with gradients, into a picture": ("draw(net)", [("work", 8)]),
     "in place": ("for k in range(6):\n        for one in (1, 2): net(one)", [("work", 12)]),
     "a while loop": ("play()", [("work", None)]),
+    "a helper that calls itself": ("flat(score(net))", [("validation", 25)]),
+    "it calls itself": ("again(net)", [("work", None)]),
     "it trains": ("learn()", []),
     "once": ("print(net(3))", []),
     "a function of it": ("names = [(lambda: net(k)) for k in range(9)]", []),
     "it saves in a function of a function": ("keep()", [("checkpoint", None)]),
+    "it saves where there is a path": ("save_model(net, 'model.pt')", [("checkpoint", None)]),
+    "it saves where there is none": ("save_model(net, None)", []),
 }
 WITHOUT_LOADER = """
 net, rows = model, list(range(100))
@@ -556,10 +583,17 @@ def draw(one):
     for k in range(8): one(k)
 def play():
     while not due(0): net(1)
+def flat(one): return [flat(part) for part in one] if isinstance(one, list) else one
+def again(one):
+    for k in range(2): one(k), again(one)
 def learn():
     for k in range(9): net(k).backward()
 def keep(): save_latest("latest.pth")
 def save_latest(path): torch.save(net, path)
+def save_model(one, path):
+    "Saves it, if there is a path."
+    if not path: return
+    with open(path, "wb") as file: file.write(one)
 """
 
 
@@ -569,3 +603,23 @@ def test_models_that_run_without_a_loader(name: str, folder: Path) -> None:
     epochs = f"for epoch in range(9):\n    for it in range(9999): step()\n    {text}\n"
     found = Run(HELPERS[: HELPERS.index("for it in")] + WITHOUT_LOADER + epochs, folder, 1).works()
     assert [(work.raw["kind"], work.raw["batches"]) for work in found] == expected
+
+
+TRAINER = """
+class Trainer:
+    def fit(self, step, loader, held_out, again):
+        for epoch in range(5):
+            for x in loader: step()
+            self.run(loader)
+            self.run(again)
+            if held_out is not None:
+                self.run(held_out)
+    def run(self, values): return [model(value) for value in values]
+"""
+
+
+@pytest.mark.parametrize(("held_out", "expected"), [("val_loader", [("validation", 1.0)]), ("None", [])])
+def test_what_a_trainer_that_nobody_knows_reads_beside_its_steps(held_out: str, expected: Any, folder: Path) -> None:
+    again = "again = type(loader)(7)\nagain.dataset = loader.dataset\n"
+    run = Run(f"{again}Trainer().fit(step, loader, {held_out}, again)\n", folder, 1, TRAINER)
+    assert [(work.raw["kind"], work.every) for work in run.works()] == expected

@@ -56,6 +56,22 @@ def test_local_modules_are_read_before_they_are_imported(monkeypatch: pytest.Mon
     assert not awaits(monkeypatch, tmp_path / "other", main=main, later="import numpy")
 
 
+class LoadedWhenUsed(ModuleType):
+    """A module whose attributes are looked up by loading something that is not installed."""
+
+    def __getattribute__(self, name: str) -> Any:
+        raise ImportError(name)
+
+
+def test_modules_that_are_loaded_when_used_are_left_alone(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    main = ModuleType("__main__")
+    main.__file__ = str(tmp_path / "main.py")
+    (tmp_path / "main.py").write_text(TRAINS)
+    modules = {"__main__": main, "lazy": LoadedWhenUsed("lazy"), "none": None, "odd": object()}
+    monkeypatch.setattr(probe, "sys", type("Sys", (), {"modules": modules}))
+    assert probe.Prospects().imported == {"torch"}
+
+
 def test_the_driver_of_a_call(tmp_path: Path) -> None:
     """The user's frame through what only carries it; the library where it is the library's own call, or a transfer."""
     standard = Path(sys.modules["os"].__file__ or "").parent

@@ -42,6 +42,21 @@ def test_steps_after_every_few_moves(gradient_steps: int, steps: int) -> None:
     assert probe.off_policy(model) is None
 
 
+@pytest.mark.parametrize(("per_sample", "collected", "each"), [(0.1, 10, 1000), (1.0, 12, 834 * 12), (0.1, None, None)])
+def test_steps_for_every_sample(per_sample: float, collected: int | None, each: float | None) -> None:
+    params = SimpleNamespace(
+        max_epochs=10, epoch_num_steps=10_000, stop_fn=lambda mean: mean > 200, test_collector=object()
+    )
+    params.update_step_num_gradient_steps_per_sample = per_sample
+    params.collection_step_num_env_steps = collected
+    told = probe.tianshou(SimpleNamespace(params=params))
+    if each is None:
+        assert told is None
+        return
+    assert (told["total"], told["per_epoch"], told["may_stop"]) == (10 * each, each, ["stop_fn"])
+    assert (told["validation"]["rhythm"], told["validation"]["every"]) == ("epoch", 1.0)
+
+
 class EarlyStopping:
     """By its name."""
 

@@ -26,7 +26,7 @@ class JaxHooks:
         self.by_hand = False  # whether gradients have been taken outside of jitted functions
 
     def attach(self, module):
-        self.jax = module
+        self.jax, self.progress.models = module, CountedFunction
         for name in ("jit", "pmap"):
             patch(module, name, self.make)
         for name in ("grad", "value_and_grad"):

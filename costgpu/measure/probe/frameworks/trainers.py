@@ -1,4 +1,4 @@
-"""What a trainer on the stack says of its own length: Lightning, Hugging Face's Trainer, Ignite, Stable-Baselines3."""
+"""What a trainer on the stack says of its length: Lightning's, Hugging Face's, Ignite's, Stable-Baselines3's, Tianshou's."""
 
 from __future__ import annotations
 
@@ -151,6 +151,22 @@ def own_callback(model):
     return False
 
 
+def tianshou(trainer) -> Told | None:
+    """So many gradient steps per sample that is collected; each epoch ends with test episodes."""
+    params = trainer.params
+    collected, epochs = positive(params.collection_step_num_env_steps), positive(params.max_epochs)
+    if collected is None or epochs is None:
+        return None
+    turns = math.ceil(params.epoch_num_steps / collected)
+    each = float(turns * round(params.update_step_num_gradient_steps_per_sample * collected))
+    stops = ["stop_fn"] if params.stop_fn is not None else []
+    how = "max_epochs={:.0f}, epoch_num_steps={}".format(epochs, params.epoch_num_steps)
+    told = Told(trainer="Tianshou trainer", total=number(epochs * each), per_epoch=each, may_stop=stops, how=how)
+    if params.test_collector is not None:
+        told["validation"] = {"batches": None, "batch_size": None, "rhythm": "epoch", "every": 1.0}
+    return told
+
+
 def stoppers(callbacks):
     """Names of the callbacks that may end a training: by their name, or the user's own by what they set."""
     return [type(one).__name__ for one in callbacks if one is not None and may_stop(type(one))]
@@ -185,4 +201,5 @@ READERS = {
     # Read from its documentation and source, version 2.9.2.
     ("stable_baselines3", "OnPolicyAlgorithm"): on_policy,
     ("stable_baselines3", "OffPolicyAlgorithm"): off_policy,
+    ("tianshou", "OffPolicyTrainer"): tianshou,  # version 2.0.1
 }

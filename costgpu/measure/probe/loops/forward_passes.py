@@ -20,7 +20,9 @@ class ForwardPasses:
 
     def __init__(self, torch, is_library):
         self.module, self.is_library = torch.nn.Module, is_library
-        self.evaluates = False  # whether a model is put into eval mode in what was counted
+        # whether a model is put into eval mode in what was counted; what has no modes is followed only where it evaluates
+        self.evaluates = not hasattr(torch.nn.Module, "eval")
+        self.going, self.recursive = [], set()  # functions that are being counted, and those that call themselves
 
     def of(self, node, evaluator, depth=0):
         """Calls of models; raises Unknown where that cannot be told, and Trains."""
@@ -76,9 +78,17 @@ class ForwardPasses:
         if scope is None or self.is_library(str(inside.globals.get("__file__", "<"))):
             self.ask_owner(call, evaluator)
             return 0
+        if scope in self.going:
+            self.recursive.add(scope)
+            return 0
         if depth >= MOST_CALLS_DEEP:
             raise Unknown("too deep")
-        return self.of_all(scope.body, inside, depth + 1)
+        self.going.append(scope)
+        count = self.of_all(scope.body, inside, depth + 1)
+        self.going.pop()
+        if count and scope in self.recursive:
+            raise Unknown("it calls itself")
+        return count
 
     def ask_owner(self, call, evaluator):
         """Raises Unknown for what a library's model does in a method of its own: `model.generate(...)`."""

@@ -12,7 +12,7 @@ import types
 from collections.abc import Callable
 from typing import Any
 
-from .call_binding import evaluated, plain_function
+from .call_binding import Absent, Items, evaluated, plain_function
 from .constants import Constants
 from .counters import counter
 from .exit_paths import INNER, Walker
@@ -21,7 +21,7 @@ from .loop_position import assigned_before
 from .loop_stack import Place, find_index
 from .safe_eval import FOREVER, Evaluator
 from .source import Source, encloses
-from .syntax import dotted, is_docstring
+from .syntax import dotted, is_docstring, is_none
 
 PARTS = (ast.BoolOp, ast.Compare, ast.BinOp, ast.UnaryOp, ast.IfExp, ast.List, ast.Tuple, ast.Set)
 FILLING = ("append", "extend", "add", "update", "insert", "appendleft", "put", "setdefault", "pop", "remove", "clear")
@@ -97,6 +97,9 @@ class Body:
         """A test with constants and `Counted` names alone, which are nodes with a `counted`."""
         if isinstance(node, ast.Constant) or hasattr(node, "counted"):
             return node
+        present = self.is_there(node)
+        if present is not MISSING:
+            return ast.copy_location(ast.Constant(value=present), node)
         if isinstance(node, PARTS):
             made = rebuilt(node, lambda part: self.closed(part, depth))
             if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mod) and not is_settled(made.right):
@@ -117,6 +120,15 @@ class Body:
         made = ast.copy_location(ast.Name(id=name, ctx=ast.Load()), node)
         made.counted = self.counted(node)
         return made
+
+    def is_there(self, node):
+        """The truth of `loader is not None`, where that cannot change; MISSING of anything else."""
+        if not isinstance(node, ast.Compare) or not is_none(node.comparators[0]) or not self.constants.fixed(node.left):
+            return MISSING
+        value = evaluated(self.place.evaluator, node.left)
+        if isinstance(value, (Absent, Items)) or not isinstance(node.ops[0], (ast.Is, ast.IsNot)):
+            return MISSING
+        return (value is None) is isinstance(node.ops[0], ast.Is)
 
     def as_it_is(self, node, otherwise):
         try:

@@ -122,9 +122,13 @@ def periodic(test, truth):
 
 
 def early_exit(way, tests, place):
-    text = " and ".join(("" if truth else "not ") + words_of(test, place) for test, truth in tests)
-    text = text or place.source.segment(way.node)
+    text = words_of_all(tests, place) or place.source.segment(way.node)
     return {"line": way.node.lineno, "test": text, "clock": any(name in text for name in CLOCK_NAMES)}
+
+
+def words_of_all(tests, place):
+    words = [(words_of(test, place), truth) for test, truth in tests]
+    return " and ".join(one if truth else "not ({})".format(one) for one, truth in words)
 
 
 def words_of(test, place):

@@ -187,7 +187,7 @@ def is_equality(test, truth):
 
 def rhythm_of(alternatives, line, body, key, step):
     """The rhythm of a statement under alternatives of tests, in iterations of the loop with this key."""
-    found = [one for one in (of_all(tests, line, body, key, step) for tests in alternatives) if not one.never]
+    found = distinct(of_all(tests, line, body, key, step) for tests in alternatives)
     if not found:
         return NEVER
     known = [one for one in found if one.every is not None]
@@ -200,6 +200,18 @@ def rhythm_of(alternatives, line, body, key, step):
     sure = len(known) == len(found) and all(one.opens is not None for one in known)
     opens = sorted({place for one in known for place in one.opens}) if sure else None
     return Rhythm(max(1.0, every), opens, again[0].by_steps)
+
+
+def distinct(rhythms):
+    """Those that come at all, without those that come whenever another does: `i % 20 == 0` and one of two unknown tests."""
+    found = []
+    for one in rhythms:
+        same = [
+            other for other in found if one.opens is not None and (one.every, one.opens) == (other.every, other.opens)
+        ]
+        if not one.never and not same:
+            found.append(one)
+    return found
 
 
 def of_all(tests, line, body, key, step):
@@ -218,7 +230,10 @@ def of_all(tests, line, body, key, step):
         elif any(one is None for one in names):
             unknown = True
         elif any(one.by is None or one.key not in body.order for one in names):
-            return of_stranger(at, node, truth)
+            stranger = of_stranger(at, node, truth)
+            if stranger.every is not None:
+                return stranger
+            unknown = True
         else:
             known.append((node, truth))
     try:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 import sys
 import threading
+import types
 from array import array
 
 from ..patching import harmless
@@ -17,6 +18,8 @@ from ..schedstat import clock
 from .later_fits import later_fits
 from .prospects import USES_OPTIMIZERS, Prospects
 from .script_frames import library_loops, own_place
+from .script_loops import NO_TORCH
+from .upcoming_work import UpcomingWork
 
 RANKS = {"keras": 0, "tensorflow": 1, "jax": 2, "xgboost": 3, "lightgbm": 3, "catboost": 3, "sklearn": 4, "tqdm": 8}
 TRAINS = 5  # ranks below it are training; the others only may be
@@ -49,6 +52,7 @@ class Series:
         self.label, self.open, self.openings = own_place(), True, 1
         self.steps, self.seconds, self.special, self.events = 0, array("d"), {}, {}
         self.later = []  # fits that the script will make afterwards
+        self.periodic = []  # what its source names beside the steps
         self.setup = ""  # why this is no more than preparation: who drives it, or what it does
         self.busy = 0.0  # all intervals together, also those that are not kept
         self.lead = 0.0  # from the opening to the first step
@@ -95,6 +99,7 @@ class ProgressTracker:
         self.recorder = recorder
         self.series, self.keyed = [], {}
         self.prospects = None
+        self.models = ()  # what runs a model when it is called: the class, or classes
         self.lock = threading.RLock()
 
     def open(self, source, unit, total, key, around=None, **facts):
@@ -157,6 +162,8 @@ class ProgressTracker:
             series.step(now, steps)
             if series.rank < TRAINS and series.steps in LOOKS_AHEAD:
                 series.later = harmless(later_fits)(sys._getframe(1)) or []
+            if frame is not None and series.steps in LOOKS_AHEAD:
+                series.periodic = harmless(self.read_periodic)(frame, series.steps) or []
             if frame is not None and is_snapshot_due(series.steps):
                 self.take_snapshot(series, frame)
             if recorder.first_step is None and self.counts(series):
@@ -166,6 +173,12 @@ class ProgressTracker:
                     self.take_snapshot(series, frame)
                 recorder.finish("cut")
             series.last = clock()
+
+    def read_periodic(self, frame, step):
+        """What the source names beside the steps of a loop, after this step."""
+        models = types.SimpleNamespace(**{**vars(NO_TORCH), "nn": types.SimpleNamespace(Module=self.models)})
+        upcoming = UpcomingWork(models, self.recorder.plain_loop_stack())
+        return list(upcoming.periodic(upcoming.bodies(frame)[0], None, step))
 
     def counts(self, series):
         """Whether this may be what the script is for."""

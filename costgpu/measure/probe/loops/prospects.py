@@ -46,7 +46,7 @@ class Prospects:
         self.imported, self.names, self.defined, self.helpers_only = set(), set(), set(), True
         main = getattr(sys.modules.get("__main__"), "__file__", None)
         waiting, seen = [main] if main else [], set()
-        waiting += [getattr(one, "__file__", None) for one in list(sys.modules.values())]
+        waiting += [file_of(one) for one in list(sys.modules.values())]
         while waiting and len(seen) < MOST_FILES:
             path = waiting.pop(0)
             if not path or not path.endswith(".py") or path in seen or (path != main and package_of_file(path)):
@@ -96,3 +96,11 @@ class Prospects:
         if named == ["sklearn"] and not set(loaded) - {"sklearn"}:
             return not self.helpers_only or bool(self.names & SEARCHES)
         return bool(self.names & TELLING or (self.names & TELLING_OF_OTHERS) - self.defined)
+
+
+def file_of(module):
+    """Where a module was loaded from; one that is loaded when it is first used stays as it is."""
+    try:
+        return object.__getattribute__(module, "__dict__").get("__file__")
+    except AttributeError:  # not a module
+        return None

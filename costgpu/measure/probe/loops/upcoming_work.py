@@ -10,12 +10,12 @@ from .call_binding import bind_call, evaluated, plain_function
 from .exit_paths import AnyOf, product
 from .forward_passes import LOOPS, ForwardPasses, Trains
 from .gates import Body, Outside, statements
-from .loop_exits import words_of
+from .loop_exits import words_of_all
 from .openings import NEVER, Rhythm, rhythm_of
 from .reach import Reach
 from .safe_eval import Evaluator, Unknown
 from .source import Source, encloses, literal_values, own_statements
-from .syntax import dotted
+from .syntax import dotted, is_docstring, is_none
 from .trainings import Trainings
 
 SMALL_CALLS = (  # what is gated by `if n % every` to report, and takes no time to speak of
@@ -45,8 +45,8 @@ class UpcomingWork:
             step: Number of the step that has just been made.
             training: Whether it is one of training.
         """
-        later, periodic, applied = [], [], []
-        bodies, frames = self.bodies(frame), self.loop_stack.frames(frame)
+        later, applied = [], []
+        (bodies, outside), frames = self.bodies(frame), self.loop_stack.frames(frame)
         if training:
             self.trainings.note(frames)
         for body in bodies:
@@ -60,15 +60,20 @@ class UpcomingWork:
                         later.append(self.later_phase(statement, body.path, reach, [] if loops else going))
                     elif self.applies(statement, reach):
                         applied.append(self.place(statement, body.source, body.path))
-            for loop, key in zip(body.loops, body.keys):
-                for found in self.periodic_work(loop, key, body, training_loader, step if key == bodies[-1].key else 1):
-                    periodic.append(dict(found, loop_line=key[0], path=key[1], step=step))
+        periodic = [one for group in (bodies, outside) for one in self.periodic(group, training_loader, step)]
         return later, periodic[:MOST_PERIODIC], applied
 
+    def periodic(self, bodies, training_loader, step):
+        """Periodic work of the loops in these bodies, as it is read after this step."""
+        for body in bodies:
+            for loop, key in zip(body.loops, body.keys):
+                for work in self.periodic_work(loop, key, body, training_loader, step if key == bodies[-1].key else 1):
+                    yield dict(work, loop_line=key[0], path=key[1], step=step)
+
     def bodies(self, frame):
-        """The script's own live frames from the outermost on, each with the loops around its step."""
+        """The script's own live frames from the outermost on, each with the loops around its step; those of a trainer."""
         frames = self.loop_stack.frames(frame)
-        found, caller = [], None
+        found, outside, caller = [], [], None
         sources = [Source.of(live.f_code.co_filename) for live in frames]
         scopes = [source.scope(live.f_code) if source is not None else None for source, live in zip(sources, frames)]
         own = [not self.loop_stack.is_library(live.f_code.co_filename) for live in frames]
@@ -83,7 +88,8 @@ class UpcomingWork:
                 found.append(caller)
             elif looping[at] and at > last:  # a trainer's; around a loop of the script's it is a command line's
                 caller = Outside((looping[at][-1].lineno, live.f_code.co_filename), caller)
-        return found
+                outside.append(Body(live, source, scope, self.torch, None))
+        return found, outside
 
     def applies(self, statement, reach, depth=0):
         """Whether a loop in this statement, or in a function of the script's that it calls, runs a model."""
@@ -187,21 +193,25 @@ class UpcomingWork:
                     after=node.lineno > body.line,
                     evaluates=self.was_evaluated(node, evaluator, body),
                     timed=self.timed(node, evaluator, body),
-                    test=" and ".join(words_of(test, body.place) for test, _ in tests),
+                    test=words_of_all(tests, body.place),
                     **kind,
                 )
 
     def kinds_of(self, node, body, training_loader, gated):
         """What a statement is: validations, a checkpoint, or other work that may take its time."""
-        found, evaluator = 0, body.place.evaluator
+        found, evaluator, outside = 0, body.place.evaluator, self.loop_stack.is_library(body.path)
         for loader in self.loaders_read(node, evaluator, training_loader):
+            if outside and is_of_training(loader, training_loader):
+                continue
             try:
                 batches = len(loader)
             except Exception:  # noqa: BLE001, S112 - an iterable without a length
                 continue
             found += 1
             yield {"kind": "validation", "batches": batches, "batch_size": attribute(loader, "batch_size")}
-        checkpoint = saves(node, gated) or self.calls_one_that_saves(node, evaluator)
+        if outside:
+            return
+        checkpoint = self.saves(node, evaluator, gated) or self.calls_one_that_saves(node, evaluator)
         if checkpoint:
             yield {"kind": "checkpoint"}
         run = self.runs_a_model(node, body) if not found else None
@@ -237,10 +247,18 @@ class UpcomingWork:
                 if not self.loop_stack.is_library(str(inside.globals.get("__file__", "<"))):
                     yield call, scope, inside
 
+    def saves(self, statement, evaluator, gated):
+        """Whether a statement saves a model; behind no gate a method `save` of anything may as well save a picture."""
+        names = SAVING_CALLS if gated else SAVING_CALLS[1:]
+        calls = [(dotted(node.func), node) for node in ast.walk(statement) if isinstance(node, ast.Call)]
+        saving = [node for name, node in calls if name == "torch.save" or name.rsplit(".", 1)[-1] in names]
+        idle = [node for node, scope, inside in self.called(statement, evaluator) if returns_at_once(scope, inside)]
+        return any(node not in idle for node in saving)
+
     def calls_one_that_saves(self, node, evaluator, depth=0):
         """Whether it calls a function of the script's own that saves a model, whatever comes."""
         return depth < MOST_CALLS_DEEP and any(
-            saves(statement, False) or self.calls_one_that_saves(statement, inside, depth + 1)
+            self.saves(statement, inside, False) or self.calls_one_that_saves(statement, inside, depth + 1)
             for _, scope, inside in self.called(node, evaluator)
             for statement in scope.body
             if not isinstance(statement, ast.If)
@@ -314,6 +332,8 @@ class UpcomingWork:
 
     def loaders_read(self, node, evaluator, training_loader):
         """DataLoaders, other than the training's, that a statement names, or a function of the script's own loops over."""
+        if isinstance(node, (ast.Name, ast.Attribute)):
+            return []  # `if loader:`
         if any(isinstance(one, ast.Call) and is_backward(one) for one in ast.walk(node)):
             return []  # it trains
         found = self.loaders_named(node, evaluator)
@@ -324,12 +344,13 @@ class UpcomingWork:
         return [one for one in found.values() if one is not training_loader]
 
     def loaders_named(self, node, evaluator):
-        """The DataLoaders that an expression or a statement names for more than their length and attributes."""
+        """The DataLoaders that an expression or a statement names for more than their length, attributes and presence."""
         parts = list(ast.walk(node))
         asked = {id(one.value) for one in parts if isinstance(one, ast.Attribute)}
         asked |= {
             id(arg) for one in parts if isinstance(one, ast.Call) and dotted(one.func) == "len" for arg in one.args
         }
+        asked |= {id(one) for part in parts for one in tested(part)}
         found = {}
         for one in parts:
             if isinstance(one, (ast.Name, ast.Attribute)) and isinstance(one.ctx, ast.Load) and id(one) not in asked:
@@ -339,9 +360,33 @@ class UpcomingWork:
         return found
 
 
+def tested(node):
+    """Parts of an expression of which it only matters what they are, or whether they are there."""
+    if isinstance(node, ast.BoolOp):
+        return node.values
+    return [node.left] if isinstance(node, ast.Compare) else [node.operand] if isinstance(node, ast.UnaryOp) else []
+
+
+def is_of_training(loader, training):
+    """Whether a trainer's loader may be what it trains on, which it may have wrapped."""
+    data = attribute(training, "dataset")
+    return data is None or attribute(loader, "dataset") is data
+
+
 def is_at(code, line, node, body):
     """Whether a frame's line is one of a statement of a body."""
     return code is body.place.live.f_code and node.lineno <= line <= node.end_lineno
+
+
+def returns_at_once(scope, variables):
+    """Whether a function begins with `if not path: return`, or the like, and is called without a path."""
+    first = next((one for one in scope.body if not is_docstring(one)), None)
+    test = first.test if isinstance(first, ast.If) and isinstance(first.body[-1], ast.Return) else None
+    asks = isinstance(test, ast.UnaryOp) or (isinstance(test, ast.Compare) and is_none(test.comparators[0]))
+    try:
+        return asks and variables.truth(test)
+    except Exception:  # noqa: BLE001 - not known
+        return False
 
 
 def is_backward(call):
@@ -352,13 +397,6 @@ def is_small(call):
     """Whether a call is one that reports, schedules or changes tensors in place."""
     last = dotted(call.func).rsplit(".", 1)[-1]
     return last in SMALL_CALLS or (last.endswith("_") and not last.startswith("_"))
-
-
-def saves(statement, gated):
-    """Whether a statement saves a model; behind no gate a method `save` of anything may as well save a picture."""
-    calls = [dotted(node.func) for node in ast.walk(statement) if isinstance(node, ast.Call)]
-    names = SAVING_CALLS if gated else SAVING_CALLS[1:]
-    return any(call == "torch.save" or call.rsplit(".", 1)[-1] in names for call in calls)
 
 
 def is_simple_at(statement, line):

@@ -48,22 +48,32 @@ def told(phases: list[dict[str, Any]], real_steps: float | None) -> dict[str, fl
     return times
 
 
-def verdict(beside: str, told_times: dict[str, float] | None) -> str:
-    """``right``, ``wrong`` or ``not known``; empty where nothing was counted."""
+def names_evaluations(note: str) -> bool:
+    """Whether a note names evaluations that were not reached and whose seconds are not known."""
+    return note.startswith(("Not seen in ", "Its trainer evaluates "))
+
+
+def verdict(beside: str, told_times: dict[str, float] | None, named: str) -> str:
+    """``right``, ``named`` (in a sentence alone), ``wrong`` or ``not known``; empty where nothing was counted."""
     if not beside:
         return ""
     if told_times is None:
         return "not known"
     real = counted(beside)
-    agree = [abs(told_times[kind] - real[kind]) <= max(SPARE * bool(real[kind]), SHARE * real[kind]) for kind in KINDS]
-    return "right" if all(agree) else "wrong"
+    off = [
+        kind for kind in KINDS if abs(told_times[kind] - real[kind]) > max(SPARE * bool(real[kind]), SHARE * real[kind])
+    ]
+    if off == ["validation"] and named and not told_times["validation"]:
+        return "named"
+    return "wrong" if off else "right"
 
 
-def words(times: dict[str, float] | None) -> str:
-    """Counts for people."""
+def words(times: dict[str, float] | None, named: str = "") -> str:
+    """Counts for people, with the sentence that names what is in no figure."""
     if times is None:
         return "not known"
-    return ", ".join(f"{kind} {count:,.0f}" for kind, count in times.items() if count) or "none"
+    figures = ", ".join(f"{kind} {count:,.0f}" for kind, count in times.items() if count) or "none"
+    return f"{figures}. {named}" if named else figures
 
 
 def seconds(here: dict[str, float], real: float) -> list[str]:
@@ -75,11 +85,11 @@ def seconds(here: dict[str, float], real: float) -> list[str]:
 
 def section(answers: list[Answer]) -> list[str]:
     """What is told of the work beside the steps, and of the seconds on the machine that measured."""
-    judged = [(answer, verdict(answer.script.beside, answer.beside)) for answer in answers]
+    judged = [(answer, verdict(answer.script.beside, answer.beside, answer.named)) for answer in answers]
     verdicts = Counter(judgement for _, judgement in judged)
     lines = ["", f"Work beside the steps: {', '.join(f'{n} {name}' for name, n in verdicts.most_common())}."]
     counts = [
-        [answer.script.name, words(counted(answer.script.beside)), words(answer.beside), judgement]
+        [answer.script.name, words(counted(answer.script.beside)), words(answer.beside, answer.named), judgement]
         for answer, judgement in judged
     ]
     lines += table(["script", "real", "told", "verdict"], counts)

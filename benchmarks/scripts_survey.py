@@ -8,8 +8,10 @@ that a survey can be continued; the tables of all of them are written to benchma
 no longer kept, the table stays as it is.
 
 `real` is what a run to the end did, counted by something else than the probe (`counted` says by what). Several numbers
-are the same work in several units, e.g. batches and items. `beside` is what the run did beside the steps. With --run,
-scripts run to their end right after they are asked of, and their seconds are kept.
+are the same work in several units, e.g. batches and items. `beside` is how often the run evaluated or saved between two
+steps, or after the last: what comes right after one another is one, and what comes with every step is part of it. A row
+that has it, and of which six steps do not tell the total, is asked of once more with the measurement that people get.
+With --run, scripts run to their end right after they are asked of, and their seconds are kept.
 """
 
 from __future__ import annotations
@@ -130,6 +132,8 @@ class Answer:
     beside: dict[str, float] | None = None  # how often each kind of work beside the steps comes; None if not known
     here: dict[str, float] | None = None  # seconds of the whole job on the machine that measured: value, low and high
     real_seconds: float | None = None  # seconds of its run to the end on that machine; None if it was not run
+    named: str = ""  # what it says of work that is not in its figures, as a sentence
+    whole: bool = False  # whether it was measured as people do, and not cut after a few steps
 
     @property
     def told(self) -> str:
@@ -189,12 +193,16 @@ def version() -> str:
     return subprocess.run(command, cwd=HERE, check=True, capture_output=True, text=True).stdout.strip()
 
 
-def ask(script: Script, corpus: Path, interpreter: str) -> dict[str, Any]:
-    """Run costgpu on one script; its document, exit code, error and seconds."""
+def ask(script: Script, corpus: Path, interpreter: str, *, whole: bool = False) -> dict[str, Any]:
+    """Run costgpu on one script; its document, exit code, error and seconds.
+
+    Args:
+        whole: Whether to measure as people do, and not to cut it after a few steps.
+    """
     where = corpus / script.root / script.folder
     prepare(script, where, interpreter)
     command = [sys.executable, "-m", "costgpu", "estimate", "--json", "--python", interpreter, "--workdir", str(where)]
-    command += ["--steps", STEPS, "--measure-for", MEASURE_FOR, "--start-limit", START_LIMIT]
+    command += ["--measure-for", MEASURE_FOR, "--start-limit", START_LIMIT, *([] if whole else ["--steps", STEPS])]
     command += _seen_from(where, script)
     began = time.monotonic()
     try:
@@ -217,6 +225,7 @@ def ask(script: Script, corpus: Path, interpreter: str) -> dict[str, Any]:
         "date": datetime.now(tz=UTC).date().isoformat(),
         "code": code,
         "seconds": time.monotonic() - began,
+        "whole": whole,
         "error": error[-2000:],
         "sentence": document.get("verdict", {}).get("sentence", ""),
         "phases": [
@@ -277,7 +286,9 @@ def read(script: Script, said: dict[str, Any]) -> Answer:
     if script.beside and wanted and kind in CERTAIN:
         real = script.totals()[0][0] if kind == "upper_bound" and script.real else None
         answer = replace(answer, beside=scripts_beside.told(mine, real))
-    return replace(answer, here=said.get("here"), real_seconds=said.get("real_seconds"))
+    named = next((note for note in said["notes"] if scripts_beside.names_evaluations(note)), "")
+    seconds = {"here": said.get("here"), "real_seconds": said.get("real_seconds")}
+    return replace(answer, named=named, whole=said.get("whole", False), **seconds)
 
 
 def number(value: float | None) -> str:
@@ -312,7 +323,8 @@ def section(answers: list[Answer]) -> list[str]:
     cells_of = []
     for answer in known:
         script = answer.script
-        kind = answer.kind + (" (it ended within the window)" if answer.ended else "")
+        ways = [f"after {MEASURE_FOR[:-1]} s"] * answer.whole + ["it ended within the window"] * answer.ended
+        kind = answer.kind + (f" ({', '.join(ways)})" if ways else "")
         cells = [script.name, script.kind, script.framework, script.task, real(script), answer.told, kind]
         cells_of.append([*cells, answer.verdict])
     return [*lines, *scripts_beside.table(header, cells_of)]
@@ -359,6 +371,8 @@ def main() -> None:
         if chosen and not arguments.table and (arguments.again or not file.exists()):
             where = (script, arguments.corpus.resolve(), arguments.python)
             said = ask(*where)
+            if script.beside and not said["code"] and read(script, said).verdict != "right":
+                said = ask(*where, whole=True)
             if arguments.run and not said["code"]:
                 said["real_seconds"] = run(*where)
             file.write_text(json.dumps(said, indent=1))
@@ -371,8 +385,9 @@ def main() -> None:
                 if answer.verdict != "right":
                     print(f"{'':12}{answer.how[:200]}", flush=True)
                 if script.beside:
-                    verdict = scripts_beside.verdict(script.beside, answer.beside)
-                    print(f"{'':12}beside: {verdict}; {script.beside}, told {scripts_beside.words(answer.beside)}")
+                    told = scripts_beside.words(answer.beside, answer.named)
+                    verdict = scripts_beside.verdict(script.beside, answer.beside, answer.named)
+                    print(f"{'':12}beside: {verdict}; {script.beside}, told {told}")
     written = HERE / "scripts.md"
     written.write_text(page(answers, written.read_text()))
     print(Counter(answer.verdict for answer in answers))

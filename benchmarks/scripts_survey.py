@@ -219,7 +219,7 @@ def ask(script: Script, corpus: Path, interpreter: str, *, whole: bool = False) 
     except subprocess.TimeoutExpired:
         code, out, error = 124, "", "no answer"
     document = json.loads(out) if code == 0 else {}
-    whole = document.get("here") and document["verdict"]["unit"] == WHOLE_JOB
+    known = document.get("here") and document["verdict"]["unit"] == WHOLE_JOB
     return {
         "version": version(),
         "date": datetime.now(tz=UTC).date().isoformat(),
@@ -235,7 +235,7 @@ def ask(script: Script, corpus: Path, interpreter: str, *, whole: bool = False) 
             }
             for phase in document.get("workload", {}).get("phases", [])
         ],
-        "here": document["here"]["wall_seconds"] if whole else None,
+        "here": document["here"]["wall_seconds"] if known else None,
         "later": document.get("workload", {}).get("later_phases", document.get("later_phases", [])),
         "ended": document.get("workload", {}).get("ended"),
         "notes": document.get("workload", {}).get("notes", []),

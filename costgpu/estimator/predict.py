@@ -229,7 +229,8 @@ def _extras(phase: Phase, seconds: float, scope: Scope, index: int, candidate: C
     found = []
     for extra in phase.extras:
         times = extra.count(scope.steps[index], scope.epochs[index], whole=scope.whole)
-        scales = extra.kind in (ExtraKind.VALIDATION, ExtraKind.OTHER) and extra.rhythm is not Rhythm.RUN
+        kinds = (ExtraKind.VALIDATION, ExtraKind.OTHER, *([] if candidate.is_gpu else [ExtraKind.ROLLOUT]))
+        scales = extra.kind in kinds and extra.rhythm is not Rhythm.RUN
         each = extra.seconds_each * (ratio if scales and candidate.offer is not None else 1.0)
         once = min(times, 1.0 if scope.whole else 0.0) if extra.seen_once else times
         found.append(_Beside(extra.kind.value.replace("_", " "), each * times, extra.measured, each * (times - once)))

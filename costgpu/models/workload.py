@@ -34,6 +34,7 @@ class ExtraKind(StrEnum):
     VALIDATION = "validation"
     CHECKPOINT = "checkpoint"
     EPOCH_START = "epoch_start"  # workers start, files open, and whatever else happens between epochs
+    ROLLOUT = "rollout"  # a policy acts in its environment between updates, which no GPU makes faster
     OTHER = "other"
 
 

@@ -259,6 +259,7 @@ class Told(_Told, total=False):
     saves: Saves | None
     validation: Validation | None
     seconds: float | None  # after which it ends on any machine
+    acts: bool  # whether what its model does in eval mode is to act in an environment, once in each epoch
 
 
 class Intervals(TypedDict):

@@ -225,6 +225,7 @@ def _phase(raw: PhaseRecord, activity: ActivityRecord | None, *, ended: bool, ga
         queued_seconds=queued_by_all(activity),
         saves=raw["told"].get("saves") if raw["told"] else None,
         validation=raw["told"].get("validation") if raw["told"] else None,
+        acts=bool(raw["told"] and raw["told"].get("acts")),
     )
     pause = raw["gap_seconds"] - step.median_seconds
     if gap and pause > LEAST_PAUSE_SECONDS:

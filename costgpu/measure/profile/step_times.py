@@ -122,12 +122,14 @@ def extras(
     queued_seconds: float = 0.0,
     saves: Saves | None = None,
     validation: Validation | None = None,
+    acts: bool = False,
 ) -> list[Extra]:
     """Validation, checkpoints and whatever else takes time beside the steps.
 
     Args:
         saves: How often a trainer says that it saves; None if none does.
         validation: How often it says that it evaluates, and on how much.
+        acts: Whether what the model does in eval mode is to act in an environment, once in each epoch.
         queued_seconds: Time in which threads of the script were ready and had no core: no work of its own.
     """
     seconds, special = phase["seconds"], phase["special"]
@@ -180,7 +182,13 @@ def extras(
     if not any(extra.kind is ExtraKind.EPOCH_START for extra in found):
         found += _workers_start(phase, step, total)
     sizes = [event["save_bytes"] for event in events.values() if event.get("save_bytes")]
-    return [_with_size(extra, sizes) for extra in found]
+    return [_with_size(_as_rollout(extra) if acts else extra, sizes) for extra in found]
+
+
+def _as_rollout(extra: Extra) -> Extra:
+    if extra.kind is not ExtraKind.VALIDATION:
+        return extra
+    return replace(extra, kind=ExtraKind.ROLLOUT, rhythm=Rhythm.EPOCH, every=1.0, first=None, seen_once=False)
 
 
 def _workers_start(phase: Intervals, step: StepTimes, total: Total) -> list[Extra]:

@@ -33,3 +33,9 @@ def test_the_first_time_is_counted() -> None:
     from_zero, from_one = replace(VALIDATION, first=1.0, every=STEPS - 1.0), replace(VALIDATION, first=STEPS - 1.0)
     parts = [predicted(one).parts["validation"] for one in (from_zero, replace(from_one, every=STEPS - 1.0))]
     assert parts[0] == pytest.approx(2 * parts[1])
+
+
+def test_rollouts_take_as_long_beside_any_gpu() -> None:
+    rollout = replace(VALIDATION, kind=ExtraKind.ROLLOUT)
+    assert predicted(rollout).parts["rollout"] == rollout.seconds_each * STEPS / 100
+    assert predicted(VALIDATION).parts["validation"] < predicted(rollout).parts["rollout"] / 2

@@ -50,13 +50,14 @@ def found(
     saves: Any = None,
     validation: Any = None,
     per_epoch: float | None = math.nan,
+    acts: bool = False,
 ) -> dict[ExtraKind, Extra]:
     step, _ = step_times(timed)
     kind = TotalKind.UNKNOWN if steps is None else TotalKind.EXACT
     by_loops = observed_epoch(timed) or total_steps(timed, ended=False).steps_per_epoch or 1000.0
     epoch = by_loops if per_epoch is not None and math.isnan(per_epoch) else per_epoch
     total = Total(kind=kind, steps=steps, steps_per_epoch=epoch, how="")
-    told = {"saves": saves, "validation": validation}
+    told = {"saves": saves, "validation": validation, "acts": acts}
     listed = extras(timed, step, total, per_iteration, batch_size=32, queued_seconds=queued_seconds, **told)
     by_kind = {extra.kind: extra for extra in listed}
     assert len(by_kind) == len(listed), "each kind of work is counted once"
@@ -224,6 +225,13 @@ CASES: dict[str, tuple[Any, dict[str, Any], list[Expected]]] = {
         VALIDATED,
         {},
         [("validation", EPOCH, 1.0, 0.8, True), ("epoch_start", EPOCH, 1.0, 0.2, True)],
+    ),
+    "a policy that acts between updates": (VALIDATED_IN_AN_EPOCH, {"acts": True}, [("rollout", EPOCH, 1.0, 0.8, True)]),
+    "and has acted before the first step": (GATED_500, {"acts": True}, [("rollout", EPOCH, 1.0, 1.0, True)]),
+    "evaluations that are part of every step are not counted twice": (
+        phase(steady(30), {n: {"validation_batches": 1, "opened": 1} for n in range(29)}, upcoming=(VALIDATES,)),
+        {},
+        [],
     ),
     "validation of every second epoch": (epochs_of_two_kinds(), {}, [("validation", EPOCH, 2.0, 0.8, True)]),
     "validation without eval mode by its batches": (

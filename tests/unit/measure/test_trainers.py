@@ -30,7 +30,8 @@ def ppo(**other: Any) -> Any:
     ],
 )
 def test_rollouts_are_read_so_many_times(model: Any, steps: int) -> None:
-    assert probe.on_policy(model)["total"] == steps
+    told = probe.on_policy(model)
+    assert (told["total"], told["acts"]) == (steps, True)
 
 
 @pytest.mark.parametrize(("gradient_steps", "steps"), [(2, 1450), (-1, 725 * 4), (0, 0)])

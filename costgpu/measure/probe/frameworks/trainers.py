@@ -114,7 +114,9 @@ def on_policy(model) -> Told:
     epochs, batch = getattr(model, "n_epochs", 1), getattr(model, "batch_size", None) or rollout
     each = epochs * math.ceil(rollout / batch)
     stops = ["target_kl"] if getattr(model, "target_kl", None) is not None else []
-    return reinforced(model, rollouts * each, each, stops, "{} rollouts of {} steps".format(rollouts, rollout))
+    told = reinforced(model, rollouts * each, each, stops, "{} rollouts of {} steps".format(rollouts, rollout))
+    told["acts"] = True
+    return told
 
 
 def off_policy(model) -> Told | None:

@@ -34,7 +34,7 @@ class UpcomingWork:
     def __init__(self, torch, loop_stack):
         self.torch, self.loop_stack = torch, loop_stack
         self.trainings = Trainings(torch, loop_stack)
-        self.stack = ()  # (code, line) of the script's frames, the outermost first, where an evaluation began
+        self.stack = ()  # (code, line) of the frames, the outermost first, where an evaluation began
         self.evaluating = set()  # those of all of them
         self.evaluated = []  # (seconds, stack) of those before the first step
 
@@ -210,6 +210,8 @@ class UpcomingWork:
             found += 1
             yield {"kind": "validation", "batches": batches, "batch_size": attribute(loader, "batch_size")}
         if outside:
+            if not found and self.timed(node, evaluator, body):
+                yield {"kind": "work"}
             return
         checkpoint = self.saves(node, evaluator, gated) or self.calls_one_that_saves(node, evaluator)
         if checkpoint:
@@ -314,8 +316,7 @@ class UpcomingWork:
 
     def note_evaluating(self, frame):
         """A model in eval mode is called, or a batch drawn for it."""
-        own = [one for one in self.loop_stack.frames(frame) if not self.loop_stack.is_library(one.f_code.co_filename)]
-        self.stack = tuple((live.f_code, live.f_lineno) for live in own)
+        self.stack = tuple((live.f_code, live.f_lineno) for live in self.loop_stack.frames(frame))
         self.evaluating.update(self.stack)
 
     def note_evaluated(self, seconds):

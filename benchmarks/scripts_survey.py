@@ -11,7 +11,8 @@ no longer kept, the table stays as it is.
 are the same work in several units, e.g. batches and items. `beside` is how often the run evaluated or saved between two
 steps, or after the last: what comes right after one another is one, and what comes with every step is part of it. A row
 that has it, and of which six steps do not tell the total, is asked of once more with the measurement that people get.
-With --run, scripts run to their end right after they are asked of, and their seconds are kept.
+With --run, scripts run to their end right after they are asked of as people do, and the seconds of those that the
+measurement did not see end are kept.
 """
 
 from __future__ import annotations
@@ -202,7 +203,8 @@ def ask(script: Script, corpus: Path, interpreter: str, *, whole: bool = False) 
     where = corpus / script.root / script.folder
     prepare(script, where, interpreter)
     command = [sys.executable, "-m", "costgpu", "estimate", "--json", "--python", interpreter, "--workdir", str(where)]
-    command += ["--measure-for", MEASURE_FOR, "--start-limit", START_LIMIT, *([] if whole else ["--steps", STEPS])]
+    if not whole:
+        command += ["--steps", STEPS, "--measure-for", MEASURE_FOR, "--start-limit", START_LIMIT]
     command += _seen_from(where, script)
     began = time.monotonic()
     try:
@@ -323,7 +325,7 @@ def section(answers: list[Answer]) -> list[str]:
     cells_of = []
     for answer in known:
         script = answer.script
-        ways = [f"after {MEASURE_FOR[:-1]} s"] * answer.whole + ["it ended within the window"] * answer.ended
+        ways = ["measured as people do"] * answer.whole + ["it ended within the window"] * answer.ended
         kind = answer.kind + (f" ({', '.join(ways)})" if ways else "")
         cells = [script.name, script.kind, script.framework, script.task, real(script), answer.told, kind]
         cells_of.append([*cells, answer.verdict])
@@ -374,6 +376,8 @@ def main() -> None:
             if script.beside and not said["code"] and read(script, said).verdict != "right":
                 said = ask(*where, whole=True)
             if arguments.run and not said["code"]:
+                timed = said if said["whole"] else ask(*where, whole=True)
+                said["here"] = None if timed["ended"] else timed["here"]
                 said["real_seconds"] = run(*where)
             file.write_text(json.dumps(said, indent=1))
         if file.exists():

@@ -178,6 +178,12 @@ class Phase:
         for times, value in zip((self.seconds, self.waits, self.blocked, self.queued), interval):
             times.append(value)
 
+    def whole_intervals(self, most):
+        """Seconds, waits, blocked and queued of so many intervals, without one that is being noted as the watchdog looks."""
+        times = (self.seconds, self.waits, self.blocked, self.queued)
+        count = min(most, *map(len, times))
+        return [[round(value, 7) for value in values[:count]] for values in times]
+
     def may_trace_again(self):
         """Whether there is a late step to compare with the traced one, and it is quick enough to be traced, too."""
         seen = sorted(self.seconds)

@@ -135,6 +135,7 @@ def phase_record(phase, torch, fetch) -> PhaseRecord:
     trace = phase.trace
     path, line = phase.own or (phase.anchor[0].co_filename, phase.anchor[1]) if phase.anchor else ("", 0)
     counts: dict[int, int] = {}
+    seconds, waits, blocked, queued = phase.whole_intervals(MOST_TIMES)
     for (_, optimizer), number in phase.sites.items():
         counts[optimizer] = counts.get(optimizer, 0) + number
     return {
@@ -143,11 +144,11 @@ def phase_record(phase, torch, fetch) -> PhaseRecord:
         "told": phase.told,
         "steps": phase.anchors,
         "elsewhere": phase.steps_elsewhere(),
-        "seconds": [round(value, 7) for value in phase.seconds[:MOST_TIMES]],
-        "waits": [round(value, 7) for value in phase.waits[:MOST_TIMES]],
+        "seconds": seconds,
+        "waits": waits,
+        "blocked": blocked,
+        "queued": queued,
         "own_seconds": [round(value, 7) for value in phase.own_seconds[:MOST_TIMES]],
-        "blocked": [round(value, 7) for value in phase.blocked[:MOST_TIMES]],
-        "queued": [round(value, 7) for value in phase.queued[:MOST_TIMES]],
         "special": {str(k): v for k, v in list(phase.special.items())[:MOST_EVENTS]},
         "snapshots": phase.counted_snapshots(),
         "upcoming": {"later": phase.upcoming[0], "periodic": phase.upcoming[1], "applied": phase.upcoming[2]},

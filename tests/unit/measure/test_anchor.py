@@ -145,3 +145,14 @@ def test_the_loop_over_the_optimizers_of_a_step_is_told(
     told = [loop["optimizers"] for loop in phase.counted_snapshots()[0]["loops"]]
     assert (phase.members, told) == (members, [False, bool(members)])
     assert (phase.special == {1: {"traced": True}}) is bool(members)
+
+
+def test_an_interval_that_is_being_noted_is_left_out() -> None:
+    """The watchdog writes the result from its own thread, whenever the time is up."""
+    phase = new_phase(None, probe_phase.ANYWHERE)
+    for interval in ((1.0, 0.25, 0.125, 0.0), (2.0, 0.5, 0.25, 0.125)):
+        phase.add_interval(interval)
+    phase.seconds.append(3.0)
+    phase.waits.append(0.75)
+    assert phase.whole_intervals(9) == [[1.0, 2.0], [0.25, 0.5], [0.125, 0.25], [0.0, 0.125]]
+    assert phase.whole_intervals(1) == [[1.0], [0.25], [0.125], [0.0]]

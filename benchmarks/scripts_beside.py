@@ -53,19 +53,18 @@ def names_evaluations(note: str) -> bool:
     return note.startswith(("Not seen in ", "Its trainer evaluates "))
 
 
-def verdict(beside: str, told_times: dict[str, float] | None, named: str) -> str:
-    """``right``, ``named`` (in a sentence alone), ``wrong`` or ``not known``; empty where nothing was counted."""
-    if not beside:
-        return ""
+def verdict(answer: Answer) -> str:
+    """``right``, ``named`` (in a sentence alone), ``whole`` (its time is its own), ``wrong`` or ``not known``."""
+    told_times = answer.beside
     if told_times is None:
         return "not known"
-    real = counted(beside)
+    real = counted(answer.script.beside)
     off = [
         kind for kind in KINDS if abs(told_times[kind] - real[kind]) > max(SPARE * bool(real[kind]), SHARE * real[kind])
     ]
-    if off == ["validation"] and named and not told_times["validation"]:
+    if off == ["validation"] and answer.named and not told_times["validation"]:
         return "named"
-    return "wrong" if off else "right"
+    return "right" if not off else "whole" if answer.ended else "wrong"
 
 
 def words(times: dict[str, float] | None, named: str = "") -> str:
@@ -85,9 +84,10 @@ def seconds(here: dict[str, float], real: float) -> list[str]:
 
 def section(answers: list[Answer]) -> list[str]:
     """What is told of the work beside the steps, and of the seconds on the machine that measured."""
-    judged = [(answer, verdict(answer.script.beside, answer.beside, answer.named)) for answer in answers]
+    judged = [(answer, verdict(answer)) for answer in answers]
     verdicts = Counter(judgement for _, judgement in judged)
     lines = ["", f"Work beside the steps: {', '.join(f'{n} {name}' for name, n in verdicts.most_common())}."]
+    lines[-1] += " Named is what a sentence tells of and no figure has; whole is a job whose time is its own, for it ended."
     counts = [
         [answer.script.name, words(counted(answer.script.beside)), words(answer.beside, answer.named), judgement]
         for answer, judgement in judged

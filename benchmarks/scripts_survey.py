@@ -390,8 +390,7 @@ def main() -> None:
                     print(f"{'':12}{answer.how[:200]}", flush=True)
                 if script.beside:
                     told = scripts_beside.words(answer.beside, answer.named)
-                    verdict = scripts_beside.verdict(script.beside, answer.beside, answer.named)
-                    print(f"{'':12}beside: {verdict}; {script.beside}, told {told}")
+                    print(f"{'':12}beside: {scripts_beside.verdict(answer)}; {script.beside}, told {told}")
     written = HERE / "scripts.md"
     written.write_text(page(answers, written.read_text()))
     print(Counter(answer.verdict for answer in answers))

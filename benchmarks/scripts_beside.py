@@ -75,10 +75,12 @@ def words(times: dict[str, float] | None, named: str = "") -> str:
     return f"{figures}. {named}" if named else figures
 
 
-def seconds(here: dict[str, float], real: float) -> list[str]:
+def seconds(answer: Answer) -> list[str]:
     """The cells of the table of seconds: predicted, its 80 % interval, real, their ratio, and whether it is inside."""
+    here, real = answer.here or {}, answer.real_seconds or 0.0
     interval = f"{here['low']:,.0f}-{here['high']:,.0f}"
     inside = "yes" if here["low"] <= real <= here["high"] else "no"
+    inside += ", and what it names is in no figure" if verdict(answer) == "named" else ""
     return [f"{here['value']:,.0f}", interval, f"{real:,.0f}", f"{here['value'] / real:.2f}", inside]
 
 
@@ -87,13 +89,15 @@ def section(answers: list[Answer]) -> list[str]:
     judged = [(answer, verdict(answer)) for answer in answers]
     verdicts = Counter(judgement for _, judgement in judged)
     lines = ["", f"Work beside the steps: {', '.join(f'{n} {name}' for name, n in verdicts.most_common())}."]
-    lines[-1] += " Named is what a sentence tells of and no figure has; whole is a job whose time is its own, for it ended."
+    lines[-1] += (
+        " Named is what a sentence tells of and no figure has; whole is a job whose time is its own, for it ended."
+    )
     counts = [
         [answer.script.name, words(counted(answer.script.beside)), words(answer.beside, answer.named), judgement]
         for answer, judgement in judged
     ]
     lines += table(["script", "real", "told", "verdict"], counts)
-    times = [[a.script.name, *seconds(a.here, a.real_seconds)] for a in answers if a.here and a.real_seconds]
+    times = [[a.script.name, *seconds(a)] for a in answers if a.here and a.real_seconds]
     if times:
         lines += ["", f"Seconds of {len(times)} whole jobs on the machine that measured as people do, run right after."]
         lines += table(["script", "predicted", "80 % interval", "real", "predicted / real", "inside"], times)

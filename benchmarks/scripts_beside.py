@@ -48,6 +48,12 @@ def told(phases: list[dict[str, Any]], real_steps: float | None) -> dict[str, fl
     return times
 
 
+def bounded(phases: list[dict[str, Any]]) -> frozenset[str]:
+    """The kinds of which an answer says that they come at most so often: saves of what is better than before."""
+    extras = [extra for phase in phases for extra in phase["extras"]]
+    return frozenset(extra["kind"] for extra in extras if extra["note"].endswith("at most that often"))
+
+
 def names_evaluations(note: str) -> bool:
     """Whether a note names evaluations that were not reached and whose seconds are not known."""
     return note.startswith(("Not seen in ", "Its trainer evaluates "))
@@ -59,19 +65,22 @@ def verdict(answer: Answer) -> str:
     if told_times is None:
         return "not known"
     real = counted(answer.script.beside)
-    off = [
-        kind for kind in KINDS if abs(told_times[kind] - real[kind]) > max(SPARE * bool(real[kind]), SHARE * real[kind])
-    ]
+    off = []
+    for kind in KINDS:
+        error = told_times[kind] - real[kind]
+        within = abs(error) <= max(SPARE * bool(real[kind]), SHARE * real[kind])
+        off += [] if within or (error > 0 and kind in answer.at_most) else [kind]
     if off == ["validation"] and answer.named and not told_times["validation"]:
         return "named"
     return "right" if not off else "whole" if answer.ended else "wrong"
 
 
-def words(times: dict[str, float] | None, named: str = "") -> str:
+def words(times: dict[str, float] | None, at_most: frozenset[str] = frozenset(), named: str = "") -> str:
     """Counts for people, with the sentence that names what is in no figure."""
     if times is None:
         return "not known"
-    figures = ", ".join(f"{kind} {count:,.0f}" for kind, count in times.items() if count) or "none"
+    counts = [(f"{kind} {count:,.0f}", kind in at_most) for kind, count in times.items() if count]
+    figures = ", ".join(f"{text} at most" if bound else text for text, bound in counts) or "none"
     return f"{figures}. {named}" if named else figures
 
 
@@ -93,7 +102,12 @@ def section(answers: list[Answer]) -> list[str]:
         " Named is what a sentence tells of and no figure has; whole is a job whose time is its own, for it ended."
     )
     counts = [
-        [answer.script.name, words(counted(answer.script.beside)), words(answer.beside, answer.named), judgement]
+        [
+            answer.script.name,
+            words(counted(answer.script.beside)),
+            words(answer.beside, answer.at_most, answer.named),
+            judgement,
+        ]
         for answer, judgement in judged
     ]
     lines += table(["script", "real", "told", "verdict"], counts)

@@ -133,6 +133,7 @@ class Answer:
     beside: dict[str, float] | None = None  # how often each kind of work beside the steps comes; None if not known
     here: dict[str, float] | None = None  # seconds of the whole job on the machine that measured: value, low and high
     real_seconds: float | None = None  # seconds of its run to the end on that machine; None if it was not run
+    at_most: frozenset[str] = frozenset()  # kinds of work beside the steps that come at most so often
     named: str = ""  # what it says of work that is not in its figures, as a sentence
     whole: bool = False  # whether it was measured as people do, and not cut after a few steps
 
@@ -287,7 +288,7 @@ def read(script: Script, said: dict[str, Any]) -> Answer:
     answer = Answer(script, kind, counts, batch, inference=infers, ended=bool(said["ended"]), how=how, **when)
     if script.beside and wanted and kind in CERTAIN:
         real = script.totals()[0][0] if kind == "upper_bound" and script.real else None
-        answer = replace(answer, beside=scripts_beside.told(mine, real))
+        answer = replace(answer, beside=scripts_beside.told(mine, real), at_most=scripts_beside.bounded(mine))
     named = next((note for note in said["notes"] if scripts_beside.names_evaluations(note)), "")
     seconds = {"here": said.get("here"), "real_seconds": said.get("real_seconds")}
     return replace(answer, named=named, whole=said.get("whole", False), **seconds)
@@ -389,7 +390,7 @@ def main() -> None:
                 if answer.verdict != "right":
                     print(f"{'':12}{answer.how[:200]}", flush=True)
                 if script.beside:
-                    told = scripts_beside.words(answer.beside, answer.named)
+                    told = scripts_beside.words(answer.beside, answer.at_most, answer.named)
                     print(f"{'':12}beside: {scripts_beside.verdict(answer)}; {script.beside}, told {told}")
     written = HERE / "scripts.md"
     written.write_text(page(answers, written.read_text()))

@@ -164,6 +164,7 @@ class PeriodicWork(TypedDict):
         list[float] | None
     )  # iterations at which it comes, counted from the one that made step `step`; None if not known
     by_steps: bool  # both are numbers of steps
+    at_most: bool  # something that is not known decides, too: what is better than before is saved
     after: bool  # it stands after the step in the loop's body
     evaluates: bool  # whether it, or a function that it calls, was seen to run a model in eval mode
     timed: float | None  # seconds of an evaluation by it before the first step; None without one

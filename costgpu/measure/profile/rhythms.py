@@ -16,6 +16,7 @@ from costgpu.models.defaults import DISK_BYTES_PER_SECOND
 from costgpu.models.workload import Extra, ExtraKind, Rhythm, StepTimes, Total
 
 DISK_WORDS = f"taken as {DISK_BYTES_PER_SECOND / 1e6:.0f} MB/s"
+AT_MOST = "; at most that often"
 FORWARD_SHARE = 1 / 3  # a forward pass is one of the three equal parts of a training step's FLOPs
 SAME_EPOCH = 0.02  # by which two lengths of an epoch may differ
 MOST_NAMED = 4  # in one note
@@ -54,6 +55,7 @@ class Work:
 
     def as_extra(self, kind: ExtraKind, seconds: float, *, measured: bool, note: str) -> Extra:
         """The work as an extra of so many seconds each; once and for all if it does not come back."""
+        note += AT_MOST if self.raw["at_most"] else ""
         if self.every is None or math.isinf(self.every):
             return Extra(kind=kind, seconds_each=seconds * self.times, rhythm=Rhythm.RUN, measured=measured, note=note)
         return Extra(

@@ -527,6 +527,7 @@ SPELLINGS = {  # of what stands beside the step: kind, and what it is, with its 
     "a message": ("if it % 50 == 9: print(it)", []),
     "a soft update": ("if it % 50 == 9: soft_update([], [])", []),
 }
+AT_MOST = {"only what is better", "what is better in one way or another", "only if there is any"}
 HELPERS = """
 class Broken(type(val_loader)):
     def __len__(self): raise RuntimeError
@@ -552,7 +553,9 @@ for it in range(args.steps):
 @pytest.mark.parametrize("name", SPELLINGS)
 def test_what_stands_beside_the_step(name: str, folder: Path) -> None:
     text, expected = SPELLINGS[name]
-    found = [(work.raw["kind"], work.every) for work in Run(HELPERS + text + "\n", folder, 1).works()]
+    works = Run(HELPERS + text + "\n", folder, 1).works()
+    found = [(work.raw["kind"], work.every) for work in works]
+    assert [work.raw["at_most"] for work in works] == [name in AT_MOST] * len(works)
     assert found == ([("validation", 9.0), ("checkpoint", 9.0)] if expected is None else expected)
 
 

@@ -17,11 +17,11 @@ class Rhythm:
     """Iterations from one opening to the next, and openings counted from this iteration on (earlier ones are negative).
 
     `every` is inf for what does not come back, None for what cannot be told; `opens` is None where it is not known.
-    With `by_steps` both count steps.
+    With `by_steps` both count steps. It is `at_most` that often where something that is not known decides, too.
     """
 
     def __init__(self, every, opens=None, by_steps=False):
-        self.every, self.opens, self.by_steps = every, opens, by_steps
+        self.every, self.opens, self.by_steps, self.at_most = every, opens, by_steps, False
 
     @property
     def never(self):
@@ -199,7 +199,9 @@ def rhythm_of(alternatives, line, body, key, step):
     every = 1 / sum(1 / one.every for one in again)
     sure = len(known) == len(found) and all(one.opens is not None for one in known)
     opens = sorted({place for one in known for place in one.opens}) if sure else None
-    return Rhythm(max(1.0, every), opens, again[0].by_steps)
+    united = Rhythm(max(1.0, every), opens, again[0].by_steps)
+    united.at_most = any(one.at_most for one in known)
+    return united
 
 
 def distinct(rhythms):
@@ -241,6 +243,7 @@ def of_all(tests, line, body, key, step):
     except Exception:  # noqa: BLE001 - a modulus of 0, an object that cannot be compared, too many looks
         return Rhythm(None)
     if unknown and not rhythm.never:
+        rhythm.at_most = True
         return Rhythm(None) if rhythm.every in (1.0, math.inf) else rhythm
     return rhythm
 

@@ -190,6 +190,7 @@ class UpcomingWork:
                     every="inf" if rhythm.every == math.inf else rhythm.every,
                     opens=rhythm.opens,
                     by_steps=rhythm.by_steps,
+                    at_most=rhythm.at_most,
                     after=node.lineno > body.line,
                     evaluates=self.was_evaluated(node, evaluator, body),
                     timed=self.timed(node, evaluator, body),

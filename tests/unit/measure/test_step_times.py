@@ -1,4 +1,7 @@
-"""Step times and the work beside the steps, from hand-made intervals."""
+"""Step times and the work beside the steps, from hand-made intervals.
+
+One file of more than 400 lines: most of it is one table of intervals and of what they come to.
+"""
 
 import math
 from typing import Any

@@ -178,7 +178,7 @@ class ProgressTracker:
         """What the source names beside the steps of a loop, after this step."""
         models = types.SimpleNamespace(**{**vars(NO_TORCH), "nn": types.SimpleNamespace(Module=self.models)})
         upcoming = UpcomingWork(models, self.recorder.plain_loop_stack())
-        return list(upcoming.periodic(upcoming.bodies(frame)[0], None, step))
+        return upcoming.periodic(upcoming.bodies(frame)[0], None, step)
 
     def counts(self, series):
         """Whether this may be what the script is for."""

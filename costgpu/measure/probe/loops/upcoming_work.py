@@ -60,18 +60,20 @@ class UpcomingWork:
                         later.append(self.later_phase(statement, body.path, reach, [] if loops else going))
                     elif self.applies(statement, reach):
                         applied.append(self.place(statement, body.source, body.path))
-        periodic = [one for group in (bodies, outside) for one in self.periodic(group, training_loader, step)]
-        return later, periodic[:MOST_PERIODIC], applied
+        periodic = self.periodic(bodies, training_loader, step) + self.periodic(outside, training_loader, step)
+        return later, periodic, applied
 
     def periodic(self, bodies, training_loader, step):
         """Periodic work of the loops in these bodies, as it is read after this step."""
+        found = []
         for body in bodies:
             for loop, key in zip(body.loops, body.keys):
                 for work in self.periodic_work(loop, key, body, training_loader, step if key == bodies[-1].key else 1):
-                    yield dict(work, loop_line=key[0], path=key[1], step=step)
+                    found.append(dict(work, loop_line=key[0], path=key[1], step=step))
+        return found[:MOST_PERIODIC]
 
     def bodies(self, frame):
-        """The script's own live frames from the outermost on, each with the loops around its step; those of a trainer."""
+        """The script's own live frames, outermost first, each with the loops around its step; then those of its trainer."""
         frames = self.loop_stack.frames(frame)
         found, outside, caller = [], [], None
         sources = [Source.of(live.f_code.co_filename) for live in frames]

@@ -113,7 +113,7 @@ def section(answers: list[Answer]) -> list[str]:
     lines += table(["script", "real", "told", "verdict"], counts)
     times = [[a.script.name, *seconds(a)] for a in answers if a.here and a.real_seconds]
     if times:
-        lines += ["", f"Seconds of {len(times)} whole jobs on the machine that measured as people do, run right after."]
+        lines += ["", f"Seconds of {len(times)} whole jobs on the machine that measured them, with the defaults."]
         lines += table(["script", "predicted", "80 % interval", "real", "predicted / real", "inside"], times)
     return lines
 

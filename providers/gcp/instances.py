@@ -40,7 +40,7 @@ class History:
     deleted_at: datetime | None = None  # when it was over; None if nobody has deleted it, as far as is known
     stopped_at: datetime | None = None  # when it was last switched off, if it was not deleted at once
     preempted: bool = False
-    by_guest: bool = False  # whether its own system has switched it off
+    by_guest: bool = False  # whether its own system has switched it off, or is about to
     reason: str = ""  # in Google's words: what ended or stopped it last; empty if nothing has
     hidden: str = ""  # why nothing is known: the operations could not be listed; empty if they could
 
@@ -53,14 +53,15 @@ def history_from(operations: Sequence[Any]) -> History:
     ends = [row for row in rows if row.operation_type in DELETES | STOPS or str(row.operation_type).startswith(SYSTEM)]
     taken = [row for row in rows if row.operation_type == PREEMPTED]
     over = [_time(row.end_time) or begun_at(row) for row in deletes if is_done(row)]
-    stops = [row for row in rows if row.operation_type in STOPS and is_done(row)]
+    stops = [row for row in rows if row.operation_type in STOPS]
+    off = [row for row in stops if is_done(row)]
     cause = next((row for row in ends if str(row.operation_type).startswith(SYSTEM)), ends[-1] if ends else None)
     return History(
         created_at=begun_at(created[0]) if created else None,
         created=any(is_done(row) for row in created),
         deleting=any(not is_done(row) for row in deletes),
         deleted_at=max(over, default=None),
-        stopped_at=(_time(stops[-1].end_time) or begun_at(stops[-1])) if stops else None,
+        stopped_at=(_time(off[-1].end_time) or begun_at(off[-1])) if off else None,
         preempted=bool(taken),
         by_guest=bool(stops) and stops[-1].operation_type == GUEST and not taken,
         reason=_words(cause) if cause is not None else "",

@@ -258,6 +258,8 @@ def test_histories() -> None:
     assert (told.by_guest, told.stopped_at, told.deleted_at) == (True, minute(5), minute(6))
     told = history_from([made, operation(GUEST, 5), operation("start", 6), operation("stop", 7, user="ann")])
     assert (told.by_guest, told.stopped_at) == (False, minute(7))
+    told = history_from([made, operation(GUEST, 5, status="RUNNING")])
+    assert (told.by_guest, told.stopped_at) == (True, None)
     assert history_from([made, operation("delete", 2, status="RUNNING")]).deleting
     assert history_from([operation("insert", 1, error="ZONE_RESOURCE_POOL_EXHAUSTED")]).created_at is None
     assert history_from([made, operation("delete", 2, error="RESOURCE_NOT_READY")]).deleted_at is None

@@ -294,6 +294,18 @@ def train(step, loader, state):
 """,
 }
 # What may end earlier, or later, than can be read.
+PATIENCE = """
+def train(step, loader, state):
+    best, bad = 1e9, 0
+    for e in range(40):
+        for x in loader:
+            step(0)
+        loss = 5.0 if e else 1.0
+        BAD
+        best = min(best, loss)
+        if bad > 30:
+            break
+"""
 NOT_EXACT = {
     "a test after episodes of unknown length": (
         TotalKind.APPROXIMATE,
@@ -378,6 +390,49 @@ def train(step, loader, state):
         else:
             bad += 1
         if bad >= 8:
+            break
+""",
+    ),
+    "patience in one expression": (TotalKind.UPPER_BOUND, PATIENCE.replace("BAD", "bad = bad + 1 if loss > best else 0")),
+    "patience in one expression, the other way round": (TotalKind.UPPER_BOUND, PATIENCE.replace("BAD", "bad = 0 if loss <= best else bad + 1")),
+    "patience times a test": (TotalKind.UPPER_BOUND, PATIENCE.replace("BAD", "bad = (bad + 1) * (loss > best)")),
+    "patience and the best in one": (TotalKind.UPPER_BOUND, PATIENCE.replace("BAD", "bad, best = (bad + 1, best) if loss > best else (0, loss)")),
+    "patience in a method": (
+        TotalKind.UPPER_BOUND,
+        """
+class Stopper:
+    def __init__(self): self.best, self.bad = 1e9, 0
+    def __call__(self, loss):
+        if loss < self.best:
+            self.best = loss
+            self.bad = 0
+        else:
+            self.bad += 1
+def train(step, loader, state):
+    stop = Stopper()
+    for e in range(40):
+        for x in loader:
+            step(0)
+        stop(5.0 if e else 1.0)
+        if stop.bad > 30:
+            break
+""",
+    ),
+    "patience in a method, in one expression": (
+        TotalKind.UPPER_BOUND,
+        """
+class Stopper:
+    def __init__(self): self.best, self.bad = 1e9, 0
+    def update(self, loss):
+        self.bad = 0 if loss < self.best else self.bad + 1
+        self.best = min(self.best, loss)
+def train(step, loader, state):
+    stop = Stopper()
+    for e in range(40):
+        for x in loader:
+            step(0)
+        stop.update(5.0 if e else 1.0)
+        if stop.bad > 30:
             break
 """,
     ),

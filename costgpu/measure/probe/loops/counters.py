@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import inspect
 import math
+import types
 
 from ..record import Counter
 from .call_binding import bind, is_own, plain_function
@@ -150,24 +151,35 @@ def raises_in(body, line, subject, there, skips=ast.Continue):
         if added is not None:
             yield Raise(there.constants.number(*added), line_of(statement, body, line), when)
         elif assigns(statement, subject, there):
-            yield Raise(None, statement.lineno, when, sets=True)
+            yield Raise(None, statement.lineno, "sometimes" if chooses(statement) else when, sets=True)
         elif isinstance(statement, LOOPS):
             if not encloses(statement, line):
                 inner = list(raises_in(statement.body, NOWHERE, subject, there))
                 if inner:
-                    yield Raise(together(inner, laps(statement, there)), statement.lineno, when)
+                    yield Raise(together(inner, laps(statement, there)), statement.lineno, unless_set_back(inner, when))
         elif subject.spot is not None and there.deep < MOST_CALLS_DEEP:
             for call in own_statements([statement]):
                 if isinstance(call, ast.Call) and not encloses(call, line):
                     inner = raises_of_call(call, subject, there)
                     if inner:
-                        yield Raise(together(inner, 1), line_of(statement, body, line), when)
+                        yield Raise(together(inner, 1), line_of(statement, body, line), unless_set_back(inner, when))
 
 
 def together(raises, times):
     """By how much a counter is raised in so many rounds; None if that varies."""
     steady = times is not None and all(one.amount is not None and one.when == "always" for one in raises)
     return times * sum(one.amount for one in raises) if steady else None
+
+
+def unless_set_back(raises, when):
+    """`when`, but ``sometimes`` for raises one of which is a test's choice of another value, as patience starts anew."""
+    return "sometimes" if any(one.sets and one.when == "sometimes" for one in raises) else when
+
+
+def chooses(statement):
+    """Whether the value that `statement` assigns is one or another, by a test: `bad = bad + 1 if worse else 0`."""
+    tests = (ast.IfExp, ast.Compare, ast.BoolOp)
+    return not isinstance(statement, ast.Assign) or any(isinstance(node, tests) for node in ast.walk(statement.value))
 
 
 def laps(loop, there):
@@ -183,8 +195,13 @@ def laps(loop, there):
 
 def raises_of_call(call, subject, there):
     """Where a function raises the counter that is called beside the step: one of the user's, or of the same file."""
-    plain, bound = plain_function(there.evaluator.known(call.func))
-    if plain is None or not (is_own(plain) or there.source is there.source.of(plain.__code__.co_filename)):
+    called = there.evaluator.known(call.func)
+    plain, bound = plain_function(called)
+    if plain is None:  # an object that can be called
+        plain, bound = inspect.getattr_static(type(called), "__call__", None), called
+    if not isinstance(plain, types.FunctionType) or not (
+        is_own(plain) or there.source is there.source.of(plain.__code__.co_filename)
+    ):
         return []
     try:
         source, scope, inside = bind(plain, bound, call, there.evaluator)
@@ -224,7 +241,9 @@ def assigns(statement, subject, there):
     if isinstance(statement, (*LOOPS, ast.FunctionDef)):
         return False
     assigned = [node for node in ast.walk(statement) if isinstance(node, ast.Assign)]
-    return any(subject.is_at(target, there) for node in assigned for target, _ in assigned_pairs(node))
+    targets = [target for node in assigned for target, _ in assigned_pairs(node)]
+    targets += [part for target in targets if isinstance(target, ast.Tuple) for part in target.elts]
+    return any(subject.is_at(target, there) for target in targets)
 
 
 def line_of(statement, body, line):

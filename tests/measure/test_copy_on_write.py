@@ -18,6 +18,7 @@ import pytest_socket
 from costgpu import errors
 from costgpu.measure.failures import explain
 from costgpu.measure.isolation import namespace, start
+from costgpu.measure.isolation.layers import remove_layers
 from costgpu.measure.isolation.levels import Isolation
 from costgpu.measure.isolation.start import start_isolated
 from costgpu.measure.log.command import measure_command
@@ -253,6 +254,55 @@ def test_a_level_that_is_not_given_is_told_and_the_next_is_taken(
             ["true"], work, tmp_path / "cache", lambda seconds, stepping: None, isolation=Isolation.COPY_ON_WRITE
         )
     assert "doctor" in caught.value.hint
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can mount")
+def test_a_crowded_folder_with_a_mount_in_it_is_whole_and_can_be_written(work: Path) -> None:
+    """Its entries are put together one by one, and what does not fit into memory is shown all the same."""
+    mounted, crowd = work / "mounted", namespace.SKELETON_BYTES // namespace.MAX_COPIED + 300
+    mounted.mkdir()
+    for number in range(crowd):
+        with (work / f"f{number:03}").open("wb") as file:
+            file.truncate(namespace.MAX_COPIED)
+    (work / "data").mkdir()
+    source = """
+import json, os
+open("new", "w").write("new"); open("data/new", "w").write("new"); open("mounted/new", "w").write("new")
+print(json.dumps({"files": {os.path.getsize(n) for n in os.listdir(".") if n[0] == "f"}.pop(), "of": len(os.listdir("."))}))
+"""
+    script = f"""
+import sys
+from pathlib import Path
+from costgpu.measure.isolation import namespace
+from tests.measure.test_copy_on_write import said
+namespace.mount("small", {str(mounted)!r}, "tmpfs")
+print(said({source!r}, Path({str(work)!r})), sorted(path.name for path in Path({str(mounted)!r}).iterdir()))
+"""
+    answer = subprocess.run(
+        ["unshare", "--mount", sys.executable, "-c", script], capture_output=True, text=True, check=False
+    )
+    assert answer.stdout == f"{{'files': {namespace.MAX_COPIED}, 'of': {crowd + 3}}} []\n", answer.stderr
+    assert len(list(work.iterdir())) == crowd + 2
+
+
+def test_layers_can_be_in_shared_memory(work: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The last place where an overlay may be writable, as in a container whose file systems are overlays themselves."""
+    tried = []
+
+    def launched(launcher: str, command: start._Command, **spec: object) -> tuple[subprocess.Popen[bytes], str]:
+        tried.append(str(spec["layers"]))
+        if tried[-1].startswith("/dev/shm/"):
+            return launch(launcher, command, **spec)
+        with subprocess.Popen(["true"]) as refused:
+            return refused, "overlays: Invalid argument"
+
+    launch = start._launch
+    monkeypatch.setattr(start, "_launch", launched)
+    assert said("import json; open('new', 'w').write('x'); print(json.dumps({}))", work) == {}
+    assert not list(work.iterdir())
+    assert len(tried) > 1
+    for layers in tried:
+        remove_layers(Path(layers))
 
 
 @pytest.fixture

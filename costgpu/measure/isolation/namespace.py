@@ -54,8 +54,8 @@ DEVICES = tuple(
     " devmm_svm hisi_hdc apex mali snd video media userfaultfd".split()
 )
 NO_DEVICES = ("ttyS", *(f"tty{digit}" for digit in range(10)))  # other terminals
-MAX_PARTS = 300  # entries of a folder with mounts beneath that are put together one by one
-MAX_COPIED = 1 << 20  # bytes of a file in such a folder that is copied; a larger one is read-only
+MAX_PARTS = 3000  # entries of a folder with mounts beneath that are put together one by one, about 0.3 ms each
+MAX_COPIED = 1 << 20  # bytes of a file in such a folder that is copied, while there is room; a larger one is read-only
 SKELETON_BYTES = 64 << 20  # of memory, for those copies and for new files in such folders
 MAX_SOCKETS = 256
 SET_UP_FAILED = 125  # exit status
@@ -190,6 +190,7 @@ class World:
         self._add_sockets()
         for path in self.writable:
             bind(path, self.root + path)
+        os.makedirs(self.root + self.layers, exist_ok=True)  # is not there yet in a /dev/shm of our own
         mount("costgpu", self.root + self.layers, "tmpfs", MS_RDONLY | MS_NOSUID | MS_NODEV, "mode=700,size=4096")
         for path in self.needed:
             above = next((kept for kept in self.kept if path == kept or path.startswith(kept.rstrip("/") + "/")), None)
@@ -288,15 +289,23 @@ class World:
         elif stat.S_ISDIR(found.st_mode):
             os.mkdir(target)
             self._show(path)
-        elif stat.S_ISREG(found.st_mode) and found.st_size <= MAX_COPIED and path not in self.mounts:
-            with open(path, "rb") as source, open(target, "wb") as copy:
-                copy.write(source.read(MAX_COPIED))
-            self._same_owner(path, target)
-        else:
-            os.close(os.open(target, os.O_CREAT | os.O_WRONLY, 0o600))
+        elif not (stat.S_ISREG(found.st_mode) and path not in self.mounts and self._copy(path, found.st_size)):
+            os.close(os.open(target, os.O_CREAT | os.O_TRUNC | os.O_WRONLY, 0o600))
             bind(path, target, read_only=True)  # which is no matter to who connects to a socket
             if stat.S_ISREG(found.st_mode):
                 self.kept.append(path)
+
+    def _copy(self, path: str, size: int) -> bool:
+        """Copies a file, unless it is large or there is no room; returns whether it did."""
+        if size > MAX_COPIED:
+            return False
+        try:
+            with open(path, "rb") as source, open(self.root + path, "wb") as copy:
+                copy.write(source.read(MAX_COPIED))
+        except OSError:
+            return False
+        self._same_owner(path, self.root + path)
+        return True
 
     def _add_devices(self, path: str) -> None:
         """Devices that are used by the byte, such as GPUs: all but disks. Their nodes themselves cannot be changed."""

@@ -187,6 +187,7 @@ def _copy_on_write(command: _Command) -> IsolatedProcess:
     """In namespaces, with what it writes in the scratch folder, or where overlays can be written."""
     needed, wanted = command.places()
     own_processes, places = True, [command.scratch.folder / "layers", *other_places()]
+    failed: list[str] = []
     while True:
         layers = places[0]
         layers.mkdir(mode=0o700)
@@ -202,13 +203,14 @@ def _copy_on_write(command: _Command) -> IsolatedProcess:
         if said == READY.decode():
             return IsolatedProcess(process=process, isolation=Isolation.COPY_ON_WRITE, layers=layers)
         remove_layers(layers)
+        failed.append(said)
         stage = said.partition(":")[0]
         if stage == "processes" and own_processes:
             own_processes = False
         elif stage == "overlays" and len(places) > 1:
             places.pop(0)
         else:
-            raise NotGivenError(said)
+            raise NotGivenError("; ".join(dict.fromkeys(failed)))
 
 
 def other_places() -> list[Path]:

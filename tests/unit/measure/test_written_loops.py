@@ -393,10 +393,19 @@ def train(step, loader, state):
             break
 """,
     ),
-    "patience in one expression": (TotalKind.UPPER_BOUND, PATIENCE.replace("BAD", "bad = bad + 1 if loss > best else 0")),
-    "patience in one expression, the other way round": (TotalKind.UPPER_BOUND, PATIENCE.replace("BAD", "bad = 0 if loss <= best else bad + 1")),
+    "patience in one expression": (
+        TotalKind.UPPER_BOUND,
+        PATIENCE.replace("BAD", "bad = bad + 1 if loss > best else 0"),
+    ),
+    "patience in one expression, the other way round": (
+        TotalKind.UPPER_BOUND,
+        PATIENCE.replace("BAD", "bad = 0 if loss <= best else bad + 1"),
+    ),
     "patience times a test": (TotalKind.UPPER_BOUND, PATIENCE.replace("BAD", "bad = (bad + 1) * (loss > best)")),
-    "patience and the best in one": (TotalKind.UPPER_BOUND, PATIENCE.replace("BAD", "bad, best = (bad + 1, best) if loss > best else (0, loss)")),
+    "patience and the best in one": (
+        TotalKind.UPPER_BOUND,
+        PATIENCE.replace("BAD", "bad, best = (bad + 1, best) if loss > best else (0, loss)"),
+    ),
     "patience in a method": (
         TotalKind.UPPER_BOUND,
         """

@@ -54,7 +54,7 @@ DEVICES = tuple(
     " devmm_svm hisi_hdc apex mali snd video media userfaultfd".split()
 )
 NO_DEVICES = ("ttyS", *(f"tty{digit}" for digit in range(10)))  # other terminals
-MAX_PARTS = 3000  # entries of a folder with mounts beneath that are put together one by one, about 0.3 ms each
+MAX_PARTS = 2000  # entries of a folder with mounts beneath that are put together one by one, about 0.5 ms each
 MAX_COPIED = 1 << 20  # bytes of a file in such a folder that is copied, while there is room; a larger one is read-only
 SKELETON_BYTES = 64 << 20  # of memory, for those copies and for new files in such folders
 MAX_SOCKETS = 256

@@ -257,8 +257,14 @@ def test_a_level_that_is_not_given_is_told_and_the_next_is_taken(
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can mount")
-def test_a_crowded_folder_with_a_mount_in_it_is_whole_and_can_be_written(work: Path) -> None:
-    """Its entries are put together one by one, and what does not fit into memory is shown all the same."""
+@pytest.mark.parametrize("beside", [0, namespace.MAX_PARTS])
+def test_a_crowded_folder_with_a_mount_in_it_is_whole_and_can_be_written(work: Path, beside: int) -> None:
+    """Its entries are put together one by one, and what does not fit into memory is shown all the same.
+
+    One that is too crowded for that is read-only, but for what leads to the working folder.
+    """
+    for number in range(beside):
+        (work.parent / f"beside{number}").touch()
     mounted, crowd = work / "mounted", namespace.SKELETON_BYTES // namespace.MAX_COPIED + 300
     mounted.mkdir()
     for number in range(crowd):

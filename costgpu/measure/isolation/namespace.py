@@ -178,6 +178,7 @@ class World:
         self.mounts = read_mounts()
         self.laid: list[str] = []  # folders over which an overlay lies
         self.kept: list[str] = []  # what could be shown read-only only
+        self.over: list[str] = []  # folders in there that are shown over it
         self.why: dict[str, str] = {}  # folder -> why no overlay lies over it
 
     def build(self) -> None:
@@ -193,8 +194,8 @@ class World:
         os.makedirs(self.root + self.layers, exist_ok=True)  # is not there yet in a /dev/shm of our own
         mount("costgpu", self.root + self.layers, "tmpfs", MS_RDONLY | MS_NOSUID | MS_NODEV, "mode=700,size=4096")
         for path in self.needed:
-            above = next((kept for kept in self.kept if path == kept or path.startswith(kept.rstrip("/") + "/")), None)
-            if above is not None:
+            above, over = (innermost(path, folders) for folders in (self.kept, self.over))
+            if above is not None and (over is None or len(over) <= len(above)):
                 raise PermissionError(f"{path} cannot be written ({self.why.get(above, 'it is mounted read-only')})")
 
     def _show(self, path: str) -> None:
@@ -274,6 +275,7 @@ class World:
         if len(entries) > MAX_PARTS:
             self.kept.append(path)
             bind(path, target, read_only=True)
+            self._show_over(path)
             return
         for name in (os.path.join(path, entry) for entry in entries):
             try:
@@ -281,6 +283,16 @@ class World:
             except OSError:
                 continue  # what cannot be shown is not there: no access, or it has just gone
         self._same_owner(path, target)
+
+    def _show_over(self, path: str) -> None:
+        """Shows what leads to folders that are to be written, over a crowded folder that is read-only itself."""
+        beneath = path.rstrip("/") + "/"
+        leading = [folder for folder in [*self.needed, *self.wanted, *self.writable] if folder.startswith(beneath)]
+        for child in sorted({beneath + folder[len(beneath) :].partition("/")[0] for folder in leading}):
+            if any(other.startswith(child + "/") for other in self.mounts):
+                mount("costgpu", self.root + child, "tmpfs", MS_NOSUID | MS_NODEV, f"mode=755,size={SKELETON_BYTES}")
+            self.over.append(child)
+            self._show(child)
 
     def _add(self, path: str, found: os.stat_result) -> None:
         target = self.root + path
@@ -380,6 +392,11 @@ def ancestors(path: str) -> list[str]:
     """The path itself and every folder above it, but the root."""
     parts = path.strip("/").split("/")
     return ["/" + "/".join(parts[:count]) for count in range(1, len(parts) + 1)]
+
+
+def innermost(path: str, folders: list[str]) -> str | None:
+    """The innermost of the folders that hold a path, or are it."""
+    return max((one for one in folders if path == one or path.startswith(one.rstrip("/") + "/")), key=len, default=None)
 
 
 def read_mounts() -> dict[str, tuple[str, bool]]:

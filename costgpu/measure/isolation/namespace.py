@@ -55,7 +55,9 @@ DEVICES = tuple(
 )
 NO_DEVICES = ("ttyS", *(f"tty{digit}" for digit in range(10)))  # other terminals
 MAX_PARTS = 2000  # entries of a folder with mounts beneath that are put together one by one, about 0.5 ms each
-MAX_COPIED = 1 << 20  # bytes of a file in such a folder that is copied, while there is room; a larger one is read-only
+MAX_COPIED = (
+    1 << 20
+)  # bytes of a file in such a folder that is copied, while half the memory is free; others are read-only
 SKELETON_BYTES = 64 << 20  # of memory, for those copies and for new files in such folders
 MAX_SOCKETS = 256
 SET_UP_FAILED = 125  # exit status
@@ -191,7 +193,6 @@ class World:
         self._add_sockets()
         for path in self.writable:
             bind(path, self.root + path)
-        os.makedirs(self.root + self.layers, exist_ok=True)  # is not there yet in a /dev/shm of our own
         mount("costgpu", self.root + self.layers, "tmpfs", MS_RDONLY | MS_NOSUID | MS_NODEV, "mode=700,size=4096")
         for path in self.needed:
             above, over = (innermost(path, folders) for folders in (self.kept, self.over))
@@ -274,6 +275,7 @@ class World:
         target = self.root + path
         if len(entries) > MAX_PARTS:
             self.kept.append(path)
+            self.why[path] = f"something is mounted in it, and it has more than {MAX_PARTS:,} entries"
             bind(path, target, read_only=True)
             self._show_over(path)
             return
@@ -308,8 +310,9 @@ class World:
                 self.kept.append(path)
 
     def _copy(self, path: str, size: int) -> bool:
-        """Copies a file, unless it is large or there is no room; returns whether it did."""
-        if size > MAX_COPIED:
+        """Copies a file, unless it is large or the memory is half full: new files need some. Returns whether it did."""
+        room = os.statvfs(os.path.dirname(self.root + path))
+        if size > MAX_COPIED or room.f_bavail * room.f_frsize < SKELETON_BYTES // 2:
             return False
         try:
             with open(path, "rb") as source, open(self.root + path, "wb") as copy:

@@ -29,7 +29,7 @@ TEMPORARY = "/tmp"  # noqa: S108 - the shortest path that there is
 READY = b"ready"
 SET_UP_SECONDS = 30.0  # to set everything up; takes some 50 ms, but not on every machine
 REPORT_BYTES = 2000
-OTHER_PLACES = (tempfile.gettempdir(), "/var/tmp", "/dev/shm")  # noqa: S108 - for layers, where overlays cannot use the cache
+OTHER_PLACES = (tempfile.gettempdir(), "/var/tmp")  # noqa: S108 - for layers, where overlays cannot use the cache
 
 
 @dataclass(slots=True, kw_only=True)

@@ -293,7 +293,6 @@ def train(step, loader, state):
         e += 1
 """,
 }
-# What may end earlier, or later, than can be read.
 PATIENCE = """
 def train(step, loader, state):
     best, bad = 1e9, 0
@@ -306,6 +305,7 @@ def train(step, loader, state):
         if bad > 30:
             break
 """
+# What may end earlier, or later, than can be read.
 NOT_EXACT = {
     "a test after episodes of unknown length": (
         TotalKind.APPROXIMATE,
@@ -409,8 +409,14 @@ def train(step, loader, state):
     "patience in a method": (
         TotalKind.UPPER_BOUND,
         """
+import functools
+def logged(function):
+    @functools.wraps(function)
+    def inner(*args): return function(*args)
+    return inner
 class Stopper:
     def __init__(self): self.best, self.bad = 1e9, 0
+    @logged
     def __call__(self, loss):
         if loss < self.best:
             self.best = loss

@@ -5,7 +5,6 @@ from __future__ import annotations
 import ast
 import inspect
 import math
-import types
 
 from ..record import Counter
 from .call_binding import bind, is_own, plain_function
@@ -198,10 +197,8 @@ def raises_of_call(call, subject, there):
     called = there.evaluator.known(call.func)
     plain, bound = plain_function(called)
     if plain is None:  # an object that can be called
-        plain, bound = inspect.getattr_static(type(called), "__call__", None), called
-    if not isinstance(plain, types.FunctionType) or not (
-        is_own(plain) or there.source is there.source.of(plain.__code__.co_filename)
-    ):
+        plain, bound = plain_function(inspect.getattr_static(type(called), "__call__", None))[0], called
+    if plain is None or not (is_own(plain) or there.source is there.source.of(plain.__code__.co_filename)):
         return []
     try:
         source, scope, inside = bind(plain, bound, call, there.evaluator)

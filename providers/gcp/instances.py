@@ -21,13 +21,19 @@ from costgpu.providers.gcp.launch import METADATA_KEY, join_type, label_value, n
 from costgpu.providers.gcp.sdk import refusal_of
 from costgpu.providers.gcp.session import Clients, everywhere, is_done, last_part, region_of
 
-PREEMPTED = "compute.instances.preempted"
-GUEST = "compute.instances.guestTerminate"
+SYSTEM = "compute.instances."  # what no person has asked for
+PREEMPTED, GUEST = SYSTEM + "preempted", SYSTEM + "guestTerminate"
 CREATES = frozenset({"insert"})
-DELETES = frozenset({"delete", "compute.instances.delete"})
-STOPS = frozenset({"stop", "suspend", "compute.instances.stop", GUEST, PREEMPTED})
-WORDS = {GUEST: "switched off by its own system", PREEMPTED: "preempted"}
-SYSTEM = "compute.instances."  # what no person has asked for: hostError, terminateOnHostMaintenance, ...
+STARTS = frozenset({"start", "startWithEncryptionKey", "resume", SYSTEM + "automaticRestart"})
+DELETES = frozenset({"delete", SYSTEM + "delete"})
+STOPS = frozenset({"stop", "suspend", SYSTEM + "stop", GUEST})
+GO_ON = SYSTEM + "migrate"  # how the events begin that end nothing
+WORDS = {
+    GUEST: "switched off by its own system",
+    PREEMPTED: "preempted",
+    SYSTEM + "hostError": "its host failed (hostError)",
+    SYSTEM + "terminateOnHostMaintenance": "its host was maintained (terminateOnHostMaintenance)",
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,33 +45,44 @@ class History:
     deleting: bool = False  # whether its deletion is under way
     deleted_at: datetime | None = None  # when it was over; None if nobody has deleted it, as far as is known
     stopped_at: datetime | None = None  # when it was last switched off, if it was not deleted at once
-    preempted: bool = False
+    interrupted: str = ""  # Google's event that ended it, such as `PREEMPTED` or a failure of its host; empty if none did
     by_guest: bool = False  # whether its own system has switched it off, or is about to
     reason: str = ""  # in Google's words: what ended or stopped it last; empty if nothing has
     hidden: str = ""  # why nothing is known: the operations could not be listed; empty if they could
 
 
 def history_from(operations: Sequence[Any]) -> History:
-    """The history that the operations on one instance tell, in any order."""
+    """The history that the operations on one instance tell, in any order.
+
+    What stopped it last counts, not what moved it or stopped it before it was started again. Its own system also
+    switches it off because Google takes it back; then that is the cause.
+    """
     rows = sorted((row for row in operations if refusal_of(row) is None), key=begun_at)
     created = [row for row in rows if row.operation_type in CREATES]
     deletes = [row for row in rows if row.operation_type in DELETES]
-    ends = [row for row in rows if row.operation_type in DELETES | STOPS or str(row.operation_type).startswith(SYSTEM)]
-    taken = [row for row in rows if row.operation_type == PREEMPTED]
     over = [_time(row.end_time) or begun_at(row) for row in deletes if is_done(row)]
-    stops = [row for row in rows if row.operation_type in STOPS]
+    started = max((number for number, row in enumerate(rows) if row.operation_type in STARTS), default=-1)
+    stops = [row for row in rows[started + 1 :] if row.operation_type in STOPS or _interrupts(row)]
     off = [row for row in stops if is_done(row)]
-    cause = next((row for row in ends if str(row.operation_type).startswith(SYSTEM)), ends[-1] if ends else None)
+    cause = stops[-1] if stops else deletes[-1] if deletes else None
+    if cause is not None and cause.operation_type == GUEST:
+        cause = next((row for row in reversed(stops) if _interrupts(row)), cause)
     return History(
         created_at=begun_at(created[0]) if created else None,
         created=any(is_done(row) for row in created),
         deleting=any(not is_done(row) for row in deletes),
         deleted_at=max(over, default=None),
         stopped_at=(_time(off[-1].end_time) or begun_at(off[-1])) if off else None,
-        preempted=bool(taken),
-        by_guest=bool(stops) and stops[-1].operation_type == GUEST and not taken,
+        interrupted=str(cause.operation_type) if cause is not None and _interrupts(cause) else "",
+        by_guest=cause is not None and cause.operation_type == GUEST,
         reason=_words(cause) if cause is not None else "",
     )
+
+
+def _interrupts(operation: Any) -> bool:
+    """Whether Google has ended the machine for a reason of its own: capacity, its host, its disk."""
+    kind = str(operation.operation_type)
+    return kind.startswith(SYSTEM) and kind not in STARTS | DELETES | STOPS and not kind.startswith(GO_ON)
 
 
 def history_of(clients: Clients, zone: str, name: str) -> History:
@@ -162,7 +179,7 @@ def instance_from(row: Any, history: History | None = None) -> Instance:
         instance_type=join_type(last_part(str(row.machine_type)), accelerators),
         state=state,
         reason=told.reason or str(row.status_message),
-        preempted=told.preempted,
+        preempted=bool(told.interrupted),
         launched_at=_time(row.creation_timestamp) or datetime.now(UTC),
         ended_at=_time(row.last_stop_timestamp) if state is InstanceState.STOPPED else None,
         by_guest=told.by_guest,
@@ -179,7 +196,7 @@ def _will_be_deleted(row: Any, told: History) -> bool:
     The deletion may be over by the time that the operations are read. As long as nothing is on record it is one of the
     two. It is called a deletion then: whoever waits for that, and finds the machine off instead, ends it.
     """
-    taken = told.preempted and str(row.scheduling.instance_termination_action) == "DELETE"
+    taken = told.interrupted == PREEMPTED and str(row.scheduling.instance_termination_action) == "DELETE"
     unrecorded = not told.reason and bool(row.scheduling.termination_time)
     return told.deleting or told.deleted_at is not None or taken or unrecorded
 
@@ -198,7 +215,7 @@ def gone(ref: InstanceRef, told: History) -> Instance:
         instance_type="",
         state=InstanceState.TERMINATED,
         reason=told.reason,
-        preempted=told.preempted,
+        preempted=bool(told.interrupted),
         launched_at=told.created_at,
         ended_at=told.stopped_at or told.deleted_at,
         by_guest=told.by_guest,
@@ -238,7 +255,7 @@ class Instances:
         """
         if told.created_at is None or told.deleting:
             return False
-        if told.deleted_at is not None or told.preempted:
+        if told.deleted_at is not None or told.interrupted == PREEMPTED:
             return True
         missed = self._missed.setdefault(f"{zone}/{name}", self._clients.clock.monotonic())
         return told.created and self._clients.clock.monotonic() - missed > SETTLE_SECONDS

@@ -248,10 +248,9 @@ def test_histories() -> None:
     made = operation("insert", 1)
     told = history_from([operation("delete", 9, user="ann@example.org"), made])
     assert (told.created_at, told.deleted_at, told.reason) == (minute(1), minute(9), "delete by ann@example.org")
-    assert not told.preempted
+    assert not told.interrupted
     told = history_from([made, operation(PREEMPTED, 5, words="Instance was preempted."), operation("delete", 6)])
-    assert told.preempted
-    assert told.reason == "Instance was preempted."
+    assert (told.interrupted, told.reason) == (PREEMPTED, "Instance was preempted.")
     told = history_from([made, operation(GUEST, 5, words="Instance terminated by guest OS shutdown.")])
     assert (told.by_guest, told.stopped_at, told.deleted_at) == (True, minute(5), None)
     told = history_from([made, operation(GUEST, 5), operation("delete", 6)])
@@ -264,8 +263,37 @@ def test_histories() -> None:
     assert history_from([operation("insert", 1, error="ZONE_RESOURCE_POOL_EXHAUSTED")]).created_at is None
     assert history_from([made, operation("delete", 2, error="RESOURCE_NOT_READY")]).deleted_at is None
     assert not history_from([operation("insert", 1, status="RUNNING")]).created
-    assert history_from([made, operation("compute.instances.hostError", 3)]).reason == "hostError"
     assert history_from([]).created_at is None
+
+
+@pytest.mark.parametrize(
+    "kind",
+    ["hostError", "terminateOnHostMaintenance", "baremetalCaretakerPreempted", "stoppedDueToPdDoubleServe", "preempted"],
+)
+def test_what_google_ends_is_the_providers_interruption(kind: str) -> None:
+    made, ended = operation("insert", 1), operation(f"compute.instances.{kind}", 5)
+    told = history_from([made, ended])
+    assert (told.interrupted, told.stopped_at) == (f"compute.instances.{kind}", minute(5))
+    assert kind in told.reason
+    off = instance_from(described(request(), "TERMINATED"), told)
+    assert (off.state, off.preempted, off.by_guest) == (InstanceState.STOPPED, True, False)
+    # its own system switches it off because of that; costgpu deletes it afterwards
+    assert history_from([made, ended, operation(GUEST, 6), operation("delete", 7)]).interrupted == told.interrupted
+    # it was started again since, and the last that stopped it is what counts
+    for again in ("start", "compute.instances.automaticRestart"):
+        told = history_from([made, ended, operation(again, 6), operation(GUEST, 9)])
+        assert (told.interrupted, told.by_guest, told.stopped_at) == ("", True, minute(9))
+
+
+@pytest.mark.parametrize("kind", ["migrateOnHostMaintenance", "automaticRestart"])
+def test_what_only_moves_a_machine_ends_nothing(kind: str) -> None:
+    made, moved = operation("insert", 1), operation(f"compute.instances.{kind}", 3)
+    told = history_from([made, moved])
+    assert (told.interrupted, told.reason, told.stopped_at) == ("", "", None)
+    assert instance_from(described(request(), "STOPPING"), told).state is InstanceState.TERMINATING  # by its time limit
+    told = history_from([made, moved, operation(PREEMPTED, 5, words="Instance was preempted.")])
+    assert (told.interrupted, told.reason) == (PREEMPTED, "Instance was preempted.")
+    assert history_from([made, moved, operation("stop", 5, user="ann")]).reason == "stop by ann"
 
 
 @pytest.mark.parametrize(

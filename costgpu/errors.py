@@ -174,6 +174,13 @@ class OrphansFound(ProviderError, exit_code=48):
     """`costgpu reap` found machines or other resources that no run needs."""
 
 
+class RefusedHere(ProviderError, exit_code=49):
+    """The provider refuses this machine in this place.
+
+    The refusal is about one type, zone or moment: another place may grant it.
+    """
+
+
 class RunError(CostGpuError, exit_code=50):
     """A run ended without its job's exit code."""
 

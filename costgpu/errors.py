@@ -229,7 +229,7 @@ class InstanceLost(RunError, exit_code=60):
 
 
 class Preempted(RunError, exit_code=61):
-    """The provider took the spot instance back."""
+    """The provider took the machine back: a spot machine, or one whose host failed or was maintained."""
 
 
 class LimitReached(RunError, exit_code=62):

@@ -52,8 +52,8 @@ def closing_row(explaining: Iterable[RunEvent], closed: RunEvent) -> Row:
     for event in explaining:
         if event.kind is EventKind.INTENDED:
             intended = event.data
-        elif event.kind is EventKind.ATTEMPTED and not created:
-            attempt = event
+        elif event.kind is EventKind.ATTEMPTED:
+            attempt, created = event, {}
         elif event.kind is EventKind.CREATED:
             created = event.data
     receipt = _part(closed.data, "receipt")

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
 
+from costgpu.errors import ProviderError
 from costgpu.models.defaults import SSH_PORT
 from costgpu.models.offer import Offer
 
@@ -64,6 +65,8 @@ class Instance:
     # end or stop by the provider's clock; None while it runs, or if the provider does not say
     ended_at: datetime | None = None
     by_guest: bool = False  # whether its own system has switched it off
+    # why the provider ended it while it was being launched, as the create call would have been refused; None if it did not
+    refusal: ProviderError | None = None
     endpoint: Endpoint | None  # None as long as it has none
     run_id: str = ""  # run of its tag; empty on a machine that is not ours
     name: str = ""  # name of its tag

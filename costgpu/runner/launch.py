@@ -186,7 +186,9 @@ def full_places(driver: GroupDriver) -> frozenset[tuple[int, str | None]]:
     events = [event for view in driver.views for event in book.events(view.run_id)]
     if any(each.kind is EventKind.ENDING and each.data.get("reason") == EndReason.CANCELLED for each in events):
         return frozenset()  # from another terminal
-    full = [view for view in driver.views[1:] if view.reason is EndReason.NO_CAPACITY]
+    full = [view for view in driver.views if view.reason is EndReason.NO_CAPACITY]
+    if driver.view in full and driver.view.instance is None:
+        return frozenset()  # the first machine has found no place at all
     refused = {(option, zone) for view in full for option, zone, _ in view.refusals}
     return frozenset({(call.option, call.zone), *refused} if full else ())
 

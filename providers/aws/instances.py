@@ -22,9 +22,12 @@ STATES = {
 }
 TAKEN_BACK = frozenset({"Server.SpotInstanceTermination", "Server.SpotInstanceShutdown"})
 """Codes of StateReason. Source: Amazon EC2 API reference, StateReason (2026-11)."""
+BY_GUEST = "Client.InstanceInitiatedShutdown"
+"""Code of StateReason: a shutdown was begun within the machine. Source: as above."""
+MARKED = "marked-for-termination"
 TAKEN_BACK_REQUEST = frozenset(
     {
-        "marked-for-termination",
+        MARKED,
         "instance-terminated-by-price",
         "instance-terminated-no-capacity",
         "instance-terminated-capacity-oversubscribed",
@@ -44,24 +47,29 @@ def tags_in(row: Mapping[str, Any]) -> dict[str, str]:
     return {tag["Key"]: tag.get("Value", "") for tag in row.get("Tags") or row.get("TagSet") or ()}
 
 
-def instance_from(row: Mapping[str, Any], region: str, *, preempted: bool = False) -> Instance:
+def instance_from(row: Mapping[str, Any], region: str, request: Mapping[str, Any] | None = None) -> Instance:
     """One entry of ``Instances``.
 
     Args:
-        preempted: What its spot request says; the entry itself often knows, too.
+        request: Status of its spot request; None if it was not asked for. The entry itself often knows as much.
     """
-    tags = tags_in(row)
+    tags, asked = tags_in(row), request or {}
     state = STATES.get(row["State"]["Name"], InstanceState.PENDING)
     why = row.get("StateReason") or {}
+    code, words = str(why.get("Code", "")), str(why.get("Message") or row.get("StateTransitionReason") or "")
+    over = state is InstanceState.TERMINATED
+    taken_back = asked.get("Code") in TAKEN_BACK_REQUEST
+    ended_at = _moved_at(row) or (asked.get("UpdateTime") if taken_back and asked.get("Code") != MARKED else None)
     return Instance(
         ref=InstanceRef(provider="aws", region=region, instance_id=row["InstanceId"]),
         zone=(row.get("Placement") or {}).get("AvailabilityZone"),
         instance_type=row["InstanceType"],
         state=state,
-        reason=str(why.get("Message") or row.get("StateTransitionReason") or ""),
-        preempted=preempted or why.get("Code") in TAKEN_BACK,
+        reason=words,
+        preempted=taken_back or code in TAKEN_BACK,
         launched_at=row["LaunchTime"].astimezone(UTC),
-        ended_at=_moved_at(row) if state is InstanceState.TERMINATED else None,
+        ended_at=ended_at.astimezone(UTC) if over and ended_at is not None else None,
+        by_guest=code == BY_GUEST,
         endpoint=ssh_endpoint(row.get("PublicIpAddress"), state),
         spot=row.get("InstanceLifecycle") == "spot",
         private_address=str(row.get("PrivateIpAddress") or ""),
@@ -87,7 +95,7 @@ class Instances:
         with self._clients.speaking(f"describe {ref.instance_id} in {ref.region}"), sdk.Tolerate(NOT_FOUND):
             rows = list(self._machines(ref.region, InstanceIds=[ref.instance_id]))
             if rows:
-                return instance_from(rows[0], ref.region, preempted=self._taken_back(ref.region, rows[0]))
+                return instance_from(rows[0], ref.region, self._request_status(ref.region, rows[0]))
         return None
 
     def _filtered(self, region: str, name: str, value: str) -> list[Instance]:
@@ -101,18 +109,18 @@ class Instances:
             for reservation in page["Reservations"]:
                 yield from reservation["Instances"]
 
-    def _taken_back(self, region: str, row: Mapping[str, Any]) -> bool:
-        """Whether AWS ended a spot instance: it may have powered itself off first, when it saw the notice."""
+    def _request_status(self, region: str, row: Mapping[str, Any]) -> Mapping[str, Any] | None:
+        """Why a spot instance has ended: it may have powered itself off first, when it saw the notice. None if unknown."""
         request = row.get("SpotInstanceRequestId")
         if not request or STATES.get(row["State"]["Name"]) not in (InstanceState.TERMINATING, InstanceState.TERMINATED):
-            return False
+            return None
         try:
             reply = self._clients.client("ec2", region).describe_spot_instance_requests(
                 SpotInstanceRequestIds=[request]
             )
         except sdk.foreign():
-            return False  # the state of the machine matters more than why
-        return any(found.get("Status", {}).get("Code") in TAKEN_BACK_REQUEST for found in reply["SpotInstanceRequests"])
+            return None  # the state of the machine matters more than why
+        return next((found.get("Status") for found in reply["SpotInstanceRequests"]), None)
 
     def console(self, ref: InstanceRef) -> str:
         """Boot messages; empty if there are none yet, or the machine is gone."""

@@ -45,7 +45,9 @@ class History:
     deleting: bool = False  # whether its deletion is under way
     deleted_at: datetime | None = None  # when it was over; None if nobody has deleted it, as far as is known
     stopped_at: datetime | None = None  # when it was last switched off, if it was not deleted at once
-    interrupted: str = ""  # Google's event that ended it, such as `PREEMPTED` or a failure of its host; empty if none did
+    interrupted: str = (
+        ""  # Google's event that ended it, such as `PREEMPTED` or a failure of its host; empty if none did
+    )
     by_guest: bool = False  # whether its own system has switched it off, or is about to
     reason: str = ""  # in Google's words: what ended or stopped it last; empty if nothing has
     hidden: str = ""  # why nothing is known: the operations could not be listed; empty if they could

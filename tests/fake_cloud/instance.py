@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
+from costgpu.errors import ProviderError
 from costgpu.models.instance import CreateRequest, Endpoint, Instance, InstanceRef, InstanceState
 from costgpu.models.job import EndReason
 from costgpu.models.run import EndedBy
@@ -41,6 +42,8 @@ class FakeInstance:
     preempted_at: float | None = None  # when the provider takes it back; None if it does not
     terminating_seconds: float  # how long terminating takes
     spot: bool = False
+    tells_end: bool = True  # whether the provider says when it has ended
+    refusal: ProviderError | None = None  # why the provider ends it instead of calling it running; None if it does not
     state: InstanceState = InstanceState.PENDING  # now
     state_reason: str = ""  # the provider's words for it
     ended_by: EndedBy | None = None  # the truth about who ended it, which no client can see; None while it lives
@@ -100,6 +103,7 @@ class FakeInstance:
         """As the provider describes it."""
         reachable = self.state is InstanceState.RUNNING
         ended = self.off_at if self.off_at is not None else self.terminated_at
+        ended = ended if self.tells_end else None
         return Instance(
             ref=self.ref,
             zone=self.zone,
@@ -110,6 +114,7 @@ class FakeInstance:
             launched_at=datetime.fromtimestamp(self.wall(self.created_at), UTC),
             ended_at=None if ended is None else datetime.fromtimestamp(self.wall(ended), UTC),
             by_guest=self.off_at is not None,
+            refusal=self.refusal if self.end_reason is EndReason.NO_CAPACITY else None,
             endpoint=Endpoint(kind="fake", host=self.address) if reachable else None,
             spot=self.spot,
             private_address=self.address.replace("198.51.100.", "10.0.0."),
@@ -124,7 +129,7 @@ class FakeInstance:
                 yield self.terminating_at + self.terminating_seconds, self._gone
             return
         if self.state is InstanceState.PENDING:
-            yield self.running_at, lambda _: self._run()
+            yield self.running_at, self._run
         if self.state is InstanceState.STOPPING:
             yield self.stopped_due, lambda _: self._stopped()
         if self.preempted_at is not None and self.state is not InstanceState.STOPPED:
@@ -132,7 +137,10 @@ class FakeInstance:
         if self.state is InstanceState.RUNNING and self.guest is not None:
             yield from self.guest.events()
 
-    def _run(self) -> None:
+    def _run(self, at: float) -> None:
+        if self.refusal is not None:
+            self.begin_end(at, EndedBy.PROVIDER, EndReason.NO_CAPACITY, self.refusal.message)
+            return
         self.state = InstanceState.RUNNING
         if self.request is not None:
             self.guest = self.make_guest(self)

@@ -48,6 +48,9 @@ class Machinery:
         self.terminating_seconds = 30.0  # how long terminating takes, for instances created from now on; `NEVER` sticks
         # whether a machine that powers itself off is only stopped, with its disk billed on, as on Google
         self.power_off_stops = False
+        self.tells_end = (
+            True  # whether the provider says when a machine has ended, as AWS does not if it has ended itself
+        )
         self.watchdog_works = True  # whether the watchdog that boots with the machine does what it should
         self.agent_works = True  # whether agents enforce their limits
         self.leaves_rules = False  # whether a refused create call leaves its access rule behind
@@ -184,6 +187,8 @@ class Machinery:
             wall=lambda at: self.epoch(at) + self.skew_seconds,
             make_guest=lambda it: self._boot(it, script),
             terminating_seconds=self.terminating_seconds,
+            tells_end=self.tells_end,
+            refusal=script.refusal,
             spot=request is not None and request.offer.purchase_option is PurchaseOption.SPOT,
             now=now,
         )

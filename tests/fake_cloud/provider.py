@@ -155,7 +155,8 @@ class FakeProvider:
             if known.guest.machine.boots:
                 lines.append(f"costgpu: watchdog armed until {known.tags.get(TAG_LEASE)}")
             if known.ended_by in (EndedBy.WATCHDOG, EndedBy.AGENT) and known.end_reason is not None:
-                lines.append(f"costgpu: {known.ended_by} {known.end_reason}: powering off")
+                wall = int(self.cloud.epoch(known.terminating_at or self.cloud.time()))
+                lines.append(f"costgpu: {known.ended_by} {known.end_reason}: powering off (wall {wall})")
             return "\n".join(lines) + "\n"
 
         return self._call("console", ref.instance_id, read)

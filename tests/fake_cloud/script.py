@@ -3,6 +3,8 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from costgpu.errors import ProviderError
+
 NEVER = float("inf")
 PROGRESS = "progress"  # file of a checkpoint
 
@@ -35,6 +37,7 @@ class MachineScript:
 
     pending_seconds: float = 5.0  # from the create call until the provider calls it running
     boot_seconds: float = 20.0  # from then until SSH answers; the boot script runs first thing, at its beginning
+    refusal: ProviderError | None = None  # why the provider ends it instead of calling it running; None if it does not
     boots: bool = True  # whether the boot script runs at all; a machine that hangs before it has no watchdog and no SSH
     ssh: bool = True  # whether SSH ever answers
     python: bool = True  # whether the image has a Python for the agent

@@ -22,6 +22,7 @@ from costgpu.errors import (
     Preempted,
     ProviderError,
     QuotaExceeded,
+    RefusedHere,
     RunCancelled,
     RunError,
     SyncRefused,
@@ -84,9 +85,24 @@ def booting(what: str) -> Act:
 SILENT, CONSOLE = Unreachable("no answer"), "kernel started"
 # Who has ended the machine, how many there were, and how often they were asked to end.
 NOTHING, BY_US, BY_OTHERS = (EndedBy.NOTHING_CREATED, 0, 0), (EndedBy.CLIENT, 1, 1), (EndedBy.SOMEBODY_ELSE, 1, 0)
+LOST = (EndedBy.NOTHING_CREATED, 1, 0)  # ended while it was being launched: nothing of it is the run's
 # What goes wrong -> how the run ends: the error and a part of its message, the reason, the machine.
 TROUBLES: dict[str, tuple[Act, type[CostGpuError], str, EndReason, tuple[EndedBy, int, int]]] = {
     "no capacity": (lambda world: world.cloud.no_capacity(), NoCapacity, "any of 6 places", R.NO_CAPACITY, NOTHING),
+    "refused there": (
+        fails("create", RefusedHere("not here"), times=6),
+        RefusedHere,
+        "not here",
+        R.NO_CAPACITY,
+        NOTHING,
+    ),
+    "a full disk quota": (
+        machine(refusal=QuotaExceeded("volumes")),
+        QuotaExceeded,
+        "volumes",
+        R.PROVISION_FAILED,
+        LOST,
+    ),
     "a quota": (fails("create", QuotaExceeded("quota")), QuotaExceeded, "quota", R.PROVISION_FAILED, NOTHING),
     "a real quota": (cloud(quota_vcpus=2), QuotaExceeded, "", R.PROVISION_FAILED, NOTHING),
     "credentials": (fails("create", AuthError("denied")), AuthError, "denied", R.PROVISION_FAILED, NOTHING),
@@ -118,11 +134,12 @@ def test_the_machine_is_ended_and_the_person_told(world: World, trouble: str) ->
     assert driver.error.hint or trouble not in ("no capacity", "a real quota")
     receipt = world.view.receipt
     assert receipt is not None
-    assert (world.view.reason, receipt.ended_by, receipt.instance is not None) == (reason, by, count > 0)
+    has_machine = by is not EndedBy.NOTHING_CREATED
+    assert (world.view.reason, receipt.ended_by, receipt.instance is not None) == (reason, by, has_machine)
     assert receipt.requested_at is None or by is not EndedBy.SOMEBODY_ELSE
     machines = world.cloud.instances_of(RUN)
     assert (len(machines), sum(each.terminate_calls for each in machines)) == (count, asked)
-    assert len(world.creations()) == (6 if error is NoCapacity else 1)
+    assert len(world.creations()) == (6 if reason is R.NO_CAPACITY else 1)
     if error is HostKeyMismatch:
         assert "install" not in [call.method for call in world.cloud.calls], "it is believed after no time at all"
     world.check_over()
@@ -143,6 +160,30 @@ class TestProvisioning:
         assert driver.error is None
         assert world.cloud.instances_of(RUN)[0].zone == "us-west-2b"
         assert len([note for note in world.who.notes if "has no" in note]) == 4
+        world.check_over()
+
+    @pytest.mark.parametrize("refusal", [RefusedHere("not in this zone"), NoCapacity("none is free")])
+    def test_a_refusal_of_one_place_is_for_that_place(self, world: World, refusal: ProviderError) -> None:
+        world.cloud.faults.next("create", error=refusal, times=2)
+        driver = world.launch()
+        assert driver.error is None
+        assert world.cloud.instances_of(RUN)[0].zone == "us-east-1c"
+        assert world.who.notes[:2] == [refusal.message] * 2
+        world.check_over()
+
+    @pytest.mark.parametrize("refusal", [RefusedHere("an error while it was launched"), NoCapacity("none is free")])
+    def test_a_machine_that_ends_while_it_is_launched_is_a_refusal(self, world: World, refusal: ProviderError) -> None:
+        world.cloud.machines.append(MachineScript(refusal=refusal))
+        driver = world.launch()
+        assert driver.error is None
+        first, second = world.cloud.instances_of(RUN)
+        assert (first.zone, second.zone, first.terminate_calls) == ("us-east-1a", "us-east-1b", 0)
+        assert [message for _, _, message in world.view.refusals] == [refusal.message]
+        receipt = world.view.receipt
+        assert receipt is not None
+        assert receipt.instance == second.ref
+        assert receipt.metered_seconds <= world.cloud.billing_seconds(second.ref.instance_id) + 3
+        assert (world.work / "model.pt").read_bytes() == b"weights"
         world.check_over()
 
     def test_throttling_is_waited_out(self, world: World) -> None:

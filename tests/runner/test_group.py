@@ -12,6 +12,7 @@ from costgpu.errors import (
     NoCapacity,
     NodesApart,
     Preempted,
+    RefusedHere,
     RunCancelled,
     TerminationUnconfirmed,
     Unreachable,
@@ -22,7 +23,7 @@ from costgpu.runner.drive.context import Detached
 from costgpu.runner.drive.loop import StopSignal
 from costgpu.runner.state.observer import Answer
 from costgpu.runner.state.outcome import error_for, exit_code
-from tests.fake_cloud import JobScript
+from tests.fake_cloud import JobScript, MachineScript
 from tests.fake_cloud.provider import FakeProvider
 from tests.runner.examples import offer
 from tests.runner.group_world import GroupWorld
@@ -88,6 +89,17 @@ def test_a_place_with_room_for_one_is_left_for_the_next(world: GroupWorld) -> No
     assert {one.zone for one in others} == {"us-east-1b"}
     assert world.cloud.billing_seconds(first.ref.instance_id) < 60
     assert any("could not be had" in note for note in world.who.notes)
+    assert (world.work / "model.pt").read_bytes() == b"weights"
+    world.check_group_over()
+
+
+@pytest.mark.parametrize("number", [0, 1])
+def test_a_machine_that_ends_while_it_is_launched_leaves_the_place_for_the_next(world: GroupWorld, number: int) -> None:
+    dies = MachineScript(refusal=RefusedHere("an error while it was launched"))
+    world.cloud.machines += [MachineScript()] * number + [dies]
+    driver = world.launch_group()
+    assert driver.error is None
+    assert [one.zone for one in world.machines()][-2:] == ["us-east-1b"] * 2
     assert (world.work / "model.pt").read_bytes() == b"weights"
     world.check_group_over()
 

@@ -63,6 +63,25 @@ def test_jobs_ends_it_in_passing(world: World) -> None:
     world.check_over()
 
 
+def test_what_a_machine_says_last_tells_when_it_has_ended(world: World) -> None:
+    """Where power-off terminates, and the provider does not say when that was."""
+    world.cloud.power_off_stops, world.cloud.tells_end = False, False
+    world.who.at[RunState.BOOTING] = SystemError("the client dies")
+    with pytest.raises(SystemError):
+        world.launch()
+    world.cloud.clock.sleep(2000)
+    (machine,) = world.cloud.instances_of(RUN)
+    receipt = world.resume().view.receipt
+    assert receipt is not None
+    assert (receipt.reason, receipt.ended_by, receipt.metered_at_most) == (
+        EndReason.UNCLAIMED,
+        EndedBy.WATCHDOG,
+        False,
+    )
+    assert machine.terminating_at is not None
+    assert receipt.metered_seconds == pytest.approx(machine.terminating_at - machine.created_at, abs=5)
+
+
 def test_it_was_never_claimed(world: World) -> None:
     world.who.at[RunState.BOOTING] = SystemError("the client dies")
     with pytest.raises(SystemError):

@@ -1,3 +1,4 @@
+from dataclasses import replace
 from datetime import timedelta
 from decimal import Decimal
 
@@ -65,8 +66,17 @@ def test_whatever_is_said_only_legal_events_change_a_run(kinds: list[EventKind])
         if after.state is S.CLOSED:
             assert after.instance is None or after.confirmed_at is not None
         if view.instance is not None:
-            assert after.instance == view.instance
+            assert after.instance == view.instance or kind is K.REFUSED
         view = after
+
+
+def test_a_refused_launch_gives_up_its_machine_once_its_end_is_confirmed() -> None:
+    *before, refused = walk(K.ATTEMPTED, K.CREATED, K.REFUSED)
+    with pytest.raises(IllegalEvent, match="not confirmed"):
+        replay([*before, refused])
+    view = replay([*before, replace(refused, data={**refused.data, "confirmed_state": "terminated"})])
+    assert (view.state, view.instance, view.layers, view.launched_at) == (S.INTENT, None, (), None)
+    assert len(view.refusals) == 1
 
 
 def test_a_run_with_a_machine_cannot_close_before_its_end_is_confirmed() -> None:

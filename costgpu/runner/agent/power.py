@@ -30,7 +30,7 @@ def _run(argv: Sequence[str]) -> bool:
 
 def power_off(home: Home, reason: str, clock: Clock) -> None:
     """Returns only where the machine is a folder, and its power-off command has succeeded."""
-    home.write_console("agent %s: powering off" % reason)
+    home.write_console("agent %s: powering off (wall %d)" % (reason, clock.time()))
     if not home.exists("ended_by"):
         try:
             with open(open_to_write(home.file("ended_by"), os.O_TRUNC), "w", encoding="ascii") as stream:

@@ -13,6 +13,7 @@ from costgpu.errors import (
     NoCapacity,
     ProviderError,
     QuotaExceeded,
+    RefusedHere,
     RunCancelled,
     Throttled,
     Unreachable,
@@ -54,7 +55,8 @@ def choose_place(context: RunContext) -> None:
         return
     until = context.clock.now() + timedelta(seconds=option.lease.lifetime_seconds)
     context.keys()
-    context.own_token, context.create_called_at = f"{context.view.run_id}-{number}", None
+    context.own_token = f"{context.view.run_id}-{number}"
+    context.create_called_at = context.created_at = None
     context.journal.add(
         EventKind.ATTEMPTED,
         attempt=number,
@@ -110,7 +112,7 @@ def create_instance(context: RunContext) -> None:
         if found is None:
             # first: whoever comes after an end in between cleans up as long as the refusal is not recorded
             clean_up(provider, request.run_id, request.offer.region, clock)
-            _record_refusal(context, error)
+            record_refusal(context, error)
             return
         instance = found
     record_instance(context, instance)
@@ -159,13 +161,27 @@ def _group(view: RunView, option: Option) -> NodeGroup | None:
     )
 
 
-def _record_refusal(context: RunContext, error: ProviderError) -> None:
-    context.journal.add(EventKind.REFUSED, error=type(error).__name__, message=error.message)
-    full = isinstance(error, QuotaExceeded) and context.view.is_later_attempt  # another region may have a quota left
-    if full or isinstance(error, NoCapacity):
+def record_refusal(context: RunContext, error: ProviderError, confirmed_state: str = "") -> None:
+    """Record that nothing came of a create call, and whether that is the end of the run or another place is tried.
+
+    Args:
+        confirmed_state: Of a machine that its provider has ended while it was being launched; empty if there was none.
+    """
+    context.journal.add(
+        EventKind.REFUSED, error=type(error).__name__, message=error.message, confirmed_state=confirmed_state
+    )
+    if is_about_place(error, context.view):
         context.observer.note(error.message)
+        context.last_refusal = error
     else:
         context.error = error
+
+
+def is_about_place(error: ProviderError, view: RunView) -> bool:
+    """Return True if another place may grant what this one has refused."""
+    if isinstance(error, QuotaExceeded):
+        return view.is_later_attempt  # another region may have a quota left
+    return isinstance(error, NoCapacity | RefusedHere)
 
 
 def record_instance(context: RunContext, instance: Instance) -> None:
@@ -248,9 +264,12 @@ def _nothing_left(context: RunContext) -> CostGpuError:
         return InvalidRequest("There is no place to launch in.")
     index, zone, message = context.view.refusals[-1]
     offer = context.view.options[index].offer
+    last = f"The last one, {offer.instance_type} in {zone or offer.region}: {message}"
+    if isinstance(context.last_refusal, RefusedHere):
+        hint = context.last_refusal.hint or "Allow more places: another --infra or --gpus."
+        return RefusedHere(f"No machine was granted in any of {len(context.view.refusals)} places. {last}", hint=hint)
     return NoCapacity(
-        f"No machine was free in any of {len(context.view.refusals)} places. The last one, {offer.instance_type} in"
-        f" {zone or offer.region}: {message}",
+        f"No machine was free in any of {len(context.view.refusals)} places. {last}",
         hint="Try again later, or allow more: another --infra or --gpus, or no --spot.",
     )
 
@@ -258,4 +277,5 @@ def _nothing_left(context: RunContext) -> CostGpuError:
 def _reason(error: CostGpuError) -> EndReason:
     if isinstance(error, RunCancelled):
         return EndReason.CANCELLED
-    return EndReason.NO_CAPACITY if isinstance(error, NoCapacity) else EndReason.PROVISION_FAILED
+    none_there = isinstance(error, NoCapacity | RefusedHere)
+    return EndReason.NO_CAPACITY if none_there else EndReason.PROVISION_FAILED

@@ -4,25 +4,25 @@ from __future__ import annotations
 
 import contextlib
 import re
-from dataclasses import replace
-from datetime import datetime, timedelta
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
 from typing import NoReturn
 
 from costgpu.errors import CostGpuError, InstanceLost, OutputsMissing, Preempted, ProviderError
 from costgpu.models.instance import Instance, InstanceState
 from costgpu.models.job import EndReason, JobStatus
-from costgpu.models.run import EndedBy, EventKind, RunView
+from costgpu.models.run import EndedBy, EventKind, RunState, RunView
 from costgpu.providers import registry
 from costgpu.runner.drive import collect
 from costgpu.runner.drive.context import RunContext
-from costgpu.runner.drive.provision import find_created, record_instance
+from costgpu.runner.drive.provision import find_created, is_about_place, record_instance, record_refusal
 from costgpu.runner.drive.receipt import close_run
 from costgpu.runner.end_instance import clean_up, end_instance, wait_until_terminated
-from costgpu.runner.state.outcome import LIMITS, error_for
+from costgpu.runner.state.outcome import LIMITS, after_interruption, error_for
 from costgpu.runner.timeouts import EARLY_SECONDS
 
 # Printed on the console by the boot script or the agent, before the machine is powered off
-POWER_OFF_MESSAGE = re.compile(r"costgpu: ((?:agent|watchdog) \w+): powering off")
+POWER_OFF_MESSAGE = re.compile(r"costgpu: ((?:agent|watchdog) \w+): powering off(?: \(wall (\d+))?")
 
 
 def terminate(context: RunContext) -> None:
@@ -63,12 +63,12 @@ def record_machine_end(context: RunContext, instance: Instance | None) -> None:
     """Records the end of a machine that has ended by itself or by somebody's hand; brings home what is left of it."""
     ref, clock, provider = context.instance, context.clock, context.provider()
     known_since = context.known_since()
-    marker = ""
+    last_words = LastWords()
     if instance is None:  # one answer that does not know it is no proof
         instance = end_instance(provider, ref, clock, known_since=known_since)
     elif instance.state in (InstanceState.STOPPING, InstanceState.STOPPED):
-        marker = _power_off_marker(context)
-        if not (marker or instance.by_guest or instance.preempted):
+        last_words = _last_words(context)
+        if not (last_words.marker or instance.by_guest or instance.preempted):
             _end_stopped(context, instance)
             return
         # It has ended by itself, and here that only stops it: what is left is its disk, which is billed.
@@ -76,13 +76,31 @@ def record_machine_end(context: RunContext, instance: Instance | None) -> None:
         instance = replace(instance, state=InstanceState.TERMINATED, endpoint=None)
     elif instance.state is InstanceState.TERMINATING:
         instance = wait_until_terminated(provider, ref, clock, known_since=known_since)
+    if instance is not None and instance.refusal is not None and context.view.state is RunState.BOOTING:
+        _record_refused_launch(context, instance, instance.refusal)
+        return
     collect.recover_outputs(context)
-    marker = marker or _power_off_marker(context)
-    reason, error = _why_ended(context, instance, marker)
+    last_words = last_words if last_words.marker else _last_words(context)
+    if instance is not None and instance.ended_at is None:
+        instance = replace(instance, ended_at=last_words.at)
+    reason, error = _why_ended(context, instance, last_words.marker)
     status = context.view.status
     if status is None or (status.obeyed_signal and isinstance(error, Preempted)):
         context.error = context.error or error
-    _record_confirmed_end(context, instance, reason, marker)
+    _record_confirmed_end(context, instance, reason, last_words.marker)
+
+
+def _record_refused_launch(context: RunContext, instance: Instance, refusal: ProviderError) -> None:
+    """Records that the provider ended a machine while it was being launched: the next place is tried, as after a refusal."""
+    view = context.view
+    if view.spec.node is None:
+        clean_up(context.provider(), view.run_id, context.instance.region, context.clock)
+        record_refusal(context, refusal, instance.state.value)
+        return
+    # the other machines of its job are, or will be, in the same place: all of them go on together, or none
+    reason = EndReason.NO_CAPACITY if is_about_place(refusal, view) else EndReason.PROVISION_FAILED
+    context.error = context.error or refusal
+    _record_confirmed_end(context, instance, reason, "")
 
 
 def _why_ended(context: RunContext, instance: Instance | None, marker: str) -> tuple[EndReason, CostGpuError | None]:
@@ -91,8 +109,7 @@ def _why_ended(context: RunContext, instance: Instance | None, marker: str) -> t
     why = (instance.reason if instance is not None else "").rstrip(".") or "the provider gives no reason"
     if instance is not None and instance.preempted:
         return EndReason.PREEMPTED, Preempted(
-            f"The provider took {instance_id} back: {why}.",
-            hint="Run it again on demand, or let the script continue from its last checkpoint.",
+            f"The provider took {instance_id} back: {why}.", hint=after_interruption(view)
         )
     reason = _reason_in(marker)
     if reason is None and _past_lease(view, instance, context.clock.now()):
@@ -135,12 +152,21 @@ def _keep_stopped(context: RunContext) -> NoReturn:
     raise kept
 
 
-def _power_off_marker(context: RunContext) -> str:
-    """``agent idle``: who has powered the machine off and why, as its console says; empty if nobody did."""
+@dataclass(frozen=True, slots=True)
+class LastWords:
+    """What the console of a machine says about its end."""
+
+    marker: str = ""  # ``agent idle``: who has powered it off and why; empty if nobody did
+    at: datetime | None = None  # when, by its own clock; None if it does not say
+
+
+def _last_words(context: RunContext) -> LastWords:
     with contextlib.suppress(ProviderError):
-        marks = POWER_OFF_MESSAGE.findall(context.provider().console(context.instance))
-        return str(marks[-1]) if marks else ""
-    return ""
+        found = POWER_OFF_MESSAGE.findall(context.provider().console(context.instance))
+        if found:
+            marker, wall = found[-1]
+            return LastWords(marker, datetime.fromtimestamp(int(wall), UTC) if wall else None)
+    return LastWords()
 
 
 def _reason_in(marker: str) -> EndReason | None:
@@ -157,12 +183,12 @@ def _ended_by(view: RunView, instance: Instance | None, marker: str, now: dateti
     Args:
         view: The run, before the end is recorded.
         instance: As the provider describes it; None if it does not any more.
-        marker: From `_power_off_marker`.
+        marker: From `LastWords`.
         now: The time of confirmation.
     """
     if view.ending_by is not None:
         return view.ending_by
-    if instance is not None and instance.preempted:
+    if instance is not None and (instance.preempted or instance.refusal is not None):
         return EndedBy.PROVIDER
     if marker.startswith("watchdog"):
         return EndedBy.WATCHDOG

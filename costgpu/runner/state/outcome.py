@@ -14,6 +14,7 @@ from costgpu.errors import (
     SetupFailed,
 )
 from costgpu.models.job import EndReason
+from costgpu.models.offer import PurchaseOption
 from costgpu.models.run import RunView
 
 LIMITS = {
@@ -53,7 +54,7 @@ def error_for(view: RunView) -> CostGpuError | None:
             f"The disk of the machine was nearly full; the job was ended.{detail}", hint="Give more: --disk 200."
         )
     if reason in (EndReason.PREEMPTED, EndReason.INTERRUPTED):
-        return Preempted(f"The provider took the spot instance back.{detail}", hint="Run it again on demand.")
+        return Preempted(f"The provider took the machine back.{detail}", hint=after_interruption(view))
     if reason in (EndReason.NODES_APART, EndReason.NODE_LOST):
         return NodesApart(
             f"The machines of the job did not work together.{detail}",
@@ -66,6 +67,13 @@ def error_for(view: RunView) -> CostGpuError | None:
             f"The machine of run {view.run_id} was ended by somebody else. {view.provider_reason}".strip()
         )
     return RunError(f"Run {view.run_id} ended: {reason.value.replace('_', ' ')}.{detail}" if reason else "")
+
+
+def after_interruption(view: RunView) -> str:
+    """Return what a person can do after the provider has taken the machine back."""
+    if view.option is not None and view.option.offer.purchase_option is PurchaseOption.SPOT:
+        return "Run it again on demand, or with --recover: then it goes on from its last checkpoint."
+    return "The machine's host failed or was maintained, which is rare: run it again."
 
 
 def exit_code(view: RunView) -> int:

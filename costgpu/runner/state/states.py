@@ -1,8 +1,8 @@
 """The state machine of a run. Pure: events in, a frozen view out.
 
     intent ─ attempted ─> provisioning ─ created ─> booting ─ reached ─> syncing ─ started ─> running
-      ^                        │                       │                    │                   │ finished
-      └────── refused ─────────┘                       └─────── ending ─────┴─────────┐         v
+      ^                        │                      │ │                   │                   │ finished
+      └────── refused ─────────┴───────── refused ────┘ └────── ending ─────┴─────────┐         v
                                                                                       │     collecting
     closed <─ closed ─ terminating <──────────────────────────────────────────────────┴─ ending ─┘
 
@@ -33,6 +33,7 @@ MOVES: Mapping[tuple[RunState, EventKind], RunState] = {
     (S.PROVISIONING, E.REFUSED): S.INTENT,
     (S.PROVISIONING, E.CREATED): S.BOOTING,
     (S.PROVISIONING, E.ENDING): S.TERMINATING,
+    (S.BOOTING, E.REFUSED): S.INTENT,  # the machine was ended while it was being launched
     (S.BOOTING, E.REACHED): S.SYNCING,
     (S.BOOTING, E.ENDING): S.TERMINATING,
     (S.BOOTING, E.CONFIRMED): S.TERMINATING,
@@ -75,6 +76,7 @@ class _Intended:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Refused:
     message: str = ""
+    confirmed_state: str = ""  # of a machine that was ended while it was being launched; empty if there was none
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -219,8 +221,14 @@ def _facts(view: RunView, event: RunEvent) -> RunView:
         return replace(view, create_call=call)
     if kind is E.REFUSED:
         assert view.create_call is not None  # noqa: S101 - provisioning has one
-        refusal = (view.create_call.option, view.create_call.zone, _read(_Refused, event).message)
-        return replace(view, refusals=(*view.refusals, refusal))
+        told = _read(_Refused, event)
+        if view.instance is not None and not told.confirmed_state:
+            raise IllegalEvent(
+                f"Run {view.run_id} cannot go on: the end of {view.instance.instance_id} is not confirmed."
+            )
+        refusal = (view.create_call.option, view.create_call.zone, told.message)
+        refused = replace(view, refusals=(*view.refusals, refusal))
+        return replace(refused, instance=None, layers=(), known_since=None, launched_at=None)
     if kind is E.CREATED:
         created = _read(_Created, event)
         return replace(

@@ -14,6 +14,7 @@ from costgpu.errors import (
     CostGpuError,
     InvalidRequest,
     ProviderError,
+    RefusedHere,
     ScriptError,
     UsageError,
 )
@@ -283,7 +284,8 @@ def make_plan(
     try:
         provider.check(request)
     except CostGpuError as error:
-        if len(options) == 1 or isinstance(error, AuthError | InvalidRequest):
+        elsewhere = len(options) > 1 or (len(zones) > 1 and isinstance(error, RefusedHere))
+        if not elsewhere or isinstance(error, AuthError | InvalidRequest):
             raise
         notes = [*notes, f"{first.offer.instance_type} would be refused now: {error.message}"]
     chosen = next(p for p in (*places.ranked, *places.fallback) if p.offer == first.offer)

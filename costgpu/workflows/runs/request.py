@@ -158,7 +158,8 @@ def _check_recovery(request: RunRequest) -> None:
         raise UsageError(f"--recover {request.recover}: a job can go on 1 to {MOST_RECOVERIES} times.")
     if not request.spot:
         raise UsageError(
-            "--recover is for spot machines: others are not taken back.", hint="Add --spot, or leave --recover out."
+            "--recover is for spot machines: others end only with their host.",
+            hint="Add --spot, or leave --recover out.",
         )
     if request.machines > 1:
         raise UsageError(

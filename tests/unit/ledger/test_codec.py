@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from costgpu.errors import LedgerDamaged
 from costgpu.ledger import from_json, to_json
-from costgpu.models.instance import CreateRequest, Identity, Instance, InstanceRef, Safeguard
+from costgpu.models.instance import CreateRequest, Identity, InstanceRef, Safeguard
 from costgpu.models.job import FileEntry, JobSpec, JobStatus
 from costgpu.models.offer import Offer, PurchaseOption
 from costgpu.models.run import Lease, Receipt
@@ -49,7 +49,7 @@ def values(hint: Any) -> st.SearchStrategy[Any]:
 
 @pytest.mark.parametrize(
     "cls",
-    [JobSpec, Lease, Safeguard, Receipt, Offer, Instance, JobStatus, InstanceRef, Identity, FileEntry],
+    [JobSpec, Lease, Safeguard, Receipt, Offer, JobStatus, InstanceRef, Identity, FileEntry],
     ids=lambda cls: cls.__name__,
 )
 def test_whatever_a_run_knows_comes_back_as_it_was(cls: type) -> None:

@@ -138,6 +138,42 @@ def test_states(name: str, state: InstanceState, *, alive: bool) -> None:
     assert (made.endpoint is not None) is (name == "running")
 
 
+SHUTDOWN = {
+    "Code": "Client.InstanceInitiatedShutdown",
+    "Message": "Client.InstanceInitiatedShutdown: Instance initiated shutdown",
+}
+USER = {"Code": "Client.UserInitiatedShutdown", "Message": "Client.UserInitiatedShutdown: User initiated shutdown"}
+
+
+@pytest.mark.parametrize(("reason", "by_guest"), [(SHUTDOWN, True), (USER, False), (None, False)])
+@pytest.mark.parametrize("state", ["shutting-down", "terminated"])
+def test_a_shutdown_from_within_is_told_whatever_the_console_says(
+    reason: dict[str, str] | None, state: str, *, by_guest: bool
+) -> None:
+    made = instance_from({**ROW, "State": {"Name": state}, "StateReason": reason}, "us-east-1")
+    assert made.by_guest is by_guest
+    assert not made.preempted
+
+
+@pytest.mark.parametrize(
+    ("code", "words", "preempted", "ended_at"),
+    [
+        ("instance-terminated-no-capacity", "", True, 10),
+        ("marked-for-termination", "", True, None),  # that is when the notice came
+        ("instance-terminated-by-user", "", False, None),
+        ("instance-terminated-no-capacity", "Server initiated (2026-11-21 00:05:00 GMT)", True, 5),
+    ],
+)
+def test_the_best_known_moment_of_an_interruption(
+    code: str, words: str, ended_at: int | None, *, preempted: bool
+) -> None:
+    row = {**ROW, "State": {"Name": "terminated"}, "StateTransitionReason": words}
+    request = {"Code": code, "UpdateTime": datetime(2026, 11, 21, 0, 10, tzinfo=UTC)}
+    made = instance_from(row, "us-east-1", request)
+    assert made.preempted is preempted
+    assert made.ended_at == (None if ended_at is None else datetime(2026, 11, 21, 0, ended_at, tzinfo=UTC))
+
+
 @pytest.mark.parametrize("code", ["Server.SpotInstanceTermination", "Server.SpotInstanceShutdown"])
 def test_the_reason_tells_that_aws_took_it_back(code: str) -> None:
     row = {**ROW, "State": {"Name": "terminated"}, "StateReason": {"Code": code, "Message": f"{code}: taken"}}

@@ -268,7 +268,13 @@ def test_histories() -> None:
 
 @pytest.mark.parametrize(
     "kind",
-    ["hostError", "terminateOnHostMaintenance", "baremetalCaretakerPreempted", "stoppedDueToPdDoubleServe", "preempted"],
+    [
+        "hostError",
+        "terminateOnHostMaintenance",
+        "baremetalCaretakerPreempted",
+        "stoppedDueToPdDoubleServe",
+        "preempted",
+    ],
 )
 def test_what_google_ends_is_the_providers_interruption(kind: str) -> None:
     made, ended = operation("insert", 1), operation(f"compute.instances.{kind}", 5)

@@ -19,6 +19,9 @@ from costgpu.models.instance import CreateRequest, Endpoint, InstanceState, Node
 from costgpu.models.offer import Offer
 from costgpu.providers.base import TAG_GROUP, TAG_LEASE, TAG_NAME, TAG_OWNER, TAG_RUN
 
+BOOTHOOK = "#cloud-boothook\n"
+"""Makes cloud-init run the script at every boot, before the network's own modules and before any other user data.
+Source: cloud-init documentation, "User data formats" (2026-11)."""
 LOGIN = "root"  # the boot script lets the run's key in as root
 MOST_USD_PER_HOUR = 100_000  # of a machine; more is read wrongly
 MOST_NUMBER = 1e18

@@ -81,6 +81,7 @@ class ProviderSpec:
         power_off_stops: Whether a machine that powers itself off is only stopped, and its disk billed on.
         watchdog_delay_seconds: How much later than the deadline the machine's own watchdog acts, because the provider
             itself deletes the machine at the deadline. 0 if it does not.
+        host_key_seconds: How long a machine may show the host key of its image, because its boot script may run after sshd.
         spot_notice: How a machine reads that it is taken back: ``imdsv2``, ``computemetadata``; empty for no notice.
         environment: Variables that say where credentials are, or which; cron needs them.
         secret_environment: Variables that hold a secret -> what to do instead, for cron.
@@ -110,6 +111,7 @@ class ProviderSpec:
     account_in_end_command: bool = False
     power_off_stops: bool = False
     watchdog_delay_seconds: float = 0.0
+    host_key_seconds: float = 45.0
     spot_notice: str = ""
     environment: tuple[str, ...] = ()
     secret_environment: Mapping[str, str] = field(default_factory=dict)

@@ -18,7 +18,6 @@ EARLY_SECONDS = 30.0  # so long before its deadline a machine may switch itself 
 
 # What a machine may take
 BOOT_SECONDS = 600.0  # from the id to an answer over SSH
-HOST_KEY_SECONDS = 45.0  # until its boot script has run, a machine can show the key of its image
 ASK_SECONDS = 30.0  # until a machine that does not answer is ended without its job having been asked to end
 RECONNECT_SECONDS = 600.0  # without a connection before the job has started, or while its outputs come home
 

@@ -12,7 +12,7 @@ from costgpu.models.offer import Offer, PurchaseOption
 from costgpu.providers.aws.network import Place, aws_tags
 from costgpu.providers.aws.sdk import Clients
 from costgpu.providers.base import OUR_TAGS
-from costgpu.providers.common import Image, ImageCache, boot_script_of, our_tags
+from costgpu.providers.common import BOOTHOOK, Image, ImageCache, boot_script_of, our_tags
 
 DEEP_LEARNING = "/aws/service/deeplearning/ami/{arch}/base-oss-nvidia-driver-gpu-ubuntu-{release}/latest/ami-id"
 """NVIDIA driver, CUDA and Docker, no framework. Source: AWS Deep Learning AMIs developer guide, "Finding the ID of a
@@ -105,10 +105,6 @@ class Images:
 
 USER_DATA_BYTES = 16384  # Source: EC2 user guide, "Run commands when you launch an EC2 instance" (2026-11)
 TAG_VALUE_CHARACTERS = 256  # Source: EC2 user guide, "Tag restrictions" (2026-11)
-BOOTHOOK = "#cloud-boothook\n"
-"""Makes cloud-init run the script at every boot, before the network's own modules and before any other user data.
-Source: cloud-init documentation, "User data formats" (2026-11)."""
-
 BURSTABLE = frozenset({"t2", "t3", "t3a", "t4g"})
 """Families that are launched without surplus credits: those are charged beside the price, at termination, and would
 break the cap. Source: EC2 user guide, "Unlimited mode for burstable performance instances" (2026-11)."""

@@ -107,6 +107,9 @@ SPEC = ProviderSpec(
     # Source: Compute Engine, "Limit the run time of a VM" (2026-11).
     power_off_stops=True,
     watchdog_delay_seconds=60.0,
+    # Where an image has no cloud-init, Google's own unit runs the script, on Ubuntu as the last of all: as long as booting.
+    # Source: Canonical's google-startup-scripts.service, After=cloud-final.service snapd.seeded.service (2020).
+    host_key_seconds=600.0,
     spot_notice="computemetadata",
     environment=(
         "GOOGLE_APPLICATION_CREDENTIALS",

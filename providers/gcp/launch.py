@@ -13,12 +13,15 @@ from costgpu.errors import InvalidRequest
 from costgpu.models.instance import CreateRequest
 from costgpu.models.offer import Offer, PurchaseOption
 from costgpu.providers.base import OUR_TAGS
-from costgpu.providers.common import Image, ImageCache, boot_script_of, group_name, our_tags
+from costgpu.providers.common import BOOTHOOK, Image, ImageCache, boot_script_of, group_name, our_tags
 from costgpu.providers.gcp.session import Clients
 
 NAMESPACE = uuid.UUID("6f0a2f5e-3c0d-5b52-9a55-c2a5a4f1f7a1")  # of our request ids; any fixed value does
 NAME = re.compile(r"[a-z](?:[-a-z0-9]{0,61}[a-z0-9])?")
 """Form of an instance's name. Source: Compute Engine API reference, ``instances``, name (2026-11)."""
+NOTICE_SECONDS = 120
+"""How long before the power button a spot machine hears that it is taken back. Without this it hears of it with the
+button, 30 s before its end. Source: Compute Engine API reference, ``Scheduling.preemptionNoticeDuration`` (2026-11)."""
 METADATA_BYTES = 262144  # one value. Source: Compute Engine, "About VM metadata", limitations (2026-11)
 ATTACHED = {"T4": "nvidia-tesla-t4", "V100": "nvidia-tesla-v100", "P100": "nvidia-tesla-p100", "P4": "nvidia-tesla-p4"}
 """What is attached to an n1 machine; others bring theirs. Source: Compute Engine, "GPU machine types" (2026-11)."""
@@ -249,12 +252,15 @@ def _numbers(family: str) -> tuple[int, ...]:
     return tuple(int(number) for number in re.findall(r"\d+", family)) or (0,)
 
 
-def body(request: CreateRequest, zone: str, image: Image, network: str, subnetwork: str = "") -> dict[str, Any]:
+def body(
+    request: CreateRequest, zone: str, image: Image, network: str, subnetwork: str = "", notice_seconds: int = 0
+) -> dict[str, Any]:
     """The instance of ``instances.insert``, by the client's names; the same for the same request.
 
     Args:
         network: ``global/networks/...``.
         subnetwork: ``regions/.../subnetworks/...``; empty for the one that the network has there.
+        notice_seconds: How long before it is taken back a spot machine hears of it; 0 where the client cannot ask for that.
 
     Raises:
         InvalidRequest: The disk is smaller than the image, or the boot script is too long.
@@ -276,6 +282,9 @@ def body(request: CreateRequest, zone: str, image: Image, network: str, subnetwo
     if group is not None and image.network_driver:
         interface["nic_type"] = image.network_driver
     metadata = {
+        # The same script twice. Ubuntu's images read user data before they start sshd; the startup script may come minutes
+        # after it, and is for images without cloud-init. Source: Canonical's google-startup-scripts.service (2020).
+        "user-data": BOOTHOOK + script,
         "startup-script": script,
         METADATA_KEY: metadata_value(request),
         "block-project-ssh-keys": "TRUE",
@@ -296,7 +305,7 @@ def body(request: CreateRequest, zone: str, image: Image, network: str, subnetwo
         "labels": labels,
         "tags": {"items": [network_tag(request.run_id), *([group_name(group.group_id)] if group else [])]},
         "metadata": {"items": [{"key": key, "value": value} for key, value in metadata.items()]},
-        "scheduling": _scheduling(request),
+        "scheduling": _scheduling(request, notice_seconds),
         "disks": [{"boot": True, "auto_delete": True, "initialize_params": disk}],
         "network_interfaces": [interface],
         "service_accounts": [],
@@ -313,7 +322,7 @@ def body(request: CreateRequest, zone: str, image: Image, network: str, subnetwo
     return made
 
 
-def _scheduling(request: CreateRequest) -> dict[str, Any]:
+def _scheduling(request: CreateRequest, notice_seconds: int) -> dict[str, Any]:
     until = request.lease_until.astimezone(UTC).replace(microsecond=0, tzinfo=None)
     spot = is_spot(request.offer)
     rules: dict[str, Any] = {
@@ -325,4 +334,6 @@ def _scheduling(request: CreateRequest) -> dict[str, Any]:
     placed = request.group is not None and request.group.placement
     if spot or placed or request.offer.accelerator is not None:
         rules["on_host_maintenance"] = "TERMINATE"
+    if spot and notice_seconds:
+        rules["preemption_notice_duration"] = {"seconds": notice_seconds}
     return rules

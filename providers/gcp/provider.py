@@ -123,7 +123,10 @@ class GcpProvider(Inventory):
 
     def _body(self, request: CreateRequest, zone: str) -> dict[str, Any]:
         image = self._images.find(request.offer)
-        return launch.body(request, zone, image, self._network.path, self._network.subnet_path(request.offer.region))
+        subnet = self._network.subnet_path(request.offer.region)
+        asks = "preemption_notice_duration" in sdk.compute().Scheduling.meta.fields  # not in 1.24
+        notice = launch.NOTICE_SECONDS if asks else 0
+        return launch.body(request, zone, image, self._network.path, subnet, notice)
 
     def create(self, request: CreateRequest) -> Instance:
         """Creates the instance, or returns the one that this token has created.

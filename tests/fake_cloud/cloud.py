@@ -37,7 +37,8 @@ class FakeCloud(Machinery):
 
         def attempt() -> FakeHost:
             guest = self.reach(instance_id)
-            if not guest.machine.host_key_matches:
+            machine = guest.machine
+            if not machine.host_key_matches or self.time() < guest.ssh_at + machine.image_key_seconds:
                 raise HostKeyMismatch(f"{instance_id} identifies itself with another key than it was given.")
             return FakeHost(self, instance_id)
 

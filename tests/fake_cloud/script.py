@@ -42,3 +42,4 @@ class MachineScript:
     ssh: bool = True  # whether SSH ever answers
     python: bool = True  # whether the image has a Python for the agent
     host_key_matches: bool = True  # whether it identifies itself with the injected host key
+    image_key_seconds: float = 0.0  # how long it shows the key of its image, because its boot script runs after sshd

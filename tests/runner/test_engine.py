@@ -1,6 +1,7 @@
 """The engine against the fake cloud: one thing goes wrong at a time, and the machine is ended all the same."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -33,11 +34,12 @@ from costgpu.errors import (
 from costgpu.models.instance import Instance
 from costgpu.models.job import EndReason, LogStream
 from costgpu.models.run import EndedBy, RunState, RunView
+from costgpu.providers import registry
 from costgpu.runner.adopt import adopt, collect_finished
 from costgpu.runner.drive.context import Detached
 from costgpu.runner.machine.host import Selection
 from costgpu.runner.state.outcome import error_for
-from tests.fake_cloud import JobScript, MachineScript
+from tests.fake_cloud import SPEC, JobScript, MachineScript
 from tests.fake_cloud.script import NEVER
 from tests.runner.world import RUN, World
 
@@ -142,6 +144,19 @@ def test_the_machine_is_ended_and_the_person_told(world: World, trouble: str) ->
     assert len(world.creations()) == (6 if reason is R.NO_CAPACITY else 1)
     if error is HostKeyMismatch:
         assert "install" not in [call.method for call in world.cloud.calls], "it is believed after no time at all"
+    world.check_over()
+
+
+@pytest.mark.parametrize("patience", [45.0, 600.0])
+def test_the_key_of_the_image_is_waited_for_where_the_boot_script_comes_after_sshd(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, patience: float
+) -> None:
+    world = World(tmp_path, JobScript(outputs={"model.pt": b"weights"}), MachineScript(image_key_seconds=300))
+    monkeypatch.setattr(registry, "spec", lambda _: replace(SPEC, host_key_seconds=patience))
+    driver = world.launch()
+    assert (driver.error is None) is (patience > 300)
+    assert (world.work / "model.pt").exists() is (patience > 300)
+    assert isinstance(driver.error, HostKeyMismatch) is not (patience > 300)
     world.check_over()
 
 

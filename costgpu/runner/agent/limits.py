@@ -9,6 +9,7 @@ UPLOAD_BYTES_PER_SECOND = 40e6  # what packing and sending is taken to do at lea
 SHORT_LEASE_SHARE = 0.2  # never keep more than this of the whole time free
 LEAST_DELAY_SECONDS = 30.0  # a watchdog that waits so long beyond the deadline leaves it to the provider
 WATCHDOG_LEAD_SECONDS = 15.0
+TAKEN_BACK_SECONDS = 180.0  # after its notice, in which a provider is left to end the machine that it takes back
 MIN_FREE_BYTES, MAX_FREE_BYTES, FREE_SHARE = 256 << 20, 2 << 30, 0.01
 
 
@@ -99,6 +100,8 @@ def power_off_reason(machine: FinishedConditions) -> str | None:
     safe = [since for since in (machine.since_uploaded, machine.since_collected) if since is not None]
     if not safe:
         return None  # the outputs exist only here: they wait under the lease
+    if machine.reason == "preempted" and machine.last_seconds < 0 and max(safe) < TAKEN_BACK_SECONDS:
+        return None  # the provider ends it with its disk; one that has switched itself off it may leave, and bill that
     if max(safe) >= machine.patience and machine.since_contact >= 0:
         return machine.reason  # somebody looks on, but nobody ends it
     if machine.client_seen and machine.since_contact < machine.linger:

@@ -25,7 +25,6 @@ from costgpu.runner.drive.context import RunContext
 from costgpu.runner.machine.host import Host
 from costgpu.runner.timeouts import (
     BOOT_SECONDS,
-    HOST_KEY_SECONDS,
     POLL_SECONDS,
     QUICK_POLL_SECONDS,
     QUICK_SECONDS,
@@ -39,6 +38,7 @@ def boot(context: RunContext) -> None:
     # how long others have waited before, by the clock; from then on it may be set without ending or prolonging this
     before = max(0.0, (clock.now() - context.view.changed_at).total_seconds()) - clock.monotonic()
     mismatch_since: float | None = None
+    patience = registry.spec(context.instance.provider).host_key_seconds
     last = "no answer"
     while context.view.state is RunState.BOOTING:
         waited = before + clock.monotonic()
@@ -51,7 +51,7 @@ def boot(context: RunContext) -> None:
                 last = error.message
             except HostKeyMismatch as error:
                 mismatch_since = clock.monotonic() if mismatch_since is None else mismatch_since
-                if clock.monotonic() - mismatch_since > HOST_KEY_SECONDS:
+                if clock.monotonic() - mismatch_since > patience or waited > BOOT_SECONDS:
                     context.end(EndReason.HOST_KEY_MISMATCH, error=error)
                     return
             else:

@@ -97,6 +97,14 @@ def test_a_client_that_is_there_ends_the_machine_itself() -> None:
     assert power_off_reason(there._replace(since_uploaded=901.0, since_contact=-5.0)) is None
 
 
+def test_a_machine_that_is_taken_back_is_left_to_a_provider_that_deletes_it() -> None:
+    """One that has switched itself off it may only stop, and bill its disk."""
+    lost = DONE._replace(reason="preempted", since_uploaded=0.0)
+    assert power_off_reason(lost) == "preempted"
+    assert power_off_reason(lost._replace(last_seconds=-45.0)) is None
+    assert power_off_reason(lost._replace(last_seconds=-45.0, since_uploaded=180.0)) == "preempted"
+
+
 def test_collected_by_a_client_that_then_died() -> None:
     assert power_off_reason(DONE._replace(since_collected=130.0, client_seen=True, since_contact=130.0)) == "succeeded"
 

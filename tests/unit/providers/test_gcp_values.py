@@ -45,6 +45,21 @@ def body_of(wanted: CreateRequest, zone: str = "us-central1-a") -> dict[str, Any
     return found
 
 
+def test_the_boot_script_comes_before_sshd_and_again_for_images_without_cloud_init() -> None:
+    wanted = request()
+    items = {item["key"]: item["value"] for item in body_of(wanted)["metadata"]["items"]}
+    assert items["startup-script"] == wanted.boot_script
+    assert items["user-data"] == "#cloud-boothook\n" + wanted.boot_script
+
+
+@pytest.mark.parametrize("spot", [True, False])
+def test_a_spot_machine_hears_two_minutes_ahead_that_it_is_taken_back(*, spot: bool) -> None:
+    wanted = request(offer(spot=spot))
+    told = launch.body(wanted, "us-central1-a", IMAGE, "global/networks/default", notice_seconds=120)["scheduling"]
+    assert told.get("preemption_notice_duration") == ({"seconds": 120} if spot else None)
+    assert "preemptionNoticeDuration" not in body_of(wanted)["scheduling"]  # for a client that does not know it
+
+
 def described(wanted: CreateRequest, status: str = "RUNNING", **changes: Any) -> Any:
     """The machine that a request has made, as the client returns it."""
     made = launch.body(wanted, "us-central1-a", IMAGE, "global/networks/default")

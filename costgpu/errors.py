@@ -1,4 +1,4 @@
-"""The error tree. Imports nothing.
+"""The error tree. Imports nothing of costgpu's.
 
 A job that was run ends with its own exit code, whatever that is. Every error has an exit code of its own: the codes are
 part of the interface, unique and never reused. Exit code 130 is Ctrl-C, as in a shell.
@@ -8,9 +8,18 @@ The first line of a class says what its code means; docs/exit-codes.md lists the
 
 from __future__ import annotations
 
+from enum import StrEnum
 from typing import ClassVar
 
 EXIT_INTERRUPTED = 130
+
+
+class Retry(StrEnum):
+    """Where a request that a provider has refused may be granted if it is made again."""
+
+    HERE = "here"  # the same request, a moment later
+    ELSEWHERE = "elsewhere"  # for another type, zone or region
+    NEVER = "never"  # not before somebody has changed something
 
 
 class CostGpuError(Exception):
@@ -138,6 +147,8 @@ class ProviderError(CostGpuError, exit_code=40):
     An unknown failure is this, and never `NoCapacity`.
     """
 
+    retry: ClassVar[Retry] = Retry.NEVER
+
 
 class AuthError(ProviderError, exit_code=41):
     """No credentials, expired ones, or a missing permission."""
@@ -145,6 +156,8 @@ class AuthError(ProviderError, exit_code=41):
 
 class NoCapacity(ProviderError, exit_code=42):
     """No such machine is free anywhere that was tried."""
+
+    retry = Retry.ELSEWHERE
 
 
 class QuotaExceeded(ProviderError, exit_code=43):
@@ -158,12 +171,16 @@ class InvalidRequest(ProviderError, exit_code=44):
 class Throttled(ProviderError, exit_code=45):
     """The provider asks for fewer requests."""
 
+    retry = Retry.HERE
+
 
 class Unreachable(ProviderError, exit_code=46):
     """The provider does not answer.
 
     The request may or may not have been carried out.
     """
+
+    retry = Retry.HERE
 
 
 class TerminationUnconfirmed(ProviderError, exit_code=47):
@@ -179,6 +196,8 @@ class RefusedHere(ProviderError, exit_code=49):
 
     The refusal is about one type, zone or moment: another place may grant it.
     """
+
+    retry = Retry.ELSEWHERE
 
 
 class RunError(CostGpuError, exit_code=50):

@@ -12,7 +12,7 @@ from typing import TypeVar
 import tenacity
 
 from costgpu.clock import Clock
-from costgpu.errors import Throttled, Unreachable
+from costgpu.errors import ProviderError, Retry
 
 FIRST_WAIT_SECONDS = 0.5  # doubles with every try, at random
 LONGEST_WAIT_SECONDS = 20.0
@@ -21,13 +21,13 @@ T = TypeVar("T")
 
 
 def retry_provider_call(clock: Clock, call: Callable[[], T], *, limit_seconds: float) -> T:
-    """Repeats an idempotent provider call while it is throttled or unanswered; every other error is final.
+    """Repeats an idempotent provider call while its error is one to retry here; every other error is final.
 
     After the limit the last error is raised.
     """
     started = clock.monotonic()
     retrying = tenacity.Retrying(
-        retry=tenacity.retry_if_exception_type((Throttled, Unreachable)),
+        retry=tenacity.retry_if_exception(lambda error: isinstance(error, ProviderError) and error.retry is Retry.HERE),
         wait=tenacity.wait_random_exponential(multiplier=FIRST_WAIT_SECONDS, max=LONGEST_WAIT_SECONDS),
         stop=lambda state: clock.monotonic() - started + (state.upcoming_sleep or 0.0) > limit_seconds,
         sleep=clock.sleep,

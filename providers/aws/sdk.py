@@ -23,6 +23,7 @@ from costgpu.errors import (
     NoCapacity,
     ProviderError,
     QuotaExceeded,
+    RefusedHere,
     Throttled,
     Unreachable,
 )
@@ -49,6 +50,14 @@ VCPU_QUOTA = frozenset({"VcpuLimitExceeded", "MaxSpotInstanceCountExceeded", "In
 ANOTHER_ZONE = re.compile(r"not supported in your requested Availability Zone|not supported in .*zone", re.IGNORECASE)
 _PERFORM = re.compile(r"not authorized to perform: (\S+)")
 _ENCODED = re.compile(r"Encoded authorization failure message: (\S+)")
+_SENDER = re.compile(r"^(?:Client|Server)\.")
+_KEY_HINT = (
+    "The usual reason is a key of the account's own as its default for EBS encryption. Allow these credentials to use it:"
+    " kms:CreateGrant, kms:Decrypt, kms:DescribeKey, kms:GenerateDataKeyWithoutPlainText and kms:ReEncrypt*. A spot machine"
+    " also needs a grant of the key to the role AWSServiceRoleForEC2Spot (aws kms create-grant). Which key it is:"
+    " aws ec2 get-ebs-default-kms-key-id."
+)
+"""Source: EC2 user guide, "Amazon EBS encryption" and "Grant access to customer managed keys" (2026-11)."""
 _LOGIN = "Sign in again (aws sso login --profile NAME, or aws configure), then repeat the command."
 
 
@@ -116,6 +125,25 @@ def translate(exc: Exception, doing: str, *, decode: Decoder | None = None) -> P
     return ProviderError(f"Could not {doing}: {type(exc).__name__}: {exc}")
 
 
+def refusal_at_launch(code: str, message: str, doing: str) -> ProviderError | None:
+    """The error for a machine that EC2 has ended before it ran; None if somebody ended it, or its owner took it back.
+
+    Args:
+        code: That of its StateReason, such as ``Server.InsufficientInstanceCapacity``.
+        message: That of its StateReason.
+        doing: What was asked for, such as ``create a g5.xlarge in us-east-1a``.
+    """
+    if not _SENDER.match(code):
+        return None
+    said = message if message.startswith(code) else f"{code}: {message}".rstrip(": ")
+    if code == "Client.InternalError" or "KMSKey" in code:
+        return AuthError(f"Could not {doing}: EC2 ended the machine at once ({said}).", hint=_KEY_HINT)
+    error = _by_code(_SENDER.sub("", code), f"Could not {doing}: {said}", message, 0)
+    if isinstance(error, Unreachable):
+        return RefusedHere(error.message)  # the machine has ended: nothing is left open
+    return error if type(error) is not ProviderError else None
+
+
 def _refused(exc: Any, doing: str, decode: Decoder | None) -> ProviderError:
     code, known = code_of(exc), codes()
     text = " ".join(str(exc.response.get("Error", {}).get("Message", "")).split())
@@ -132,6 +160,12 @@ def _refused(exc: Any, doing: str, decode: Decoder | None) -> ProviderError:
         return _denied(exc, doing, text, decode)
     if code in known["account"]:
         return AuthError(f"The AWS account cannot be used for this ({said}).", hint="AWS Support can tell why.")
+    return _by_code(code, said, text, status)
+
+
+def _by_code(code: str, said: str, text: str, status: int) -> ProviderError:
+    """The error for a refusal that is not about the credentials."""
+    known = codes()
     if code in known["no_capacity"] or (code == "Unsupported" and ANOTHER_ZONE.search(text)):
         return NoCapacity(said)
     if code in known["quota"]:
@@ -139,7 +173,7 @@ def _refused(exc: Any, doing: str, decode: Decoder | None) -> ProviderError:
     if code in known["throttled"]:
         return Throttled(said)
     if code in known["uncertain"] or status >= 500:
-        return Unreachable(f"{said} (HTTP {status})")
+        return Unreachable(f"{said} (HTTP {status})" if status else said)
     if code in known["invalid"] or code.startswith(("Invalid", "Missing", "Malformed")):
         return InvalidRequest(said, hint=_invalid_hint(code))
     return ProviderError(said)

@@ -6,7 +6,7 @@ import contextlib
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from costgpu.clock import Clock
@@ -23,10 +23,15 @@ from costgpu.providers.common import example_request
 
 ENOUGH = "costgpu doctor --policy aws prints a policy that is enough."
 _ASSUMED = re.compile(r"arn:(aws[a-z-]*):sts::(\d+):assumed-role/([^/]+)/")
+AWS_KEY = "alias/aws/ebs"
+"""The key that AWS keeps for an account's disks, whose policy lets everybody in the account use it through EC2.
+Source: Amazon EBS User Guide, "How Amazon EBS encryption works" (2026-11)."""
+SPOT_ROLE = "role/aws-service-role/spot.amazonaws.com/AWSServiceRoleForEC2Spot"
 _NOT_NEEDED = frozenset(
     {
         "ec2:DescribeSpotPriceHistory",
         "ec2:GetConsoleOutput",
+        "ec2:GetEbsDefaultKmsKeyId",
         # for runs on several machines
         "ec2:AuthorizeSecurityGroupEgress",
         "ec2:CreatePlacementGroup",
@@ -53,7 +58,7 @@ def questions(document: Mapping[str, Any], account: str, region: str) -> tuple[Q
         Question(
             actions=_texts(statement["Action"]),
             resources=tuple(_concrete(arn, account, region) for arn in _texts(statement["Resource"]) if arn != "*"),
-            context=_context(statement.get("Condition", {})),
+            context=_context(statement.get("Condition", {}), region),
         )
         for statement in document["Statement"]
     )
@@ -73,14 +78,16 @@ def _concrete(arn: str, account: str, region: str) -> str:
     )
 
 
-def _context(condition: Mapping[str, Mapping[str, Any]]) -> dict[str, tuple[str, ...]]:
+def _context(condition: Mapping[str, Mapping[str, Any]], region: str) -> dict[str, tuple[str, ...]]:
     found: dict[str, tuple[str, ...]] = {}
     for operator, keys in condition.items():
         for key, value in keys.items():
             if operator == "Null" and value == "false":
                 found[key] = ("costgpu-example",)
-            elif operator == "StringEquals":
+            elif operator in ("StringEquals", "Bool"):
                 found[key] = _texts(value)[:1]
+            elif operator == "StringLike":
+                found[key] = (_texts(value)[0].replace("*", region),)
             else:
                 raise ValueError(f"the shipped policy has a condition that is not known here: {operator} {key}")
     return found
@@ -111,6 +118,7 @@ class AwsDiagnostics:
         done.add("clock", self._time)
         done.add("permissions", lambda: self._permissions(known[0], self._region(offer), spot=spot), after=[gate])
         region = done.add("region", lambda: self._reached(self._region(offer)), after=[gate])
+        done.add("disk key", lambda: self._disk_key(known[0], self._region(offer), spot=spot), after=[region])
         if offer is not None:
             there = done.add("machine", lambda: self._machine(offer), after=[region])
             quota = done.add("quota", lambda: self._quota(offer), after=[there])
@@ -197,7 +205,11 @@ class AwsDiagnostics:
             given["ResourceArns"] = list(question.resources)
         if question.context:
             given["ContextEntries"] = [
-                {"ContextKeyName": key, "ContextKeyType": "string", "ContextKeyValues": list(values)}
+                {
+                    "ContextKeyName": key,
+                    "ContextKeyType": "boolean" if values == ("true",) else "string",
+                    "ContextKeyValues": list(values),
+                }
                 for key, values in question.context.items()
             ]
         client = self._clients.client("iam", self._clients.home())
@@ -208,6 +220,58 @@ class AwsDiagnostics:
                 if any(word != "allowed" for word in said):
                     keys = {key for each in (result, *parts) for key in each.get("MissingContextValues", ())}
                     yield result["EvalActionName"], tuple(sorted(keys))
+
+    def _disk_key(self, who: Identity, region: str, *, spot: bool) -> Check:
+        """Whether machines can be given their encrypted disk, with the account's default key; no dry run tells that."""
+        name = "disk key"
+        try:
+            with self._clients.speaking("ask for the default key of disks"):
+                key = str(self._clients.client("ec2", region).get_ebs_default_kms_key_id()["KmsKeyId"])
+        except ProviderError as error:
+            return diagnostics.unknown(name, f"could not be asked: {error.message}", "Allow ec2:GetEbsDefaultKmsKeyId.")
+        if key.endswith(AWS_KEY):
+            return diagnostics.ok(name, "disks are encrypted with AWS's own key, which needs no permission")
+        whose = f"disks in {region} are encrypted with the account's own key {key}"
+        try:
+            missing = self._missing_for(key, who, region)
+        except ProviderError as error:
+            why = f"{whose}; whether these credentials may use it could not be asked: {error.message}"
+            return diagnostics.unknown(name, why, ENOUGH)
+        if missing:
+            return diagnostics.warning(
+                name,
+                f"{whose}, and these credentials have no {', '.join(missing)}: unless the key's own policy allows it,"
+                " a machine ends as soon as it is created (Client.InternalError)",
+                ENOUGH,
+            )
+        if spot:
+            role = f"arn:aws:iam::{who.account}:{SPOT_ROLE}"
+            return diagnostics.warning(
+                name,
+                f"{whose}; spot machines start only if the role of EC2 Spot has a grant for it",
+                f"aws kms create-grant --region {region} --key-id {key} --grantee-principal {role} --operations Decrypt"
+                " Encrypt GenerateDataKey GenerateDataKeyWithoutPlaintext ReEncryptFrom ReEncryptTo CreateGrant DescribeKey",
+            )
+        return diagnostics.ok(name, f"{whose}, which these credentials may use")
+
+    def _missing_for(self, key: str, who: Identity, region: str) -> list[str]:
+        """The actions on the account's own key that these credentials do not have by policies of their own.
+
+        Raises:
+            ProviderError: AWS does not tell.
+        """
+        if who.principal.endswith(":root"):
+            return []
+        entity = self._entity(who.principal)
+        if not entity:
+            raise ProviderError(f"AWS cannot simulate the permissions of {who.principal}")
+        asked = [
+            each for each in questions(json.loads(policy()), who.account, region) if each.actions[0].startswith("kms:")
+        ]
+        if ":key/" in key:
+            asked = [replace(each, resources=(key,)) for each in asked]
+        with self._clients.speaking("have the permissions simulated"):
+            return sorted(action for each in asked for action, _ in self._denied(entity, each))
 
     def _machine(self, offer: Offer) -> Check:
         zones = [zone for zone in self._provider.zones(offer) if zone]

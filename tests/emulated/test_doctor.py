@@ -48,7 +48,7 @@ def test_all_is_well_with_the_shipped_policy(cloud: RunningEc2, monkeypatch: pyt
     assert code == 0
     checks = places["aws/us-east-1"]
     assert set(statuses(checks).values()) == {"ok"}
-    assert list(checks) == ["credentials", "clock", "permissions", "region", "machine", "quota", "dry run"]
+    assert list(checks) == ["credentials", "clock", "permissions", "region", "disk key", "machine", "quota", "dry run"]
     assert checks["credentials"]["detail"].startswith("arn:aws:iam::123456789012:user/ann")
     assert "64 vCPUs" in checks["quota"]["detail"]
     asking = ("Describe", "Get", "List", "Simulate")
@@ -147,6 +147,58 @@ def test_a_quota_that_may_not_be_read_stops_nothing(cloud: RunningEc2) -> None:
     code, places = doctor(*AWS, "-t", "g5.xlarge")
     found = statuses(places["aws/us-east-1"])
     assert (code, found["quota"], found["dry run"]) == (0, "unknown", "ok")
+
+
+def key_of_its_own() -> str:
+    """The account's default key of disks in the region is one of its own from now on; its ARN."""
+    key: str = boto3.client("kms").create_key()["KeyMetadata"]["Arn"]
+    boto3.client("ec2").modify_ebs_default_kms_key_id(KmsKeyId=key)
+    return key
+
+
+def test_an_account_with_a_disk_key_of_its_own(cloud: RunningEc2, monkeypatch: pytest.MonkeyPatch) -> None:
+    key = key_of_its_own()
+    become_user(monkeypatch, document_without())
+    code, places = doctor(*AWS, "-t", "g5.xlarge")
+    check = places["aws/us-east-1"]["disk key"]
+    assert (code, check["status"]) == (0, "ok")
+    assert key in check["detail"]
+    code, places = doctor(*AWS, "-t", "g5.xlarge", "--spot")
+    check = places["aws/us-east-1"]["disk key"]
+    assert (code, check["status"]) == (0, "warning")
+    assert f"--key-id {key} --grantee-principal arn:aws:iam::123456789012:role/aws-service-role/spot" in check["fix"]
+
+
+@pytest.mark.parametrize("action", ["kms:CreateGrant", "kms:ReEncryptFrom"])
+def test_a_disk_key_that_may_not_be_used(cloud: RunningEc2, monkeypatch: pytest.MonkeyPatch, action: str) -> None:
+    key_of_its_own()
+    become_user(monkeypatch, document_without(action))
+    code, places = doctor(*AWS, "-t", "g5.xlarge")
+    check = places["aws/us-east-1"]["disk key"]
+    assert (code, check["status"]) == (0, "warning")
+    assert f"have no {action}: " in check["detail"]
+    assert "--policy aws" in check["fix"]
+
+
+def test_a_right_to_another_key_is_not_enough(cloud: RunningEc2, monkeypatch: pytest.MonkeyPatch) -> None:
+    document = document_without()
+    for statement in document["Statement"]:
+        if "kms" in str(statement["Resource"]):
+            statement["Resource"] = "arn:aws:kms:us-east-1:123456789012:key/another"
+    key_of_its_own()
+    become_user(monkeypatch, document)
+    _, places = doctor(*AWS)
+    assert places["aws/us-east-1"]["disk key"]["status"] == "warning"
+
+
+@pytest.mark.parametrize("action", ["GetEbsDefaultKmsKeyId", "SimulatePrincipalPolicy"])
+def test_a_disk_key_that_aws_does_not_tell(cloud: RunningEc2, monkeypatch: pytest.MonkeyPatch, action: str) -> None:
+    key_of_its_own()
+    become_user(monkeypatch, document_without())
+    cloud.fault({"action": action, "code": "AccessDenied", "status": 403, "times": -1})
+    code, places = doctor(*AWS, "-t", "g5.xlarge")
+    found = statuses(places["aws/us-east-1"])
+    assert (code, found["disk key"], found["dry run"]) == (0, "unknown", "ok")
 
 
 def test_expired_credentials(cloud: RunningEc2) -> None:

@@ -44,7 +44,9 @@ def _concerns(statement: Document, action: str, resource: str, context: Mapping[
 def _holds(operator: str, wanted: Any, given: Sequence[str]) -> bool:
     if operator == "Null":
         return (str(wanted).lower() == "true") == (not given)
-    if operator in ("StringEquals", "IpAddress"):
+    if operator == "StringLike":
+        return any(fnmatch.fnmatchcase(value, pattern) for value in given for pattern in _list(wanted))
+    if operator in ("StringEquals", "Bool", "IpAddress"):
         return any(value in _list(wanted) for value in given)
     raise NotImplementedError(operator)
 

@@ -24,6 +24,7 @@ from tests.emulators.ec2.permissions import install_simulation
 from tests.emulators.ec2.placement_groups import PlacementGroups
 from tests.emulators.ec2.services import (
     Scheduler,
+    install_disk_keys,
     install_key_pairs,
     install_quotas,
     install_regions,
@@ -47,6 +48,7 @@ class Ec2Server(EmulatorServer):
         scheduler.install()
         install_quotas(self.state)
         install_signatures()
+        install_disk_keys()
         install_key_pairs()
         install_regions()
         install_simulation()

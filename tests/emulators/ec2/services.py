@@ -10,6 +10,7 @@ from typing import Any
 from moto.core.exceptions import ServiceException
 from moto.core.responses import ActionResult
 from moto.ec2.models import EC2Backend, ec2_backends
+from moto.ec2.responses.elastic_block_store import ElasticBlockStore
 from moto.ec2.responses.key_pairs import KeyPairs
 from moto.iam.access_control import IAMRequestBase
 from moto.iam.exceptions import NotFoundException
@@ -70,6 +71,16 @@ def install_regions() -> None:
         ]
 
     replace(EC2Backend, "describe_regions", describe_regions)
+
+
+def install_disk_keys() -> None:
+    """GetEbsDefaultKmsKeyId answers: with AWS's own key, until ModifyEbsDefaultKmsKeyId has named another one."""
+
+    def get_ebs_default_kms_key_id(response: Any) -> ActionResult:
+        response.error_on_dryrun()
+        return ActionResult({"KmsKeyId": response.ec2_backend.default_kms_key_id or "alias/aws/ebs"})
+
+    setattr(ElasticBlockStore, "get_ebs_default_kms_key_id", get_ebs_default_kms_key_id)  # noqa: B010 - moto has none
 
 
 def install_key_pairs() -> None:

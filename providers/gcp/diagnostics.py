@@ -15,6 +15,7 @@ from costgpu.models.diagnostics import Check, Examination
 from costgpu.models.offer import Offer
 from costgpu.providers.common import example_request
 from costgpu.providers.gcp import quotas, sdk
+from costgpu.providers.gcp.org_policies import RESOURCE_MANAGER, OrgPolicies
 from costgpu.providers.gcp.policy import role
 from costgpu.providers.gcp.provider import GcpProvider
 from costgpu.providers.gcp.session import Clients, endpoint
@@ -22,7 +23,6 @@ from costgpu.providers.gcp.session import Clients, endpoint
 ENOUGH = "costgpu doctor --policy gcp prints a role that is enough."
 AT_ONCE = 100  # permissions in one question
 HOURS = 1.0  # of the machine whose quota is looked at
-RESOURCE_MANAGER = "https://cloudresourcemanager.googleapis.com"
 NOT_NEEDED = frozenset(
     {
         "compute.instances.getSerialPortOutput",
@@ -57,6 +57,7 @@ class GcpDiagnostics:
         done.add("clock", self._time)
         done.add("permissions", self._permissions, after=[gate])
         api = done.add("API, billing", self._api, after=[gate])
+        done.add("organisation", lambda: self._organisation(offer), after=[api])
         if offer is not None:
             region = done.add("region", lambda: self._region(offer.region), after=[api])
             there = done.add("machine", lambda: self._machine(offer), after=[region])
@@ -94,6 +95,16 @@ class GcpDiagnostics:
         """Any question to Compute Engine fails if the API or billing is off, and says so."""
         count = len(self._clients.regions())
         return diagnostics.ok("API, billing", f"Compute Engine answers for {self._clients.project} ({count} regions)")
+
+    def _organisation(self, offer: Offer | None) -> Check:
+        """Policies that refuse every machine of costgpu's; with an offer also by its region."""
+        policies = OrgPolicies(self._clients)
+        policies.check(offer.region if offer is not None else "", "")
+        obstacle = policies.why_unknown()
+        if obstacle is not None:
+            fix = "The role roles/orgpolicy.policyViewer has the permission orgpolicy.policy.get, which tells them."
+            return diagnostics.unknown("organisation", f"its policies could not be asked: {obstacle.message}", fix)
+        return diagnostics.ok("organisation", "no policy that was found refuses machines of costgpu")
 
     def _region(self, region: str) -> Check:
         self._clients.require(region)

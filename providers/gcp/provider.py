@@ -18,6 +18,7 @@ from costgpu.providers.gcp.instances import EXISTS, history_of, instance_from, s
 from costgpu.providers.gcp.inventory import Inventory
 from costgpu.providers.gcp.launch import Images, label_value
 from costgpu.providers.gcp.network import Network, caller
+from costgpu.providers.gcp.org_policies import OrgPolicies
 from costgpu.providers.gcp.placement import ensure_policy
 from costgpu.providers.gcp.policy import end_by_hand
 from costgpu.providers.gcp.sdk import refusal_of, refused
@@ -52,6 +53,7 @@ class GcpProvider(Inventory):
         self._clock = clock
         self._images = Images(self._clients, image)
         self._network = Network(self._clients, network)
+        self._policies = OrgPolicies(self._clients)
         self._zones: dict[tuple[str, str], tuple[str, ...]] = {}
 
     def identity(self) -> Identity:
@@ -64,12 +66,13 @@ class GcpProvider(Inventory):
         return None if reply is None else date_in(reply.headers.get("Date", ""))
 
     def check(self, request: CreateRequest) -> None:
-        """Region, zone, image, network and quotas, without creating anything: Google has no dry run."""
+        """Region, zone, image, network, organisation and quotas, without creating anything: Google has no dry run."""
         self._clients.require(request.offer.region)
         zone = self._zone(request)
         self._body(request, zone)
         caller(request.allow_from)
         self._network.check()
+        self._policies.check(request.offer.region, self._images.find(request.offer).name)
         lifetime = (request.lease_until - self._clock.now()).total_seconds()
         quotas.check(self._clients, request.offer, lifetime, machines_to_come(request))
 

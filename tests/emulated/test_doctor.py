@@ -253,6 +253,7 @@ def test_all_is_well_on_google_cloud(gce: RunningComputeEngine) -> None:
         "clock",
         "permissions",
         "API, billing",
+        "organisation",
         "region",
         "machine",
         "quota",
@@ -283,6 +284,43 @@ def test_permissions_that_google_does_not_tell(gce: RunningComputeEngine) -> Non
     check = places["gcp/us-central1"]["permissions"]
     assert (code, check["status"]) == (0, "unknown")
     assert "gcloud services enable" in check["fix"]
+
+
+NO_ADDRESS: dict[str, Any] = {"listPolicy": {"allValues": "DENY"}}
+BREACHES: dict[str, dict[str, Any]] = {
+    "compute.requireOsLogin": {"booleanPolicy": {"enforced": True}},
+    "compute.vmExternalIpAccess": NO_ADDRESS,
+    "gcp.resourceLocations": {"listPolicy": {"allowedValues": ["us-east1", "europe-west4"]}},
+}
+
+
+@pytest.mark.parametrize("constraint", list(BREACHES))
+def test_a_policy_of_the_organisation_is_found(gce: RunningComputeEngine, constraint: str) -> None:
+    gce.org_policy(constraint, BREACHES[constraint])
+    code, places = doctor(*GCP, "-t", "e2-standard-2")
+    check = places["gcp/us-central1"]["organisation"]
+    assert (code, check["status"]) == (44, "failed")
+    assert constraint in check["detail"]
+    assert "administrator" in check["fix"]
+
+
+def test_images_that_the_organisation_does_not_trust(gce: RunningComputeEngine) -> None:
+    constraint = "compute.trustedImageProjects"
+    gce.org_policy(constraint, {"listPolicy": {"allowedValues": ["projects/ubuntu-os-cloud"]}})
+    assert doctor(*GCP, "-t", "e2-standard-2")[0] == 0
+    code, places = doctor(*GCP, "--gpus", "L4:1")
+    check = places["gcp/us-central1"]["request"]
+    assert (code, check["status"]) == (44, "failed")
+    assert constraint in check["detail"]
+
+
+def test_policies_that_these_credentials_may_not_see(gce: RunningComputeEngine) -> None:
+    gce.org_policy("compute.vmExternalIpAccess", NO_ADDRESS)
+    gce.forbid("orgpolicy.policy.get")
+    code, places = doctor(*GCP, "-t", "e2-standard-2")
+    found = statuses(places["gcp/us-central1"])
+    assert (code, found["organisation"], found["request"]) == (0, "unknown", "ok")
+    assert "orgpolicy.policy.get" in places["gcp/us-central1"]["organisation"]["fix"]
 
 
 def test_a_quota_that_is_too_small_on_google_cloud(gce: RunningComputeEngine) -> None:

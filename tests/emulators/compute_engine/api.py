@@ -96,6 +96,7 @@ class Api:
         special = {
             "projects.get": self._project,
             "projects.testIamPermissions": self._held,
+            "projects.getEffectiveOrgPolicy": self._org_policy,
             "images.getFromFamily": self._family,
             "instances.getSerialPortOutput": self._serial,
         }
@@ -112,6 +113,12 @@ class Api:
         held = [name for name in asked if name not in self._world.forbidden]
         return {"permissions": held} if held else {}
 
+    def _org_policy(self, call: ApiCall) -> Row:
+        constraint = str(call.params["body"]["constraint"])
+        policy = self._world.org_policies.get(constraint.removeprefix("constraints/"))
+        default = {} if constraint.endswith("requireOsLogin") else {"listPolicy": {"allValues": "ALLOW"}}
+        return {"constraint": constraint, **(default if policy is None else policy)}
+
     def _check(self, call: ApiCall, collection: str, verb: str) -> None:
         project, path = call.params["project"], call.path.partition("/compute/v1/")[2]
         if project not in self._world.projects and not (project in IMAGE_PROJECTS and collection == "images"):
@@ -119,6 +126,8 @@ class Api:
         if verb == "insert" and call.params["body"].get("name"):
             path = f"{path}/{call.params['body']['name']}"
         needed = [f"compute.{collection}.{_VERBS.get(verb, verb)}"]
+        if verb == "getEffectiveOrgPolicy":
+            needed = ["orgpolicy.policy.get"]
         if call.action == "instances.insert":
             needed = [*_INSERT]
             if call.params["body"].get("resourcePolicies"):

@@ -75,6 +75,10 @@ class Control(ControlSide):
         """Nobody has these permissions any more, but all the others."""
         self._state.forbidden = set(permissions)
 
+    def org_policy(self, constraint: str, policy: Row) -> None:
+        """This policy of an organisation holds for the project."""
+        self._state.org_policies[constraint] = policy
+
     def page(self, limit: int) -> None:
         """No page of a list is longer."""
         self._state.page_limit = limit

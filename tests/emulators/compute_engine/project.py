@@ -46,6 +46,7 @@ class ProjectState(Phases):
         self.unreachable: set[str] = set()  # zones that answer no list
         self.partial = True  # an aggregated list then has the rest and a warning; else it fails
         self.forbidden: set[str] = set()  # permissions that nobody has
+        self.org_policies: dict[str, Row] = {}  # constraint -> the policy that holds, in words of Resource Manager v1
         self.page_limit = 500
         self.projects = {PROJECT}
         self.ahead = timedelta(0)

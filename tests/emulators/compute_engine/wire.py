@@ -27,7 +27,7 @@ _CANONICAL = {
     503: "UNAVAILABLE",
 }
 _PATH = re.compile(r"/compute/v1/projects/(?P<project>[^/]+)(?:/(?P<rest>.*))?$")
-_TEST_PERMISSIONS = re.compile(r"/v1/projects/([^/:]+):testIamPermissions$")
+_RESOURCE_MANAGER = re.compile(r"/v1/projects/([^/:]+):(testIamPermissions|getEffectiveOrgPolicy)$")
 """Of Cloud Resource Manager, which has a host of its own at Google's."""
 _VERB = {"GET": "get", "DELETE": "delete", "PATCH": "patch", "PUT": "update"}
 
@@ -99,11 +99,11 @@ def parse(environ: Mapping[str, Any], body: bytes) -> ApiCall:
     query = dict(urllib.parse.parse_qsl(environ.get("QUERY_STRING", ""), keep_blank_values=True))
     query = {name: value for name, value in query.items() if not name.startswith("$")}
     method, path = environ["REQUEST_METHOD"], urllib.parse.unquote(environ["PATH_INFO"])
-    found, asked = _PATH.match(path), _TEST_PERMISSIONS.match(path)
+    found, asked = _PATH.match(path), _RESOURCE_MANAGER.match(path)
     if asked and method == "POST":
         return ApiCall(
             service="cloudresourcemanager",
-            action="projects.testIamPermissions",
+            action=f"projects.{asked[2]}",
             region="",
             access_key=environ.get("HTTP_HOST", "").rpartition(":")[0],
             params={"project": asked[1], "body": json.loads(body)},

@@ -57,12 +57,13 @@ def instance_from(row: Mapping[str, Any], region: str, request: Mapping[str, Any
     state = STATES.get(row["State"]["Name"], InstanceState.PENDING)
     why = row.get("StateReason") or {}
     code, words = str(why.get("Code", "")), str(why.get("Message") or row.get("StateTransitionReason") or "")
+    zone = (row.get("Placement") or {}).get("AvailabilityZone")
     over = state is InstanceState.TERMINATED
     taken_back = asked.get("Code") in TAKEN_BACK_REQUEST
     ended_at = _moved_at(row) or (asked.get("UpdateTime") if taken_back and asked.get("Code") != MARKED else None)
     return Instance(
         ref=InstanceRef(provider="aws", region=region, instance_id=row["InstanceId"]),
-        zone=(row.get("Placement") or {}).get("AvailabilityZone"),
+        zone=zone,
         instance_type=row["InstanceType"],
         state=state,
         reason=words,
@@ -70,6 +71,7 @@ def instance_from(row: Mapping[str, Any], region: str, request: Mapping[str, Any
         launched_at=row["LaunchTime"].astimezone(UTC),
         ended_at=ended_at.astimezone(UTC) if over and ended_at is not None else None,
         by_guest=code == BY_GUEST,
+        refusal=sdk.refusal_at_launch(code, words, f"launch a {row['InstanceType']} in {zone or region}"),
         endpoint=ssh_endpoint(row.get("PublicIpAddress"), state),
         spot=row.get("InstanceLifecycle") == "spot",
         private_address=str(row.get("PrivateIpAddress") or ""),

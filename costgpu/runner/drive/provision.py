@@ -14,6 +14,7 @@ from costgpu.errors import (
     ProviderError,
     QuotaExceeded,
     RefusedHere,
+    Retry,
     RunCancelled,
     Throttled,
     Unreachable,
@@ -181,7 +182,7 @@ def is_about_place(error: ProviderError, view: RunView) -> bool:
     """Return True if another place may grant what this one has refused."""
     if isinstance(error, QuotaExceeded):
         return view.is_later_attempt  # another region may have a quota left
-    return isinstance(error, NoCapacity | RefusedHere)
+    return error.retry is Retry.ELSEWHERE
 
 
 def record_instance(context: RunContext, instance: Instance) -> None:
@@ -277,5 +278,5 @@ def _nothing_left(context: RunContext) -> CostGpuError:
 def _reason(error: CostGpuError) -> EndReason:
     if isinstance(error, RunCancelled):
         return EndReason.CANCELLED
-    none_there = isinstance(error, NoCapacity | RefusedHere)
+    none_there = isinstance(error, ProviderError) and error.retry is Retry.ELSEWHERE
     return EndReason.NO_CAPACITY if none_there else EndReason.PROVISION_FAILED

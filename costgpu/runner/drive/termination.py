@@ -199,6 +199,8 @@ def _ended_by(view: RunView, instance: Instance | None, marker: str, now: dateti
         spec = registry.find(view.instance.provider) if view.instance is not None else None
         deletes = spec is not None and spec.watchdog_delay_seconds > 0
         return EndedBy.PROVIDER if deletes and not by_guest else EndedBy.WATCHDOG
+    if by_guest and view.status is not None and view.status.obeyed_signal:
+        return EndedBy.SOMEBODY_ELSE  # the agent was told by the machine's shutdown
     if by_guest:  # before its job had started, only the watchdog knows a reason
         return EndedBy.WATCHDOG if view.started_at is None else EndedBy.AGENT
     return EndedBy.SOMEBODY_ELSE

@@ -14,7 +14,7 @@ from costgpu.errors import (
     CostGpuError,
     InvalidRequest,
     ProviderError,
-    RefusedHere,
+    Retry,
     ScriptError,
     UsageError,
 )
@@ -284,7 +284,8 @@ def make_plan(
     try:
         provider.check(request)
     except CostGpuError as error:
-        elsewhere = len(options) > 1 or (len(zones) > 1 and isinstance(error, RefusedHere))
+        movable = isinstance(error, ProviderError) and error.retry is Retry.ELSEWHERE
+        elsewhere = len(options) > 1 or (len(zones) > 1 and movable)
         if not elsewhere or isinstance(error, AuthError | InvalidRequest):
             raise
         notes = [*notes, f"{first.offer.instance_type} would be refused now: {error.message}"]

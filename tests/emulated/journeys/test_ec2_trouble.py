@@ -101,6 +101,23 @@ def another_host_answers_later(person: Person) -> None:
 
 
 @journeys
+def it_ends_while_it_is_launched(person: Person) -> None:
+    """RunInstances succeeds, and there is no capacity after all; then the account's key cannot be used."""
+    kind = "c7a.medium"
+    person.cloud.fail_launch(kind, "Server.InsufficientInstanceCapacity", "There was not enough capacity.")
+    person.write("open('model', 'w').write('x')")
+    assert person.launch(kind=kind, cap="0.10").wait() == 0
+    assert person.events().count("refused") == 1
+    assert (person.work / "model").exists()
+    person.ended(instances=2)
+    person.cloud.fail_launch(kind, "Client.InternalError", "Client error on launch")
+    client = person.launch(kind=kind, cap="0.10")
+    assert client.wait() == 41, str(client)
+    assert client.says("kms:CreateGrant")
+    person.ended(instances=3)
+
+
+@journeys
 def no_capacity_here_and_elsewhere_some(person: Person) -> None:
     code, words = "InsufficientInstanceCapacity", "We currently do not have sufficient c7g.medium capacity."
     person.fault("RunInstances", region="us-east-1", times=-1, skip=1, code=code, message=words)

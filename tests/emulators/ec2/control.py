@@ -72,6 +72,10 @@ class Control(ControlSide):
     def shortage(self, instance_type: str, zone: str = "*") -> None:
         self._state.shortages.add((instance_type, zone))
 
+    def fail_launch(self, instance_type: str, code: str, message: str) -> None:
+        """The next instance of that type is created, and terminated while it is pending."""
+        self._compute.failing.setdefault(instance_type, []).append((code, message))
+
     def power_off(self, instance_id: str) -> None:
         """A guest of `NoGuests` powers itself off."""
         if not isinstance(self._compute.machines, NoGuests):

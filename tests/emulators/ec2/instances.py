@@ -64,6 +64,8 @@ class Ec2Instances:
         self._tokens: dict[tuple[str, str], tuple[str, Reservation]] = {}
         self._created: dict[str, float] = {}
         self._interrupted: set[str] = set()
+        # instance type -> code and message of StateReason for the next launches, each of which ends at once
+        self.failing: dict[str, list[tuple[str, str]]] = {}
 
     def install(self) -> None:
         """Puts itself into moto, for the life of the process."""
@@ -92,6 +94,7 @@ class Ec2Instances:
         self._tokens.clear()
         self._created.clear()
         self._interrupted.clear()
+        self.failing.clear()
 
     # -- create ------------------------------------------------------------------------------------------------------
 
@@ -218,6 +221,12 @@ class Ec2Instances:
     def _power_on(self, backend: Any, instance: Instance) -> None:
         with self.world.lock:
             if instance.state != "pending":
+                return
+            failure = self.failing.get(instance.instance_type, [])
+            if failure:
+                reason = failure.pop(0)
+                _enter(instance, "shutting-down", reason)
+                later(0, self._end, instance, reason)
                 return
             nic = instance.nics[0]
             if nic.public_ip_auto_assign:

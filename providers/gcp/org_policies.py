@@ -7,7 +7,7 @@ constraints" for the forms of values (2026-11).
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from functools import cached_property
 from typing import Any
 
@@ -53,9 +53,20 @@ class OrgPolicies:
         self._clients = clients
 
     @cached_property
+    def _asked(self) -> Mapping[str, Future[Policy | ProviderError]]:
+        pool = ThreadPoolExecutor(len(CONSTRAINTS), thread_name_prefix="costgpu-gcp")
+        try:
+            return {name: pool.submit(self._ask, name) for name in CONSTRAINTS}
+        finally:
+            pool.shutdown(wait=False)
+
+    def ask(self) -> None:
+        """Begin to ask for them; answers are waited for where they are needed."""
+        _ = self._asked
+
+    @cached_property
     def _told(self) -> Mapping[str, Policy | ProviderError]:
-        with ThreadPoolExecutor(len(CONSTRAINTS), thread_name_prefix="costgpu-gcp") as pool:
-            return dict(zip(CONSTRAINTS, pool.map(self._ask, CONSTRAINTS), strict=True))
+        return {name: asked.result() for name, asked in self._asked.items()}
 
     def _ask(self, constraint: str) -> Policy | ProviderError:
         try:

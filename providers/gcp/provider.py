@@ -68,13 +68,14 @@ class GcpProvider(Inventory):
     def check(self, request: CreateRequest) -> None:
         """Region, zone, image, network, organisation and quotas, without creating anything: Google has no dry run."""
         self._clients.require(request.offer.region)
+        self._policies.ask()
         zone = self._zone(request)
         self._body(request, zone)
         caller(request.allow_from)
         self._network.check()
-        self._policies.check(request.offer.region, self._images.find(request.offer).name)
         lifetime = (request.lease_until - self._clock.now()).total_seconds()
         quotas.check(self._clients, request.offer, lifetime, machines_to_come(request))
+        self._policies.check(request.offer.region, self._images.find(request.offer).name)
 
     def layers(self, request: CreateRequest) -> tuple[Safeguard, ...]:
         """What the create call arms."""

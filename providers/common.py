@@ -103,7 +103,14 @@ def facts_in(tags: Mapping[str, str]) -> dict[str, Any]:
 def error_codes(path: Path) -> dict[str, frozenset[str]]:
     """A provider's own names of errors by what they mean, from a file."""
     document = tomllib.loads(path.read_text(encoding="utf-8"))
-    return {meaning: frozenset(names) for meaning, names in document.items()}
+    return {meaning: frozenset(names) for meaning, names in document.items() if meaning != "hints"}
+
+
+@functools.cache
+def error_hints(path: Path) -> dict[str, str]:
+    """What to do about an error, by the provider's own name of it, from the same file."""
+    hints: dict[str, str] = tomllib.loads(path.read_text(encoding="utf-8"))["hints"]
+    return hints
 
 
 def ssh_endpoint(address: str | None, state: InstanceState) -> Endpoint | None:

@@ -28,7 +28,7 @@ from costgpu.errors import (
     Unreachable,
 )
 from costgpu.models.instance import Identity
-from costgpu.providers.common import date_in, error_codes, unknown_region
+from costgpu.providers.common import date_in, error_codes, error_hints, unknown_region
 
 FALLBACK_REGION = "us-east-1"  # enabled in every account of the standard partition
 USUAL = ("us-east-1", "us-west-2", "eu-west-1")
@@ -47,24 +47,71 @@ _METHODS = {
 Decoder = Callable[[str], str | None]
 
 VCPU_QUOTA = frozenset({"VcpuLimitExceeded", "MaxSpotInstanceCountExceeded", "InstanceLimitExceeded"})
-ANOTHER_ZONE = re.compile(r"not supported in your requested Availability Zone|not supported in .*zone", re.IGNORECASE)
 _PERFORM = re.compile(r"not authorized to perform: (\S+)")
 _ENCODED = re.compile(r"Encoded authorization failure message: (\S+)")
 _SENDER = re.compile(r"^(?:Client|Server)\.")
-_KEY_HINT = (
-    "The usual reason is a key of the account's own as its default for EBS encryption. Allow these credentials to use it:"
-    " kms:CreateGrant, kms:Decrypt, kms:DescribeKey, kms:GenerateDataKeyWithoutPlainText and kms:ReEncrypt*. A spot machine"
-    " also needs a grant of the key to the role AWSServiceRoleForEC2Spot (aws kms create-grant). Which key it is:"
-    " aws ec2 get-ebs-default-kms-key-id."
-)
-"""Source: EC2 user guide, "Amazon EBS encryption" and "Grant access to customer managed keys" (2026-11)."""
 _LOGIN = "Sign in again (aws sso login --profile NAME, or aws configure), then repeat the command."
+MEANINGS: dict[str, tuple[type[ProviderError], str, str]] = {
+    "expired": (AuthError, "The AWS credentials have expired, or this machine's clock is wrong ({said}).", _LOGIN),
+    "bad_key": (
+        AuthError,
+        "AWS does not accept these credentials ({said}).",
+        "Check the access key and AWS_PROFILE; a region that is not enabled in the account answers the same.",
+    ),
+    "denied": (AuthError, "{said}", "What costgpu needs is in the file providers/aws/policy.json of the package."),
+    "account": (AuthError, "The AWS account cannot be used for this ({said}).", "AWS Support can tell why."),
+    "no_capacity": (NoCapacity, "{said}", ""),
+    "refused_here": (RefusedHere, "{said}", ""),
+    "quota": (
+        QuotaExceeded,
+        "{said}",
+        "Quotas: https://console.aws.amazon.com/servicequotas/home/services/ec2/quotas",
+    ),
+    "throttled": (Throttled, "{said}", ""),
+    "uncertain": (Unreachable, "{said}", ""),
+    "invalid": (InvalidRequest, "{said}", ""),
+    "": (ProviderError, "{said}", ""),
+}
+"""What a refusal means, as in ``error_codes.toml`` -> class, message and hint of the error; empty: not known."""
+WORDS = (
+    (
+        r"AuthFailure",
+        r"not authorized for images",
+        "invalid",
+        "The image's owner can share it with this account (aws ec2 modify-image-attribute); aws_image names another one.",
+    ),
+    (
+        r"UnauthorizedOperation|AccessDenied.*",
+        r"service control policy",
+        "denied",
+        "A service control policy of the organization forbids it: its administrator can allow it.",
+    ),
+    (
+        r"InvalidParameterCombination|InvalidParameterValue|Unsupported.*",
+        r"eligible for free tier",
+        "account",
+        "The account is on the free plan, which has small types only: upgrade it in the console, under Billing.",
+    ),
+    (r"PendingVerification", r"\bregion\b", "refused_here", ""),
+    (
+        r"InvalidParameter.*|UnsupportedOperation",
+        r"instance ?type|availability ?zone|in (this|the|your) (requested )?(region|zone)|requested configuration",
+        "refused_here",
+        "",
+    ),
+)
+"""Name of the error (all of it), words in its text -> meaning and hint, where the name alone does not decide.
+
+Source of the words: issues on GitHub that quote them (2026-11).
+"""
 
 
 # Modules, imported on first use.
 boto3 = functools.partial(import_module, "boto3")
 exceptions = functools.partial(import_module, "botocore.exceptions")
-codes = functools.partial(error_codes, Path(__file__).with_name("error_codes.toml"))
+CODES_FILE = Path(__file__).with_name("error_codes.toml")
+codes = functools.partial(error_codes, CODES_FILE)
+hints = functools.partial(error_hints, CODES_FILE)
 
 
 @functools.cache
@@ -137,65 +184,57 @@ def refusal_at_launch(code: str, message: str, doing: str) -> ProviderError | No
         return None
     said = message if message.startswith(code) else f"{code}: {message}".rstrip(": ")
     if code == "Client.InternalError" or "KMSKey" in code:
-        return AuthError(f"Could not {doing}: EC2 ended the machine at once ({said}).", hint=_KEY_HINT)
-    error = _by_code(_SENDER.sub("", code), f"Could not {doing}: {said}", message, 0)
-    if isinstance(error, Unreachable):
-        return RefusedHere(error.message)  # the machine has ended: nothing is left open
-    return error if type(error) is not ProviderError else None
+        return AuthError(
+            f"Could not {doing}: EC2 ended the machine at once ({said}).", hint=hints()["Client.InternalError"]
+        )
+    meaning, hint = _meaning(_SENDER.sub("", code), message, 0)
+    if meaning == "uncertain":
+        meaning = "refused_here"  # the machine has ended: nothing is left open
+    return _error(meaning, f"Could not {doing}: {said}", hint) if meaning else None
 
 
 def _refused(exc: Any, doing: str, decode: Decoder | None) -> ProviderError:
-    code, known = code_of(exc), codes()
+    code = _SENDER.sub("", code_of(exc))
     text = " ".join(str(exc.response.get("Error", {}).get("Message", "")).split())
     status = int(exc.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0) or 0)
     said = f"Could not {doing}: {code}: {text}".rstrip(": ")
-    if code in known["expired"]:
-        return AuthError(f"The AWS credentials have expired, or this machine's clock is wrong ({said}).", hint=_LOGIN)
-    if code in known["bad_key"]:
-        return AuthError(
-            f"AWS does not accept these credentials ({said}).",
-            hint="Check the access key and AWS_PROFILE; a region that is not enabled in the account answers the same.",
-        )
-    if code in known["denied"]:
-        return _denied(exc, doing, text, decode)
-    if code in known["account"]:
-        return AuthError(f"The AWS account cannot be used for this ({said}).", hint="AWS Support can tell why.")
-    return _by_code(code, said, text, status)
+    meaning, hint = _meaning(code, text, status)
+    if meaning == "denied":
+        return _denied(exc, doing, text, decode, hint)
+    return _error(meaning, f"{said} (HTTP {status})" if meaning == "uncertain" else said, hint)
 
 
-def _by_code(code: str, said: str, text: str, status: int) -> ProviderError:
-    """The error for a refusal that is not about the credentials."""
+def _meaning(code: str, text: str, status: int) -> tuple[str, str]:
+    """What AWS means by a refusal, empty if that is not known, and a hint of its own, if it has one."""
+    for name, words, meaning, hint in WORDS:
+        if re.fullmatch(name, code) and re.search(words, text, re.IGNORECASE):
+            return meaning, hint or hints().get(code, "")
+    hint = hints().get(code, "")
     known = codes()
-    if code in known["no_capacity"] or (code == "Unsupported" and ANOTHER_ZONE.search(text)):
-        return NoCapacity(said)
-    if code in known["quota"]:
-        return QuotaExceeded(said, hint="Quotas: https://console.aws.amazon.com/servicequotas/home/services/ec2/quotas")
-    if code in known["throttled"]:
-        return Throttled(said)
-    if code in known["uncertain"] or status >= 500:
-        return Unreachable(f"{said} (HTTP {status})" if status else said)
-    if code in known["invalid"] or code.startswith(("Invalid", "Missing", "Malformed")):
-        return InvalidRequest(said, hint=_invalid_hint(code))
-    return ProviderError(said)
+    for meaning in MEANINGS:
+        if meaning and code in known[meaning]:
+            return meaning, hint
+    if status >= 500:
+        return "uncertain", hint
+    return "invalid" if code.startswith(("Invalid", "Missing", "Malformed", "Unsupported")) else "", hint
 
 
-def _denied(exc: Any, doing: str, text: str, decode: Decoder | None) -> AuthError:
+def _error(meaning: str, said: str, hint: str) -> ProviderError:
+    kind, message, usual = MEANINGS[meaning]
+    return kind(message.replace("{said}", said), hint=hint or usual)
+
+
+def _denied(exc: Any, doing: str, text: str, decode: Decoder | None, hint: str) -> AuthError:
     action, encoded = _PERFORM.search(text), _ENCODED.search(text)
     missing = action.group(1) if action else decode(encoded.group(1)) if encoded and decode else None
+    if "ServiceLinkedRole" in code_of(exc):
+        missing = "iam:CreateServiceLinkedRole"
     missing = missing or str(getattr(exc, "operation_name", "")) or "the call"
     reason = _ENCODED.sub("", text).strip()
     return AuthError(
         f"These AWS credentials may not {doing}: {missing} is not allowed. {reason}".rstrip(),
-        hint=f"Allow {missing}; what costgpu needs is in the file providers/aws/policy.json of the package.",
+        hint=hint or f"Allow {missing}; what costgpu needs is in the file providers/aws/policy.json of the package.",
     )
-
-
-def _invalid_hint(code: str) -> str:
-    if code in ("VPCIdNotSpecified", "DefaultVpcDoesNotExist"):
-        return "The account has no default VPC there: aws ec2 create-default-vpc, or name a subnet with --subnet."
-    if code.startswith("InvalidSubnet"):
-        return "aws ec2 describe-subnets --region REGION lists the subnets."
-    return ""
 
 
 def denied_action(document: str) -> str | None:

@@ -20,20 +20,35 @@ from costgpu.errors import (
     NoCapacity,
     ProviderError,
     QuotaExceeded,
+    RefusedHere,
     Throttled,
     Unreachable,
 )
-from costgpu.providers.common import error_codes
+from costgpu.providers.common import error_codes, error_hints
 
 FULL = re.compile(
     r"does not have enough resources|currently unavailable in the .*zone|resource pool exhausted", re.IGNORECASE
 )
 """In words. Source: Compute Engine, "Resource availability errors" (2026-11)."""
+ONE_PLACE = re.compile(
+    r"machine type|machineTypes?\b|accelerator|disk ?types?\b|provisioning model|cpu platform"
+    r"|features are not compatible|live migration|on ?host ?maintenance"
+    r"|in (?:the )?zone|unknown zone|zones/[a-z0-9-]+' (?:was not found|does not exist)|regions/[a-z0-9-]+/subnetworks/"
+    r"|gcp\.resourceLocations|preempted",
+    re.IGNORECASE,
+)
+"""In words: a refusal about one type, zone, region or moment. Source: issues on GitHub that quote them (2026-11)."""
+LOCATION = re.compile(r"permission denied on 'locations/", re.IGNORECASE)
+"""What Google says, with 403, of a zone or region that does not exist or is not open to the project."""
+NO_PROJECT = re.compile(
+    r"resource 'projects/[^/']+' was not found|failed to find project|not found: project", re.IGNORECASE
+)
 LOGIN = "gcloud auth application-default login"
 ROLE = "what costgpu needs is in the file providers/gcp/role.yaml of the package"
 _PERMISSION = re.compile(r"Required ['\"]?([a-z][\w.]+\.[a-zA-Z]+)['\"]? permission")
 _METRIC = re.compile(r"Quota '([A-Z][A-Z0-9_]+)' exceeded\.?\s+Limit: ([\d.]+)(?: in region ([a-z0-9-]+))?")
 _PROJECT = re.compile(r"project[s/ #]+([a-z0-9][a-z0-9:.-]*)", re.IGNORECASE)
+_POLICY = re.compile(r"\b((?:compute|gcp|iam)\.[a-zA-Z]+)\b")
 _URL = re.compile(r"^(?:GET|POST|PUT|PATCH|DELETE) \S+: ")
 
 
@@ -42,7 +57,9 @@ compute = functools.partial(import_module, "google.cloud.compute_v1")
 auth = functools.partial(import_module, "google.auth")
 api_errors = functools.partial(import_module, "google.api_core.exceptions")
 auth_errors = functools.partial(import_module, "google.auth.exceptions")
-codes = functools.partial(error_codes, Path(__file__).with_name("error_codes.toml"))
+CODES_FILE = Path(__file__).with_name("error_codes.toml")
+codes = functools.partial(error_codes, CODES_FILE)
+hints = functools.partial(error_hints, CODES_FILE)
 
 
 def anonymous() -> Any:
@@ -99,8 +116,8 @@ def status_of(exc: Any) -> int:
 
 
 def is_missing(exc: Any) -> bool:
-    """Whether Google says that it does not know what was named."""
-    return status_of(exc) == 404
+    """Whether Google says that it does not know what was named, in a project that it does know."""
+    return status_of(exc) == 404 and not NO_PROJECT.search(str(exc))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,7 +126,8 @@ class Refusal:
 
     names: frozenset[str]
     text: str  # its own words, in one line
-    status: int = 0  # HTTP; 0 within an operation
+    status: int = 0  # HTTP; 0 if none was told
+    is_final: bool = False  # of an operation that is over: nothing is left open, whatever the status
     details: Mapping[str, str] = field(default_factory=dict)  # further facts, such as ``permission`` and ``consumer``
 
 
@@ -157,7 +175,7 @@ def refusal_of(operation: Any) -> Refusal | None:
         return None
     words = [str(row.message) for row in rows] or [str(operation.http_error_message)]
     names = frozenset(str(row.code) for row in rows if row.code)
-    return Refusal(names=names, text=" ".join(" ".join(words).split()), status=status if not names else 0)
+    return Refusal(names=names, text=" ".join(" ".join(words).split()), status=status, is_final=True)
 
 
 def refused(said: Refusal, doing: str, *, project: str = "") -> ProviderError:
@@ -171,7 +189,8 @@ def refused(said: Refusal, doing: str, *, project: str = "") -> ProviderError:
         or said.details.get("consumer", "").removeprefix("projects/")
         or (mentioned.group(1) if mentioned else "PROJECT")
     )
-    if names & known["no_capacity"] or FULL.search(said.text):
+    exhausted = any("RESOURCE_POOL_EXHAUSTED" in name for name in names)
+    if exhausted or names & known["no_capacity"] or FULL.search(said.text):
         return NoCapacity(message)
     if names & known["throttled"] or said.status == 429:
         return Throttled(message)
@@ -203,12 +222,28 @@ def refused(said: Refusal, doing: str, *, project: str = "") -> ProviderError:
         )
     if said.status == 401:
         return AuthError(f"Google Cloud does not accept these credentials ({message}).", hint=f"Sign in again: {LOGIN}")
-    if names & known["denied"] or said.status == 403:
+    return _judged(said, doing, message, whose)
+
+
+def _judged(said: Refusal, doing: str, message: str, whose: str) -> ProviderError:
+    """The error for a refusal that is not about capacity, quotas, the project or signing in."""
+    names, known, status = said.names, codes(), said.status
+    if LOCATION.search(said.text):
+        return RefusedHere(message, hint="Google has no such place, or the project may not use it.")
+    by_policy = "constraints/" in said.text
+    if said.is_final and (names & known["later"] or status >= 500):
+        return RefusedHere(message)
+    if not by_policy and (names & known["denied"] or (status == 403 and not names & known["invalid"])):
         return _denied(said, doing)
-    if said.status >= 500 or (said.status == 408 and not names):
-        return Unreachable(f"{message} (HTTP {said.status})")
-    if names & known["invalid"] or 400 <= said.status < 500:
-        return InvalidRequest(message, hint=_invalid_hint(said.text))
+    if status >= 500 or (status == 408 and not names):
+        return Unreachable(f"{message} (HTTP {status})")
+    if NO_PROJECT.search(said.text):
+        hint = f"gcloud projects describe {whose} tells whether it is there; gcp_project in the settings names another one."
+        return InvalidRequest(message, hint=hint)
+    if names & known["refused_here"] or (status != 409 and ONE_PLACE.search(said.text)):
+        return RefusedHere(message, hint=_hint(said))
+    if names & known["invalid"] or 400 <= status < 500:
+        return InvalidRequest(message, hint=_hint(said))
     return ProviderError(message)
 
 
@@ -226,11 +261,17 @@ def _denied(said: Refusal, doing: str) -> AuthError:
     return AuthError(f"These Google Cloud credentials may not {doing}: {what}", hint=hint)
 
 
-def _invalid_hint(text: str) -> str:
+def _hint(said: Refusal) -> str:
+    text = said.text
+    if "VM_EXTERNAL_IP_ACCESS_POLICY_CONSTRAINT" in said.names:
+        return hints()["compute.vmExternalIpAccess"]
+    if "constraint" in text.lower():
+        named = (hints().get(name) for name in _POLICY.findall(text))
+        return next(
+            filter(None, named), "A policy of the organization forbids it: its administrator can make an exception."
+        )
     if "/networks/" in text and "not found" in text:
         return "gcloud compute networks create default makes the usual network; or name another one: gcp_network."
     if "subnet" in text.lower() and "custom" in text.lower():
         return 'Name the subnet, too: gcp_network = "NETWORK/SUBNET".'
-    if "vmExternalIpAccess" in text:
-        return "The organisation forbids machines with public addresses; its administrator can make an exception."
     return ""

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from costgpu.clock import SystemClock
-from costgpu.errors import AuthError, InvalidRequest, QuotaExceeded, Unreachable
+from costgpu.errors import AuthError, InvalidRequest, QuotaExceeded, RefusedHere, Unreachable
 from costgpu.models.instance import CreateRequest, Instance, NodeGroup, OrphanedResource
 from costgpu.models.offer import Offer
 from costgpu.providers.base import TAG_GROUP, TAG_RUN
@@ -128,7 +128,7 @@ def test_what_is_not_ours_is_not_used(gce: RunningComputeEngine, gcp: GcpProvide
 
 
 def test_what_a_type_does_not_have_is_said(gce: RunningComputeEngine, gcp: GcpProvider) -> None:
-    with pytest.raises(InvalidRequest, match="'e2-standard-2' is not supported by placement policy"):
+    with pytest.raises(RefusedHere, match="'e2-standard-2' is not supported by placement policy"):
         gcp.create(node(0, GCP.cpu_offer()))
     assert not gce.instances()
     assert gcp.clean_up(GROUP, REGION) == ()

@@ -89,7 +89,9 @@ def test_expired_credentials_are_said_by_every_question(cloud: RunningEc2, aws: 
         assert "aws sso login" in caught.value.hint
 
 
-@pytest.mark.parametrize("code", ["AuthFailure", "InvalidClientTokenId", "SignatureDoesNotMatch", "OptInRequired"])
+@pytest.mark.parametrize(
+    "code", ["AuthFailure", "InvalidClientTokenId", "SignatureDoesNotMatch", "InvalidIdentityToken"]
+)
 def test_keys_that_aws_does_not_accept(cloud: RunningEc2, aws: AwsProvider, code: str) -> None:
     cloud.fault({"code": code, "message": "not validated", "status": 401, "times": -1})
     with pytest.raises(AuthError, match=rf"does not accept these credentials.*{code}"):

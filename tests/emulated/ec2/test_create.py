@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from costgpu.clock import ManualClock, SystemClock
-from costgpu.errors import InvalidRequest, NoCapacity, Unreachable
+from costgpu.errors import InvalidRequest, NoCapacity, ProviderError, RefusedHere, Retry, Unreachable
 from costgpu.models.instance import InstanceState
 from costgpu.providers.aws import sdk
 from costgpu.providers.aws.provider import AwsProvider
@@ -248,24 +248,31 @@ def test_a_zone_that_was_named_is_used(cloud: RunningEc2, aws: AwsProvider) -> N
 
 
 @pytest.mark.parametrize(
-    ("shortage", "zone", "said"),
+    ("shortage", "zone", "kind", "said"),
     [
-        (("g5.xlarge", "*"), None, "sufficient g5.xlarge capacity"),
+        (("g5.xlarge", "*"), None, NoCapacity, "sufficient g5.xlarge capacity"),
         (
             ("g5.xlarge", "us-east-1b"),
             "us-east-1b",
+            NoCapacity,
             r"in us-east-1b: .*capacity in the Availability Zone you requested",
         ),
-        (None, "us-east-1e", "not supported in your requested Availability Zone"),
+        (None, "us-east-1e", RefusedHere, "not supported in your requested Availability Zone"),
     ],
 )
-def test_no_capacity_leaves_nothing_and_is_said_at_once(
-    cloud: RunningEc2, aws: AwsProvider, shortage: tuple[str, str] | None, zone: str | None, said: str
+def test_what_may_be_had_elsewhere_leaves_nothing_and_is_said_at_once(
+    cloud: RunningEc2,
+    aws: AwsProvider,
+    shortage: tuple[str, str] | None,
+    zone: str | None,
+    kind: type[ProviderError],
+    said: str,
 ) -> None:
     if shortage:
         cloud.shortage(*shortage)
-    with pytest.raises(NoCapacity, match=said):
+    with pytest.raises(kind, match=said) as caught:
         aws.create(request(zone=zone))
+    assert caught.value.retry is Retry.ELSEWHERE
     assert cloud.calls().count("ec2:RunInstances") == 1
     assert not cloud.instances()
     assert aws.clean_up("r7k2m9x4q1ab", "us-east-1") == ()
@@ -321,15 +328,17 @@ def test_no_default_vpc_is_said_with_the_remedy(cloud: RunningEc2, aws: AwsProvi
 
 
 @pytest.mark.parametrize(
-    ("wanted", "said"),
+    ("wanted", "kind", "said"),
     [
-        ({"disk_gib": 20}, r"A disk of 20 GiB is too small: the image ami-[0-9a-f]+ needs 60 GiB"),
-        ({"what": offer("c99.huge", accelerator=None)}, r"Invalid value 'c99\.huge' for InstanceType"),
-        ({"allow_from": "my laptop"}, "not an address range"),
+        ({"disk_gib": 20}, InvalidRequest, r"A disk of 20 GiB is too small: the image ami-[0-9a-f]+ needs 60 GiB"),
+        ({"what": offer("c99.huge", accelerator=None)}, RefusedHere, r"Invalid value 'c99\.huge' for InstanceType"),
+        ({"allow_from": "my laptop"}, InvalidRequest, "not an address range"),
     ],
 )
-def test_what_cannot_be_is_refused(cloud: RunningEc2, aws: AwsProvider, wanted: dict[str, Any], said: str) -> None:
-    with pytest.raises(InvalidRequest, match=said):
+def test_what_cannot_be_is_refused(
+    cloud: RunningEc2, aws: AwsProvider, wanted: dict[str, Any], kind: type[ProviderError], said: str
+) -> None:
+    with pytest.raises(kind, match=said):
         aws.create(request(**wanted))
     assert not cloud.instances()
 

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from costgpu.clock import SystemClock
-from costgpu.errors import InvalidRequest, ProviderError, QuotaExceeded, Unreachable
+from costgpu.errors import InvalidRequest, ProviderError, QuotaExceeded, RefusedHere, Unreachable
 from costgpu.models.instance import CreateRequest, Instance, NodeGroup, OrphanedResource
 from costgpu.models.offer import Offer
 from costgpu.providers.aws import sdk
@@ -172,7 +172,7 @@ def test_efa_is_one_interface_with_a_public_address(cloud: RunningEc2, aws: AwsP
 def test_what_a_type_does_not_have_is_said(
     cloud: RunningEc2, aws: AwsProvider, what: Offer, group: dict[str, Any], words: str
 ) -> None:
-    with pytest.raises(InvalidRequest, match=words):
+    with pytest.raises(RefusedHere, match=words):
         aws.create(node(0, what, **group))
     assert not cloud.instances()
     assert aws.clean_up(GROUP, REGION) == ()

@@ -16,12 +16,11 @@ from costgpu.errors import (
     NoCapacity,
     ProviderError,
     QuotaExceeded,
-    RefusedHere,
     Throttled,
     Unreachable,
 )
 from costgpu.providers.aws import sdk
-from costgpu.providers.aws.sdk import denied_action, refusal_at_launch, translate
+from costgpu.providers.aws.sdk import denied_action, translate
 
 foreign = sdk.exceptions()
 ResponseParserError = sdk.foreign()[2]
@@ -30,75 +29,6 @@ ResponseParserError = sdk.foreign()[2]
 def refusal(code: str, message: str = "because", status: int = 400) -> Any:
     response = {"Error": {"Code": code, "Message": message}, "ResponseMetadata": {"HTTPStatusCode": status}}
     return foreign.ClientError(response, "RunInstances")
-
-
-CODES: dict[type[ProviderError], str] = {
-    NoCapacity: "InsufficientInstanceCapacity:500 InsufficientHostCapacity SpotMaxPriceTooLow",
-    QuotaExceeded: "VcpuLimitExceeded MaxSpotInstanceCountExceeded",
-    Throttled: "RequestLimitExceeded:503 ThrottlingException",
-    Unreachable: "InternalError:500 Unavailable:503 NeverHeardOf:500",
-    AuthError: "ExpiredToken:403 RequestExpired AuthFailure:401 InvalidClientTokenId:403 UnauthorizedOperation:403"
-    " AccessDeniedException OptInRequired:401 PendingVerification",
-    InvalidRequest: "InvalidParameterValue InvalidSubnetID.NotFound InvalidAMIID.NotFound VPCIdNotSpecified"
-    " IdempotentParameterMismatch Unsupported",
-    ProviderError: "NeverHeardOf OperationNotPermitted",
-}
-"""AWS's names of errors, with the HTTP status where it is not 400."""
-
-
-@pytest.mark.parametrize(("kind", "code"), [(kind, code) for kind, codes in CODES.items() for code in codes.split()])
-def test_the_class_of_each_code(kind: type[ProviderError], code: str) -> None:
-    name, _, status = code.partition(":")
-    error = translate(refusal(name, "because", int(status or 400)), "create a g5.xlarge in us-east-1")
-    assert type(error) is kind
-    assert "because" in error.message
-    assert "create a g5.xlarge in us-east-1" in error.message
-
-
-def test_a_type_that_one_zone_lacks_may_be_had_in_the_next() -> None:
-    text = "Your requested instance type (p5.48xlarge) is not supported in your requested Availability Zone (e)."
-    assert type(translate(refusal("Unsupported", text), "x")) is NoCapacity
-    text = "The requested configuration is currently not supported. Please check the documentation."
-    assert type(translate(refusal("Unsupported", text), "x")) is InvalidRequest
-
-
-@pytest.mark.parametrize(
-    ("code", "text", "kind", "hint"),
-    [
-        ("Server.InsufficientInstanceCapacity", "No room for the machine", NoCapacity, ""),
-        ("Server.InternalError", "The launch failed on our side", RefusedHere, ""),
-        ("Client.VolumeLimitExceeded", "Too many disks", QuotaExceeded, "servicequotas"),
-        ("Client.InternalError", "Client.InternalError: The launch failed on your side", AuthError, "kms:CreateGrant"),
-        ("Client.InvalidKMSKey.InvalidState", "The key is switched off", AuthError, "get-ebs-default-kms-key-id"),
-        ("Client.InvalidSnapshot.NotFound", "No such snapshot", InvalidRequest, ""),
-    ],
-)
-def test_a_machine_that_ends_at_launch_is_a_refusal(code: str, text: str, kind: type[ProviderError], hint: str) -> None:
-    error = refusal_at_launch(code, text, "create a g5.xlarge in us-east-1a")
-    assert type(error) is kind
-    assert error.message.count(code) == 1
-    assert "create a g5.xlarge in us-east-1a" in error.message
-    assert hint in error.hint
-
-
-@pytest.mark.parametrize(
-    "code",
-    [
-        "",
-        "pending",
-        "Server.SpotInstanceTermination",
-        "Server.SpotInstanceShutdown",
-        "Server.ScheduledStop",
-        "Client.UserInitiatedShutdown",
-        "Client.UserInitiatedHibernate",
-        "Client.InstanceInitiatedShutdown",
-        "Client.InstanceTerminated",
-        "Server.NeverHeardOf",
-        "InsufficientInstanceCapacity",
-    ],
-)
-def test_a_machine_that_somebody_ended_is_no_refusal(code: str) -> None:
-    assert refusal_at_launch(code, "because", "create a machine") is None
 
 
 @given(st.text(string.ascii_letters + ".", min_size=1), st.integers(400, 499), st.text(max_size=50))

@@ -84,7 +84,7 @@ WORDS = (
         r"UnauthorizedOperation|AccessDenied.*",
         r"service control policy",
         "denied",
-        "A service control policy of the organization forbids it: its administrator can allow it.",
+        "A service control policy of the organisation forbids it: its administrator can allow it.",
     ),
     (
         r"InvalidParameterCombination|InvalidParameterValue|Unsupported.*",
@@ -188,7 +188,7 @@ def refusal_at_launch(code: str, message: str, doing: str) -> ProviderError | No
             f"Could not {doing}: EC2 ended the machine at once ({said}).", hint=hints()["Client.InternalError"]
         )
     meaning, hint = _meaning(_SENDER.sub("", code), message, 0)
-    if meaning == "uncertain":
+    if meaning in ("uncertain", "throttled"):
         meaning = "refused_here"  # the machine has ended: nothing is left open
     return _error(meaning, f"Could not {doing}: {said}", hint) if meaning else None
 

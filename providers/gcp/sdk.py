@@ -268,7 +268,7 @@ def _hint(said: Refusal) -> str:
     if "constraint" in text.lower():
         named = (hints().get(name) for name in _POLICY.findall(text))
         return next(
-            filter(None, named), "A policy of the organization forbids it: its administrator can make an exception."
+            filter(None, named), "A policy of the organisation forbids it: its administrator can make an exception."
         )
     if "/networks/" in text and "not found" in text:
         return "gcloud compute networks create default makes the usual network; or name another one: gcp_network."

@@ -7,6 +7,7 @@ document. Each name in ``error_codes.toml`` has a row.
 
 import json
 from collections.abc import Iterator
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -52,8 +53,8 @@ def from_aws(row: Row) -> ProviderError | None:
 def from_gcp(row: Row) -> ProviderError | None:
     """The error for a row of Google's table."""
     if row["phase"] == "call":
-        said = answer(row["status"], row["text"], row["code"], info=row.get("info"))
-        return gcp.translate(said, DOING, project="research-42")
+        raised = answer(row["status"], row["text"], row["code"], info=row.get("info"))
+        return gcp.translate(raised, DOING, project="research-42")
     failure: Row = {"http_error_status_code": row["status"], "http_error_message": row["text"]}
     if row["code"]:
         failure["error"] = {"errors": [{"code": row["code"], "message": row["text"]}]}
@@ -69,7 +70,7 @@ def check(row: Row, error: ProviderError | None) -> None:
     assert error is not None
     assert (type(error), error.retry) == (getattr(errors, row["class"]), Retry(row["retry"]))
     assert DOING in error.message or type(error) is errors.AuthError
-    assert " ".join(row.get("says", row["text"]).split()) in error.message
+    assert " ".join(str(row.get("says", row["text"])).split()) in error.message
     assert row["hint"] in error.hint
     assert bool(error.hint) or type(error) not in (errors.AuthError, errors.QuotaExceeded)
     if row["phase"] == "launch":
@@ -105,8 +106,7 @@ def test_each_name_that_is_known_has_a_row() -> None:
 
 
 def test_what_botocore_takes_for_throttling_is_throttling_here() -> None:
-    from botocore.retries import standard
-
+    standard = import_module("botocore.retries.standard")
     names = set(standard.ThrottledRetryableChecker._THROTTLED_ERROR_CODES)
     assert names
     assert names <= aws.codes()["throttled"]

@@ -173,7 +173,8 @@ class Invariants:
             self._once("terminated means terminated", "closed as if nothing had been created")
         untold = world.clock_set or world.schedule.setting.clock_offset_seconds or RUN in world.here.store.harmed
         if machines and not untold and receipt["ended_by"] == EndedBy.CLIENT.value:
-            used = sum(world.cloud.ended(one) - one.created_at for one in machines)
+            billed = [one for one in machines if one.describe().refusal is None]
+            used = sum(world.cloud.ended(one) - one.created_at for one in billed)
             if receipt["metered_seconds"] < used - 5.0 - abs(world.schedule.setting.provider_skew_seconds):
                 self._once("metered is what was used", f"{receipt['metered_seconds']} s of {used:.1f} s")
 

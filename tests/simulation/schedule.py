@@ -101,6 +101,9 @@ class Setting:
     real_ledger: bool = False
     budget_usd: str = ""
     quota_vcpus: int | None = None
+    refused_launch: str = (
+        ""  # error with which the provider ends the first machine while it is launched; empty: it does not
+    )
     damaged_neighbour: str = ""  # how an open run of long ago is damaged in the ledger; empty: there is none
 
     def __str__(self) -> str:
@@ -198,6 +201,7 @@ class _Draw:
             budget_usd=budget,
             quota_vcpus=self._rarely(0.04, None, 0, 4),
             damaged_neighbour=neighbour,
+            refused_launch=self._rarely(0.05, "", "NoCapacity", "RefusedHere", "QuotaExceeded"),
         )
 
     def _life(self) -> Moment:
@@ -251,6 +255,8 @@ class _Draw:
         return Step(at=self._moment(), what=what, facts=tuple(facts.items()))
 
 
+REFUSALS = ("NoCapacity", "RefusedHere", "QuotaExceeded", "InvalidRequest")
+
 MOMENTS = (
     "provider.create",
     "ledger.append",
@@ -298,10 +304,10 @@ HOST_CALLS = (
 FAULTS: Sequence[tuple[Any, ...]] = (
     ("lost", ("method", CALLS), ("after", (True, True, False)), ("times", (1, 1, 2, 30, 500))),
     ("lost", ("method", ("create", "create", "terminate")), ("after", (True,)), ("times", (1, 3, 30, 60))),
-    ("unheard and refused", ("error", ("NoCapacity", "QuotaExceeded", "InvalidRequest"))),
+    ("unheard and refused", ("error", REFUSALS)),
     ("throttled", ("method", CALLS), ("times", (1, 5, 40))),
     ("late", ("method", (*CALLS, *HOST_CALLS)), ("seconds", (5.0, 60.0, 130.0)), ("times", (1, 2))),
-    ("refused", ("method", ("create",)), ("error", ("NoCapacity", "QuotaExceeded", "InvalidRequest", "AuthError"))),
+    ("refused", ("method", ("create",)), ("error", (*REFUSALS, "AuthError"))),
     ("provider forgets", ("seconds", (20.0, 300.0))),
     ("provider lags", ("seconds", (10.0, 60.0))),
     ("no capacity", ("region", ("us-east-1", "us-west-2", None)), ("times", (1, 3, None))),

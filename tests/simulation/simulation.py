@@ -9,10 +9,11 @@ import tempfile
 import traceback
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from costgpu import errors
 from costgpu.errors import CostGpuError
 from costgpu.models.run import RunEvent
 from costgpu.runner.drive.context import Detached
@@ -89,6 +90,9 @@ class Simulation:
         self._started: set[int] = set()
         setting, clock = schedule.setting, TrueClock(self.timeline)
         self.cloud = LaggingCloud(clock, script=_job(schedule), machine=_machine(schedule))
+        if refusal := schedule.setting.refused_launch:
+            first = replace(_machine(schedule), refusal=getattr(errors, refusal)("It ended while it was launched."))
+            self.cloud.machines.append(first)
         for name in ("terminating_seconds", "watchdog_works", "agent_works", "power_off_stops", "disks_stay"):
             setattr(self.cloud, name, getattr(setting, name))
         self.cloud.visible_after_seconds = setting.visible_after_seconds

@@ -108,7 +108,7 @@ def error_codes(path: Path) -> dict[str, frozenset[str]]:
 
 @functools.cache
 def error_hints(path: Path) -> dict[str, str]:
-    """What to do about an error, by the provider's own name of it, from the same file."""
+    """Return what to do about an error, by the provider's own name of it, from the same file."""
     hints: dict[str, str] = tomllib.loads(path.read_text(encoding="utf-8"))["hints"]
     return hints
 

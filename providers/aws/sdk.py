@@ -102,7 +102,7 @@ WORDS = (
 )
 """Name of the error (all of it), words in its text -> meaning and hint, where the name alone does not decide.
 
-Source of the words: issues on GitHub that quote them (2026-11).
+Source of the words: issues on GitHub that quote these refusals (2026-11).
 """
 
 
@@ -173,7 +173,7 @@ def translate(exc: Exception, doing: str, *, decode: Decoder | None = None) -> P
 
 
 def refusal_at_launch(code: str, message: str, doing: str) -> ProviderError | None:
-    """The error for a machine that EC2 has ended before it ran; None if somebody ended it, or its owner took it back.
+    """Return the error for a machine that EC2 has ended before it ran, None if somebody ended it, or its owner took it back.
 
     Args:
         code: That of its StateReason, such as ``Server.InsufficientInstanceCapacity``.
@@ -205,7 +205,7 @@ def _refused(exc: Any, doing: str, decode: Decoder | None) -> ProviderError:
 
 
 def _meaning(code: str, text: str, status: int) -> tuple[str, str]:
-    """What AWS means by a refusal, empty if that is not known, and a hint of its own, if it has one."""
+    """Return what AWS means by a refusal, empty if that is not known, and a hint of its own, if it has one."""
     for name, words, meaning, hint in WORDS:
         if re.fullmatch(name, code) and re.search(words, text, re.IGNORECASE):
             return meaning, hint or hints().get(code, "")

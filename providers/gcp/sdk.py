@@ -37,7 +37,8 @@ ONE_PLACE = re.compile(
     r"|gcp\.resourceLocations|preempted",
     re.IGNORECASE,
 )
-"""In words: a refusal about one type, zone, region or moment. Source: issues on GitHub that quote them (2026-11)."""
+"""In words: a refusal about one type, zone, region or moment. Source: issues on GitHub that quote some of them; the
+others are terms of the documents (2026-11)."""
 LOCATION = re.compile(r"permission denied on 'locations/", re.IGNORECASE)
 """What Google says, with 403, of a zone or region that does not exist or is not open to the project."""
 NO_PROJECT = re.compile(
@@ -116,7 +117,7 @@ def status_of(exc: Any) -> int:
 
 
 def is_missing(exc: Any) -> bool:
-    """Whether Google says that it does not know what was named, in a project that it does know."""
+    """Return whether Google says that it does not know what was named, in a project that it does know."""
     return status_of(exc) == 404 and not NO_PROJECT.search(str(exc))
 
 
@@ -226,7 +227,7 @@ def refused(said: Refusal, doing: str, *, project: str = "") -> ProviderError:
 
 
 def _judged(said: Refusal, doing: str, message: str, whose: str) -> ProviderError:
-    """The error for a refusal that is not about capacity, quotas, the project or signing in."""
+    """Return the error for a refusal that is not about capacity, quotas, the project or signing in."""
     names, known, status = said.names, codes(), said.status
     if LOCATION.search(said.text):
         return RefusedHere(message, hint="Google has no such place, or the project may not use it.")

@@ -26,7 +26,7 @@ DOING = "create a g5.xlarge in us-east-1a"
 
 
 def table(cloud: str) -> list[Row]:
-    """The rows of a cloud."""
+    """Return the rows of a cloud."""
     rows: list[Row] = json.loads((Path(__file__).parent / f"{cloud}_refusals.json").read_text(encoding="utf-8"))
     return rows
 
@@ -35,12 +35,12 @@ AWS, GCP = table("aws"), table("gcp")
 
 
 def called(row: Row) -> str:
-    """What to call a row in the name of a test."""
+    """Return what to call a row in the name of a test."""
     return f"{row['phase']}-{row['code']}-{row['status']}-{row['text'][:30]}"
 
 
 def from_aws(row: Row) -> ProviderError | None:
-    """The error for a row of AWS's table."""
+    """Return the error for a row of AWS's table."""
     if row["phase"] == "launch":
         return aws.refusal_at_launch(row["code"], row["text"], DOING)
     answer = {
@@ -51,7 +51,7 @@ def from_aws(row: Row) -> ProviderError | None:
 
 
 def from_gcp(row: Row) -> ProviderError | None:
-    """The error for a row of Google's table."""
+    """Return the error for a row of Google's table."""
     if row["phase"] == "call":
         raised = answer(row["status"], row["text"], row["code"], info=row.get("info"))
         return gcp.translate(raised, DOING, project="research-42")
@@ -126,7 +126,7 @@ class Ticking(SystemClock):
 
 
 def below(kind: type[ProviderError]) -> Iterator[type[ProviderError]]:
-    """A class and all that are derived from it, in the product."""
+    """Yield a class and all that are derived from it, in the product."""
     yield kind
     for each in kind.__subclasses__():
         yield from below(each)

@@ -152,7 +152,8 @@ class Network:
 
     def _patch(self, name: str, change: dict[str, Any]) -> Any:
         doing = f"change the firewall rule {name}"
-        return self._clients.write(doing, "Firewalls", "patch_unary", firewall=name, firewall_resource=change)
+        resource = {"name": name, **change}  # compute.v1 says that a patch needs the name, too
+        return self._clients.write(doing, "Firewalls", "patch_unary", firewall=name, firewall_resource=resource)
 
     def _of_run(self, name: str, run_id: str) -> Any | None:
         """The run's own rule; None if there is none of that name.

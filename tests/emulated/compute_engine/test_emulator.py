@@ -1,12 +1,17 @@
 """The emulated Compute Engine is as strict as Google: what costgpu must not send is refused, through Google's own client."""
 
+import copy
+import json
 import subprocess
 import sys
+import urllib.error
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
 
 from tests.cli.here import alive
+from tests.emulators.compute_engine import schema
 from tests.emulators.compute_engine.client import RunningComputeEngine
 from tests.emulators.compute_engine.google_client import Google, refused, soon
 from tests.emulators.emulator_client import ROOT
@@ -15,7 +20,7 @@ from tests.until import until
 
 def _ends(seconds: float = 600, **more: Any) -> dict[str, Any]:
     base = {"termination_time": soon(seconds), "instance_termination_action": "DELETE"}
-    return {**base, "on_host_maintenance": "TERMINATE", "automatic_restart": False, **more}
+    return {**base, "automatic_restart": False, **more}
 
 
 @pytest.mark.parametrize(
@@ -49,6 +54,141 @@ def _ends(seconds: float = 600, **more: Any) -> dict[str, Any]:
 def test_wrong_values_are_refused_at_once(gce: RunningComputeEngine, fields: dict[str, Any], words: str) -> None:
     assert words in refused(Google(gce).insert, **fields)
     assert gce.instances() == []
+
+
+SPOT: Mapping[str, Any] = {"provisioningModel": "SPOT", "automaticRestart": False}
+TERMINATE: Mapping[str, Any] = {"onHostMaintenance": "TERMINATE"}
+
+
+def plain(
+    kind: str = "e2-standard-2",
+    zone: str = "us-central1-a",
+    disk: str = "pd-balanced",
+    scheduling: Mapping[str, Any] | None = None,
+) -> dict[str, Any]:
+    """What is posted to make an instance, as JSON, with everything that the cases change."""
+    image = "projects/debian-cloud/global/images/family/debian-12"
+    params = {"sourceImage": image, "diskType": f"zones/{zone}/diskTypes/{disk}", "diskSizeGb": "10"}
+    interface = {
+        "network": "global/networks/default",
+        "stackType": "IPV4_ONLY",
+        "nicType": "GVNIC",
+        "accessConfigs": [{"name": "External NAT", "type": "ONE_TO_ONE_NAT"}],
+    }
+    return {
+        "name": "vm",
+        "machineType": f"zones/{zone}/machineTypes/{kind}",
+        "scheduling": {"provisioningModel": "STANDARD", "onHostMaintenance": "MIGRATE", **(scheduling or {})},
+        "disks": [{"boot": True, "autoDelete": True, "initializeParams": params}],
+        "networkInterfaces": [interface],
+        "serviceAccounts": [{"email": "default"}],
+    }
+
+
+def changed(body: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
+    """Another body; a change is at a path such as ``disks.0.boot``, and None takes the field away."""
+    new = copy.deepcopy(dict(body))
+    for path, value in changes.items():
+        *way, last = path.split(".")
+        node: Any = new
+        for step in way:
+            node = node[int(step) if step.isdigit() else step]
+        node[last] = value
+        if value is None:
+            del node[last]
+    return new
+
+
+def disk_type(name: str, zone: str = "us-central1-a") -> dict[str, Any]:
+    return {"disks.0.initializeParams.diskType": f"zones/{zone}/diskTypes/{name}"}
+
+
+def on_spot(kind: str, disk: str, zone: str = "us-central1-b") -> dict[str, Any]:
+    return plain(kind, zone, disk, {**SPOT, **TERMINATE})
+
+
+ON_DEMAND = {"scheduling.provisioningModel": "STANDARD"}
+LIMITED = {"terminationTime": soon(3600), "instanceTerminationAction": "DELETE"}
+RUN = {"maxRunDuration": {"seconds": "3600"}, "instanceTerminationAction": "DELETE"}
+
+
+@pytest.mark.parametrize(
+    ("good", "changes", "words"),
+    [
+        (plain(), {"flavour": "large"}, "Unknown name \"flavour\" at 'resource': Cannot find field."),
+        (plain(), {"scheduling.provisioningModel": "FOO"}, "resource.scheduling.provisioningModel': 'FOO'"),
+        (plain(), {"scheduling.onHostMaintenance": "STOP"}, "resource.scheduling.onHostMaintenance': 'STOP'"),
+        (plain(), {"networkInterfaces.0.stackType": "V4"}, "resource.networkInterfaces[0].stackType': 'V4'"),
+        (plain(), {"networkInterfaces.0.nicType": "FAST"}, "resource.networkInterfaces[0].nicType': 'FAST'"),
+        (plain(), {"networkInterfaces.0.accessConfigs.0.type": "NAT"}, "accessConfigs[0].type': 'NAT'"),
+        (plain(), {"disks.0.boot": "yes"}, "resource.disks[0].boot"),
+        (plain(), {"disks.0.initializeParams.diskSizeGb": "ten"}, "initializeParams.diskSizeGb"),
+        (plain(), {"name": None}, "Required field 'resource.name' not specified"),
+        (
+            plain("g2-standard-4", scheduling={**TERMINATE, **RUN, "provisioningModel": "FLEX_START"}),
+            {"scheduling.maxRunDuration": None, "scheduling.terminationTime": soon(3600)},
+            "A run duration must be specified",
+        ),
+        (
+            plain(),
+            {"scheduling.onHostMaintenance": "TERMINATE"},
+            "e2 instances do not support onHostMaintenance=TERMINATE unless they are preemptible.",
+        ),
+        *((on_spot(f"a3-highgpu-{n}g", "pd-ssd"), ON_DEMAND, "this provisioning model") for n in (1, 2, 4)),
+        (on_spot("a3-ultragpu-8g", "hyperdisk-balanced"), ON_DEMAND, "this provisioning model"),
+        (on_spot("a4-highgpu-8g", "hyperdisk-balanced"), ON_DEMAND, "this provisioning model"),
+        (plain(), disk_type("pd-balanced", "us-central1-b"), "diskType"),
+        (plain(), disk_type("hyperdisk-balanced"), "[e2-standard-2, hyperdisk-balanced] features are not compatible"),
+        (plain("g2-standard-4", scheduling=TERMINATE), disk_type("pd-extreme"), "pd-extreme] features"),
+        (plain("c3-standard-4"), disk_type("pd-standard"), "pd-standard] features are not compatible"),
+        (plain("c3d-standard-4"), disk_type("pd-standard"), "pd-standard] features are not compatible"),
+        (plain(scheduling=LIMITED), {"scheduling.maxRunDuration": {"seconds": 3600}}, "Only one of terminationTime"),
+        (plain(), {"serviceAccounts": [{"email": "default"}, {"email": "a@b.c"}]}, "At most one service account"),
+        (plain(), {"networkInterfaces": None}, "At least one network interface"),
+    ],
+)
+def test_what_google_refuses_of_a_body_that_it_takes(
+    gce: RunningComputeEngine, good: dict[str, Any], changes: dict[str, Any], words: str
+) -> None:
+    zone = str(good["machineType"]).split("/")[1]
+    with pytest.raises(urllib.error.HTTPError) as caught:
+        gce.ask(f"zones/{zone}/instances", changed(good, changes))
+    error = json.load(caught.value)["error"]
+    assert (error["code"], words in error["message"]) == (400, True), error
+    assert gce.ask(f"zones/{zone}/instances", good)["kind"] == "compute#operation"
+
+
+def test_a_parameter_that_the_method_does_not_have(gce: RunningComputeEngine) -> None:
+    assert gce.ask("zones/us-central1-a/instances?maxResults=10&prettyPrint=true")["kind"] == "compute#instanceList"
+    for query, words in (("limit=10", "Field 'limit' could not be found"), ("maxResults=ten", "maxResults")):
+        with pytest.raises(urllib.error.HTTPError) as caught:
+            gce.ask(f"zones/us-central1-a/instances?{query}")
+        assert words in json.load(caught.value)["error"]["message"]
+
+
+def test_the_answers_are_as_google_describes_them(gce: RunningComputeEngine) -> None:
+    made = gce.ask("zones/us-central1-a/instances", plain(scheduling=LIMITED))
+    schema.check_answer("instances.insert", made)
+    gce.until(lambda: gce.instances("RUNNING"))
+    zone = "zones/us-central1-a"
+    for action, path in {
+        "projects.get": "",
+        "regions.list": "regions",
+        "zones.list": "zones",
+        "instances.list": f"{zone}/instances",
+        "instances.aggregatedList": "aggregated/instances",
+        "disks.list": f"{zone}/disks",
+        "machineTypes.list": f"{zone}/machineTypes",
+        "acceleratorTypes.list": f"{zone}/acceleratorTypes",
+        "firewalls.list": "global/firewalls",
+        "networks.list": "global/networks",
+        "zoneOperations.list": f"{zone}/operations",
+        "operations.aggregatedList": "aggregated/operations",
+        "instances.getSerialPortOutput": f"{zone}/instances/vm/serialPort",
+    }.items():
+        schema.check_answer(action, gce.ask(path))
+    images = gce.ask("global/images", project="debian-cloud")
+    schema.check_answer("images.list", images)
 
 
 def test_an_emulator_ends_with_its_starter() -> None:

@@ -128,8 +128,8 @@ def test_what_is_not_ours_is_not_used(gce: RunningComputeEngine, gcp: GcpProvide
 
 
 def test_what_a_type_does_not_have_is_said(gce: RunningComputeEngine, gcp: GcpProvider) -> None:
-    with pytest.raises(RefusedHere, match="'e2-standard-2' is not supported by placement policy"):
-        gcp.create(node(0, GCP.cpu_offer()))
+    with pytest.raises(RefusedHere, match="'t2d-standard-2' is not supported by placement policy"):
+        gcp.create(node(0, GCP.offer("t2d-standard-2", vcpus=2, accelerator=None)))
     assert not gce.instances()
     assert gcp.clean_up(GROUP, REGION) == ()
     assert gce.leftovers() == []

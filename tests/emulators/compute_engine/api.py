@@ -3,7 +3,7 @@
 import copy
 from collections.abc import Callable, Iterable
 
-from tests.emulators.compute_engine import catalog_rows, filters, validation
+from tests.emulators.compute_engine import catalog_rows, filters, schema, validation
 from tests.emulators.compute_engine.catalog import (
     ACCELERATORS,
     IMAGE_PROJECTS,
@@ -84,6 +84,7 @@ class Api:
         collection, _, verb = call.action.partition(".")
         if collection not in _COLLECTIONS:
             raise GoogleError(404, "notFound", f"Not found: {call.method} {call.path} (not emulated)")
+        schema.check(call)
         self._check(call, collection, verb)
         if call.action in self._writes:
             return answer(self._operations.once(call, lambda: self._writes[call.action](call)))
@@ -248,10 +249,12 @@ class Api:
 
     def _project(self, call: ApiCall) -> Row:
         with self._world.lock:
-            gpus = sum(
-                vm.demand.gpus for vm in self._instances.rows.values() if not vm.spot and vm.status != "TERMINATED"
-            )
-        used = {"GPUS_ALL_REGIONS": float(gpus), "FIREWALLS": float(len(self._world.stores["firewalls"]))}
+            held = [vm.demand for vm in self._instances.rows.values() if vm.status != "TERMINATED"]
+        used = {
+            "CPUS_ALL_REGIONS": float(sum(each.kind.vcpus for each in held)),
+            "GPUS_ALL_REGIONS": float(sum(each.gpus for each in held if not each.spot)),
+            "FIREWALLS": float(len(self._world.stores["firewalls"])),
+        }
         return {
             "kind": "compute#project",
             "id": PROJECT_NUMBER,

@@ -3,12 +3,13 @@
 import functools
 import re
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-_DATA: dict[str, Any] = tomllib.loads(Path(__file__).parents[1].joinpath("data/compute_engine.toml").read_text())
+_FILES = Path(__file__).parents[1] / "data"
+_DATA: dict[str, Any] = tomllib.loads((_FILES / "compute_engine.toml").read_text())
 REGIONS: tuple[str, ...] = tuple(_DATA["regions"])
 ZONES = tuple(f"{region}-{letter}" for region in REGIONS for letter in _DATA["zone_letters"].get(region, "abc"))
 DISK_TYPES: tuple[str, ...] = tuple(_DATA["disk_types"])
@@ -19,16 +20,18 @@ class AcceleratorType:
     """One kind of GPU."""
 
     description: str
-    quota: str  # metric that counts it, without PREEMPTIBLE_; empty if it is counted by family only
+    quota: str  # metric that counts it
     counts: tuple[int, ...]  # how many can be attached to an n1 machine; empty: it comes with machine types of its own
     zones: tuple[str, ...]
     shown: str  # what nvidia-smi calls it
+    preemptible: str  # metric that counts it on spot machines
 
 
 def _accelerator(entry: dict[str, Any]) -> AcceleratorType:
     places = (each.split(":") for each in entry["zones"])  # us-central1:abc
     zones = tuple(f"{region}-{letter}" for region, letters in places for letter in letters)
-    return AcceleratorType(**{**entry, "counts": tuple(entry["counts"]), "zones": zones})
+    preemptible = f"PREEMPTIBLE_{entry['quota']}"
+    return AcceleratorType(**{"preemptible": preemptible, **entry, "counts": tuple(entry["counts"]), "zones": zones})
 
 
 ACCELERATORS = {name: _accelerator(entry) for name, entry in _DATA["accelerators"].items()}
@@ -51,9 +54,31 @@ class MachineType:
     def family(self) -> str:
         return self.name.split("-", 1)[0]
 
+    @property
+    def goes_with(self) -> "Combination":
+        return next(each for each in COMBINATIONS if re.fullmatch(each.types, self.name))
+
+
+@dataclass(frozen=True, slots=True)
+class Combination:
+    """What some machine types can be combined with."""
+
+    types: str  # regular expression
+    disks: list[str]  # disk types
+    models: Sequence[str] = ("STANDARD", "SPOT", "FLEX_START")  # of provisioning
+    maintenance: Sequence[str] = ("MIGRATE", "TERMINATE")  # what is done at host maintenance, without a GPU, on demand
+
+
+COMBINATIONS = [
+    Combination(**entry)
+    for entry in tomllib.loads((_FILES / "compute_engine_combinations.toml").read_text())["combinations"]
+]
+
 
 def _cpu_quota(family: str) -> str:
-    return f"{family.upper()}_CPUS" if family in _DATA["own_cpu_quota"] else "CPUS"
+    if family in _DATA["own_cpu_quota"]:
+        return f"{family.upper()}_CPUS"
+    return "CPUS" if family in _DATA["common_cpu_quota"] else "CPUS_PER_VM_FAMILY"
 
 
 def _machine_types() -> Iterator[MachineType]:

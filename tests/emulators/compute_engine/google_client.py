@@ -103,7 +103,11 @@ def instance(
                 {
                     "boot": True,
                     "auto_delete": True,
-                    "initialize_params": {"source_image": image, "labels": {"costgpu-run": name}},
+                    "initialize_params": {
+                        "source_image": image,
+                        "disk_type": f"zones/{zone}/diskTypes/pd-balanced",
+                        "labels": {"costgpu-run": name},
+                    },
                 }
             ],
             "network_interfaces": [

@@ -21,6 +21,7 @@ _DATA: dict[str, Any] = tomllib.loads(
 )
 DEFAULT_QUOTAS: dict[str, float] = _DATA["region"]
 GLOBAL_QUOTAS: dict[str, float] = _DATA["global"]
+UNLISTED_QUOTAS: dict[str, float] = _DATA["unlisted"]
 _PACIFIC = timezone(timedelta(hours=-8))
 
 
@@ -98,7 +99,7 @@ class ProjectState(Phases):
         return str(ipaddress.ip_address(next(self._private)))
 
     def quota(self, place: str, metric: str) -> float:
-        default = GLOBAL_QUOTAS if place == "global" else DEFAULT_QUOTAS
+        default = GLOBAL_QUOTAS if place == "global" else {**DEFAULT_QUOTAS, **UNLISTED_QUOTAS}
         return self.quotas.get((place, metric), default.get(metric, 0.0))
 
     def short_of(self, names: set[str], zone: str) -> bool:

@@ -32,9 +32,9 @@ class Demand:
         needs["INSTANCES"] = 1.0
         if self.address:
             needs["IN_USE_ADDRESSES"] = 1.0
-        quota = ACCELERATORS[self.accelerator].quota if self.accelerator else ""
-        if quota:
-            needs[f"PREEMPTIBLE_{quota}" if self.spot else quota] = float(self.gpus)
+        if self.accelerator:
+            kind = ACCELERATORS[self.accelerator]
+            needs[kind.preemptible if self.spot else kind.quota] = float(self.gpus)
         return needs
 
 
@@ -45,14 +45,21 @@ def exceeded(wanted: Demand, held: Iterable[Demand], disks_gib: int, limit: Limi
         used = sum(each.gpus for each in held if not each.spot)
         if used + wanted.gpus > limit("global", "GPUS_ALL_REGIONS"):
             return "GPUS_ALL_REGIONS", limit("global", "GPUS_ALL_REGIONS"), ""
+    cpus = sum(each.kind.vcpus for each in held) + wanted.kind.vcpus
+    if cpus > limit("global", "CPUS_ALL_REGIONS"):
+        return "CPUS_ALL_REGIONS", limit("global", "CPUS_ALL_REGIONS"), ""
     if disks_gib + wanted.disk_gib > limit(wanted.region, "DISKS_TOTAL_GB"):
         return "DISKS_TOTAL_GB", limit(wanted.region, "DISKS_TOTAL_GB"), wanted.region
     for metric, amount in wanted.needs(limit).items():
         if usage(metric, wanted.region, held, limit) + amount <= limit(wanted.region, metric):
             continue
-        other = f"PREEMPTIBLE_{metric}"
-        either = wanted.limited and metric.endswith("_GPUS") and not wanted.spot
-        if either and usage(other, wanted.region, held, limit) + amount <= limit(wanted.region, other):
+        either = wanted.limited and wanted.accelerator and metric == ACCELERATORS[wanted.accelerator].quota
+        other = ACCELERATORS[wanted.accelerator].preemptible if wanted.accelerator else ""
+        if (
+            either
+            and not wanted.spot
+            and usage(other, wanted.region, held, limit) + amount <= limit(wanted.region, other)
+        ):
             continue
         return metric, limit(wanted.region, metric), wanted.region
     return None

@@ -20,7 +20,6 @@ from tests.emulators.compute_engine.wire import GoogleError, invalid, not_found
 NAME = re.compile(r"[a-z]([-a-z0-9]{0,61}[a-z0-9])?")
 LABEL_KEY = re.compile(r"[a-z][a-z0-9_-]{0,62}")  # international letters, too; not here
 LABEL_VALUE = re.compile(r"[a-z0-9_-]{0,63}")
-METADATA_KEY = re.compile(r"[a-zA-Z0-9_-]{1,128}")
 LABELS = 64
 METADATA_VALUE_BYTES, METADATA_BYTES = 256 * 1024, 512 * 1024
 LIMIT_MIN, LIMIT_MAX = timedelta(seconds=30), timedelta(days=120)
@@ -55,10 +54,8 @@ def check_metadata(metadata: Mapping[str, Any]) -> None:
     if len({each["key"] for each in items}) != len(items):
         raise invalid("metadata", "", "Duplicate keys.")
     for each in items:
-        size = len(str(each.get("value", "")).encode())
+        size = len(each["value"].encode())
         total += size + len(each["key"])
-        if not METADATA_KEY.fullmatch(each["key"]):
-            raise invalid("metadata.items[].key", each["key"], "Must be a match of regex '[a-zA-Z0-9-_]{1,128}'")
         if size > METADATA_VALUE_BYTES:
             raise invalid("metadata.items[].value", each["key"], "The value exceeds 262144 characters.")
     if total > METADATA_BYTES:
@@ -116,7 +113,7 @@ def image_named(link: str) -> Image:
     raise not_found(f"projects/{found[1]}/global/images/{found[2] or ''}{found[3]}")
 
 
-def boot_disk(body: Mapping[str, Any], kind: MachineType) -> tuple[Image, int, str]:
+def boot_disk(body: Mapping[str, Any], kind: MachineType, zone: str) -> tuple[Image, int, str]:
     """The image, the size in GiB and the type of the boot disk that the instance wants."""
     disks = body.get("disks", [])
     if not disks or not disks[0].get("boot"):
@@ -136,21 +133,28 @@ def boot_disk(body: Mapping[str, Any], kind: MachineType) -> tuple[Image, int, s
             size,
             f"Requested disk size cannot be smaller than the image size ({image.disk_gib} GB)",
         )
-    form = last_part(str(wanted.get("diskType", "") or "pd-standard"))
-    if form not in DISK_TYPES:
-        raise invalid("resource.disks[0].initializeParams.diskType", form, "The referenced resource does not exist.")
-    if form.startswith("pd-") and (kind.family in ("c4", "c4a", "g4") or kind.name.startswith("a3-ultragpu")):
-        raise GoogleError(400, "badRequest", f"[{form}] features are not compatible for creating instance.")
+    link = str(wanted.get("diskType", "") or f"zones/{zone}/diskTypes/pd-standard")
+    place, form = re.search(r"zones/([^/]+)/diskTypes/", link), last_part(link)
+    if place is None or place[1] != zone or form not in DISK_TYPES:
+        raise invalid("resource.disks[0].initializeParams.diskType", link, "The referenced resource does not exist.")
+    if form not in kind.goes_with.disks:
+        raise GoogleError(
+            400, "badRequest", f"[{kind.name}, {form}] features are not compatible for creating instance."
+        )
     check_labels("resource.disks[0].initializeParams.labels", wanted.get("labels", {}))
     return image, size, form
 
 
-def scheduling(body: Mapping[str, Any], now: datetime, *, gpus: bool) -> datetime | None:
+def scheduling(body: Mapping[str, Any], kind: MachineType, now: datetime, *, gpus: bool) -> datetime | None:
     """Checks it; when the instance is to be ended, if ever."""
     wanted = body.get("scheduling", {})
-    spot, field = wanted.get("provisioningModel") == "SPOT", "resource.scheduling"
+    model, field = wanted.get("provisioningModel", "STANDARD"), "resource.scheduling"
+    spot = model == "SPOT"
     action = wanted.get("instanceTerminationAction", "")
     moves = wanted.get("onHostMaintenance", "TERMINATE" if spot else "MIGRATE")
+    if model not in kind.goes_with.models:
+        why = f"Machine type {kind.name} is not available with this provisioning model."
+        raise invalid(f"{field}.provisioningModel", model, why)
     if gpus and moves != "TERMINATE":
         raise GoogleError(400, "badRequest", "Instances with guest accelerators do not support live migration.")
     if spot and (moves != "TERMINATE" or wanted.get("automaticRestart", False)):
@@ -160,23 +164,31 @@ def scheduling(body: Mapping[str, Any], now: datetime, *, gpus: bool) -> datetim
             "Scheduling must have preemptible be false when AutomaticRestart is true, and "
             "onHostMaintenance must be TERMINATE for spot instances.",
         )
-    if action not in ("", "DELETE", "STOP"):
-        raise invalid(f"{field}.instanceTerminationAction", action, "")
-    limited = "terminationTime" in wanted
-    if action and not (spot or limited):
+    if not spot and moves not in kind.goes_with.maintenance:
+        why = f"{kind.family} instances do not support onHostMaintenance={moves} unless they are preemptible."
+        raise GoogleError(400, "badRequest", why)
+    limits = [name for name in ("terminationTime", "maxRunDuration") if name in wanted]
+    if len(limits) > 1:
+        raise invalid(f"{field}.maxRunDuration", "", "Only one of terminationTime and maxRunDuration can be specified.")
+    if model == "FLEX_START" and limits != ["maxRunDuration"]:
+        raise invalid(f"{field}.maxRunDuration", "", "A run duration must be specified for FLEX_START.")
+    if action and not (spot or limits):
         raise invalid(
             f"{field}.instanceTerminationAction",
             action,
             "Instance termination action can only be set for Spot VMs or VMs with a time limit.",
         )
-    if limited and not action:
+    if limits and not action:
         raise invalid(
             f"{field}.instanceTerminationAction",
             action,
             "You must specify an instance termination action with a time limit.",
         )
-    if not limited:
+    if not limits:
         return None
+    if limits == ["maxRunDuration"]:
+        seconds = int(wanted["maxRunDuration"].get("seconds", 0))
+        return _within(f"{field}.maxRunDuration", now + timedelta(seconds=seconds), now)
     text = str(wanted["terminationTime"])
     try:
         until = datetime.fromisoformat(text)
@@ -184,15 +196,29 @@ def scheduling(body: Mapping[str, Any], now: datetime, *, gpus: bool) -> datetim
         until = datetime.min  # noqa: DTZ901 - has no zone, as it must for what follows
     if until.tzinfo is None:
         raise invalid(f"{field}.terminationTime", text, "Must be a valid RFC 3339 timestamp.")
+    return _within(f"{field}.terminationTime", until, now)
+
+
+def _within(field: str, until: datetime, now: datetime) -> datetime:
     if until < now + LIMIT_MIN:
-        raise invalid(f"{field}.terminationTime", text, "The time limit must be at least 30 seconds in the future.")
+        raise invalid(field, until, "The time limit must be at least 30 seconds in the future.")
     if until > now + LIMIT_MAX:
-        raise invalid(f"{field}.terminationTime", text, "The time limit must be at most 120 days in the future.")
+        raise invalid(field, until, "The time limit must be at most 120 days in the future.")
     return until
 
 
+def connections(body: Mapping[str, Any]) -> None:
+    """The network interface that there must be, and the one service account that there may be.
+
+    By documents: cloud.google.com/compute/docs/instances/multiple-network-interfaces, .../access/service-accounts (2026-11).
+    """
+    if not body.get("networkInterfaces"):
+        raise invalid("resource.networkInterfaces", "", "At least one network interface is required.")
+    if len(body.get("serviceAccounts", [])) > 1:
+        raise invalid("resource.serviceAccounts", "", "At most one service account can be specified.")
+
+
 def firewall(body: Mapping[str, Any]) -> None:
-    check_name("resource.name", str(body.get("name", "")))
     if bool(body.get("allowed")) == bool(body.get("denied")):
         raise GoogleError(400, "invalid", "Exactly one of 'allowed' and 'denied' must be specified.")
     if not 0 <= int(body.get("priority", 1000)) <= 65535:
@@ -215,12 +241,8 @@ NOT_PLACED = ("e2", "n1", "t2d", "t2a", "f1", "g1")
 
 def placement_policy(body: Mapping[str, Any]) -> None:
     """Of the resource policies only these."""
-    if body.get("labels"):
-        raise invalid("resource.labels", "", "Unknown name.")
     if "groupPlacementPolicy" not in body:
         raise invalid("resource", "", "A resource policy must have a policy; others than placements are not emulated.")
-    if body["groupPlacementPolicy"].get("collocation") not in (None, "COLLOCATED"):
-        raise invalid("resource.groupPlacementPolicy.collocation", body["groupPlacementPolicy"]["collocation"], "")
 
 
 def placement(body: Mapping[str, Any], kind: MachineType, known: Mapping[str, Any]) -> list[str]:

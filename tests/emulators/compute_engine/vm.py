@@ -63,16 +63,14 @@ def make(body: Row, scope: Scope, world: ProjectState) -> tuple[Vm, Row]:
     Raises:
         GoogleError: What is wanted is wrong, or names something that is not there.
     """
-    name, zone = str(body.get("name", "")), scope.place
-    validation.check_name("resource.name", name)
+    name, zone = str(body["name"]), scope.place
     kind = validation.machine_type(body, zone)
     gpu, count = validation.accelerators(body, kind, zone)
-    image, size, form = validation.boot_disk(body, kind)
+    image, size, form = validation.boot_disk(body, kind, zone)
     validation.check_labels("resource.labels", body.get("labels", {}))
     validation.check_metadata(body.get("metadata", {}))
-    for tag in body.get("tags", {}).get("items", []):
-        validation.check_name("resource.tags.items[0]", tag)
-    until = validation.scheduling(body, world.now(), gpus=bool(gpu))
+    validation.connections(body)
+    until = validation.scheduling(body, kind, world.now(), gpus=bool(gpu))
     here = {
         name: row
         for (project, place, name), row in world.stores["resourcePolicies"].items()
@@ -105,7 +103,7 @@ def make(body: Row, scope: Scope, world: ProjectState) -> tuple[Vm, Row]:
             "onHostMaintenance": "TERMINATE" if spot else "MIGRATE",
             "automaticRestart": not spot,
             "preemptible": spot,
-            "provisioningModel": "SPOT" if spot else "STANDARD",
+            "provisioningModel": "STANDARD",
             **body.get("scheduling", {}),
         },
     }
@@ -127,7 +125,7 @@ def make(body: Row, scope: Scope, world: ProjectState) -> tuple[Vm, Row]:
 
 
 def _interface(body: Row, scope: Scope, world: ProjectState) -> Row:
-    given = (body.get("networkInterfaces") or [{}])[0]
+    given = body["networkInterfaces"][0]
     network = last_part(given.get("network", "") or "default")
     subnet = last_part(given.get("subnetwork", "") or network)
     if (scope.project, "global", network) not in world.stores["networks"]:

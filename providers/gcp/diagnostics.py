@@ -117,12 +117,14 @@ class GcpDiagnostics:
         )
 
     def _quota(self, offer: Offer) -> Check:
-        seconds = HOURS * 3600
-        quotas.check(self._clients, offer, seconds)
-        names = ", ".join(metrics[0] for metrics, _ in quotas.needs(offer, seconds))
-        return diagnostics.ok(
-            "quota", f"enough for one {offer.instance_type} in {offer.region} ({names}), as far as Compute Engine tells"
-        )
+        looked_at = quotas.check(self._clients, offer, HOURS * 3600)
+        known = ", ".join(metric for metric, told in looked_at.items() if told)
+        unknown = ", ".join(metric for metric, told in looked_at.items() if not told)
+        enough = f"enough for one {offer.instance_type} in {offer.region} ({known})"
+        if unknown:
+            words = f"{f'{enough}, but ' if known else ''}Compute Engine does not tell {unknown}"
+            return diagnostics.unknown("quota", words, f"See what there is: {sdk.quota_page(self._clients.project)}.")
+        return diagnostics.ok("quota", enough)
 
     def _request(self, offer: Offer) -> Check:
         self._provider.check(example_request(offer, self._clock.now()))

@@ -47,7 +47,7 @@ NO_PROJECT = re.compile(
 LOGIN = "gcloud auth application-default login"
 ROLE = "what costgpu needs is in the file providers/gcp/role.yaml of the package"
 _PERMISSION = re.compile(r"Required ['\"]?([a-z][\w.]+\.[a-zA-Z]+)['\"]? permission")
-_METRIC = re.compile(r"Quota '([A-Z][A-Z0-9_]+)' exceeded\.?\s+Limit: ([\d.]+)(?: in region ([a-z0-9-]+))?")
+_METRIC = re.compile(r"Quota '([A-Za-z][A-Za-z0-9_-]+)' exceeded\.?\s+Limit: ([\d.]+)(?: in region ([a-z0-9-]+))?")
 _PROJECT = re.compile(r"project[s/ #]+([a-z0-9][a-z0-9:.-]*)", re.IGNORECASE)
 _POLICY = re.compile(r"\b((?:compute|gcp|iam)\.[a-zA-Z]+)\b")
 _URL = re.compile(r"^(?:GET|POST|PUT|PATCH|DELETE) \S+: ")
@@ -248,10 +248,15 @@ def _judged(said: Refusal, doing: str, message: str, whose: str) -> ProviderErro
     return ProviderError(message)
 
 
+def quota_page(project: str) -> str:
+    """Where a person sees all quotas of a project."""
+    return f"https://console.cloud.google.com/iam-admin/quotas?project={project}"
+
+
 def ask_for_more(metric: str, project: str) -> str:
     """How a person asks for a higher quota."""
-    where = f"https://console.cloud.google.com/iam-admin/quotas?project={project}"
-    return f"Ask Google for more: {where}{f' (search for {metric})' if metric else ''}; small requests take minutes."
+    search = f" (search for {metric})" if metric else ""
+    return f"Ask Google for more: {quota_page(project)}{search}; small requests take minutes."
 
 
 def _denied(said: Refusal, doing: str) -> AuthError:

@@ -244,7 +244,7 @@ def test_the_clock_against_both_clouds(
 
 
 def test_all_is_well_on_google_cloud(gce: RunningComputeEngine) -> None:
-    code, places = doctor(*GCP, "--gpus", "L4:1")
+    code, places = doctor(*GCP, "--gpus", "T4:1")
     checks = places["gcp/us-central1"]
     assert code == 0
     assert set(statuses(checks).values()) == {"ok"}
@@ -335,6 +335,31 @@ def test_a_quota_that_is_too_small_on_google_cloud(gce: RunningComputeEngine) ->
 
 
 @pytest.mark.parametrize(
+    ("gpus", "told", "untold"),
+    [("L4:1", "NVIDIA_L4_GPUS", "CPUS_PER_VM_FAMILY"), ("H100:8", "GPUS_ALL_REGIONS", "GPUS_PER_GPU_FAMILY")],
+)
+def test_a_quota_that_compute_engine_does_not_tell_is_unknown(
+    gce: RunningComputeEngine, gpus: str, told: str, untold: str
+) -> None:
+    code, places = doctor(*GCP, "--gpus", gpus)
+    check = places["gcp/us-central1"]["quota"]
+    assert (code, check["status"]) == (0, "unknown")
+    known, _, unknown = check["detail"].partition(", but Compute Engine does not tell ")
+    assert told in known, check
+    assert untold in unknown, check
+    assert f"iam-admin/quotas?project={PROJECT}" in check["fix"]
+    assert places["gcp/us-central1"]["request"]["status"] == "ok"
+
+
+def test_the_cpus_of_all_regions_are_asked(gce: RunningComputeEngine) -> None:
+    gce.quota("global", "CPUS_ALL_REGIONS", 1)
+    code, places = doctor(*GCP, "-t", "e2-standard-2")
+    check = places["gcp/us-central1"]["quota"]
+    assert (code, check["status"]) == (43, "failed")
+    assert "CPUS_ALL_REGIONS" in check["detail"]
+
+
+@pytest.mark.parametrize(
     ("fault", "fix"),
     [("api-disabled", "gcloud services enable compute.googleapis.com"), ("billing-disabled", "billing")],
 )
@@ -373,7 +398,7 @@ def test_nobody_answers(gce: RunningComputeEngine, monkeypatch: pytest.MonkeyPat
 
 def test_one_cloud_in_trouble_hides_nothing_of_the_other(cloud: RunningEc2, gce: RunningComputeEngine) -> None:
     cloud.fault({"drop": True, "times": -1})
-    code, places = doctor(*AWS, *GCP, "--gpus", "L4:1")
+    code, places = doctor(*AWS, *GCP, "--gpus", "T4:1")
     assert code == 46
     assert statuses(places["aws/us-east-1"])["credentials"] == "failed"
     assert set(statuses(places["gcp/us-central1"]).values()) == {"ok"}

@@ -20,7 +20,8 @@ from costgpu.providers.gcp.provider import GcpProvider
 from costgpu.providers.gcp.session import Clients, endpoint
 from costgpu.runner.end_instance import end_by_hand, request_termination
 from costgpu.runner.reap import label_form
-from tests.emulators.create_requests import GCP, L4, T4, V100
+from tests.emulators.compute_engine import schema
+from tests.emulators.create_requests import GCP, H100, L4, SLICE, T4, V100
 
 cpu_offer, offer = GCP.cpu_offer, GCP.offer
 
@@ -67,6 +68,10 @@ def two_t4() -> Offer:
     return offer("n1-standard-8+T4:2", accelerator=T4)
 
 
+def h100(instance_type: str, *, spot: bool = False) -> Offer:
+    return offer(instance_type, accelerator=H100, vcpus=208, spot=spot)
+
+
 def known(**limits: float) -> dict[str, quotas.Quota]:
     return {metric: quotas.Quota(metric=metric, limit=limit, usage=0, where="r") for metric, limit in limits.items()}
 
@@ -87,6 +92,13 @@ def known(**limits: float) -> dict[str, quotas.Quota]:
         (offer("n2-standard-4", accelerator=None), 1, {"CPUS": 0, "N2_CPUS": 8}, ""),
         (offer("n2-standard-4", accelerator=None), 1, {"N2_CPUS": 3}, "N2_CPUS"),
         (offer("a4-highgpu-8g", accelerator=Accelerator(name="B200", count=8, memory_gib=180)), 1, {}, ""),
+        (h100("a3-highgpu-8g"), 1, {"NVIDIA_H100_GPUS": 0}, ""),
+        (h100("a3-highgpu-8g", spot=True), 1, {"PREEMPTIBLE_NVIDIA_H100_GPUS": 4}, "PREEMPTIBLE_NVIDIA_H100_GPUS"),
+        (h100("a3-megagpu-8g", spot=True), 1, {"PREEMPTIBLE_NVIDIA_H100_GPUS": 4}, ""),
+        (offer("c4-standard-4", accelerator=None), 1, {"CPUS": 0, "C4_CPUS": 0}, ""),
+        (cpu_offer(), 1, {"CPUS": 2, "CPUS_ALL_REGIONS": 1}, "CPUS_ALL_REGIONS"),
+        (cpu_offer(spot=True), 1, {"CPUS": 2, "CPUS_ALL_REGIONS": 1}, "CPUS_ALL_REGIONS"),
+        (cpu_offer(spot=True), 1, {"PREEMPTIBLE_CPUS": 2, "CPUS_ALL_REGIONS": 1}, ""),
         (two_t4(), 1, {"NVIDIA_T4_GPUS": 1}, "NVIDIA_T4_GPUS"),
         (two_t4(), 1, {"NVIDIA_T4_GPUS": 1, "PREEMPTIBLE_NVIDIA_T4_GPUS": 0}, "NVIDIA_T4_GPUS"),
     ],
@@ -94,6 +106,31 @@ def known(**limits: float) -> dict[str, quotas.Quota]:
 def test_which_quota_is_too_small(what: Any, days: int, limits: dict[str, float], metric: str) -> None:
     found = quotas.missing(what, days * 86400.0, known(**limits))
     assert (found[0].metric if found else "") == metric
+
+
+@pytest.mark.parametrize(
+    ("what", "untold"),
+    [
+        (cpu_offer(), []),
+        (two_t4(), []),
+        (offer("c3-standard-4", accelerator=None), []),
+        *((offer(f"{family}-standard-4", accelerator=None), ["CPUS_PER_VM_FAMILY"]) for family in ("c3d", "c4", "c4a")),
+        (offer(), ["CPUS_PER_VM_FAMILY"]),
+        (h100("a3-highgpu-8g"), ["GPUS_PER_GPU_FAMILY", "CPUS_PER_VM_FAMILY"]),
+        (h100("a3-megagpu-8g", spot=True), ["GPUS_PER_GPU_FAMILY"]),
+        (h100("a3-highgpu-8g", spot=True), []),
+        (offer("g4-standard-24", accelerator=SLICE), ["GPUS_PER_GPU_FAMILY", "CPUS_PER_VM_FAMILY"]),
+    ],
+)
+def test_a_quota_that_nobody_tells_is_unknown(what: Any, untold: list[str]) -> None:
+    """All that Compute Engine can tell is large enough: the metrics are those of its own description."""
+    enum = schema.document()["schemas"]["Quota"]["properties"]["metric"]["enum"]
+    told = quotas.looked_at(what, 8 * 86400.0, known(**dict.fromkeys(enum, 1000.0)))
+    assert [metric for metric, yes in told.items() if not yes] == untold
+    assert [metric for metric, yes in told.items() if yes and metric not in enum] == []
+    bare = quotas.looked_at(what, 60, {})
+    assert set(bare.values()) == {False}
+    assert "CPUS_ALL_REGIONS" in bare
 
 
 def test_what_is_used_already_counts() -> None:

@@ -41,16 +41,25 @@ def test_real_cloud_init_runs_the_boothook_before_sshd(machines: NspawnMachines,
     assert shown == "hostkey /etc/one-run/key\n"
 
 
-def test_googles_startup_script_runs_at_every_boot(guest_gce: RunningComputeEngine) -> None:
-    Google(guest_gce).made(script="#!/bin/sh\necho boot >>/root/boots\n")
-    inside = InGuest(guest_gce.instances()[0]["guest"])
+def test_googles_ubuntu_runs_user_data_before_sshd_and_the_startup_script_long_after(
+    guest_gce: RunningComputeEngine,
+) -> None:
+    hook = "#cloud-boothook\n#!/bin/sh\necho hook >>/root/boots; pgrep -x sshd && echo late >>/root/boots\n"
+    script = "#!/bin/sh\npgrep -x sshd && echo script >>/root/boots\n"
+    items = [{"key": "user-data", "value": hook}, {"key": "startup-script", "value": script}]
+    Google(guest_gce).made(metadata={"items": items})
+    row = guest_gce.instances()[0]
+    inside = InGuest(row["guest"])
 
     def boots() -> str:
         return inside.run("cat", "/root/boots", check=False).stdout
 
-    guest_control.until(lambda: boots() == "boot\n", 30)
+    guest_control.until(lambda: knock(row["public_ip"]), 30)
+    assert boots() == "hook\n", "the first boot is not over before the snaps are there"
+    inside.seed_snaps()
+    guest_control.until(lambda: boots() == "hook\nscript\n", 30)
     inside.run("systemctl", "reboot")
-    guest_control.until(lambda: boots() == "boot\nboot\n", 30)
+    guest_control.until(lambda: boots() == "hook\nscript\nhook\nscript\n", 30)
     assert [each["state"] for each in guest_gce.instances()] == ["RUNNING"], "a reboot from within is no stop"
 
 

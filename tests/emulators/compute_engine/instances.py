@@ -136,7 +136,7 @@ class Instances:
                 instance_id=vm.guest,
                 private_ip=vm.private_ip,
                 public_ip=vm.public_ip,
-                user_data=b"",
+                user_data=vm.metadata.get("user-data", "").encode(),
                 instance_type=vm.kind.name,
                 region=vm.demand.region,
                 zone=vm.key[1],

@@ -153,6 +153,10 @@ def _route(method: str, parts: list[str]) -> tuple[dict[str, str], str]:
     return place, f"{collection}.{verb}"
 
 
+def _is_script(key: str) -> bool:
+    return "script" in key or key == "user-data"
+
+
 def recorded(call: ApiCall) -> dict[str, Any]:
     """Its parameters as tests may see them: no keys, no scripts."""
     body = dict(call.params["body"])
@@ -160,7 +164,7 @@ def recorded(call: ApiCall) -> dict[str, Any]:
         items = [
             {
                 **each,
-                "value": f"<{len(each.get('value', ''))} characters>" if "script" in each["key"] else each.get("value"),
+                "value": f"<{len(each.get('value', ''))} characters>" if _is_script(each["key"]) else each.get("value"),
             }
             for each in body["metadata"].get("items", [])
         ]

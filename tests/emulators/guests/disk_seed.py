@@ -54,7 +54,7 @@ class Traits:
 def seed(root: Path, spec: GuestSpec, traits: Traits, install: Install | None = None) -> None:
     """Writes a new disk's identity and contents into `root`, where it is mounted.
 
-    `install` brings the instance's script into the guest; None for AWS's user data.
+    `install` brings what the instance runs into the guest; None for AWS's user data.
     """
     host = f"ip-{spec.private_ip.replace('.', '-')}"
     write(root, "etc/hostname", f"{host}\n")
@@ -70,7 +70,7 @@ def seed(root: Path, spec: GuestSpec, traits: Traits, install: Install | None = 
     if traits.agent:
         write(root, f"{AGENT_DROP_IN}/testbed.conf", f"[Service]\nEnvironment={traits.agent}\n")
     if traits.image != "no-user-data":
-        (install or _user_data)(root, spec)
+        (install or user_data)(root, spec)
     if traits.image == "no-python":
         for each in (root / "usr/bin").glob("python3*"):
             each.unlink()
@@ -101,7 +101,8 @@ def _host_keys(root: Path) -> None:
         subprocess.run(["ssh-keygen", "-q", "-t", kind, "-N", "", "-C", "", "-f", str(path)], check=True)
 
 
-def _user_data(root: Path, spec: GuestSpec) -> None:
+def user_data(root: Path, spec: GuestSpec) -> None:
+    """Has it run at every boot, before sshd, as cloud-init does with a boothook."""
     data = gzip.decompress(spec.user_data) if spec.user_data.startswith(b"\x1f\x8b") else spec.user_data
     text = data.decode("utf-8").replace("\r\n", "\n")
     home = "var/lib/cloud/instance"

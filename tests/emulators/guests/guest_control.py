@@ -81,6 +81,12 @@ class InGuest:
         fresh.write_text(f"{seconds:.0f}\n", encoding="utf-8")
         fresh.rename(path)
 
+    def seed_snaps(self) -> None:
+        """snapd has unpacked the snaps of Google's Ubuntu image: now its first boot is over, and the startup script runs."""
+        asked = ("systemctl", "show", "--property=SubState", "--value", "snapd.seeded")
+        until(lambda: self.run(*asked, check=False).stdout == "start\n")
+        self.run("systemctl", "kill", "snapd.seeded")
+
     def cut_network(self) -> None:
         """Every packet is lost in silence from now on, but for those of the metadata service."""
         network.cut(self.instance_id)

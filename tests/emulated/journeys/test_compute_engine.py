@@ -9,6 +9,7 @@ from costgpu.errors import OrphansFound, Preempted
 from tests.emulated.journeys.conftest import Begin
 from tests.emulated.journeys.journey import KILLABLE, WAITS, Journeys, Person, hurry
 from tests.emulators.compute_engine.client import RunningComputeEngine
+from tests.emulators.guests import guest_control
 
 pytestmark = pytest.mark.emulator
 journeys = Journeys()
@@ -68,6 +69,33 @@ def detach_and_attach(person: Person) -> None:
     attached = person.do("attach", run_id)
     assert attached.out == b"begun\ndone\n"
     assert attached.says("Receipt")
+    assert person.holds("model.bin", "weights")
+    person.ended()
+
+
+@journeys
+def the_startup_script_comes_late(person: Person) -> None:
+    """The same script again, when the job runs already, as on Ubuntu: nothing ends and nothing begins anew."""
+    client = person.begun()
+    guest = person.guest()
+    script = ("systemctl", "show", "--property=ActiveState", "--value", "google-startup-scripts")
+    assert guest.run(*script).stdout == "inactive\n", "user data have done its work until now"
+
+    def shown() -> str:
+        services = ("costgpu-agent", "costgpu-deadline", "ssh")
+        return (
+            guest.run("systemctl", "show", "--property=Id,MainPID,NRestarts", *services).stdout
+            + guest.run("cat", "/opt/costgpu/deadline", "/opt/costgpu/limits", "/opt/costgpu/identity").stdout
+            + guest.run("sh", "-c", "/usr/sbin/sshd -T | grep -i -e hostkey -e authorized -e permitroot").stdout
+        )
+
+    before = shown()
+    guest.seed_snaps()
+    guest_control.until(lambda: guest.run(*script).stdout == "active\n", 30, "the startup script")
+    assert guest.run("pgrep", "--count", "--full", "watchdog.sh").stdout == "1\n"
+    assert shown() == before
+    person.go()
+    assert client.wait() == 0, str(client)
     assert person.holds("model.bin", "weights")
     person.ended()
 

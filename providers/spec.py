@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
     from costgpu.clock import Clock
     from costgpu.models.instance import InstanceRef
+    from costgpu.models.offer import Offer
     from costgpu.models.provider_costs import ProviderCosts
     from costgpu.providers.base import Billing, Bucket, Diagnosable, PriceSource, Provider
 
@@ -53,6 +54,10 @@ def _no_command(ref: InstanceRef, account: str) -> str:  # noqa: ARG001 - the fo
     return f"costgpu cancel {ref.instance_id}"
 
 
+def _every_offer(offer: Offer) -> bool:  # noqa: ARG001 - the form of `ProviderSpec.is_sold`
+    return True
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProviderSpec:
     """One provider.
@@ -71,6 +76,8 @@ class ProviderSpec:
         policy: The permissions that a user needs, as the provider takes them; None if it has no such document.
         billing: Makes what tells bills, or returns None without the settings for it; None if nothing tells.
         price_source: Makes what `costgpu prices refresh` reads; None if the provider has no price list.
+        is_sold: Whether a machine of an offer's type can be started with its purchase option at all, whatever price
+            lists say. Neither the shipped snapshot nor a refresh has an offer of which this is false.
         offers_file: Offers in the columns of the shipped snapshot; None if they ship with costgpu.
         cpus_file: CPU families in the columns of the shipped table; None if they ship with costgpu.
         bucket: Opens a bucket by its URL; None if outputs cannot be kept there.
@@ -102,6 +109,7 @@ class ProviderSpec:
     policy: Callable[[], str] | None = None
     billing: Callable[[ProviderConfig], Billing | None] | None = None
     price_source: Callable[[ProviderConfig], PriceSource] | None = None
+    is_sold: Callable[[Offer], bool] = _every_offer
     offers_file: Path | None = None
     cpus_file: Path | None = None
     bucket: Callable[[str], Bucket] | None = None

@@ -41,7 +41,7 @@ def build(facts: Path, out: Path) -> list[str]:
     memory_gib = {row[0]: float(row[5]) for row in accelerators}
     offers = offers_table.offers(facts, memory_gib, {(row[0], row[1]) for row in cpus})
 
-    offers_file = f"offers-{as_of}.csv"
+    offers_file = f"offers-{offers_table.COLLECTED}.csv"
     snapshot.write_offers(out / offers_file, offers)
     snapshot.write_table(out / hardware.ACCELERATORS_FILE, hardware.ACCELERATOR_COLUMNS, accelerators)
     snapshot.write_table(out / hardware.CPUS_FILE, hardware.CPU_COLUMNS, cpus)

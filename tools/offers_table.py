@@ -10,7 +10,11 @@ from pathlib import Path
 from costgpu.errors import ConfigError
 from costgpu.models.offer import Accelerator, Offer, PurchaseOption
 from costgpu.pricing.validated_csv import Row, needed, read_rows
+from costgpu.providers import registry
 
+COLLECTED = "2026-11-25"
+"""The day on which the price lists were last put together, which names the snapshot. Prices are older: each row has the
+day of its own."""
 PRICE_LISTS = ("aws_prices.csv", "gcp_prices.csv")
 PRICE_HEADER = (
     "provider,region,instance_type,arch,vcpus,memory_gib,gpu,gpu_count,gpu_memory_gib,"
@@ -48,7 +52,7 @@ def newest_date(facts: Path) -> str:
 
 
 def offers(facts: Path, memory_gib: Mapping[str, float], families: set[tuple[str, str]]) -> list[Offer]:
-    """Every offer of the price lists.
+    """Every offer of the price lists that is sold: some list prices that nobody can start a machine at.
 
     Args:
         facts: Folder of the price lists.
@@ -68,7 +72,7 @@ def offers(facts: Path, memory_gib: Mapping[str, float], families: set[tuple[str
                 if (offer.provider, offer.family) not in families:
                     raise row.wrong("instance_type", f"no CPU is known for the family {offer.family!r}")
                 found[key] = offer
-    return list(found.values())
+    return [offer for offer in found.values() if registry.spec(offer.provider).is_sold(offer)]
 
 
 def price_source(source: str, option: PurchaseOption) -> str:

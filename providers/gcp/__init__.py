@@ -6,6 +6,7 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from costgpu.providers.gcp.consumption import is_sold
 from costgpu.providers.gcp.costs import COSTS
 from costgpu.providers.gcp.policy import end_by_hand, role
 from costgpu.providers.spec import ProviderConfig, ProviderSetting, ProviderSpec, Trust
@@ -100,6 +101,7 @@ SPEC = ProviderSpec(
     policy=role,
     billing=_billing,
     price_source=_price_source,
+    is_sold=is_sold,
     end_by_hand=end_by_hand,
     account_in_end_command=True,
     # Google deletes a running machine with its disk at the deadline, up to 30 s late; one that has powered itself off

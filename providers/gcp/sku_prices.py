@@ -25,6 +25,7 @@ from costgpu.errors import ConfigError
 from costgpu.models.offer import Offer, PurchaseOption
 from costgpu.models.price_update import DIGITS, MissingPrice, PriceUpdate, key_of
 from costgpu.providers.common import MOST_USD_PER_HOUR, part
+from costgpu.providers.gcp.consumption import is_sold
 
 SOURCE = "Google Cloud Billing Catalog"
 MAPPING = Path(__file__).with_name("skus.json")
@@ -263,7 +264,8 @@ def price_update(
 ) -> PriceUpdate:
     """New prices for the known offers of some regions.
 
-    A SKU says what something costs in a region, not that machines of that type are there: no offer is added.
+    A SKU says what something costs in a region, not that machines of that type are there: no offer is added. Nor is it
+    said that they are sold that way: what is not (`is_sold`) gets no price.
 
     Args:
         known: Offers; those of other providers and regions are passed over.
@@ -272,7 +274,7 @@ def price_update(
     rates, count = rates_in(documents, mapping)
     priced, failures = [], []
     for offer in known:
-        if offer.provider != "gcp" or offer.region not in regions:
+        if offer.provider != "gcp" or offer.region not in regions or not is_sold(offer):
             continue
         try:
             usd = compose(offer, rates, mapping)

@@ -94,12 +94,13 @@ def refresh(*words: str) -> Result:
 def test_without_a_refresh_everything_is_as_it_was_shipped() -> None:
     shown = told("prices").check(0, err="").out
     lines = shown.splitlines()
-    assert lines[0] == "INFRA               OFFERS PRICES OF                AGE          REFRESHED"
-    days = [(today() - date(2026, month, day)).days for month, day in ((9, 17), (7, 16))]
-    assert f"gcp/us-central1        488 2026-07-16 to 2026-09-17 {days[0]} to {days[1]} d" in shown
+    assert lines[0] == "INFRA               OFFERS AGE ON DEMAND AGE OF SPOT  REFRESHED"
+    july_20, july_9, september = [(today() - date(2026, month, day)).days for month, day in ((7, 20), (7, 9), (9, 17))]
+    assert f"aws/us-east-1          318 {july_20} d         {july_9} d        no" in lines
+    assert f"gcp/us-central1        483 {september} to {july_9} d" in shown
     assert all(len(line) <= 80 for line in lines)
     assert "None were refreshed: they came with this version." in lines
-    assert "  718 of aws: skypilot-catalog-v9 (2026-07-09)" in lines
+    assert "  653 of aws: skypilot-catalog-v9 (2026-07-09)" in lines
 
 
 def test_a_refresh_of_google_makes_offers_new(server: PriceServer) -> None:
@@ -108,7 +109,7 @@ def test_a_refresh_of_google_makes_offers_new(server: PriceServer) -> None:
     assert (code, said.count("\n")) == (0, 1)
     assert "free of charge" in said
     assert shown.startswith(
-        f"gcp: 488 prices of {today()} (0 new offers), from {len(server.skus)} price list entries.\n"
+        f"gcp: 483 prices of {today()} (0 new offers), from {len(server.skus)} price list entries.\n"
     )
     assert len(server.requests) == -(-len(server.skus) // 100)
     assert now("a2-highgpu-1g").price_as_of == today()
@@ -128,7 +129,7 @@ def test_a_refresh_of_google_makes_offers_new(server: PriceServer) -> None:
 
 def test_a_refresh_of_aws_makes_offers_new(server: PriceServer) -> None:
     shown = refresh("--infra", "aws/us-east-1", "--region", "us-east-2").check(0).out
-    assert shown.startswith(f"aws: {311 + 158} prices of {today()}")
+    assert shown.startswith(f"aws: {318 + 158} prices of {today()}")
     assert set(server.requests) == {"GetProducts", "DescribeSpotPriceHistory"}
     assert server.requests.count("GetProducts") == 3 + 2  # pages of 100: only plain Linux machines were asked for
     for option in PurchaseOption:
@@ -205,11 +206,14 @@ def test_the_document_has_everything_that_the_text_has(server: PriceServer) -> N
     assert moved["g2-standard-4"]["old_usd_per_hour"] == "0.706832"
     assert moved["g2-standard-4"]["new_usd_per_hour"] == "0.482816"
     assert moved["g2-standard-4"]["taken"] is False
-    assert result["taken"] == 488 - len(t4) - len(moved)
+    assert result["taken"] == 483 - len(t4) - len(moved)
     status = json.loads(told("prices", "--json")[1])
     (place,) = [row for row in status["places"] if row["region"] == REGION]
     assert (place["newest_age_days"], place["refreshed_at"]) == (0, document["at"])
-    assert place["oldest_as_of"] == "2026-07-16"
+    assert place["oldest_as_of"] == "2026-07-09"
+    assert {option: row["newest_as_of"] for option, row in place["by_purchase_option"].items()} == dict.fromkeys(
+        PurchaseOption, str(today())
+    )
 
 
 Refusal = tuple[int, bytes]
@@ -243,7 +247,7 @@ def test_a_refusal_leaves_the_old_prices_and_says_so(
     server.refusals["ListSkus"] = [refusal] * 9
     said = refresh("--infra", "gcp").check(code, out="", err=words).err
     assert "prices that it missed stay 0 to 128 days old" in said.replace(
-        f"{(today() - date(2026, 7, 16)).days} days", "128 days"
+        f"{(today() - date(2026, 7, 9)).days} days", "128 days"
     )
     assert price_store.stored_prices("gcp") == kept
     assert "The refresh of gcp at" in told("prices")[1]
@@ -306,7 +310,7 @@ def test_a_price_list_entry_that_is_no_document_is_an_error(server: PriceServer)
 def test_one_provider_that_fails_does_not_keep_the_other_from_being_refreshed(server: PriceServer) -> None:
     server.refusals["ListSkus"] = [google_refusal(401, "CREDENTIALS_MISSING", "no")] * 9
     _, shown, said = refresh("--infra", "gcp", "--infra", "aws/us-east-1").check(41)
-    assert shown.startswith("aws: 311 prices")
+    assert shown.startswith("aws: 318 prices")
     assert "The refresh of Google Cloud has failed" in said
     assert now("g5.xlarge", place="aws/us-east-1").price_as_of == today()
 

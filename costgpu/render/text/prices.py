@@ -41,9 +41,9 @@ def prices_text(
         folder: Where refreshed prices are kept.
     """
 
-    def ages(group: Group) -> str:
-        least, most = (now.date() - max(_days(group))).days, (now.date() - min(_days(group))).days
-        return f"{least} d" if least == most else f"{least} to {most} d"
+    def ages(group: Group, option: PurchaseOption) -> str:
+        days = sorted({(now.date() - one.price_as_of).days for one in group[1] if one.purchase_option is option})
+        return "-" if not days else f"{days[0]} d" if len(days) == 1 else f"{days[0]} to {days[-1]} d"
 
     def refreshed_at(group: Group) -> str:
         at = refreshed.get(group[0][0], {}).get(group[0][1])
@@ -52,8 +52,8 @@ def prices_text(
     columns: tuple[Column[Group], ...] = (
         Column("INFRA", lambda group: "/".join(group[0])),
         Column("OFFERS", lambda group: str(len(group[1])), right=True),
-        Column("PRICES OF", lambda group: day_span(_days(group))),
-        Column("AGE", ages),
+        Column("AGE ON DEMAND", lambda group: ages(group, PurchaseOption.ON_DEMAND)),
+        Column("AGE OF SPOT", lambda group: ages(group, PurchaseOption.SPOT)),
         Column("REFRESHED", refreshed_at),
     )
     lines = [*table(columns, _grouped(offers, "region")), "", "Sources:"]
@@ -84,6 +84,11 @@ def prices_json(
             **_dates(rows),
             "oldest_age_days": (now.date() - min(offer.price_as_of for offer in rows)).days,
             "newest_age_days": (now.date() - max(offer.price_as_of for offer in rows)).days,
+            "by_purchase_option": {
+                option: _dates(found)
+                for option in PurchaseOption
+                if (found := [offer for offer in rows if offer.purchase_option is option])
+            },
             "refreshed_at": refreshed.get(provider, {}).get(region),
         }
         for (provider, region), rows in _grouped(offers, "region")

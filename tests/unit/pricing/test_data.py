@@ -41,7 +41,9 @@ def test_the_manifest_tells_rows_and_dates() -> None:
             max(dates),
         )
     newest = snapshot.newest().name
-    assert newest == f"offers-{snapshot.read_manifest()[newest]['newest_as_of']}.csv"
+    assert newest >= f"offers-{snapshot.read_manifest()[newest]['newest_as_of']}.csv", (
+        "it holds no price of a later day"
+    )
 
 
 def test_every_row_has_its_source_and_a_day_that_has_been() -> None:
@@ -76,7 +78,28 @@ def test_spot_costs_at_most_what_on_demand_costs() -> None:
         if o.purchase_option is PurchaseOption.ON_DEMAND
     }
     for offer in shipped():
-        assert offer.price_usd_per_hour <= on_demand[offer.provider, offer.region, offer.instance_type]
+        price = on_demand.get((offer.provider, offer.region, offer.instance_type))
+        assert price is None or offer.price_usd_per_hour <= price
+
+
+def test_nothing_is_offered_that_is_not_sold_that_way() -> None:
+    """Google's page on accelerator-optimized machines, and dstackai/gpuhunt#176: 27 prices on demand nobody can rent at."""
+    not_on_demand = {"a3-highgpu-1g", "a3-highgpu-2g", "a3-highgpu-4g", "a3-ultragpu-8g", "a4-highgpu-8g"}
+    options = defaultdict(set)
+    for offer in shipped():
+        options[offer.instance_type].add(offer.purchase_option)
+    assert all(options[name] == {PurchaseOption.SPOT} for name in not_on_demand)
+    assert options["a3-highgpu-8g"] == options["a3-megagpu-8g"] == set(PurchaseOption)
+
+
+def test_each_row_has_the_day_of_its_own_price() -> None:
+    """On demand and spot are known from different days, and of a sum the oldest part counts."""
+    days = {(o.region, o.instance_type, o.purchase_option.value): o.price_as_of.isoformat() for o in shipped()}
+    assert days["us-east-1", "g5.xlarge", "on_demand"] == "2026-07-20"
+    assert days["us-east-1", "g5.xlarge", "spot"] == "2026-07-09"
+    assert days["us-central1", "g2-standard-4", "spot"] == "2026-07-30"
+    assert days["us-central1", "n1-standard-4+T4:1", "on_demand"] == "2026-07-09"
+    assert days["us-central1", "a3-megagpu-8g", "on_demand"] == "2026-09-17"
 
 
 def test_sizes_of_one_shape_cost_in_proportion() -> None:
@@ -142,8 +165,8 @@ def test_a_computed_price_says_so() -> None:
 
 
 def test_the_accelerators_that_users_type() -> None:
-    names = "K80 M60 P4 P100 V100 V100-32GB T4 T4G A10G L4 L40S A100 A100-80GB H100 H200 B200 B300 RTX-PRO-6000 V520"
-    assert set(names.split()) == {o.accelerator.name for o in shipped() if o.accelerator}
+    names = "K80 M60 P4 P100 V100 V100-32GB T4 T4G A10G L4 L40S A100 A100-80GB H100 H200 B200 B300 V520"
+    assert {*names.split(), "RTX-PRO-4500", "RTX-PRO-6000"} == {o.accelerator.name for o in shipped() if o.accelerator}
     boards = {name: spec.model for name, spec in hardware.accelerators().items()}
     assert boards["P100"] == "P100-PCIE-16GB"
     assert boards["V100-32GB"] == "V100-SXM2-32GB"

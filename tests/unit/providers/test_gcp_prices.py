@@ -18,7 +18,8 @@ from costgpu.errors import ConfigError
 from costgpu.models.offer import Offer, PurchaseOption
 from costgpu.models.price_update import PriceUpdate, by_key, key_of
 from costgpu.pricing import snapshot
-from costgpu.providers.gcp import sku_prices
+from costgpu.providers.gcp import consumption, sku_prices
+from costgpu.providers.gcp.consumption import is_sold
 from costgpu.providers.gcp.sku_catalog import counted
 from tests.emulators.price_documents import Document, google_skus, sku
 
@@ -40,7 +41,12 @@ def documents() -> list[Document]:
 
 
 def offer(instance_type: str, option: PurchaseOption = ON_DEMAND, region: str = REGION) -> Offer:
-    return by_key(shipped())["gcp", region, instance_type, option]
+    """A shipped offer, or what it would be if the machine were sold that way."""
+    known = by_key(shipped())
+    return replace(
+        known.get(("gcp", region, instance_type, option)) or known["gcp", region, instance_type, SPOT],
+        purchase_option=option,
+    )
 
 
 def harvest(skus: Iterable[Document], offers: Iterable[Offer], *regions: str) -> PriceUpdate:
@@ -61,6 +67,11 @@ def reason(skus: Iterable[Document], one: Offer) -> str:
     return failure.reason
 
 
+def rates_and_mapping() -> tuple[sku_prices.Rates, sku_prices.SkuMapping]:
+    mapping = sku_prices.read_mapping()
+    return sku_prices.rates_in(documents(), mapping)[0], mapping
+
+
 def without(*words: str) -> list[Document]:
     return [document for document in _of(REGION) if not any(document["description"].startswith(word) for word in words)]
 
@@ -68,7 +79,7 @@ def without(*words: str) -> list[Document]:
 def test_every_known_machine_is_composed_and_costs_what_is_known_within_1_percent() -> None:
     found = harvest(documents(), shipped(), *sorted({one.region for one in shipped()}))
     assert not found.failures
-    assert len(found.offers) == len(shipped()) == 3056
+    assert len(found.offers) == len(shipped()) == 3029
     before = by_key(shipped())
     for new in found.offers:
         if (new.instance_type, new.purchase_option) not in HOST_RATES_OF_ANOTHER_MACHINE:
@@ -98,7 +109,7 @@ PARTS = {
     "g2-standard-4": ("Nvidia L4 GPU", "G2 Instance Core"),
     "g4-standard-48": ("RTX 6000 96GB",),
     "n1-standard-8+T4:1": ("Nvidia Tesla T4 GPU",),
-    "a4-highgpu-8g": ("A4 Nvidia B200",),
+    "a4-highgpu-8g": ("Spot Preemptible A4 Nvidia B200",),
     "g4-standard-6": ("1/8 vGPU",),
     "n2-standard-8": ("N2 Instance Ram",),
 }
@@ -107,6 +118,7 @@ PARTS = {
 @pytest.mark.parametrize(("instance_type", "missing"), [(name, part) for name in PARTS for part in PARTS[name]])
 def test_a_machine_without_one_of_its_parts_has_no_price(instance_type: str, missing: str) -> None:
     one = offer(instance_type)
+    one = one if is_sold(one) else offer(instance_type, SPOT)
     assert price(_of(REGION), one) > 0
     assert "no SKU is the rate of" in reason(without(missing), one)
 
@@ -147,7 +159,7 @@ def test_spot_rates_that_google_lists_as_on_demand_are_spot_rates() -> None:
     """The A4 slice and the local SSD: taken by their usage type they would be the on-demand rate, at a third of it."""
     spot = [document for document in _of(REGION) if "Spot Preemptible A4" in document["description"]]
     assert {document["category"]["usageType"] for document in spot} == {"OnDemand"}
-    assert price(_of(REGION), offer("a4-highgpu-8g")) == Decimal("128.88")
+    assert sku_prices.compose(offer("a4-highgpu-8g"), *rates_and_mapping()) == Decimal("128.88")
     assert price(_of(REGION), offer("a4-highgpu-8g", SPOT)) == Decimal("37.7464")
 
 
@@ -304,3 +316,27 @@ def test_requests_of_a_person_count_against_the_configured_project() -> None:
     assert counted(chosen, "research-42").quota_project_id == "billing-7"
     robot = service_account.Credentials(None, "robot@x.iam.gserviceaccount.com", "https://oauth2.googleapis.com/token")
     assert counted(robot, "research-42") is robot
+
+
+def test_a_machine_that_is_not_sold_on_demand_gets_no_price_on_demand() -> None:
+    """Its SKUs are in the list. Google's page on accelerator-optimized machines; dstackai/gpuhunt#176."""
+    for name in ("a3-highgpu-1g", "a3-highgpu-2g", "a3-highgpu-4g", "a3-ultragpu-8g", "a4-highgpu-8g"):
+        known = [offer(name), offer(name, SPOT)]
+        assert sku_prices.compose(known[0], *rates_and_mapping()) > 0
+        found = harvest(documents(), known)
+        assert [key_of(one)[3] for one in found.offers] == [SPOT], name
+        assert not found.failures, "nothing is missing"
+    found = harvest(documents(), [offer("a3-highgpu-8g"), offer("a3-highgpu-8g", SPOT)])
+    assert {one.purchase_option for one in found.offers} == {SPOT, ON_DEMAND}
+
+
+def test_the_ways_in_which_machines_are_sold_are_read_from_their_table(tmp_path: Path) -> None:
+    table = json.loads(consumption.TABLE.read_text())
+    assert consumption.read_options()["a4x-highgpu-4g"] == {"reservation"}
+    for breach in ({"types": ["a4-highgpu-8g"], "sold": ["spot"]}, {"types": ["a9"], "sold": ["barter"]}):
+        path = tmp_path / f"{breach['types'][0]}.json"
+        path.write_text(json.dumps({**table, "machines": [*table["machines"], breach]}))
+        with pytest.raises(ConfigError, match="listed twice, or sold in a way that is not known"):
+            consumption.read_options(path)
+    with pytest.raises(ConfigError, match="cannot be used"):
+        consumption.read_options(tmp_path / "none.json")

@@ -13,6 +13,7 @@ from costgpu.pricing import hardware, interruptions, snapshot
 from tools import build_data, hardware_tables, offers_table
 
 SMALL_FACTS = Path(__file__).parent / "facts"
+SNAPSHOT = f"offers-{offers_table.COLLECTED}.csv"
 GPU_ROW = "Titan X9,TITAN-X9-48GB,NVIDIA,2026,Ada,48,1000,50,,100,200,200,,128,8.9,350,PCIe,made up\n"
 
 
@@ -56,7 +57,22 @@ def test_a_row_of_gpu_specs_adds_an_accelerator(tmp_path: Path) -> None:
 
 
 def test_offers(facts: Path) -> None:
-    assert lines(build(facts) / "offers-2026-09-17.csv") == lines(SMALL_FACTS.parent / "expected_offers.csv")
+    assert lines(build(facts) / SNAPSHOT) == lines(SMALL_FACTS.parent / "expected_offers.csv")
+
+
+def test_a_price_at_which_nothing_is_sold_makes_no_offer(facts: Path) -> None:
+    line = "gcp,us-central1,a3-highgpu-1g,x86_64,26,234,H100,1,80,11.06,6.02,a list,2026-07-16\n"
+    for table, row in (
+        ("gcp_prices.csv", line),
+        ("cpu_families.csv", "gcp,a3,Xeon,,Sapphire Rapids,2023,2.0,3.0,2,no,avx512,yes,64,,,,,,documentation\n"),
+        ("gpu_specs.csv", "H100,H100,NVIDIA,2022,Hopper,80,3350,67,,494,989,989,,132,9.0,700,SXM5,\n"),
+    ):
+        with (facts / table).open("a", encoding="utf-8") as stream:
+            stream.write(row)
+    with (facts / "interconnects.csv").open("a", encoding="utf-8") as stream:
+        stream.write("gcp,a3-highgpu-1g,H100,1,26.0,,one GPU,,,25,tcp,no,0,,1.5,,,made up\n")
+    made = [one for one in snapshot.read_offers(build(facts) / SNAPSHOT) if one.instance_type == "a3-highgpu-1g"]
+    assert [one.purchase_option for one in made] == [PurchaseOption.SPOT]
 
 
 def test_accelerators(facts: Path) -> None:
@@ -105,13 +121,12 @@ def test_every_offer_with_a_gpu_has_its_links() -> None:
     assert types == set(hardware.interconnects())
 
 
-def test_older_offers_stay_in_the_manifest(facts: Path) -> None:
+def test_older_offers_stay_in_the_manifest(facts: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     build(facts)
-    for name in offers_table.PRICE_LISTS:
-        edit(facts / name, ",2026-", ",2027-")
+    monkeypatch.setattr(offers_table, "COLLECTED", "2027-01-01")
     out = build(facts)
     snapshot.verify(out)
-    assert {"offers-2026-09-17.csv", "offers-2027-09-17.csv"} <= set(snapshot.read_manifest(out))
+    assert {SNAPSHOT, "offers-2027-01-01.csv"} <= set(snapshot.read_manifest(out))
 
 
 def test_the_command_line(
@@ -121,7 +136,7 @@ def test_the_command_line(
     build_data.main()
     written = [Path(line).name for line in capsys.readouterr().out.splitlines()]
     tables = ["accelerators.csv", "cpus.csv", "cpu_measurements.csv", "interconnects.csv", "interruptions.csv"]
-    assert written == ["offers-2026-09-17.csv", *tables]
+    assert written == [SNAPSHOT, *tables]
 
 
 @pytest.mark.parametrize(

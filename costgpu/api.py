@@ -165,10 +165,10 @@ def offers(
         PriceNotFound: No offer matches.
     """
     from costgpu.pricing.catalog import query_current
-    from costgpu.workflows.offers import offer_query
+    from costgpu.workflows.offers import has_image, offer_query
 
     query = offer_query(gpus=gpus, cpus=cpus, memory=memory, infra=infra, spot=spot, max_price=max_price, sort=sort)
-    return query_current(query, warn=LogReporter().note)
+    return query_current(query, warn=LogReporter().note, has_image=has_image)
 
 
 def run(

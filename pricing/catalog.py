@@ -1,11 +1,12 @@
 """Which offers match what a user asks for. Pure, apart from reading the prices in use.
 
-May import `query`, `price_store`, `snapshot`, `hardware`, `models`, `units` and `errors`.
+May import `query`, `price_store`, `snapshot`, `hardware`, `providers`, `models`, `units` and `errors`.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_right
+from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -13,22 +14,37 @@ from costgpu.errors import PriceNotFound, UsageError
 from costgpu.pricing import hardware, price_store, snapshot
 from costgpu.pricing.hardware import accelerator_key, nearest
 from costgpu.pricing.query import OfferQuery, SortKey, in_words, loosened, matches, predicates
+from costgpu.providers import registry
 from costgpu.units import AcceleratorRequest, format_usd
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Iterable, Sequence
     from decimal import Decimal
 
     from costgpu.models.offer import Offer
 
-__all__ = ["Catalog", "OfferQuery", "SortKey", "matches", "query_current", "query_shipped"]
+__all__ = ["Catalog", "OfferQuery", "SortKey", "matches", "no_image", "query_current", "query_shipped"]
+
+
+HasImage = Callable[[str], bool]
+"""Whether the user names an image of their own for a provider's machines."""
+
+
+def no_image(provider: str) -> bool:  # noqa: ARG001 - the form of `HasImage`
+    """Names none."""
+    return False
 
 
 class Catalog:
-    """Offers that can be queried; they are sorted by price once."""
+    """Offers that can be queried; they are sorted by price once.
 
-    def __init__(self, offers: Iterable[Offer]) -> None:
+    Args:
+        apart: Offers of machines that boot no public image: no query finds them, and one that finds nothing else says so.
+    """
+
+    def __init__(self, offers: Iterable[Offer], apart: Iterable[Offer] = ()) -> None:
         self._offers = sorted(offers, key=_by_price)
+        self._apart = tuple(apart)
         self._by_accelerator: dict[str | None, list[Offer]] = {}
         self._regions: dict[str, set[str]] = {}
         for offer in self._offers:
@@ -42,13 +58,31 @@ class Catalog:
         return cls(snapshot.read_offers(snapshot.newest()))
 
     @classmethod
-    def current(cls, warn: price_store.Warn | None = None) -> Catalog:
+    def current(
+        cls,
+        warn: price_store.Warn | None = None,
+        *,
+        has_image: HasImage = no_image,
+        keep: Callable[[str], bool] | None = None,
+    ) -> Catalog:
         """The prices in use: those that came with this version, and over them what was refreshed.
 
         Args:
             warn: Called with a line of words for refreshed prices that cannot be used.
+            has_image: Asked where an offer's machine boots no public image; without the user's own it is set apart.
+            keep: Decides on a line of a file whether its offer is wanted.
         """
-        return cls(price_store.offers(warn=warn))
+        usable: list[Offer] = []
+        apart: list[Offer] = []
+        named: dict[str, bool] = {}
+        for offer in price_store.offers(keep, warn=warn):
+            if not registry.needs_own_image(offer):
+                usable.append(offer)
+                continue
+            if offer.provider not in named:
+                named[offer.provider] = has_image(offer.provider)
+            (usable if named[offer.provider] else apart).append(offer)
+        return cls(usable, apart)
 
     @property
     def offers(self) -> Sequence[Offer]:
@@ -66,6 +100,8 @@ class Catalog:
         for place in query.infra:
             self._check_place(place)
         found = self._filter(query)
+        if not found:
+            self._check_apart(query)
         if not found and query.accelerator and query.accelerator.name not in {None, *self._by_accelerator}:
             rented = sorted(name for name in self._by_accelerator if name)
             raise PriceNotFound(
@@ -99,6 +135,19 @@ class Catalog:
         for predicate in predicates(query):
             found = [offer for offer in found if predicate(offer)]
         return list(found)
+
+    def _check_apart(self, query: OfferQuery) -> None:
+        """Raises `PriceNotFound` if what matches are machines that boot no public image."""
+        found = [offer for offer in self._apart if matches(offer, query)]
+        if not found:
+            return
+        types = sorted({offer.instance_type for offer in found})
+        some = f"{', '.join(types[:3])}{', ...' * (len(types) > 3)}"
+        settings = sorted({registry.image_setting(offer.provider) for offer in found})
+        raise PriceNotFound(
+            f"Only machines that boot no public image match {in_words(query)}: {some}.",
+            hint=f"Choose another one, or name an image of your own that has the driver: {' or '.join(settings)}.",
+        )
 
     def _known_accelerator(self, request: AcceleratorRequest | None) -> AcceleratorRequest | None:
         """The request with the canonical name, so that the index and the hardware table's aliases apply."""
@@ -146,17 +195,19 @@ def query_shipped(query: OfferQuery) -> list[Offer]:
         return Catalog.shipped().query(query)
 
 
-def query_current(query: OfferQuery, warn: price_store.Warn | None = None) -> list[Offer]:
-    """The same as ``Catalog.current(warn).query(query)``, in less time, as `query_shipped`.
+def query_current(
+    query: OfferQuery, warn: price_store.Warn | None = None, *, has_image: HasImage = no_image
+) -> list[Offer]:
+    """The same as ``Catalog.current(warn, has_image=has_image).query(query)``, in less time, as `query_shipped`.
 
     Raises:
         UsageError: An accelerator, provider or region in the query does not exist.
         PriceNotFound: All names exist and nothing matches.
     """
     try:
-        return Catalog(price_store.offers(_line_test(query), warn=warn)).query(query)
+        return Catalog.current(warn, has_image=has_image, keep=_line_test(query)).query(query)
     except (UsageError, PriceNotFound):
-        return Catalog.current().query(query)
+        return Catalog.current(has_image=has_image).query(query)
 
 
 def _line_test(query: OfferQuery) -> Callable[[str], bool] | None:

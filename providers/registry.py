@@ -17,6 +17,7 @@ from costgpu.errors import ConfigError, CostGpuError, InvalidRequest, PriceNotFo
 from costgpu.providers.spec import ProviderSetting, ProviderSpec
 
 if TYPE_CHECKING:
+    from costgpu.models.offer import Offer
     from costgpu.models.provider_costs import ProviderCosts
     from costgpu.providers.base import Bucket
 
@@ -104,6 +105,17 @@ def built_in_settings() -> dict[str, ProviderSetting]:
     """The same without those of other packages, which take longer to find."""
     found = map(_built_in, BUILT_IN)
     return {f"{one.name}_{key}": setting for one in found for key, setting in one.settings.items()}
+
+
+def needs_own_image(offer: Offer) -> bool:
+    """Whether no public image boots the offer's machine: see `ProviderSpec.needs_own_image`."""
+    found = find(offer.provider)
+    return found is not None and found.needs_own_image(offer)
+
+
+def image_setting(name: str) -> str:
+    """Name of the provider's setting for an image of the user's own."""
+    return f"{name}_image"
 
 
 def costs(name: str) -> ProviderCosts:

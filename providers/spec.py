@@ -58,6 +58,10 @@ def _every_offer(offer: Offer) -> bool:  # noqa: ARG001 - the form of `ProviderS
     return True
 
 
+def _no_offer(offer: Offer) -> bool:  # noqa: ARG001 - the form of `ProviderSpec.needs_own_image`
+    return False
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProviderSpec:
     """One provider.
@@ -71,6 +75,8 @@ class ProviderSpec:
         has_credentials: Whether it makes sense to ask this provider; fast, and without its SDK where possible.
         login_hint: How to get credentials.
         settings: Key -> its rules.
+        needs_own_image: Whether no public image boots an offer's machine with its accelerator. Such offers are in use only
+            where the provider's setting ``image`` names one. Asks nobody.
         costs: Prices of disk and address; None is an error where they are needed.
         diagnostics: Makes what `costgpu doctor` asks; None if there is nothing to ask.
         policy: The permissions that a user needs, as the provider takes them; None if it has no such document.
@@ -104,6 +110,7 @@ class ProviderSpec:
     has_credentials: Callable[[], bool]
     login_hint: str = ""
     settings: Mapping[str, ProviderSetting] = field(default_factory=dict)
+    needs_own_image: Callable[[Offer], bool] = _no_offer
     costs: ProviderCosts | None = None
     diagnostics: Callable[[ProviderConfig], Diagnosable] | None = None
     policy: Callable[[], str] | None = None

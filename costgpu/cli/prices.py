@@ -43,13 +43,13 @@ def offers(
     """
     from costgpu.pricing.catalog import query_current
     from costgpu.render.text.offers import offers_json, offers_table
-    from costgpu.workflows.offers import offer_query
+    from costgpu.workflows.offers import has_image, offer_query
 
     as_json = opt.wants_json(json, output)
     query = offer_query(
         gpus=gpus, cpus=cpus, memory=memory, infra=infra or (), spot=spot, max_price=max_price, sort=sort
     )
-    found = query_current(query, warn=print_note)
+    found = query_current(query, warn=print_note, has_image=has_image)
     render = offers_json if as_json else offers_table
     say(render(found[: top or None], datetime.now(UTC).date(), total=len(found)))
 

@@ -13,11 +13,25 @@ from costgpu.config.paths import config_file, data_folder, data_path, runs_folde
 
 if TYPE_CHECKING:
     from costgpu.config.settings import Settings, load_settings
-    from costgpu.config.settings_files import ledger_url
+    from costgpu.config.settings_files import ledger_url, users_setting
 
-__all__ = ["Settings", "config_file", "data_folder", "data_path", "ledger_url", "load_settings", "runs_folder"]
+__all__ = [
+    "Settings",
+    "config_file",
+    "data_folder",
+    "data_path",
+    "ledger_url",
+    "load_settings",
+    "runs_folder",
+    "users_setting",
+]
 
-_HOMES = {"Settings": "settings", "load_settings": "settings", "ledger_url": "settings_files"}
+_HOMES = {
+    "Settings": "settings",
+    "load_settings": "settings",
+    "ledger_url": "settings_files",
+    "users_setting": "settings_files",
+}
 
 
 def __getattr__(name: str) -> Any:

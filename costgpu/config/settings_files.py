@@ -123,15 +123,24 @@ def ledger_url(environment: Mapping[str, str] | None = None) -> str | None:
     Raises:
         ConfigError: The user's file cannot be read, or has a key that nobody knows.
     """
+    return users_setting("ledger_url", environment)
+
+
+def users_setting(key: str, environment: Mapping[str, str] | None = None) -> str | None:
+    """A text that no project's file may set (`Trust.USER`), as `load_settings` would say; None if nothing does.
+
+    Raises:
+        ConfigError: The user's file cannot be read, or has a key that nobody knows.
+    """
     variables = os.environ if environment is None else environment
     check_variables(variables)
-    chosen = {name.upper(): text for name, text in variables.items()}.get(f"{PREFIX}LEDGER_URL")
+    chosen = {name.upper(): text for name, text in variables.items()}.get(f"{PREFIX}{key.upper()}")
     if chosen:
         return chosen
     file = user_file()
-    value = file.values.get("ledger_url")
+    value = file.values.get(key)
     if value is not None and not isinstance(value, str):
-        raise ConfigError(f"{file.path}: ledger_url must be a text.", hint="Write it in quotes.")
+        raise ConfigError(f"{file.path}: {key} must be a text.", hint="Write it in quotes.")
     return value
 
 

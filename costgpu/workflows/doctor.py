@@ -26,6 +26,7 @@ from costgpu.render.text.doctor import Place
 from costgpu.units import AcceleratorRequest, parse_accelerator
 from costgpu.version import __version__
 from costgpu.workflows.context import AppContext
+from costgpu.workflows.offers import has_image
 from costgpu.workflows.reporter import Reporter
 
 LEAST_MEMORY_GIB = 4.0  # of the machine that is looked at where none is named
@@ -105,7 +106,7 @@ def _wanted(place: str, instance_type: str | None, gpus: str | None, *, spot: bo
     )
     found = [
         offer
-        for offer in query_current(query, reporter.note)
+        for offer in query_current(query, reporter.note, has_image=has_image)
         if (instance_type is None or offer.instance_type == instance_type.lower())
         and (not any_machine or (offer.memory_gib >= LEAST_MEMORY_GIB and offer.architecture == "x86_64"))
     ]

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 from decimal import Decimal
 
+from costgpu.config import users_setting
 from costgpu.errors import PriceNotFound, UsageError
 from costgpu.models.offer import PurchaseOption
 from costgpu.models.prediction import Candidate
@@ -50,6 +51,15 @@ def offer_query(
     )
 
 
+def has_image(provider: str) -> bool:
+    """Whether the settings name an image of the user's own for machines there.
+
+    Raises:
+        ConfigError: The user's settings cannot be read.
+    """
+    return bool(users_setting(registry.image_setting(provider)))
+
+
 def on_nodes(places: Iterable[Candidate], counts: Iterable[int]) -> list[Candidate]:
     """Each place with GPUs as so many machines that work together, where its type has a network for that."""
     counts = tuple(counts)
@@ -78,7 +88,7 @@ def candidates(
         PriceNotFound: There is no offer, or none of one of `instance_types`.
         UsageError: A name is wrong.
     """
-    catalog = Catalog.current(reporter.note)
+    catalog = Catalog.current(reporter.note, has_image=has_image)
     options = PURCHASE_OPTIONS[spot]
     wanted = None if gpus is None else parse_accelerator(gpus)
     found = list(catalog.query(OfferQuery(accelerator=wanted, infra=infra, purchase_options=options)))

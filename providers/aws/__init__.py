@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from costgpu.providers.aws.costs import COSTS
+from costgpu.providers.aws.images import needs_own_image
 from costgpu.providers.aws.policy import end_by_hand, policy
 from costgpu.providers.spec import ProviderConfig, ProviderSetting, ProviderSpec, Trust
 
@@ -96,6 +97,7 @@ SPEC = ProviderSpec(
             trust=Trust.USER,  # is passed on with the user's rights
         ),
     },
+    needs_own_image=needs_own_image,
     costs=COSTS,
     diagnostics=_diagnostics,
     policy=policy,

@@ -9,6 +9,7 @@ from typing import Any
 from costgpu.errors import InvalidRequest
 from costgpu.models.instance import CreateRequest
 from costgpu.models.offer import Offer, PurchaseOption
+from costgpu.providers.aws.images import needs_own_image
 from costgpu.providers.aws.network import Place, aws_tags
 from costgpu.providers.aws.sdk import Clients
 from costgpu.providers.base import OUR_TAGS
@@ -20,15 +21,6 @@ DLAMI" and the release notes of the Base OSS Nvidia Driver GPU AMI, Ubuntu 24.04
 
 UBUNTU = "/aws/service/canonical/ubuntu/server/{release}/stable/current/{arch}/hvm/ebs-{disk}/ami-id"
 """Source: Canonical, "Find Ubuntu images on AWS" (2026-11): the disk is gp3 from 23.10 on, gp2 before."""
-
-DRIVER_FAMILIES = {
-    "x86_64": frozenset(
-        ["g4dn", "g5", "g6", "gr6", "g6e", "g7", "g7e", "p4d", "p4de", "p5", "p5e", "p5en", "p6-b200", "p6-b300"]
-    ),
-    "arm64": frozenset({"g5g", "p6e-gb200", "p6e-gb300"}),
-}
-"""Families that the driver of those images serves. g6f and gr6f need NVIDIA's licensed GRID driver, P2, P3 and G3 an
-older one, g4ad AMD's. Source: ``supported_ec2_instances`` in the release notes above (2026-10-08)."""
 
 
 def parameters_for(offer: Offer) -> tuple[str, ...]:
@@ -43,7 +35,7 @@ def parameters_for(offer: Offer) -> tuple[str, ...]:
             UBUNTU.format(arch=arch, release=release, disk=disk)
             for release, disk in (("24.04", "gp3"), ("22.04", "gp2"))
         )
-    if offer.family not in DRIVER_FAMILIES.get(offer.architecture, ()):
+    if needs_own_image(offer):
         raise InvalidRequest(
             f"AWS publishes no image with a driver for {offer.instance_type} ({offer.accelerator.name}).",
             hint="Choose another type, or name an image of your own that has the driver (aws_image, an ami-... id).",

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from costgpu.providers.gcp.consumption import is_sold
 from costgpu.providers.gcp.costs import COSTS
+from costgpu.providers.gcp.images import needs_own_image
 from costgpu.providers.gcp.policy import end_by_hand, role
 from costgpu.providers.spec import ProviderConfig, ProviderSetting, ProviderSpec, Trust
 
@@ -96,6 +97,7 @@ SPEC = ProviderSpec(
             trust=Trust.USER,  # runs with the user's code and secrets
         ),
     },
+    needs_own_image=needs_own_image,
     costs=COSTS,
     diagnostics=_diagnostics,
     policy=role,

@@ -14,6 +14,7 @@ from costgpu.models.instance import CreateRequest
 from costgpu.models.offer import Offer, PurchaseOption
 from costgpu.providers.base import OUR_TAGS
 from costgpu.providers.common import BOOTHOOK, Image, ImageCache, boot_script_of, group_name, our_tags
+from costgpu.providers.gcp.images import needs_own_image
 from costgpu.providers.gcp.session import Clients
 
 NAMESPACE = uuid.UUID("6f0a2f5e-3c0d-5b52-9a55-c2a5a4f1f7a1")  # of our request ids; any fixed value does
@@ -165,7 +166,7 @@ def families_for(offer: Offer) -> tuple[str, tuple[str, ...]]:
     """
     if offer.accelerator is None:
         return UBUNTU, UBUNTU_FAMILIES.get(offer.architecture, ())
-    if offer.architecture != "x86_64" or offer.accelerator.count < 1:
+    if needs_own_image(offer):
         raise InvalidRequest(
             f"Google publishes no image with a driver for {offer.instance_type} ({offer.accelerator.name}).",
             hint="Choose another type, or name an image of your own that has the driver (gcp_image).",

@@ -19,7 +19,9 @@ from costgpu.pricing.catalog import Catalog, OfferQuery, SortKey
 from costgpu.pricing.speedups import speedups as table
 from costgpu.render.text.offers import offers_json, offers_table
 from costgpu.units import AcceleratorRequest, NumberRange
-from costgpu.workflows.offers import offer_query
+from costgpu.workflows.offers import candidates, offer_query
+from costgpu.workflows.reporter import LogReporter
+from tests.cli import here
 
 HERE = Path(__file__).parent
 TODAY = date(2026, 11, 21)
@@ -191,3 +193,36 @@ class TestSpeedups:
         assert document["schema"] == "costgpu.speedups"
         assert len(document["speedups"]) == len(table())
         assert [row["kind"] for row in json.loads(printed_by("speedups", "mlp", "--json"))["speedups"]] == ["mlp"] * 5
+
+
+def test_a_machine_that_boots_no_public_image_is_marked_where_the_settings_name_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """AWS p3: see DRIVER_FAMILIES."""
+    shown = here.told("offers", "--gpus", "V100:1", "--top", "0").check(0).out
+    assert "p3.2xlarge" not in shown
+    said = here.told("offers", "--gpus", "V100:1", "--infra", "aws").check(4, out="").err
+    assert "boot no public image" in said
+    assert "aws_image" in said
+    monkeypatch.setenv("COSTGPU_AWS_IMAGE", "ami-12345678")
+    lines = here.told("offers", "--gpus", "V100:1", "--infra", "aws").check(0).out.splitlines()
+    assert lines[1].startswith("p3.2xlarge^ aws/")
+    assert "^ needs your image (aws_image): no public one has its driver." in lines
+    document = json.loads(here.told("offers", "--gpus", "V100:1", "--json").check(0).out)
+    marked = {row["provider"]: row["needs_own_image"] for row in document["offers"]}
+    assert marked == {"aws": True, "gcp": False}
+
+
+def test_candidates_are_machines_that_a_run_can_boot(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What `estimate` may recommend, and where `run` may go."""
+
+    def found(**options: Any) -> set[str]:
+        places = candidates("L4", ("aws",), spot=False, reporter=LogReporter(), **options)
+        return {place.offer.family for place in places if place.offer and place.offer.accelerator}
+
+    assert found() == {"g6", "gr6"}
+    with pytest.raises(PriceNotFound, match=r"boot no public image match .*: g6f\.large") as caught:
+        found(instance_types=["g6f.large"])
+    assert "aws_image" in caught.value.hint
+    monkeypatch.setenv("COSTGPU_AWS_IMAGE", "ami-12345678")
+    assert found(instance_types=["g6f.large"]) == {"g6", "gr6", "g6f", "gr6f"}

@@ -12,6 +12,7 @@ from markupsafe import Markup
 from costgpu.estimator.spot_words import interruption_sentences
 from costgpu.models.prediction import Ownership, Prediction, Provenance, Service, Verdict
 from costgpu.models.workload import Phase, WorkloadProfile
+from costgpu.providers import registry
 from costgpu.render.html.charts import STACK_HEIGHT, Point, Stack, cost_and_time, shares
 from costgpu.render.html.inference import phases_table, service_table, service_tiles, throughput_tables
 from costgpu.render.html.page import Section, Table, day, interval, name, render, responsive, share, two_lines
@@ -235,6 +236,7 @@ def _candidates(verdict: Verdict, own: Ownership | None, energy: Sequence[float]
             price = two_lines(f"{format_usd(offer.price_usd_per_hour)}/h", f"{age} old")
         star = " ★" if prediction is verdict.recommended else ""
         star += " (asked for)" if any(prediction is one for one in verdict.asked) else ""
+        star += " (needs your image)" if offer is not None and registry.needs_own_image(offer) else ""
         where = Markup("{}{}{}").format(f"{number}. " if number else "", _place(prediction), star)
         rows.append([where, *_times(prediction), price, PROVENANCE_PHRASES[prediction.provenance]])
     if own is not None:

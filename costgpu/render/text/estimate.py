@@ -11,6 +11,7 @@ from typing import Any
 from costgpu.estimator.spot_words import interruption_sentences
 from costgpu.models.prediction import Interruptions, Prediction, Provenance, Service, Verdict
 from costgpu.models.workload import WorkloadProfile
+from costgpu.providers import registry
 from costgpu.render.document import document, json_object, json_value, picked
 from costgpu.render.phrases import (
     TERM_PHRASES,
@@ -25,7 +26,7 @@ from costgpu.render.phrases import (
 )
 from costgpu.render.text.inference import inference_text, inference_values, pays_from_value, phase_values
 from costgpu.render.text.layout import WIDTH, wrap
-from costgpu.render.text.offers import day_span, offer_value, price_age_days
+from costgpu.render.text.offers import day_span, image_notes, offer_value, price_age_days
 from costgpu.render.text.scaling import scaling_sentences, scaling_value
 from costgpu.render.text.service import service_plans, service_text
 from costgpu.units import format_duration, format_number, format_ratio, format_usd, plural_unit
@@ -108,12 +109,13 @@ def _measured(profile: WorkloadProfile) -> str:
 
 
 def _name(prediction: Prediction) -> str:
-    """``aws/us-east-1 g6.xlarge 1xL4 spot (measured)``."""
+    """``aws/us-east-1 g6.xlarge 1xL4 spot (measured)``; ``^`` after a machine that boots no public image."""
     offer = prediction.candidate.offer
     if offer is None:
         return THIS_MACHINE
     measured = " (measured)" if prediction.provenance is Provenance.MEASURED else ""
-    return f"{short_offer_name(prediction, f'/{offer.region}')}{measured}"
+    own_image = "^" * registry.needs_own_image(offer)
+    return f"{short_offer_name(prediction, f'/{offer.region}')}{own_image}{measured}"
 
 
 def _table(verdict: Verdict, today: date) -> str:
@@ -160,7 +162,8 @@ def _with_legend(lines: list[str], rows: Sequence[Prediction], today: date) -> l
     age = f"{ages[0]}-{ages[-1]}" if len(ages) > 1 else f"{ages[0]}"
     days = day_span([offer.price_as_of for offer in offers])
     asked = ["  > was asked for with -t."] if any(line.startswith(">") for line in lines) else []
-    return [*lines, f"  Prices of {days}: {age} days old. * is the recommendation.", *asked]
+    images = [f"  {note}" for note in image_notes(offers)]
+    return [*lines, f"  Prices of {days}: {age} days old. * is the recommendation.", *asked, *images]
 
 
 def _table_line(mark: str, name: str, time: str, cost: str, interval: str, width: int) -> str:

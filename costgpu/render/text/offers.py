@@ -6,15 +6,17 @@ from typing import TYPE_CHECKING, Any
 
 from costgpu.models.offer import Offer, PurchaseOption
 from costgpu.pricing.query import price_is_derived, price_per_accelerator
+from costgpu.providers import registry
 from costgpu.render.document import document, picked
 from costgpu.render.text.layout import WIDTH, Column, table
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
     from datetime import date
     from decimal import Decimal
 
 DERIVED_NOTE = "~ not read itself: computed from another size or region, or estimated."
+IMAGE_NOTE = "^ needs your image ({}): no public one has its driver."
 SLICE_NOTE = "$/GPU of a part of a GPU is scaled up to a whole one."
 
 
@@ -55,6 +57,7 @@ def offer_value(offer: Offer, today: date) -> dict[str, Any]:
         "price_is_derived": price_is_derived(offer),
         "price_as_of": offer.price_as_of,
         "price_age_days": price_age_days(offer, today),
+        "needs_own_image": registry.needs_own_image(offer),
     }
 
 
@@ -72,7 +75,7 @@ def _table(offers: Sequence[Offer], today: date, *, hardware: bool) -> list[str]
     )
     columns: tuple[Column[Offer], ...] = (
         # N1 types carry their attached accelerator in the name; it has its own column.
-        Column("TYPE", lambda offer: offer.instance_type.partition("+")[0]),
+        Column("TYPE", lambda offer: offer.instance_type.partition("+")[0] + "^" * registry.needs_own_image(offer)),
         Column("INFRA", lambda offer: f"{offer.provider}/{offer.zone or offer.region}"),
         *(hardware_columns if hardware else ()),
         Column("SPOT", lambda offer: "yes" if offer.purchase_option is PurchaseOption.SPOT else "no"),
@@ -97,10 +100,17 @@ def _notes(offers: Sequence[Offer], total: int) -> list[str]:
         notes.append(DERIVED_NOTE)
     if any(offer.accelerator and offer.accelerator.count < 1 for offer in offers):
         notes.append(SLICE_NOTE)
+    notes += image_notes(offers)
     for provider in sorted({offer.provider for offer in offers}):
         days = [offer.price_as_of for offer in offers if offer.provider == provider]
         notes.append(f"Prices of {provider} are those of {day_span(days)}.")
     return notes
+
+
+def image_notes(offers: Iterable[Offer]) -> list[str]:
+    """What the mark at machines means that boot no public image, if there are any."""
+    settings = sorted({registry.image_setting(one.provider) for one in offers if registry.needs_own_image(one)})
+    return [IMAGE_NOTE.format(" or ".join(settings))] if settings else []
 
 
 def day_span(days: Sequence[date]) -> str:

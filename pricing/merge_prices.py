@@ -47,7 +47,7 @@ def merge_prices(known: Iterable[Offer], updates: Sequence[PriceUpdate], *, acce
 
     A spot price that changed a lot is taken, and reported: markets move. An on-demand price hardly ever changes a lot: one
     that seems to is more often read wrongly. The old price, with its age, stays in use until somebody accepts the new one.
-    A spot price above the on-demand price in use is impossible, and is never taken.
+    A spot price above the on-demand price in use is impossible, and is never taken; nor is a price older than the known one.
 
     Args:
         accept: Also take on-demand prices that changed a lot.
@@ -65,6 +65,10 @@ def merge_prices(known: Iterable[Offer], updates: Sequence[PriceUpdate], *, acce
             failures.append(MissingPrice(key=key, reason=_above(offer, ceiling)))
             continue
         old = before.get(key)
+        if old is not None and offer.price_as_of < old.price_as_of:
+            reason = f"the new price is of {offer.price_as_of}, and the one in use is newer ({old.price_as_of})"
+            failures.append(MissingPrice(key=key, reason=reason))
+            continue
         if old is not None:
             move = PriceChange(old=old, new=offer, taken=accept or offer.purchase_option is PurchaseOption.SPOT)
             if abs(move.change) > LARGE_CHANGE:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import functools
 import ipaddress
+import os
 import threading
 import tomllib
 from collections.abc import Callable, Collection, Hashable, Mapping
@@ -13,6 +14,7 @@ from datetime import UTC, datetime, timedelta
 from email.utils import parsedate_to_datetime
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 from costgpu.errors import InvalidRequest
 from costgpu.models.instance import CreateRequest, Endpoint, InstanceState, NodeGroup, OrphanedResource
@@ -68,6 +70,23 @@ def part(document: object, *keys: str) -> Mapping[str, Any]:
     for key in keys:
         document = document.get(key) if isinstance(document, Mapping) else None
     return document if isinstance(document, Mapping) else {}
+
+
+def another_address(variable: str) -> str:
+    """The address that an environment variable says to ask instead of the public one; empty for that.
+
+    Raises:
+        InvalidRequest: It is not encrypted, and not on this machine.
+    """
+    url = os.environ.get(variable, "").rstrip("/")
+    split = urlsplit(url)
+    local = split.scheme == "http" and split.hostname in ("127.0.0.1", "::1", "localhost")
+    if url and split.scheme != "https" and not local:
+        raise InvalidRequest(
+            f"{variable} is {url}: without https only an address of this machine is asked.",
+            hint=f"Write {variable}=https://..., or unset it.",
+        )
+    return url
 
 
 def lease_in(tags: Mapping[str, str]) -> datetime | None:

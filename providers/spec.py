@@ -82,6 +82,8 @@ class ProviderSpec:
         policy: The permissions that a user needs, as the provider takes them; None if it has no such document.
         billing: Makes what tells bills, or returns None without the settings for it; None if nothing tells.
         price_source: Makes what `costgpu prices refresh` reads; None if the provider has no price list.
+        public_price_source: The same for what needs no credentials; None if nothing is public. Its note says what is
+            asked of whom.
         is_sold: Whether a machine of an offer's type can be started with its purchase option at all, whatever price
             lists say. Neither the shipped snapshot nor a refresh has an offer of which this is false.
         offers_file: Offers in the columns of the shipped snapshot; None if they ship with costgpu.
@@ -116,6 +118,7 @@ class ProviderSpec:
     policy: Callable[[], str] | None = None
     billing: Callable[[ProviderConfig], Billing | None] | None = None
     price_source: Callable[[ProviderConfig], PriceSource] | None = None
+    public_price_source: Callable[[ProviderConfig], PriceSource] | None = None
     is_sold: Callable[[Offer], bool] = _every_offer
     offers_file: Path | None = None
     cpus_file: Path | None = None

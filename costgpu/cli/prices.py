@@ -133,18 +133,26 @@ def refresh(
     accept: Annotated[
         bool, typer.Option("--accept", help="Take on-demand prices that have moved by more than 30 %, too.")
     ] = False,
+    public: Annotated[
+        bool,
+        typer.Option(
+            "--public",
+            help="Read only lists that need no credentials: AWS's, about 300 MB a region. They learn your IP address.",
+        ),
+    ] = False,
     json: opt.Json = False,
 ) -> None:
     """Fetch prices from the providers' own price lists. Asking is free of charge.
 
-    Without --infra every provider with credentials is asked. Offers keep the price and age
-    that they had where no new price can be made; the exit code is then 4.
+    Without --infra every provider with credentials is asked, or with --public every one with
+    a public list. Offers keep the price and age that they had where no new price can be made;
+    the exit code is then 4.
     """
     from costgpu.render.text.prices import refresh_json, refresh_text
     from costgpu.workflows.refresh_prices import refresh_prices
 
     now = datetime.now(UTC)
-    results, errors = refresh_prices(infra or [], now, TerminalReporter(), accept=accept)
+    results, errors = refresh_prices(infra or [], now, TerminalReporter(), accept=accept, public=public)
     if results or json:
         say((refresh_json if json else refresh_text)(results, now))
     for error in errors[1:]:

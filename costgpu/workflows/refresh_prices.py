@@ -19,13 +19,17 @@ from costgpu.providers.spec import ProviderConfig, ProviderSpec
 from costgpu.workflows.reporter import Reporter
 
 
-def price_sources() -> dict[str, ProviderSpec]:
-    """The providers with a price list."""
-    return {spec.name: spec for spec in registry.specs() if spec.price_source is not None}
+def price_sources(*, public: bool = False) -> dict[str, ProviderSpec]:
+    """The providers with a price list; with one that needs no credentials."""
+    return {
+        spec.name: spec
+        for spec in registry.specs()
+        if (spec.public_price_source if public else spec.price_source) is not None
+    }
 
 
 def refresh_prices(
-    infra: Sequence[str], now: datetime, reporter: Reporter, *, accept: bool
+    infra: Sequence[str], now: datetime, reporter: Reporter, *, accept: bool, public: bool = False
 ) -> tuple[list[RefreshResult], list[CostGpuError]]:
     """Asks price lists and keeps what they say.
 
@@ -33,6 +37,7 @@ def refresh_prices(
         infra: Providers or regions; empty for every provider with credentials.
         now: Date of the new prices.
         accept: Whether on-demand prices that have moved far are taken.
+        public: Whether only lists are asked that need no credentials; without `infra`, all of them.
 
     Returns:
         What came of each provider, and what has gone wrong, the first thing first.
@@ -40,17 +45,23 @@ def refresh_prices(
     known = price_store.offers()
     results: list[RefreshResult] = []
     errors: list[CostGpuError] = []
-    for name, regions in _wanted(infra, known):
-        spec = price_sources()[name]
-        updates, failed = _read(spec, regions, known, now, reporter)
-        if any(update.offers for update in updates):
-            results.append(_keep(name, updates, now, accept=accept))
-        elif updates:
+    for name, regions in _wanted(infra, known, public=public):
+        spec = price_sources(public=public)[name]
+        updates: list[PriceUpdate] = []
+        try:
+            failed = _read(spec, _source(spec, public=public), regions, known, now, reporter, updates)
+        finally:  # Ctrl-C must not lose the regions that were read, which may have taken minutes
+            if any(update.offers for update in updates):
+                results.append(_keep(name, updates, now, accept=accept))
+        if updates and not any(update.offers for update in updates):
             failed.append(_no_prices(spec, updates))
         if failed:
             price_store.record_failure(price_store.FailedRefresh(provider=name, at=now, why=failed[0].message))
             reporter.note(_missed(spec, known, now))
         errors += failed
+    if public and not infra:
+        for name in sorted(price_sources().keys() - price_sources(public=True).keys()):
+            reporter.note(f"{_not_public(registry.spec(name))} Its prices {_ages(name, known, now)}")
     without = sum(len(result.failures) for result in results)
     if without:
         number = "1 offer has" if without == 1 else f"{without} offers have"
@@ -63,22 +74,24 @@ def refresh_prices(
     return results, errors
 
 
-def _wanted(infra: Sequence[str], known: Sequence[Offer]) -> list[tuple[str, list[str]]]:
+def _wanted(infra: Sequence[str], known: Sequence[Offer], *, public: bool) -> list[tuple[str, list[str]]]:
     """Providers and their regions.
 
     Raises:
         AuthError: Nothing is named, and there are no credentials.
-        UsageError: Something else than a provider or a region is named.
+        UsageError: Something else than a provider or a region is named, or one without a public list.
     """
     sources = price_sources()
     regions = {name: sorted({o.region for o in known if o.provider == name}) for name in sources}
     if not infra:
-        found = [(name, regions[name]) for name, spec in sources.items() if spec.has_credentials()]
+        lists = price_sources(public=public)
+        found = [(name, regions[name]) for name, spec in lists.items() if public or spec.has_credentials()]
         if not found:
             clouds = " or ".join(spec.display_name for spec in sources.values())
             raise AuthError(
                 f"There are no credentials for {clouds} here, and their price lists need some.",
-                hint=f"{'; '.join(spec.login_hint for spec in sources.values())}. The shipped prices stay in use.",
+                hint=f"{'; '.join(spec.login_hint for spec in sources.values())}. Or read what is public: "
+                "costgpu prices refresh --public. The shipped prices stay in use.",
             )
         return found
     wanted: dict[str, list[str]] = {}
@@ -88,27 +101,34 @@ def _wanted(infra: Sequence[str], known: Sequence[Offer]) -> list[tuple[str, lis
             owners = [name for name in sources if provider in regions[name]]
             provider, region = (owners or [""])[0], provider
         unknown_region = region and provider in sources and region not in regions[provider]
-        if provider not in sources or (unknown_region and not _source(sources[provider]).by_region):
+        if provider not in sources or (unknown_region and not _source(sources[provider], public=False).by_region):
             names = [*sources, *(f"{name}/{one}" for name in sources for one in regions[name])]
             raise UsageError(
                 f"--infra {place!r} has no price list here.",
                 hint=f"The nearest names are {', '.join(nearest(place, names))}.",
             )
+        if public and sources[provider].public_price_source is None:
+            raise UsageError(_not_public(sources[provider]), hint="Leave out --public, and sign in.")
         wanted.setdefault(provider, []).extend([region] if region else regions[provider])
     return [(name, list(dict.fromkeys(wanted[name]))) for name in sources if name in wanted]
 
 
-def _source(spec: ProviderSpec) -> PriceSource:
-    assert spec.price_source is not None  # noqa: S101 - that is what makes it one of the sources
-    return spec.price_source(ProviderConfig(clock=SystemClock(), data_folder=data_folder))
+def _source(spec: ProviderSpec, *, public: bool) -> PriceSource:
+    make = spec.public_price_source if public else spec.price_source
+    assert make is not None  # noqa: S101 - that is what makes it one of the sources
+    return make(ProviderConfig(clock=SystemClock(), data_folder=data_folder))
 
 
 def _read(
-    spec: ProviderSpec, regions: Sequence[str], known: Sequence[Offer], now: datetime, reporter: Reporter
-) -> tuple[list[PriceUpdate], list[CostGpuError]]:
-    """What the price lists say, and what has gone wrong."""
-    source = _source(spec)
-    updates: list[PriceUpdate] = []
+    spec: ProviderSpec,
+    source: PriceSource,
+    regions: Sequence[str],
+    known: Sequence[Offer],
+    now: datetime,
+    reporter: Reporter,
+    updates: list[PriceUpdate],
+) -> list[CostGpuError]:
+    """Adds to `updates` what the price lists say, list by list; what has gone wrong."""
     failed: list[CostGpuError] = []
     for part in [[region] for region in regions] if source.by_region else [list(regions)]:
         where = part[0] if len(part) == 1 else f"{len(part)} regions"
@@ -120,7 +140,7 @@ def _read(
             failed.append(error)
             if isinstance(error, Unreachable) or (isinstance(error, AuthError) and not updates):
                 break  # the other regions would not answer either
-    return updates, failed
+    return failed
 
 
 def _keep(provider: str, updates: Sequence[PriceUpdate], now: datetime, *, accept: bool) -> RefreshResult:
@@ -146,9 +166,15 @@ def _no_prices(spec: ProviderSpec, updates: Sequence[PriceUpdate]) -> CostGpuErr
 
 
 def _missed(spec: ProviderSpec, known: Sequence[Offer], now: datetime) -> str:
-    days = [offer.price_as_of for offer in known if offer.provider == spec.name]
+    missed = f"The refresh of {spec.display_name} has failed, at least in part: prices that it missed"
+    return f"{missed} {_ages(spec.name, known, now)}"
+
+
+def _ages(provider: str, known: Sequence[Offer], now: datetime) -> str:
+    days = [offer.price_as_of for offer in known if offer.provider == provider]
     ages = sorted({(now.date() - min(days)).days, (now.date() - max(days)).days})
-    old = " to ".join(str(age) for age in ages)
-    return (
-        f"The refresh of {spec.display_name} has failed, at least in part: prices that it missed stay {old} days old."
-    )
+    return f"stay {' to '.join(str(age) for age in ages)} days old."
+
+
+def _not_public(spec: ProviderSpec) -> str:
+    return f"No price list of {spec.display_name} can be read without credentials."

@@ -49,6 +49,12 @@ def _price_source(config: ProviderConfig) -> PriceSource:  # noqa: ARG001 - the 
     return PriceList()
 
 
+def _public_price_source(config: ProviderConfig) -> PriceSource:
+    from costgpu.providers.aws.public_prices import PublicPrices  # noqa: PLC0415
+
+    return PublicPrices(clock=config.clock)
+
+
 def _bucket(url: str) -> Bucket:
     from costgpu.providers.aws.bucket import S3Bucket  # noqa: PLC0415
 
@@ -103,6 +109,7 @@ SPEC = ProviderSpec(
     policy=policy,
     billing=_billing,
     price_source=_price_source,
+    public_price_source=_public_price_source,
     bucket=_bucket,
     bucket_scheme="s3",
     end_by_hand=end_by_hand,

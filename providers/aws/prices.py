@@ -127,11 +127,17 @@ def price_update(
     region: str,
     *,
     today: date,
+    spot_source: str = SPOT_SOURCE,
+    spot_day: date | None = None,
+    no_spot: str = "",
 ) -> PriceUpdate:
     """New prices in one region: of the offers known there, and of types whose hardware is known from other regions.
 
     Args:
         products: Entries of ``PriceList``, each a JSON document.
+        spot_source: What the spot prices are from.
+        spot_day: The day on which they held; None for today.
+        no_spot: Why there are no spot prices at all; empty if there are.
     """
     hardware = {offer.instance_type: offer for offer in known if offer.provider == "aws"}
     prices: dict[Key, Decimal] = {}
@@ -166,7 +172,7 @@ def price_update(
     for offer in here:
         key = key_of(offer)
         if key not in prices and key not in troubles:
-            failures.append(MissingPrice(key=key, reason=_absent(offer, region)))
+            failures.append(MissingPrice(key=key, reason=_absent(offer, region, no_spot)))
     offers = [
         replace(
             hardware[key[2]],
@@ -174,8 +180,8 @@ def price_update(
             zone=None,
             purchase_option=key[3],
             price_usd_per_hour=usd.quantize(DIGITS),
-            price_source=SPOT_SOURCE if key[3] is PurchaseOption.SPOT else ON_DEMAND_SOURCE,
-            price_as_of=today,
+            price_source=spot_source if key[3] is PurchaseOption.SPOT else ON_DEMAND_SOURCE,
+            price_as_of=(spot_day or today) if key[3] is PurchaseOption.SPOT else today,
         )
         for key, usd in prices.items()
         if key not in troubles
@@ -190,9 +196,9 @@ def price_update(
     )
 
 
-def _absent(offer: Offer, region: str) -> str:
+def _absent(offer: Offer, region: str, no_spot: str) -> str:
     if offer.purchase_option is PurchaseOption.SPOT:
-        return f"no availability zone of {region} has a spot price for it"
+        return no_spot or f"no availability zone of {region} has a spot price for it"
     return f"the Price List has no such machine in {region}"
 
 

@@ -8,16 +8,15 @@ from __future__ import annotations
 
 import functools
 import importlib
-import os
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any
-from urllib.parse import urlsplit
 
 from costgpu.clock import Clock
-from costgpu.errors import InvalidRequest, Throttled, Unreachable
+from costgpu.errors import Throttled, Unreachable
 from costgpu.models.offer import Offer
 from costgpu.models.price_update import PriceUpdate
+from costgpu.providers.common import another_address
 from costgpu.providers.gcp import sdk, sku_prices
 from costgpu.providers.gcp.sdk import translate
 from costgpu.providers.gcp.session import repeated, sign_in
@@ -81,7 +80,7 @@ class SkuCatalog:
 
     def _catalog(self) -> Any:
         if self._client is None:
-            url = _endpoint()
+            url = another_address(ENDPOINT)
             credentials, options = counted(*sign_in(url)), {"api_endpoint": url} if url else None
             billing = importlib.import_module("google.cloud.billing_v1")
             self._client = billing.CloudCatalogClient(credentials=credentials, client_options=options, transport="rest")
@@ -102,18 +101,3 @@ def counted(credentials: Any, project: str | None) -> Any:
     if personal and project and not getattr(credentials, "quota_project_id", None):
         return credentials.with_quota_project(project)
     return credentials
-
-
-def _endpoint() -> str:
-    """The address that is asked instead of the public one; empty for that.
-
-    Raises:
-        InvalidRequest: It is not encrypted, and not on this machine.
-    """
-    url = os.environ.get(ENDPOINT, "").rstrip("/")
-    if url.startswith("http://") and urlsplit(url).hostname not in ("127.0.0.1", "::1", "localhost"):
-        raise InvalidRequest(
-            f"{ENDPOINT} is {url}: without https only an address of this machine is asked.",
-            hint=f"Write {ENDPOINT}=https://..., or unset it.",
-        )
-    return url

@@ -7,7 +7,9 @@ Shapes and descriptions: the two APIs' references, and price lists that users ha
 
 import csv
 import hashlib
+import io
 import json
+import re
 import tomllib
 from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
@@ -190,6 +192,72 @@ def aws_products(offers: Iterable[Offer]) -> list[Document]:
             aws_product(offer, marketoption="CapacityBlock", operation="RunInstances:CB"),
         ]
     return found
+
+
+def aws_bulk_list(products: Iterable[Document]) -> bytes:
+    """The bulk list of those products: their on-demand and reserved terms, and what else such a file has."""
+    attributes = {
+        "serviceCode": "servicecode",
+        "Location Type": "",
+        "Instance Type": "instanceType",
+        "vCPU": "vcpu",
+        "Memory": "memory",
+        "Tenancy": "tenancy",
+        "Operating System": "operatingSystem",
+        "License Model": "licenseModel",
+        "usageType": "usagetype",
+        "operation": "operation",
+        "CapacityStatus": "capacitystatus",
+        "MarketOption": "marketoption",
+        "Pre Installed S/W": "preInstalledSw",
+        "Region Code": "regionCode",
+    }
+    lines: list[list[str]] = [
+        ["FormatVersion", "v1.0"],
+        ["Disclaimer", "This pricing list is for informational purposes only, it says, and has a comma."],
+        ["Publication Date", "2026-11-20T18:43:11Z"],
+        ["Version", "20261120184311"],
+        ["OfferCode", "AmazonEC2"],
+        ["SKU", "OfferTermCode", "TermType", "PriceDescription", "Unit", "PricePerUnit", "Currency", *attributes],
+    ]
+    for product in products:
+        values = product["product"]["attributes"]
+        for kind, terms in product["terms"].items():
+            for term in terms.values():
+                for price in term["priceDimensions"].values():
+                    ((currency, usd),) = price["pricePerUnit"].items()
+                    words = [product["product"]["sku"], "", kind, price.get("description", ""), price["unit"]]
+                    lines.append([*words, usd, currency, *(values.get(name, "") for name in attributes.values())])
+    stream = io.StringIO()
+    csv.writer(stream, quoting=csv.QUOTE_ALL, lineterminator="\n").writerows(lines)
+    return stream.getvalue().encode()
+
+
+def aws_spot_page(rows: Iterable[Document]) -> Document:
+    """What AWS's page of spot prices reads, if it shows the lowest price of each region."""
+    lowest: dict[str, dict[str, Decimal]] = {}
+    for row in rows:
+        zone = re.fullmatch(r"([a-z]+-[a-z]+-\d)[a-z]", row["AvailabilityZone"])
+        if zone and row["ProductDescription"] == "Linux/UNIX":
+            sizes = lowest.setdefault(zone[1], {})
+            usd = Decimal(row["SpotPrice"])
+            sizes[row["InstanceType"]] = min(usd, sizes.get(row["InstanceType"], usd))
+
+    def size(name: str, usd: str) -> Document:
+        columns = [{"name": "linux", "prices": {"USD": usd}}, {"name": "mswin", "prices": {"USD": "0.01"}}]
+        return {"size": name, "valueColumns": columns}
+
+    regions = [
+        {
+            "region": {"us-east-1": "us-east"}.get(region, region),
+            "instanceTypes": [
+                {"type": "all", "sizes": [size(name, f"{usd:f}") for name, usd in sizes.items()]},
+                {"type": "none of them here", "sizes": [size("m1.small", "N/A*"), size("r8i.metal", "0")]},
+            ],
+        }
+        for region, sizes in lowest.items()
+    ]
+    return {"vers": 0.01, "config": {"rate": "perhr", "currencies": ["USD"], "regions": regions}}
 
 
 def aws_spot_rows(offers: Iterable[Offer], zones: str = "abc") -> list[Document]:

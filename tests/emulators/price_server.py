@@ -1,4 +1,5 @@
-"""Three price lists on one port, for the unpatched clients: Cloud Billing Catalog, AWS Price List, EC2 spot price history.
+"""Price lists on one port, for the unpatched clients: Cloud Billing Catalog, AWS Price List, EC2 spot price history, and
+AWS's public files.
 
 By hand:
 
@@ -7,6 +8,8 @@ By hand:
     export AWS_ENDPOINT_URL_PRICING=http://127.0.0.1:8700 AWS_ENDPOINT_URL_EC2=http://127.0.0.1:8700
     export AWS_ACCESS_KEY_ID=test AWS_SECRET_ACCESS_KEY=test AWS_EC2_METADATA_DISABLED=true
     costgpu prices refresh --infra aws --infra gcp
+    export COSTGPU_AWS_PUBLIC_PRICES_ENDPOINT=http://127.0.0.1:8700
+    costgpu prices refresh --public
 
 Prices are those that ship with costgpu (AWS), and those of ``data/gcp_rates.csv`` (Google).
 """
@@ -16,16 +19,24 @@ import json
 import re
 import threading
 import urllib.parse
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from xml.sax.saxutils import escape
 
 from costgpu.pricing import snapshot
-from tests.emulators.price_documents import Document, aws_products, aws_spot_rows, google_skus
+from tests.emulators.price_documents import (
+    Document,
+    aws_bulk_list,
+    aws_products,
+    aws_spot_page,
+    aws_spot_rows,
+    google_skus,
+)
 
 _SERVICE = "services/6F81-5844-456A"
 _ATTRIBUTE = "TERM_MATCH"
+_BULK = re.compile(r"/offers/v1\.0/aws/AmazonEC2/current/([a-z0-9-]+)/index\.csv")
 _REGION = re.compile(r"Credential=[^/]+/\d+/([^/]+)/")
 
 
@@ -43,6 +54,10 @@ class PriceServer:
         self.requests: list[str] = []  # what was asked: the API's name of each question
         self.refusals: dict[str, list[tuple[int, bytes]]] = {}
         self.page = 5000  # at most so many rows at once
+        self.cut: list[int] = []  # the next answers with a public file break off after so many bytes
+        self.ranges: list[str] = []  # what part of a public file was asked for, if not for the whole
+        self.modified = "Sat, 21 Nov 2026 09:00:00 GMT"  # when the public files were written; empty to say nothing
+        self.etag = '"1"'
         self._server = ThreadingHTTPServer(("127.0.0.1", port), self._handler())
         self._server.daemon_threads = True
         self.url = f"http://127.0.0.1:{self._server.server_address[1]}"
@@ -57,6 +72,7 @@ class PriceServer:
     def environment(self) -> dict[str, str]:
         return {
             "COSTGPU_GCP_BILLING_ENDPOINT": self.url,
+            "COSTGPU_AWS_PUBLIC_PRICES_ENDPOINT": self.url,
             "AWS_ENDPOINT_URL_PRICING": self.url,
             "AWS_ENDPOINT_URL_EC2": self.url,
             "AWS_ACCESS_KEY_ID": "AKIAIOSFODNN7EXAMPLE",
@@ -72,6 +88,12 @@ class PriceServer:
 
             def do_GET(self) -> None:
                 split = urllib.parse.urlsplit(self.path)
+                if split.path == "/spot.json":
+                    self.send_file("SpotPage", lambda: json.dumps(aws_spot_page(server.spots)).encode())
+                    return
+                if bulk := _BULK.fullmatch(split.path):
+                    self.send_file("BulkList", lambda: server.bulk_list(bulk[1]))
+                    return
                 self.answer("ListSkus", lambda: server.list_skus(split.path, dict(urllib.parse.parse_qsl(split.query))))
 
             def do_POST(self) -> None:
@@ -84,6 +106,27 @@ class PriceServer:
                     signed = _REGION.search(self.headers.get("Authorization", ""))
                     region = signed[1] if signed else ""
                     self.answer(form.get("Action", "?"), lambda: server.spot_history(region, form))
+
+            def send_file(self, name: str, make: Callable[[], bytes]) -> None:
+                """Sends a file as a store of files does: whole, or from some byte on if it is still the same file."""
+                server.requests.append(name)
+                waiting = server.refusals.get(name)
+                status, content = waiting.pop(0) if waiting else (200, make())
+                wanted = re.fullmatch(r"bytes=(\d+)-", self.headers.get("Range", ""))
+                if status == 200 and wanted:
+                    server.ranges.append(wanted[0])
+                    if self.headers.get("If-Range") == server.etag:
+                        status, content = 206, content[int(wanted[1]) :]
+                self.send_response(status)
+                self.send_header("Content-Length", str(len(content)))
+                self.send_header("ETag", server.etag)
+                if server.modified:
+                    self.send_header("Last-Modified", server.modified)
+                self.end_headers()
+                if status < 300 and name == "BulkList" and server.cut:
+                    content = content[: server.cut.pop(0)]
+                    self.close_connection = True
+                self.wfile.write(content)
 
             def answer(self, name: str, make: Any) -> None:
                 server.requests.append(name)
@@ -104,6 +147,10 @@ class PriceServer:
             return google_refusal(404, "NOT_FOUND", f"The service in {path} was not found.")
         rows, token = self._page(self.skus, int(query.get("pageSize") or 5000), query.get("pageToken", ""))
         return 200, json.dumps({"skus": rows, "nextPageToken": token}).encode()
+
+    def bulk_list(self, region: str) -> bytes:
+        here = [one for one in self.products if one["product"]["attributes"]["regionCode"] == region]
+        return aws_bulk_list(here)
 
     def get_products(self, target: str, question: Mapping[str, Any]) -> tuple[int, bytes]:
         if target != "AWSPriceListService.GetProducts" or question.get("ServiceCode") != "AmazonEC2":

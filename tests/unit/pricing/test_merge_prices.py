@@ -109,3 +109,13 @@ def test_every_far_move_is_reported_and_nothing_is_lost(
     taken = not far or accept or option is SPOT
     assert now == offer(new if taken else old, option, day=NEW if taken else OLD)
     assert result.taken == taken
+
+
+def test_a_price_older_than_the_known_one_is_not_taken() -> None:
+    """A public list may stand still: AWS's former file of spot prices did."""
+    result = refresh([offer("1", SPOT, day=date(2026, 11, 22))], [offer("0.9", SPOT)])
+    assert result.offers == (offer("1", SPOT, day=date(2026, 11, 22)),)
+    assert (result.taken, result.moves) == (0, ())
+    (failure,) = result.failures
+    assert failure.reason == "the new price is of 2026-11-21, and the one in use is newer (2026-11-22)"
+    assert refresh([offer("1", SPOT, day=NEW)], [offer("0.9", SPOT)]).taken == 1

@@ -123,7 +123,9 @@ def products(lines: Iterable[str], url: str) -> Iterator[Mapping[str, Any]]:
     Raises:
         ProviderError: It is not such a list.
     """
-    rows = _rows((line for line in lines if line.startswith('"SKU"') or all(word in line for word in WORDS)), url)
+    rows = _rows(
+        (line for line in lines if line.startswith(('"SKU"', "SKU,")) or all(word in line for word in WORDS)), url
+    )
     header = next(rows, [])
     place = {name: header.index(name) for name in (*COLUMNS, *TERM) if name in header}
     missing = [name for name in (*COLUMNS, *TERM) if name not in place]

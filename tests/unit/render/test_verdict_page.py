@@ -20,6 +20,7 @@ from costgpu.render.html.charts import Point, Stack, cost_and_time, shares
 from costgpu.render.html.svg import log_scale, time_ticks, usd_ticks
 from costgpu.render.html.verdict_page import verdict_html
 from costgpu.render.phrases import extra_phrase
+from costgpu.render.text.estimate import prediction_value, verdict_text
 from tests.properties import examples
 from tests.unit.estimator.verdicts import OFFERS, TODAY, offer, profile, verdict, workload
 from tests.unit.render.html_page import EVIL, Page, harmless
@@ -70,6 +71,27 @@ def test_each_offer_is_in_picture_and_table() -> None:
     assert html.count('class="chosen"') == 2 * (BASE.recommended is not BASE.here)
     assert html.count('class="front"') >= 2
     assert html.count('class="here"') == 2
+
+
+def test_a_machine_that_boots_no_public_image_is_marked_in_page_text_and_document() -> None:
+    """AWS's P3: its Deep Learning image has a driver for G6, and none for P3."""
+    offers = [
+        replace(offer("0.41"), family="c7a"),
+        replace(offer("0.81", gpu="L4"), family="g6"),
+        replace(offer("0.36", gpu="V100", name="p3.2xlarge"), family="p3"),
+    ]
+    found = verdict(WORK, AMOUNT, offers)
+    rows = [prediction_value(one, TODAY) or {} for one in found.table]
+    marked = {row["offer"]["instance_type"]: row["offer"]["needs_own_image"] for row in rows}
+    assert marked["p3.2xlarge"]
+    assert not marked["c7a.2xlarge"]
+    text = verdict_text(found, WORK.profile, TODAY)
+    assert "p3.2xlarge 1xV100^ " in text
+    assert "1xL4^" not in text
+    assert "  ^ needs your image (aws_image): no public one has its driver." in text
+    assert page_of(found).text.count("(needs your image)") == 1
+    without = verdict(WORK, AMOUNT, offers[:2])
+    assert "needs your image" not in verdict_text(without, WORK.profile, TODAY) + page_of(without).text
 
 
 def test_the_terms_of_a_step_are_drawn_in_their_shares() -> None:

@@ -169,6 +169,10 @@ arm() {
         loop
         return
     fi
+    # Upgrades by themselves would change the GPU driver's libraries under a job, and hold apt's lock during its set-up.
+    for unit in apt-daily.service apt-daily-upgrade.service; do
+        ln -sf /dev/null "/run/systemd/system/$unit" # masked until the next boot, which comes by here again
+    done
     unit=$(cat <<UNIT
 [Unit]
 Description=costgpu: powers this machine off at its deadline

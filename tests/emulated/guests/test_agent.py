@@ -129,6 +129,18 @@ def test_a_job_on_a_rented_machine(new_rented: Callable[..., Rented], tmp_path: 
     ]
 
 
+def test_nothing_is_upgraded_by_itself_for_the_life_of_the_machine(new_rented: Callable[..., Rented]) -> None:
+    rented = new_rented().wait()
+    masked = "systemctl show -p LoadState --value apt-daily.service apt-daily-upgrade.service"
+    assert rented.inside(masked).split() == ["masked", "masked"]
+    assert "masked" in rented.inside("systemctl start apt-daily-upgrade.service 2>&1", check=False)
+    rented.inside("apt-get check && apt-get install --simulate python3")  # what a set-up does goes on working
+    before = rented.booted.inside.leader
+    rented.inside("systemctl reboot", check=False)
+    guest_control.until(lambda: rented.booted.inside.leader != before)
+    guest_control.until(lambda: rented.inside(masked, check=False).split() == ["masked", "masked"])
+
+
 def test_systemd_brings_the_agent_back_and_the_job_goes_on(new_rented: Callable[..., Rented]) -> None:
     rented = new_rented().wait()
     rented.run(LISTENS, grace_seconds=10.0)

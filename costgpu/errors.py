@@ -271,6 +271,10 @@ class NodesApart(RunError, exit_code=66):
     """The machines of a job cannot work together, or one of them is missing."""
 
 
+class DriverFailed(RunError, exit_code=67):
+    """The machine's GPU or its driver does not answer."""
+
+
 class LedgerError(CostGpuError, exit_code=70):
     """The ledger cannot be used."""
 

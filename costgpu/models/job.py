@@ -32,6 +32,7 @@ class EndReason(StrEnum):
     BOOT_FAILED = "boot_failed"
     HOST_KEY_MISMATCH = "host_key_mismatch"
     MACHINE_UNUSABLE = "machine_unusable"
+    DRIVER_FAILED = "driver_failed"  # of its GPUs
     SYNC_FAILED = "sync_failed"
     NODES_APART = "nodes_apart"  # the machines of a job cannot work together
     NODE_LOST = "node_lost"  # another machine of the job was not to be had, or is gone

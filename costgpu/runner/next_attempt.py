@@ -29,6 +29,7 @@ NOT_BEGUN = frozenset(
         EndReason.BOOT_FAILED,
         EndReason.HOST_KEY_MISMATCH,
         EndReason.MACHINE_UNUSABLE,
+        EndReason.DRIVER_FAILED,
         EndReason.SYNC_FAILED,
         EndReason.UNCLAIMED,
     }

@@ -124,6 +124,35 @@ def test_several_processes_are_started_by_torchrun(machine: Machine, processes: 
     assert machine.stdout.decode() == f"['--standalone', '--nproc-per-node', '{started}', 'train.py', 'x']\n"
 
 
+FAILED = "echo 'NVIDIA-SMI has failed.' >&2; exit 9"
+DRIVERS = {
+    "it names all": ("printf 'GPU 0: A\\nGPU 1: A\\n'", []),
+    "parts of a GPU": ("printf 'GPU 0: A\\n  MIG 1g.5gb Device 0: x\\n'", ["names 1 of 2 GPUs: GPU 0: A"]),
+    "no driver": (
+        FAILED,
+        ["nvidia-smi failed (9): NVIDIA-SMI has failed.", "kernel's log says:\n[2] NVRM: loading\n[3] NVRM: no GSP"],
+    ),
+    "no GPU": ("exit 6", ["nvidia-smi failed (6): it said nothing."]),
+    "no answer": ("exec /bin/sleep 300", ["nvidia-smi had not answered after 0.5 s", "[3] NVRM: no GSP"]),
+    "no program": (None, ["no nvidia-smi"]),
+    "not for this machine": ("#!/nowhere/sh", ["nvidia-smi cannot be run"]),
+}
+
+
+@pytest.mark.parametrize("driver", DRIVERS)
+def test_what_the_driver_says_of_the_gpus(machine: Machine, driver: str) -> None:
+    script, says = DRIVERS[driver]
+    kernel = "printf '[1] usb\\n[2] NVRM: loading\\n[3] NVRM: no GSP\\n[4] eth0\\n'"
+    machine.put_on_path(**({"nvidia-smi": script} if script else {}), dmesg=kernel)
+    if driver == "not for this machine":
+        (machine.home.parent / "bin/nvidia-smi").write_text(script or "")
+    machine.host.install()
+    trouble = machine.host.driver_trouble(2, 0.5 if driver == "no answer" else 60.0)
+    assert bool(trouble) == bool(says)
+    assert [words for words in says if words not in trouble] == []
+    assert "usb" not in trouble
+
+
 def test_a_missing_interpreter_is_the_machines_fault(machine: Machine) -> None:
     machine.run("", python="/nowhere/python3")
     status = machine.follow()

@@ -42,6 +42,17 @@ class FakeHost:
 
         self._call("install", put)
 
+    def driver_trouble(self, gpus: int, seconds: float) -> str:
+        """Nothing, once the driver is there."""
+        assert gpus > 0
+        assert seconds > 0
+
+        def ask(guest: Guest) -> str:
+            there = self._cloud.time() >= guest.booted_at + guest.machine.driver_seconds
+            return "" if there else "NVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver."
+
+        return self._call("driver", ask)
+
     def send(self, selection: Selection) -> int:
         """Sends what is not there yet."""
 

@@ -41,5 +41,6 @@ class MachineScript:
     boots: bool = True  # whether the boot script runs at all; a machine that hangs before it has no watchdog and no SSH
     ssh: bool = True  # whether SSH ever answers
     python: bool = True  # whether the image has a Python for the agent
+    driver_seconds: float = 0.0  # from its boot until the driver of its GPUs answers; `NEVER` for one that does not fit
     host_key_matches: bool = True  # whether it identifies itself with the injected host key
     image_key_seconds: float = 0.0  # how long it shows the key of its image, because its boot script runs after sshd

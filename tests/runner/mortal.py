@@ -4,7 +4,7 @@ A dead client runs no clean-up: whatever its `finally` blocks call raises, and c
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +12,7 @@ from costgpu.clock import Clock
 from costgpu.errors import LedgerConflict
 from costgpu.models.instance import Identity
 from costgpu.models.job import FileEntry
+from costgpu.models.offer import Accelerator
 from costgpu.models.run import Plan, RunEvent, RunView
 from costgpu.runner.drive.context import Services
 from costgpu.runner.machine.host import Selection
@@ -121,11 +122,13 @@ def plan(
     max_cost: str = "2.00",
     regions: tuple[str, ...] = ("us-east-1", "us-west-2"),
     spot: bool = False,
+    gpu: Accelerator | None = None,
     **changes: Any,
 ) -> Plan:
+    options = [option(region, max_cost=max_cost, spot=spot) for region in regions]
     return Plan(
         spec=spec(str(workdir), **changes),
-        options=tuple(option(region, max_cost=max_cost, spot=spot) for region in regions),
+        options=tuple(replace(each, offer=replace(each.offer, accelerator=gpu)) for each in options),
         prediction=None,
         verdict="",
         identity=Identity(provider="fake", account="000000000000", principal="me"),

@@ -12,6 +12,7 @@ from costgpu.errors import (
     AuthError,
     BootFailed,
     CostGpuError,
+    DriverFailed,
     HostKeyMismatch,
     HostUnreachable,
     InstanceLost,
@@ -33,15 +34,17 @@ from costgpu.errors import (
 )
 from costgpu.models.instance import Instance
 from costgpu.models.job import EndReason, LogStream
-from costgpu.models.run import EndedBy, RunState, RunView
+from costgpu.models.offer import Accelerator
+from costgpu.models.run import EndedBy, EventKind, RunState, RunView
 from costgpu.providers import registry
+from costgpu.render.text.receipt import receipt_text
 from costgpu.runner.adopt import adopt, collect_finished
 from costgpu.runner.drive.context import Detached
 from costgpu.runner.machine.host import Selection
 from costgpu.runner.state.outcome import error_for
 from tests.fake_cloud import SPEC, JobScript, MachineScript
 from tests.fake_cloud.script import NEVER
-from tests.runner.world import RUN, World
+from tests.runner.world import RUN, Watcher, World
 
 
 @pytest.fixture
@@ -158,6 +161,64 @@ def test_the_key_of_the_image_is_waited_for_where_the_boot_script_comes_after_ss
     assert (world.work / "model.pt").exists() is (patience > 300)
     assert isinstance(driver.error, HostKeyMismatch) is not (patience > 300)
     world.check_over()
+
+
+class TestDriver:
+    V100 = Accelerator(name="V100", count=8, memory_gib=16)
+
+    @staticmethod
+    def calls(world: World, *names: str) -> list[str]:
+        return [call.method for call in world.cloud.calls if call.method in names]
+
+    @staticmethod
+    def waited(world: World) -> timedelta:
+        at = {event.kind: event.at for event in world.book.rows[RUN]}
+        return at[EventKind.ENDING] - at[EventKind.REACHED]
+
+    def test_gpus_that_do_not_answer_end_the_run_before_anything_is_sent(self, world: World) -> None:
+        machine(driver_seconds=NEVER)(world)
+        driver = world.launch(gpu=self.V100)
+        assert type(driver.error) is DriverFailed
+        assert driver.error.message.endswith("couldn't communicate with the NVIDIA driver.")
+        assert (world.view.reason, world.view.state) == (R.DRIVER_FAILED, RunState.CLOSED)
+        receipt = world.view.receipt
+        assert receipt is not None
+        assert receipt.ended_by is EndedBy.CLIENT
+        assert "the GPU or its driver did not answer" in receipt_text(receipt, world.view)
+        assert timedelta(seconds=60) < self.waited(world) < timedelta(minutes=2)
+        assert self.calls(world, "send", "start") == []
+        world.check_over()
+
+    def test_a_driver_that_is_late_is_waited_for(self, world: World) -> None:
+        machine(driver_seconds=80)(world)
+        assert world.launch(gpu=self.V100).error is None
+        assert len(self.calls(world, "driver")) > 10
+        world.check_over()
+
+    def test_one_that_is_there_is_asked_once(self, world: World) -> None:
+        assert world.launch(gpu=self.V100).error is None
+        assert self.calls(world, "driver", "send") == ["driver", "send"]
+
+    @pytest.mark.parametrize("gpu", [None, Accelerator(name="MI100", count=1, memory_gib=8)])  # none, and AMD's
+    def test_without_a_gpu_of_nvidia_nobody_asks(self, world: World, gpu: Accelerator | None) -> None:
+        machine(driver_seconds=NEVER)(world)
+        assert world.launch(gpu=gpu).error is None
+        assert self.calls(world, "driver") == []
+
+    def test_a_cancellation_by_another_process_is_heard_meanwhile(self, world: World) -> None:
+        machine(driver_seconds=NEVER)(world)
+        other, began = Watcher(), world.clock.now()
+        world.cloud.schedule(60, lambda: adopt(world.view, world.book, world.tools, other, None).give_up(R.CANCELLED))
+        world.launch(gpu=self.V100)
+        assert world.view.reason is R.CANCELLED
+        assert world.clock.now() - began < timedelta(seconds=75)
+        world.check_over()
+
+    def test_a_lost_connection_does_not_prolong_it(self, world: World) -> None:
+        machine(driver_seconds=NEVER)(world)
+        world.cloud.faults.next("driver", error=HostUnreachable("reset"), times=20)
+        assert type(world.launch(gpu=self.V100).error) is DriverFailed
+        assert self.waited(world) < timedelta(minutes=2)
 
 
 class TestProvisioning:

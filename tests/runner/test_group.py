@@ -8,6 +8,7 @@ import pytest
 
 from costgpu.errors import (
     BootFailed,
+    DriverFailed,
     InstanceLost,
     NoCapacity,
     NodesApart,
@@ -18,6 +19,7 @@ from costgpu.errors import (
     Unreachable,
 )
 from costgpu.models.job import EndReason, LogStream, OutputsFrom
+from costgpu.models.offer import Accelerator
 from costgpu.models.run import RunState
 from costgpu.runner.drive.context import Detached
 from costgpu.runner.drive.loop import StopSignal
@@ -25,6 +27,7 @@ from costgpu.runner.state.observer import Answer
 from costgpu.runner.state.outcome import error_for, exit_code
 from tests.fake_cloud import JobScript, MachineScript
 from tests.fake_cloud.provider import FakeProvider
+from tests.fake_cloud.script import NEVER
 from tests.runner.examples import offer
 from tests.runner.group_world import GroupWorld
 from tests.runner.world import JOB, press
@@ -148,6 +151,19 @@ def test_a_machine_that_does_not_come_up_ends_the_others(world: GroupWorld) -> N
     assert isinstance(driver.error, BootFailed)
     assert not world.orders()
     assert any("did not come up; the others are ended" in note for note in world.who.notes)
+    world.check_group_over()
+
+
+def test_gpus_of_one_machine_that_do_not_answer_end_all(world: GroupWorld) -> None:
+    def second_has_none() -> None:
+        world.cloud.machine = replace(world.cloud.machine, driver_seconds=NEVER)
+
+    world.cloud.faults.on_call = lambda method, subject: second_has_none() if len(world.machines()) == 1 else None
+    driver = world.launch_group(gpu=Accelerator(name="T4", count=1, memory_gib=16))
+    assert isinstance(driver.error, DriverFailed)
+    assert not world.orders()
+    assert "send" not in [call.method for call in world.cloud.calls], "no machine, before all have their GPUs"
+    assert any("has GPUs that do not answer; the others are ended" in note for note in world.who.notes)
     world.check_group_over()
 
 

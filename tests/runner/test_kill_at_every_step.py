@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from costgpu.errors import CostGpuError
+from costgpu.models.offer import Accelerator
 from costgpu.models.run import RunState
 from costgpu.runner.adopt import adopt
 from costgpu.runner.find_run import load_run
@@ -15,6 +16,7 @@ from tests.runner.mortal import Killed, Life, tools
 from tests.runner.world import World
 
 MINUTE = 60.0
+GPU = Accelerator(name="T4", count=1, memory_gib=16)
 JOB = JobScript(
     setup_seconds=30, seconds=600, stdout=[(1, b"one\n"), (599, b"two\n")], outputs={"model.pt": b"weights"}
 )
@@ -30,14 +32,14 @@ def killed(folder: Path, *, dies_at: int, after: bool, **switches: bool) -> Worl
     for name, on in switches.items():
         setattr(world.cloud, name, on)
     with pytest.raises(Killed):
-        world.launch(life=Life(dies_at=dies_at, after=after))
+        world.launch(life=Life(dies_at=dies_at, after=after), gpu=GPU)
     return world
 
 
 def calls_of_a_journey(folder: Path) -> list[str]:
     life = Life()
     world = new_world(folder)
-    driver = world.launch(life=life)
+    driver = world.launch(life=life, gpu=GPU)
     assert driver.view.state is RunState.CLOSED
     assert (world.work / "model.pt").read_bytes() == b"weights"
     world.check_over("nobody killed")

@@ -14,6 +14,7 @@ import pytest
 from costgpu.errors import AuthError, BudgetExceeded, Unreachable
 from costgpu.models.instance import Identity
 from costgpu.models.job import EndReason
+from costgpu.models.offer import Accelerator
 from costgpu.models.run import EventKind, RunState, RunView
 from costgpu.runner.adopt import adopt_job
 from costgpu.runner.drive.context import Detached
@@ -21,7 +22,7 @@ from costgpu.runner.drive.loop import StopSignal
 from costgpu.runner.files.bucket_outputs import BucketOutputs
 from costgpu.runner.state.journal import RunJournal
 from costgpu.runner.state.observer import NullObserver
-from tests.fake_cloud.script import PROGRESS, JobScript
+from tests.fake_cloud.script import NEVER, PROGRESS, JobScript
 from tests.runner.recovery_world import SAVING, RecoveryWorld
 from tests.runner.world import Watcher
 
@@ -136,6 +137,20 @@ def test_where_no_machine_is_free_it_is_looked_for_again(tmp_path: Path) -> None
     searches = [view for view in driver.views if view.reason is EndReason.NO_CAPACITY]
     assert 3 <= len(searches) <= 6
     assert driver.decisive.reason is EndReason.SUCCEEDED
+
+
+def test_after_a_machine_whose_gpu_does_not_answer_comes_another_one(tmp_path: Path) -> None:
+    world = RecoveryWorld(tmp_path, [400])
+    good = world.cloud.machine
+
+    def second_has_none() -> None:
+        world.cloud.machine = replace(good, driver_seconds=NEVER)
+        world.cloud.schedule(400, lambda: setattr(world.cloud, "machine", good))
+
+    world.cloud.schedule(200, second_has_none)
+    driver = world.run(gpu=Accelerator(name="T4", count=1, memory_gib=16))
+    world.check_job()
+    assert [view.reason for view in driver.views][-2:] == [EndReason.DRIVER_FAILED, EndReason.SUCCEEDED]
 
 
 def test_cancelled_is_not_gone_on_with(tmp_path: Path) -> None:

@@ -55,6 +55,7 @@ WASTED = frozenset(
         EndReason.BOOT_FAILED,
         EndReason.HOST_KEY_MISMATCH,
         EndReason.MACHINE_UNUSABLE,
+        EndReason.DRIVER_FAILED,
         EndReason.SYNC_FAILED,
         EndReason.NODES_APART,
         EndReason.NODE_LOST,

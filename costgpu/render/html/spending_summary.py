@@ -66,6 +66,7 @@ OUTCOMES: Mapping[EndReason, CostOutcome] = {
     EndReason.BOOT_FAILED: CostOutcome.NEVER,
     EndReason.HOST_KEY_MISMATCH: CostOutcome.NEVER,
     EndReason.MACHINE_UNUSABLE: CostOutcome.NEVER,
+    EndReason.DRIVER_FAILED: CostOutcome.NEVER,
     EndReason.SYNC_FAILED: CostOutcome.NEVER,
     EndReason.NODES_APART: CostOutcome.NEVER,
     EndReason.NODE_LOST: CostOutcome.NEVER,

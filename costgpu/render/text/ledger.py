@@ -33,6 +33,7 @@ END_WORDS = {
     "boot_failed": "no boot",
     "host_key_mismatch": "host key",
     "machine_unusable": "unusable",
+    "driver_failed": "driver",
     "sync_failed": "not sent",
     "instance_lost": "lost",
     "lease_expired": "reaped",

@@ -31,6 +31,7 @@ END_PHRASES = {
     EndReason.BOOT_FAILED: "not started, the machine did not come up",
     EndReason.HOST_KEY_MISMATCH: "not started, another machine answered",
     EndReason.MACHINE_UNUSABLE: "not started, the machine cannot be used",
+    EndReason.DRIVER_FAILED: "not started, the GPU or its driver did not answer",
     EndReason.SYNC_FAILED: "not started, its files could not be sent",
     EndReason.INSTANCE_LOST: "lost with its machine",
     EndReason.NODES_APART: "not started, its machines cannot work together",

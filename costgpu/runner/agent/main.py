@@ -87,6 +87,10 @@ def _call(home: Home, request: dict[str, Any]) -> dict[str, Any]:
         from .status import job_status
 
         return job_status(home)
+    if method == "driver":
+        from .observe.gpu_driver import driver_trouble
+
+        return {"trouble": driver_trouble(int(request["gpus"]), float(request["seconds"]))}
     if method == "expect":
         from .outputs.workdir import expect_files
 

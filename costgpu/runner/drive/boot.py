@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import math
 from collections.abc import Callable, Sequence
 
 from costgpu.errors import (
     BootFailed,
+    DriverFailed,
     HostKeyMismatch,
     HostUnreachable,
     MachineUnusable,
@@ -25,6 +27,8 @@ from costgpu.runner.drive.context import RunContext
 from costgpu.runner.machine.host import Host
 from costgpu.runner.timeouts import (
     BOOT_SECONDS,
+    DRIVER_ANSWER_SECONDS,
+    DRIVER_SECONDS,
     POLL_SECONDS,
     QUICK_POLL_SECONDS,
     QUICK_SECONDS,
@@ -74,7 +78,10 @@ def sync(context: RunContext) -> None:
 
 
 def install_agent(context: RunContext) -> bool:
-    """Puts the agent on the machine; whether it needs the files. A job that runs already is recorded."""
+    """Puts the agent on the machine; whether it needs the files. A job that runs already is recorded.
+
+    A machine whose GPUs do not answer needs none, and is ended after a while.
+    """
 
     def install(host: Host) -> bool:
         context.observer.waiting(context.view, "starting the agent")
@@ -85,7 +92,7 @@ def install_agent(context: RunContext) -> bool:
         elif context.secrets is None and context.view.spec.env_names:
             _environment_lost(context)
         else:
-            return True
+            return _gpus_answer(context, host)
         return False
 
     return _with_machine(context, install)
@@ -147,6 +154,8 @@ def _with_machine(context: RunContext, act: Callable[[Host], bool]) -> bool:
         context.end(EndReason.HOST_KEY_MISMATCH, error=error)
     except MachineUnusable as error:
         context.end(EndReason.MACHINE_UNUSABLE, error=error)
+    except DriverFailed as error:
+        context.end(EndReason.DRIVER_FAILED, error=error)
     except ProviderError:
         raise
     except RunError as error:
@@ -155,6 +164,41 @@ def _with_machine(context: RunContext, act: Callable[[Host], bool]) -> bool:
         failed = RunError(f"The files could not be sent: {error}", hint="Nothing was run; the machine is ended.")
         context.end(EndReason.SYNC_FAILED, error=failed)
     return False
+
+
+def _gpus_answer(context: RunContext, host: Host) -> bool:
+    """Whether the driver names the GPUs that are paid for; if not yet, it is asked again by the next step.
+
+    Raises:
+        DriverFailed: It has had its time.
+    """
+    gpus, now = _nvidia_gpus(context.view), context.clock.monotonic()
+    if not gpus:
+        return True
+    context.gpus_until = now + DRIVER_SECONDS if context.gpus_until is None else context.gpus_until
+    said = host.driver_trouble(gpus, max(context.gpus_until - now, DRIVER_ANSWER_SECONDS))
+    if not said:
+        return True
+    if context.clock.monotonic() >= context.gpus_until:
+        raise DriverFailed(
+            f"The GPUs of {context.instance.instance_id} did not answer within {DRIVER_SECONDS:g} s. {said}",
+            hint="Nothing was installed or run on it. Another type or zone may do, or an image with a driver for this GPU.",
+        )
+    context.observer.waiting(context.view, "waiting for the GPU driver")
+    context.clock.sleep(POLL_SECONDS)
+    context.journal.refresh()
+    return False
+
+
+def _nvidia_gpus(view: RunView) -> int:
+    """How many of NVIDIA's GPUs the machine must have, a part of one counted as one; 0 for other machines."""
+    accelerator = view.option.offer.accelerator if view.option is not None else None
+    if accelerator is None:
+        return 0
+    from costgpu.pricing.hardware import accelerators  # noqa: PLC0415 - a table that runs without GPUs need not read
+
+    known = accelerators().get(accelerator.name)
+    return math.ceil(accelerator.count) if known is not None and known.vendor == "NVIDIA" else 0
 
 
 def _environment_lost(context: RunContext) -> None:

@@ -110,6 +110,7 @@ class RunContext:
     create_called_at: float | None = None  # when this process last made it, monotonic; None if it has not
     created_at: float | None = None  # when this process learned the machine's id, monotonic; None if another one did
     disconnected_at: float | None = None  # when the connection was lost, monotonic; None while there is one
+    gpus_until: float | None = None  # when the driver must have named the GPUs, monotonic; None until it is asked
     dashboard_port: int | None = None  # where the dashboard of its Ray cluster is, on this computer; None before that
     _accounts: dict[str, str] = field(default_factory=dict)
     _host: Host | None = None

@@ -126,6 +126,7 @@ def what_happened(view: RunView) -> str:
         return "could not be had" + (f": {why}" if why else "")
     words = {
         EndReason.BOOT_FAILED: "did not come up",
+        EndReason.DRIVER_FAILED: "has GPUs that do not answer",
         EndReason.PREEMPTED: "was taken back by the provider",
         EndReason.INSTANCE_LOST: "is gone",
         EndReason.SYNC_FAILED: "could not be sent the files",

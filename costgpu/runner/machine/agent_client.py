@@ -58,6 +58,16 @@ class AgentHost:
         """
         install_agent(self._transport, self._python, self._timeouts)
 
+    def driver_trouble(self, gpus: int, seconds: float) -> str:
+        """What NVIDIA's driver says instead of naming so many GPUs; empty if it names them."""
+        return self._call(
+            "driver",
+            lambda fields: fields.text("trouble"),
+            seconds + self._timeouts.call,
+            gpus=gpus,
+            seconds=seconds,
+        )
+
     def send(self, selection: Selection) -> int:
         """Sends the files that are not there yet, verified on arrival; returns the bytes that travelled.
 

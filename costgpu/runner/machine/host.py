@@ -153,6 +153,13 @@ class Host(Protocol):
             MachineUnusable: No Python 3.8 or newer on the image, no space, ...
         """
 
+    def driver_trouble(self, gpus: int, seconds: float) -> str:
+        """What NVIDIA's driver says instead of naming so many GPUs; empty if it names them.
+
+        Args:
+            seconds: What its answer may take.
+        """
+
     def send(self, selection: Selection) -> int:
         """Sends the working folder, verified on arrival; returns the bytes that travelled. Idempotent."""
 

@@ -12,6 +12,7 @@ from tests.emulated.journeys.journey import KILLABLE, WAITS, Client, Journeys, P
 from tests.emulators.ec2.client import RunningEc2
 from tests.emulators.guests import guest_control
 from tests.emulators.guests.disk_seed import Traits
+from tests.emulators.guests.shims import ASKED
 
 pytestmark = pytest.mark.emulator
 journeys = Journeys()
@@ -22,6 +23,7 @@ DEFECTS = {
     "m5.large": Traits(image="kernel-panic"),
     "m6i.large": Traits(image="no-user-data"),
     "m6a.large": Traits(disk_mib=400),
+    "g4dn.xlarge": Traits(image="no-driver"),
 }
 
 
@@ -64,6 +66,27 @@ def sshd_never_comes_up(person: Person) -> None:
 @journeys
 def the_kernel_panics(person: Person) -> None:
     assert no_answer(person, "m5.large", "Kernel panic").says("Kernel panic - not syncing")
+
+
+@journeys
+def the_gpu_does_not_answer(person: Person) -> None:
+    """It is asked for again and again, before anything is sent, and then the machine is ended."""
+    person.write("pass")
+    command, clock = moved(person)
+    client = person.launch(kind="g4dn.xlarge", cap="0.50", command=command)
+    guest = person.guest()
+    client.until(lambda: guest.run("test", "-e", ASKED, check=False).returncode == 0, what="the driver is asked")
+    sent = guest.run("ls", "-A", "/opt/costgpu/work").stdout
+    clock.write_text("91")
+    assert client.wait() == 67, str(client)
+    assert client.says(f"The GPUs of {guest.instance_id} did not answer within 90 s. nvidia-smi failed (9)"), str(
+        client
+    )
+    assert client.says("couldn't communicate with the NVIDIA driver."), str(client)
+    assert client.says("not started, the GPU or its driver did not answer"), str(client)
+    assert sent == ""
+    assert "synced" not in person.events()
+    person.ended()
 
 
 @journeys

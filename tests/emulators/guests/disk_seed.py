@@ -15,10 +15,10 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from tests.emulators.guests import python_packages
-from tests.emulators.guests.shims import GPUS, write
+from tests.emulators.guests.shims import GPUS, NO_DRIVER, write
 from tests.emulators.machines import GuestSpec
 
-IMAGES = ("debian", "cloud-init", "no-python", "no-sshd", "no-user-data", "kernel-panic")
+IMAGES = ("debian", "cloud-init", "no-python", "no-sshd", "no-user-data", "no-driver", "kernel-panic")
 MIB = 1024 * 1024
 AGENT_DROP_IN = "etc/systemd/system/costgpu-agent.service.d"
 Install = Callable[[Path, GuestSpec], None]
@@ -77,6 +77,8 @@ def seed(root: Path, spec: GuestSpec, traits: Traits, install: Install | None = 
     elif traits.image == "no-sshd":
         for unit in ("ssh.service", "ssh.socket"):
             link(root, unit, "/dev/null")
+    elif traits.image == "no-driver":
+        write(root, "usr/bin/nvidia-smi", NO_DRIVER, 0o755)
     elif traits.image == "kernel-panic":
         (root / "usr/lib/systemd/systemd").unlink()
         write(root, "usr/lib/systemd/systemd", guest_file("kernel-panic.sh"), 0o755)

@@ -71,6 +71,14 @@ while IFS=, read -r name use; do
 done </etc/testbed/gpus
 """
 
+ASKED = "/run/nvidia-smi-asked"
+NO_DRIVER = f"""#!/bin/sh
+# nvidia-smi without a kernel module that serves the GPU; it notes that somebody has asked.
+touch {ASKED}
+echo "NVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver."
+exit 9
+"""
+
 HALT = """#!/bin/sh
 # A halted machine stays on (and is billed) for ever; a container would be gone.
 [ "$1" != halt ] || while :; do sleep 3600; done

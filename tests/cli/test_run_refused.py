@@ -3,6 +3,7 @@
 import os
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from decimal import Decimal
 from pathlib import Path
 from types import SimpleNamespace
@@ -14,6 +15,7 @@ from costgpu.cli.lazy_group import _after_module
 from costgpu.clock import ManualClock
 from costgpu.errors import AuthError
 from costgpu.models.instance import Identity
+from costgpu.models.offer import Accelerator
 from costgpu.models.run import Plan
 from costgpu.runner.plan import LaunchPlace, Limits
 from costgpu.workflows.context import AppContext
@@ -181,32 +183,43 @@ def test_what_follows_a_module_is_its_own(line: str, end: int | None) -> None:
     assert _after_module(line.split(), valued.__contains__) == end
 
 
+class Cloud(FakeProvider):
+    def __init__(self, name: str, account: str) -> None:
+        super().__init__(FakeCloud(ManualClock()))
+        self.mine = Identity(provider=name, account=account, principal="ada")
+
+    def identity(self) -> Identity:
+        if not self.mine.account:
+            raise AuthError("Log in again.")
+        return self.mine
+
+
+def planned(folder: Path, gpu: Accelerator | None = None, **accounts: str) -> Plan:
+    clouds = {name: Cloud(name, account) for name, account in accounts.items()}
+    tools = SimpleNamespace(
+        provider=clouds.__getitem__, clock=ManualClock(), bucket=None, allow_from=lambda _: "192.0.2.1/32"
+    )
+    context = cast(AppContext, SimpleNamespace(tools=tools, settings=SimpleNamespace(sync_limit_mib=1)))
+    limits = Limits(max_cost_usd=Decimal(2), max_duration_seconds=None)
+    offers = [replace(offer("us-east-1", provider=name), accelerator=gpu) for name in accounts]
+    places = [LaunchPlace(offer=each) for each in offers]
+    return make_plan(context, spec(str(folder)), Places(ranked=places, verdict="", notes=[]), limits)
+
+
 def test_a_plan_over_two_clouds_names_both_accounts_and_drops_the_one_that_refuses(tmp_path: Path) -> None:
-    class Cloud(FakeProvider):
-        def __init__(self, name: str, account: str) -> None:
-            super().__init__(FakeCloud(ManualClock()))
-            self.mine = Identity(provider=name, account=account, principal="ada")
-
-        def identity(self) -> Identity:
-            if not self.mine.account:
-                raise AuthError("Log in again.")
-            return self.mine
-
-    def planned(**accounts: str) -> Plan:
-        clouds = {name: Cloud(name, account) for name, account in accounts.items()}
-        tools = SimpleNamespace(
-            provider=clouds.__getitem__, clock=ManualClock(), bucket=None, allow_from=lambda _: "192.0.2.1/32"
-        )
-        context = cast(AppContext, SimpleNamespace(tools=tools, settings=SimpleNamespace(sync_limit_mib=1)))
-        limits = Limits(max_cost_usd=Decimal(2), max_duration_seconds=None)
-        places = [LaunchPlace(offer=offer("us-east-1", provider=name)) for name in ("aws", "gcp")]
-        return make_plan(context, spec(str(tmp_path)), Places(ranked=places, verdict="", notes=[]), limits)
-
-    both = planned(aws="123", gcp="team-a")
+    both = planned(tmp_path, aws="123", gcp="team-a")
     assert (both.identity.account, [who.account for who in both.others], both.notes) == ("123", ["team-a"], ())
-    for refusing, other in (("aws", "gcp"), ("gcp", "aws")):
-        one = planned(**{refusing: "", other: "mine"})
+    for refusing, accounts in (("aws", {"aws": "", "gcp": "mine"}), ("gcp", {"aws": "mine", "gcp": ""})):
+        one = planned(tmp_path, None, **accounts)
+        (other,) = accounts.keys() - {refusing}
         assert ([o.offer.provider for o in one.options], one.identity.provider, one.others) == ([other], other, ())
         assert one.notes == (f"Not considered: {refusing} (Log in again.)",)
     with pytest.raises(AuthError):
-        planned(aws="", gcp="")
+        planned(tmp_path, aws="", gcp="")
+
+
+@pytest.mark.parametrize("gpu", ["P4", "P100", "V100", "T4", "H100", "MI100"])
+def test_a_plan_says_which_gpus_the_open_driver_does_not_serve(tmp_path: Path, gpu: str) -> None:
+    notes = planned(tmp_path, Accelerator(name=gpu, count=1, memory_gib=16), gcp="team-a").notes
+    said = f"NVIDIA's open kernel modules do not serve the {gpu}: if the image has no others, the run ends before"
+    assert [said in note for note in notes] == ([True] if gpu in ("P4", "P100", "V100") else [])

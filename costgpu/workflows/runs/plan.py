@@ -24,8 +24,10 @@ from costgpu.measure.launcher import Launch
 from costgpu.measure.profile_file import load_profile
 from costgpu.models.instance import CreateRequest, Identity, NodeGroup
 from costgpu.models.job import Engine, JobSpec, Launcher
+from costgpu.models.offer import Offer
 from costgpu.models.run import Option, Plan
 from costgpu.models.workload import WorkloadProfile
+from costgpu.pricing.hardware import accelerators
 from costgpu.runner.drive.receipt import common_safeguards
 from costgpu.runner.files.select import select
 from costgpu.runner.launch import current_owner
@@ -48,6 +50,9 @@ from costgpu.workflows.runs.request import RunRequest, job_spec, limits_of
 from costgpu.workflows.runs.visible_secrets import visible_secrets
 
 FALLBACK_OPTIONS = 4  # places on demand to turn to where no spot machine is free
+OPEN_MODULES_SINCE = (7, 5)
+"""The least compute capability (Turing) that NVIDIA's open kernel modules serve. Source: NVIDIA, open-gpu-kernel-modules,
+"Compatible GPUs" (2026-11)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -245,7 +250,8 @@ def make_plan(
         wanted += options_for(places.fallback, limits)[:FALLBACK_OPTIONS]
     options, identities, refused = _identities(context, wanted)
     options, zones, dropped = _first_possible(context, options)
-    first, notes = options[0], [*places.notes, *refused, *dropped]
+    first = options[0]
+    notes = [*places.notes, *refused, *dropped, *_driver_note(first.offer)]
     provider = context.tools.provider(first.offer.provider)
     who = [identities[name] for name in dict.fromkeys(option.offer.provider for option in options)]
     selection = select(Path(spec.workdir), limit_bytes=int(context.settings.sync_limit_mib * 2**20))
@@ -306,6 +312,15 @@ def make_plan(
         notes=tuple(notes),
         others=tuple(who[1:]),
     )
+
+
+def _driver_note(offer: Offer) -> list[str]:
+    """What may be wrong with a GPU that is older than the open driver; nothing for others."""
+    known = accelerators().get(offer.accelerator.name) if offer.accelerator is not None else None
+    if known is None or known.compute_capability is None or known.compute_capability >= OPEN_MODULES_SINCE:
+        return []
+    unserved = f"NVIDIA's open kernel modules do not serve the {known.name}"
+    return [f"{unserved}: if the image has no others, the run ends before anything is sent."]
 
 
 def with_budgets(context: AppContext, plan: Plan) -> tuple[Plan, BudgetExceeded | None]:

@@ -50,6 +50,8 @@ __all__ = [
     "Billing",
     "Bucket",
     "Diagnosable",
+    "HostMaintenance",
+    "MaintenanceSimulator",
     "OrphanedResource",
     "OwnedResources",
     "PriceSource",
@@ -145,6 +147,26 @@ class TimeSource(Protocol):
 
     def time_now(self) -> datetime | None:
         """What its clock says, from the date of an answer; None if it does not say."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HostMaintenance:
+    """What has happened to a machine whose host is maintained."""
+
+    events: tuple[str, ...] = ()  # the provider's names of all that has happened to the machine, oldest first
+    over: bool = False  # whether a maintenance is among them, and finished
+    time_limit: datetime | None = None  # the provider's own deadline for the machine, as it stands; None without one
+
+
+@runtime_checkable
+class MaintenanceSimulator(Protocol):
+    """A provider that maintains a machine's host on demand, to show what the machine has to stand."""
+
+    def simulate_maintenance(self, ref: InstanceRef) -> None:
+        """Asks for the maintenance of one of our machines; returns as soon as the provider has accepted."""
+
+    def maintained(self, ref: InstanceRef) -> HostMaintenance:
+        """What has come of it so far."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,7 +7,7 @@ import stat
 import sys
 import threading
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import platformdirs
@@ -30,14 +30,26 @@ from costgpu.workflows.offers import has_image
 from costgpu.workflows.reporter import Reporter
 
 LEAST_MEMORY_GIB = 4.0  # of the machine that is looked at where none is named
+SMALLEST_MEMORY_GIB = 1.0  # of the one that is created to look at it
 
 
 def examine(
-    context: AppContext, infra: Sequence[str], instance_type: str | None, gpus: str | None, *, spot: bool
+    context: AppContext,
+    infra: Sequence[str],
+    instance_type: str | None,
+    gpus: str | None,
+    *,
+    spot: bool,
+    smallest: bool = False,
 ) -> list[Place]:
-    """This computer, and the clouds that were named or can be examined; the clouds are asked side by side."""
+    """This computer, and the clouds that were named or can be examined; the clouds are asked side by side.
+
+    Args:
+        smallest: Whether to look at the cheapest machine of each place where none is named.
+    """
     names = _places(infra) if infra else [spec.name for spec in clouds()]
-    offers = _offers(names, instance_type, gpus, spot=spot, asked=bool(infra), reporter=context.reporter)
+    wanted = _Wanted(instance_type=instance_type, gpus=gpus, spot=spot, smallest=smallest)
+    offers = _offers(names, wanted, asked=bool(infra), reporter=context.reporter)
     found: dict[str, Sequence[Check]] = {}
 
     def ask(place: str) -> None:
@@ -69,17 +81,25 @@ def _places(infra: Sequence[str]) -> list[str]:
     return [place for place in dict.fromkeys(infra) if place != "local"]
 
 
-def _offers(
-    places: list[str], instance_type: str | None, gpus: str | None, *, spot: bool, asked: bool, reporter: Reporter
-) -> dict[str, Offer | None]:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Wanted:
+    """The machine to ask about, as it was asked for."""
+
+    instance_type: str | None
+    gpus: str | None
+    spot: bool
+    smallest: bool
+
+
+def _offers(places: list[str], wanted: _Wanted, *, asked: bool, reporter: Reporter) -> dict[str, Offer | None]:
     """The machine to ask about in each place. Places that were named must have it; of the others, one of them."""
-    if instance_type is not None and gpus is not None:
+    if wanted.instance_type is not None and wanted.gpus is not None:
         raise UsageError("-t and --gpus contradict each other.", hint="A machine type has its accelerators.")
     found: dict[str, Offer | None] = {}
     errors: list[PriceNotFound] = []
     for place in places:
         try:
-            found[place] = _wanted(place, instance_type, gpus, spot=spot, reporter=reporter)
+            found[place] = _offer(place, wanted, reporter)
         except PriceNotFound as error:
             found[place] = None
             errors.append(error)
@@ -88,7 +108,7 @@ def _offers(
     return found
 
 
-def _wanted(place: str, instance_type: str | None, gpus: str | None, *, spot: bool, reporter: Reporter) -> Offer | None:
+def _offer(place: str, wanted: _Wanted, reporter: Reporter) -> Offer | None:
     """The cheapest offer of what was asked for; None if nothing was.
 
     Raises:
@@ -96,19 +116,21 @@ def _wanted(place: str, instance_type: str | None, gpus: str | None, *, spot: bo
         UsageError: The accelerator is not one.
     """
     provider, _, region = place.partition("/")
-    if not (region or instance_type or gpus):
+    instance_type, gpus = wanted.instance_type, wanted.gpus
+    if not (region or instance_type or gpus or wanted.smallest):
         return None
+    least_gib = SMALLEST_MEMORY_GIB if wanted.smallest else LEAST_MEMORY_GIB
     any_machine = not (instance_type or gpus)
     query = OfferQuery(
         accelerator=parse_accelerator(gpus) if gpus else AcceleratorRequest(none=True) if any_machine else None,
         infra=(provider,),
-        purchase_options=(PurchaseOption.SPOT if spot else PurchaseOption.ON_DEMAND,),
+        purchase_options=(PurchaseOption.SPOT if wanted.spot else PurchaseOption.ON_DEMAND,),
     )
     found = [
         offer
         for offer in query_current(query, reporter.note, has_image=has_image)
-        if (instance_type is None or offer.instance_type == instance_type.lower())
-        and (not any_machine or (offer.memory_gib >= LEAST_MEMORY_GIB and offer.architecture == "x86_64"))
+        if (instance_type is None or offer.instance_type.lower() == instance_type.lower())
+        and (not any_machine or (offer.memory_gib >= least_gib and offer.architecture == "x86_64"))
     ]
     if not found:
         raise PriceNotFound(

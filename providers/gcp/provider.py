@@ -17,6 +17,7 @@ from costgpu.providers.gcp import launch, quotas, sdk
 from costgpu.providers.gcp.instances import EXISTS, history_of, instance_from, split_id
 from costgpu.providers.gcp.inventory import Inventory
 from costgpu.providers.gcp.launch import Images, label_value
+from costgpu.providers.gcp.maintenance import SimulatedMaintenance
 from costgpu.providers.gcp.network import Network, caller
 from costgpu.providers.gcp.org_policies import OrgPolicies
 from costgpu.providers.gcp.placement import ensure_policy
@@ -29,7 +30,7 @@ CREATE_SECONDS = 120.0  # how long a create call may be undecided
 POLL_SECONDS = 0.5
 
 
-class GcpProvider(Inventory):
+class GcpProvider(SimulatedMaintenance, Inventory):
     """Google Compute Engine in one project.
 
     Args:

@@ -1,10 +1,12 @@
 """`costgpu doctor` asks both emulated clouds: what is missing is named, with what to do; nothing is created."""
 
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from costgpu.errors import NotConfirmed
 from costgpu.providers.aws import sdk
 from costgpu.providers.aws.policy import policy
 from tests.cli.here import told
@@ -391,6 +393,67 @@ def test_nobody_answers(gce: RunningComputeEngine, monkeypatch: pytest.MonkeyPat
     found = statuses(places["gcp/us-central1"])
     assert code == 46
     assert (found["API, billing"], found["clock"], found["region"]) == ("failed", "unknown", "unknown")
+
+
+# -- live --------------------------------------------------------------------------------------------------------------
+
+
+def test_a_live_check_without_an_allowance_creates_nothing_and_names_nobody(
+    cloud: RunningEc2, gce: RunningComputeEngine, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COSTGPU_BUCKET", "s3://secret-of-the-lab/runs")
+    become_user(monkeypatch, document_without())
+    key = key_of_its_own()
+    code, places = doctor("--live")
+    assert code == 0
+    assert statuses(places["aws"])["dry run"] == statuses(places["gcp"])["request"] == "ok"
+    assert "instances.insert" not in gce.calls()
+    assert not cloud.instances()
+    text = (tmp_path / "costgpu-first-run.json").read_text()
+    private = [
+        "123456789012",
+        PROJECT,
+        key.rpartition("/")[2],
+        "user/ann",
+        "secret-of-the-lab",
+        str(Path.home()),
+        "arn:",
+    ]
+    assert [value for value in private if value in text] == []
+    document = json.loads(text)
+    assert document["trials"] == []
+    assert document["max_cost_usd"] is None
+    told = {place["provider"]: {each["name"]: each for each in place["checks"]} for place in document["places"]}
+    assert "detail" not in told["aws"]["credentials"]
+    assert "<arn>" in told["aws"]["disk key"]["detail"]
+    assert all("detail" not in each for each in told["this computer"].values())
+
+
+def test_a_report_that_is_there_is_kept(
+    gce: RunningComputeEngine, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    file = tmp_path / "first.json"
+    file.write_text("mine")
+    code, _, err = told("doctor", *GCP, "--live", "--report", str(file))
+    assert (code, file.read_text()) == (2, "mine")
+    assert "exists already" in err
+    assert gce.calls() == []
+    assert told("doctor", *GCP, "--live", "--report", str(file), "--force")[0] == 0
+    assert json.loads(file.read_text())["schema"] == "costgpu.first_run"
+
+
+def test_nothing_is_created_that_nobody_has_agreed_to(
+    gce: RunningComputeEngine, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COSTGPU_CALLER_ADDRESS", "198.51.100.7/32")
+    code, _, err = told("doctor", *GCP, "--live", "--max-cost", "0.50")
+    assert code == NotConfirmed.exit_code
+    assert "e2-highcpu-2" in err
+    assert "instances.insert" not in gce.calls()
+    assert json.loads((tmp_path / "costgpu-first-run.json").read_text())["trials"] == []
 
 
 # -- both --------------------------------------------------------------------------------------------------------------

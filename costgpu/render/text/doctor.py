@@ -29,10 +29,10 @@ class Place:
     offer: Offer | None = None  # the machine that was asked about; None if none was
 
 
-def doctor_text(places: Sequence[Place]) -> str:
-    """A paragraph for each place, and the sum."""
+def doctor_text(places: Sequence[Place], closing: str = FREE) -> str:
+    """A paragraph for each place, the sum, and a last line."""
     blocks = ["\n".join([_title(place), *(_lines(check) for check in place.checks)]) for place in places]
-    return "\n\n".join([*blocks, f"{_sum(places)}\n{FREE}"])
+    return "\n\n".join([*blocks, f"{_sum(places)}\n{closing}"])
 
 
 def _title(place: Place) -> str:

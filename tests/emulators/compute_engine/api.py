@@ -67,7 +67,7 @@ class Api:
         self._world, self._operations, self._instances, self._firewalls = world, operations, instances, firewalls
         self._writes: dict[str, Callable[[ApiCall], Row]] = {
             "instances.insert": instances.insert,
-            **{f"instances.{verb}": self._to_instance for verb in ("delete", "stop")},
+            **{f"instances.{verb}": self._to_instance for verb in ("delete", "stop", "simulateMaintenanceEvent")},
             "firewalls.insert": firewalls.insert,
             "firewalls.delete": firewalls.delete,
             "firewalls.patch": firewalls.patch,

@@ -197,6 +197,24 @@ class Instances:
             for config in vm.row["networkInterfaces"][0].get("accessConfigs", []):
                 config.pop("natIP", None)
 
+    def simulateMaintenanceEvent(self, project: str, zone: str, name: str) -> Row:  # noqa: N802 - the API's own name
+        vm = self.get(project, zone, name)
+        if vm.status != "RUNNING":
+            raise GoogleError(400, "resourceNotReady", f"The resource '{vm.path}' is not ready")
+        return self.operations.start(vm.scope, "simulateMaintenanceEvent", vm.row, lambda: self._maintain(vm))
+
+    def _maintain(self, vm: Vm) -> None:
+        """A machine that cannot be moved is stopped; another one goes on elsewhere as it is."""
+        ends = vm.row["scheduling"].get("onHostMaintenance") == "TERMINATE"
+        with self.world.lock:
+            if vm.status != "RUNNING" or vm.deleting:
+                return
+            kind = "terminateOnHostMaintenance" if ends else "migrateOnHostMaintenance"
+            row = self.operations.note(vm.scope, f"compute.instances.{kind}", vm.row)
+        if ends:
+            self._halt(vm)
+        self.operations.finish(row)
+
     def _guest_ended(self, vm: Vm) -> None:
         with self.world.lock:
             if vm.status in GONE or self.rows.get(vm.key) is not vm:

@@ -16,6 +16,7 @@ from costgpu.errors import (
     LedgerError,
     ProviderError,
     QuotaExceeded,
+    RefusedHere,
     Unreachable,
 )
 
@@ -28,6 +29,7 @@ ERROR_SEVERITY = (
     AuthError,
     QuotaExceeded,
     InvalidRequest,
+    RefusedHere,
     Unreachable,
     ProviderError,
     ConfigError,

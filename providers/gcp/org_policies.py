@@ -7,11 +7,11 @@ constraints" for the forms of values (2026-11).
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from functools import cached_property
 from typing import Any
 
-from costgpu.errors import InvalidRequest, ProviderError
+from costgpu.errors import InvalidRequest, ProviderError, RefusedHere, Unreachable
 from costgpu.providers.gcp import sdk
 from costgpu.providers.gcp.session import Clients, endpoint
 
@@ -22,6 +22,7 @@ IMAGES = "compute.trustedImageProjects"
 PLACES = "gcp.resourceLocations"
 CONSTRAINTS = (OS_LOGIN, ADDRESS, IMAGES, PLACES)
 HINT = "The organisation's administrator can make an exception for the project."
+LONGEST_SECONDS = 5.0  # Google refuses what it refuses anyway: nobody waits long to hear that before
 Policy = Mapping[str, Any]
 
 
@@ -66,7 +67,9 @@ class OrgPolicies:
 
     @cached_property
     def _told(self) -> Mapping[str, Policy | ProviderError]:
-        return {name: asked.result() for name, asked in self._asked.items()}
+        wait(self._asked.values(), timeout=LONGEST_SECONDS)
+        slow = Unreachable(f"Google has not told the organisation's policies within {LONGEST_SECONDS:.0f} s.")
+        return {name: asked.result() if asked.done() else slow for name, asked in self._asked.items()}
 
     def _ask(self, constraint: str) -> Policy | ProviderError:
         try:
@@ -112,7 +115,13 @@ class OrgPolicies:
         return [f"{words[name]} ({name})" for name, fits in asked.items() if name in told and fits(told[name]) is False]
 
     def check(self, region: str, image: str) -> None:
-        """Raises `InvalidRequest` if a machine with this image in this region is certain to be refused."""
+        """Raise an error if a machine with this image in this region is certain to be refused.
+
+        Raises:
+            RefusedHere: In this region, as far as is known.
+            InvalidRequest: Everywhere.
+        """
         found = self.breaches(region, image)
         if found:
-            raise InvalidRequest(f"A policy of the organisation is in the way: {'; '.join(found)}.", hint=HINT)
+            kind = RefusedHere if not self.breaches("", image) else InvalidRequest
+            raise kind(f"A policy of the organisation is in the way: {'; '.join(found)}.", hint=HINT)

@@ -301,7 +301,7 @@ def test_a_policy_of_the_organisation_is_found(gce: RunningComputeEngine, constr
     gce.org_policy(constraint, BREACHES[constraint])
     code, places = doctor(*GCP, "-t", "e2-standard-2")
     check = places["gcp/us-central1"]["organisation"]
-    assert (code, check["status"]) == (44, "failed")
+    assert (code, check["status"]) == (49 if constraint == "gcp.resourceLocations" else 44, "failed")
     assert constraint in check["detail"]
     assert "administrator" in check["fix"]
 

@@ -33,7 +33,10 @@ if [ -n "$host_public_key" ] && [ "$home" = /opt/costgpu ] && [ -e "$home/identi
     if [ "$owner" != "$host_public_key" ]; then rm -rf "$home"; fi
 fi
 mkdir -p "$home" 2>/dev/null
-rm -f "$home/ended_by" 2>/dev/null
+# A provider may run this twice in one boot: what the agent has written meanwhile stays.
+booted=$volatile/costgpu-booted
+if [ ! -e "$booted" ]; then rm -f "$home/ended_by" 2>/dev/null; fi
+if [ "$home" = /opt/costgpu ]; then { : >"$booted"; } 2>/dev/null; fi
 if [ -n "$host_public_key" ] && [ ! -e "$home/identity" ]; then put "$home/identity" 644 "$host_public_key"; fi
 
 # The deadline of the first boot is kept: nothing that comes later makes it later.

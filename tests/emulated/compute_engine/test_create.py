@@ -52,6 +52,7 @@ def test_everything_that_ends_the_machine_is_in_the_one_call(gce: RunningCompute
     items = {item["key"]: item["value"] for item in row["metadata"]["items"]}
     assert (items["block-project-ssh-keys"], items["enable-oslogin"]) == ("TRUE", "FALSE")
     assert items["startup-script"] == wanted.boot_script
+    assert items["user-data"] == f"#cloud-boothook\n{wanted.boot_script}"
     exact = {**wanted.tags, TAG_RUN: wanted.run_id, TAG_NAME: "train", TAG_OWNER: "ann@laptop", TAG_LEASE: lease}
     assert json.loads(items["costgpu-tags"]) == exact
     assert dict(instance.tags) == exact

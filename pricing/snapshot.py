@@ -27,6 +27,8 @@ MOST_USD_PER_HOUR = Decimal(100_000)
 MANIFEST = "manifest.json"
 MANIFEST_SCHEMA = "costgpu.pricing-data"
 MANIFEST_VERSION = 1
+NOT_SOLD_FILE = "not_sold.csv"
+"""List prices at which nobody can start a machine, in the columns of offers: the most that a spot machine of it costs."""
 HAND_WRITTEN = frozenset({"speedups.csv", "references.csv"})  # not built from facts: `validated_csv` reads them
 
 

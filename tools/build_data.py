@@ -39,10 +39,12 @@ def build(facts: Path, out: Path) -> list[str]:
     accelerators = hardware_tables.accelerator_rows(facts, as_of)
     cpus = hardware_tables.cpu_rows(facts, as_of)
     memory_gib = {row[0]: float(row[5]) for row in accelerators}
-    offers = offers_table.offers(facts, memory_gib, {(row[0], row[1]) for row in cpus})
+    prices = offers_table.offers(facts, memory_gib, {(row[0], row[1]) for row in cpus})
+    offers = [price for price in prices if offers_table.is_sold(price)]
 
     offers_file = f"offers-{offers_table.COLLECTED}.csv"
     snapshot.write_offers(out / offers_file, offers)
+    snapshot.write_offers(out / snapshot.NOT_SOLD_FILE, (price for price in prices if not offers_table.is_sold(price)))
     snapshot.write_table(out / hardware.ACCELERATORS_FILE, hardware.ACCELERATOR_COLUMNS, accelerators)
     snapshot.write_table(out / hardware.CPUS_FILE, hardware.CPU_COLUMNS, cpus)
     snapshot.write_table(
@@ -67,6 +69,7 @@ def build(facts: Path, out: Path) -> list[str]:
     )
     made_from = {
         offers_file: offers_table.PRICE_LISTS,
+        snapshot.NOT_SOLD_FILE: offers_table.PRICE_LISTS,
         hardware.ACCELERATORS_FILE: (hardware_tables.GPU_SPECS,),
         hardware.CPUS_FILE: (hardware_tables.CPU_FAMILIES,),
         hardware.CPU_MEASUREMENTS_FILE: (hardware_tables.CPU_FAMILIES,),
@@ -83,8 +86,8 @@ def _manifest_entry(path: Path, facts: Path, used: Sequence[str]) -> dict[str, A
         "sha256": snapshot.sha256(path),
         "rows": len(dates),
         "facts": {name: snapshot.sha256(facts / name) for name in used},
-        "oldest_as_of": min(dates),
-        "newest_as_of": max(dates),
+        "oldest_as_of": min(dates, default=""),
+        "newest_as_of": max(dates, default=""),
     }
 
 

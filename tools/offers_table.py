@@ -52,7 +52,7 @@ def newest_date(facts: Path) -> str:
 
 
 def offers(facts: Path, memory_gib: Mapping[str, float], families: set[tuple[str, str]]) -> list[Offer]:
-    """Every offer of the price lists that is sold: some list prices that nobody can start a machine at.
+    """Every price of the price lists, also those at which nothing is sold: see `is_sold`.
 
     Args:
         facts: Folder of the price lists.
@@ -72,7 +72,12 @@ def offers(facts: Path, memory_gib: Mapping[str, float], families: set[tuple[str
                 if (offer.provider, offer.family) not in families:
                     raise row.wrong("instance_type", f"no CPU is known for the family {offer.family!r}")
                 found[key] = offer
-    return [offer for offer in found.values() if registry.spec(offer.provider).is_sold(offer)]
+    return list(found.values())
+
+
+def is_sold(offer: Offer) -> bool:
+    """Whether a machine can be started at that price: a list price alone makes no offer."""
+    return registry.spec(offer.provider).is_sold(offer)
 
 
 def price_source(source: str, option: PurchaseOption) -> str:

@@ -11,6 +11,7 @@ from costgpu.config import users_setting
 from costgpu.errors import PriceNotFound, UsageError
 from costgpu.models.offer import PurchaseOption
 from costgpu.models.prediction import Candidate
+from costgpu.pricing import snapshot
 from costgpu.pricing.catalog import Catalog
 from costgpu.pricing.hardware import accelerator, cpu, interconnects
 from costgpu.pricing.interruptions import interruption_rate
@@ -102,7 +103,7 @@ def candidates(
             catalog.query(OfferQuery(accelerator=wanted, infra=infra, purchase_options=options, instance_type=name))
     on_demand = {
         (o.provider, o.region, o.instance_type): o.price_usd_per_hour
-        for o in catalog.offers
+        for o in (*snapshot.read_offers(snapshot.DATA / snapshot.NOT_SOLD_FILE), *catalog.offers)
         if o.purchase_option is PurchaseOption.ON_DEMAND
     }
     costs = {name: registry.costs(name) for name in {offer.provider for offer in found}}

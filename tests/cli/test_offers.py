@@ -226,3 +226,12 @@ def test_candidates_are_machines_that_a_run_can_boot(monkeypatch: pytest.MonkeyP
     assert "aws_image" in caught.value.hint
     monkeypatch.setenv("COSTGPU_AWS_IMAGE", "ami-12345678")
     assert found(instance_types=["g6f.large"]) == {"g6", "gr6", "g6f", "gr6f"}
+
+
+def test_what_a_spot_machine_costs_at_most_is_known_where_none_is_sold_on_demand() -> None:
+    """A run with a limit of cost counts on that price: the list's, at which Google starts no machine."""
+    places = candidates("H100:1", ("gcp/us-central1",), spot=True, reporter=LogReporter())
+    (found,) = {p.on_demand_usd_per_hour for p in places if p.offer and p.offer.instance_type == "a3-highgpu-1g"}
+    assert found == Decimal("11.06125")
+    with pytest.raises(PriceNotFound):
+        candidates("H100:1", ("gcp",), spot=False, reporter=LogReporter())

@@ -73,6 +73,8 @@ def test_a_price_at_which_nothing_is_sold_makes_no_offer(facts: Path) -> None:
         stream.write("gcp,a3-highgpu-1g,H100,1,26.0,,one GPU,,,25,tcp,no,0,,1.5,,,made up\n")
     made = [one for one in snapshot.read_offers(build(facts) / SNAPSHOT) if one.instance_type == "a3-highgpu-1g"]
     assert [one.purchase_option for one in made] == [PurchaseOption.SPOT]
+    (kept,) = snapshot.read_offers(facts.parent / "data" / snapshot.NOT_SOLD_FILE)
+    assert (kept.instance_type, kept.purchase_option) == ("a3-highgpu-1g", PurchaseOption.ON_DEMAND)
 
 
 def test_accelerators(facts: Path) -> None:
@@ -135,7 +137,14 @@ def test_the_command_line(
     monkeypatch.setattr(sys, "argv", ["build_data", "--facts", str(facts), "--out", str(tmp_path)])
     build_data.main()
     written = [Path(line).name for line in capsys.readouterr().out.splitlines()]
-    tables = ["accelerators.csv", "cpus.csv", "cpu_measurements.csv", "interconnects.csv", "interruptions.csv"]
+    tables = [
+        "not_sold.csv",
+        "accelerators.csv",
+        "cpus.csv",
+        "cpu_measurements.csv",
+        "interconnects.csv",
+        "interruptions.csv",
+    ]
     assert written == [SNAPSHOT, *tables]
 
 

@@ -182,7 +182,7 @@ def a_spot_machine_is_taken(person: Person) -> None:
     client = person.begun("--spot")
     person.cloud.preempt(machine(person), LONG_NOTICE_SECONDS)
     assert client.wait() == Preempted.exit_code, str(client)
-    assert client.says("The provider took the spot instance back"), str(client)
+    assert client.says("The provider took the machine back"), str(client)
     assert person.holds("checkpoint", "saved")
     assert client.says("ended by this client"), str(client)
     person.ended()
@@ -207,6 +207,27 @@ def a_spot_machine_is_taken_from_nobody(person: Person) -> None:
     attached = person.start("attach", person.run_id())
     assert attached.wait() == Preempted.exit_code, str(attached)
     assert attached.says(f"{machine(person)} back: Instance was preempted"), str(attached)
+    person.ended()
+
+
+@journeys
+def its_host_fails(person: Person) -> None:
+    """Google leaves the disk, and forgets the time limit: both are deleted, also if the client is gone meanwhile."""
+    client = person.begun()
+    person.cloud.fail_host(machine(person))
+    assert client.wait() == Preempted.exit_code, str(client)
+    assert client.says("its host failed (hostError)"), str(client)
+    assert (person.receipt()["reason"], person.receipt()["ended_by"]) == ("preempted", "provider")
+    person.ended()
+
+
+@journeys
+def its_host_is_maintained(person: Person) -> None:
+    """A CPU machine is moved, and the job goes on; a deadline afterwards is one."""
+    client = person.begun()
+    person.cloud.maintain_host(machine(person))
+    person.go()
+    assert client.wait() == 0, str(client)
     person.ended()
 
 

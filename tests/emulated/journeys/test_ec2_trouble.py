@@ -242,7 +242,7 @@ def spot_without_a_chance(person: Person) -> None:
     guest = person.guest()
     person.cloud.interrupt(guest.instance_id, notice_seconds=0)
     assert client.wait() == 61, str(client)
-    assert client.says("took the spot instance back") or client.says(f"The provider took {guest.instance_id} back")
+    assert client.says("took the machine back") or client.says(f"The provider took {guest.instance_id} back")
     assert (person.receipt()["reason"], person.receipt()["ended_by"]) == ("preempted", "provider")
     person.ended()
 

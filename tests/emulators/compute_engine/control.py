@@ -96,6 +96,14 @@ class Control(ControlSide):
         """Its time limit is reached."""
         self._vm(name).until = self._state.now()
 
+    def fail_host(self, name: str) -> None:
+        """The host of a VM fails: it is off, and its disk stays."""
+        self._instances.host_event(self._vm(name), "hostError")
+
+    def maintain_host(self, name: str) -> None:
+        """The host of a VM is maintained."""
+        self._instances.maintain(self._vm(name))
+
     def preempt(self, name: str, notice_seconds: float = 0.0) -> None:
         """A spot VM is taken back: notice at once, the power button after a while (at Google's, there is none)."""
         self._instances.preempt(self._vm(name), notice_seconds)

@@ -201,15 +201,18 @@ class Instances:
         vm = self.get(project, zone, name)
         if vm.status != "RUNNING":
             raise GoogleError(400, "resourceNotReady", f"The resource '{vm.path}' is not ready")
-        return self.operations.start(vm.scope, "simulateMaintenanceEvent", vm.row, lambda: self._maintain(vm))
+        return self.operations.start(vm.scope, "simulateMaintenanceEvent", vm.row, lambda: self.maintain(vm))
 
-    def _maintain(self, vm: Vm) -> None:
+    def maintain(self, vm: Vm) -> None:
         """A machine that cannot be moved is stopped; another one goes on elsewhere as it is."""
         ends = vm.row["scheduling"].get("onHostMaintenance") == "TERMINATE"
+        self.host_event(vm, "terminateOnHostMaintenance" if ends else "migrateOnHostMaintenance", ends=ends)
+
+    def host_event(self, vm: Vm, kind: str, *, ends: bool = True) -> None:
+        """Something happens to the host of a VM."""
         with self.world.lock:
             if vm.status != "RUNNING" or vm.deleting:
                 return
-            kind = "terminateOnHostMaintenance" if ends else "migrateOnHostMaintenance"
             row = self.operations.note(vm.scope, f"compute.instances.{kind}", vm.row)
         if ends:
             self._halt(vm)

@@ -7,7 +7,9 @@ tells nothing. They are unknown then, and a create call that breaks one is refus
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
@@ -122,14 +124,12 @@ def check(clients: Clients, offer: Offer, seconds: float, machines: int = 1) -> 
     Raises:
         QuotaExceeded: With the quota's name and how to ask for more.
     """
-    region = clients.read(f"read the quotas of {offer.region}", "Regions", "get", region=offer.region)
+    with ThreadPoolExecutor(1, thread_name_prefix="costgpu-gcp") as pool:
+        everywhere = pool.submit(clients.read, "read the quotas of the project", "Projects", "get")
+        region = clients.read(f"read the quotas of {offer.region}", "Regions", "get", region=offer.region)
     known = quotas_in(region.quotas, offer.region)
-    try:
-        whole = clients.read("read the quotas of the project", "Projects", "get")
-    except AuthError:
-        pass  # a role may do without it; the create call tells
-    else:
-        known = {**quotas_in(whole.quotas, "all regions"), **known}
+    with contextlib.suppress(AuthError):  # a role may do without it; the create call tells
+        known = {**quotas_in(everywhere.result().quotas, "all regions"), **known}
     found = missing(offer, seconds, known, machines)
     if found is not None:
         raise exceeded(*found, offer, clients.project, machines)

@@ -8,6 +8,7 @@ from decimal import Decimal
 
 from costgpu.models.offer import Offer, PurchaseOption
 from costgpu.models.price_update import MissingPrice, PriceUpdate, by_key, key_of
+from costgpu.pricing import snapshot
 
 LARGE_CHANGE = Decimal("0.30")
 """A price that changes by more than this share of the known one is reported."""
@@ -55,12 +56,14 @@ def merge_prices(known: Iterable[Offer], updates: Sequence[PriceUpdate], *, acce
     provider = updates[0].provider
     before = by_key(offer for offer in known if offer.provider == provider)
     after = dict(before)
+    unsold = by_key(snapshot.read_offers(snapshot.DATA / snapshot.NOT_SOLD_FILE))
     new = by_key(offer for update in updates for offer in update.offers)
     failures = [failure for update in updates for failure in update.failures]
     moves: list[PriceChange] = []
     taken = added = 0
     for key, offer in sorted(new.items()):  # on demand comes before spot
-        ceiling = after.get((*key[:3], PurchaseOption.ON_DEMAND)) if key[3] is PurchaseOption.SPOT else None
+        listed = (*key[:3], PurchaseOption.ON_DEMAND)
+        ceiling = after.get(listed) or unsold.get(listed) if key[3] is PurchaseOption.SPOT else None
         if ceiling is not None and offer.price_usd_per_hour > ceiling.price_usd_per_hour:
             failures.append(MissingPrice(key=key, reason=_above(offer, ceiling)))
             continue

@@ -9,7 +9,7 @@ import typer
 
 from costgpu.cli import options as opt
 from costgpu.cli.terminal_reporter import TerminalReporter, confirm, print_error, print_note, say
-from costgpu.errors import CostGpuError, NotConfirmed, RunCancelled, UsageError
+from costgpu.errors import CostGpuError, NotConfirmed, RunCancelled, TerminationUnconfirmed, UsageError
 from costgpu.workflows.context import AppContext
 
 if TYPE_CHECKING:
@@ -99,7 +99,10 @@ def _prepared(max_cost: str | None, report: str | None, *, force: bool) -> Allow
 def _live(
     context: AppContext, places: Sequence[Place], allowance: Allowance | None, path: Path, *, force: bool, yes: bool
 ) -> CostGpuError | None:
-    """Creates the machines that may be created, and writes the report whatever came of them; the first error."""
+    """Creates the machines that may be created, and writes the report whatever came of them; the gravest error.
+
+    After one that may still be billing, or was cancelled, no other follows.
+    """
     from costgpu.render.text.first_run import total_text
     from costgpu.workflows.first_run.report import report, write_report
     from costgpu.workflows.first_run.trial import redactor_for
@@ -109,18 +112,23 @@ def _live(
     most = allowance.left_usd if allowance is not None else None
     try:
         for place in places:
-            if allowance is None or place.offer is None or isinstance(error, RunCancelled):
+            if allowance is None or place.offer is None or isinstance(error, RunCancelled | TerminationUnconfirmed):
                 continue
             if any(check.exit_code for check in place.checks):
                 print_note(f"{place.name}: nothing is created there: see the lines marked FAIL.")
                 continue
             try:
-                error = _try(place, allowance, trials, yes=yes) or error
+                failed = _try(place, allowance, trials, yes=yes)
             except NotConfirmed:
                 raise
-            except CostGpuError as failed:
-                print_error(failed, before=f"{place.name}: ")
+            except CostGpuError as raised:
+                failed = raised
+            if failed is None or error is None:
                 error = error or failed
+                continue
+            if isinstance(failed, RunCancelled | TerminationUnconfirmed):
+                error, failed = failed, error
+            print_error(failed)  # the other one is what the command ends with
     finally:
         names = [place.name.partition("/")[0] for place in places[1:]]
         text = report(places, trials, context.clock.now(), most, redactor_for(context, names, trials))

@@ -13,6 +13,7 @@ from dataclasses import replace
 from decimal import Decimal
 from typing import Any
 
+from costgpu.errors import CostGpuError
 from costgpu.ledger.codec import to_json
 from costgpu.models.job import Attempt, EndReason, JobNode, JobSpec
 from costgpu.models.run import EventKind, Option, Plan, RunView
@@ -144,6 +145,7 @@ def launch_group(
         LedgerError: Nothing was created: the intent could not be recorded.
     """
     first, excluded, spent = run_id or new_run_id(), frozenset[tuple[int, str | None]](), Decimal(0)
+    refusal: CostGpuError | None = None
     while True:
         ids = (first, *(new_run_id() for _ in range(plan.spec.nodes - 1)))
         drivers = []
@@ -152,7 +154,7 @@ def launch_group(
                 locks.enter_context(lock_run(services.folder / one))
                 journal = RunJournal(ledger, services.clock, one)
                 context = _context(journal, services, observer, environment, detach=detach)
-                context.excluded = excluded
+                context.excluded, context.last_refusal = excluded, refusal
                 spec = replace(plan.spec, node=JobNode(node=number, run_ids=ids))
                 journal.begin(_intent(plan, spec, owner, spent))
                 drivers.append(Driver(context))
@@ -163,7 +165,7 @@ def launch_group(
         if not full:
             return group
         spent += sum((view.receipt.metered_cost_usd for view in group.views if view.receipt is not None), Decimal(0))
-        first, excluded = new_run_id(), excluded | full
+        first, excluded, refusal = new_run_id(), excluded | full, group.error
 
 
 def _context(

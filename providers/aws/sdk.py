@@ -94,6 +94,12 @@ WORDS = (
     ),
     (r"PendingVerification", r"\bregion\b", "refused_here", ""),
     (
+        r"InvalidParameter.*|Unsupported.*",
+        r"\bAMIs?\b",
+        "refused_here",
+        "The image must fit the type: an image of your own is named by aws_image.",
+    ),
+    (
         r"InvalidParameter.*|UnsupportedOperation",
         r"instance ?type|availability ?zone|in (this|the|your) (requested )?(region|zone)|requested configuration",
         "refused_here",

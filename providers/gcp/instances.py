@@ -27,7 +27,10 @@ CREATES = frozenset({"insert"})
 STARTS = frozenset({"start", "startWithEncryptionKey", "resume", SYSTEM + "automaticRestart"})
 DELETES = frozenset({"delete", SYSTEM + "delete"})
 STOPS = frozenset({"stop", "suspend", SYSTEM + "stop", GUEST})
-GO_ON = SYSTEM + "migrate"  # how the events begin that end nothing
+GO_ON = (SYSTEM + "migrate", SYSTEM + "upcoming")  # how the events begin that end nothing
+CAUSE_SECONDS = (
+    300.0  # within which a guest switches itself off because of an interruption: the longest notice is 120 s
+)
 WORDS = {
     GUEST: "switched off by its own system",
     PREEMPTED: "preempted",
@@ -68,7 +71,8 @@ def history_from(operations: Sequence[Any]) -> History:
     off = [row for row in stops if is_done(row)]
     cause = stops[-1] if stops else deletes[-1] if deletes else None
     if cause is not None and cause.operation_type == GUEST:
-        cause = next((row for row in reversed(stops) if _interrupts(row)), cause)
+        near = [row for row in stops if _interrupts(row) and abs(_seconds(row, cause)) <= CAUSE_SECONDS]
+        cause = near[-1] if near else cause
     return History(
         created_at=begun_at(created[0]) if created else None,
         created=any(is_done(row) for row in created),
@@ -85,6 +89,10 @@ def _interrupts(operation: Any) -> bool:
     """Whether Google has ended the machine for a reason of its own: capacity, its host, its disk."""
     kind = str(operation.operation_type)
     return kind.startswith(SYSTEM) and kind not in STARTS | DELETES | STOPS and not kind.startswith(GO_ON)
+
+
+def _seconds(first: Any, second: Any) -> float:
+    return (begun_at(second) - begun_at(first)).total_seconds()
 
 
 def history_of(clients: Clients, zone: str, name: str) -> History:

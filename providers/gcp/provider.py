@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import Any
 
 from costgpu.clock import Clock
-from costgpu.errors import InvalidRequest, ProviderError, Throttled, Unreachable
+from costgpu.errors import InvalidRequest, ProviderError, RefusedHere, Retry, Throttled, Unreachable
 from costgpu.models.instance import CreateRequest, Identity, Instance, InstanceRef, Safeguard
 from costgpu.models.offer import Offer
 from costgpu.providers.base import TAG_RUN
@@ -180,7 +180,9 @@ class GcpProvider(SimulatedMaintenance, Inventory):
             if operation is not None and decided:
                 said = refusal_of(operation)
                 if said is not None:
-                    raise refused(said, doing, project=self._clients.project)
+                    refusal = refused(said, doing, project=self._clients.project)
+                    # the same call again would be answered with the same operation
+                    raise RefusedHere(refusal.message) if refusal.retry is Retry.HERE else refusal
             if row is None and decided:
                 with _accepted(doing):
                     found = self._of_token(request, zone)

@@ -214,9 +214,10 @@ class TestDriver:
         assert world.clock.now() - began < timedelta(seconds=75)
         world.check_over()
 
-    def test_a_lost_connection_does_not_prolong_it(self, world: World) -> None:
+    @pytest.mark.parametrize("times", [20, 10**6])
+    def test_a_lost_connection_does_not_prolong_it(self, world: World, times: int) -> None:
         machine(driver_seconds=NEVER)(world)
-        world.cloud.faults.next("driver", error=HostUnreachable("reset"), times=20)
+        world.cloud.faults.next("driver", error=HostUnreachable("reset"), times=times)
         assert type(world.launch(gpu=self.V100).error) is DriverFailed
         assert self.waited(world) < timedelta(minutes=2)
 
@@ -260,6 +261,19 @@ class TestProvisioning:
         assert receipt.instance == second.ref
         assert receipt.metered_seconds <= world.cloud.billing_seconds(second.ref.instance_id) + 3
         assert (world.work / "model.pt").read_bytes() == b"weights"
+        world.check_over()
+
+    def test_a_later_client_without_the_environment_asks_for_no_further_machine(self, world: World) -> None:
+        """The one that knew it was killed while its machine booted, and the provider then ended that one."""
+        world.cloud.machines.append(MachineScript(pending_seconds=60, refusal=NoCapacity("none is free")))
+        world.who.at[RunState.BOOTING] = SystemError("the client dies")
+        with pytest.raises(SystemError):
+            world.launch(env_names=("TOKEN",))
+        world.cloud.clock.sleep(100)
+        driver = world.resume()
+        assert isinstance(driver.error, RunCancelled)
+        assert "TOKEN" in driver.error.message
+        assert len(world.cloud.instances_of(RUN)) == 1
         world.check_over()
 
     def test_throttling_is_waited_out(self, world: World) -> None:

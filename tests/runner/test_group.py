@@ -107,6 +107,21 @@ def test_a_machine_that_ends_while_it_is_launched_leaves_the_place_for_the_next(
     world.check_group_over()
 
 
+def test_a_refusal_of_the_type_is_told_when_no_place_is_left(world: GroupWorld) -> None:
+    refusal = RefusedHere("Placement is not supported for this type.", hint="Use another type.")
+
+    def second(method: str, subject: str) -> None:
+        if method == "create" and subject.startswith(tuple(view.run_id for view in world.views[1::2])):
+            world.cloud.faults.next("create", error=refusal, subject=subject)
+
+    world.cloud.faults.on_call = second
+    driver = world.launch_group()
+    assert isinstance(driver.error, RefusedHere)
+    assert refusal.message in driver.error.message
+    assert driver.error.hint == refusal.hint
+    world.check_group_over()
+
+
 def test_a_zone_that_the_provider_chose_is_not_asked_for_by_name(
     world: GroupWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -21,6 +21,7 @@ from costgpu.runner.drive.context import Detached
 from costgpu.runner.drive.provision import create_request
 from costgpu.runner.machine.keys import make_keys
 from tests.fake_cloud import JobScript
+from tests.fake_cloud.provider import FakeProvider
 from tests.fake_cloud.script import NEVER
 from tests.runner.examples import START, option, spec
 from tests.runner.world import RUN, World
@@ -80,6 +81,25 @@ def test_what_a_machine_says_last_tells_when_it_has_ended(world: World) -> None:
     )
     assert machine.terminating_at is not None
     assert receipt.metered_seconds == pytest.approx(machine.terminating_at - machine.created_at, abs=5)
+
+
+@pytest.mark.parametrize("wall", ["0", "99999999999", "99999999999999", "1e9", ""])
+def test_a_time_on_the_console_that_cannot_be_is_not_believed(
+    world: World, monkeypatch: pytest.MonkeyPatch, wall: str
+) -> None:
+    """The job is root there and may write what it likes; a serial line may be garbled, and a clock wrong."""
+    world.cloud.power_off_stops, world.cloud.tells_end = False, False
+    said = f"costgpu: agent idle: powering off (wall {wall})"
+    monkeypatch.setattr(FakeProvider, "console", lambda *_: said)
+    away(world, 300)
+    world.cloud.power_off(world.machine_id)
+    world.cloud.clock.sleep(60)
+    receipt = world.resume().view.receipt
+    assert receipt is not None
+    assert receipt.reason is EndReason.IDLE
+    assert receipt.metered_at_most
+    assert 300 < receipt.metered_seconds < 400
+    world.check_over()
 
 
 def test_it_was_never_claimed(world: World) -> None:

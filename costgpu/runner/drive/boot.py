@@ -13,7 +13,6 @@ from costgpu.errors import (
     HostUnreachable,
     MachineUnusable,
     ProviderError,
-    RunCancelled,
     RunError,
 )
 from costgpu.models.instance import InstanceState
@@ -24,6 +23,7 @@ from costgpu.providers import registry
 from costgpu.runner.drive import node
 from costgpu.runner.drive.checkpoints import restore_checkpoint, resumed_command
 from costgpu.runner.drive.context import RunContext
+from costgpu.runner.drive.provision import environment_lost
 from costgpu.runner.machine.host import Host
 from costgpu.runner.timeouts import (
     BOOT_SECONDS,
@@ -176,13 +176,16 @@ def _gpus_answer(context: RunContext, host: Host) -> bool:
     if not gpus:
         return True
     context.gpus_until = now + DRIVER_SECONDS if context.gpus_until is None else context.gpus_until
-    said = host.driver_trouble(gpus, max(context.gpus_until - now, DRIVER_ANSWER_SECONDS))
+    if now >= context.gpus_until + DRIVER_ANSWER_SECONDS:  # the question itself may break the connection, each time
+        said = "No answer to that question came back."
+    else:
+        said = host.driver_trouble(gpus, max(context.gpus_until - now, DRIVER_ANSWER_SECONDS))
     if not said:
         return True
     if context.clock.monotonic() >= context.gpus_until:
         raise DriverFailed(
             f"The GPUs of {context.instance.instance_id} did not answer within {DRIVER_SECONDS:g} s. {said}",
-            hint="Nothing was installed or run on it. Another type or zone may do, or an image with a driver for this GPU.",
+            hint="Nothing of yours was sent or run. Another type or zone may do, or an image with a driver for this GPU.",
         )
     context.observer.waiting(context.view, "waiting for the GPU driver")
     context.clock.sleep(POLL_SECONDS)
@@ -202,12 +205,7 @@ def _nvidia_gpus(view: RunView) -> int:
 
 
 def _environment_lost(context: RunContext) -> None:
-    names = ", ".join(context.view.spec.env_names)
-    lost = RunCancelled(
-        f"The job had not started, and its environment ({names}) is known only to the client that is gone.",
-        hint="Run it again.",
-    )
-    context.end(EndReason.UNCLAIMED, error=lost)
+    context.end(EndReason.UNCLAIMED, error=environment_lost(context.view))
 
 
 def _boot_failed(context: RunContext, last: str) -> BootFailed:

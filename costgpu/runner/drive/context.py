@@ -103,7 +103,7 @@ class RunContext:
     keeping: Keeping | None = None  # what is kept of a job that goes on after interruptions; None for others
     log_position: LogPosition = field(default_factory=LogPosition)  # how much of the job's output has been shown
     cancelling: bool = False  # whether the user has cancelled
-    last_refusal: ProviderError | None = None  # why the last place that this process tried was none; None before one
+    last_refusal: CostGpuError | None = None  # why the last place that this process tried was none; None before one
     # what the command line ends with once the run is closed; None for the job's own exit code
     error: CostGpuError | None = None
     own_token: str = ""  # token of the create call that this process was the first to make; empty if it was another one

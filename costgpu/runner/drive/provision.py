@@ -38,6 +38,8 @@ from costgpu.runner.timeouts import CREATE_SECONDS, FIND_POLL_SECONDS, VISIBLE_S
 def choose_place(context: RunContext) -> None:
     """Chooses the next place and records the create call before it is made; closes the run if there is none."""
     given_up = context.cancelling or context.view.given_up
+    if context.secrets is None and context.view.spec.env_names:
+        context.error = context.error or environment_lost(context.view)
     place = None if given_up or context.error is not None else _next_place(context)
     if place is None:
         context.error = context.error or _nothing_left(context)
@@ -71,6 +73,15 @@ def choose_place(context: RunContext) -> None:
         lifetime_seconds=option.lease.lifetime_seconds,
         worst_cost_usd=str(option.lease.worst_cost_usd),
         usd_per_hour=str(option.lease.usd_per_hour),
+    )
+
+
+def environment_lost(view: RunView) -> RunCancelled:
+    """Return the error for a job that cannot be started any more."""
+    return RunCancelled(
+        f"The job had not started, and its environment ({', '.join(view.spec.env_names)}) is known only to the client that"
+        " is gone.",
+        hint="Run it again.",
     )
 
 
@@ -257,6 +268,10 @@ def _nothing_left(context: RunContext) -> CostGpuError:
         return RunCancelled("Cancelled before anything was created.")
     if context.excluded and not context.view.refusals:
         full = ", ".join(sorted({zone or context.view.options[index].offer.region for index, zone in context.excluded}))
+        refusal = context.last_refusal
+        if isinstance(refusal, RefusedHere):
+            tried = f"No place granted all {context.view.spec.nodes} machines of the job; tried: {full}."
+            return RefusedHere(f"{tried} {refusal.message}", hint=refusal.hint)
         return NoCapacity(
             f"No place had room for all {context.view.spec.nodes} machines of the job at once; tried: {full}.",
             hint="Try again later, with fewer machines, or allow more places: another --infra or --gpus.",

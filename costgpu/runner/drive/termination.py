@@ -19,10 +19,10 @@ from costgpu.runner.drive.provision import find_created, is_about_place, record_
 from costgpu.runner.drive.receipt import close_run
 from costgpu.runner.end_instance import clean_up, end_instance, wait_until_terminated
 from costgpu.runner.state.outcome import LIMITS, after_interruption, error_for
-from costgpu.runner.timeouts import EARLY_SECONDS
+from costgpu.runner.timeouts import CLEAN_UP_SECONDS, EARLY_SECONDS
 
 # Printed on the console by the boot script or the agent, before the machine is powered off
-POWER_OFF_MESSAGE = re.compile(r"costgpu: ((?:agent|watchdog) \w+): powering off(?: \(wall (\d+))?")
+POWER_OFF_MESSAGE = re.compile(r"costgpu: ((?:agent|watchdog) \w+): powering off(?: \(wall (\d{1,11})\b)?")
 
 
 def terminate(context: RunContext) -> None:
@@ -79,8 +79,8 @@ def record_machine_end(context: RunContext, instance: Instance | None) -> None:
     if instance is not None and instance.refusal is not None and context.view.state is RunState.BOOTING:
         _record_refused_launch(context, instance, instance.refusal)
         return
-    collect.recover_outputs(context)
     last_words = last_words if last_words.marker else _last_words(context)
+    collect.recover_outputs(context)
     if instance is not None and instance.ended_at is None:
         instance = replace(instance, ended_at=last_words.at)
     reason, error = _why_ended(context, instance, last_words.marker)
@@ -91,13 +91,13 @@ def record_machine_end(context: RunContext, instance: Instance | None) -> None:
 
 
 def _record_refused_launch(context: RunContext, instance: Instance, refusal: ProviderError) -> None:
-    """Records that the provider ended a machine while it was being launched: the next place is tried, as after a refusal."""
+    """Record that the provider ended a machine while it was being launched: the next place is tried, as after a refusal."""
     view = context.view
     if view.spec.node is None:
         clean_up(context.provider(), view.run_id, context.instance.region, context.clock)
         record_refusal(context, refusal, instance.state.value)
         return
-    # the other machines of its job are, or will be, in the same place: all of them go on together, or none
+    # The others are, or will be, in the same place, and machine 0 is the last to be cleaned up after: all of them end.
     reason = EndReason.NO_CAPACITY if is_about_place(refusal, view) else EndReason.PROVISION_FAILED
     context.error = context.error or refusal
     _record_confirmed_end(context, instance, reason, "")
@@ -165,8 +165,15 @@ def _last_words(context: RunContext) -> LastWords:
         found = POWER_OFF_MESSAGE.findall(context.provider().console(context.instance))
         if found:
             marker, wall = found[-1]
-            return LastWords(marker, datetime.fromtimestamp(int(wall), UTC) if wall else None)
+            return LastWords(marker, _believed(context, datetime.fromtimestamp(int(wall), UTC)) if wall else None)
     return LastWords()
+
+
+def _believed(context: RunContext, at: datetime) -> datetime | None:
+    """When a machine has ended, by its own clock; None if it was seen after that, or it has not come yet here."""
+    seen, now = context.view.changed_at, context.clock.now()
+    slack = timedelta(seconds=CLEAN_UP_SECONDS)  # what clocks may differ by
+    return min(max(at, seen), now) if seen - slack <= at <= now + slack else None
 
 
 def _reason_in(marker: str) -> EndReason | None:

@@ -6,13 +6,17 @@ import re
 from collections.abc import Iterable
 from typing import Any
 
+PUBLIC = frozenset({"projects", "global", "images", "family", "aws", "role", "user", "assumed-role", "home", "default"})
+"""Parts of paths that are everybody's."""
 LEAST_LENGTH = 4  # of a known value: a shorter one would be taken out of ordinary words
 FORMS = (
     ("key", r"-----BEGIN [A-Z ]+-----.*?(?:-----END [A-Z ]+-----|$)|\b(?:AKIA|ASIA)[A-Z0-9]{8,}\b|\bssh-\w+ [\w+/=]+"),
     ("arn", r"\barn:[a-z-]+:[^\s,;'\"()]+"),
     ("url", r"\b(?:https?|s3|gs)://[^\s,;'\"()]+"),
-    ("email", r"\b[\w.+-]+@[\w-]+(?:\.[\w-]+)+"),
-    ("project", r"(?<=\bprojects/)[\w.:-]+|(?<=\bproject=)[\w.:-]+|(?<=--project )[\w.:-]+"),
+    ("email", r"\b[\w.+-]+@[\w-]+(?:\.[\w-]+)*"),
+    ("project", r"(?<=\bprojects/)[\w.:-]+|(?<=\bproject=)[\w.:-]+|(?<=\bproject )(?=\S*[\d-])[\w.:-]+"),
+    ("key", r"\balias/(?!aws/)[\w/-]+|\bmrk-[0-9a-f]{32}\b"),
+    ("address", r"\bip-\d{1,3}(?:-\d{1,3}){3}[\w.-]*"),
     ("uuid", r"\b[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}\b"),
     ("id", r"\b(?:i|vol|ami|snap|eni|eipalloc|sg|sgr|subnet|vpc|sir|r|pg|lt)-(?:[0-9a-f]{17}|[0-9a-f]{8})\b"),
     ("run", r"\bcostgpu-[\w-]*\d[\w-]*"),
@@ -34,7 +38,9 @@ class Redactor:
     """
 
     def __init__(self, known: Iterable[str]) -> None:
-        found = sorted({value for value in known if len(value) >= LEAST_LENGTH}, key=len, reverse=True)
+        whole = list(known)
+        parts = [part for value in whole for part in value.split("/") if part not in PUBLIC]
+        found = sorted({value for value in (*whole, *parts) if len(value) >= LEAST_LENGTH}, key=len, reverse=True)
         self._known = re.compile("|".join(map(re.escape, found)), re.IGNORECASE) if found else None
 
     def text(self, text: str) -> str:

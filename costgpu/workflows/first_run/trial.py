@@ -15,8 +15,9 @@ from costgpu.models.first_run import Phase, Trial
 from costgpu.models.offer import Offer, PurchaseOption
 from costgpu.models.run import EventKind, RunEvent, RunState, RunView
 from costgpu.runner.drive.context import Detached
+from costgpu.runner.drive.loop import StopSignal
 from costgpu.runner.find_run import load_run
-from costgpu.runner.launch import new_run_id
+from costgpu.runner.launch import current_owner, new_run_id
 from costgpu.runner.state.observer import Observer
 from costgpu.runner.state.outcome import error_for
 from costgpu.units import format_usd
@@ -118,7 +119,10 @@ def carry_out(trial: PlannedTrial, allowance: Allowance, observer: Observer) -> 
     finally:
         with contextlib.suppress(RunNotFound):
             view = load_run(context.ledger, run_id)
-        watch.finish(view)
+        try:
+            watch.finish(view)
+        except (KeyboardInterrupt, StopSignal):  # what was seen so far is worth having
+            watch.stopped = True
     if view is None:  # not even the intent was recorded
         assert error is not None  # noqa: S101 - nothing else keeps it from being
         raise error
@@ -177,7 +181,7 @@ def _trial(
 def redactor_for(context: AppContext, providers: Sequence[str], trials: Sequence[Trial]) -> Redactor:
     """Takes what is known of the accounts, of this computer and of the trials out of every text."""
     settings = context.settings
-    found = [settings.bucket, settings.owner, settings.caller_address, str(Path.home())]
+    found = [settings.bucket, settings.owner, current_owner(), settings.caller_address, str(Path.home())]
     found += [trial.run_id for trial in trials]
     for name in providers:
         with contextlib.suppress(CostGpuError):

@@ -183,6 +183,7 @@ class Watch:
             return
         self._look(view.instance)
         if self.last_words_at is not None:
+            self.inner.note(f"Looking for its last words on the console, {LATE_CONSOLE_SECONDS:.0f} s at most.")
             self.console_end_at = self._late_words(view.instance)
 
     def _late_words(self, ref: InstanceRef) -> datetime | None:

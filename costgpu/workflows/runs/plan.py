@@ -14,7 +14,6 @@ from costgpu.errors import (
     CostGpuError,
     InvalidRequest,
     ProviderError,
-    Retry,
     ScriptError,
     UsageError,
 )
@@ -290,9 +289,7 @@ def make_plan(
     try:
         provider.check(request)
     except CostGpuError as error:
-        movable = isinstance(error, ProviderError) and error.retry is Retry.ELSEWHERE
-        elsewhere = len(options) > 1 or (len(zones) > 1 and movable)
-        if not elsewhere or isinstance(error, AuthError | InvalidRequest):
+        if len(options) == 1 or isinstance(error, AuthError | InvalidRequest):
             raise
         notes = [*notes, f"{first.offer.instance_type} would be refused now: {error.message}"]
     chosen = next(p for p in (*places.ranked, *places.fallback) if p.offer == first.offer)

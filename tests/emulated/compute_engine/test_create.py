@@ -8,7 +8,16 @@ from typing import Any
 import pytest
 
 from costgpu.clock import SystemClock
-from costgpu.errors import AuthError, InvalidRequest, NoCapacity, ProviderError, QuotaExceeded, Throttled, Unreachable
+from costgpu.errors import (
+    AuthError,
+    InvalidRequest,
+    NoCapacity,
+    ProviderError,
+    QuotaExceeded,
+    RefusedHere,
+    Throttled,
+    Unreachable,
+)
 from costgpu.models.instance import InstanceState
 from costgpu.providers.base import TAG_LEASE, TAG_NAME, TAG_OWNER, TAG_RUN
 from costgpu.providers.gcp.provider import GcpProvider
@@ -136,6 +145,14 @@ def test_no_capacity_is_told_seconds_later_and_leaves_nothing(gce: RunningComput
     made = gcp.create(request(offer(), run_id=first.run_id, attempt=2, zone=zones[1]))
     assert made.zone == "us-central1-b"
     assert [row["zone"] for row in gce.alive()] == ["us-central1-b"]
+
+
+def test_an_operation_that_was_throttled_is_over(gce: RunningComputeEngine, gcp: GcpProvider) -> None:
+    """The same call again gets the same operation: another place is asked."""
+    gce.fail("g2-standard-4", "RESOURCE_OPERATION_RATE_EXCEEDED", "Too many operations.", 429)
+    with pytest.raises(RefusedHere, match="Too many operations"):
+        gcp.create(request(offer()))
+    assert gce.alive() == []
 
 
 @pytest.mark.parametrize("early", [False, True])

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from costgpu.models.offer import Offer, PurchaseOption
 from costgpu.models.price_update import MissingPrice, PriceUpdate, by_key, key_of
+from costgpu.pricing import snapshot
 from costgpu.pricing.merge_prices import LARGE_CHANGE, RefreshResult, merge_prices
 from tests.unit.estimator import builders
 
@@ -71,6 +72,16 @@ def test_a_spot_price_above_the_on_demand_price_is_never_taken(accept: bool) -> 
         (failure,) = result.failures
         assert "above the on-demand price" in failure.reason
     assert refresh([offer("1")], [offer("1", SPOT)]).taken == 1
+
+
+def test_a_list_price_at_which_nothing_is_sold_is_the_most_for_spot_machines() -> None:
+    unsold = snapshot.read_offers(snapshot.DATA / snapshot.NOT_SOLD_FILE)[0]
+    for factor, taken in ((2, 0), (Decimal("0.5"), 1)):
+        spot = replace(unsold, purchase_option=SPOT, price_usd_per_hour=unsold.price_usd_per_hour * factor)
+        update = PriceUpdate(
+            provider=unsold.provider, regions=(unsold.region,), offers=(spot,), failures=(), unknown=(), documents=1
+        )
+        assert merge_prices([], [update]).taken == taken
 
 
 def test_an_offer_without_a_new_price_keeps_price_and_age() -> None:

@@ -306,7 +306,13 @@ def test_what_google_ends_is_the_providers_interruption(kind: str) -> None:
         assert (told.interrupted, told.by_guest, told.stopped_at) == ("", True, minute(9))
 
 
-@pytest.mark.parametrize("kind", ["migrateOnHostMaintenance", "automaticRestart"])
+def test_an_interruption_long_before_is_not_why_a_machine_switches_itself_off() -> None:
+    made, notice = operation("insert", 1), operation("compute.instances.somethingNew", 10)
+    told = history_from([made, notice, operation(GUEST, 50)])
+    assert (told.interrupted, told.by_guest, told.stopped_at) == ("", True, minute(50))
+
+
+@pytest.mark.parametrize("kind", ["migrateOnHostMaintenance", "automaticRestart", "upcomingMaintenance"])
 def test_what_only_moves_a_machine_ends_nothing(kind: str) -> None:
     made, moved = operation("insert", 1), operation(f"compute.instances.{kind}", 3)
     told = history_from([made, moved])

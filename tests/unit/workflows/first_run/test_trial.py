@@ -4,22 +4,38 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from decimal import Decimal
+from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from costgpu.cli import doctor
 from costgpu.clock import ManualClock
-from costgpu.errors import CapTooSmall, HostKeyMismatch, HostUnreachable, ProviderError
+from costgpu.errors import (
+    BootFailed,
+    CapTooSmall,
+    CostGpuError,
+    HostKeyMismatch,
+    HostUnreachable,
+    ProviderError,
+    RunCancelled,
+    TerminationUnconfirmed,
+)
 from costgpu.models.instance import Instance, InstanceRef, InstanceState
 from costgpu.models.job import LogStream
 from costgpu.providers.base import HostMaintenance
+from costgpu.render.text.doctor import Place
 from costgpu.runner.state.observer import NullObserver
+from costgpu.workflows.first_run import trial
+from costgpu.workflows.first_run.redact import Redactor
 from costgpu.workflows.first_run.trial import Allowance, carry_out
 from costgpu.workflows.first_run.trial_job import LAST_WORDS
 from costgpu.workflows.first_run.watch import BOOT_WORDS, LATE_CONSOLE_SECONDS, Watch
 from tests.properties import examples
+from tests.unit.estimator import builders
 
 REF = InstanceRef(provider="fake", region="here", instance_id="m1")
 MONEY = st.decimals(0, 5, places=6)
@@ -192,3 +208,23 @@ def test_a_maintenance_that_is_refused() -> None:
     cloud = Maintaining(ManualClock(), refusal="not allowed")
     found = watch_of(cloud)._maintain(cloud, REF)
     assert (found.events, found.refusal, found.time_limit_after) == ((), "not allowed", True)
+
+
+@pytest.mark.parametrize("gravest", [TerminationUnconfirmed("may bill", hint="end it"), RunCancelled("cancelled")])
+def test_no_machine_follows_one_that_may_still_be_billing(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str], gravest: CostGpuError
+) -> None:
+    ends: dict[str, CostGpuError | None] = {"a": BootFailed("no boot"), "b": gravest, "c": None}
+    created = []
+
+    def create(place: Place, *_: object, **__: object) -> CostGpuError | None:
+        created.append(place.name)
+        return ends[place.name]
+
+    monkeypatch.setattr(doctor, "_try", create)
+    places = [Place(name=name, checks=(), offer=builders.offer("1")) for name in ends]
+    monkeypatch.setattr(trial, "redactor_for", lambda *_: Redactor(()))
+    context: Any = SimpleNamespace(clock=ManualClock())
+    error = doctor._live(context, places, Allowance(Decimal(1)), tmp_path / "r.json", force=False, yes=True)
+    assert (created, error) == (["a", "b"], gravest)
+    assert "no boot" in capsys.readouterr().err  # the other one is told, too

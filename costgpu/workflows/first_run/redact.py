@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable
 from typing import Any
 
-PUBLIC = frozenset({"projects", "global", "images", "family", "aws", "role", "user", "assumed-role", "home", "default"})
+PUBLIC = frozenset({"projects", "global", "images", "family", "role", "user", "assumed-role", "home", "default"})
 """Parts of paths that are everybody's."""
 LEAST_LENGTH = 4  # of a known value: a shorter one would be taken out of ordinary words
 FORMS = (

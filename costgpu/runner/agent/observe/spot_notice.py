@@ -61,8 +61,7 @@ def _imdsv2(_mark: str) -> Answer:
 
 
 def _computemetadata(mark: str) -> Answer:
-    """Metadata server, ``preempted``, as long ahead as the machine was created with (else 30 seconds at most), and
-    ``wait_for_change``.
+    """Metadata server, ``preempted``, at most 30 seconds ahead if no longer notice was asked for, and ``wait_for_change``.
 
     Source: cloud.google.com/compute/docs/instances/create-use-spot and .../metadata/querying-metadata (2026-11).
     """

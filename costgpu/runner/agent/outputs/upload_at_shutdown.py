@@ -1,6 +1,7 @@
 """The machine is being switched off from outside: what a job has so far goes to the bucket in the seconds that are left.
 
-Google takes a spot machine back like this where no notice was asked for, with at most 30 seconds until the power is off (cloud.google.com/compute/docs/instances/preemptible, 2026-11); so does somebody who stops it at a console.
+Google takes a spot machine back like this where no notice was asked for, with at most 30 seconds until the power is off
+(cloud.google.com/compute/docs/instances/preemptible, 2026-11); so does somebody who stops it at a console.
 """
 
 from __future__ import annotations

@@ -6,8 +6,6 @@ import re
 from collections.abc import Iterable
 from typing import Any
 
-PUBLIC = frozenset({"projects", "global", "images", "family", "role", "user", "assumed-role", "home", "default"})
-"""Parts of paths that are everybody's."""
 LEAST_LENGTH = 4  # of a known value: a shorter one would be taken out of ordinary words
 FORMS = (
     ("key", r"-----BEGIN [A-Z ]+-----.*?(?:-----END [A-Z ]+-----|$)|\b(?:AKIA|ASIA)[A-Z0-9]{8,}\b|\bssh-\w+ [\w+/=]+"),
@@ -38,9 +36,7 @@ class Redactor:
     """
 
     def __init__(self, known: Iterable[str]) -> None:
-        whole = list(known)
-        parts = [part for value in whole for part in value.split("/") if part not in PUBLIC]
-        found = sorted({value for value in (*whole, *parts) if len(value) >= LEAST_LENGTH}, key=len, reverse=True)
+        found = sorted({value for value in known if len(value) >= LEAST_LENGTH}, key=len, reverse=True)
         self._known = re.compile("|".join(map(re.escape, found)), re.IGNORECASE) if found else None
 
     def text(self, text: str) -> str:

@@ -32,6 +32,7 @@ from costgpu.workflows.runs.plan import PlannedRun, plan_run
 from costgpu.workflows.runs.request import RunRequest
 from costgpu.workflows.runs.start import start_run
 
+PUBLIC = frozenset({"projects", "global", "images", "family"})  # parts of the path of an image that are everybody's
 NAME = "first-run"
 LONGEST = f"{trial_job.LONGEST_SECONDS / 60:g}m"
 
@@ -187,5 +188,7 @@ def redactor_for(context: AppContext, providers: Sequence[str], trials: Sequence
         with contextlib.suppress(CostGpuError):
             who = context.provider(name).identity()
             found += [who.account, who.principal, *who.principal.split("@")[:1], who.source]
-            found += context.provider_config(name).settings.values()
+            settings_there = context.provider_config(name).settings.values()
+            found += [*settings_there, *(part for value in settings_there for part in value.split("/"))]
+    found = [value for value in found if value not in PUBLIC]
     return Redactor(value for value in found if value)

@@ -67,7 +67,8 @@ class House:
         [row] = [row for row in self.cloud.alive() if row["private_ip"] == found.private_address]
         inside = InGuest(str(row.get("guest") or row["id"]))
         guest_control.until(lambda: inside.run("true", check=False).returncode == 0, 60)
-        guest_control.until(lambda: "running" in inside.run("systemctl", "is-system-running", check=False).stdout, 60)
+        listens = ("systemctl", "is-active", "ssh.service")  # not the whole first boot: on Google it waits for snapd
+        guest_control.until(lambda: inside.run(*listens, check=False).returncode == 0, 60)
         return found, inside
 
     def seen(self, ref: Any) -> Instance:

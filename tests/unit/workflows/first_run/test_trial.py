@@ -24,7 +24,7 @@ from costgpu.errors import (
     RunCancelled,
     TerminationUnconfirmed,
 )
-from costgpu.models.instance import Instance, InstanceRef, InstanceState
+from costgpu.models.instance import Identity, Instance, InstanceRef, InstanceState
 from costgpu.models.job import LogStream
 from costgpu.providers.base import HostMaintenance
 from costgpu.render.text.doctor import Place
@@ -228,3 +228,18 @@ def test_no_machine_follows_one_that_may_still_be_billing(
     error = doctor._live(context, places, Allowance(Decimal(1)), tmp_path / "r.json", force=False, yes=True)
     assert (created, error) == (["a", "b"], gravest)
     assert "no boot" in capsys.readouterr().err  # the other one is told, too
+
+
+def test_parts_of_the_settings_are_private_too() -> None:
+    """A message names the project of an image, or one of network and subnet, alone."""
+    given = {"network": "acme-vpc/acme-subnet", "image": "projects/acme-images/global/images/acme-golden"}
+    who = Identity(provider="x", account="123456789012", principal="ann@example.org")
+    context: Any = SimpleNamespace(
+        settings=SimpleNamespace(bucket=None, owner=None, caller_address=None),
+        provider=lambda _: SimpleNamespace(identity=lambda: who),
+        provider_config=lambda _: SimpleNamespace(settings=given),
+    )
+    clean = trial.redactor_for(context, ["x"], ()).text
+    assert clean("image acme-golden of acme-images") == "image <private> of <private>"
+    assert clean("no network acme-vpc with acme-subnet") == "no network <private> with <private>"
+    assert clean("global images and costgpu.first_run") == "global images and costgpu.first_run"

@@ -114,8 +114,8 @@ def _live(
         for place in places:
             if allowance is None or place.offer is None or isinstance(error, RunCancelled | TerminationUnconfirmed):
                 continue
-            if any(check.exit_code for check in place.checks):
-                print_note(f"{place.name}: nothing is created there: see the lines marked FAIL.")
+            if why := _why_not(place):
+                print_note(f"{place.name}: nothing is created there: {why}.")
                 continue
             try:
                 failed = _try(place, allowance, trials, yes=yes)
@@ -135,6 +135,16 @@ def _live(
         write_report(path, text, force=force)
         say(total_text(trials, str(path)), err=True)
     return error
+
+
+def _why_not(place: Place) -> str:
+    """Why no machine is created in a place; empty if one may be."""
+    from costgpu.models.diagnostics import Status
+
+    if any(check.exit_code for check in place.checks):
+        return "see the lines marked FAIL"
+    unknown = {check.name for check in place.checks if check.status is Status.UNKNOWN}
+    return "there are no credentials" if "credentials" in unknown else ""
 
 
 def _try(place: Place, allowance: Allowance, trials: list[Trial], *, yes: bool) -> CostGpuError | None:

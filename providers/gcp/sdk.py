@@ -42,7 +42,7 @@ others are terms of the documents (2026-11)."""
 LOCATION = re.compile(r"permission denied on 'locations/", re.IGNORECASE)
 """What Google says, with 403, of a zone or region that does not exist or is not open to the project."""
 NO_PROJECT = re.compile(
-    r"resource 'projects/[^/']+' was not found|failed to find project|not found: project", re.IGNORECASE
+    r"resource 'projects/[^/']+' was not found|failed to find project|not found: project\b", re.IGNORECASE
 )
 LOGIN = "gcloud auth application-default login"
 ROLE = "what costgpu needs is in the file providers/gcp/role.yaml of the package"

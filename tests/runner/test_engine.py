@@ -34,7 +34,7 @@ from costgpu.errors import (
 )
 from costgpu.models.instance import Instance
 from costgpu.models.job import EndReason, LogStream
-from costgpu.models.offer import Accelerator
+from costgpu.models.offer import Accelerator, Offer
 from costgpu.models.run import EndedBy, EventKind, RunState, RunView
 from costgpu.providers import registry
 from costgpu.render.text.receipt import receipt_text
@@ -42,7 +42,7 @@ from costgpu.runner.adopt import adopt, collect_finished
 from costgpu.runner.drive.context import Detached
 from costgpu.runner.machine.host import Selection
 from costgpu.runner.state.outcome import error_for
-from tests.fake_cloud import SPEC, JobScript, MachineScript
+from tests.fake_cloud import SPEC, FakeProvider, JobScript, MachineScript
 from tests.fake_cloud.script import NEVER
 from tests.runner.world import RUN, Watcher, World
 
@@ -275,6 +275,32 @@ class TestProvisioning:
         assert "TOKEN" in driver.error.message
         assert len(world.cloud.instances_of(RUN)) == 1
         world.check_over()
+
+    def test_a_run_of_the_queue_waits_for_a_client_with_its_environment(self, world: World) -> None:
+        world.cloud.machines.append(MachineScript(pending_seconds=60, refusal=NoCapacity("none is free")))
+        world.who.at[RunState.BOOTING] = SystemError("the client dies")
+        with pytest.raises(SystemError):
+            world.launch(env_names=("TOKEN",), queued=True)
+        world.cloud.clock.sleep(100)
+        with pytest.raises(RunCancelled, match="TOKEN"):
+            world.resume()
+        assert world.view.waits
+        assert len(world.cloud.instances_of(RUN)) == 1
+        assert not world.cloud.alive()
+
+    def test_a_place_that_refuses_to_tell_its_zones_is_passed_over(
+        self, world: World, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        def zones(provider: FakeProvider, offer: Offer) -> tuple[str | None, ...]:
+            if offer.region == "us-east-1":
+                raise RefusedHere("The type is not known there.")
+            return named(provider, offer)
+
+        named = FakeProvider.zones
+        monkeypatch.setattr(FakeProvider, "zones", zones)
+        assert world.launch().error is None
+        assert world.cloud.instances_of(RUN)[0].zone == "us-west-2a"
+        assert "The type is not known there." in world.who.notes
 
     def test_throttling_is_waited_out(self, world: World) -> None:
         world.cloud.faults.next("create", error=Throttled("slow down"), times=5)

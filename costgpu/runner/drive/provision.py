@@ -38,7 +38,9 @@ from costgpu.runner.timeouts import CREATE_SECONDS, FIND_POLL_SECONDS, VISIBLE_S
 def choose_place(context: RunContext) -> None:
     """Chooses the next place and records the create call before it is made; closes the run if there is none."""
     given_up = context.cancelling or context.view.given_up
-    if context.secrets is None and context.view.spec.env_names:
+    if context.secrets is None and context.view.spec.env_names and not given_up:
+        if context.view.waits:
+            raise environment_lost(context.view)  # nothing is billed: the run stays where it is
         context.error = context.error or environment_lost(context.view)
     place = None if given_up or context.error is not None else _next_place(context)
     if place is None:
@@ -250,7 +252,7 @@ def _next_place(context: RunContext) -> tuple[int, str | None] | None:
     for index, option in enumerate(context.view.options):
         try:
             zones = context.services.provider(option.offer.provider).zones(option.offer)
-        except InvalidRequest as error:
+        except (InvalidRequest, RefusedHere) as error:
             context.observer.note(error.message)
             continue
         on_demand = option.offer.purchase_option is not PurchaseOption.SPOT

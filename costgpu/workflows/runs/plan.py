@@ -14,6 +14,7 @@ from costgpu.errors import (
     CostGpuError,
     InvalidRequest,
     ProviderError,
+    RefusedHere,
     ScriptError,
     UsageError,
 )
@@ -206,7 +207,7 @@ def _first_possible(
     for index, option in enumerate(options):
         try:
             zones = context.tools.provider(option.offer.provider).zones(option.offer)
-        except InvalidRequest as error:
+        except (InvalidRequest, RefusedHere) as error:
             if index + 1 == len(options):
                 raise
             passed.append(f"Passed over: {error.message}")

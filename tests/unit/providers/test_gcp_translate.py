@@ -100,3 +100,4 @@ def test_a_project_that_is_not_there_is_no_missing_machine() -> None:
     machine = "The resource 'projects/research-42/zones/us-central1-a/instances/x' was not found"
     assert sdk.is_missing(answer(404, machine, "notFound"))
     assert sdk.is_missing(answer(404, "Not Found"))
+    assert sdk.is_missing(answer(404, "Not found: projects/research-42/zones/us-central1-a/instances/x"))

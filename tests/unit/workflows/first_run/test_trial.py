@@ -21,9 +21,11 @@ from costgpu.errors import (
     HostKeyMismatch,
     HostUnreachable,
     ProviderError,
+    QuotaExceeded,
     RunCancelled,
     TerminationUnconfirmed,
 )
+from costgpu.models.diagnostics import Check, failed, ok, unknown, warning
 from costgpu.models.instance import Identity, Instance, InstanceRef, InstanceState
 from costgpu.models.job import LogStream
 from costgpu.providers.base import HostMaintenance
@@ -228,6 +230,20 @@ def test_no_machine_follows_one_that_may_still_be_billing(
     error = doctor._live(context, places, Allowance(Decimal(1)), tmp_path / "r.json", force=False, yes=True)
     assert (created, error) == (["a", "b"], gravest)
     assert "no boot" in capsys.readouterr().err  # the other one is told, too
+
+
+@pytest.mark.parametrize(
+    ("check", "why"),
+    [
+        (ok("credentials", "ann"), ""),
+        (warning("credentials", "the root user", "use a role"), ""),
+        (unknown("credentials", "none here"), "no credentials"),
+        (failed("quota", QuotaExceeded("0 vCPUs")), "FAIL"),
+    ],
+)
+def test_where_no_machine_is_created(check: Check, why: str) -> None:
+    said = doctor._why_not(Place(name="a", checks=(check, unknown("organisation", "?")), offer=builders.offer("1")))
+    assert (why in said, bool(said)) == (True, bool(why))
 
 
 def test_parts_of_the_settings_are_private_too() -> None:

@@ -1,4 +1,4 @@
-"""What a script does, as measured: the `WorkloadProfile` and its parts. Imports `parallelism`.
+"""What a script does, as measured: the `WorkloadProfile` and its parts. Imports `parallelism` and `footprint`.
 
 Plain frozen dataclasses; `measure.profile_file` validates stored documents against them with pydantic. Times are
 seconds on the machine that measured, memory is bytes unless the name says otherwise.
@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
+from costgpu.models.footprint import Footprint
 from costgpu.models.parallelism import Parallelism
 
 TensorShape = tuple[list[int], list[int], str]
@@ -313,6 +314,7 @@ class WorkloadProfile:
         notes: Remarks for a reader, one sentence each.
         workload: Key of what the script does (`costgpu.measure.workload_key`); empty if there is none.
         parallelism: How it trains in several processes; None if it trains in one.
+        footprint: Files and packages that it used; None in a profile that was made before they were watched.
     """
 
     script: str
@@ -330,3 +332,4 @@ class WorkloadProfile:
     notes: list[str] = field(default_factory=list)
     workload: str = ""
     parallelism: Parallelism | None = None
+    footprint: Footprint | None = None

@@ -182,6 +182,8 @@ def run(
     spot: bool = False,
     max_cost: Amount | None = None,
     max_duration: TimeSpan | None = None,
+    include: str | Sequence[str] = (),
+    exclude: str | Sequence[str] = (),
     outputs: Sequence[str] = (),
     setup: str | None = None,
     env: Mapping[str, str] | None = None,
@@ -217,6 +219,8 @@ def run(
         spot: Spot instead of on-demand machines.
         max_cost: Highest cost of the run.
         max_duration: Longest time of the job.
+        include: Patterns in the syntax of ``.gitignore`` for files that travel whatever ignore rules say.
+        exclude: The same for files that stay here, whatever else is said.
         outputs: Files to download; empty for all that is new or changed.
         setup: Command before the job.
         env: Variables of the job.
@@ -238,6 +242,7 @@ def run(
 
     Raises:
         BudgetExceeded: A budget refuses the run; nothing was created.
+        SyncRefused: The script reads files that would not travel, and neither `include` nor `exclude` names them.
         RunError: The run ended without its job's own exit code.
         TerminationUnconfirmed: The machine may still be billing.
     """

@@ -17,6 +17,12 @@ Python = Annotated[
     str | None, typer.Option(help="Interpreter for the script; default: the active virtual environment's, else python.")
 ]
 Workdir = Annotated[str | None, typer.Option(help="Folder to run in; default: the script's own.")]
+Include = Annotated[
+    list[str] | None, typer.Option(metavar="PATTERN", help="Files to send whatever ignore rules say. Repeatable.")
+]
+Exclude = Annotated[
+    list[str] | None, typer.Option(metavar="PATTERN", help="Files not to send, whatever else is said. Repeatable.")
+]
 MeasureFor = Annotated[str, typer.Option(help="Time to measure after the first step.")]
 Gpus = Annotated[str | None, typer.Option(help="Accelerators, e.g. A100:1, L4:1..2, 24GB; none for CPU only.")]
 Infra = Annotated[

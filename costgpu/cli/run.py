@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from costgpu.cli import options as opt
+from costgpu.cli.inputs import agree_on_inputs, note_refusal
 from costgpu.cli.terminal_reporter import TerminalReporter, confirm, print_error, print_note, say
 from costgpu.errors import EXIT_INTERRUPTED, CostGpuError, NotConfirmed
 from costgpu.workflows.estimate.request import MEASURE_FOR
@@ -35,6 +36,8 @@ def run(
     ] = None,
     max_duration: Annotated[str | None, typer.Option(help="Longest time of the job, e.g. 2h.")] = None,
     idle_duration: Annotated[str | None, typer.Option(help="Idle time after which the job is ended.")] = None,
+    include: opt.Include = None,
+    exclude: opt.Exclude = None,
     outputs: Annotated[
         list[str] | None, typer.Option(help="Files to download; default: all that is new or changed. Repeatable.")
     ] = None,
@@ -114,10 +117,12 @@ def run(
                 check_detached(planned.plan)
             if dry_run:
                 say((plan_json if as_json else plan_text)(planned.plan, planned.at))
+                note_refusal(planned)
                 return
             say(plan_text(planned.plan, planned.at), err=True)
             if planned.refusal is not None and not queue:
                 raise planned.refusal
+            planned = agree_on_inputs(context, planned, asks=not (yes or as_json))
             if not yes and not is_free(planned.plan):
                 alone = NotConfirmed(
                     "Confirmation required, but stdin is not a terminal.",

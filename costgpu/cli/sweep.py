@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from costgpu.cli import options as opt
+from costgpu.cli.inputs import agree_on_inputs, note_refusal
 from costgpu.cli.run import finish, print_detached, told_how_to_return
 from costgpu.cli.terminal_reporter import TerminalReporter, confirm, say
 from costgpu.errors import EXIT_INTERRUPTED, CostGpuError, NotConfirmed
@@ -63,6 +65,8 @@ def sweep(
         str | None, typer.Option(help="Highest cost of it all in USD; default: 3 times the estimate.")
     ] = None,
     max_duration: Annotated[str | None, typer.Option(help="Longest time of all trials together, e.g. 2h.")] = None,
+    include: opt.Include = None,
+    exclude: opt.Exclude = None,
     outputs: Annotated[
         list[str] | None,
         typer.Option(help="Files of each trial to keep; default: all that is new or changed. Repeatable."),
@@ -108,10 +112,13 @@ def sweep(
         with planned_sweep(request, TerminalReporter()) as (context, planned):
             if dry_run:
                 say(_plan(planned, as_json=as_json))
+                note_refusal(planned.planned)
                 return
             say(_plan(planned), err=True)
             if planned.planned.refusal is not None:
                 raise planned.planned.refusal
+            decided = agree_on_inputs(context, planned.planned, asks=not (yes or as_json))
+            planned = replace(planned, planned=decided)
             if not yes:
                 _confirm(planned)
             _carry_out(context, planned, detach=detach, as_json=as_json)

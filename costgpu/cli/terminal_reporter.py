@@ -46,10 +46,15 @@ def confirm(question: str, *, alone: NotConfirmed, otherwise: str) -> None:
     """
     if not sys.stdin.isatty():
         raise alone
-    sys.stderr.write(f"{question} [y/N] ")
-    sys.stderr.flush()
-    if sys.stdin.readline().strip().lower() not in ("y", "yes"):
+    if ask(f"{question} [y/N]") not in ("y", "yes"):
         raise NotConfirmed(otherwise)
+
+
+def ask(question: str) -> str:
+    """Return what a person types in answer to a question on stderr, in small letters."""
+    sys.stderr.write(f"{question} ")
+    sys.stderr.flush()
+    return sys.stdin.readline().strip().lower()
 
 
 class TerminalReporter:

@@ -109,6 +109,9 @@ class JobSpec:
     setup: str = ""  # shell command that runs before the job; empty for none
     env_names: tuple[str, ...] = ()  # names of the variables that travel to the job
     env_file: str | None = None  # path of the file that more of them came from; None without one
+    # patterns, in the syntax of .gitignore relative to `workdir`, of what travels and what stays whatever other rules say
+    include: tuple[str, ...] = ()
+    exclude: tuple[str, ...] = ()
     outputs: tuple[str, ...] = ()  # patterns relative to `workdir`; empty means whatever the job created or changed
     processes: int = 0  # 0 for plain Python, n for ``torchrun --nproc-per-node n``, -1 for one per GPU
     python: str = ""  # interpreter on the machine; empty for the machine's own

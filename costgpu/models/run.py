@@ -12,6 +12,8 @@ from decimal import Decimal
 from enum import StrEnum
 from typing import Any
 
+from costgpu.models.footprint import FileUse
+from costgpu.models.inputs import Inputs
 from costgpu.models.instance import Identity, InstanceRef, Safeguard
 from costgpu.models.job import EndReason, JobSpec, JobStatus, Launcher, OutputsFrom
 from costgpu.models.offer import Offer
@@ -301,12 +303,14 @@ class Plan:
     layers: tuple[Safeguard, ...]  # safeguards, as they will be armed
     files: int  # number of files of the working folder that are sent
     bytes: int  # total size of those files
-    left_out: dict[str, int]  # reason -> number of files that are not sent
+    left_out: dict[str, int]  # reason -> number of files and whole folders that are not sent
     price_as_of: date  # day of the price of the first option
     workload: str = ""  # key of what the script does, by which measured speeds are found again; empty if there is none
     steps: float | None = None  # optimizer steps of the whole job; None if that is not known
     notes: tuple[str, ...] = field(default=())  # remarks to read before confirming
     others: tuple[Identity, ...] = ()  # identities at the further providers of the options
+    largest: tuple[FileUse, ...] = ()  # the largest of what ignore rules leave out
+    inputs: Inputs = field(default_factory=Inputs)  # what the script reads and would not find
 
     @property
     def most_usd(self) -> Decimal:

@@ -5,10 +5,12 @@ from __future__ import annotations
 import unicodedata
 from dataclasses import replace
 
+from costgpu.models.footprint import FileUse
+from costgpu.models.inputs import StayingInput
 from costgpu.models.offer import Accelerator, PurchaseOption
 from costgpu.models.prediction import Prediction, Verdict
 from costgpu.models.workload import Extra, Phase, Rhythm, TotalKind, WorkloadProfile
-from costgpu.units import format_count, format_duration, plural_unit
+from costgpu.units import format_count, format_duration, format_size, plural_unit
 
 LONGEST_NAME = 80
 THIS_MACHINE = "this machine"
@@ -38,6 +40,16 @@ _INVISIBLE = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"})
 def counted(number: int, noun: str, plural: str = "") -> str:
     """``1 run``, ``1,234 runs``."""
     return f"{number:,} {noun if number == 1 else plural or f'{noun}s'}"
+
+
+def used_file(path: str, use: FileUse | StayingInput) -> str:
+    """``data/set.pt 1.2 GB``, ``../lib 3 files, 12.0 kB``.
+
+    Args:
+        path: What it is called.
+    """
+    files = f"{counted(use.files, 'file')}, " if use.files > 1 else ""
+    return f"{path} {files}{format_size(use.size)}"
 
 
 def with_article(noun: str) -> str:

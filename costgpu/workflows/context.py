@@ -192,11 +192,10 @@ class AppContext:
         return budget_refusal(self.ledger, view.spec, view.options, view.owner, self.clock.now())[1]
 
     def _select(self, view: RunView) -> Selection:
-        from costgpu.runner.files.select import select
+        from costgpu.runner.files.select import select_for
         from costgpu.workflows.sweep.bundle import with_bundle
 
-        selection = select(Path(view.spec.workdir), limit_bytes=int(self.settings.sync_limit_mib * 2**20))
-        return with_bundle(selection, view.spec.argv)
+        return with_bundle(select_for(view.spec, self.settings.sync_limit_mib), view.spec.argv)
 
 
 class _UnknownLedger:

@@ -16,7 +16,7 @@ from costgpu.models.job import Launcher, OutputsFrom
 from costgpu.models.offer import PurchaseOption
 from costgpu.models.run import RunState
 from costgpu.render.document import document
-from costgpu.render.phrases import THIS_MACHINE, accelerator_name, counted
+from costgpu.render.phrases import THIS_MACHINE, accelerator_name, counted, used_file
 from costgpu.render.text.layout import Column, labelled, table, wrap
 from costgpu.render.text.receipt import safeguards_text
 from costgpu.units import format_duration, format_size, format_usd
@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from costgpu.models.reap import TaggedInstance
     from costgpu.models.run import Plan, RunView
 
+STAYING_ROWS = 5
+
 
 def plan_text(plan: Plan, now: datetime, job: Sequence[tuple[str, str]] = ()) -> str:
     """A row for each fact, then what ends the machine, then notes.
@@ -36,13 +38,15 @@ def plan_text(plan: Plan, now: datetime, job: Sequence[tuple[str, str]] = ()) ->
         job: Rows that say what is run; none for the command of the run.
     """
     spec = plan.spec
-    left_out = ", ".join(f"{why} ({number})" for why, number in plan.left_out.items())
-    files = f"{counted(plan.files, 'file')}, {format_size(plan.bytes)}"
     rows = [("verdict", plan.verdict)] if plan.verdict else []
     rows += [
         *(job or [("job", f"{' '.join(('python', *spec.argv))}, sent from {spec.workdir}")]),
-        ("files", f"{files}; left out: {left_out}" if left_out else files),
+        ("files", _files(plan)),
     ]
+    if plan.inputs.staying:
+        what = ", ".join(f"{used_file(one.path, one)} ({one.why})" for one in plan.inputs.staying[:STAYING_ROWS])
+        more = len(plan.inputs.staying) - STAYING_ROWS
+        rows.append(("stays here", f"though the script reads it: {what}{f', and {more} more' if more > 0 else ''}"))
     if spec.setup:
         rows.append(("set-up", spec.setup))
     if spec.env_names:
@@ -71,6 +75,18 @@ def plan_text(plan: Plan, now: datetime, job: Sequence[tuple[str, str]] = ()) ->
     if plan.notes:
         blocks.append("\n".join(wrap(note, "- ") for note in plan.notes))
     return "\n\n".join(blocks)
+
+
+def _files(plan: Plan) -> str:
+    """What travels, what does not, and how far it is known what the script needs."""
+    parts = [f"{counted(plan.files, 'file')}, {format_size(plan.bytes)}"]
+    if plan.left_out:
+        parts.append(f"left out: {', '.join(f'{why} ({number})' for why, number in plan.left_out.items())}")
+    if plan.largest:
+        parts.append(f"the largest of these: {', '.join(used_file(one.path, one) for one in plan.largest)}")
+    if not plan.inputs.known:
+        parts.append("what the script reads was not measured")
+    return "; ".join(parts)
 
 
 def _recovery_rows(plan: Plan, recovery: Recovery) -> list[tuple[str, str]]:

@@ -14,9 +14,9 @@ from costgpu.models.run import EventKind, RunState
 from costgpu.runner.drive.checkpoints import save_checkpoint
 from costgpu.runner.drive.context import CAN_DETACH, RunContext
 from costgpu.runner.files.checkpoint_store import CheckpointStore
+from costgpu.runner.files.paths import printable_path
 from costgpu.runner.files.place_outputs import PlacedOutputs, fetch_and_place
 from costgpu.runner.files.safe_move import has_content
-from costgpu.runner.files.select import printable_path
 from costgpu.runner.machine.host import OutputSource
 from costgpu.runner.timeouts import POLL_SECONDS, RECONNECT_SECONDS, UPLOAD_SECONDS
 from costgpu.units import format_size

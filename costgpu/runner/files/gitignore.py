@@ -14,7 +14,7 @@ import re
 import stat
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 from costgpu.errors import SyncRefused
 from costgpu.runner.files.ignore_pattern import translated
@@ -145,6 +145,15 @@ class RuleFile:
         last = max(self._matching(inner, name, is_folder), key=lambda rule: rule.order, default=None)
         return None if last is None else last.ignores
 
+    def ignores(self, path: str) -> bool:
+        """Return whether a rule about the path itself, of a folder with a slash at its end, ignores it."""
+        plain = path.rstrip("/")
+        return bool(self.decide(plain, plain.rpartition("/")[2], plain != path))
+
+    def ignores_around(self, path: str) -> bool:
+        """Return whether it ignores the path or a folder around it."""
+        return self.ignores(path) or any(self.ignores(f"{parent}/") for parent in PurePosixPath(path).parents)
+
     def _matching(self, inner: str, name: str, is_folder: bool) -> Iterator[_Rule]:
         yield from self._names.get(name, is_folder)
         yield from self._paths.get(inner, is_folder)
@@ -196,9 +205,14 @@ def _read(path: Path, most: int) -> bytes | None:
         return None
 
 
+def repository_of(folder: Path) -> Path | None:
+    """Return the top of the repository that the folder is in; None if it is in none."""
+    return next((one for one in (folder, *folder.parents) if (one / ".git").exists()), None)
+
+
 def repository_rules(folder: Path) -> list[RuleFile]:
     """What git would obey from outside the folder, weakest first: the user's, the repository's, and parents' rules."""
-    top = next((one for one in (folder, *folder.parents) if (one / ".git").exists()), None)
+    top = repository_of(folder)
     if top is None:
         return []
     inner = folder.relative_to(top)

@@ -32,3 +32,8 @@ def why_impossible(path: str, folder: str) -> str:
     if len(os.fsencode(folder)) + len(os.fsencode(path)) + _OWN_BYTES > LONGEST_PATH:
         return "of a path too long for this computer"
     return ""
+
+
+def printable_path(path: str) -> str:
+    """The path as a message can show it: control characters and bytes that are no text are escaped."""
+    return path if path.isprintable() else ascii(path)

@@ -19,9 +19,8 @@ from pathlib import Path
 
 from costgpu.errors import OutputsDamaged, RunError
 from costgpu.models.job import FileEntry
-from costgpu.runner.files.paths import is_inside, why_impossible
+from costgpu.runner.files.paths import is_inside, printable_path, why_impossible
 from costgpu.runner.files.safe_move import has_content, has_size, move_across, put_new, to_disk
-from costgpu.runner.files.select import printable_path
 from costgpu.runner.machine.host import OutputSource
 from costgpu.units import format_binary_size
 

@@ -5,63 +5,119 @@ Imports `errors`, `host` and `job`. The rules are in `ignore`, what never travel
 
 from __future__ import annotations
 
-import hashlib
 import os
-import stat
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from pathlib import Path
+from enum import Enum
+from pathlib import Path, PurePosixPath
 
 from costgpu.errors import SyncRefused
-from costgpu.models.job import FileEntry
+from costgpu.models.job import JobSpec
 from costgpu.runner.files import secret_files
-from costgpu.runner.files.gitignore import RuleFile, read_rules, repository_rules
+from costgpu.runner.files.checksums import with_checksums
+from costgpu.runner.files.git_index import tracked_files
+from costgpu.runner.files.gitignore import RuleFile, read_rules, repository_of, repository_rules
+from costgpu.runner.files.paths import printable_path
 from costgpu.runner.machine.host import Selection
 from costgpu.units import format_binary_size
 
 OWN_FILE = ".costgpuignore"
 GIT_FILE = ".gitignore"
+EXCLUDED = "--exclude"
 _HINT = f"Name what is not needed in a {OWN_FILE} file (the syntax of {GIT_FILE})"
-_UNREADABLE = "files that cannot be read"
 MAX_SENT = 200_000  # files
-_READ_BYTES = 1024 * 1024
-_TRIES = 3
-_LARGE_BYTES = 1024 * 1024  # from here on several threads are worth it: hashing lets the interpreter go on
 _LISTED = 5
 
 
-def select(workdir: Path, *, limit_bytes: int, extra_ignores: Sequence[str] = ()) -> Selection:
+def select(workdir: Path, *, limit_bytes: int, include: Sequence[str] = (), exclude: Sequence[str] = ()) -> Selection:
     """The files of the folder that travel, with checksums.
 
-    Rules, strongest first: secrets, repositories and virtual environments never travel; `extra_ignores`;
-    ``.costgpuignore`` files, whose ``!`` rules bring back what the following leave out; ``.gitignore`` files and
-    ``.git/info/exclude`` with git's own precedence; caches.
+    Rules, strongest first: secrets, repositories and virtual environments never travel; `exclude`; `include`;
+    ``.costgpuignore`` files, whose ``!`` rules bring back what the following leave out; what git tracks;
+    ``.gitignore`` files and ``.git/info/exclude`` with git's own precedence; caches.
 
     Args:
         limit_bytes: What it may be in all.
-        extra_ignores: Patterns in the syntax of ``.gitignore``, relative to the folder.
+        include: Patterns in the syntax of ``.gitignore``, relative to the folder; of a folder, all in it travels.
+        exclude: The same, for what stays here.
 
     Raises:
         SyncRefused: No such folder, larger than the limit, links that lead out of it, or files that keep changing.
     """
     _check_folder(workdir)
-    walk = _Walk(workdir, extra_ignores)
+    walk = _Walk(workdir, include, exclude)
     walk.run()
     if walk.leaving:
         raise _leaving(walk.leaving)
     total = sum(size for _, size in walk.files)
     if total > limit_bytes:
         raise _too_large(walk.files, total, limit_bytes)
-    files = _with_checksums(workdir, walk.files, walk.left_out)
+    files = with_checksums(workdir, walk.files, walk.stays)
     return Selection(
         root=workdir,
         files=tuple(files),
         links=dict(sorted(walk.links.items())),
         folders=tuple(sorted(walk.folders)),
-        left_out=dict(sorted(walk.left_out.items())),
+        stays=walk.stays,
     )
+
+
+def select_for(spec: JobSpec, limit_mib: float) -> Selection:
+    """Return the files that travel for a job.
+
+    Raises:
+        SyncRefused: As `select`.
+    """
+    limit_bytes = int(limit_mib * 2**20)
+    return select(Path(spec.workdir), limit_bytes=limit_bytes, include=spec.include, exclude=spec.exclude)
+
+
+def is_by_rule(why: str) -> bool:
+    """Return whether a reason is a rule that `include` beats."""
+    return why.startswith((GIT_FILE, OWN_FILE, ".git/", "git's own", "caches"))
+
+
+def undecided(workdir: Path, include: Sequence[str], exclude: Sequence[str]) -> Iterator[tuple[str, str, str]]:
+    """Yield each pattern that decides nothing: its option, the pattern, and why; empty if nothing like it is there.
+
+    Raises:
+        SyncRefused: As `select`.
+    """
+    _check_folder(workdir)
+    walk = _Walk(workdir, include, ())
+    walk.run()
+    travels = dict.fromkeys([*(path for path, _ in walk.files), *walk.links, *walk.leaving])
+    folders = {parent for path in travels for parent in PurePosixPath(path).parents}
+    travels |= dict.fromkeys(f"{folder}/" for folder in (*folders, *walk.folders))
+    excluded = RuleFile(exclude, EXCLUDED)
+    for pattern in include:
+        found = list(_matches(pattern, travels))
+        if found and all(map(excluded.ignores_around, found)):
+            yield "--include", pattern, EXCLUDED
+        elif not found:
+            never = {path: why for path, why in walk.stays.items() if not is_by_rule(why)}
+            inside = (path for path in never if path[-1] == "/" and pattern.lstrip("/").startswith(path))
+            yield "--include", pattern, next((never[one] for one in (*_matches(pattern, never), *inside)), "")
+    for pattern in exclude:
+        literal = os.path.lexists(workdir / pattern.strip("/"))
+        if not literal and next(_matches(pattern, {**travels, **walk.stays}), None) is None:
+            yield "--exclude", pattern, ""
+
+
+def _matches(pattern: str, paths: Iterable[str]) -> Iterator[str]:
+    """Yield the paths, folders with a slash at the end, that a pattern is about."""
+    rules = RuleFile([pattern], "")
+    return (path for path in paths if rules.ignores(path))
+
+
+class _Level(Enum):
+    """How what is in a folder stands that no stronger rule is about."""
+
+    KEPT = 0
+    IGNORED = 1  # by git's rules or as a cache: rules of our own, or git's index, bring something back
+    OWN = 2  # by a .costgpuignore file: only --include brings something back
+    ASKED = 3  # for, with --include: only --exclude keeps something back
 
 
 @dataclass
@@ -72,7 +128,9 @@ class _Folder:
     entries: Iterator[os.DirEntry[str]]
     weak: list[RuleFile]
     own: list[RuleFile]
-    kept: bool
+    level: _Level
+    reason: str  # why it is left out itself; empty if it is not
+    stayed: int  # how many paths had been left out before it
     travels: bool = False  # whether anything in it does
 
 
@@ -81,20 +139,24 @@ class _Walk:
     """Goes through the folder once, from the top down."""
 
     root: Path
-    extra_ignores: Sequence[str]
+    include: Sequence[str]
+    exclude: Sequence[str]
     files: list[tuple[str, int]] = field(default_factory=list)  # with sizes
     links: dict[str, str] = field(default_factory=dict)
     folders: list[str] = field(default_factory=list)
     leaving: dict[str, str] = field(default_factory=dict)  # links out of the folder: path -> where to
-    left_out: Counter[str] = field(default_factory=Counter)
+    stays: dict[str, str] = field(default_factory=dict)  # path, of a folder with a slash at its end -> why
 
     def run(self) -> None:
         self._top = os.path.abspath(self.root)  # noqa: PTH100 - text is faster, and links in it stay
         self._real_top = os.path.realpath(self.root)
-        self._extra = RuleFile(self.extra_ignores, "rules of this run")
+        self._extra = RuleFile([*(f"!{pattern}" for pattern in self.include), *self.exclude], EXCLUDED)
         defaults = RuleFile(secret_files.DISPENSABLE, "caches")
         weak = [defaults, *repository_rules(Path(self._real_top))]
-        first = self._enter("", weak, [], kept=True)
+        self._tracked: set[str] = set()  # files, and with a slash at its end each folder that holds one
+        if repository_of(Path(self._real_top)) is not None:
+            self._add_tracked("")
+        first = self._enter("", weak, [], _Level.KEPT, "")
         open_folders = [first] if first is not None else []
         while open_folders:  # a tree may be deeper than functions can call each other
             folder = open_folders[-1]
@@ -105,7 +167,7 @@ class _Walk:
                 if open_folders:
                     open_folders[-1].travels |= travels
                 continue
-            found = self._entry(entry, folder.prefix + entry.name, folder.weak, folder.own, kept=folder.kept)
+            found = self._entry(entry, folder.prefix + entry.name, folder)
             if isinstance(found, _Folder):
                 open_folders.append(found)
             else:
@@ -116,60 +178,76 @@ class _Walk:
                     hint=f"{_HINT}, or pack many small ones into one file.",
                 )
 
+    def _add_tracked(self, prefix: str) -> None:
+        for path in tracked_files(Path(self._real_top, prefix)):
+            whole = prefix + path
+            self._tracked.add(whole)
+            while (cut := whole.rfind("/", 0, -1)) >= 0 and (whole := whole[: cut + 1]) not in self._tracked:
+                self._tracked.add(whole)
+
     def _leave(self, folder: _Folder) -> bool:
         """Whether anything in it travels."""
-        if folder.kept and folder.prefix and not folder.travels:
+        kept = not folder.reason
+        if kept and folder.prefix and not folder.travels:
             self.folders.append(folder.prefix[:-1])
-        return folder.travels or folder.kept
+        if not kept and not folder.travels:  # nothing came back, so that the folder says it all
+            while len(self.stays) > folder.stayed:
+                self.stays.popitem()
+            self.stays[folder.prefix] = folder.reason
+        return folder.travels or kept
 
-    def _enter(self, prefix: str, weak: list[RuleFile], own: list[RuleFile], *, kept: bool) -> _Folder | None:
+    def _enter(
+        self, prefix: str, weak: list[RuleFile], own: list[RuleFile], level: _Level, reason: str
+    ) -> _Folder | None:
         """Opens one folder; None if nothing in it travels.
 
         Args:
             prefix: Its path and a slash; empty for the top.
             weak: git's rules and the defaults, the strongest last.
             own: costgpu's rules, the strongest last.
-            kept: False below a folder that git ignores: only an own rule brings something back.
+            level: How what is in it stands.
+            reason: Why it is left out itself; empty if it is not.
         """
         here = f"{self._top}/{prefix}"
         try:
             with os.scandir(here) as found:
                 entries = sorted(found, key=lambda entry: entry.name)
         except OSError:
-            self.left_out["folders that cannot be read"] += 1
+            self.stays[prefix or "./"] = "folders that cannot be read"
             return None
         names = {entry.name for entry in entries}
         if prefix and ("pyvenv.cfg" in names or "conda-meta" in names):
-            self.left_out[secret_files.ENVIRONMENT] += 1
+            self.stays[prefix] = secret_files.ENVIRONMENT
             return None
-        if GIT_FILE in names and kept:
+        if prefix and ".git" in names:  # a submodule, or a repository that nothing knows of
+            self._add_tracked(prefix)
+        if GIT_FILE in names and not reason:
             weak = _and(weak, read_rules(Path(here, GIT_FILE), GIT_FILE, cut=len(prefix)))
         if OWN_FILE in names:
             own = _and(own, read_rules(Path(here, OWN_FILE), OWN_FILE, cut=len(prefix)))
+        stayed = len(self.stays)
         if not prefix and "pyvenv.cfg" in names:  # the folder itself was made an environment
             entries = [entry for entry in entries if entry.name not in secret_files.ENVIRONMENT_PARTS]
-            self.left_out[secret_files.ENVIRONMENT] += 1
-        return _Folder(prefix, iter(entries), weak, own, kept)
+            self.stays["pyvenv.cfg"] = secret_files.ENVIRONMENT
+        return _Folder(prefix, iter(entries), weak, own, level, reason, stayed)
 
-    def _entry(
-        self, entry: os.DirEntry[str], path: str, weak: list[RuleFile], own: list[RuleFile], *, kept: bool
-    ) -> bool | _Folder:
+    def _entry(self, entry: os.DirEntry[str], path: str, folder: _Folder) -> bool | _Folder:
         """Decides about one entry: whether it travels, or the folder that it is."""
         is_folder = entry.is_dir(follow_symlinks=False)
-        reason = secret_files.by_name(entry.name, is_folder=is_folder)
-        if reason is None:
-            reason = self._ignored_by(path, entry.name, is_folder, weak, own, kept=kept)
-            if reason is not None and is_folder and self._may_come_back(path, own, reason):
-                return self._enter(f"{path}/", weak, own, kept=False) or False
-        if reason is not None:
-            self.left_out[reason] += 1
+        reason, level = secret_files.by_name(entry.name, is_folder=is_folder) or "", _Level.OWN
+        if not reason:
+            reason, level = self._decide(path, entry.name, is_folder, folder)
+            if reason and is_folder and self._may_come_back(path, folder.own, reason, level):
+                return self._enter(f"{path}/", folder.weak, folder.own, level, reason) or False
+        if reason:
+            self.stays[f"{path}/" if is_folder else path] = reason
             return False
         if is_folder:
-            return self._enter(f"{path}/", weak, own, kept=True) or False
+            return self._enter(f"{path}/", folder.weak, folder.own, level, "") or False
         if entry.is_symlink():
-            return self._link(entry, path, weak, own)
+            return self._link(entry, path, folder)
         if not entry.is_file(follow_symlinks=False):
-            self.left_out["sockets, pipes and devices"] += 1
+            self.stays[path] = "sockets, pipes and devices"
             return False
         try:
             self.files.append((path, entry.stat(follow_symlinks=False).st_size))
@@ -177,37 +255,47 @@ class _Walk:
             return False
         return True
 
-    def _ignored_by(
-        self, path: str, name: str, is_folder: bool, weak: list[RuleFile], own: list[RuleFile], *, kept: bool
-    ) -> str | None:
-        """What keeps the entry back, if anything does."""
-        for rules in (self._extra, *reversed(own)):
+    def _decide(self, path: str, name: str, is_folder: bool, folder: _Folder) -> tuple[str, _Level]:
+        """What keeps the entry back, empty if nothing does, and how what is in it then stands."""
+        asked = self._extra.decide(path, name, is_folder)
+        if asked:
+            return EXCLUDED, _Level.OWN
+        if asked is False or folder.level is _Level.ASKED:
+            return "", _Level.ASKED
+        if folder.level is _Level.OWN:
+            return folder.reason, _Level.OWN
+        for rules in reversed(folder.own):
             decided = rules.decide(path, name, is_folder)
             if decided is not None:
-                return rules.label if decided else None
-        if not kept:
-            return "files in ignored folders"
-        for rules in reversed(weak):
+                return (rules.label, _Level.OWN) if decided else ("", _Level.KEPT)
+        if path in self._tracked and (not is_folder or os.path.lexists(f"{self._top}/{path}/.git")):
+            return "", _Level.KEPT
+        if folder.level is _Level.IGNORED:
+            return folder.reason, _Level.IGNORED
+        for rules in reversed(folder.weak):
             decided = rules.decide(path, name, is_folder)
             if decided is not None:
-                return rules.label if decided else None
-        return None
+                return (rules.label, _Level.IGNORED) if decided else ("", _Level.KEPT)
+        return "", _Level.KEPT
 
-    def _may_come_back(self, path: str, own: list[RuleFile], reason: str) -> bool:
-        """Whether a folder that only weaker rules leave out may hold something that an own rule asks for."""
-        if reason in (OWN_FILE, self._extra.label):
+    def _may_come_back(self, path: str, own: list[RuleFile], reason: str, level: _Level) -> bool:
+        """Whether a folder that is left out may hold something that a stronger rule asks for."""
+        if reason == EXCLUDED:
             return False
-        return any(rules.may_keep_below(path) for rules in (self._extra, *own))
+        if self._extra.may_keep_below(path):
+            return True
+        tracked = f"{path}/" in self._tracked
+        return level is _Level.IGNORED and (tracked or any(rules.may_keep_below(path) for rules in own))
 
-    def _link(self, entry: os.DirEntry[str], path: str, weak: list[RuleFile], own: list[RuleFile]) -> bool:
+    def _link(self, entry: os.DirEntry[str], path: str, folder: _Folder) -> bool:
         """A link stays a link if it points into the folder."""
         full = f"{self._top}/{path}"
         try:
             text = os.readlink(full)  # noqa: PTH115
         except OSError:
             return False
-        folder = os.path.dirname(path)  # noqa: PTH120
-        plain = os.path.normpath(os.path.join(folder, text))  # noqa: PTH118
+        parent = os.path.dirname(path)  # noqa: PTH120
+        plain = os.path.normpath(os.path.join(parent, text))  # noqa: PTH118
         if not os.path.isabs(text) and plain != ".." and not plain.startswith("../"):  # noqa: PTH117
             inside = os.path.realpath(full)
             if self._is_inside(inside) or not os.path.lexists(inside):
@@ -215,15 +303,15 @@ class _Walk:
                 return True
         target = os.path.realpath(full)
         if self._is_inside(target):
-            self.links[path] = os.path.relpath(target, os.path.realpath(f"{self._top}/{folder}"))
+            self.links[path] = os.path.relpath(target, os.path.realpath(f"{self._top}/{parent}"))
             return True
         if not os.path.lexists(target):
-            self.left_out["links to nothing"] += 1
+            self.stays[path] = "links to nothing"
             return False
         # Rules for folders ("data/") do not hold for links in git, but what their writer meant is clear.
-        reason = self._ignored_by(path, entry.name, True, weak, own, kept=True)
-        if reason is not None:
-            self.left_out[reason] += 1
+        reason, _ = self._decide(path, entry.name, True, folder)
+        if reason:
+            self.stays[path] = reason
             return False
         self.leaving[path] = target
         return False
@@ -234,66 +322,6 @@ class _Walk:
 
 def _and(rules: list[RuleFile], more: RuleFile | None) -> list[RuleFile]:
     return rules if more is None else [*rules, more]
-
-
-def _with_checksums(root: Path, files: list[tuple[str, int]], left_out: Counter[str]) -> Iterable[FileEntry]:
-    """Reads every file once; in several threads where that is faster."""
-    top = os.fspath(root)
-    found: list[FileEntry | str | None] = [None] * len(files)
-
-    def read(index: int) -> None:
-        found[index] = _read(top, files[index][0])
-
-    large = [index for index, (_, size) in enumerate(files) if size >= _LARGE_BYTES]
-    with ThreadPoolExecutor(min(4, os.cpu_count() or 1)) as pool:
-        for index in set(range(len(files))).difference(large):
-            read(index)
-        list(pool.map(read, large))
-    chosen = []
-    for entry in found:
-        if isinstance(entry, str):
-            left_out[entry] += 1
-        elif entry is not None:
-            chosen.append(entry)
-    return sorted(chosen, key=lambda entry: entry.path)
-
-
-def _read(top: str, path: str) -> FileEntry | str | None:
-    """The file's entry, or why it stays here, or None if it is gone."""
-    for _ in range(_TRIES):
-        digest, size, head = hashlib.sha256(), 0, b""
-        try:
-            descriptor = os.open(f"{top}/{path}", os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-        except FileNotFoundError:
-            return None
-        except OSError:
-            return _UNREADABLE
-        try:
-            before = os.fstat(descriptor)
-            if not stat.S_ISREG(before.st_mode):
-                return None
-            while size <= before.st_size and (piece := os.read(descriptor, _READ_BYTES)):  # it may grow for ever
-                head = head or piece[: secret_files.HEAD_BYTES]
-                digest.update(piece)
-                size += len(piece)
-            after = os.fstat(descriptor)
-        except OSError:
-            return _UNREADABLE
-        finally:
-            os.close(descriptor)
-        if (before.st_mtime_ns, before.st_size) == (after.st_mtime_ns, after.st_size) and size == after.st_size:
-            reason = secret_files.by_content(head, size)
-            mode = stat.S_IMODE(after.st_mode) & 0o777
-            return reason or FileEntry(path=path, size=size, sha256=digest.hexdigest(), mode=mode)
-    raise SyncRefused(
-        f"{printable_path(path)} keeps changing while it is read.",
-        hint=f"Wait until nothing writes to it. {_HINT}, if the job does not need it.",
-    )
-
-
-def printable_path(path: str) -> str:
-    """The path as a message can show it: control characters and bytes that are no text are escaped."""
-    return path if path.isprintable() else ascii(path)
 
 
 def _check_folder(workdir: Path) -> None:

@@ -6,6 +6,7 @@ to the agent; the fake cloud implements `Host` by itself.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
@@ -52,8 +53,8 @@ class Selection:
     # symbolic links inside the folder: path -> target; the target is relative to the link's own folder
     links: Mapping[str, str] = field(default_factory=dict)
     folders: tuple[str, ...] = ()  # those in which nothing travels; a job may expect to find them and write into them
-    # pattern or reason -> number of files and whole folders that it kept back
-    left_out: Mapping[str, int] = field(default_factory=dict)
+    # files and whole folders (with a slash at the end) that were kept back -> the pattern or reason
+    stays: Mapping[str, str] = field(default_factory=dict)
     added: Mapping[str, Path] = field(
         default_factory=dict
     )  # files that come from elsewhere: path -> where they are here
@@ -62,6 +63,11 @@ class Selection:
     def total_bytes(self) -> int:
         """The size of all files."""
         return sum(entry.size for entry in self.files)
+
+    @property
+    def left_out(self) -> dict[str, int]:
+        """How many files and whole folders each pattern or reason kept back."""
+        return dict(sorted(Counter(self.stays.values()).items()))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -29,7 +29,7 @@ from costgpu.models.run import Option, Plan
 from costgpu.models.workload import WorkloadProfile
 from costgpu.pricing.hardware import accelerators
 from costgpu.runner.drive.receipt import common_safeguards
-from costgpu.runner.files.select import select
+from costgpu.runner.files.select import select_for
 from costgpu.runner.launch import current_owner
 from costgpu.runner.plan import LaunchPlace, Limits, options_for
 from costgpu.workflows.context import AppContext
@@ -37,6 +37,8 @@ from costgpu.workflows.environment import job_environment
 from costgpu.workflows.estimate.measure import note_files, run_measurement
 from costgpu.workflows.reporter import Reporter
 from costgpu.workflows.runs.budgets import budget_refusal
+from costgpu.workflows.runs.inputs import NOTHING_KNOWN, Uses, compare, largest_left_out, module_file
+from costgpu.workflows.runs.patterns import check_rules
 from costgpu.workflows.runs.places import (
     Places,
     check_credentials,
@@ -82,6 +84,7 @@ def plan_run(request: RunRequest, script: Request, context: AppContext, adapt: A
     infra = request.infra or default_infra(context.settings.default_infra, renting=request.renting)
     providers = providers_of(wanted_offers(request, infra, context.reporter))  # a wrong name is an error at once
     spec = job_spec(request, script, limits, environment, bucket=context.settings.bucket)
+    check_rules(spec)
     rented = request.renting or any(place != "local" for place in infra)
     if adapt is None and request.on_ray and request.estimate:
         context.reporter.note("No estimate: a script on a Ray cluster cannot be measured on one computer.")
@@ -122,7 +125,8 @@ def plan_run(request: RunRequest, script: Request, context: AppContext, adapt: A
     if adapt is not None:
         spec, places = adapt(spec, places, profile)
         key, steps = "", None
-    plan = make_plan(context, spec, places, limits, workload=key, steps=steps)
+    uses = Uses(script=module_file(script), footprint=profile.footprint if profile is not None else None)
+    plan = make_plan(context, spec, places, limits, workload=key, steps=steps, uses=uses)
     plan, refusal = with_budgets(context, plan)
     return PlannedRun(plan=plan, environment=environment, refusal=refusal, at=now)
 
@@ -243,6 +247,7 @@ def make_plan(
     *,
     workload: str = "",
     steps: float | None = None,
+    uses: Uses = NOTHING_KNOWN,
 ) -> Plan:
     """The plan, with everything checked that can be checked without spending."""
     wanted = options_for(places.ranked, limits)
@@ -254,7 +259,9 @@ def make_plan(
     notes = [*places.notes, *refused, *dropped, *_driver_note(first.offer)]
     provider = context.tools.provider(first.offer.provider)
     who = [identities[name] for name in dict.fromkeys(option.offer.provider for option in options)]
-    selection = select(Path(spec.workdir), limit_bytes=int(context.settings.sync_limit_mib * 2**20))
+    selection = select_for(spec, context.settings.sync_limit_mib)
+    inputs, remarks = compare(spec, selection, uses, here=first.offer.provider == "local")
+    notes += remarks
     group = None
     if spec.nodes > 1:
         group = NodeGroup(
@@ -303,7 +310,9 @@ def make_plan(
         layers=layers,
         files=len(selection.files),
         bytes=selection.total_bytes,
-        left_out=dict(selection.left_out),
+        left_out=selection.left_out,
+        largest=largest_left_out(selection),
+        inputs=inputs,
         price_as_of=first.offer.price_as_of,
         workload=workload,
         steps=steps,

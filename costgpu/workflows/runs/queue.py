@@ -28,6 +28,7 @@ from costgpu.runner.state.observer import Observer
 from costgpu.workflows.context import AppContext
 from costgpu.workflows.environment import environment_again
 from costgpu.workflows.runs.budgets import budget_refusal
+from costgpu.workflows.runs.inputs import check_inputs
 from costgpu.workflows.runs.plan import PlannedRun
 
 
@@ -44,9 +45,10 @@ def enqueue(context: AppContext, planned: PlannedRun, observer: Observer, run_id
     """Records a plan that was agreed to as a run that waits, and keeps its files as they are now.
 
     Raises:
-        RunError: The files cannot be kept; nothing waits.
+        RunError: The files cannot be kept, or the script reads what stays here; nothing waits.
         LedgerError: The same: the intent could not be recorded.
     """
+    check_inputs(planned.plan)
     spec = planned.plan.spec
     attempt = Attempt(job_id=run_id, index=0, number=1) if spec.recovery is not None else None
     folder = context.tools.folder

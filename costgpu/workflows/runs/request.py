@@ -18,6 +18,7 @@ from costgpu.runner.drive.checkpoints import LATEST
 from costgpu.runner.plan import Limits
 from costgpu.units import parse_duration, parse_usd
 from costgpu.workflows.estimate.request import ScriptOptions
+from costgpu.workflows.runs.patterns import output_pattern, rule_pattern
 from costgpu.workflows.tags import parse_tags
 
 DEFAULT_LEASE = "8h"
@@ -42,6 +43,8 @@ class RunRequest(ScriptOptions):
     max_cost: str | None = None
     max_duration: str | None = None
     idle_duration: str | None = None
+    include: tuple[str, ...] = ()
+    exclude: tuple[str, ...] = ()
     outputs: tuple[str, ...] = ()
     setup: str | None = None
     env: tuple[str, ...] = ()  # ``KEY=VALUE``, or ``KEY`` from this process
@@ -176,7 +179,7 @@ def _check_recovery(request: RunRequest) -> None:
         )
 
 
-def _recovery(request: RunRequest) -> Recovery | None:
+def _recovery(request: RunRequest, workdir: Path) -> Recovery | None:
     """How the job goes on; None if it is not to."""
     if request.recover is None:
         return None
@@ -184,7 +187,8 @@ def _recovery(request: RunRequest) -> Recovery | None:
         resume = tuple(shlex.split(request.resume_args or ""))
     except ValueError as error:
         raise UsageError(f"--resume-args {request.resume_args!r} cannot be read: {error}.") from None
-    return Recovery(most=request.recover, checkpoints=request.checkpoint, resume_args=resume)
+    checkpoints = tuple(output_pattern("--checkpoint", each, workdir) for each in request.checkpoint)
+    return Recovery(most=request.recover, checkpoints=checkpoints, resume_args=resume)
 
 
 def _check_ray(request: RunRequest) -> None:
@@ -235,21 +239,18 @@ def job_spec(
     """
     from costgpu.runner.launch import job_name
 
-    patterns = [("--outputs", each) for each in request.outputs] + [
-        ("--checkpoint", each) for each in request.checkpoint
-    ]
-    for option, pattern in patterns:
-        if Path(pattern).is_absolute() or ".." in Path(pattern).parts:
-            raise UsageError(f"{option} {pattern} leaves the working folder.", hint="Patterns are relative to it.")
+    workdir = script.workdir.resolve()
     launch, several = script.launch, request.machines > 1
     launcher = Launcher.RAY if request.on_ray else _launcher(request.launcher, launch)
     return JobSpec(
         name=job_name(request.name or (script.script.stem if script.script else str(script.module))),
         argv=_argv(script, several=several),
-        workdir=str(script.workdir.resolve()),
+        workdir=str(workdir),
+        include=tuple(rule_pattern("--include", each, workdir) for each in request.include),
+        exclude=tuple(rule_pattern("--exclude", each, workdir) for each in request.exclude),
         env_names=tuple(sorted(environment)),
         env_file=str(Path(request.env_file).resolve()) if request.env_file else None,
-        outputs=request.outputs,
+        outputs=tuple(output_pattern("--outputs", each, workdir) for each in request.outputs),
         processes=0 if request.on_ray else _processes(request.nproc, launch, several=several),
         max_cost_usd=limits.max_cost_usd,
         max_duration_seconds=limits.max_duration_seconds,
@@ -269,7 +270,7 @@ def job_spec(
         max_restarts=launch.max_restarts if several and launch is not None else 0,
         outputs_from=_outputs_from(request.outputs_from),
         port=_port(environment.get("MASTER_PORT")),
-        recovery=_recovery(request),
+        recovery=_recovery(request, workdir),
     )
 
 

@@ -15,6 +15,7 @@ from costgpu.runner.state.observer import Observer
 from costgpu.workflows.context import AppContext
 from costgpu.workflows.estimate.measure import script_request
 from costgpu.workflows.reporter import Reporter
+from costgpu.workflows.runs.inputs import check_inputs
 from costgpu.workflows.runs.plan import PlannedRun, plan_run
 from costgpu.workflows.runs.request import RunRequest, check
 
@@ -70,6 +71,7 @@ def start_run(
     """
     if planned.refusal is not None:
         raise planned.refusal
+    check_inputs(planned.plan)
     if detach:
         check_detached(planned.plan)
     spec = planned.plan.spec

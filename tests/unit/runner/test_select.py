@@ -7,6 +7,7 @@ import hashlib
 import os
 import socket
 import stat
+import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
@@ -17,8 +18,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from costgpu.errors import SyncRefused
-from costgpu.runner.files import secret_files
-from costgpu.runner.files import select as module
+from costgpu.runner.files import checksums, secret_files
+from costgpu.runner.files.paths import printable_path
 from costgpu.runner.files.select import select
 from costgpu.runner.machine.host import Selection
 from tests.unit.runner.test_place_outputs import in_child
@@ -27,7 +28,8 @@ GIB = 1 << 30
 
 
 def chosen(folder: Path, *extra: str) -> Selection:
-    return select(folder, limit_bytes=GIB, extra_ignores=extra)
+    include = [pattern[1:] for pattern in extra if pattern.startswith("!")]
+    return select(folder, limit_bytes=GIB, include=include, exclude=[one for one in extra if not one.startswith("!")])
 
 
 def paths(folder: Path, *extra: str) -> set[str]:
@@ -397,7 +399,7 @@ def test_a_file_that_changes_while_it_is_read(folder: Path, monkeypatch: pytest.
     limit = 10**9
     with pytest.raises(SyncRefused, match="log keeps changing") as caught:
         chosen(folder)
-    assert ".costgpuignore" in caught.value.hint
+    assert "--exclude log" in caught.value.hint
 
 
 def test_a_file_that_vanishes(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -414,7 +416,7 @@ def test_a_file_that_vanishes(folder: Path, monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_a_folder_above_the_limit_is_refused_before_it_is_read(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "_read", lambda *_: pytest.fail("it was read"))
+    monkeypatch.setattr(checksums, "_read", lambda *_: pytest.fail("it was read"))
     for name, size in {
         "data/raw/a": 9 << 20,
         "data/raw/b/c": 3 << 20,
@@ -457,4 +459,110 @@ def test_a_folder_reached_by_a_link(folder: Path, tmp_path: Path) -> None:
 
 @given(st.text())
 def test_a_path_in_a_message_is_one_line(path: str) -> None:
-    assert module.printable_path(path).isprintable()
+    assert printable_path(path).isprintable()
+
+
+def git(folder: Path, *words: str) -> None:
+    identity = ("-c", "user.name=Ada", "-c", "user.email=ada@example.com", "-c", "protocol.file.allow=always")
+    subprocess.run(["git", *identity, *words], cwd=folder, check=True, capture_output=True)
+
+
+def test_what_git_tracks_travels_whatever_gitignore_says(folder: Path) -> None:
+    names = ("data/labels.csv", "data/raw/a.bin", "umläut\n.pt", "kept.pt", "local.csv", "wandb/debug.log")
+    write(folder, *names, "data/other.csv", "data/raw/b.bin", "last.pt", ".env", "train.py")
+    (folder / ".gitignore").write_text("data/\n*.pt\n")
+    (folder / ".costgpuignore").write_text("local.csv\n")
+    git(folder, "init", "-q")
+    git(folder, "add", "-f", *names, ".env")
+    git(folder, "rm", "-q", "--cached", "kept.pt")
+    selection = chosen(folder)
+    assert {entry.path for entry in selection.files} == {
+        ".costgpuignore",
+        ".gitignore",
+        "data/labels.csv",
+        "data/raw/a.bin",
+        "train.py",
+        "umläut\n.pt",
+        "wandb/debug.log",
+    }
+    assert selection.stays == {
+        ".env": "secrets: .env*",
+        ".git/": "repositories",
+        "data/other.csv": ".gitignore",
+        "data/raw/b.bin": ".gitignore",
+        "kept.pt": ".gitignore",
+        "last.pt": ".gitignore",
+        "local.csv": ".costgpuignore",
+    }
+    assert "data/labels.csv" not in paths(folder, "data/labels.csv")
+    assert paths(folder / "data") == {"labels.csv", "raw/a.bin", "other.csv", "raw/b.bin"}, "the user's being there"
+    assert paths(folder / "data/raw") == {"a.bin", "b.bin"}
+
+
+def test_a_folder_inside_a_repository_and_one_without(folder: Path) -> None:
+    write(folder, "exp/one/a.pt", "exp/one/b.pt", "exp/two/a.pt")
+    (folder / ".gitignore").write_text("*.pt\n")
+    assert paths(folder / "exp") == {"one/a.pt", "one/b.pt", "two/a.pt"}, "no repository"
+    git(folder, "init", "-q")
+    git(folder, "add", "-f", "exp/one/a.pt")
+    assert paths(folder / "exp") == {"one/a.pt"}
+    assert paths(folder / "exp/one") == {"a.pt"}
+
+
+def test_submodules_and_repositories_inside(folder: Path, tmp_path: Path) -> None:
+    for top in (tmp_path / "lib", folder / "clone"):
+        write(top, "weights.bin", "net.py", "scratch.bin")
+        (top / ".gitignore").write_text("*.bin\n")
+        git(top, "init", "-q")
+        git(top, "add", "-f", "weights.bin", "net.py", ".gitignore")
+        git(top, "commit", "-qm", "first")
+    git(folder, "init", "-q")
+    git(folder, "submodule", "add", "-q", str(tmp_path / "lib"), "vendor/lib")
+    (folder / ".gitignore").write_text("vendor/\n")
+    write(folder / "vendor/lib", "scratch.bin")
+    write(folder, "vendor/other")
+    assert paths(folder) == {
+        ".gitignore",
+        ".gitmodules",
+        "clone/.gitignore",
+        "clone/net.py",
+        "clone/weights.bin",
+        "vendor/lib/.gitignore",
+        "vendor/lib/net.py",
+        "vendor/lib/weights.bin",
+    }
+
+
+def test_without_git_all_is_as_its_rules_say(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write(folder, "a.pt", "b")
+    (folder / ".gitignore").write_text("*.pt\n")
+    git(folder, "init", "-q")
+    git(folder, "add", "-f", "a.pt")
+    assert paths(folder) == {".gitignore", "a.pt", "b"}
+    monkeypatch.setenv("GIT_DIR", "/nonexistent")
+    assert paths(folder) == {".gitignore", "a.pt", "b"}, "a hook of git runs with variables of its own"
+    monkeypatch.setenv("PATH", "/nonexistent")
+    assert paths(folder) == {".gitignore", "b"}
+
+
+def test_an_included_folder_travels_whole(folder: Path) -> None:
+    write(
+        folder,
+        "data/a.pt",
+        "data/deep/b.pt",
+        "data/deep/.env",
+        "data/.git/config",
+        "other/c.pt",
+        "data/__pycache__/d.pyc",
+    )
+    (folder / ".gitignore").write_text("*.pt\n")
+    (folder / ".costgpuignore").write_text("data/\n!*.md\n")
+    write(folder, "data/note.md")
+    assert paths(folder, "!data") - {".gitignore", ".costgpuignore"} == {
+        "data/a.pt",
+        "data/deep/b.pt",
+        "data/note.md",
+        "data/__pycache__/d.pyc",
+    }
+    assert paths(folder, "!a.pt") - {".gitignore", ".costgpuignore"} == {"data/a.pt"}
+    assert paths(folder, "!data", "deep", "*.md", "__pycache__") - {".gitignore", ".costgpuignore"} == {"data/a.pt"}

@@ -1,0 +1,100 @@
+"""Paths and patterns of the command line that are about files of the working folder."""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path, PurePosixPath
+
+from costgpu.errors import UsageError
+from costgpu.models.job import JobSpec
+from costgpu.runner.files.select import EXCLUDED, undecided
+
+_SPECIAL = re.compile(r"([\\*?\[])")
+
+
+def output_pattern(option: str, text: str, workdir: Path) -> str:
+    """Return a pattern of outputs relative to the working folder.
+
+    Raises:
+        UsageError: It leaves the folder.
+    """
+    inside = below(text, workdir) if os.path.isabs(text) else None  # noqa: PTH117 - a pattern is no path
+    if inside is not None:
+        return f"{inside or '.'}/" if text.endswith("/") else inside or "."
+    if PurePosixPath(text).is_absolute() or ".." in Path(text).parts:
+        raise UsageError(f"{option} {text} leaves the working folder.", hint="Patterns are relative to it.")
+    return text
+
+
+def rule_pattern(option: str, text: str, workdir: Path) -> str:
+    """Return a pattern of `--include` or `--exclude` in the syntax of ``.gitignore``, relative to the working folder.
+
+    A path as the shell gives it stands for itself: from the current folder, absolute, or with wildcards in its name.
+
+    Raises:
+        UsageError: It leaves the folder, or takes back another one.
+    """
+    name = text.rstrip("/") or text
+    slash = "/" if text != name and not (workdir / name).is_symlink() else ""
+    if name in (".", "./"):
+        return "*"
+    absolute = os.path.isabs(name)  # noqa: PTH117 - a pattern is no path
+    anchored = name.removeprefix("./")
+    if os.path.lexists(f"{workdir}/{anchored}") and not os.path.normpath(anchored).startswith(".."):
+        literal = (
+            absolute or anchored != name or _SPECIAL.search(name) or name.startswith(("!", "#")) or name[-1:] == " "
+        )
+        return (literal_pattern(os.path.normpath(anchored).lstrip("/")) if literal else os.path.normpath(name)) + slash
+    inside = below(name, workdir)
+    if inside is not None and (absolute or os.path.lexists(name)):
+        return (literal_pattern(inside) if os.path.lexists(name) else f"/{inside}") + slash if inside else "*"
+    if ".." in name.split("/") or (absolute and os.path.lexists(name)):
+        raise UsageError(
+            f"{option} {text} leaves the working folder, {workdir}.",
+            hint="Only what is in it travels; --workdir chooses a folder further up.",
+        )
+    if name.startswith("!"):
+        raise UsageError(
+            f"{option} {text} begins with a !.", hint="Use --include and --exclude for each other's opposite."
+        )
+    return ("/" if anchored != name else "") + re.sub("/{2,}", "/", anchored) + slash
+
+
+def literal_pattern(path: str) -> str:
+    """Return the pattern that matches this path of the working folder only."""
+    escaped = _SPECIAL.sub(r"\\\1", path)
+    return "/" + (escaped[:-1] + "\\ " if escaped.endswith(" ") else escaped)
+
+
+def below(text: str, workdir: Path) -> str | None:
+    """Return a path or pattern relative to the working folder, whatever links lead there; None if it is not in it."""
+    path = PurePosixPath(os.path.normpath(os.path.join(Path.cwd(), text)))  # noqa: PTH118 - a pattern is no path
+    top = os.path.realpath(workdir)
+    found = next((one for one in (path, *path.parents) if os.path.realpath(one) == top), None)
+    return None if found is None else "" if found == path else path.relative_to(found).as_posix()
+
+
+def check_rules(spec: JobSpec) -> None:
+    """Refuse patterns of `--include` and `--exclude` that decide nothing.
+
+    Raises:
+        UsageError: One matches nothing, or only what never travels, or what another one contradicts.
+    """
+    if not spec.include and not spec.exclude:
+        return
+    for pattern in spec.include:
+        if pattern in spec.exclude:
+            raise UsageError(f"{pattern} is named by --include and by --exclude.", hint="Leave one of them out.")
+    for option, pattern, why in undecided(Path(spec.workdir), spec.include, spec.exclude):
+        if why == EXCLUDED:
+            raise UsageError(f"{option} {pattern} names only what --exclude leaves out.", hint="Leave one of them out.")
+        if why:
+            raise UsageError(
+                f"{option} {pattern} names only what never travels: {why}.",
+                hint="Variables and secrets reach the job with -e NAME or --env-file FILE.",
+            )
+        raise UsageError(
+            f"{option} {pattern} matches nothing in {spec.workdir}.",
+            hint="Patterns are those of .gitignore, relative to the working folder; --workdir chooses another one.",
+        )

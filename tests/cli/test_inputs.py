@@ -19,6 +19,7 @@ from costgpu.workflows.reporter import LogReporter
 from costgpu.workflows.runs.queue import enqueue
 from costgpu.workflows.runs.request import RunRequest
 from costgpu.workflows.runs.start import planned_run, start_run
+from costgpu.workflows.sweep import find_ray
 from tests.cli.here import LOCAL, Here, told
 from tests.unit.estimator import verdicts
 
@@ -156,3 +157,24 @@ def test_the_machine_gets_what_was_included(here: Here) -> None:
     result.check(0, out="False 5000\n", err="Left out by name, though the script reads it: last.pt 300 bytes")
     here.quiet()
     assert (here.last().spec.include, here.last().spec.exclude) == (("data",), ("last.pt",))
+
+
+def test_a_sweep_is_refused_and_told_alike(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(find_ray, "_has_ray", lambda _: True)
+    words = (
+        "sweep",
+        "--grid",
+        "lr=1,2",
+        "--metric",
+        "x=([0-9]+)",
+        "--profile",
+        "../measured.json",
+        "--python",
+        sys.executable,
+    )
+    told(*words, "--yes", "train.py").check(56, out="", err=[NAMED, OPTIONS])
+    decided = told(*words, "--include", "data", "--exclude", "last.pt", "--dry-run", "--json", "train.py").check(
+        0, err=""
+    )
+    spec = json.loads(decided.out)["plan"]["spec"]
+    assert (spec["include"], spec["exclude"]) == (["data"], ["last.pt"])

@@ -152,7 +152,7 @@ class RuleFile:
 
     def ignores_around(self, path: str) -> bool:
         """Return whether it ignores the path or a folder around it."""
-        return self.ignores(path) or any(self.ignores(f"{parent}/") for parent in PurePosixPath(path).parents)
+        return self.ignores(path) or any(self.ignores(f"{parent}/") for parent in [*PurePosixPath(path).parents][:-1])
 
     def _matching(self, inner: str, name: str, is_folder: bool) -> Iterator[_Rule]:
         yield from self._names.get(name, is_folder)

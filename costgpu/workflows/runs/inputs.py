@@ -7,7 +7,8 @@ import os
 import shlex
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from itertools import islice
 from pathlib import Path, PurePosixPath
 
 from costgpu.errors import SyncRefused, UsageError
@@ -38,36 +39,23 @@ REFILLED = {
 """Caches that libraries fill again by themselves: the variable that names one, and where it is by default."""
 _LISTED = 5  # paths in a sentence
 _OPTIONS = 20  # paths in a hint
-_CHUNKS = 20_000  # files that are looked at for the size of what is left out
+_LOOKED_AT = 400_000  # files that are looked at for the size of what is left out
 _LEAVES = "a link that leads out of the folder"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Uses:
-    """What is known of the files that a job uses.
-
-    Attributes:
-        script: The script, or the file of its module; None if that is not known.
-        footprint: What the measurement saw; None if there was none.
-    """
-
-    script: Path | None = None
-    footprint: Footprint | None = None
-
-
-NOTHING_KNOWN = Uses()
-
-
-def compare(spec: JobSpec, selection: Selection, uses: Uses, *, here: bool) -> tuple[Inputs, list[str]]:
+def compare(
+    spec: JobSpec, selection: Selection, script: Path | None, footprint: Footprint | None, *, here: bool = False
+) -> tuple[Inputs, list[str]]:
     """Return what the script reads and nobody has decided about, and notes on the rest of what it uses.
 
     Args:
+        script: The script, or the file of its module; None if that is not known.
+        footprint: What the measurement saw; None if there was none.
         here: Whether the job runs on this computer.
 
     Raises:
         UsageError: The script itself is left out by name.
     """
-    script, footprint = uses.script, uses.footprint
     used = [] if footprint is None else list(footprint.read)
     itself: FileUse | None = None
     top, excluded = os.path.realpath(spec.workdir), RuleFile(spec.exclude, EXCLUDED)
@@ -96,31 +84,28 @@ def compare(spec: JobSpec, selection: Selection, uses: Uses, *, here: bool) -> t
 
 def _staying(use: FileUse, selection: Selection, travelling: set[str], excluded: RuleFile) -> StayingInput | None:
     """Return a file or folder as one that does not travel; None if it does, or if nobody misses it."""
-    path, sendable, top = use.path, True, os.path.realpath(selection.root)
-    if path in travelling:
+    if use.path in travelling:
         return None
-    full = os.path.realpath(f"{top}/{path}")
-    if full.startswith(f"{top}/"):  # a link travels as a link, and what it leads to by itself
-        path = os.path.relpath(full, top)
-    else:
-        sendable = False
-    if path in travelling or not os.path.lexists(f"{top}/{use.path}"):
+    top = Path(os.path.realpath(selection.root))
+    full = Path(os.path.realpath(top / use.path))
+    leaves = not full.is_relative_to(top)
+    path = use.path if leaves else str(full.relative_to(top))  # a link and what it leads to travel by themselves
+    if path in travelling or not os.path.lexists(top / use.path):
         return None
-    inside = f"{path}/"
     around = [f"{one}{end}" for one in (PurePosixPath(path), *PurePosixPath(path).parents) for end in ("", "/")]
     why = next((selection.stays[one] for one in reversed(around) if one in selection.stays), "")
-    if any(map(excluded.ignores_around, (use.path, path, inside))):
+    if any(map(excluded.ignores_around, (use.path, path, f"{path}/"))):
         why = EXCLUDED
-    elif not sendable:
+    elif leaves:
         why = _LEAVES
-    if not why and os.path.isdir(full):  # noqa: PTH112 - of a folder all stays, a part, or nothing
-        why = next((why for one, why in selection.stays.items() if one.startswith(inside) and not _idle(one, why)), "")
-        if not why:
-            return None
+    elif not why and full.is_dir():  # all of a folder stays, a part, or nothing
+        parts = (one for one in selection.stays.items() if path == "." or one[0].startswith(f"{path}/"))
+        why = next((why for one, why in parts if not _idle(one, why)), "caches")
     if _idle(path, why):
         return None
-    why, sendable = why or "it cannot be sent", sendable and is_by_rule(why)
-    return StayingInput(path=path, size=use.size, files=use.files, why=why, sendable=sendable)
+    size = use.size or (full.stat().st_size if full.is_file() else 0)  # a link has none
+    why, sendable = why or "it cannot be sent", not leaves and is_by_rule(why)
+    return StayingInput(path=path, size=size, files=use.files, why=why, sendable=sendable)
 
 
 def _idle(path: str, why: str) -> bool:
@@ -163,7 +148,7 @@ def send_too(plan: Plan, limit_mib: float) -> Plan:
     Raises:
         SyncRefused: With them it is too large, or a link leads out of the folder.
     """
-    more = [literal_pattern(one.path) for one in plan.inputs.staying if one.sendable]
+    more = ["*" if one.path == "." else literal_pattern(one.path) for one in plan.inputs.staying if one.sendable]
     spec = replace(plan.spec, include=(*plan.spec.include, *more))
     selection = select_for(spec, limit_mib)
     sent = replace(plan, spec=spec, files=len(selection.files), bytes=selection.total_bytes)
@@ -256,17 +241,12 @@ def _short(path: str, beside: Path) -> str:
 def largest_left_out(selection: Selection, most: int = 3) -> tuple[FileUse, ...]:
     """Return the largest of what ignore rules leave out, as far as a bounded look at it tells."""
     found: list[FileUse] = []
-    left = _CHUNKS
+    left = _LOOKED_AT
     for path, why in selection.stays.items():
-        if left <= 0:
-            break
         if why == EXCLUDED or (why != "caches" and is_by_rule(why)):
-            size = files = 0
-            for size_of_one in _sizes(selection.root / path):
-                size, files, left = size + size_of_one, files + 1, left - 1
-                if left <= 0:
-                    break
-            found.append(FileUse(path=path, size=size, files=files))
+            sizes = list(islice(_sizes(selection.root / path), min(left, _LOOKED_AT // 4)))
+            found.append(FileUse(path=path, size=sum(sizes), files=len(sizes)))
+            left -= len(sizes)
     return tuple(sorted((one for one in found if one.size), key=lambda one: (-one.size, one.path))[:most])
 
 

@@ -37,7 +37,7 @@ from costgpu.workflows.environment import job_environment
 from costgpu.workflows.estimate.measure import note_files, run_measurement
 from costgpu.workflows.reporter import Reporter
 from costgpu.workflows.runs.budgets import budget_refusal
-from costgpu.workflows.runs.inputs import NOTHING_KNOWN, Uses, compare, largest_left_out, module_file
+from costgpu.workflows.runs.inputs import compare, largest_left_out, module_file
 from costgpu.workflows.runs.patterns import check_rules
 from costgpu.workflows.runs.places import (
     Places,
@@ -125,8 +125,7 @@ def plan_run(request: RunRequest, script: Request, context: AppContext, adapt: A
     if adapt is not None:
         spec, places = adapt(spec, places, profile)
         key, steps = "", None
-    uses = Uses(script=module_file(script), footprint=profile.footprint if profile is not None else None)
-    plan = make_plan(context, spec, places, limits, workload=key, steps=steps, uses=uses)
+    plan = make_plan(context, spec, places, limits, workload=key, steps=steps, script=script, profile=profile)
     plan, refusal = with_budgets(context, plan)
     return PlannedRun(plan=plan, environment=environment, refusal=refusal, at=now)
 
@@ -247,7 +246,8 @@ def make_plan(
     *,
     workload: str = "",
     steps: float | None = None,
-    uses: Uses = NOTHING_KNOWN,
+    script: Request | None = None,
+    profile: WorkloadProfile | None = None,
 ) -> Plan:
     """The plan, with everything checked that can be checked without spending."""
     wanted = options_for(places.ranked, limits)
@@ -260,7 +260,9 @@ def make_plan(
     provider = context.tools.provider(first.offer.provider)
     who = [identities[name] for name in dict.fromkeys(option.offer.provider for option in options)]
     selection = select_for(spec, context.settings.sync_limit_mib)
-    inputs, remarks = compare(spec, selection, uses, here=first.offer.provider == "local")
+    file = module_file(script) if script is not None else None
+    footprint = profile.footprint if profile is not None else None
+    inputs, remarks = compare(spec, selection, file, footprint, here=first.offer.provider == "local")
     notes += remarks
     group = None
     if spec.nodes > 1:

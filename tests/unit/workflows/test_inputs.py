@@ -13,7 +13,6 @@ from costgpu.models.job import JobSpec
 from costgpu.models.run import Plan
 from costgpu.runner.files.select import select_for
 from costgpu.workflows.runs.inputs import (
-    Uses,
     check_inputs,
     compare,
     largest_left_out,
@@ -59,7 +58,7 @@ def use(folder: Path, path: str, files: int = 1) -> FileUse:
 def compared(folder: Path, *read: str, spec: JobSpec | None = None) -> tuple[Inputs, list[str]]:
     spec = spec or job(folder)
     seen = Footprint(read=[use(folder, path) for path in read])
-    return compare(spec, select_for(spec, 100), Uses(script=folder / "train.py", footprint=seen), here=False)
+    return compare(spec, select_for(spec, 100), folder / "train.py", seen)
 
 
 def staying(folder: Path, *read: str, spec: JobSpec | None = None) -> list[tuple[str, str, bool]]:
@@ -166,6 +165,8 @@ def test_links(folder: Path, tmp_path: Path) -> None:
     write(tmp_path, **{"disk/x.bin": "x"})
     (folder / "latest.bin").symlink_to("data/set.pt")
     (folder / "store").symlink_to("data")
+    seen = Footprint(read=[FileUse(path="latest.bin", size=0)])
+    assert [one.size for one in compare(job(folder), select_for(job(folder), 1), None, seen)[0].staying] == [5000]
     write(folder, **{".gitignore": "data/\ndisk\n"})
     assert staying(folder, "latest.bin", "store/other.bin") == [
         ("data/set.pt", ".gitignore", True),
@@ -183,10 +184,11 @@ def test_a_folder_with_many_files_that_were_read(folder: Path) -> None:
     spec = job(folder)
 
     def found(path: str) -> list[str]:
-        seen = Uses(footprint=Footprint(read=[FileUse(path=path, size=9, files=60)]))
-        return [one.why for one in compare(spec, select_for(spec, 100), seen, here=False)[0].staying]
+        seen = Footprint(read=[FileUse(path=path, size=9, files=60)])
+        return [one.why for one in compare(spec, select_for(spec, 100), None, seen)[0].staying]
 
-    assert (found("data"), found("img"), found("part")) == ([".gitignore"], [], [])
+    assert (found("data"), found("img"), found("part"), found(".")) == ([".gitignore"], [], [], [".gitignore"])
+    assert staying(folder, "last.pt", spec=job(folder, exclude=(".*",))) == [("last.pt", ".gitignore", True)]
     write(folder, **{".gitignore": "*.tmp\nimg/*\n"})
     assert (found("img"), found("part")) == ([".gitignore"], [".gitignore"])
 
@@ -194,7 +196,7 @@ def test_a_folder_with_many_files_that_were_read(folder: Path) -> None:
 def test_the_script_itself(folder: Path) -> None:
     write(folder, **{".gitignore": "train.py\n"})
     spec = job(folder)
-    inputs, _ = compare(spec, select_for(spec, 100), Uses(script=folder / "train.py"), here=False)
+    inputs, _ = compare(spec, select_for(spec, 100), folder / "train.py", None)
     assert [one.path for one in inputs.staying] == ["train.py"]
     assert not inputs.known
     for pattern in ("train.py", "*"):
@@ -204,13 +206,13 @@ def test_the_script_itself(folder: Path) -> None:
 
 def test_nothing_is_known_of_an_old_profile(folder: Path) -> None:
     spec = job(folder)
-    inputs, notes = compare(spec, select_for(spec, 100), Uses(script=folder / "train.py"), here=False)
+    inputs, notes = compare(spec, select_for(spec, 100), folder / "train.py", None)
     assert (inputs, notes) == (Inputs(known=False), [])
 
 
 def test_a_file_that_is_gone_is_not_missed(folder: Path) -> None:
-    seen = Uses(footprint=Footprint(read=[FileUse(path="gone.pt", size=1)]))
-    assert compare(job(folder), select_for(job(folder), 1), seen, here=False)[0].staying == ()
+    seen = Footprint(read=[FileUse(path="gone.pt", size=1)])
+    assert compare(job(folder), select_for(job(folder), 1), None, seen)[0].staying == ()
 
 
 def outside(folder: Path, *paths: str, here: bool = False, wrote: tuple[str, ...] = ()) -> list[str]:
@@ -278,7 +280,7 @@ def test_many_files_are_compared_quickly(folder: Path) -> None:
     entry = selection.files[0]
     large = replace(selection, files=tuple(replace(entry, path=f"set/{number}") for number in range(MANY)))
     seen = Footprint(read=[FileUse(path=f"set/{number}", size=1) for number in range(200)])
-    assert compare(spec, large, Uses(footprint=seen), here=False)[0].staying == ()
+    assert compare(spec, large, None, seen)[0].staying == ()
 
 
 def test_a_plan_names_what_stays(folder: Path) -> None:

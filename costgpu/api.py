@@ -184,6 +184,7 @@ def run(
     max_duration: TimeSpan | None = None,
     outputs: Sequence[str] = (),
     setup: str | None = None,
+    extra: str | Sequence[str] = (),
     env: Mapping[str, str] | None = None,
     name: str | None = None,
     tags: Mapping[str, str] | None = None,
@@ -218,7 +219,8 @@ def run(
         max_cost: Highest cost of the run.
         max_duration: Longest time of the job.
         outputs: Files to download; empty for all that is new or changed.
-        setup: Command before the job.
+        setup: Command before the job; None to install what the project names.
+        extra: Extras of the project that rented machines install, too.
         env: Variables of the job.
         name: Name of the job.
         tags: Tags for the machine.

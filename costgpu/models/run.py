@@ -307,6 +307,7 @@ class Plan:
     steps: float | None = None  # optimizer steps of the whole job; None if that is not known
     notes: tuple[str, ...] = field(default=())  # remarks to read before confirming
     others: tuple[Identity, ...] = ()  # identities at the further providers of the options
+    packages: str = ""  # what says which packages the machine installs, and what installs them; empty if nothing does
 
     @property
     def most_usd(self) -> Decimal:

@@ -43,6 +43,8 @@ def plan_text(plan: Plan, now: datetime, job: Sequence[tuple[str, str]] = ()) ->
         *(job or [("job", f"{' '.join(('python', *spec.argv))}, sent from {spec.workdir}")]),
         ("files", f"{files}; left out: {left_out}" if left_out else files),
     ]
+    if plan.packages:
+        rows.append(("packages", plan.packages))
     if spec.setup:
         rows.append(("set-up", spec.setup))
     if spec.env_names:

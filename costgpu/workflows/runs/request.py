@@ -44,6 +44,7 @@ class RunRequest(ScriptOptions):
     idle_duration: str | None = None
     outputs: tuple[str, ...] = ()
     setup: str | None = None
+    extra: tuple[str, ...] = ()  # extras of the project that machines install, too
     env: tuple[str, ...] = ()  # ``KEY=VALUE``, or ``KEY`` from this process
     env_file: str | None = None
     name: str | None = None

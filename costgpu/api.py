@@ -186,6 +186,7 @@ def run(
     exclude: str | Sequence[str] = (),
     outputs: Sequence[str] = (),
     setup: str | None = None,
+    extra: str | Sequence[str] = (),
     env: Mapping[str, str] | None = None,
     name: str | None = None,
     tags: Mapping[str, str] | None = None,
@@ -222,7 +223,8 @@ def run(
         include: Patterns in the syntax of ``.gitignore`` for files that travel whatever ignore rules say.
         exclude: The same for files that stay here, whatever else is said.
         outputs: Files to download; empty for all that is new or changed.
-        setup: Command before the job.
+        setup: Command before the job; None to install what the project names.
+        extra: Extras of the project that rented machines install, too.
         env: Variables of the job.
         name: Name of the job.
         tags: Tags for the machine.

@@ -275,6 +275,10 @@ class DriverFailed(RunError, exit_code=67):
     """The machine's GPU or its driver does not answer."""
 
 
+class PackagesMissing(RunError, exit_code=68):
+    """A package that the script imports would not be installed on the machine."""
+
+
 class LedgerError(CostGpuError, exit_code=70):
     """The ledger cannot be used."""
 

@@ -42,7 +42,10 @@ def run(
         list[str] | None, typer.Option(help="Files to download; default: all that is new or changed. Repeatable.")
     ] = None,
     setup: Annotated[
-        str | None, typer.Option(help="Command before the job; default when rented: requirements.txt.")
+        str | None, typer.Option(help="Command before the job; default when rented: installs what the project names.")
+    ] = None,
+    extra: Annotated[
+        list[str] | None, typer.Option(help="Extra of the project's pyproject.toml to install, too. Repeatable.")
     ] = None,
     env: Annotated[
         list[str] | None, typer.Option("-e", "--env", help="Variable of the job: KEY=VALUE, or KEY from here.")

@@ -72,7 +72,11 @@ def sweep(
         typer.Option(help="Files of each trial to keep; default: all that is new or changed. Repeatable."),
     ] = None,
     setup: Annotated[
-        str | None, typer.Option(help="Command before the trials; default when rented: requirements.txt.")
+        str | None,
+        typer.Option(help="Command before the trials; default when rented: installs what the project names."),
+    ] = None,
+    extra: Annotated[
+        list[str] | None, typer.Option(help="Extra of the project's pyproject.toml to install, too. Repeatable.")
     ] = None,
     env: Annotated[
         list[str] | None, typer.Option("-e", "--env", help="Variable of the trials: KEY=VALUE, or KEY from here.")

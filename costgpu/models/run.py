@@ -311,6 +311,7 @@ class Plan:
     others: tuple[Identity, ...] = ()  # identities at the further providers of the options
     largest: tuple[FileUse, ...] = ()  # the largest of what ignore rules leave out
     inputs: Inputs = field(default_factory=Inputs)  # what the script reads and would not find
+    packages: str = ""  # what says which packages the machine installs, and what installs them; empty if nothing does
 
     @property
     def most_usd(self) -> Decimal:

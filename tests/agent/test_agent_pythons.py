@@ -9,6 +9,8 @@ import pytest
 
 from costgpu.models.job import EndReason
 from costgpu.runner.machine.agent_client import AgentHost
+from costgpu.workflows.runs.packages.conda import conda_source
+from costgpu.workflows.runs.packages.requirements import Listing
 from tests.agent.harness import Machine
 
 
@@ -53,6 +55,29 @@ def test_a_rented_machine_gets_an_environment_of_its_own_for_the_setup(machine: 
     assert (work / "venv.txt").read_text().strip() == venv
     assert "include-system-site-packages = true" in (machine.home / "venv/pyvenv.cfg").read_text()
     assert {entry.path for entry in machine.host.outputs().files} == {"pip.txt", "prefix.txt", "venv.txt"}
+
+
+def test_an_environment_that_the_setup_makes_runs_the_job(machine: Machine) -> None:
+    """As the set-up for an environment.yml does, with a micromamba that stands in for the real one."""
+    machine.put_on_path(
+        "/usr/bin:/bin",
+        micromamba=f"""p=; while [ $# -gt 0 ]; do [ "$1" = -p ] && p=$2; shift; done; mkdir -p "$p/bin" "$p/conda-meta"
+printf '#!/bin/sh\\nexec {sys.executable} "$@"\\n' >"$p/bin/python3"; chmod +x "$p/bin/python3" """,
+    )
+    work = Listing(machine.home)
+    (machine.home / "environment.yml").write_text("dependencies: [python]")
+    setup = conda_source(machine.home / "environment.yml", work).setup
+    machine.run(
+        "import os\nprint(os.environ['CONDA_PREFIX'])\nprint(os.environ['PATH'])",
+        setup=setup,
+        provider="aws",
+        python=sys.executable,
+    )
+    status = machine.follow()
+    assert status.exit_code == 0, machine.stderr
+    prefix, path = machine.stdout.decode().splitlines()
+    assert prefix == str(machine.home / "env")
+    assert path.startswith(f"{prefix}/bin:")
 
 
 BASE = f'exec "{sys.base_prefix}/bin/python3" "$@"'

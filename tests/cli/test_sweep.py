@@ -76,8 +76,10 @@ def test_a_plan_for_programs(here: Here, monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 def test_rented_machines_get_ray() -> None:
-    assert find_ray.setup_with_ray("").startswith("python3 -c 'import ray.tune'")
-    assert find_ray.setup_with_ray("make data").startswith("( make data\n) && { python3")
+    assert find_ray.setup_with_ray("", users=True).startswith("python3 -c 'import ray.tune'")
+    assert find_ray.setup_with_ray("make data", users=True).startswith("( make data\n) && { python3")
+    ours = find_ray.setup_with_ray("export PATH=/env", users=False)
+    assert ours.startswith("export PATH=/env && { python3"), "what the set-up puts on the path is found"
 
 
 Ran = dict[str, tuple[Here, Result]]

@@ -47,6 +47,8 @@ def plan_text(plan: Plan, now: datetime, job: Sequence[tuple[str, str]] = ()) ->
         what = ", ".join(f"{used_file(one.path, one)} ({one.why})" for one in plan.inputs.staying[:STAYING_ROWS])
         more = len(plan.inputs.staying) - STAYING_ROWS
         rows.append(("stays here", f"though the script reads it: {what}{f', and {more} more' if more > 0 else ''}"))
+    if plan.packages:
+        rows.append(("packages", plan.packages))
     if spec.setup:
         rows.append(("set-up", spec.setup))
     if spec.env_names:

@@ -22,6 +22,7 @@ KEPT_STARTS = ("LC_", "CUDA_", "NVIDIA_", "CONDA_", "ROCM_")
 _DEFAULT_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 OUTPUTS_VARIABLE = "COSTGPU_OUTPUTS"
 HOME_VARIABLE = "COSTGPU_HOME"
+ENVIRONMENT = "env"  # folder of `Home` for an environment that the set-up makes, such as one of conda's
 
 
 class PythonNotFound(Exception):
@@ -49,8 +50,16 @@ def python_environment(environment: Mapping[str, str], python: str) -> dict[str,
     changed["PATH"] = folder + os.pathsep + environment.get("PATH", _DEFAULT_PATH)
     if os.path.exists(os.path.join(os.path.dirname(folder), "pyvenv.cfg")):
         changed["VIRTUAL_ENV"] = os.path.dirname(folder)
+    if os.path.isdir(os.path.join(os.path.dirname(folder), "conda-meta")):
+        changed["CONDA_PREFIX"] = os.path.dirname(folder)
     changed["PYTHONUNBUFFERED"] = "1"
     return changed
+
+
+def made_by_setup(home: Home) -> str | None:
+    """Return the interpreter of an environment that the set-up has made in the place for it; None without one."""
+    python = os.path.join(home.path, ENVIRONMENT, "bin", "python3")
+    return python if os.access(python, os.X_OK) else None
 
 
 def choose_python(

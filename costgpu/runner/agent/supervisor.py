@@ -110,6 +110,9 @@ class Supervisor:
             self._stop_if_asked()
             if code:
                 raise JobNotRun(code, "setup_failed", "The set-up command ended with exit code %d." % code)
+            made = job_environment.made_by_setup(self.home)
+            if made is not None:
+                python, environment = made, job_environment.python_environment(environment, made)
         self._meet("versions", python)
         self._stop_if_asked()
         self.progress.update(phase="running", job_started_uptime=uptime(), job_started_epoch=time.time(), python=python)

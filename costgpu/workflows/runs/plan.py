@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -12,6 +13,7 @@ from costgpu.errors import (
     AuthError,
     BudgetExceeded,
     CostGpuError,
+    InterpreterError,
     InvalidRequest,
     ProviderError,
     RefusedHere,
@@ -21,6 +23,7 @@ from costgpu.errors import (
 from costgpu.estimator.scope import scope_of
 from costgpu.measure import Request, find_interpreter, workload_key
 from costgpu.measure.launcher import Launch
+from costgpu.measure.prefixes import NO_PREFIXES
 from costgpu.measure.profile_file import load_profile
 from costgpu.models.instance import CreateRequest, Identity, NodeGroup
 from costgpu.models.job import Engine, JobSpec, Launcher
@@ -38,6 +41,7 @@ from costgpu.workflows.estimate.measure import note_files, run_measurement
 from costgpu.workflows.reporter import Reporter
 from costgpu.workflows.runs.budgets import budget_refusal
 from costgpu.workflows.runs.inputs import compare, largest_left_out, module_file
+from costgpu.workflows.runs.packages import PackageSource, check_imports, find_packages, with_framework
 from costgpu.workflows.runs.patterns import check_rules
 from costgpu.workflows.runs.places import (
     Places,
@@ -47,7 +51,7 @@ from costgpu.workflows.runs.places import (
     providers_of,
     wanted_offers,
 )
-from costgpu.workflows.runs.ray_setup import check_ray, ray_setup
+from costgpu.workflows.runs.ray_setup import check_ray, with_ray
 from costgpu.workflows.runs.request import RunRequest, job_spec, limits_of
 from costgpu.workflows.runs.visible_secrets import visible_secrets
 
@@ -92,8 +96,7 @@ def plan_run(request: RunRequest, script: Request, context: AppContext, adapt: A
     single = request if adapt is None else replace(request, nodes=None, engine=Engine.PLAIN.value)
     if request.estimate and not request.profile and rented:
         check_credentials(context, providers)  # without them there is no need to measure for a minute
-    if rented:
-        check_packages(request, script, context.reporter)
+    packages = _packages(request, script, environment) if rented else PackageSource()
     for secret, advice in visible_secrets(request):
         context.reporter.note(secret, advice)
     profile = _profile(single, script, context.reporter)
@@ -116,16 +119,19 @@ def plan_run(request: RunRequest, script: Request, context: AppContext, adapt: A
     python = find_interpreter(request.python or script.python, dict(os.environ)).path if local else ""
     if local and single.on_ray and not request.setup:
         check_ray(python)
-    spec = replace(
-        spec,
-        setup=(request.setup or "") if local else _setup(single, script.workdir, profile, first),
-        python=python,
-    )
+    if local:
+        packages = PackageSource(setup=request.setup or "")
+    else:
+        packages = _completed(packages, request, script, profile, first)
+        places = replace(places, notes=[*places.notes, *packages.notes])
+    spec = replace(spec, setup=packages.setup, python=python)
     steps = scope_of(profile).total_steps if profile else None
     if adapt is not None:
         spec, places = adapt(spec, places, profile)
         key, steps = "", None
-    plan = make_plan(context, spec, places, limits, workload=key, steps=steps, script=script, profile=profile)
+    plan = make_plan(
+        context, spec, places, limits, workload=key, steps=steps, script=script, profile=profile, packages=packages
+    )
     plan, refusal = with_budgets(context, plan)
     return PlannedRun(plan=plan, environment=environment, refusal=refusal, at=now)
 
@@ -174,32 +180,34 @@ def _as_launched(request: RunRequest, script: Request) -> Request:
     return replace(script, launch=launch)
 
 
-def check_packages(request: RunRequest, script: Request, reporter: Reporter) -> None:
-    """Refuses a script that a program such as uv gives its packages here, where nothing says what a machine installs."""
-    deciding = script.launch.prefixes.deciding if script.launch is not None else ()
-    if not deciding:
-        return
-    if request.setup is None and not request.on_ray and not (script.workdir / "requirements.txt").is_file():
-        raise UsageError(
-            f"{deciding[0]} gives {script.name} its packages here, and nothing says what the machine is to install.",
-            hint="Put a requirements.txt into its folder (uv export -o requirements.txt), or add --setup 'pip install ...'.",
-        )
-    reporter.note(f"On the machine {script.name} is started with the machine's Python, not by {deciding[0]}.")
+def _packages(request: RunRequest, script: Request, environment: dict[str, str]) -> PackageSource:
+    """Return what rented machines install, as far as that does not depend on what is measured."""
+    return find_packages(
+        script.workdir,
+        script.script,
+        setup=request.setup,
+        extras=request.extra,
+        prefixes=script.launch.prefixes if script.launch is not None else NO_PREFIXES,
+        variables=environment,
+    )
 
 
-def _setup(request: RunRequest, workdir: Path, profile: WorkloadProfile | None, place: LaunchPlace) -> str:
-    """The set-up command of a rented machine: the user's; else the requirements; else the PyTorch that was measured."""
+def _completed(
+    packages: PackageSource, request: RunRequest, script: Request, profile: WorkloadProfile | None, place: LaunchPlace
+) -> PackageSource:
+    """Return what this machine installs, after a look at what the measured script imports."""
     if request.setup is not None:
-        return request.setup
+        return packages
+    packages = with_framework(packages, profile, gpu=place.offer.accelerator is not None)
     if request.on_ray:
-        return ray_setup(workdir)
-    if (workdir / "requirements.txt").is_file():
-        return "pip install -r requirements.txt"
-    if profile is None:
-        return ""
-    version = profile.framework.version.partition("+")[0]
-    cpu = "" if place.offer.accelerator else " --extra-index-url https://download.pytorch.org/whl/cpu"
-    return f"pip install torch=={version} numpy{cpu}"
+        packages = with_ray(packages)
+    if profile is None or profile.footprint is None:
+        return packages
+    with suppress(InterpreterError):
+        python = find_interpreter(request.python or script.python, dict(os.environ)).path
+        notes = check_imports(packages, profile.footprint, script.workdir, python, script.environment)
+        return replace(packages, notes=(*packages.notes, *notes))
+    return packages
 
 
 def _first_possible(
@@ -248,6 +256,7 @@ def make_plan(
     steps: float | None = None,
     script: Request | None = None,
     profile: WorkloadProfile | None = None,
+    packages: PackageSource | None = None,
 ) -> Plan:
     """The plan, with everything checked that can be checked without spending."""
     wanted = options_for(places.ranked, limits)
@@ -260,6 +269,13 @@ def make_plan(
     provider = context.tools.provider(first.offer.provider)
     who = [identities[name] for name in dict.fromkeys(option.offer.provider for option in options)]
     selection = select_for(spec, context.settings.sync_limit_mib)
+    sent = {*selection.links, *selection.folders, *(each.path for each in selection.files)}
+    for path in packages.files if packages is not None else ():
+        if path not in sent and not any(each.startswith(f"{path}/") for each in sent) and path != ".":
+            raise UsageError(
+                f"The set-up reads {path}, which does not travel.",
+                hint="Look into .gitignore and .costgpuignore, or add --include.",
+            )
     file = module_file(script) if script is not None else None
     footprint = profile.footprint if profile is not None else None
     inputs, remarks = compare(spec, selection, file, footprint, here=first.offer.provider == "local")
@@ -320,6 +336,7 @@ def make_plan(
         steps=steps,
         notes=tuple(notes),
         others=tuple(who[1:]),
+        packages=packages.text if packages is not None else "",
     )
 
 

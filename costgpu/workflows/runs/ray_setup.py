@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import re
 import subprocess
+from dataclasses import replace
 from importlib import metadata
-from pathlib import Path
 
 from costgpu.errors import MissingImport
+from costgpu.workflows.runs.packages import PackageSource
+from costgpu.workflows.runs.packages.source import PIP, normal, parse
 
 PACKAGE = "ray[default,data,train,tune]"
 OLDEST = "2.52"
@@ -16,17 +17,21 @@ OLDEST = "2.52"
 Source: https://docs.ray.io/en/latest/ray-security/token-auth.html (2026-11-24).
 """
 
-_NAMES_RAY = re.compile(r"ray\s*($|[\[<>=!~;@#,]|\s)", re.IGNORECASE)
 _CHECK_SECONDS = 60
 
 
-def ray_setup(workdir: Path) -> str:
-    """The set-up command of a machine of a Ray cluster: the requirements, and Ray if they do not name it."""
-    requirements = workdir / "requirements.txt"
-    there = requirements.is_file()
-    if there and any(_NAMES_RAY.match(line) for line in requirements.read_text(errors="replace").splitlines()):
-        return "pip install -r requirements.txt"
-    return f"pip install '{requirement()}'" + (" -r requirements.txt" if there else "")
+def with_ray(packages: PackageSource, package: str = PACKAGE) -> PackageSource:
+    """Return what a machine installs, with Ray if that is not named."""
+    if any(need is not None and normal(need.name) == "ray" for need in map(parse, packages.requirements)):
+        return packages
+    install = f"pip install '{requirement(package)}'"
+    return replace(
+        packages,
+        label=f"{packages.label} + Ray" if packages.label else "Ray",
+        installer=packages.installer or PIP,
+        setup=f"{packages.setup} && {install}" if packages.setup else install,
+        requirements=(*packages.requirements, requirement(package)),
+    )
 
 
 def requirement(package: str = PACKAGE) -> str:

@@ -47,6 +47,7 @@ class RunRequest(ScriptOptions):
     exclude: tuple[str, ...] = ()
     outputs: tuple[str, ...] = ()
     setup: str | None = None
+    extra: tuple[str, ...] = ()  # extras of the project that machines install, too
     env: tuple[str, ...] = ()  # ``KEY=VALUE``, or ``KEY`` from this process
     env_file: str | None = None
     name: str | None = None

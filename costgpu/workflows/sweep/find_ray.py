@@ -38,7 +38,13 @@ def _has_ray(python: str) -> bool:
     return done.returncode == 0
 
 
-def setup_with_ray(setup: str) -> str:
-    """The set-up command of a rented machine, and Ray, unless its image has that."""
+def setup_with_ray(setup: str, *, users: bool) -> str:
+    """The set-up command of a rented machine, and Ray, unless its image has that.
+
+    Args:
+        users: Whether the command is the user's, and may do anything to its shell.
+    """
     ray = f"python3 -c 'import ray.tune' 2>/dev/null || pip install '{requirement(PACKAGE)}'"
-    return f"( {setup}\n) && {{ {ray}; }}" if setup else ray
+    if not setup:
+        return ray
+    return f"( {setup}\n) && {{ {ray}; }}" if users else f"{setup} && {{ {ray}; }}"

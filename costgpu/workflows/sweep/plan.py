@@ -87,7 +87,9 @@ def planned_sweep(request: SweepRequest, reporter: Reporter) -> Iterator[tuple[A
             made["spec"] = tuner_spec(
                 full, name, argv, python=spec.python, nodes=request.machines, grace_seconds=spec.grace_seconds
             )
-            setup = spec.setup if here or request.setup == "" else setup_with_ray(spec.setup)
+            setup = spec.setup
+            if not here and request.setup != "":
+                setup = setup_with_ray(spec.setup, users=request.setup is not None)
             notes = [*timed.notes, *shares.notes]
             adapted = replace(spec, argv=tuner_argv(name), python=tuner_python, setup=setup, outputs=(), processes=0)
             return adapted, replace(timed, notes=notes)

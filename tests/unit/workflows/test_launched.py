@@ -11,7 +11,6 @@ from costgpu.models.job import JobSpec
 from costgpu.workflows.estimate.measure import script_request
 from costgpu.workflows.estimate.request import EstimateRequest
 from costgpu.workflows.reporter import LogReporter
-from costgpu.workflows.runs.plan import check_packages
 from costgpu.workflows.runs.request import RunRequest, job_spec, limits_of
 
 
@@ -107,19 +106,3 @@ def test_what_stands_in_front_of_a_script_decides_on_its_variables(folder: Path)
     assert Path(asked.python).is_absolute()
     assert measured("nohup nice -n 5 src/train.py").environment is None
     assert started("LR=0.1 nice torchrun --nproc-per-node 2 src/train.py").argv == ("src/train.py",)
-
-
-def test_packages_that_only_this_computer_has_are_told_of_before_anything_is_rented(folder: Path) -> None:
-    def check(setup: str | None = None) -> None:
-        request = RunRequest(command=("uv", "run", "src/train.py"), setup=setup)
-        launch = request.launch
-        assert launch is not None
-        script = Request(script=folder / "src/train.py", module=None, arguments=[], workdir=folder, launch=launch)
-        check_packages(request, script, LogReporter())
-
-    with pytest.raises(UsageError, match=r"uv run gives train.py its packages here") as caught:
-        check()
-    assert "requirements.txt" in (caught.value.hint or "")
-    check(setup="pip install torch")
-    (folder / "requirements.txt").touch()
-    check()

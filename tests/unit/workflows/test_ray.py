@@ -11,6 +11,7 @@ from costgpu.models.job import JobSpec, Launcher
 from costgpu.workflows.estimate.measure import script_request
 from costgpu.workflows.reporter import LogReporter
 from costgpu.workflows.runs import ray_setup
+from costgpu.workflows.runs.packages import find_packages
 from costgpu.workflows.runs.ray_setup import check_ray
 from costgpu.workflows.runs.request import RunRequest, check, job_spec, limits_of
 
@@ -44,16 +45,12 @@ def version(number: str | None) -> object:
     [
         (None, "2.60.0", "pip install 'ray[default,data,train,tune]==2.60.0'"),
         (None, None, "pip install 'ray[default,data,train,tune]>=2.52'"),
-        ("torch\n", "2.60.0", "pip install 'ray[default,data,train,tune]==2.60.0' -r requirements.txt"),
-        (
-            "raytracer\nray-lightning\n# ray\n",
-            None,
-            "pip install 'ray[default,data,train,tune]>=2.52' -r requirements.txt",
-        ),
-        ("torch\nray\n", "2.60.0", "pip install -r requirements.txt"),
-        ("ray[train]==2.55  # pinned\n", "2.60.0", "pip install -r requirements.txt"),
-        ("Ray >= 2.55\n", "2.60.0", "pip install -r requirements.txt"),
-        ("ray @ https://example.org/ray.whl\n", None, "pip install -r requirements.txt"),
+        ("torch\n", "2.60.0", "SETUP && pip install 'ray[default,data,train,tune]==2.60.0'"),
+        ("raytracer\nray-lightning\n# ray\n", None, "SETUP && pip install 'ray[default,data,train,tune]>=2.52'"),
+        ("torch\nray\n", "2.60.0", "SETUP"),
+        ("ray[train]==2.55  # pinned\n", "2.60.0", "SETUP"),
+        ("Ray >= 2.55\n", "2.60.0", "SETUP"),
+        ("ray @ https://example.org/ray.whl\n", None, "SETUP"),
     ],
 )
 def test_ray_is_installed_unless_the_requirements_name_it(
@@ -62,7 +59,12 @@ def test_ray_is_installed_unless_the_requirements_name_it(
     if requirements is not None:
         (tmp_path / "requirements.txt").write_text(requirements)
     monkeypatch.setattr(metadata, "version", version(here))
-    assert ray_setup.ray_setup(tmp_path) == expected
+    packages = find_packages(tmp_path, None)
+    found = ray_setup.with_ray(packages)
+    assert found.setup == expected.replace("SETUP", packages.setup)
+    assert found.label == (
+        "requirements.txt" if expected == "SETUP" else "requirements.txt + Ray" if requirements else "Ray"
+    )
 
 
 def test_an_interpreter_without_ray_is_named(tmp_path: Path) -> None:

@@ -77,6 +77,10 @@ class NotConfirmed(CostGpuError, exit_code=7):
     """The plan was not confirmed."""
 
 
+class CannotWrite(CostGpuError, exit_code=8):
+    """Stdout, stderr or a file cannot be written, as on a full disk."""
+
+
 class ScriptError(CostGpuError, exit_code=20):
     """The script could not be measured."""
 
@@ -139,6 +143,10 @@ class NoMetric(ScriptError, exit_code=34):
 
 class TrialsFailed(ScriptError, exit_code=35):
     """Every trial of a sweep failed."""
+
+
+class NoFiniteMetric(ScriptError, exit_code=36):
+    """Every value of a sweep's metric is NaN or infinite."""
 
 
 class ProviderError(CostGpuError, exit_code=40):

@@ -13,10 +13,11 @@ import typer
 
 from costgpu.cli.lazy_group import LazyGroup
 from costgpu.cli.terminal_reporter import print_error, print_note, say
-from costgpu.errors import EXIT_INTERRUPTED, CostGpuError
+from costgpu.errors import EXIT_INTERRUPTED, CannotWrite, CostGpuError
 from costgpu.render import safe_text
 from costgpu.version import __version__
 
+_UNWRITABLE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 _SHOWN = 200  # characters of a path that is too long
 
 app = typer.Typer(
@@ -69,7 +70,10 @@ def _run() -> None:
             if sys.stdout is not None:
                 sys.stdout.flush()  # here, where an error of it has words and an exit code
     except CostGpuError as error:
-        print_error(error)
+        try:
+            print_error(error)
+        except OSError:
+            _nobody_reads()
         sys.exit(error.exit_code)
     except KeyboardInterrupt:
         sys.exit(EXIT_INTERRUPTED)
@@ -78,7 +82,8 @@ def _run() -> None:
     except OSError as error:
         with contextlib.suppress(OSError):
             print_note(*_words(error))
-        sys.exit(_nobody_reads())
+        code = _nobody_reads()
+        sys.exit(CannotWrite.exit_code if error.errno in _UNWRITABLE and error.filename is None else code)
 
 
 def _words(error: OSError) -> tuple[str, str]:

@@ -12,7 +12,6 @@ from costgpu.errors import (
     MissingImport,
     NeedsCuda,
     NothingToMeasure,
-    NotPython,
     NoTrainingStep,
     OutOfMemory,
     ScriptCrashed,
@@ -21,6 +20,7 @@ from costgpu.errors import (
     WaitsForInput,
     WouldHarmFiles,
 )
+from costgpu.measure.check_source import not_python
 from costgpu.measure.cuda_errors import crashed_for_cuda, lists_gpus, only_on_a_gpu, ran_on_fake_cuda, says_cuda
 from costgpu.measure.interpreter import Interpreter
 from costgpu.measure.isolation.levels import Isolation
@@ -335,10 +335,7 @@ def _crashed(
     if request.module and kind == "ImportError" and "__main__" in message:
         return ScriptNotFound(message + ".", hint="A package needs a __main__.py to be run with -m.")
     if kind in ("SyntaxError", "IndentationError", "TabError") or "null bytes" in message:
-        return NotPython(
-            f"{name} is not Python that {interpreter.path} ({interpreter.version}) can compile: {message}",
-            hint="Is it the right file, and the right --python?",
-        )
+        return not_python(name, f"{interpreter.path} ({interpreter.version})", message)
     if kind == "EOFError" and re.search(r"\binput\(|stdin|getpass|EOF when reading a line", trail):
         return WaitsForInput(
             f"{name} waits for input on stdin, and a measurement gives it none.",

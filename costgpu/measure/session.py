@@ -56,6 +56,8 @@ class Request:
     steps: int | None = None  # stop after so many timed steps; None for the time limit
     launch: Launch | None = None  # how a launcher would start it; None for plain Python
     isolation: Isolation | None = None  # the only level to measure at; None for the strongest that this machine gives
+    program: tuple[str, ...] = ()  # what runs as it is; empty for a Python script or module
+    variables: dict[str, str] = field(default_factory=dict)  # what stands in front of a program
     environment: dict[str, str] | None = None  # as the command's prefixes leave it; None for that of this process
 
     @property
@@ -66,11 +68,14 @@ class Request:
     @property
     def assigned(self) -> dict[str, str]:
         """Variables that the command sets by name."""
-        return self.launch.prefixes.assigned if self.launch is not None else {}
+        return self.launch.prefixes.assigned if self.launch is not None else self.variables
 
     @property
     def name(self) -> str:
         """For people and file names."""
+        if self.program:
+            of_shell = [word for word in self.program[1:] if word.endswith(".sh")]
+            return Path((of_shell or self.program)[0]).name
         return self.script.name if self.script is not None else str(self.module)
 
 

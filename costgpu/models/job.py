@@ -104,8 +104,10 @@ class JobSpec:
     """What the user asked for. Environment values are not in it: they are secrets until proven otherwise."""
 
     name: str  # name for people: letters, digits and dashes
-    argv: tuple[str, ...]  # script and its arguments, or ``-m module`` and its arguments; relative to `workdir`
+    # script and its arguments, or ``-m module`` and its arguments, or a program and its; relative to `workdir`
+    argv: tuple[str, ...]
     workdir: str  # the folder on the user's machine that is sent
+    program: bool = False  # whether `argv` is a command line of its own, and nothing for Python
     setup: str = ""  # shell command that runs before the job; empty for none
     env_names: tuple[str, ...] = ()  # names of the variables that travel to the job
     env_file: str | None = None  # path of the file that more of them came from; None without one
@@ -192,6 +194,7 @@ class JobOrder:
     rendezvous: Rendezvous | None = None  # None for a job on one machine without Ray
     keep_outputs: bool = True  # whether the machine has to stay until outputs and logs are fetched
     checkpoints: tuple[str, ...] | None = None  # patterns of `Recovery`; None for a job without recovery
+    program: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -19,6 +19,7 @@ EARLY_SECONDS = 30.0  # so long before its deadline a machine may switch itself 
 # What a machine may take
 BOOT_SECONDS = 600.0  # from the id to an answer over SSH
 ASK_SECONDS = 30.0  # until a machine that does not answer is ended without its job having been asked to end
+SILENT_SECONDS = 25.0  # after a first silence, in which a machine is reached again and its agent says nothing
 RECONNECT_SECONDS = 600.0  # without a connection before the job has started, or while its outputs come home
 DRIVER_SECONDS = 90.0  # from the first question for its GPUs until the driver has named them
 DRIVER_ANSWER_SECONDS = 20.0  # what its last answer may take

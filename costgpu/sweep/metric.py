@@ -41,7 +41,7 @@ def parse_metric(pattern: str | None, mode: str) -> Metric:
         raise UsageError("By which number are the trials to be compared?", hint=hint)
     try:
         groups = re.compile(pattern).groups
-    except re.error as error:
+    except (re.error, RecursionError, OverflowError) as error:
         raise UsageError(f"--metric {pattern!r} is no regular expression: {error}.", hint=hint) from None
     if groups != 1:
         what = "no group" if groups == 0 else f"{groups} groups"

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import shutil
+import subprocess
 import time
 from collections.abc import Iterable
+from pathlib import Path
 
 from costgpu.providers.local.folder import KEPT, Folder
 from costgpu.providers.local.records import Ending
@@ -29,7 +30,7 @@ def clean(home: Folder) -> None:
         if path.name in kept:
             continue
         if path.is_dir() and not path.is_symlink():
-            shutil.rmtree(path, ignore_errors=True)
+            _remove(path)
         else:
             path.unlink(missing_ok=True)
 
@@ -39,7 +40,13 @@ def forget_old(homes: Iterable[Folder]) -> None:
     for home in homes:
         over = home.ending("terminated.json")
         if over is not None and time.time() - over.at > KEEP_SECONDS:
-            shutil.rmtree(home.path, ignore_errors=True)
+            _remove(home.path)
+
+
+def _remove(folder: Path) -> None:
+    """Removes what can be removed of a folder; `shutil.rmtree` gives up where a job has nested them too deep."""
+    quiet = subprocess.DEVNULL
+    subprocess.run(["rm", "-rf", "--", folder], stdin=quiet, stdout=quiet, stderr=quiet, check=False)
 
 
 def reason_of(home: Folder, over: Ending | None) -> str:

@@ -191,8 +191,13 @@ while not (os.path.exists('a') and os.path.exists('b') and open('a').read() and 
 
 
 def test_daemonised_children_are_gone_with_the_job(machine: Machine) -> None:
-    machine.run(DAEMON)
-    assert machine.follow().reason is EndReason.SUCCEEDED
+    machine.run(DAEMON, secrets={"SECRET": "time.sleep(300)"})
+    status = machine.follow()
+    assert status.reason is EndReason.SUCCEEDED
+    assert status.detail.startswith("2 processes that it had started were still running and were ended: ")
+    assert "train.py" in status.detail
+    assert "import os,time" in status.detail
+    assert "sleep(300)" not in status.detail
     for name in "ab":
         assert machine_stats.process(int((machine.home / "work" / name).read_text())) is None
 
@@ -224,6 +229,12 @@ def test_cancel_ends_a_job_that_does_not_listen(machine: Machine) -> None:
     assert (status.reason, status.exit_code) == (EndReason.CANCELLED, 137)
     # By its supervisor when the grace was over: the guard, which waits 10 s longer, has other words.
     assert machine.read("exit.json")["detail"] == "The job was ended by signal 9."
+
+
+def test_a_program_may_exit_with_a_code_of_a_signal(machine: Machine) -> None:
+    machine.run("import sys; sys.exit(137)")
+    status = machine.follow()
+    assert (status.exit_code, status.detail) == (137, "")
 
 
 HELPER = """

@@ -47,6 +47,12 @@ def test_torchrun_meets_at_machine_0() -> None:
     assert "--local-addr 10.0.0.1 " in first
 
 
+def test_a_program_is_started_without_python() -> None:
+    told = order("none", processes=0) | {"argv": ["bash", "launch.sh"], "program": True}
+    assert job_command(told, "python", 8, HOME) == ["bash", "launch.sh"]
+    assert job_command({**told, "rendezvous": None}, "python", 8, HOME) == ["bash", "launch.sh"]
+
+
 def test_torchrun_may_go_on_with_fewer() -> None:
     assert "--nnodes 1:2 " in command("torchrun", min_nodes=1)
 

@@ -110,10 +110,18 @@ def test_a_job_runs_without_streams(here: Here, tmp_path: Path) -> None:
 def test_what_cannot_be_written_is_said_with_an_exit_code(words: str, here: Here, tmp_path: Path) -> None:
     done = in_a_shell(f"@ {words} > /dev/full", tmp_path)
     assert (done.returncode, done.stderr) == (
-        1,
+        8,
         "costgpu: the disk or terminal cannot be read or written: No space left on device\n",
     )
-    assert in_a_shell(f"@ {words} > /dev/full 2>&1", tmp_path).returncode == 1
+    assert in_a_shell(f"@ {words} > /dev/full 2>&1", tmp_path).returncode == 8
+
+
+def test_notes_that_cannot_be_written(here: Here, tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text("open('made', 'w').write('x')\n")
+    run = f"@ run -y --infra local --no-estimate --python '{sys.executable}'"
+    assert in_a_shell(f"{run} train.py 2> /dev/full", tmp_path).returncode == 8
+    assert not (tmp_path / "made").exists()
+    assert in_a_shell(f"{run} nope.py 2> /dev/full", tmp_path).returncode == 21
 
 
 def test_a_folder_that_was_removed(here: Here, tmp_path: Path) -> None:

@@ -61,6 +61,7 @@ JOBS: dict[str, tuple[dict[str, str], str]] = {
     ),
     "max_duration": ({"train.py": STEPS}, "--max-duration 15s train.py"),
     "max_cost": ({"train.py": STEPS}, "-y --assume-price 60 --max-cost 1.20 train.py"),
+    "program": ({"launch.sh": 'echo "$TOKEN, $1"\nsleep 300 &\nkill -TERM $$\n'}, "TOKEN=hidden launch.sh 'a b'"),
     "kept": ({"train.py": BOTH}, "--no-auto-shutdown --lease 30s train.py 0"),
     "torchrun": (
         {
@@ -142,6 +143,12 @@ class TestTheJourney:
         here, result = ran["signal"]
         result.check(128 + 9, err="exit code 137. The job was ended by signal 9.")
         closed(here)
+
+    def test_a_shell_script_and_what_it_leaves_running(self, ran: Ran) -> None:
+        here, result = ran["program"]
+        result.check(128 + 15, out="hidden, a b\n", err=["bash ./launch.sh 'a b'", "started was still running"])
+        assert "hidden" not in result.err
+        assert closed(here).spec.program
 
     def test_variables_set_up_module_workdir_and_python(self, ran: Ran) -> None:
         here, result = ran["variables"]

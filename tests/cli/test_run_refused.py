@@ -36,6 +36,8 @@ BAD: list[tuple[tuple[str, ...], int, str, bool]] = [
     ((".",), 22, "is a folder", True),
     (("pack",), 22, "-m pack", True),
     (("notes.ipynb",), 22, "nbconvert", True),
+    (("bad.env",), 22, "not Python that", True),
+    (("-m", "pack"), 21, "__main__.py", True),
     (("--tag", "team", "train.py"), 2, "not key=value", True),
     (("--tag", "costgpu-run=x", "train.py"), 2, "reserved", True),
     (("--tag", "k=" + "v" * 61, "train.py"), 2, "too long", True),
@@ -110,6 +112,7 @@ FAR: list[tuple[tuple[str, ...], int, str]] = [
     ((*G5, "--subnet", "here", "--max-cost", "1", "train.py"), 2, "--subnet is not the id of a subnet"),
     ((*G5, "--engine", "ray", "--nodes", "2", "train.py"), 2, "Give --max-cost 5 or --max-duration 2h."),
     ((*G5, "--max-cost", "1", "train.py"), 41, "aws configure"),
+    ((*G5, "--max-cost", "1", "bad.env"), 22, "not Python that"),
     ((*G5, "--max-cost", "1", "--dry-run", "train.py"), 41, "--infra local needs no account"),
 ]
 

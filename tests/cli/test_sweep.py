@@ -32,6 +32,7 @@ BAD: list[tuple[tuple[str, ...], int, str]] = [
     ((*GRID, *METRIC, "--args", "--rate {x}", "train.py"), 2, "no parameter of the sweep"),
     ((*GRID, *METRIC, "--param", "x=0..1", "train.py"), 2, "--random 20"),
     ((*GRID, *METRIC, "nope.py"), 21, "no script nope.py"),
+    ((*GRID, *METRIC, "--infra", "local", "bash", "x.sh"), 2, "A trial is a Python script"),
     ((*GRID, *METRIC, "--infra", "local", "--gpus", "L4:1", "train.py"), 2, "cannot be chosen on this machine"),
     ((*GRID, *METRIC, "torchrun", "train.py"), 2, "A trial is one process"),
     ((*GRID, *METRIC, "--max-cost", "5 EUR", "train.py"), 2, "only USD"),

@@ -118,6 +118,16 @@ def test_a_machine_that_only_seems_to_be_there_ends_with_its_lease(tmp_path: Pat
     assert ended_by_its_lease(world)
 
 
+def test_a_silent_agent_on_a_machine_that_is_reached_ends_its_client_soon(tmp_path: Path) -> None:
+    world, raised = driven(tmp_path, nothing)
+    assert isinstance(raised, HostUnreachable)
+    assert "has not answered" in raised.message
+    assert f"{world.view.lease_until:%H:%M} UTC" in raised.hint
+    assert (world.clock.now() - world.view.started_at).total_seconds() < 120
+    assert world.view.detached
+    assert ended_by_its_lease(world)
+
+
 @pytest.mark.parametrize("chunks", [the_end_again_and_again, garbage, a_frame_without_an_end])
 def test_a_machine_that_talks_nonsense_is_left_to_its_lease(tmp_path: Path, chunks: Chunks) -> None:
     world, raised = driven(tmp_path, chunks)

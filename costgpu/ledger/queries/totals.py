@@ -31,6 +31,7 @@ from costgpu.ledger.schema import (
     closings,
     from_microseconds,
     from_nano,
+    instant,
     number,
     run_tags,
     runs,
@@ -208,6 +209,7 @@ def _spread(
 def _pieces(by: By, first: int, last: int) -> Iterator[tuple[int, int]]:
     """[first, last) cut at midnights, or at the beginnings of months."""
     start = first
+    instant(last)  # a time beyond all reason is a damaged row, and has too many days to count
     while start < last:
         end = min(last, to_microseconds(following(by, from_microseconds(start))))
         yield start, end

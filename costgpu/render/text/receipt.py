@@ -120,9 +120,11 @@ def receipt_text(receipt: Receipt, view: RunView, *, safeguards: bool = True) ->
     confirmed = f"{receipt.confirmed_at:%Y-%m-%d %H:%M:%S} UTC" if receipt.confirmed_at else "never"
     reason = f" ({receipt.provider_reason})" if receipt.provider_reason else ""
     bound = "at most " if receipt.metered_at_most else ""
+    own = receipt.reason in (EndReason.SUCCEEDED, EndReason.JOB_FAILED)
     rows = [
         ("machine", f"{receipt.instance.instance_id}, {place}"),
         ("job", job),
+        *([("note", view.status.detail)] if own and view.status is not None and view.status.detail else []),
         ("ended by", f"{ended_by}{requested}"),
         ("confirmed", f"{receipt.confirmed_state} at {confirmed}{reason}"),
         ("metered", f"{bound}{format_duration(receipt.metered_seconds)}, {format_usd(receipt.metered_cost_usd)}"),

@@ -5,6 +5,7 @@ A new column of the list is one more entry in `run_fields`.
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -40,7 +41,7 @@ def plan_text(plan: Plan, now: datetime, job: Sequence[tuple[str, str]] = ()) ->
     spec = plan.spec
     rows = [("verdict", plan.verdict)] if plan.verdict else []
     rows += [
-        *(job or [("job", f"{' '.join(('python', *spec.argv))}, sent from {spec.workdir}")]),
+        *(job or [("job", f"{command}, sent from {spec.workdir}")]),
         ("files", _files(plan)),
     ]
     if plan.inputs.staying:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
 
-from costgpu.errors import CostGpuError, NoMetric, TrialsFailed
+from costgpu.errors import CostGpuError, NoFiniteMetric, NoMetric, TrialsFailed
 from costgpu.models.run import Plan
 from costgpu.render.document import document, picked
 from costgpu.render.phrases import counted
@@ -192,6 +192,11 @@ def outcome_error(results: Results, metric: Metric) -> CostGpuError | None:
         return TrialsFailed(
             f"Every trial has failed. The last one said:\n{last}" if last else "Every trial has failed.",
             hint="Each trial's folder has its whole log.",
+        )
+    if results.outcome != "no_metric" and results.best is None and any(trial.reports for trial in results.trials):
+        return NoFiniteMetric(
+            f"No trial has a finite value of {metric.name}: all are NaN or infinite.",
+            hint="Try smaller learning rates, or look for what diverges in the log of a trial.",
         )
     if results.outcome != "no_metric":
         return None

@@ -30,6 +30,8 @@ def job_command(order: Mapping[str, Any], python: str, gpus: int, home: str = ""
     argv, rendezvous = list(order["argv"]), order.get("rendezvous")
     if is_ray(order):
         return [sys.executable, "-I", os.path.abspath(sys.argv[0]), "ray", python]
+    if order.get("program"):
+        return argv
     each = ranks_here(order, gpus)
     if rendezvous is not None:
         return [python, *_several_machines(rendezvous, each, home), *argv]

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from .observe.idle import THRESHOLDS
+
 COLLECT_SECONDS = 60.0  # kept free before the deadline for the outputs, besides the job's grace
 UPLOAD_BYTES_PER_SECOND = 40e6  # what packing and sending is taken to do at least
 SHORT_LEASE_SHARE = 0.2  # never keep more than this of the whole time free
@@ -48,8 +50,8 @@ def job_termination(job: JobConditions) -> Termination | None:
     if job.max_duration is not None and job.job_seconds is not None and job.job_seconds >= job.max_duration:
         return Termination("max_duration", "The job ran for its %.0f s." % job.max_duration, grace)
     if job.idle_limit is not None and job.idle_seconds >= job.idle_limit:
-        detail = "For %.0f s nothing happened: no work on CPU or GPU, no output, no network, no disk."
-        return Termination("idle", detail % job.idle_seconds, grace)
+        detail = "Almost nothing happened: %s for %.0f s." % (THRESHOLDS, job.idle_seconds)
+        return Termination("idle", detail, grace)
     return None
 
 

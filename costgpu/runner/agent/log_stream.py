@@ -13,6 +13,7 @@ import struct
 import sys
 import time
 
+from .rpc import is_answering
 from .state_files import Home, open_regular, setting
 from .status import LOGS, job_end, job_status
 
@@ -21,6 +22,8 @@ HEADER = struct.Struct(">cI")
 POSITION = struct.Struct(">Q")
 _CHUNK = 1 << 18
 _POLL_SECONDS = 0.05
+_PING_SECONDS = 1.0
+_SILENCE_SECONDS = 40.0  # a daemon that asks a driver may be busy for 30 s
 
 
 def stream_logs(home: Home, positions: list[int]) -> None:
@@ -30,6 +33,7 @@ def stream_logs(home: Home, positions: list[int]) -> None:
     files: list[int | None] = [None, None]
     _write(out, MAGIC)
     alive_at = time.monotonic() - keepalive
+    answered_at = float("-inf")
     while True:
         over = job_end(home) is not None  # before reading: what was written before the end is then read
         sent = False
@@ -47,7 +51,10 @@ def stream_logs(home: Home, positions: list[int]) -> None:
                 sent = True
         if time.monotonic() - alive_at >= keepalive:
             home.record_contact()
-            _write(out, HEADER.pack(b"k", 0))
+            if is_answering(home, _PING_SECONDS):
+                answered_at = time.monotonic()
+            if time.monotonic() - answered_at < _SILENCE_SECONDS:  # else nobody guards the job: that is no life
+                _write(out, HEADER.pack(b"k", 0))
             alive_at = time.monotonic()
         if sent:
             continue

@@ -42,12 +42,21 @@ def call_daemon(home: Home, request: dict[str, Any], timeout: float = 15.0) -> d
             time.sleep(0.05)
 
 
-def _call_once(request: dict[str, Any]) -> dict[str, Any]:
+def is_answering(home: Home, seconds: float) -> bool:
+    """Return True if the daemon answers within this time."""
+    try:
+        os.chdir(home.path)
+        return "pid" in _call_once({"method": "ping"}, seconds)
+    except (OSError, ValueError):
+        return False
+
+
+def _call_once(request: dict[str, Any], seconds: float = _REPLY_SECONDS) -> dict[str, Any]:
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
-        connection.settimeout(_REPLY_SECONDS)
+        connection.settimeout(seconds)
         connection.connect(SOCKET)
         connection.sendall(json.dumps(request).encode() + b"\n")
-        line = read_line(connection, _REPLY_SECONDS)
+        line = read_line(connection, seconds)
     reply: dict[str, Any] = json.loads(line.decode())
     return reply
 

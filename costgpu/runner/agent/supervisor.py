@@ -17,7 +17,9 @@ from typing import Any
 
 from . import job_environment, launchers, meeting, ray_cluster
 from .clock import boot_id, uptime
-from .observe.machine_stats import descendants, gpu_count
+from .end_words import exit_words, leftover_words
+from .observe.idle import is_ray_daemon
+from .observe.machine_stats import arguments_of, descendants, gpu_count
 from .outputs.cut_off import note_unknown, standing_still
 from .state_files import Home, open_to_write
 from .status import LOGS
@@ -54,6 +56,8 @@ class Supervisor:
         self.hard_at: float | None = None  # when SIGKILL comes; None as long as nobody asked for the end
         self.soft_at = 0.0  # when everything, and not only the main process, gets SIGTERM
         self.main: int | None = None
+        self.command: Sequence[str] = ()  # the job's own
+        self.by_signal = False  # whether a signal has ended the last command
         self.sent: set[int] = set()  # signals that anything of the job has got from here
         self.progress: dict[str, Any] = {"boot_id": boot_id(), "started_epoch": time.time(), "phase": "setup"}
         self.environment = job_environment.base_environment(home)
@@ -70,8 +74,8 @@ class Supervisor:
                 reason, detail = "job_failed", "It was ended from outside: the machine was shut down or restarted."
             elif launchers.is_ray(self.order) and self.hard_at is None and ray_cluster.failure(self.home)[0]:
                 reason, detail = ray_cluster.failure(self.home)
-            elif code > 128:
-                detail = "The job was ended by signal %d." % (code - 128)
+            else:
+                detail = exit_words(code, self.command, by_signal=self.by_signal)
         except JobNotRun as ended:
             code, reason, detail = ended.exit_code, ended.reason, ended.detail
         except Exception as error:
@@ -80,7 +84,10 @@ class Supervisor:
                 "machine_unusable",
                 "The job could not be run: %s: %s" % (type(error).__name__, error),
             )
+        names = self._leftover_commands()
         left = self._kill_leftovers()
+        if names:
+            detail = (detail + " " + leftover_words(names, self.secrets.values())).strip()
         if launchers.is_ray(self.order):
             ray_cluster.clean_up(self.home)
         if left:
@@ -117,7 +124,8 @@ class Supervisor:
         self._stop_if_asked()
         self.progress.update(phase="running", job_started_uptime=uptime(), job_started_epoch=time.time(), python=python)
         self._note_progress()
-        return self._execute(self._command(python, gpus), environment, self.stdout)
+        self.command = self._command(python, gpus)
+        return self._execute(self.command, environment, self.stdout)
 
     def _meet(self, stage: str, python: str = "") -> None:
         """With several machines: makes sure that the others are there, and that they fit together."""
@@ -158,7 +166,8 @@ class Supervisor:
                 self.main = None
                 if signal.sigtimedwait({signal.SIGTERM}, 0.0) is not None:
                     self._end()  # a shutdown stops all, sends it to all, and lets all go on: the job may be the first
-                if os.WIFSIGNALED(status) and os.WTERMSIG(status) not in self.sent and self._goes_on_elsewhere():
+                self.by_signal = os.WIFSIGNALED(status)
+                if self.by_signal and os.WTERMSIG(status) not in self.sent and self._goes_on_elsewhere():
                     note_unknown(self.home)
                 return os.WEXITSTATUS(status) if os.WIFEXITED(status) else 128 + os.WTERMSIG(status)
             self._escalate()
@@ -242,6 +251,20 @@ class Supervisor:
         elif uptime() >= self.soft_at:
             self.soft_at = self.hard_at
             self._signal_all(signal.SIGTERM)
+
+    def _leftover_commands(self) -> list[str]:
+        """Waits a moment for helpers that leave by themselves, and returns the command lines of what then still runs.
+
+        Nothing is waited for where somebody has asked for the end, and of a job that has not begun.
+        """
+        if not self.command or launchers.is_ray(self.order):
+            return []
+        until = uptime() + LEFTOVER_SECONDS
+        while descendants(os.getpid()) and uptime() < until and self.hard_at is None:
+            self._wait(min(until, uptime() + 0.1))
+        if self.hard_at is not None:
+            return []
+        return [arguments_of(each.pid) for each in descendants(os.getpid()) if not is_ray_daemon(each.pid)]
 
     def _kill_leftovers(self) -> int:
         """Whatever is left gets SIGTERM, the rest of the grace (or a second), and SIGKILL until nothing is left.

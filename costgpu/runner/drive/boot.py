@@ -225,6 +225,7 @@ def _job_order(view: RunView, rendezvous: Rendezvous | None, arguments: Sequence
     assert option is not None and until is not None  # noqa: S101, PT018 - a machine has them
     return JobOrder(
         argv=(*spec.argv, *arguments),
+        program=spec.program,
         setup=spec.setup,
         outputs=spec.outputs,
         processes=spec.processes,

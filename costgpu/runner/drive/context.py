@@ -110,6 +110,7 @@ class RunContext:
     create_called_at: float | None = None  # when this process last made it, monotonic; None if it has not
     created_at: float | None = None  # when this process learned the machine's id, monotonic; None if another one did
     disconnected_at: float | None = None  # when the connection was lost, monotonic; None while there is one
+    silent_at: float | None = None  # when a machine that is reached began to say nothing, monotonic; None if it answers
     gpus_until: float | None = None  # when the driver must have named the GPUs, monotonic; None until it is asked
     dashboard_port: int | None = None  # where the dashboard of its Ray cluster is, on this computer; None before that
     _accounts: dict[str, str] = field(default_factory=dict)
@@ -207,7 +208,7 @@ class RunContext:
 
     def answered(self) -> None:
         """The machine has done something for us: from now on a lost connection is another one."""
-        self.disconnected_at = None
+        self.disconnected_at, self.silent_at = None, None
 
     def _open_access(self, instance: Instance) -> None:
         """The user may have moved to another network: the next try comes from the address of now."""
@@ -287,6 +288,16 @@ class RunContext:
         now = self.clock.monotonic()
         self.disconnected_at = now if self.disconnected_at is None else self.disconnected_at
         return now - self.disconnected_at
+
+    def seconds_silent(self, *, connected: bool) -> float:
+        """Return for how long the agent has said nothing though the machine is reached; the first call begins to count.
+
+        Args:
+            connected: Whether it was reached just now. A network that is down proves nothing about an agent.
+        """
+        now = self.clock.monotonic()
+        self.silent_at = None if not connected else now if self.silent_at is None else self.silent_at
+        return 0.0 if self.silent_at is None else now - self.silent_at
 
     def note_once(self, text: str) -> None:
         """Tells a person something that may happen again and again."""

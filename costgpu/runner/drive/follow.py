@@ -8,12 +8,12 @@ from dataclasses import replace
 from costgpu.errors import HostUnreachable, MachineUnusable
 from costgpu.ledger.codec import to_json
 from costgpu.models.job import EndReason, JobPhase, LogStream
-from costgpu.models.run import EventKind
+from costgpu.models.run import EventKind, RunState
 from costgpu.providers import registry
 from costgpu.runner.drive import node
 from costgpu.runner.drive.checkpoints import save_when_due
 from costgpu.runner.drive.context import RunContext
-from costgpu.runner.timeouts import DASHBOARD_POLL_SECONDS, RECONNECT_SECONDS
+from costgpu.runner.timeouts import DASHBOARD_POLL_SECONDS, RECONNECT_SECONDS, SILENT_SECONDS
 
 
 def follow(context: RunContext, *, meanwhile: Callable[[], None] = lambda: None, quiet: bool = False) -> None:
@@ -44,13 +44,20 @@ def follow(context: RunContext, *, meanwhile: Callable[[], None] = lambda: None,
             if not quiet:
                 context.observer.output(stream, data)
 
+    host = None
     try:
-        status = context.connection().follow(context.log_position, show)
+        host = context.connection()
+        status = host.follow(context.log_position, show)
     except HostUnreachable as error:
-        if context.cancelling and context.seconds_disconnected() > RECONNECT_SECONDS:
+        silent = context.seconds_silent(connected=host is not None)
+        limit = RECONNECT_SECONDS if host is None else SILENT_SECONDS
+        if context.cancelling and max(silent, context.seconds_disconnected()) > limit:
             context.end(EndReason.CANCELLED, error=error)  # nobody wants the job any more, and it cannot be asked
-        else:
-            context.await_connection(error)
+            return
+        context.await_connection(error)
+        if silent > SILENT_SECONDS and context.view.state is RunState.RUNNING:
+            lost = f"The machine can be connected to, and the agent on it has not answered for {silent:.0f} s."
+            context.keep_machine(HostUnreachable(lost), "What the job has made may still be on the machine")
         return
     except MachineUnusable as error:  # its agent talks nonsense: the machine is left to its lease, with what is on it
         if context.cancelling:

@@ -20,6 +20,10 @@ def is_inside(path: str, separator: str = os.sep) -> bool:
     """
     if separator != "/" and not {separator, ":"}.isdisjoint(path):
         return False
+    try:
+        os.fsencode(path)
+    except UnicodeEncodeError:  # a lone surrogate is the name of no file
+        return False
     return "\0" not in path and {"", ".", ".."}.isdisjoint(path.split("/"))
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import difflib
 import os
+import shutil
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -14,7 +16,14 @@ import platformdirs
 from costgpu.errors import NotPython, ProfileError, ScriptNotFound, UsageError
 from costgpu.files import FileKind, read_bytes
 from costgpu.measure import Outcome, Request, find_interpreter, measure_script
-from costgpu.measure.interpreter import Surroundings, find_surroundings, has_inline_metadata, python_of_script
+from costgpu.measure.check_source import SOURCE, check_source, module_file
+from costgpu.measure.interpreter import (
+    Surroundings,
+    default_interpreter,
+    find_surroundings,
+    has_inline_metadata,
+    python_of_script,
+)
 from costgpu.measure.isolation.levels import Isolation
 from costgpu.measure.launcher import Launch, local_rank_argument, with_settings
 from costgpu.measure.prefixes import split_prefixes
@@ -22,12 +31,11 @@ from costgpu.measure.profile_file import load_profile, save_profile
 from costgpu.models.workload import WorkloadProfile
 from costgpu.units import format_size, parse_count
 from costgpu.version import __version__
-from costgpu.workflows.estimate.request import EstimateRequest, ScriptOptions
+from costgpu.workflows.estimate.request import SYSTEM_FOLDERS, EstimateRequest, ScriptOptions, started
 from costgpu.workflows.reporter import Reporter
 from costgpu.workflows.write_file import check_target
 
 LAUNCHER = FileKind(most_bytes=2**20, error=UsageError)
-SCRIPT = FileKind(most_bytes=2**24, error=NotPython)
 ACCELERATE_SETTINGS = "~/.cache/huggingface/accelerate/default_config.yaml"  # written by `accelerate config`
 DOWNLOAD_BYTES = 100_000_000  # written while it was measured; a download of this size is worth a word
 
@@ -40,6 +48,8 @@ def script_request(options: ScriptOptions, reporter: Reporter, steps: int | None
     folder = Path(workdir).resolve() if workdir else None
     if folder is not None and not folder.is_dir():
         raise UsageError(f"There is no folder {workdir}.", hint="--workdir is where the script runs.")
+    if options.program:
+        return _program_request(options, folder or Path.cwd())
     if launch is not None:
         module, command = launch.module, (*(() if launch.script is None else (launch.script,)), *launch.arguments)
     script = _script(command[0]) if module is None else None
@@ -68,6 +78,33 @@ def script_request(options: ScriptOptions, reporter: Reporter, steps: int | None
         launch=launch,
         isolation=options.isolation_level,
         environment=environment,
+    )
+
+
+def _program_request(options: ScriptOptions, folder: Path) -> Request:
+    """What to run of a command that is no Python script."""
+    prefixes = split_prefixes(options.command)[0]
+    if prefixes.deciding:
+        raise UsageError(
+            f"{options.program[0]} is no Python script, and {prefixes.deciding[0]} starts it here.",
+            hint=f"Leave {prefixes.deciding[0]} out, and say with --setup what the machine is to install.",
+        )
+    program = options.program
+    named = split_prefixes(options.command)[1][0]
+    path = Path(os.path.abspath(named))  # noqa: PTH100 - a link is what is named
+    if path.is_file() and (os.sep in named or program[0] != named) and not named.startswith(SYSTEM_FOLDERS):
+        word = f"./{path.relative_to(folder)}" if path.is_relative_to(folder) else str(path)
+        program = tuple(word if Path(each) == Path(named) else each for each in options.program)
+    return Request(
+        script=None,
+        module=None,
+        arguments=list(program[1:]),
+        workdir=folder,
+        program=program,
+        variables=prefixes.assigned,
+        measure_for_seconds=options.measure_seconds,
+        start_limit_seconds=options.start_seconds,
+        isolation=options.isolation_level,
     )
 
 
@@ -104,11 +141,13 @@ def _source(script: Path) -> str:
 
 
 def _bytes(script: Path) -> bytes:
-    return read_bytes(script, SCRIPT) or b""
+    return read_bytes(script, SOURCE) or b""
 
 
 def _script(word: str) -> Path:
     script = Path(word)
+    if not word.strip():
+        raise ScriptNotFound("The name of the script is empty.", hint="A variable of the shell may not be set.")
     if script.is_dir():
         raise NotPython(
             f"{script} is a folder.", hint=f"Name a script in it, or a package: -m {script.name or 'package'}"
@@ -132,6 +171,22 @@ def _note_relative_paths(arguments: Sequence[str], workdir: Path, reporter: Repo
         path = word.split("=", 1)[-1]
         if path and not path.startswith(("-", "/")) and Path(path).exists() and not (workdir / path).exists():
             reporter.note(f"{path} exists here, but the script runs in {workdir}; if it needs {path}, add --workdir .")
+
+
+def check_script(request: Request, python: str | None) -> None:
+    """Refuses what is no Python, before a machine is asked for.
+
+    Raises:
+        NotPython: It does not compile.
+        ScriptNotFound: The folder's own package has no such module.
+    """
+    if request.program:
+        return
+    named = shutil.which(found) if (found := python or request.python) else default_interpreter(dict(os.environ))[0]
+    path = named or sys.executable
+    source = request.script or module_file(str(request.module), request.workdir, path)
+    if source is not None:
+        check_source(source, path)
 
 
 def run_measurement(request: Request, python: str | None, reporter: Reporter) -> tuple[WorkloadProfile, Outcome]:
@@ -228,32 +283,47 @@ def _measure_script(request: EstimateRequest, reporter: Reporter) -> tuple[Workl
 
 
 def _measure_program(request: EstimateRequest, reporter: Reporter) -> tuple[WorkloadProfile, str]:
-    from costgpu.measure.log.command import measure_command
-
     if request.steps is not None or request.python is not None:
         raise UsageError("--steps and --python are for Python scripts.", hint=f"{request.command[0]} runs as it is.")
     folder = Path(request.workdir or ".").resolve()
     if not folder.is_dir():
         raise UsageError(f"There is no folder {request.workdir}.", hint="--workdir is where it runs.")
-    what = f"Measuring {Path(request.command[0]).name} by what it prints"
+    profile, outcome = run_program(
+        started(request.command), folder, request, reporter, pattern=request.step_pattern, kind=request.like or ""
+    )
+    note_files(outcome, reporter)
+    return profile, str(outcome.log)
+
+
+def run_program(
+    command: Sequence[str],
+    folder: Path,
+    options: ScriptOptions,
+    reporter: Reporter,
+    *,
+    pattern: str | None = None,
+    kind: str = "",
+) -> tuple[WorkloadProfile, Outcome]:
+    """Measures a program by what it prints. Ctrl-C ends it and everything that it started."""
+    from costgpu.measure.log.command import measure_command
+
+    what = f"Measuring {Path(command[0]).name} by what it prints"
     try:
-        with reporter.measuring(what, request.measure_seconds, request.start_seconds) as tick:
-            profile, outcome = measure_command(
-                request.command,
+        with reporter.measuring(what, options.measure_seconds, options.start_seconds) as tick:
+            return measure_command(
+                command,
                 folder,
                 platformdirs.user_cache_path("costgpu"),
                 tick,
-                pattern=request.step_pattern,
-                kind=request.like or "",
-                isolation=request.isolation_level,
-                measure_for_seconds=request.measure_seconds,
-                start_limit_seconds=request.start_seconds,
+                pattern=pattern,
+                kind=kind,
+                isolation=options.isolation_level,
+                measure_for_seconds=options.measure_seconds,
+                start_limit_seconds=options.start_seconds,
             )
     except KeyboardInterrupt:
         reporter.note("Stopped. The program and everything that it started have been ended.")
         raise
-    note_files(outcome, reporter)
-    return profile, str(outcome.log)
 
 
 def _check_save(path: Path) -> None:

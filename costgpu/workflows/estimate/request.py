@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -13,6 +14,7 @@ from costgpu.estimator.multi_gpu.constants import NODE_COUNTS
 from costgpu.estimator.verdict import Preferences
 from costgpu.measure.isolation.levels import Isolation
 from costgpu.measure.launcher import Launch, find_launch
+from costgpu.measure.prefixes import split_prefixes
 from costgpu.models.defaults import MEASURE_FOR_SECONDS, START_LIMIT_SECONDS
 from costgpu.models.prediction import Objective
 from costgpu.units import WORK, NumberRange, parse_duration, parse_range, parse_rate, parse_usd
@@ -21,6 +23,9 @@ MEASURE_FOR = f"{MEASURE_FOR_SECONDS:.0f}s"
 START_LIMIT = f"{START_LIMIT_SECONDS:.0f}s"
 TABLE_ROWS = 8
 MOST_NODES = NODE_COUNTS[-1]
+SHELL_SUFFIX = ".sh"
+SYSTEM_FOLDERS = ("/bin/", "/usr/bin/", "/sbin/", "/usr/sbin/")  # which every machine has, with much the same in them
+_LONGEST_SHEBANG = 256  # bytes, as in Linux
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,6 +45,14 @@ class ScriptOptions:
     def launch(self) -> Launch | None:
         """How the command starts a Python script through a launcher or an interpreter; None if it does neither."""
         return find_launch(self.command, self.module)
+
+    @cached_property
+    def program(self) -> tuple[str, ...]:
+        """The command line of a program that is no Python script, without variables in front; empty for a script."""
+        words = split_prefixes(self.command)[1]
+        if self.module is not None or self.launch is not None or not words or not is_program(words[0]):
+            return ()
+        return started(words)
 
     @property
     def isolation_level(self) -> Isolation | None:
@@ -131,10 +144,30 @@ def is_program(word: str) -> bool:
     if path.suffix in (".py", ".json", ".ipynb") or path.is_dir() or not word:
         return False
     if path.is_file():
-        with path.open("rb") as file:
-            first = file.readline(200)
-        return os.access(path, os.X_OK) and b"python" not in first
+        first = _first_line(path)
+        if first.startswith(b"#!"):
+            return b"python" not in first
+        return path.suffix == SHELL_SUFFIX or (os.access(path, os.X_OK) and b"\0" in first)
     return shutil.which(word) is not None
+
+
+def started(command: Sequence[str]) -> tuple[str, ...]:
+    """Return how a program is started that may not be executable, or be in this folder rather than on PATH."""
+    word, *arguments = command
+    path = Path(word)
+    if not path.is_file() or (os.sep not in word and shutil.which(word)):
+        return (word, *arguments)
+    word = word if os.sep in word else os.path.join(os.curdir, word)  # noqa: PTH118 - a path would lose the "./"
+    first = _first_line(path)
+    if os.access(path, os.X_OK) and (first.startswith(b"#!") or path.suffix != SHELL_SUFFIX):
+        return (word, *arguments)
+    words = first.removeprefix(b"#!").decode(errors="replace").split() if first.startswith(b"#!") else ["bash"]
+    return (*words, word, *arguments)
+
+
+def _first_line(path: Path) -> bytes:
+    with path.open("rb") as file:
+        return file.readline(_LONGEST_SHEBANG)
 
 
 def _node_counts(text: str) -> tuple[int, ...]:

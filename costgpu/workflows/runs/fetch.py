@@ -122,6 +122,7 @@ def _from_machine(context: AppContext, instance: Instance, home: Path) -> tuple[
     folder = context.tools.folder / run_id
     try:
         with connection(context, instance) as host:
+            host.status()  # an agent that does not answer is noticed before it is given the time to read all outputs
             host.fetch_logs(folder)
             outputs = host.outputs()
             landed = fetch_and_place(host, outputs.files, workdir=home, run_id=run_id)

@@ -37,7 +37,7 @@ from costgpu.runner.launch import current_owner
 from costgpu.runner.plan import LaunchPlace, Limits, options_for
 from costgpu.workflows.context import AppContext
 from costgpu.workflows.environment import job_environment
-from costgpu.workflows.estimate.measure import note_files, run_measurement
+from costgpu.workflows.estimate.measure import check_script, note_files, run_measurement, run_program
 from costgpu.workflows.reporter import Reporter
 from costgpu.workflows.runs.budgets import budget_refusal
 from costgpu.workflows.runs.inputs import compare, largest_left_out, module_file
@@ -52,7 +52,7 @@ from costgpu.workflows.runs.places import (
     wanted_offers,
 )
 from costgpu.workflows.runs.ray_setup import check_ray, with_ray
-from costgpu.workflows.runs.request import RunRequest, job_spec, limits_of
+from costgpu.workflows.runs.request import RunRequest, check_program, job_spec, limits_of
 from costgpu.workflows.runs.visible_secrets import visible_secrets
 
 FALLBACK_OPTIONS = 4  # places on demand to turn to where no spot machine is free
@@ -96,18 +96,22 @@ def plan_run(request: RunRequest, script: Request, context: AppContext, adapt: A
     single = request if adapt is None else replace(request, nodes=None, engine=Engine.PLAIN.value)
     if request.estimate and not request.profile and rented:
         check_credentials(context, providers)  # without them there is no need to measure for a minute
+    check_script(script, request.python)
+    check_program(script.program, script.workdir, rented=rented)
     packages = _packages(request, script, environment) if rented else PackageSource()
     for secret, advice in visible_secrets(request):
         context.reporter.note(secret, advice)
     profile = _profile(single, script, context.reporter)
-    key = workload_key(
-        script=script.script,
-        module=script.module,
-        arguments=script.arguments,
-        workdir=script.workdir,
-        processes=spec.processes,
-        variables=environment,
-    )
+    key = ""
+    if not script.program:
+        key = workload_key(
+            script=script.script,
+            module=script.module,
+            arguments=script.arguments,
+            workdir=script.workdir,
+            processes=spec.processes,
+            variables=environment,
+        )
     places = find_places(single, context, profile, infra, now.date(), workload_key=key)
     if request.fallback is not None:
         dearer = replace(single, spot=False)
@@ -143,7 +147,12 @@ def _profile(request: RunRequest, script: Request, reporter: Reporter) -> Worklo
     if not request.estimate:
         return None
     try:
-        profile, outcome = run_measurement(_as_launched(request, script), request.python, reporter)
+        if script.program:
+            variables = [f"{name}={value}" for name, value in script.variables.items()]
+            command = ("env", *variables, *script.program) if variables else script.program
+            profile, outcome = run_program(command, script.workdir, request, reporter)
+        else:
+            profile, outcome = run_measurement(_as_launched(request, script), request.python, reporter)
     except ScriptError as error:
         reporter.note(f"No estimate: {error.message}", error.hint)
         return None

@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
+import os
 import shlex
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 from typing import TypeVar
 
-from costgpu.errors import UsageError
+from costgpu.errors import ScriptNotFound, UsageError
 from costgpu.measure import Request
 from costgpu.measure.launcher import Launch
 from costgpu.models.defaults import MEETING_PORT
 from costgpu.models.job import Engine, JobSpec, Launcher, OutputsFrom, Recovery
+from costgpu.runner.agent.end_words import SHELLS
 from costgpu.runner.drive.checkpoints import LATEST
 from costgpu.runner.plan import Limits
 from costgpu.units import parse_duration, parse_usd
-from costgpu.workflows.estimate.request import ScriptOptions
+from costgpu.workflows.estimate.request import SYSTEM_FOLDERS, ScriptOptions
 from costgpu.workflows.runs.patterns import output_pattern, rule_pattern
 from costgpu.workflows.tags import parse_tags
 
@@ -105,6 +107,7 @@ def check(request: RunRequest) -> None:
     if not 1 <= request.machines <= MOST_NODES:
         raise UsageError(f"{request.machines} machines: a job can have 1 to {MOST_NODES}.")
     _one_of(Engine, request.engine, "--engine")
+    _check_program(request)
     if request.on_ray:
         _check_ray(request)
     elif request.machines == 1:
@@ -143,6 +146,42 @@ def check(request: RunRequest) -> None:
             raise UsageError(
                 f"{' and '.join(given)} cannot be chosen on this machine: it is as it is.",
                 hint="Leave it out, or rent a machine: --infra aws.",
+            )
+
+
+def _check_program(request: RunRequest) -> None:
+    """Refuses options that start a Python script in some way, for a program that is none."""
+    options = {
+        "--engine ray": request.on_ray,
+        "--nproc": request.nproc,
+        "--launcher": request.launcher not in (None, Launcher.NONE),
+    }
+    given = [name for name, on in options.items() if on]
+    if request.program and given:
+        raise UsageError(
+            f"{' and '.join(given)} is for a Python script, and {request.program[0]} is started as it is.",
+            hint="Let it start its processes itself, or name the script that it starts.",
+        )
+
+
+def check_program(program: Sequence[str], workdir: Path, *, rented: bool) -> None:
+    """Refuses a program, or a file that a shell is told to run, that the machine cannot have.
+
+    Raises:
+        UsageError: It is not in the folder that is sent, and in no place that every machine has.
+    """
+    files = [word for word in program[:1] if os.sep in word and not word.startswith(SYSTEM_FOLDERS)]
+    if Path(*program[:1]).name in SHELLS and "-c" not in program:
+        files += [word for word in program[1:] if not word.startswith("-")][:1]
+    for word in files:
+        path = Path(os.path.normpath(workdir / word))
+        if not path.is_file():
+            raise ScriptNotFound(f"There is no program {path}.", hint="Its path counts from the folder that is sent.")
+        outside = not path.is_relative_to(workdir)
+        if outside and (rented or not Path(word).is_absolute()):
+            raise UsageError(
+                f"{word} is not in the folder that is sent, {workdir}: the machine will not have it.",
+                hint="Put it there (--workdir chooses another folder), or install it with --setup and give its name alone.",
             )
 
 
@@ -243,16 +282,19 @@ def job_spec(
     workdir = script.workdir.resolve()
     launch, several = script.launch, request.machines > 1
     launcher = Launcher.RAY if request.on_ray else _launcher(request.launcher, launch)
+    if script.program:
+        launcher = Launcher.NONE  # it finds its rank in its variables, and starts what it starts
     return JobSpec(
-        name=job_name(request.name or (script.script.stem if script.script else str(script.module))),
-        argv=_argv(script, several=several),
+        name=job_name(request.name or (Path(script.name).stem if script.script or script.program else script.name)),
+        argv=script.program or _argv(script, several=several),
+        program=bool(script.program),
         workdir=str(workdir),
         include=tuple(rule_pattern("--include", each, workdir) for each in request.include),
         exclude=tuple(rule_pattern("--exclude", each, workdir) for each in request.exclude),
         env_names=tuple(sorted(environment)),
         env_file=str(Path(request.env_file).resolve()) if request.env_file else None,
         outputs=tuple(output_pattern("--outputs", each, workdir) for each in request.outputs),
-        processes=0 if request.on_ray else _processes(request.nproc, launch, several=several),
+        processes=0 if request.on_ray or script.program else _processes(request.nproc, launch, several=several),
         max_cost_usd=limits.max_cost_usd,
         max_duration_seconds=limits.max_duration_seconds,
         idle_seconds=None

@@ -50,6 +50,11 @@ def sweep_of_request(request: SweepRequest) -> Sweep:
             f"A trial is one process of a script, and the command is {launch.launcher}.",
             hint="costgpu sweep train.py; --nodes spreads the trials over machines.",
         )
+    if request.program:
+        raise UsageError(
+            f"A trial is a Python script, and {request.program[0]} is another program.",
+            hint="Name the script that it starts: costgpu sweep train.py",
+        )
     check(request)
     return Sweep(
         space=space,

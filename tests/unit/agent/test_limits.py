@@ -44,6 +44,14 @@ def test_each_limit_ends_it_for_its_own_reason() -> None:
     assert _reason(FINE._replace(notice="terminate")) == "preempted"
 
 
+def test_an_idle_job_is_told_what_counts_as_nothing(root: Path) -> None:
+    ending = job_termination(FINE._replace(idle_limit=10.0, idle_seconds=10.0))
+    assert ending is not None
+    limit = "less than 3 % of a core, 2 % of a GPU, 20 kB/s of network, 50 kB/s of disk"
+    assert f"{limit} and no output for 10 s." in ending.detail
+    assert limit in " ".join((root / "docs/run.md").read_text().split())
+
+
 def test_the_most_urgent_reason_comes_first() -> None:
     conditions = FINE._replace(idle_limit=1.0, idle_seconds=9.0, remaining=1.0, notice="terminate")
     assert _reason(conditions) == "preempted"

@@ -172,6 +172,14 @@ def test_pages_in_both_directions(monkeypatch: pytest.MonkeyPatch) -> None:
         assert [run.name for run in later] == ["n9", "n8"]
 
 
+def test_a_run_that_ends_in_the_year_9999_is_damaged() -> None:
+    far = Closed(started=START, seconds=(datetime(9999, 12, 31, 12, tzinfo=UTC) - START).total_seconds())
+    with ledger_of(Closed(started=START), far) as ledger:
+        for by in (By.MONTH, By.DAY):
+            assert [(total.runs, total.cost_usd) for total in totals(ledger, Selection(), by)] == [(1, Decimal(1))]
+        assert len(ledger.damage) == 1
+
+
 def test_a_run_that_took_no_time_is_in_one_period_only() -> None:
     with ledger_of(Closed(started=START, seconds=0.0, cost=Decimal(1))) as ledger:
         assert spent(ledger, Selection(), START, None) == 1

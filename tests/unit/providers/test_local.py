@@ -22,6 +22,7 @@ from costgpu.providers.local import provider as module
 from costgpu.providers.local.provider import LocalProvider
 from costgpu.runner.machine.boot_script import boot_script
 from tests.contract.harness import RUN, LocalHarness
+from tests.deep_folders import deep_folders
 
 FAMILY = """#!/bin/sh
 sleep 1000 &
@@ -354,6 +355,14 @@ def test_old_folders_go_when_new_ones_come(harness: LocalHarness, monkeypatch: p
     harness.client().create(harness.request(attempt=2))
     assert not folder.exists()
     assert harness.state(made.ref) is None
+
+
+def test_folders_in_each_other_do_not_stop_the_next_run(harness: LocalHarness, monkeypatch: pytest.MonkeyPatch) -> None:
+    _, folder = ended_with(harness, order={}, exit={"exit_code": 0}, state={})
+    with deep_folders(folder / "work", 3000):
+        monkeypatch.setattr(retention, "KEEP_SECONDS", 0.0)
+        harness.client().create(harness.request(attempt=2))
+        assert not folder.exists()
 
 
 # -- bad places -------------------------------------------------------------------------------------------------------

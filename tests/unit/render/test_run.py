@@ -10,7 +10,7 @@ import pytest
 
 from costgpu.errors import InstanceLost
 from costgpu.models.instance import Identity, InstanceState
-from costgpu.models.job import EndReason, JobNode, JobSpec, Launcher
+from costgpu.models.job import EndReason, JobNode, JobPhase, JobSpec, JobStatus, Launcher
 from costgpu.models.reap import TaggedInstance
 from costgpu.models.run import EndedBy, RunState
 from costgpu.render.text.receipt import receipt_text
@@ -132,6 +132,14 @@ def test_a_receipt_of_a_ray_node_does_not_call_the_script_a_success() -> None:
 
     assert job_of(0) == "  job        succeeded"
     assert job_of(1) == "  job        a Ray node; it ended with the script on machine 0"
+
+
+def test_a_receipt_says_what_was_left_running() -> None:
+    told = replace(
+        closed(), status=JobStatus(phase=JobPhase.FINISHED, exit_code=0, detail="1 process was ended: serve")
+    )
+    assert "\n  note       1 process was ended: serve\n" in receipt_text(receipt(), told)
+    assert "serve" not in receipt_text(receipt(reason=EndReason.CANCELLED), told)
 
 
 def test_a_plan_without_auto_shutdown_says_what_that_costs() -> None:

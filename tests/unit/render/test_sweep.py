@@ -3,7 +3,7 @@
 import json
 from dataclasses import replace
 
-from costgpu.errors import NoMetric, TrialsFailed
+from costgpu.errors import NoFiniteMetric, NoMetric, TrialsFailed
 from costgpu.models.prediction import Range
 from costgpu.render.html.sweep_page import sweep_html
 from costgpu.render.text.sweep import (
@@ -125,6 +125,17 @@ def test_a_metric_that_never_appeared() -> None:
     error = outcome_error(found, METRIC)
     assert isinstance(error, TrialsFailed)
     assert error.message.endswith("E: 3e-4")
+
+
+def test_a_metric_that_is_never_finite() -> None:
+    found = Results([{"lr": "1"}, {"lr": "2"}], Mode.MIN)
+    for number, value in ((1, "nan"), (2, "inf")):
+        found.feed(json.dumps({"event": "report", "trial": number, "report": 1, "value": value, "seconds": 1}))
+        found.feed(json.dumps({"event": "end", "trial": number, "status": "succeeded", "exit_code": 0, "reports": 1}))
+    found.feed(json.dumps({"event": "over", "outcome": "finished", "at": 1.0}))
+    assert isinstance(outcome_error(found, METRIC), NoFiniteMetric)
+    found.feed(json.dumps({"event": "report", "trial": 1, "report": 2, "value": "3", "seconds": 1}))
+    assert outcome_error(found, METRIC) is None
 
 
 def test_a_question_about_many_trials() -> None:

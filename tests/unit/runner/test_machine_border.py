@@ -60,6 +60,13 @@ def test_outputs_with_any_rows(rows: Any) -> None:
     assert all(is_inside(entry.path) and 0 <= entry.mode <= 0o777 and entry.size >= 0 for entry in found.files)
 
 
+def test_a_lone_surrogate_is_no_name_of_a_file_and_a_byte_that_is_no_text_is() -> None:
+    for path, known in (("a\udcff", True), ("a\ud800", False), ("\udfff/b", False)):
+        rows = agent_reply.decode(json.dumps(OUTPUTS | {"files": [[path, 1, SHA, 0o644]]}))
+        with contextlib.nullcontext() if known else pytest.raises(agent_reply.Unfit, match="not inside its folder"):
+            assert agent_reply.outputs(agent_reply.Fields(rows)).files[0].path == path
+
+
 @examples(500)
 @given(anything, st.sampled_from([records.facts, records.host_record, records.ending, records.noted]))
 def test_a_local_record_of_anything(value: Any, parse: Any) -> None:

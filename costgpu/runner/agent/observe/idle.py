@@ -12,6 +12,9 @@ CPU_SHARE = 0.03  # of one core
 NETWORK_BYTES_PER_SECOND = 20e3
 DISK_BYTES_PER_SECOND = 50e3
 GPU_PERCENT = 2.0
+THRESHOLDS = "less than %.0f %% of a core, %.0f %% of a GPU, %.0f kB/s of network, %.0f kB/s of disk and no output" % (
+    *(100 * CPU_SHARE, GPU_PERCENT, NETWORK_BYTES_PER_SECOND / 1e3, DISK_BYTES_PER_SECOND / 1e3),
+)
 RAY_ACTIVITY = "ray-activity"  # file that grows while a Ray cluster comes to be, or another machine of it is busy
 # Ray's own processes and its workers without work: a cluster that does nothing uses 3 to 6 % of a core (2.60, 2026-11).
 _RAY_NAMES = ("gcs_server", "raylet", "ray-dashboard-", "ray::IDLE", "ray::DashboardA", "ray::RuntimeEnv")

@@ -1,0 +1,68 @@
+"""How a job ended, in words: by a signal, and what it left running. Pure."""
+
+from __future__ import annotations
+
+import re
+import signal
+from collections.abc import Iterable, Sequence
+
+SHELLS = frozenset(["sh", "bash", "dash", "zsh", "ksh", "fish", "ash", "busybox"])
+NOT_FOUND = 127
+MOST_SIGNAL = 31  # those that a shell turns into an exit code have these numbers
+NAMED_PROCESSES = 3
+_SHOWN = 120  # characters of a command line
+_LEAST_ANYWHERE = 4  # characters of a value that is taken out of the middle of words, too
+
+
+def exit_words(code: int, argv: Sequence[str], *, by_signal: bool) -> str:
+    """Return what an exit code does not say by itself; empty if that is nothing.
+
+    Args:
+        code: 128 + n if signal n ended the command.
+        argv: The command.
+        by_signal: Whether a signal has ended it. A program may exit with any code by itself.
+    """
+    if by_signal:
+        return "The job was ended by signal %d." % (code - 128)
+    if not argv or argv[0].rpartition("/")[2] not in SHELLS:
+        return ""
+    if code == NOT_FOUND:
+        return "Exit code 127: command not found."
+    number = code - 128
+    if not 1 <= number <= MOST_SIGNAL:
+        return ""
+    try:
+        name = " (%s)" % signal.Signals(number).name
+    except ValueError:
+        name = ""
+    return "Exit code %d, as after signal %d%s." % (code, number, name)
+
+
+def leftover_words(commands: Sequence[str], secrets: Iterable[str]) -> str:
+    """Return what is said of processes that were still running; empty without any.
+
+    Args:
+        commands: Their command lines.
+        secrets: Values that must not be told.
+    """
+    if not commands:
+        return ""
+    hidden = re.compile("|".join(map(_form, sorted(filter(None, secrets), key=len, reverse=True))) or r"(?!)")
+    shown = []
+    for command in dict.fromkeys(commands):
+        text = " ".join(hidden.sub("***", command).split()).encode("utf-8", "replace").decode()
+        shown.append(text if len(text) <= _SHOWN else text[:_SHOWN] + "...")
+    more = len(shown) - NAMED_PROCESSES
+    named = "; ".join(filter(None, shown[:NAMED_PROCESSES])) + ("; ..." if more > 0 else "")
+    count = (
+        "1 process that it had started was"
+        if len(commands) == 1
+        else ("%d processes that it had started were" % len(commands))
+    )
+    return "%s still running and %s ended: %s" % (count, "was" if len(commands) == 1 else "were", named)
+
+
+def _form(value: str) -> str:
+    """A pattern for a value: a short one is a word of its own, and not every such letter."""
+    form = re.escape(value)
+    return form if len(value) >= _LEAST_ANYWHERE else r"(?<!\w)%s(?!\w)" % form

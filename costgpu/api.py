@@ -179,7 +179,9 @@ def run(
     infra: str | Iterable[str] = (),
     instance_type: str | Iterable[str] | None = None,
     gpus: str | None = None,
-    spot: bool = False,
+    cpus: str | float | None = None,
+    memory: str | float | None = None,
+    spot: bool | None = None,
     max_cost: Amount | None = None,
     max_duration: TimeSpan | None = None,
     outputs: Sequence[str] = (),
@@ -208,12 +210,14 @@ def run(
     sets the limit. Ctrl-C cancels the run.
 
     Args:
-        script: Script to run, or None with `module`.
+        script: Script to run, a task file of SkyPilot or dstack, or None with `module`.
         args: Arguments of the script.
         module: Module to run instead of a script.
         infra: Providers or regions, ``"local"`` for this machine; empty for all.
         instance_type: Machine type, or several to choose from.
         gpus: Accelerators; None to let the estimate decide.
+        cpus: Virtual CPUs, e.g. ``"8+"``.
+        memory: Main memory in GiB, e.g. ``"32..128"``.
         spot: Spot instead of on-demand machines.
         max_cost: Highest cost of the run.
         max_duration: Longest time of the job.

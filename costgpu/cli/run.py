@@ -29,7 +29,9 @@ def run(
     infra: opt.Infra = None,
     instance_type: opt.InstanceTypes = None,
     gpus: opt.Gpus = None,
-    spot: opt.Spot = False,
+    cpus: opt.Cpus = None,
+    memory: opt.Memory = None,
+    spot: opt.SpotIfSaid = None,
     max_cost: Annotated[
         str | None, typer.Option(help="Highest cost of the run in USD; default: 3 times the estimate.")
     ] = None,
@@ -97,7 +99,7 @@ def run(
     json: opt.Json = False,
     output: opt.Format = "text",
 ) -> None:
-    """Run a script on a rented machine, or on this one.
+    """Run a script, or a task file of SkyPilot or dstack, on a rented machine or on this one.
 
     Options of costgpu stand before the script. The plan is shown first, with the highest
     cost; by then the machine ends itself, whatever happens to this terminal. Outputs are

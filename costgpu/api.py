@@ -1,21 +1,26 @@
 """The Python interface: the same workflows as the command line, for notebooks and programs.
 
 Nothing is printed, nobody is asked, and no process is ended: remarks go to the logger ``costgpu``, and errors are
-those of the command line. Time spans are seconds or texts such as ``"2h"``; amounts are US dollars.
+those of the command line. Time spans are seconds or texts such as ``"2h"``; amounts are US dollars. The file is longer
+than others because its docstrings are the reference.
 """
 
 from __future__ import annotations
 
 import html
+import sys
+from codecs import getincrementaldecoder
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from decimal import Decimal
 from os import PathLike, fspath
 from typing import TYPE_CHECKING
 
+from costgpu.models.job import LogStream
 from costgpu.models.prediction import Objective
 from costgpu.models.prediction import Verdict as _Verdict
 from costgpu.models.workload import WorkloadProfile
+from costgpu.runner.state.observer import NullObserver
 from costgpu.version import __version__
 from costgpu.workflows.estimate.request import MEASURE_FOR, TABLE_ROWS, EstimateRequest
 from costgpu.workflows.reporter import LogReporter
@@ -27,7 +32,9 @@ if TYPE_CHECKING:
     from costgpu.models.offer import Offer
     from costgpu.models.prediction import Advice, Service
     from costgpu.models.run import RunView
+    from costgpu.runner.adopt import JobDriver
     from costgpu.workflows.estimate.estimate import Estimate
+    from costgpu.workflows.runs.logs import Logs
 
 Script = str | PathLike[str]
 Amount = str | float | Decimal
@@ -248,8 +255,6 @@ def run(
     from costgpu.runner.drive.context import Detached
     from costgpu.runner.find_run import load_run
     from costgpu.runner.launch import new_run_id
-    from costgpu.runner.state.observer import NullObserver
-    from costgpu.runner.state.outcome import error_for
     from costgpu.workflows.runs.request import RunRequest
     from costgpu.workflows.runs.start import planned_run, start_run
 
@@ -260,10 +265,7 @@ def run(
             driver = start_run(context, planned, NullObserver(), run_id=run_id, detach=not wait)
         except Detached as left:
             return load_run(context.ledger, left.run_id)
-        error = driver.broken or driver.error or error_for(driver.decisive)
-        if error is not None:
-            raise error
-        return driver.decisive
+        return _decisive(driver)
 
 
 def runs(*, closed: bool = True) -> list[RunView]:
@@ -273,6 +275,153 @@ def runs(*, closed: bool = True) -> list[RunView]:
 
     with AppContext(LogReporter()) as context:
         return list_runs(context, closed=closed).runs
+
+
+def jobs(*, closed: bool = False) -> list[RunView]:
+    """List the runs that `costgpu jobs` lists: open ones and, with `closed`, the recent closed ones, newest first."""
+    return runs(closed=closed)
+
+
+def logs(run: str, follow: bool = False, *, rank: int | None = None) -> Logs:
+    """Return what a job has written; see `costgpu logs`.
+
+    Args:
+        run: Run id or the beginning of one, job name, or instance id.
+        follow: Wait until the job is over, and meanwhile write to stdout and stderr what it writes.
+        rank: Rank of a job on several machines; None for the machine that is named.
+
+    Raises:
+        RunError: There is no such run, or it has left no logs here.
+        UsageError: The job has no such rank.
+    """
+    from costgpu.workflows.context import AppContext
+    from costgpu.workflows.runs.logs import fetch_logs, follow_logs, machine_of_rank, read_logs
+
+    with AppContext(LogReporter()) as context:
+        named = run if rank is None else machine_of_rank(context, run, rank)
+        if follow:
+            follow_logs(context, named, _Printing())
+        return read_logs(fetch_logs(context, named), rank)
+
+
+def attach(run: str, follow: bool = False) -> RunView:
+    """Wait for the end of a run and take it there: its outputs come home, its machine ends; see `costgpu attach`.
+
+    A run that another process drives is only waited for. Ctrl-C cancels one that this call drives.
+
+    Args:
+        run: Run id or the beginning of one, job name, or instance id.
+        follow: Meanwhile write to stdout and stderr what the job writes.
+
+    Returns:
+        The run with its receipt and the job's exit code in `status`.
+
+    Raises:
+        RunError: There is no such run, it is closed, or it ended without its job's own exit code.
+        TerminationUnconfirmed: The machine may still be billing.
+    """
+    from costgpu.errors import RunBusy
+    from costgpu.runner.find_run import load_run
+    from costgpu.workflows.context import AppContext
+    from costgpu.workflows.runs.attach import attach_run, open_run, watch_run
+
+    observer = _Printing() if follow else NullObserver()
+    with AppContext(LogReporter()) as context:
+        view = open_run(context, run)
+        try:
+            return _decisive(attach_run(context, view, observer))
+        except RunBusy:
+            watch_run(context, view, observer)
+            return load_run(context.ledger, view.run_id)
+
+
+def cancel(run: str, *, now: bool = False) -> RunView | None:
+    """End a run: its outputs are saved, its machine is terminated; see `costgpu cancel`.
+
+    Args:
+        run: Run id or the beginning of one, job name, or instance id.
+        now: End it at once: what is on the machine is lost.
+
+    Returns:
+        The run; not yet closed if another process drives it and ends it. None for a machine that only its tag is known
+        of: it is terminated.
+
+    Raises:
+        RunError: There is no such run.
+        TerminationUnconfirmed: The machine may still be billing.
+    """
+    from costgpu.errors import RunBusy
+    from costgpu.models.reap import TaggedInstance
+    from costgpu.models.run import RunState
+    from costgpu.runner.find_run import current_run, load_run
+    from costgpu.workflows.context import AppContext
+    from costgpu.workflows.runs.cancel import cancel_driven, cancel_job_by_tag, cancel_run
+    from costgpu.workflows.runs.find_run import find_run
+
+    reporter = LogReporter()
+    with AppContext(reporter) as context:
+        found = find_run(context, run)
+        if isinstance(found, TaggedInstance):
+            if left := cancel_job_by_tag(context, found.instance)[1]:
+                reporter.note(f"Left behind: {', '.join(left)}; costgpu reap --yes removes it.")
+            return None
+        view = current_run(context.ledger, load_run(context.ledger, found.run_id))
+        if view.state is RunState.CLOSED:
+            return view
+        try:
+            driver = cancel_run(context, view, NullObserver(), now=now)
+        except RunBusy:
+            cancel_driven(context, view, now=now)
+            driver = None
+        if driver is not None and driver.broken is not None:
+            raise driver.broken
+        return driver.decisive if driver is not None else load_run(context.ledger, view.run_id)
+
+
+def fetch(run: str, to: Script | None = None) -> tuple[str, ...]:
+    """Download the outputs and logs of a run, and leave its machine as it is; see `costgpu fetch`.
+
+    Args:
+        run: Run id or the beginning of one, job name, or instance id.
+        to: Target folder; None for the one that the job was sent from.
+
+    Returns:
+        Sentences about what has come, and where it is.
+
+    Raises:
+        RunError: There is no such run, there is nothing to download, or something could not be downloaded.
+    """
+    from costgpu.workflows.context import AppContext
+    from costgpu.workflows.runs.fetch import fetch_outputs
+
+    with AppContext(LogReporter()) as context:
+        remarks, problem = fetch_outputs(context, run, None if to is None else fspath(to))
+        if problem is not None:
+            raise problem
+        return tuple(remarks)
+
+
+def _decisive(driver: JobDriver) -> RunView:
+    """Return the run that decides how a job has ended, or raise what went wrong with it."""
+    from costgpu.runner.state.outcome import error_for
+
+    error = driver.broken or driver.error or error_for(driver.decisive)
+    if error is not None:
+        raise error
+    return driver.decisive
+
+
+class _Printing(NullObserver):
+    """Writes what a job writes to stdout and stderr, also where these are a notebook's."""
+
+    def __init__(self) -> None:
+        self._decoders = {stream: getincrementaldecoder("utf-8")("replace") for stream in LogStream}
+
+    def output(self, stream: LogStream, data: bytes) -> None:
+        """Write it."""
+        sink = sys.stderr if stream is LogStream.STDERR else sys.stdout
+        sink.write(self._decoders[stream].decode(data))
+        sink.flush()
 
 
 def _verdict(found: Estimate) -> Verdict:

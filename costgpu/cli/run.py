@@ -99,11 +99,12 @@ def run(
     json: opt.Json = False,
     output: opt.Format = "text",
 ) -> None:
-    """Run a script, or a task file of SkyPilot or dstack, on a rented machine or on this one.
+    """Run a script on a rented machine, or on this one.
 
     Options of costgpu stand before the script. The plan is shown first, with the highest
     cost; by then the machine ends itself, whatever happens to this terminal. Outputs are
-    downloaded.
+    downloaded. A task file of SkyPilot or dstack is read as these options, and refused
+    where it asks for something else.
     """
     from costgpu.render.text.run import plan_json, plan_text
     from costgpu.workflows.runs.start import check_detached, is_free, planned_run

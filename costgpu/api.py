@@ -286,13 +286,12 @@ def logs(run: str, follow: bool = False, *, rank: int | None = None) -> Logs:
     """Return what a job has written; see `costgpu logs`.
 
     Args:
-        run: Run id or the beginning of one, job name, or instance id.
+        run: Run id or the beginning of one, job name, or instance id; so for the functions below.
         follow: Wait until the job is over, and meanwhile write to stdout and stderr what it writes.
         rank: Rank of a job on several machines; None for the machine that is named.
 
     Raises:
         RunError: There is no such run, or it has left no logs here.
-        UsageError: The job has no such rank.
     """
     from costgpu.workflows.context import AppContext
     from costgpu.workflows.runs.logs import fetch_logs, follow_logs, machine_of_rank, read_logs
@@ -309,16 +308,8 @@ def attach(run: str, follow: bool = False) -> RunView:
 
     A run that another process drives is only waited for. Ctrl-C cancels one that this call drives.
 
-    Args:
-        run: Run id or the beginning of one, job name, or instance id.
-        follow: Meanwhile write to stdout and stderr what the job writes.
-
-    Returns:
-        The run with its receipt and the job's exit code in `status`.
-
-    Raises:
-        RunError: There is no such run, it is closed, or it ended without its job's own exit code.
-        TerminationUnconfirmed: The machine may still be billing.
+    With `follow` what the job writes is written to stdout and stderr meanwhile. Results and errors are those of `run`;
+    a run that is closed already is a `RunError`.
     """
     from costgpu.errors import RunBusy
     from costgpu.runner.find_run import load_run
@@ -338,16 +329,13 @@ def attach(run: str, follow: bool = False) -> RunView:
 def cancel(run: str, *, now: bool = False) -> RunView | None:
     """End a run: its outputs are saved, its machine is terminated; see `costgpu cancel`.
 
-    Args:
-        run: Run id or the beginning of one, job name, or instance id.
-        now: End it at once: what is on the machine is lost.
+    With `now` it is ended at once, and what is on the machine is lost.
 
     Returns:
-        The run; not yet closed if another process drives it and ends it. None for a machine that only its tag is known
-        of: it is terminated.
+        The run; not yet closed if another process drives it and ends it. None for a machine of which only the tag is
+        known: it is terminated.
 
     Raises:
-        RunError: There is no such run.
         TerminationUnconfirmed: The machine may still be billing.
     """
     from costgpu.errors import RunBusy
@@ -381,15 +369,10 @@ def cancel(run: str, *, now: bool = False) -> RunView | None:
 def fetch(run: str, to: Script | None = None) -> tuple[str, ...]:
     """Download the outputs and logs of a run, and leave its machine as it is; see `costgpu fetch`.
 
-    Args:
-        run: Run id or the beginning of one, job name, or instance id.
-        to: Target folder; None for the one that the job was sent from.
-
-    Returns:
-        Sentences about what has come, and where it is.
+    They come to the folder `to`, or to the one that the job was sent from. Returned are sentences about what has come.
 
     Raises:
-        RunError: There is no such run, there is nothing to download, or something could not be downloaded.
+        RunError: There is nothing to download, or something could not be downloaded.
     """
     from costgpu.workflows.context import AppContext
     from costgpu.workflows.runs.fetch import fetch_outputs

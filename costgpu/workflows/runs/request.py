@@ -148,11 +148,6 @@ def check(request: RunRequest) -> None:
             )
 
 
-def _valued(variables: tuple[str, ...]) -> list[str]:
-    """Return the names of variables whose values are given, sorted."""
-    return sorted(each.partition("=")[0] for each in variables if "=" in each)
-
-
 def _check_recovery(request: RunRequest) -> None:
     if request.recover is None:
         options = {
@@ -185,6 +180,11 @@ def _check_recovery(request: RunRequest) -> None:
             f"--resume-args names {LATEST}, and nothing says what the checkpoints are.",
             hint="Name them: --checkpoint 'checkpoints/**'",
         )
+
+
+def _valued(variables: tuple[str, ...]) -> list[str]:
+    """Return the names of variables whose values are given, sorted."""
+    return sorted(each.partition("=")[0] for each in variables if "=" in each)
 
 
 def _recovery(request: RunRequest) -> Recovery | None:

@@ -3,30 +3,26 @@
 from __future__ import annotations
 
 import contextlib
+import posixpath
 import re
 import shlex
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from yaml import MappingNode, Node
+
 from costgpu.errors import UsageError
 from costgpu.pricing.hardware import accelerator
-from costgpu.workflows.task_files.skypilot import Tables, gib
+from costgpu.workflows.task_files.skypilot import URL, Tables, gib
 from costgpu.workflows.task_files.task import Task
-from costgpu.workflows.task_files.yaml_tree import Section, Value
+from costgpu.workflows.task_files.yaml_tree import Section
 
 _PIP = re.compile(r"(?:python3? -m )?(?:uv )?pip3? install [\w .,=/@:+\-\[\]'\"<>~]+")
 _GPU_MEMORY = re.compile(r"(\d+(?:\.\d+)?)\s*gb(\.\.)?", re.IGNORECASE)
 _COUNT = re.compile(r"\d+(\.\.\d*)?|\.\.\d+")
 ANY_MEMORY = "1GB"  # at least: any GPU
-VENDORS = {
-    "nvidia": "",
-    "amd": "an AMD GPU",
-    "google": "a TPU",
-    "tpu": "a TPU",
-    "intel": "a Gaudi",
-    "tenstorrent": "it",
-}
+OTHER_VENDORS = ("amd", "google", "tpu", "intel", "tenstorrent")
 
 
 def read_dstack(task: Section, path: Path, tables: Tables, note: Callable[[str], None]) -> Task:
@@ -38,8 +34,7 @@ def read_dstack(task: Section, path: Path, tables: Tables, note: Callable[[str],
     kind = task.text("type")
     if kind != "task":
         raise task.wrong("type", f"is {kind}: only tasks are run", "In a task, commands end: type: task.")
-    task.refuse(tables["dstack"]["refused"])
-    task.tell(tables["dstack"]["noted"], note)
+    task.judge(tables["dstack"], note)
     resources = task.section("resources")
     fields = _machine(resources, tables, note) if resources is not None else {}
     fields |= {
@@ -55,35 +50,32 @@ def read_dstack(task: Section, path: Path, tables: Tables, note: Callable[[str],
     folder = _folder(task, path.absolute().parent)
     if task.text("shell") not in (None, "bash", "sh", "/bin/bash", "/bin/sh"):
         raise task.wrong("shell", "is not bash", "Commands run under bash.")
-    env, commands = task.variables("env"), list(task.texts("commands"))
-    setup = []
+    env, commands, setup = task.variables("env"), list(task.texts("commands")), []
     while len(commands) > 1 and _PIP.fullmatch(commands[0].strip()):
         setup.append(commands.pop(0).strip())
     run = commands[0] if len(commands) == 1 else " &&\n".join(f"{{ {command.rstrip()}\n}}" for command in commands)
-    inside = task.text("working_dir")
-    if inside is not None:
-        run = _in_folder(task, inside, run)
+    inside = task.text("working_dir") or "."
+    if inside.startswith(("/", "~")) or ".." in Path(inside).parts:
+        raise task.wrong("working_dir", f"is {inside}", "Name a folder in the one that is sent.")
+    if Path(inside).parts:
+        run = f"cd {shlex.quote(inside)} || exit\n{run}"
     task.close()
     said = " && ".join(setup) or None
     return Task(folder=folder, run=run, run_key="commands", setup=said, env=env, fields=fields)
 
 
 def _machine(resources: Section, tables: Tables, note: Callable[[str], None]) -> dict[str, Any]:
-    resources.tell(tables["dstack_resources"]["noted"], note)
-    value = resources.get("disk")
-    disk_of = resources.section("disk") if value is not None and isinstance(value.content, dict) else resources
-    assert disk_of is not None  # noqa: S101 - it is a mapping
-    key = "disk" if disk_of is resources else "size"
-    disk = disk_of.text(key)
-    if disk_of is not resources:
-        disk_of.close()
+    resources.judge(tables["dstack_resources"], note)
+    disk = resources.mapping("disk")
     fields = {
         "cpus": _range(resources.text("cpu")),
         "memory": _range(resources.text("memory")),
-        "gpus": _gpus(resources, tables),
-        "disk_gib": None if disk is None else gib(disk_of, key, disk.partition("..")[0] or disk.strip(".")),
+        "gpus": _gpus(resources, tables, note),
+        "disk_gib": gib(resources, "disk") if disk is None else gib(disk, "size"),
     }
-    resources.close()
+    for section in (resources, disk):
+        if section is not None:
+            section.close()
     return fields
 
 
@@ -95,29 +87,26 @@ def _range(text: str | None) -> str | None:
     return f"1{plain}" if plain.startswith("..") else plain
 
 
-def _gpus(resources: Section, tables: Tables) -> str | None:
+def _gpus(resources: Section, tables: Tables, note: Callable[[str], None]) -> str | None:
     """Return what ``gpu`` asks for: a name or a memory, and a number."""
-    value = resources.get("gpu")
-    if value is None:
-        return None
-    if isinstance(value.content, dict):
-        gpu = resources.section("gpu")
-        assert gpu is not None  # noqa: S101 - it is a mapping
-        gpu.refuse(tables["dstack_gpu"]["refused"])
+    gpu = resources.mapping("gpu")
+    if gpu is not None:
+        gpu.judge(tables["dstack_gpu"], note)
         parts = [gpu.text("vendor"), ",".join(gpu.texts("name")), gpu.text("memory"), gpu.text("count")]
         gpu.close()
+    elif (text := resources.text("gpu")) is not None:
+        parts = list(text.split(":"))
     else:
-        parts = list(str(resources.text("gpu")).split(":"))
+        return None
     names, memory, count = "", "", ""
     for part in (part.strip() for part in parts if part):
-        if part.lower() in VENDORS:
-            if what := VENDORS[part.lower()]:
-                raise resources.wrong("gpu", f"asks for {what}: only NVIDIA's GPUs are rented")
-        elif _COUNT.fullmatch(part):
+        if part.lower() in OTHER_VENDORS:
+            raise resources.wrong("gpu", f"asks for one of {part}: only NVIDIA's GPUs are rented")
+        if _COUNT.fullmatch(part):
             count = _range(part) or ""
         elif "gb" in part.lower():
             memory = part
-        else:
+        elif part.lower() != "nvidia":
             names = part
     return _as_option(resources, names, memory, count)
 
@@ -172,46 +161,28 @@ def _places(task: Section) -> tuple[str, ...]:
 
 def _folder(task: Section, home: Path) -> Path | None:
     """Return the folder that ``repos`` and ``files`` mean, which must be one; None if there are none."""
-    folders = set()
-    for key in ("repos", "files"):
-        value = task.get(key)
-        for item in (value.content if isinstance(value.content, list) else [value]) if value is not None else ():
-            folders.add(_source(task, key, item, home))
-    if not folders:
-        return None
-    outermost = min(folders, key=lambda one: len(one.parts))
-    for folder in folders:
-        if not folder.is_relative_to(outermost):
-            raise task.wrong("files", "are in several folders", "Put them into one: all of that is sent.")
+    folders = [_source(task, key, item, home) for key in ("repos", "files") for item in task.items(key)]
+    outermost = min(folders, key=lambda one: len(one.parts), default=None)
+    if outermost is not None and not all(one.is_relative_to(outermost) for one in folders):
+        raise task.wrong("files", "are in several folders", "Put them into one: all of that is sent.")
     return outermost
 
 
-def _source(task: Section, key: str, item: Value, home: Path) -> Path:
+def _source(task: Section, key: str, item: Node, home: Path) -> Path:
     """Return the folder that an entry of ``repos`` or ``files`` is in; it is sent whole."""
-    if isinstance(item.content, dict):
-        one = Section(task.file, item.content, f"{key}.")
-        for unsupported in ("url", "branch", "hash"):
-            one.refuse({unsupported: "Clone the repository, and run the file there."})
-        local, target = one.text("local_path") or ".", one.text("path")
+    if isinstance(item, MappingNode):
+        one = Section(task.file, item, f"{key}.")
+        local, target = one.text("local_path") or one.text("url") or ".", one.text("path") or ""
         one.close()
     else:
-        text = str(item.content)
-        if "://" in text or text.startswith("git@"):
-            raise task.wrong(key, "is a git repository, and a folder of this computer is sent", "Clone it first.")
-        local, _, target = text.partition(":")
+        found = URL.match(str(item.value))
+        local, _, target = (str(item.value), "", "") if found else str(item.value).partition(":")
+    if URL.match(local):
+        raise task.wrong(key, "is a git repository, and a folder of this computer is sent", "Clone it first.")
     path = (home / Path(local).expanduser()).resolve()
     if not path.exists():
         raise task.wrong(key, f"names {local}, and there is no such file here", "It is relative to the task file.")
-    folder = path if path.is_dir() and (key == "repos" or local.strip("./") == "") else path.parent
-    place = path.relative_to(folder).as_posix() if key == "files" else "."
-    if target not in ("", None, ".", place, f"./{place}"):
+    folder = path if path.is_dir() and (key == "repos" or not local.strip("./")) else path.parent
+    if target and posixpath.normpath(target) != ("." if folder == path else path.name):
         raise task.wrong(key, f"puts {local} at {target}", "A file has the path on the machine that it has here.")
     return folder
-
-
-def _in_folder(task: Section, inside: str, run: str) -> str:
-    if inside in (".", "./"):
-        return run
-    if inside.startswith(("/", "~")) or ".." in Path(inside).parts:
-        raise task.wrong("working_dir", f"is {inside}", "Name a folder in the one that is sent.")
-    return f"cd {shlex.quote(inside)} || exit\n{run}"

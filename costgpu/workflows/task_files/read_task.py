@@ -2,23 +2,23 @@
 
 from __future__ import annotations
 
-import posixpath
 import shlex
 import tomllib
 from collections.abc import Mapping
 from dataclasses import fields, replace
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from costgpu.errors import UsageError
 from costgpu.models.job import Launcher
 from costgpu.workflows.environment import job_environment
 from costgpu.workflows.reporter import Reporter
 from costgpu.workflows.runs.request import RunRequest
-from costgpu.workflows.task_files import dstack, skypilot
 from costgpu.workflows.task_files.run_text import Command, command_of, setup_of
 from costgpu.workflows.task_files.task import Task
-from costgpu.workflows.task_files.yaml_tree import Section, read_yaml
+
+if TYPE_CHECKING:
+    from costgpu.workflows.task_files.yaml_tree import Section
 
 SUFFIXES = (".yaml", ".yml")
 OF_A_MACHINE = ("infra", "gpus", "cpus", "memory", "instance_type", "spot", "disk_gib", "tags")
@@ -82,19 +82,19 @@ def with_task_file(request: R, reporter: Reporter) -> R:
 
 
 def _read(path: Path, reporter: Reporter) -> tuple[Section, Task]:
-    root = read_yaml(path)
-    if not isinstance(root.content, dict) or not root.content:
-        raise UsageError(f"{path} is not a mapping of keys to values, as a task is.", hint=_NEITHER)
-    section = Section(str(path), root.content)
+    from costgpu.workflows.task_files import dstack, skypilot
+    from costgpu.workflows.task_files.yaml_tree import read_yaml
+
+    section = read_yaml(path)
     tables = tomllib.loads(Path(__file__).with_name("keys.toml").read_text(encoding="utf-8"))
-    if "type" in root.content:
+    if section is not None and "type" in section.values:
         return section, dstack.read_dstack(section, path, tables, reporter.note)
-    if skypilot.KEYS.isdisjoint(root.content):
-        raise UsageError(f"{path} is neither a task of SkyPilot nor one of dstack.", hint=_NEITHER)
+    if section is None or skypilot.KEYS.isdisjoint(section.values):
+        raise UsageError(
+            f"{path} is neither a task of SkyPilot nor one of dstack.",
+            hint="An argument of a script stands behind the script: costgpu run train.py config.yaml",
+        )
     return section, skypilot.read_skypilot(section, tables, reporter.note)
-
-
-_NEITHER = "An argument of a script stands behind the script: costgpu run train.py config.yaml"
 
 
 def _env(request: RunRequest, task: Task) -> tuple[str, ...]:
@@ -150,14 +150,7 @@ def _with_links(request: R, links: Mapping[str, str], section: Section) -> R:
 
 def _link(target: str, source: str) -> str:
     """Return the shell command for a link, with root's rights where it takes those."""
-    quoted = (
-        '"$HOME"/' + shlex.quote(target[2:].rstrip("/")) if target.startswith("~/") else shlex.quote(target.rstrip("/"))
-    )
-    parent = posixpath.dirname(target.rstrip("/"))
-    folder = (
-        '"$HOME"' + (f"/{shlex.quote(parent[2:])}" if len(parent) > 1 else "") if parent.startswith("~") else parent
-    )
-    folder = folder if parent.startswith("~") else shlex.quote(parent or ".")
-    origin = f'"$PWD"/{shlex.quote(source)}'
-    make = f"mkdir -p {folder} && ln -s {origin} {quoted}"
-    return f"{{ ({make}) 2>/dev/null || (sudo -n mkdir -p {folder} && sudo -n ln -s {origin} {quoted}); }}"
+    named = f"~/{shlex.quote(target[2:].rstrip('/'))}" if target.startswith("~/") else shlex.quote(target.rstrip("/"))
+    with_rights = 'mkdir -p "$(dirname "$to")" 2>/dev/null && [ -w "$(dirname "$to")" ] || as="sudo -n"'
+    link = f'$as mkdir -p "$(dirname "$to")" && $as ln -s "$PWD"/{shlex.quote(source)} "$to"'
+    return f"{{ as=; to={named}; {with_rights}; {link}; }}"

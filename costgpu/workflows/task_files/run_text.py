@@ -7,6 +7,7 @@ import shlex
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from uuid import uuid4
 
 from costgpu.errors import UsageError
 from costgpu.measure.launcher import find_launch
@@ -17,6 +18,7 @@ _THEIRS = re.compile(r"\b(?:SKYPILOT|DSTACK)_[A-Z0-9_]+|~/sky_workdir|(?<![\w./-
 _HEAD_ADDRESS = re.compile(
     r"""(?:\$\(|`)\s*echo\s+"?\$\{?(?:SKYPILOT_NODE_IPS|DSTACK_NODES_IPS)\}?"?\s*\|\s*head\s+(?:-n\s*1|-1)\s*[)`]"""
 )
+OF_A_JOB = "SKYPILOT_TASK_ID"  # the same on all machines, and when the job goes on after an interruption
 GPUS = '"$(nvidia-smi -L 2>/dev/null | wc -l)"'
 VARIABLES: Mapping[str, tuple[str, str]] = {
     "SKYPILOT_NUM_NODES": ("1", "$WORLD_SIZE"),
@@ -90,7 +92,7 @@ def _with_variables(text: str, nodes: int, given: Collection[str], wrong: Callab
     text = _HEAD_ADDRESS.sub("127.0.0.1" if nodes == 1 else "$MASTER_ADDR", text)
     exports = []
     for name in dict.fromkeys(name for name in _THEIRS.findall(text) if name not in given):
-        value = VARIABLES.get(name, ("", ""))[nodes > 1]
+        value = uuid4().hex[:12] if name == OF_A_JOB else VARIABLES.get(name, ("", ""))[nodes > 1]
         if not value:
             raise _unknown(name, wrong)
         exports.append(f"export {name}={value}\n")

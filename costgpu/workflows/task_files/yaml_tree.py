@@ -1,150 +1,110 @@
-"""YAML as values that know their lines: plain data, no aliases, no tags, one document."""
+"""YAML as sections that know their lines: plain data of one document, without aliases and tags."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
+
+import yaml
 
 from costgpu.errors import UsageError
 from costgpu.files import DEEPEST, FileKind, read_text
 from costgpu.units import shortened
 
 TASK_FILE = FileKind(most_bytes=2**20, error=UsageError, hint="A task file is a short YAML text.")
-NULLS = ("", "~", "null", "Null", "NULL")
-TRUE, FALSE = ("true", "yes", "on"), ("false", "no", "off")
-
 LONGEST_KEY = 60
+_LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+_NULL, _BOOL, _MERGE = (f"tag:yaml.org,2002:{name}" for name in ("null", "bool", "merge"))
+_TRUE, _FALSE = ("true", "yes", "on"), ("false", "no", "off")
 
 
-@dataclass(slots=True)
-class Value:
-    """A value, as it is written.
-
-    Attributes:
-        content: Text, None for an empty value, a list, or a mapping.
-        line: Where it begins, from 1.
-        plain: Whether it is a text without quotes.
-    """
-
-    content: str | list[Value] | dict[str, Value] | None
-    line: int
-    plain: bool = False
-
-
-def read_yaml(path: Path) -> Value:
-    """Read a file of one YAML document.
+def read_yaml(path: Path) -> Section | None:
+    """Read a file of one YAML mapping; None if it holds another value, or nothing.
 
     Raises:
         UsageError: There is none, it is no YAML, or it has what no task needs.
     """
-    import yaml
-
     text = read_text(path, TASK_FILE)
     if text is None:
         raise TASK_FILE.unreadable(path, os.strerror(2))
     try:
-        return _build(path, yaml.parse(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader)))
+        _check(path, yaml.parse(text, Loader=_LOADER))
+        root = yaml.compose(text, Loader=_LOADER)
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         where = f", line {mark.line + 1}" if mark is not None else ""
         why = getattr(error, "problem", None) or "it has characters that YAML does not allow"
         tabs = " YAML is indented with blanks, not with tabs." if "\t" in text else ""
         raise UsageError(f"{path}{where} is not YAML: {why}.", hint=f"Correct the file.{tabs}") from None
+    return Section(str(path), root) if isinstance(root, yaml.MappingNode) and root.value else None
 
 
-def _build(path: Path, events: Iterable[Any]) -> Value:
-    """Build the value of a document, without recursion."""
-
-    def wrong(line: int, why: str, hint: str) -> UsageError:
-        return UsageError(f"{path}, line {line}: {why}.", hint=hint)
-
-    root: list[Value] = []
-    open_values: list[tuple[list[Value], int, bool]] = [(root, 1, False)]
+def _check(path: Path, events: Iterable[Any]) -> None:
+    """Refuse what makes a file mean more than it shows, before it is built in memory."""
+    level = documents = 0
     for event in events:
-        kind, line = type(event).__name__, event.start_mark.line + 1
-        if kind == "AliasEvent":
-            raise wrong(line, f"aliases (*{shortened(event.anchor)}) are not read", "Write the value out.")
-        if getattr(event, "tag", None) is not None:
-            raise wrong(line, f"tags ({shortened(event.tag)}) are not read", "Leave the tag out.")
-        if kind == "DocumentStartEvent" and root:
-            raise wrong(
-                line,
-                "a second document begins, and one file is one job",
-                "Write each task of a pipeline into a file of its own, and run them one after the other.",
-            )
-        if kind == "ScalarEvent":
-            plain = event.implicit[0]
-            text = None if plain and event.value in NULLS else event.value
-            open_values[-1][0].append(Value(text, line, plain))
-        elif kind in ("MappingStartEvent", "SequenceStartEvent"):
-            if len(open_values) > DEEPEST:
-                raise wrong(line, f"more than {DEEPEST} levels", "A task file needs a few.")
-            open_values.append(([], line, kind == "MappingStartEvent"))
-        elif kind in ("MappingEndEvent", "SequenceEndEvent"):
-            items, line, is_mapping = open_values.pop()
-            open_values[-1][0].append(Value(_mapping(items, wrong) if is_mapping else items, line))
-    return root[0] if root else Value(None, 1, plain=True)
+        level += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
+        documents += isinstance(event, yaml.DocumentStartEvent)
+        why = hint = ""
+        if isinstance(event, yaml.AliasEvent):
+            why, hint = f"aliases (*{shortened(str(event.anchor))}) are not read", "Write the value out."
+        elif getattr(event, "tag", None) is not None:
+            why, hint = f"tags ({shortened(event.tag)}) are not read", "Leave the tag out."
+        elif documents > 1:
+            why, hint = "a second document begins, and one file is one job", "Write each task into a file of its own."
+        elif level > DEEPEST:
+            why, hint = f"more than {DEEPEST} levels", "A task file needs a few."
+        if why:
+            raise UsageError(f"{path}, line {event.start_mark.line + 1}: {why}.", hint=hint)
 
 
-def _mapping(items: list[Value], wrong: Callable[[int, str, str], UsageError]) -> dict[str, Value]:
-    found: dict[str, Value] = {}
-    for key, value in zip(items[::2], items[1::2], strict=True):
-        if not isinstance(key.content, str):
-            raise wrong(key.line, "a key is a text", "Write key: value.")
-        if key.content in found:
-            first = found[key.content].line
-            raise wrong(
-                key.line, f"{shortened(key.content)} is there twice, first in line {first}", "Keep one of them."
-            )
-        if key.content == "<<":
-            raise wrong(key.line, "merge keys (<<) are not read", "Write the values out.")
-        found[key.content] = Value(value.content, key.line, value.plain)
-    return found
-
-
-@dataclass(slots=True)
 class Section:
     """A mapping of a task file that is read key by key; `close` refuses what nobody has read.
 
-    Attributes:
+    Args:
         file: For messages.
-        values: By key.
         name: Of this part of the file, with a dot behind it; empty for all of it.
     """
 
-    file: str
-    values: Mapping[str, Value]
-    name: str = ""
-    _read: set[str] = field(default_factory=set)
+    def __init__(self, file: str, node: yaml.MappingNode, name: str = "") -> None:
+        self.file, self.name = file, name
+        self.values: dict[str, yaml.Node] = {}
+        self._lines: dict[str, int] = {}
+        self._read: set[str] = set()
+        for key, value in node.value:
+            text, line = str(key.value), key.start_mark.line + 1
+            self._lines.setdefault(text, line)
+            if not isinstance(key, yaml.ScalarNode) or key.tag == _MERGE:
+                raise self.wrong(text, "is no key that is read", "Write key: value; merge keys (<<) are not read.")
+            if text in self.values:
+                raise self.wrong(text, f"is there twice, the second time in line {line}", "Keep one of them.")
+            self.values[text] = value
 
     def wrong(self, key: str, why: str, hint: str = "") -> UsageError:
         """Return an error that names a key and its line."""
         named = key if key.isprintable() and len(key) <= LONGEST_KEY else shortened(key)
-        return UsageError(f"{self.file}, line {self.values[key].line}: {self.name}{named} {why}.", hint=hint)
+        return UsageError(f"{self.file}, line {self._lines[key]}: {self.name}{named} {why}.", hint=hint)
 
-    def get(self, key: str) -> Value | None:
+    def get(self, key: str) -> yaml.Node | None:
         """Return a value; None if it is not there, or empty."""
         self._read.add(key)
         value = self.values.get(key)
-        return None if value is None or value.content is None else value
+        return None if value is None or value.tag == _NULL else value
 
     def text(self, key: str) -> str | None:
         """Return a text or number as it is written."""
         value = self.get(key)
-        if value is None:
-            return None
-        if not isinstance(value.content, str):
+        if value is not None and not isinstance(value, yaml.ScalarNode):
             raise self.wrong(key, "is not a text")
-        return value.content
+        return None if value is None else str(value.value)
 
     def flag(self, key: str) -> bool | None:
         """Return true or false."""
         text = self.text(key)
-        if text is None or text.lower() in (*TRUE, *FALSE):
-            return None if text is None else text.lower() in TRUE
+        if text is None or text.lower() in (*_TRUE, *_FALSE):
+            return None if text is None else text.lower() in _TRUE
         raise self.wrong(key, f"is {shortened(text)}, neither true nor false")
 
     def whole(self, key: str, most: int = 10**6) -> int | None:
@@ -156,56 +116,54 @@ class Section:
             raise self.wrong(key, f"is {shortened(text)}, and not a number from 1 to {most:,}")
         return int(text)
 
+    def items(self, key: str) -> list[yaml.Node]:
+        """Return the values of a list, or the one value."""
+        value = self.get(key)
+        return [] if value is None else list(value.value) if isinstance(value, yaml.SequenceNode) else [value]
+
     def texts(self, key: str) -> tuple[str, ...]:
         """Return one text, or a list of them."""
-        value = self.get(key)
-        if value is None:
-            return ()
-        items = value.content if isinstance(value.content, list) else [value]
-        if any(not isinstance(item.content, str) for item in items):
+        items = self.items(key)
+        if not all(isinstance(item, yaml.ScalarNode) for item in items):
             raise self.wrong(key, "is not a list of texts")
-        return tuple(str(item.content) for item in items)
+        return tuple(str(item.value) for item in items)
 
     def section(self, key: str) -> Section | None:
         """Return a mapping below."""
         value = self.get(key)
         if value is None:
             return None
-        if not isinstance(value.content, dict):
+        if not isinstance(value, yaml.MappingNode):
             raise self.wrong(key, "is not a mapping of keys to values")
-        return Section(self.file, value.content, f"{self.name}{key}.")
+        return Section(self.file, value, f"{self.name}{key}.")
+
+    def mapping(self, key: str) -> Section | None:
+        """Return a mapping below; None if the value is something else."""
+        return self.section(key) if isinstance(self.get(key), yaml.MappingNode) else None
 
     def variables(self, key: str) -> tuple[str, ...]:
         """Return ``KEY=VALUE``, and ``KEY`` for what the shell must have, of a mapping or a list."""
-        value = self.get(key)
-        if value is None:
-            return ()
-        if isinstance(value.content, list):
+        below = self.mapping(key)
+        if below is None:
             return self.texts(key)
-        return tuple(self._variables(key))
-
-    def _variables(self, key: str) -> Iterator[str]:
-        below = self.section(key)
-        for name, value in below.values.items() if below is not None else ():
-            assert below is not None  # noqa: S101 - it has values
-            if value.plain and str(value.content).lower() in (*TRUE, *FALSE):
+        found = []
+        for name, value in below.values.items():
+            if value.tag == _BOOL:
                 raise below.wrong(name, "is a truth value, and variables are texts", "Put it in quotes.")
             text = below.text(name)
-            yield name if text is None else f"{name}={text}"
+            found.append(name if text is None else f"{name}={text}")
+        return tuple(found)
 
-    def refuse(self, reasons: Mapping[str, str]) -> None:
-        """Refuse keys that mean what costgpu does not do: key -> what it does instead."""
-        for key, reason in reasons.items():
-            value = self.get(key)
-            if value is not None and not (value.plain and str(value.content).lower() in FALSE):
-                raise self.wrong(key, "is not supported", reason)
-
-    def tell(self, reasons: Mapping[str, str], note: Callable[[str], None]) -> None:
-        """Note keys that need nothing here: key -> why."""
-        for key, reason in reasons.items():
-            value = self.get(key)
-            if value is not None and not (value.plain and str(value.content).lower() in FALSE):
-                note(f"{self.file}, line {value.line}: {self.name}{key}: {reason}")
+    def judge(self, kinds: Mapping[str, Mapping[str, str]], note: Callable[[str], None]) -> None:
+        """Refuse keys that mean what costgpu does not do, and note those that need nothing: key -> why."""
+        for kind, reasons in kinds.items():
+            for key, reason in reasons.items():
+                value = self.get(key)
+                if value is None or not value.value or (value.tag == _BOOL and value.value.lower() in _FALSE):
+                    continue
+                if kind == "refused":
+                    raise self.wrong(key, "is not supported", reason)
+                note(f"{self.file}, line {self._lines[key]}: {self.name}{key}: {reason}")
 
     def close(self) -> None:
         """Refuse what nobody has read."""

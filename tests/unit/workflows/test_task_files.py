@@ -1,5 +1,7 @@
 """Task files of SkyPilot and dstack become requests, or are refused in a sentence: nothing in them is ignored."""
 
+import re
+import tomllib
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -8,7 +10,12 @@ import pytest
 
 from costgpu.errors import UsageError
 from costgpu.workflows.runs.request import RunRequest, check
+from costgpu.workflows.task_files import read_task
 from costgpu.workflows.task_files.read_task import with_task_file
+from tests.cli.here import told
+from tests.unit.house.test_words_are_real import unreal
+
+KEYS = tomllib.loads(Path(read_task.__file__).with_name("keys.toml").read_text())
 
 
 class Notes:
@@ -204,11 +211,16 @@ class TestWhatRuns:
         assert "head=127.0.0.1" in asked('run: head=`echo "$SKYPILOT_NODE_IPS" | head -1`').command[2]
 
     def test_a_variable_that_nobody_sets(self) -> None:
-        assert "run names SKYPILOT_TASK_ID" in refusal("run: echo $SKYPILOT_TASK_ID")
+        assert "run names SKYPILOT_CLUSTER_INFO" in refusal("run: echo $SKYPILOT_CLUSTER_INFO")
         assert "names DSTACK_NODES_IPS" in refusal("type: task\nnodes: 2\ncommands: [echo $DSTACK_NODES_IPS]")
         assert "${{ run.args }}" in refusal("type: task\ncommands: ['python train.py ${{ run.args }}']")
         assert "~/sky_workdir" in refusal("run: python train.py\nsetup: ls ~/sky_workdir")
-        assert asked("envs: {SKYPILOT_TASK_ID: 1}\nrun: echo $SKYPILOT_TASK_ID").command[0] == "bash"
+        assert asked("envs: {SKYPILOT_X: 1}\nrun: echo $SKYPILOT_X").command == ("bash", "-c", "echo $SKYPILOT_X")
+
+    def test_the_id_of_a_job_is_another_one_each_time(self) -> None:
+        first, second = (asked("run: echo $SKYPILOT_TASK_ID").command[2] for _ in range(2))
+        assert re.fullmatch(r"export SKYPILOT_TASK_ID=[0-9a-f]{12}\necho \$SKYPILOT_TASK_ID", first)
+        assert first != second
 
     def test_commands_end_with_the_first_that_fails(self) -> None:
         found = asked("type: task\nworking_dir: data\ncommands: [ls, python train.py]")
@@ -258,8 +270,9 @@ class TestMounts:
     def test_another_path_is_a_link_on_a_rented_machine(self) -> None:
         text = "run: python train.py\nsetup: echo\nfile_mounts: {/d/in: ./data, ~/x y: train.py}"
         setup = asked(text, gpus="L4").setup or ""
-        assert 'mkdir -p /d && ln -s "$PWD"/data /d/in' in setup
-        assert """mkdir -p "$HOME" && ln -s "$PWD"/train.py "$HOME"/'x y'""" in setup
+        assert "to=/d/in;" in setup
+        assert '$as ln -s "$PWD"/data "$to"' in setup
+        assert "to=~/'x y';" in setup
         assert setup.endswith("; } && echo")
         assert "made on rented machines only" in refusal(text)
         assert "made on rented machines only" in refusal(text, infra=("local",))
@@ -300,25 +313,25 @@ class TestMounts:
         ("run: '# nothing'", "run is empty"),
         ("type: service\ncommands: [x]", "type is service: only tasks are run"),
         ("type: task\ncommands: [x]\nimage: y", "line 3: image is not supported"),
-        ("type: task\ncommands: [x]\nresources: {gpu: 'amd:24GB'}", "an AMD GPU"),
+        ("type: task\ncommands: [x]\nresources: {gpu: 'amd:24GB'}", "one of amd"),
         ("type: task\ncommands: [x]\nresources: {gpu: 16GB..24GB}", "range of memory"),
         ("type: task\ncommands: [x]\nrepos: ['https://github.com/a/b']", "git repository"),
         ("type: task\ncommands: [x]\nworking_dir: /x", "working_dir is /x"),
         ("type: task\ncommands: [x]\nmax_price: 2", "--max-cost"),
         ("lr: 0.1\nepochs: 3", "neither a task of SkyPilot nor one of dstack. An argument of a script"),
-        ("- run: x", "not a mapping"),
-        ("", "not a mapping"),
-        ("just words", "not a mapping"),
-        ("run: x\nrun: y", "line 2: 'run' is there twice, first in line 1"),
+        ("- run: x", "neither a task of SkyPilot"),
+        ("", "neither a task of SkyPilot"),
+        ("just words", "neither a task of SkyPilot"),
+        ("run: x\nrun: y", "line 1: run is there twice, the second time in line 2"),
         ("run: &a x\nsetup: *a", "line 2: aliases (*'a') are not read"),
-        ("<<: {run: x}\nrun: y", "merge keys"),
+        ("<<: {run: x}\nrun: y", "merge keys (<<)"),
         ("run: !!python/object:os.system x", "tags"),
         ("run: x\n---\nrun: y", "line 2: a second document begins"),
         ("run: x\nenvs:\n\tA: 1", "not with tabs"),
         ("run: [x", "is not YAML"),
         ("run: " + "[" * 200, "more than 100 levels"),
         ("run: x\nname: \x01", "is not YAML"),
-        ("? {a: b}\n: c\nrun: x", "a key is a text"),
+        ("? {a: b}\n: c\nrun: x", "is no key that is read"),
         ("run: x\n" + "#" * 2**20, "has more than"),
     ],
 )
@@ -328,6 +341,24 @@ def test_what_cannot_be_read_is_refused_in_a_sentence(text: str, words: str) -> 
 
 def test_there_is_no_such_file() -> None:
     assert "nothing.yaml cannot be read" in _refused(RunRequest(command=("nothing.yaml",))).message
+
+
+def test_what_asks_for_nothing_is_not_refused() -> None:
+    assert asked("type: task\ncommands: [ls]\nports: []\nretry: false\nimage: ''\nvolumes:").command[0] == "bash"
+
+
+@pytest.mark.parametrize("part", KEYS)
+def test_what_a_refusal_advises_exists(part: str) -> None:
+    sentences = [sentence for kind in KEYS[part].values() for sentence in kind.values()]
+    assert [sentence for sentence in sentences if unreal(sentence.replace("In costgpu ", ""))] == []
+
+
+def test_a_refusal_has_the_exit_code_of_wrong_usage() -> None:
+    Path("task.yaml").write_text("run: x\nsetpu: y")
+    told("run", "task.yaml").check(2, out="", err="task.yaml, line 2: setpu is not known.")
+    Path("config.yaml").write_text("lr: 1")
+    told("run", "--infra", "local", "config.yaml").check(2, out="", err="neither a task of SkyPilot nor one of dstack")
+    told("estimate", "task.yaml").check(22, out="", err="costgpu run task.yaml")
 
 
 def test_what_needs_nothing_is_told() -> None:

@@ -1,6 +1,7 @@
 """costgpu: should this training script run on a CPU or on a GPU, on which machine, for how much?
 
-The Python interface is `estimate`, `offers`, `run` and `runs`; what it needs is imported with its first use.
+The Python interface is `estimate`, `offers`, `run`, `runs`, `jobs`, `logs`, `attach`, `cancel` and `fetch`; what it needs
+is imported with its first use.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ TYPE_CHECKING = False  # the module typing takes longer to import than the rest
 if TYPE_CHECKING:
     from typing import Any
 
-    from costgpu.api import Verdict, estimate, offers, run, runs
+    from costgpu.api import Verdict, attach, cancel, estimate, fetch, jobs, logs, offers, run, runs
     from costgpu.errors import (
         BudgetError,
         ConfigError,
@@ -27,12 +28,14 @@ if TYPE_CHECKING:
     from costgpu.models.offer import Offer
     from costgpu.models.run import RunView
     from costgpu.models.workload import WorkloadProfile
+    from costgpu.workflows.runs.logs import Logs
 
 __all__ = [
     "BudgetError",
     "ConfigError",
     "CostGpuError",
     "LedgerError",
+    "Logs",
     "Offer",
     "PriceNotFound",
     "ProfileError",
@@ -43,14 +46,21 @@ __all__ = [
     "UsageError",
     "Verdict",
     "WorkloadProfile",
+    "attach",
+    "cancel",
     "estimate",
+    "fetch",
+    "jobs",
+    "logs",
     "offers",
     "run",
     "runs",
 ]
 
 _HOMES = {
-    **dict.fromkeys(("Verdict", "estimate", "offers", "run", "runs"), "costgpu.api"),
+    **dict.fromkeys(("Verdict", "attach", "cancel", "estimate", "fetch"), "costgpu.api"),
+    **dict.fromkeys(("jobs", "logs", "offers", "run", "runs"), "costgpu.api"),
+    "Logs": "costgpu.workflows.runs.logs",
     "Offer": "costgpu.models.offer",
     "RunView": "costgpu.models.run",
     "WorkloadProfile": "costgpu.models.workload",

@@ -1,21 +1,26 @@
 """The Python interface: the same workflows as the command line, for notebooks and programs.
 
 Nothing is printed, nobody is asked, and no process is ended: remarks go to the logger ``costgpu``, and errors are
-those of the command line. Time spans are seconds or texts such as ``"2h"``; amounts are US dollars.
+those of the command line. Time spans are seconds or texts such as ``"2h"``; amounts are US dollars. The file is longer
+than others because its docstrings are the reference.
 """
 
 from __future__ import annotations
 
 import html
+import sys
+from codecs import getincrementaldecoder
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from decimal import Decimal
 from os import PathLike, fspath
 from typing import TYPE_CHECKING
 
+from costgpu.models.job import LogStream
 from costgpu.models.prediction import Objective
 from costgpu.models.prediction import Verdict as _Verdict
 from costgpu.models.workload import WorkloadProfile
+from costgpu.runner.state.observer import NullObserver
 from costgpu.version import __version__
 from costgpu.workflows.estimate.request import MEASURE_FOR, TABLE_ROWS, EstimateRequest
 from costgpu.workflows.reporter import LogReporter
@@ -27,7 +32,9 @@ if TYPE_CHECKING:
     from costgpu.models.offer import Offer
     from costgpu.models.prediction import Advice, Service
     from costgpu.models.run import RunView
+    from costgpu.runner.adopt import JobDriver
     from costgpu.workflows.estimate.estimate import Estimate
+    from costgpu.workflows.runs.logs import Logs
 
 Script = str | PathLike[str]
 Amount = str | float | Decimal
@@ -179,7 +186,9 @@ def run(
     infra: str | Iterable[str] = (),
     instance_type: str | Iterable[str] | None = None,
     gpus: str | None = None,
-    spot: bool = False,
+    cpus: str | float | None = None,
+    memory: str | float | None = None,
+    spot: bool | None = None,
     max_cost: Amount | None = None,
     max_duration: TimeSpan | None = None,
     include: str | Sequence[str] = (),
@@ -211,12 +220,14 @@ def run(
     sets the limit. Ctrl-C cancels the run.
 
     Args:
-        script: Script to run, or None with `module`.
+        script: Script to run, a task file of SkyPilot or dstack, or None with `module`.
         args: Arguments of the script.
         module: Module to run instead of a script.
         infra: Providers or regions, ``"local"`` for this machine; empty for all.
         instance_type: Machine type, or several to choose from.
         gpus: Accelerators; None to let the estimate decide.
+        cpus: Virtual CPUs, e.g. ``"8+"``.
+        memory: Main memory in GiB, e.g. ``"32..128"``.
         spot: Spot instead of on-demand machines.
         max_cost: Highest cost of the run.
         max_duration: Longest time of the job.
@@ -251,8 +262,6 @@ def run(
     from costgpu.runner.drive.context import Detached
     from costgpu.runner.find_run import load_run
     from costgpu.runner.launch import new_run_id
-    from costgpu.runner.state.observer import NullObserver
-    from costgpu.runner.state.outcome import error_for
     from costgpu.workflows.runs.request import RunRequest
     from costgpu.workflows.runs.start import planned_run, start_run
 
@@ -263,10 +272,7 @@ def run(
             driver = start_run(context, planned, NullObserver(), run_id=run_id, detach=not wait)
         except Detached as left:
             return load_run(context.ledger, left.run_id)
-        error = driver.broken or driver.error or error_for(driver.decisive)
-        if error is not None:
-            raise error
-        return driver.decisive
+        return _decisive(driver)
 
 
 def runs(*, closed: bool = True) -> list[RunView]:
@@ -276,6 +282,136 @@ def runs(*, closed: bool = True) -> list[RunView]:
 
     with AppContext(LogReporter()) as context:
         return list_runs(context, closed=closed).runs
+
+
+def jobs(*, closed: bool = False) -> list[RunView]:
+    """List the runs that `costgpu jobs` lists: open ones and, with `closed`, the recent closed ones, newest first."""
+    return runs(closed=closed)
+
+
+def logs(run: str, follow: bool = False, *, rank: int | None = None) -> Logs:
+    """Return what a job has written; see `costgpu logs`.
+
+    Args:
+        run: Run id or the beginning of one, job name, or instance id; so for the functions below.
+        follow: Wait until the job is over, and meanwhile write to stdout and stderr what it writes.
+        rank: Rank of a job on several machines; None for the machine that is named.
+
+    Raises:
+        RunError: There is no such run, or it has left no logs here.
+    """
+    from costgpu.workflows.context import AppContext
+    from costgpu.workflows.runs.logs import fetch_logs, follow_logs, machine_of_rank, read_logs
+
+    with AppContext(LogReporter()) as context:
+        named = run if rank is None else machine_of_rank(context, run, rank)
+        if follow:
+            follow_logs(context, named, _Printing())
+        return read_logs(fetch_logs(context, named), rank)
+
+
+def attach(run: str, follow: bool = False) -> RunView:
+    """Wait for the end of a run and take it there: its outputs come home, its machine ends; see `costgpu attach`.
+
+    A run that another process drives is only waited for. Ctrl-C cancels one that this call drives.
+
+    With `follow` what the job writes is written to stdout and stderr meanwhile. Results and errors are those of `run`;
+    a run that is closed already is a `RunError`.
+    """
+    from costgpu.errors import RunBusy
+    from costgpu.runner.find_run import load_run
+    from costgpu.workflows.context import AppContext
+    from costgpu.workflows.runs.attach import attach_run, open_run, watch_run
+
+    observer = _Printing() if follow else NullObserver()
+    with AppContext(LogReporter()) as context:
+        view = open_run(context, run)
+        try:
+            return _decisive(attach_run(context, view, observer))
+        except RunBusy:
+            watch_run(context, view, observer)
+            return load_run(context.ledger, view.run_id)
+
+
+def cancel(run: str, *, now: bool = False) -> RunView | None:
+    """End a run: its outputs are saved, its machine is terminated; see `costgpu cancel`.
+
+    With `now` it is ended at once, and what is on the machine is lost.
+
+    Returns:
+        The run; not yet closed if another process drives it and ends it. None for a machine of which only the tag is
+        known: it is terminated.
+
+    Raises:
+        TerminationUnconfirmed: The machine may still be billing.
+    """
+    from costgpu.errors import RunBusy
+    from costgpu.models.reap import TaggedInstance
+    from costgpu.models.run import RunState
+    from costgpu.runner.find_run import current_run, load_run
+    from costgpu.workflows.context import AppContext
+    from costgpu.workflows.runs.cancel import cancel_driven, cancel_job_by_tag, cancel_run
+    from costgpu.workflows.runs.find_run import find_run
+
+    reporter = LogReporter()
+    with AppContext(reporter) as context:
+        found = find_run(context, run)
+        if isinstance(found, TaggedInstance):
+            if left := cancel_job_by_tag(context, found.instance)[1]:
+                reporter.note(f"Left behind: {', '.join(left)}; costgpu reap --yes removes it.")
+            return None
+        view = current_run(context.ledger, load_run(context.ledger, found.run_id))
+        if view.state is RunState.CLOSED:
+            return view
+        try:
+            driver = cancel_run(context, view, NullObserver(), now=now)
+        except RunBusy:
+            cancel_driven(context, view, now=now)
+            driver = None
+        if driver is not None and driver.broken is not None:
+            raise driver.broken
+        return driver.decisive if driver is not None else load_run(context.ledger, view.run_id)
+
+
+def fetch(run: str, to: Script | None = None) -> tuple[str, ...]:
+    """Download the outputs and logs of a run, and leave its machine as it is; see `costgpu fetch`.
+
+    They come to the folder `to`, or to the one that the job was sent from. Returned are sentences about what has come.
+
+    Raises:
+        RunError: There is nothing to download, or something could not be downloaded.
+    """
+    from costgpu.workflows.context import AppContext
+    from costgpu.workflows.runs.fetch import fetch_outputs
+
+    with AppContext(LogReporter()) as context:
+        remarks, problem = fetch_outputs(context, run, None if to is None else fspath(to))
+        if problem is not None:
+            raise problem
+        return tuple(remarks)
+
+
+def _decisive(driver: JobDriver) -> RunView:
+    """Return the run that decides how a job has ended, or raise what went wrong with it."""
+    from costgpu.runner.state.outcome import error_for
+
+    error = driver.broken or driver.error or error_for(driver.decisive)
+    if error is not None:
+        raise error
+    return driver.decisive
+
+
+class _Printing(NullObserver):
+    """Writes what a job writes to stdout and stderr, also where these are a notebook's."""
+
+    def __init__(self) -> None:
+        self._decoders = {stream: getincrementaldecoder("utf-8")("replace") for stream in LogStream}
+
+    def output(self, stream: LogStream, data: bytes) -> None:
+        """Write it."""
+        sink = sys.stderr if stream is LogStream.STDERR else sys.stdout
+        sink.write(self._decoders[stream].decode(data))
+        sink.flush()
 
 
 def _verdict(found: Estimate) -> Verdict:

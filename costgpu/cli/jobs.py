@@ -11,7 +11,7 @@ import typer
 
 from costgpu.cli import options as opt
 from costgpu.cli.terminal_reporter import TerminalReporter, print_note, say
-from costgpu.errors import RunBusy, RunError, UsageError
+from costgpu.errors import RunBusy, UsageError
 from costgpu.workflows.context import AppContext
 
 if TYPE_CHECKING:
@@ -62,27 +62,20 @@ def logs(
 
 def _follow_logs(context: AppContext, run: str) -> None:
     from costgpu.cli.terminal_observer import Terminal
-    from costgpu.runner.machine.host import LogPosition
-    from costgpu.workflows.runs.find_run import connection, run_and_machine
-    from costgpu.workflows.runs.logs import fetch_logs
+    from costgpu.workflows.runs.logs import fetch_logs, follow_logs
 
-    view, instance = run_and_machine(context, run)
-    if instance is None or not instance.state.alive or (view is not None and view.collected):
-        _print_logs(fetch_logs(context, run))
-        return
-    with connection(context, instance) as host, contextlib.suppress(KeyboardInterrupt):
-        host.follow(LogPosition(), Terminal(context.clock).output)
+    with contextlib.suppress(KeyboardInterrupt):
+        if not follow_logs(context, run, Terminal(context.clock)):
+            _print_logs(fetch_logs(context, run))
 
 
 def _print_logs(kept: KeptLogs, rank: int | None = None) -> None:
     from costgpu.render.safe_text import LogFilter, is_terminal
     from costgpu.runner.files.safe_move import open_regular
-    from costgpu.workflows.runs.logs import lines_of_rank
+    from costgpu.workflows.runs.logs import lines_of_rank, no_logs
 
     if not kept.files:
-        raise RunError(
-            f"Run {kept.run_id} has left no logs here.", hint="They are downloaded with the outputs; see costgpu jobs."
-        )
+        raise no_logs(kept)
     for path in kept.files:
         sink = sys.stderr.buffer if path.name.startswith("stderr") else sys.stdout.buffer
         show = LogFilter().feed if is_terminal(sink) else bytes
@@ -101,16 +94,12 @@ def attach(run: opt.Run) -> None:
     from costgpu.cli.run import finish, print_detached, told_how_to_return
     from costgpu.cli.sweep import show_results, sweep_terminal
     from costgpu.cli.terminal_observer import Terminal, signals
-    from costgpu.models.run import RunState
     from costgpu.runner.drive.context import Detached
-    from costgpu.runner.find_run import current_run, load_run
-    from costgpu.workflows.runs.attach import attach_run, watch_run
-    from costgpu.workflows.runs.find_run import recorded_run
+    from costgpu.runner.find_run import load_run
+    from costgpu.workflows.runs.attach import attach_run, open_run, watch_run
 
     with AppContext(TerminalReporter()) as context:
-        view = current_run(context.ledger, recorded_run(context, run))
-        if view.state is RunState.CLOSED:
-            raise RunError(f"Run {view.run_id} is closed.", hint=f"costgpu logs {view.run_id} shows what it wrote.")
+        view = open_run(context, run)
         swept = sweep_terminal(context.clock, view)
         terminal = swept or Terminal(context.clock)
         try:

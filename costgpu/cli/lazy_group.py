@@ -10,6 +10,8 @@ from typing import Any
 import typer
 from typer.core import TyperCommand, TyperGroup
 
+from costgpu.cli.peer_words import peers_options, refuse_peers_command
+
 COMMANDS = {
     "estimate": ("costgpu.cli.estimate", "Measure a script that trains or infers and say where to run it."),
     "run": ("costgpu.cli.run", "Run a script on a rented machine, or on this one."),
@@ -118,7 +120,18 @@ class LazyGroup(TyperGroup):
         super().__init__(**options)
         self.commands = {name: TyperCommand(name, help=summary) for name, (_, summary) in COMMANDS.items()}
 
+    def make_context(self, info_name: str | None, args: list[str], parent: Any = None, **extra: Any) -> Any:
+        """Read the options before the command."""
+        with peers_options():
+            return super().make_context(info_name, args, parent, **extra)
+
+    def invoke(self, ctx: Any) -> Any:
+        """Read the command's own options, and call it."""
+        with peers_options():
+            return super().invoke(ctx)
+
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         """Name, command and the rest of the command line."""
+        refuse_peers_command(args, self.commands)
         name, _, rest = super().resolve_command(ctx, args)
         return name, load_command(str(name)) if name else None, rest

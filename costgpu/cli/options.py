@@ -34,6 +34,11 @@ InstanceTypes = Annotated[
     list[str] | None, typer.Option("-t", "--instance-type", help="Machine type, e.g. g5.xlarge. Repeatable.")
 ]
 Spot = Annotated[bool, typer.Option("--spot/--on-demand", "--use-spot", help="Spot or on-demand prices.")]
+SpotIfSaid = Annotated[
+    bool | None, typer.Option("--spot/--on-demand", "--use-spot", help="Spot or on-demand prices; default: on-demand.")
+]
+Cpus = Annotated[str | None, typer.Option(help="Virtual CPUs: 8, 8+, 8..16.")]
+Memory = Annotated[str | None, typer.Option(help="Main memory in GiB: 64, 64+, 32..128.")]
 Since = Annotated[
     str | None,
     typer.Option(metavar="WHEN", help="Start of the period: 2026-11, 2026-11-01, or 30d for 30 days ago."),

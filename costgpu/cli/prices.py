@@ -22,8 +22,8 @@ prices = typer.Typer(name="prices", invoke_without_command=True, rich_markup_mod
 
 def offers(
     gpus: opt.Gpus = None,
-    cpus: Annotated[str | None, typer.Option(help="Virtual CPUs: 8, 8+, 8..16.")] = None,
-    memory: Annotated[str | None, typer.Option(help="Main memory in GiB: 64, 64+, 32..128.")] = None,
+    cpus: opt.Cpus = None,
+    memory: opt.Memory = None,
     infra: opt.Infra = None,
     spot: Annotated[
         bool | None, typer.Option("--spot/--on-demand", "--use-spot", help="Spot or on-demand prices; default: both.")

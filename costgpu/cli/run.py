@@ -30,7 +30,9 @@ def run(
     infra: opt.Infra = None,
     instance_type: opt.InstanceTypes = None,
     gpus: opt.Gpus = None,
-    spot: opt.Spot = False,
+    cpus: opt.Cpus = None,
+    memory: opt.Memory = None,
+    spot: opt.SpotIfSaid = None,
     max_cost: Annotated[
         str | None, typer.Option(help="Highest cost of the run in USD; default: 3 times the estimate.")
     ] = None,
@@ -107,7 +109,8 @@ def run(
 
     Options of costgpu stand before the script. The plan is shown first, with the highest
     cost; by then the machine ends itself, whatever happens to this terminal. Outputs are
-    downloaded.
+    downloaded. A task file of SkyPilot or dstack is read as these options, and refused
+    where it asks for something else.
     """
     from costgpu.render.text.run import plan_json, plan_text
     from costgpu.workflows.runs.start import check_detached, is_free, planned_run

@@ -39,6 +39,7 @@ def plan_text(plan: Plan, now: datetime, job: Sequence[tuple[str, str]] = ()) ->
         job: Rows that say what is run; none for the command of the run.
     """
     spec = plan.spec
+    command = shlex.join(spec.argv if spec.program else ("python", *spec.argv))
     rows = [("verdict", plan.verdict)] if plan.verdict else []
     rows += [
         *(job or [("job", f"{command}, sent from {spec.workdir}")]),

@@ -159,6 +159,8 @@ def _script(word: str) -> Path:
         if split_prefixes([word])[0].assigned:
             hint = f"Before a program that is no Python script, write: env {word}"
         raise ScriptNotFound(f"There is no script {script}.", hint=hint)
+    if script.suffix in (".yaml", ".yml"):
+        raise NotPython(f"{script} is no Python script.", hint=f"A task file is run: costgpu run {script}")
     if not script.is_file():
         raise NotPython(f"{script} is no ordinary file.", hint="Name a script.")
     if script.suffix == ".ipynb":

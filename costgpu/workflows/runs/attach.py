@@ -5,13 +5,25 @@ from __future__ import annotations
 from costgpu.errors import HostUnreachable, RunError
 from costgpu.models.run import RunState, RunView
 from costgpu.runner.adopt import JobDriver, adopt_job, catch_up, job_status, log_tail
-from costgpu.runner.find_run import load_run, runs_of_job
+from costgpu.runner.find_run import current_run, load_run, runs_of_job
 from costgpu.runner.state.lock import lock_runs
 from costgpu.runner.state.observer import Observer
 from costgpu.workflows.context import AppContext
 from costgpu.workflows.environment import environment_again
-from costgpu.workflows.runs.find_run import connection, run_and_machine
+from costgpu.workflows.runs.find_run import connection, recorded_run, run_and_machine
 from costgpu.workflows.runs.queue import what_keeps_back
+
+
+def open_run(context: AppContext, text: str) -> RunView:
+    """Return the run that a person means, or the one that goes on with its job.
+
+    Raises:
+        RunError: It is closed.
+    """
+    view = current_run(context.ledger, recorded_run(context, text))
+    if view.state is RunState.CLOSED:
+        raise RunError(f"Run {view.run_id} is closed.", hint=f"costgpu logs {view.run_id} shows what it wrote.")
+    return view
 
 
 def attach_run(context: AppContext, view: RunView, observer: Observer) -> JobDriver:

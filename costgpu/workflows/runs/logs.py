@@ -9,7 +9,10 @@ from pathlib import Path
 from costgpu.errors import CostGpuError, RunError, UsageError
 from costgpu.models.job import Launcher
 from costgpu.models.run import RunView
+from costgpu.runner.files.safe_move import open_regular
 from costgpu.runner.find_run import runs_of_job
+from costgpu.runner.machine.host import LogPosition
+from costgpu.runner.state.observer import Observer
 from costgpu.workflows.context import AppContext
 from costgpu.workflows.runs.find_run import connection, run_and_machine
 
@@ -46,6 +49,51 @@ def fetch_logs(context: AppContext, text: str) -> KeptLogs:
     with connection(context, instance) as host:
         host.fetch_logs(kept.folder)
     return kept
+
+
+@dataclass(frozen=True, slots=True)
+class Logs:
+    """What a job has written, as text."""
+
+    run_id: str
+    stdout: str
+    stderr: str
+
+
+def read_logs(kept: KeptLogs, rank: int | None = None) -> Logs:
+    """Return logs that are on this computer, of one rank if there are several.
+
+    Raises:
+        RunError: There are none.
+    """
+    if not kept.files:
+        raise no_logs(kept)
+    texts = {}
+    for name in LOGS:
+        path = kept.folder / name
+        data = b""
+        if path in kept.files:
+            with open_regular(path) as file:
+                data = file.read() if rank is None else b"".join(lines_of_rank(file, rank))
+        texts[name] = data.decode("utf-8", "replace")
+    return Logs(kept.run_id, stdout=texts["stdout.log"], stderr=texts["stderr.log"])
+
+
+def no_logs(kept: KeptLogs) -> RunError:
+    """Return the error for a run without logs on this computer."""
+    return RunError(
+        f"Run {kept.run_id} has left no logs here.", hint="They are downloaded with the outputs; see costgpu jobs."
+    )
+
+
+def follow_logs(context: AppContext, text: str, observer: Observer) -> bool:
+    """Show what a job writes until it is over; return False if its machine has nothing to show any more."""
+    view, instance = run_and_machine(context, text)
+    if instance is None or not instance.state.alive or (view is not None and view.collected):
+        return False
+    with connection(context, instance) as host:
+        host.follow(LogPosition(), observer.output)
+    return True
 
 
 def fetch_all_logs(context: AppContext, text: str) -> Iterator[KeptLogs]:

@@ -17,13 +17,14 @@ from costgpu.models.offer import Offer
 from costgpu.models.prediction import Candidate, Choice, Prediction
 from costgpu.models.workload import WorkloadProfile
 from costgpu.pricing.hardware import accelerators
+from costgpu.pricing.query import matches
 from costgpu.pricing.speedups import speedups
 from costgpu.providers import registry
 from costgpu.runner.plan import LaunchPlace, this_machine
 from costgpu.units import parse_accelerator, parse_usd
 from costgpu.workflows.context import AppContext
 from costgpu.workflows.estimate.speed_history import SpeedHistory
-from costgpu.workflows.offers import candidates, on_nodes
+from costgpu.workflows.offers import candidates, offer_query, on_nodes
 from costgpu.workflows.reporter import Reporter
 from costgpu.workflows.runs.request import RunRequest
 
@@ -95,7 +96,10 @@ def wanted_offers(request: RunRequest, infra: tuple[str, ...], reporter: Reporte
         return []
     remote = tuple(place for place in infra if place != "local")
     types = {name.lower() for name in request.instance_type}
-    found = candidates(request.gpus, remote, spot=request.spot, reporter=reporter, instance_types=request.instance_type)
+    size = offer_query(cpus=request.cpus, memory=request.memory)
+    named = request.instance_type
+    found = candidates(request.gpus, remote, spot=bool(request.spot), reporter=reporter, instance_types=named)
+    found = [c for c in found if c.offer and matches(c.offer, size)]
     if request.gpus and not parse_accelerator(request.gpus).none:
         found = [c for c in found if c.is_gpu]
     if types:
@@ -148,7 +152,7 @@ def find_places(
         notes.append(f"Not considered: {', '.join(without)} (no credentials here).")
     chosen = bool(request.instance_type or request.gpus)
     if workload is None or scope is None or here is None:
-        if not chosen:
+        if not (chosen or request.cpus or request.memory):
             raise UsageError(
                 "Without an estimate nothing says what machine to run it on.",
                 hint="Name one: --infra local, -t g5.xlarge or --gpus L4:1, with --max-cost or --max-duration.",

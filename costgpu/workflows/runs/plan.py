@@ -82,7 +82,7 @@ def plan_run(request: RunRequest, script: Request, context: AppContext, adapt: A
         adapt: For a job that runs the script several times; its speed is then not one of the script.
     """
     assigned = [f"{name}={value}" for name, value in script.assigned.items()]
-    environment = job_environment([*assigned, *request.env], request.env_file)
+    environment = job_environment([*assigned, *request.task_env, *request.env], request.env_file)
     limits = limits_of(request, longest_hours=context.settings.max_lease_hours)
     now = context.clock.now()
     infra = request.infra or default_infra(context.settings.default_infra, renting=request.renting)

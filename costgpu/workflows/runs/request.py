@@ -41,7 +41,9 @@ class RunRequest(ScriptOptions):
     infra: tuple[str, ...] = ()
     instance_type: tuple[str, ...] = ()  # any of them
     gpus: str | None = None
-    spot: bool = False
+    cpus: str | None = None
+    memory: str | None = None
+    spot: bool | None = None  # None for on-demand machines, unless a task file says otherwise
     max_cost: str | None = None
     max_duration: str | None = None
     idle_duration: str | None = None
@@ -52,6 +54,7 @@ class RunRequest(ScriptOptions):
     extra: tuple[str, ...] = ()  # extras of the project that machines install, too
     env: tuple[str, ...] = ()  # ``KEY=VALUE``, or ``KEY`` from this process
     env_file: str | None = None
+    task_env: tuple[str, ...] = ()  # as `env`, from a task file
     name: str | None = None
     tags: tuple[str, ...] = ()
     auto_shutdown: bool = True
@@ -93,7 +96,7 @@ class RunRequest(ScriptOptions):
     @property
     def renting(self) -> bool:
         """Whether what is asked for cannot be this machine."""
-        return bool(self.instance_type or self.gpus or self.spot)
+        return bool(self.instance_type or self.gpus or self.cpus or self.memory or self.spot)
 
 
 def check(request: RunRequest) -> None:
@@ -119,11 +122,12 @@ def check(request: RunRequest) -> None:
                 f"{' and '.join(given)} is for several machines.",
                 hint="Give --nodes 2, or leave it out: --nproc 4 starts four processes on one machine.",
             )
-    literal = sorted(each.partition("=")[0] for each in request.env if "=" in each)
+    literal = [f"-e {name}" for name in _valued(request.env)] + _valued(request.task_env)
     if literal and (request.queue or request.recover is not None):
+        name = literal[0].removeprefix("-e ")
         raise UsageError(
-            f"-e {literal[0]}=... is stored nowhere, and whoever starts the job later could not know it.",
-            hint=f"Write it into a file: --env-file job.env; or export {literal[0]}, and give -e {literal[0]}.",
+            f"{literal[0]}=... is stored nowhere, and whoever starts the job later could not know it.",
+            hint=f"Write it into a file: --env-file job.env; or export {name}, and give -e {name}.",
         )
     if request.queue and request.machines > 1:
         raise UsageError("A job on several machines cannot wait in the queue.", hint="Leave --queue or --nodes out.")
@@ -137,6 +141,8 @@ def check(request: RunRequest) -> None:
         options = {
             "-t": request.instance_type,
             "--gpus": request.gpus,
+            "--cpus": request.cpus,
+            "--memory": request.memory,
             "--spot": request.spot,
             "--disk": request.disk_gib,
             "--subnet": request.subnet,
@@ -217,6 +223,11 @@ def _check_recovery(request: RunRequest) -> None:
             f"--resume-args names {LATEST}, and nothing says what the checkpoints are.",
             hint="Name them: --checkpoint 'checkpoints/**'",
         )
+
+
+def _valued(variables: tuple[str, ...]) -> list[str]:
+    """Return the names of variables whose values are given, sorted."""
+    return sorted(each.partition("=")[0] for each in variables if "=" in each)
 
 
 def _recovery(request: RunRequest, workdir: Path) -> Recovery | None:

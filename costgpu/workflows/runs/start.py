@@ -18,11 +18,13 @@ from costgpu.workflows.reporter import Reporter
 from costgpu.workflows.runs.inputs import check_inputs
 from costgpu.workflows.runs.plan import PlannedRun, plan_run
 from costgpu.workflows.runs.request import RunRequest, check
+from costgpu.workflows.task_files.read_task import with_task_file
 
 
 @contextmanager
 def planned_run(request: RunRequest, reporter: Reporter) -> Iterator[tuple[AppContext, PlannedRun]]:
     """Checks and plans; nothing is spent. The context can carry the plan out."""
+    request = with_task_file(request, reporter)
     check(request)
     script = script_request(request, reporter)
     with context_of(request, script.workdir, reporter) as context:

@@ -231,6 +231,54 @@ class TestRun:
         (closed,) = costgpu.runs()
         assert closed.reason is EndReason.CANCELLED
 
+    def test_a_task_file_of_another_tool(self, cloud: FakeCloud) -> None:
+        Path("task.yaml").write_text(
+            "workdir: .\nenvs: {LR: 0.1}\nresources: {accelerators: L4}\nrun: python train.py --lr 1\n"
+        )
+        view = costgpu.run("task.yaml", infra="fake", max_cost=2, estimate=False)
+        assert view.reason is EndReason.SUCCEEDED
+        assert (view.spec.name, view.spec.argv, view.spec.env_names) == ("task", ("train.py", "--lr", "1"), ("LR",))
+
+    def test_back_to_a_run_that_goes_on(self, cloud: FakeCloud, capsys: pytest.CaptureFixture[str]) -> None:
+        run_id = costgpu.run("train.py", **ON_FAKE, max_cost=2, wait=False).run_id
+        assert [one.run_id for one in costgpu.jobs()] == [run_id]
+        cloud.clock.sleep(5)
+        assert costgpu.logs(run_id).stdout == "step 1\n"
+        cloud.clock.sleep(60)
+        remark = " ".join(costgpu.fetch(run_id, "elsewhere"))
+        assert str(Path("elsewhere").absolute()) in remark
+        assert Path("elsewhere/model.pt").read_bytes() == b"weights"
+        assert costgpu.logs("train", follow=True).stdout == "step 1\n"
+        assert capsys.readouterr() == ("step 1\n", "")  # what was asked for
+        view = costgpu.attach(run_id)
+        assert (view.state, view.reason) == (RunState.CLOSED, EndReason.SUCCEEDED)
+        assert Path("model.pt").read_bytes() == b"weights"
+        assert (costgpu.jobs(), costgpu.jobs(closed=True)) == ([], [view])
+        assert costgpu.logs(run_id) == costgpu.Logs(run_id, stdout="step 1\n", stderr="")
+        assert costgpu.cancel(run_id) == view
+        with pytest.raises(costgpu.RunError, match="is closed"):
+            costgpu.attach(run_id)
+
+    def test_a_run_is_shown_while_it_is_attached_to(self, cloud: FakeCloud, capsys: pytest.CaptureFixture[str]) -> None:
+        run_id = costgpu.run("train.py", **ON_FAKE, max_cost=2, wait=False).run_id
+        costgpu.attach(run_id, follow=True)
+        assert capsys.readouterr() == ("step 1\n", "")
+
+    def test_cancel(self, cloud: FakeCloud) -> None:
+        run_id = costgpu.run("train.py", **ON_FAKE, max_cost=2, wait=False).run_id
+        view = costgpu.cancel(run_id, now=True)
+        assert view is not None
+        assert (view.state, view.reason) == (RunState.CLOSED, EndReason.CANCELLED)
+        for function in (costgpu.logs, costgpu.attach, costgpu.fetch, costgpu.cancel):
+            with pytest.raises(costgpu.RunError, match="nonsense"):
+                function("nonsense")
+
+    def test_a_machine_that_only_its_tag_is_known_of(self, cloud: FakeCloud) -> None:
+        run_id = costgpu.run("train.py", **ON_FAKE, max_cost=2, wait=False).run_id
+        (Path.home() / "data" / "costgpu" / "ledger.sqlite").unlink()
+        assert costgpu.cancel(run_id) is None
+        assert not [one for one in cloud.provider().list_owned(None).instances if one.state.alive]
+
     def test_a_cap_that_does_not_even_boot_the_machine(self, cloud: FakeCloud) -> None:
         with pytest.raises(costgpu.CostGpuError, match="used up"):
             costgpu.run("train.py", **ON_FAKE, max_cost=0.0001)

@@ -1,0 +1,188 @@
+"""Reads a task of dstack."""
+
+from __future__ import annotations
+
+import contextlib
+import posixpath
+import re
+import shlex
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from yaml import MappingNode, Node
+
+from costgpu.errors import UsageError
+from costgpu.pricing.hardware import accelerator
+from costgpu.workflows.task_files.skypilot import URL, Tables, gib
+from costgpu.workflows.task_files.task import Task
+from costgpu.workflows.task_files.yaml_tree import Section
+
+_PIP = re.compile(r"(?:python3? -m )?(?:uv )?pip3? install [\w .,=/@:+\-\[\]'\"<>~]+")
+_GPU_MEMORY = re.compile(r"(\d+(?:\.\d+)?)\s*gb(\.\.)?", re.IGNORECASE)
+_COUNT = re.compile(r"\d+(\.\.\d*)?|\.\.\d+")
+ANY_MEMORY = "1GB"  # at least: any GPU
+OTHER_VENDORS = ("amd", "google", "tpu", "intel", "tenstorrent")
+
+
+def read_dstack(task: Section, path: Path, tables: Tables, note: Callable[[str], None]) -> Task:
+    """Read a task; paths are relative to its file, as dstack has them.
+
+    Raises:
+        UsageError: It is no task, or has a key that is not known or not supported.
+    """
+    kind = task.text("type")
+    if kind != "task":
+        raise task.wrong("type", f"is {kind}: only tasks are run", "In a task, commands end: type: task.")
+    task.judge(tables["dstack"], note)
+    resources = task.section("resources")
+    fields = _machine(resources, tables, note) if resources is not None else {}
+    fields |= {
+        "name": task.text("name"),
+        "nodes": task.whole("nodes"),
+        "max_duration": _span(task, "max_duration"),
+        "grace": _span(task, "stop_duration"),
+        "spot": _spot(task, note),
+        "infra": _places(task),
+        "instance_type": task.texts("instance_types"),
+        "tags": task.variables("tags"),
+    }
+    folder = _folder(task, path.absolute().parent)
+    if task.text("shell") not in (None, "bash", "sh", "/bin/bash", "/bin/sh"):
+        raise task.wrong("shell", "is not bash", "Commands run under bash.")
+    env, commands, setup = task.variables("env"), list(task.texts("commands")), []
+    while len(commands) > 1 and _PIP.fullmatch(commands[0].strip()):
+        setup.append(commands.pop(0).strip())
+    run = commands[0] if len(commands) == 1 else " &&\n".join(f"{{ {command.rstrip()}\n}}" for command in commands)
+    inside = task.text("working_dir") or "."
+    if inside.startswith(("/", "~")) or ".." in Path(inside).parts:
+        raise task.wrong("working_dir", f"is {inside}", "Name a folder in the one that is sent.")
+    if Path(inside).parts:
+        run = f"cd {shlex.quote(inside)} || exit\n{run}"
+    task.close()
+    said = " && ".join(setup) or None
+    return Task(folder=folder, run=run, run_key="commands", setup=said, env=env, fields=fields)
+
+
+def _machine(resources: Section, tables: Tables, note: Callable[[str], None]) -> dict[str, Any]:
+    resources.judge(tables["dstack_resources"], note)
+    disk = resources.mapping("disk")
+    fields = {
+        "cpus": _range(resources.text("cpu")),
+        "memory": _range(resources.text("memory")),
+        "gpus": _gpus(resources, tables, note),
+        "disk_gib": gib(resources, "disk") if disk is None else gib(disk, "size"),
+    }
+    for section in (resources, disk):
+        if section is not None:
+            section.close()
+    return fields
+
+
+def _range(text: str | None) -> str | None:
+    """Return ``8..`` of ``8GB..``, and ``0..16`` of ``..16GB``."""
+    if text is None:
+        return None
+    plain = re.sub(r"(?i)gi?b", "", text).replace(" ", "")
+    return f"1{plain}" if plain.startswith("..") else plain
+
+
+def _gpus(resources: Section, tables: Tables, note: Callable[[str], None]) -> str | None:
+    """Return what ``gpu`` asks for: a name or a memory, and a number."""
+    gpu = resources.mapping("gpu")
+    if gpu is not None:
+        gpu.judge(tables["dstack_gpu"], note)
+        parts = [gpu.text("vendor"), ",".join(gpu.texts("name")), gpu.text("memory"), gpu.text("count")]
+        gpu.close()
+    elif (text := resources.text("gpu")) is not None:
+        parts = list(text.split(":"))
+    else:
+        return None
+    names, memory, count = "", "", ""
+    for part in (part.strip() for part in parts if part):
+        if part.lower() in OTHER_VENDORS:
+            raise resources.wrong("gpu", f"asks for one of {part}: only NVIDIA's GPUs are rented")
+        if _COUNT.fullmatch(part):
+            count = _range(part) or ""
+        elif "gb" in part.lower():
+            memory = part
+        elif part.lower() != "nvidia":
+            names = part
+    return _as_option(resources, names, memory, count)
+
+
+def _as_option(resources: Section, names: str, memory: str, count: str) -> str | None:
+    if count in ("0", "0..0"):
+        return "none"
+    least = _GPU_MEMORY.fullmatch(memory)
+    if memory and least is None:
+        raise resources.wrong(
+            "gpu",
+            f"has a range of memory, {memory}",
+            f"The least is enough: {memory.partition('..')[0] or '24GB'}.",
+        )
+    number = f":{count}" if count else ""
+    size = f"{least[1]}GB" if least is not None else ""
+    if not names:
+        return f"{size or ANY_MEMORY}{number}"
+    return ",".join(f"{_with_memory(name.strip(), size)}{number}" for name in names.split(","))
+
+
+def _with_memory(name: str, size: str) -> str:
+    """Return ``A100-80GB`` where that is another GPU than ``A100``, else the name."""
+    if not size:
+        return name
+    with contextlib.suppress(UsageError):
+        accelerator(f"{name}-{size}")
+        return f"{name}-{size}"
+    return name
+
+
+def _span(task: Section, key: str) -> str | None:
+    text = task.text(key)
+    return None if text is None or text.lower() in ("off", "unlimited", "false") else text
+
+
+def _spot(task: Section, note: Callable[[str], None]) -> bool | None:
+    policy = task.text("spot_policy")
+    if policy not in (None, "spot", "on-demand", "auto"):
+        raise task.wrong("spot_policy", f"is {policy!r}", "It is spot, on-demand or auto.")
+    if policy == "auto":
+        note(f"{task.file}: spot_policy: auto: machines are rented on demand; --spot takes spot machines.")
+    return None if policy is None else policy == "spot"
+
+
+def _places(task: Section) -> tuple[str, ...]:
+    backends, regions = task.texts("backends"), task.texts("regions")
+    if len(backends) == 1 and regions:
+        return tuple(f"{backends[0]}/{region}" for region in regions)
+    return regions or backends
+
+
+def _folder(task: Section, home: Path) -> Path | None:
+    """Return the folder that ``repos`` and ``files`` mean, which must be one; None if there are none."""
+    folders = [_source(task, key, item, home) for key in ("repos", "files") for item in task.items(key)]
+    outermost = min(folders, key=lambda one: len(one.parts), default=None)
+    if outermost is not None and not all(one.is_relative_to(outermost) for one in folders):
+        raise task.wrong("files", "are in several folders", "Put them into one: all of that is sent.")
+    return outermost
+
+
+def _source(task: Section, key: str, item: Node, home: Path) -> Path:
+    """Return the folder that an entry of ``repos`` or ``files`` is in; it is sent whole."""
+    if isinstance(item, MappingNode):
+        one = Section(task.file, item, f"{key}.")
+        local, target = one.text("local_path") or one.text("url") or ".", one.text("path") or ""
+        one.close()
+    else:
+        found = URL.match(str(item.value))
+        local, _, target = (str(item.value), "", "") if found else str(item.value).partition(":")
+    if URL.match(local):
+        raise task.wrong(key, "is a git repository, and a folder of this computer is sent", "Clone it first.")
+    path = (home / Path(local).expanduser()).resolve()
+    if not path.exists():
+        raise task.wrong(key, f"names {local}, and there is no such file here", "It is relative to the task file.")
+    folder = path if path.is_dir() and (key == "repos" or not local.strip("./")) else path.parent
+    if target and posixpath.normpath(target) != ("." if folder == path else path.name):
+        raise task.wrong(key, f"puts {local} at {target}", "A file has the path on the machine that it has here.")
+    return folder

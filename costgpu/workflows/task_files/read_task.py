@@ -1,0 +1,156 @@
+"""The door to task files: a request whose command is one becomes the request that the file means."""
+
+from __future__ import annotations
+
+import shlex
+import tomllib
+from collections.abc import Mapping
+from dataclasses import fields, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from costgpu.errors import UsageError
+from costgpu.models.job import Launcher
+from costgpu.workflows.environment import job_environment
+from costgpu.workflows.reporter import Reporter
+from costgpu.workflows.runs.request import RunRequest
+from costgpu.workflows.task_files.run_text import Command, command_of, setup_of
+from costgpu.workflows.task_files.task import Task
+
+if TYPE_CHECKING:
+    from costgpu.workflows.task_files.yaml_tree import Section
+
+SUFFIXES = (".yaml", ".yml")
+OF_A_MACHINE = ("infra", "gpus", "cpus", "memory", "instance_type", "spot", "disk_gib", "tags")
+WHICH_MACHINE = ("gpus", "cpus", "memory", "instance_type")
+"""Options of which one on the command line replaces all of the file's."""
+
+R = TypeVar("R", bound=RunRequest)
+
+
+def with_task_file(request: R, reporter: Reporter) -> R:
+    """Return the request that a task file means; the same one if its command is none.
+
+    Options of the request win over what the file says.
+
+    Raises:
+        UsageError: The file is no task, or asks for what costgpu does not do.
+    """
+    if request.module is not None or not request.command or not request.command[0].lower().endswith(SUFFIXES):
+        return request
+    path, *arguments = request.command
+    if arguments:
+        raise UsageError(
+            f"{path} is a task file, and takes no arguments: {shlex.join(arguments)}",
+            hint="Options of costgpu stand before it. An argument of a script stands behind the script.",
+        )
+    section, task = _read(Path(path), reporter)
+    name = Path(path).name.removesuffix(".yml").removesuffix(".yaml").removesuffix(".dstack").strip(".")
+    folder = Path(request.workdir).resolve() if request.workdir is not None else task.folder
+    if folder is None:
+        folder = Path.cwd()
+        reporter.note(f"{path} names no folder to send: it is the current one, {folder}.")
+    nodes = request.nodes if request.nodes is not None else task.fields.get("nodes") or 1
+    env = _env(request, task)
+    given = {each.partition("=")[0] for each in (*env, *request.env)}
+
+    def wrong(why: str, hint: str) -> UsageError:
+        return (
+            section.wrong(task.run_key, why, hint)
+            if task.run
+            else UsageError(f"{path}: {task.run_key} {why}.", hint=hint)
+        )
+
+    command = command_of(task.run, folder, nodes, given, wrong)
+    found = {
+        **task.fields,
+        "name": task.fields.get("name") or name or Path(path).absolute().parent.name,
+        "setup": setup_of(task.setup, given, lambda why, hint: section.wrong("setup", why, hint))
+        if task.setup
+        else None,
+        "launcher": Launcher.NONE.value if nodes > 1 and not command.launched else None,
+    }
+    merged = replace(
+        request,
+        **_chosen(request, found, reporter),
+        command=command.words,
+        workdir=str(folder),
+        task_env=env,
+        estimate=request.estimate and command.is_script,
+    )
+    return _with_links(_on_some_machine(merged, command, reporter), task.links, section)
+
+
+def _read(path: Path, reporter: Reporter) -> tuple[Section, Task]:
+    from costgpu.workflows.task_files import dstack, skypilot
+    from costgpu.workflows.task_files.yaml_tree import read_yaml
+
+    section = read_yaml(path)
+    tables = tomllib.loads(Path(__file__).with_name("keys.toml").read_text(encoding="utf-8"))
+    if section is not None and "type" in section.values:
+        return section, dstack.read_dstack(section, path, tables, reporter.note)
+    if section is None or skypilot.KEYS.isdisjoint(section.values):
+        raise UsageError(
+            f"{path} is neither a task of SkyPilot nor one of dstack.",
+            hint="An argument of a script stands behind the script: costgpu run train.py config.yaml",
+        )
+    return section, skypilot.read_skypilot(section, tables, reporter.note)
+
+
+def _env(request: RunRequest, task: Task) -> tuple[str, ...]:
+    """Return the file's variables, without those that the command line sets."""
+    given = {each.partition("=")[0] for each in request.env}
+    if request.env_file is not None:
+        given |= set(job_environment((), request.env_file))
+    return tuple(each for each in task.env if each.partition("=")[0] not in given)
+
+
+def _chosen(request: RunRequest, found: Mapping[str, Any], reporter: Reporter) -> dict[str, Any]:
+    """Return the file's options that the command line does not decide."""
+    default = {field.name: field.default for field in fields(RunRequest)}
+    here = request.infra == ("local",)
+    machine_given = any(getattr(request, name) != default[name] for name in WHICH_MACHINE)
+    chosen: dict[str, Any] = {}
+    for name, value in found.items():
+        if value in (None, ()) or getattr(request, name) != default[name]:
+            continue
+        if (here and name in OF_A_MACHINE) or (machine_given and name in WHICH_MACHINE):
+            continue
+        chosen[name] = value
+    if here and any(found.get(name) not in (None, ()) for name in OF_A_MACHINE):
+        reporter.note("What the task file says about machines is for rented ones; this one is as it is.")
+    return chosen
+
+
+def _on_some_machine(request: R, command: Command, reporter: Reporter) -> R:
+    """Return a request that says where to run what cannot be measured: without GPUs, if it names none."""
+    if command.is_script or request.infra == ("local",):
+        return request
+    reporter.note("No estimate: the task is a text for the shell, and not one Python script.")
+    if request.gpus or request.instance_type:
+        return request
+    return replace(request, gpus="none")
+
+
+def _with_links(request: R, links: Mapping[str, str], section: Section) -> R:
+    """Return a request whose set-up makes the file's mounts: links to what is in the folder that is sent."""
+    if not links:
+        return request
+    below = section.section("file_mounts")
+    assert below is not None  # noqa: S101 - it has links
+    if not request.renting and (not request.infra or "local" in request.infra):
+        raise below.wrong(
+            next(iter(links)),
+            "is a path outside of the folder, which is made on rented machines only",
+            "Name a machine: --gpus L4:1 or -t TYPE; or let the path be the one in the folder.",
+        )
+    made = [_link(target, source) for target, source in links.items()]
+    return replace(request, setup=" && ".join([*made, *([request.setup] if request.setup else [])]))
+
+
+def _link(target: str, source: str) -> str:
+    """Return the shell command for a link, with root's rights where it takes those."""
+    named = f"~/{shlex.quote(target[2:].rstrip('/'))}" if target.startswith("~/") else shlex.quote(target.rstrip("/"))
+    with_rights = 'mkdir -p "$(dirname "$to")" 2>/dev/null && [ -w "$(dirname "$to")" ] || as="sudo -n"'
+    link = f'$as mkdir -p "$(dirname "$to")" && $as ln -s "$PWD"/{shlex.quote(source)} "$to"'
+    return f"{{ as=; to={named}; {with_rights}; {link}; }}"

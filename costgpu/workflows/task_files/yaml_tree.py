@@ -1,0 +1,172 @@
+"""YAML as sections that know their lines: plain data of one document, without aliases and tags."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from costgpu.errors import UsageError
+from costgpu.files import DEEPEST, FileKind, read_text
+from costgpu.units import shortened
+
+TASK_FILE = FileKind(most_bytes=2**20, error=UsageError, hint="A task file is a short YAML text.")
+LONGEST_KEY = 60
+_LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+_NULL, _BOOL, _MERGE = (f"tag:yaml.org,2002:{name}" for name in ("null", "bool", "merge"))
+_TRUE, _FALSE = ("true", "yes", "on"), ("false", "no", "off")
+
+
+def read_yaml(path: Path) -> Section | None:
+    """Read a file of one YAML mapping; None if it holds another value, or nothing.
+
+    Raises:
+        UsageError: There is none, it is no YAML, or it has what no task needs.
+    """
+    text = read_text(path, TASK_FILE)
+    if text is None:
+        raise TASK_FILE.unreadable(path, os.strerror(2))
+    try:
+        _check(path, yaml.parse(text, Loader=_LOADER))
+        root = yaml.compose(text, Loader=_LOADER)
+    except yaml.YAMLError as error:
+        mark = getattr(error, "problem_mark", None)
+        where = f", line {mark.line + 1}" if mark is not None else ""
+        why = getattr(error, "problem", None) or "it has characters that YAML does not allow"
+        tabs = " YAML is indented with blanks, not with tabs." if "\t" in text else ""
+        raise UsageError(f"{path}{where} is not YAML: {why}.", hint=f"Correct the file.{tabs}") from None
+    return Section(str(path), root) if isinstance(root, yaml.MappingNode) and root.value else None
+
+
+def _check(path: Path, events: Iterable[Any]) -> None:
+    """Refuse what makes a file mean more than it shows, before it is built in memory."""
+    level = documents = 0
+    for event in events:
+        level += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
+        documents += isinstance(event, yaml.DocumentStartEvent)
+        why = hint = ""
+        if isinstance(event, yaml.AliasEvent):
+            why, hint = f"aliases (*{shortened(str(event.anchor))}) are not read", "Write the value out."
+        elif getattr(event, "tag", None) is not None:
+            why, hint = f"tags ({shortened(event.tag)}) are not read", "Leave the tag out."
+        elif documents > 1:
+            why, hint = "a second document begins, and one file is one job", "Write each task into a file of its own."
+        elif level > DEEPEST:
+            why, hint = f"more than {DEEPEST} levels", "A task file needs a few."
+        if why:
+            raise UsageError(f"{path}, line {event.start_mark.line + 1}: {why}.", hint=hint)
+
+
+class Section:
+    """A mapping of a task file that is read key by key; `close` refuses what nobody has read.
+
+    Args:
+        file: For messages.
+        name: Of this part of the file, with a dot behind it; empty for all of it.
+    """
+
+    def __init__(self, file: str, node: yaml.MappingNode, name: str = "") -> None:
+        self.file, self.name = file, name
+        self.values: dict[str, yaml.Node] = {}
+        self._lines: dict[str, int] = {}
+        self._read: set[str] = set()
+        for key, value in node.value:
+            text, line = str(key.value), key.start_mark.line + 1
+            self._lines.setdefault(text, line)
+            if not isinstance(key, yaml.ScalarNode) or key.tag == _MERGE:
+                raise self.wrong(text, "is no key that is read", "Write key: value; merge keys (<<) are not read.")
+            if text in self.values:
+                raise self.wrong(text, f"is there twice, the second time in line {line}", "Keep one of them.")
+            self.values[text] = value
+
+    def wrong(self, key: str, why: str, hint: str = "") -> UsageError:
+        """Return an error that names a key and its line."""
+        named = key if key.isprintable() and len(key) <= LONGEST_KEY else shortened(key)
+        return UsageError(f"{self.file}, line {self._lines[key]}: {self.name}{named} {why}.", hint=hint)
+
+    def get(self, key: str) -> yaml.Node | None:
+        """Return a value; None if it is not there, or empty."""
+        self._read.add(key)
+        value = self.values.get(key)
+        return None if value is None or value.tag == _NULL else value
+
+    def text(self, key: str) -> str | None:
+        """Return a text or number as it is written."""
+        value = self.get(key)
+        if value is not None and not isinstance(value, yaml.ScalarNode):
+            raise self.wrong(key, "is not a text")
+        return None if value is None else str(value.value)
+
+    def flag(self, key: str) -> bool | None:
+        """Return true or false."""
+        text = self.text(key)
+        if text is None or text.lower() in (*_TRUE, *_FALSE):
+            return None if text is None else text.lower() in _TRUE
+        raise self.wrong(key, f"is {shortened(text)}, neither true nor false")
+
+    def whole(self, key: str, most: int = 10**6) -> int | None:
+        """Return a whole number."""
+        text = self.text(key)
+        if text is None:
+            return None
+        if not (text.isascii() and text.isdigit() and len(text) <= len(str(most)) and 1 <= int(text) <= most):
+            raise self.wrong(key, f"is {shortened(text)}, and not a number from 1 to {most:,}")
+        return int(text)
+
+    def items(self, key: str) -> list[yaml.Node]:
+        """Return the values of a list, or the one value."""
+        value = self.get(key)
+        return [] if value is None else list(value.value) if isinstance(value, yaml.SequenceNode) else [value]
+
+    def texts(self, key: str) -> tuple[str, ...]:
+        """Return one text, or a list of them."""
+        items = self.items(key)
+        if not all(isinstance(item, yaml.ScalarNode) for item in items):
+            raise self.wrong(key, "is not a list of texts")
+        return tuple(str(item.value) for item in items)
+
+    def section(self, key: str) -> Section | None:
+        """Return a mapping below."""
+        value = self.get(key)
+        if value is None:
+            return None
+        if not isinstance(value, yaml.MappingNode):
+            raise self.wrong(key, "is not a mapping of keys to values")
+        return Section(self.file, value, f"{self.name}{key}.")
+
+    def mapping(self, key: str) -> Section | None:
+        """Return a mapping below; None if the value is something else."""
+        return self.section(key) if isinstance(self.get(key), yaml.MappingNode) else None
+
+    def variables(self, key: str) -> tuple[str, ...]:
+        """Return ``KEY=VALUE``, and ``KEY`` for what the shell must have, of a mapping or a list."""
+        below = self.mapping(key)
+        if below is None:
+            return self.texts(key)
+        found = []
+        for name, value in below.values.items():
+            if value.tag == _BOOL:
+                raise below.wrong(name, "is a truth value, and variables are texts", "Put it in quotes.")
+            text = below.text(name)
+            found.append(name if text is None else f"{name}={text}")
+        return tuple(found)
+
+    def judge(self, kinds: Mapping[str, Mapping[str, str]], note: Callable[[str], None]) -> None:
+        """Refuse keys that mean what costgpu does not do, and note those that need nothing: key -> why."""
+        for kind, reasons in kinds.items():
+            for key, reason in reasons.items():
+                value = self.get(key)
+                if value is None or not value.value or (value.tag == _BOOL and value.value.lower() in _FALSE):
+                    continue
+                if kind == "refused":
+                    raise self.wrong(key, "is not supported", reason)
+                note(f"{self.file}, line {self._lines[key]}: {self.name}{key}: {reason}")
+
+    def close(self) -> None:
+        """Refuse what nobody has read."""
+        for key in self.values:
+            if key not in self._read:
+                raise self.wrong(key, "is not known", "Nothing in a task file is ignored: correct it, or take it out.")

@@ -1,0 +1,373 @@
+"""Task files of SkyPilot and dstack become requests, or are refused in a sentence: nothing in them is ignored."""
+
+import re
+import tomllib
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from costgpu.errors import UsageError
+from costgpu.workflows.runs.request import RunRequest, check
+from costgpu.workflows.task_files import read_task
+from costgpu.workflows.task_files.read_task import with_task_file
+from tests.cli.here import told
+from tests.unit.house.test_words_are_real import unreal
+
+KEYS = tomllib.loads(Path(read_task.__file__).with_name("keys.toml").read_text())
+
+
+class Notes:
+    """Keeps remarks."""
+
+    def __init__(self) -> None:
+        self.notes: list[str] = []
+
+    def note(self, text: str, hint: str = "") -> None:
+        self.notes.append(f"{text} {hint}")
+
+    def measuring(self, *_: object) -> Any:
+        raise AssertionError("nothing is measured")
+
+
+@pytest.fixture(autouse=True)
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    folder = tmp_path / "project"
+    (folder / "data").mkdir(parents=True)
+    (folder / "train.py").write_text("print(1)\n")
+    (folder / "package").mkdir()
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(folder)
+    return folder
+
+
+def asked(text: str, file: str = "task.yaml", **options: Any) -> RunRequest:
+    Path(file).write_text(text)
+    return with_task_file(RunRequest(command=(file,), **options), Notes())
+
+
+def refusal(text: str, file: str = "task.yaml", **options: Any) -> str:
+    with pytest.raises(UsageError) as refused:
+        asked(text, file, **options)
+    return f"{refused.value.message} {refused.value.hint}"
+
+
+SKY = """
+name: tuning
+resources:
+  infra: aws/us-east-1
+  accelerators: A100:8
+  cpus: 8+
+  memory: 32+
+  use_spot: true
+  disk_size: 256
+  labels: {team: nlp}
+  autostop: {idle_minutes: 5, down: true}
+num_nodes: 2
+workdir: .
+envs:
+  LR: 0.10
+  TOKEN: null
+secrets:
+  KEY: abc
+setup: pip install -r requirements.txt
+run: |
+  # the only line
+  python train.py \\
+    --epochs 3
+"""
+
+
+def test_a_task_of_skypilot(project: Path) -> None:
+    found = asked(SKY)
+    assert found.command == ("python", str(project / "train.py"), "--epochs", "3")
+    assert (found.workdir, found.name, found.nodes, found.launcher) == (str(project), "tuning", 2, "none")
+    assert (found.infra, found.gpus, found.cpus, found.memory) == (("aws/us-east-1",), "A100:8", "8+", "32+")
+    assert (found.spot, found.disk_gib, found.tags) == (True, 256, ("team=nlp",))
+    assert (found.setup, found.estimate) == ("pip install -r requirements.txt", True)
+    assert found.task_env == ("LR=0.10", "TOKEN", "KEY=abc")
+
+
+DSTACK = """
+type: task
+name: tuning
+nodes: 1
+python: "3.12"
+env:
+  - TOKEN
+  - LR=0.1
+files: [train.py]
+commands:
+  - pip install -r requirements.txt
+  - python train.py
+resources: {cpu: 8.., memory: 32GB.., gpu: 'A100:80GB:2', disk: 200GB.., shm_size: 16GB}
+spot_policy: on-demand
+max_duration: 2h
+stop_duration: 5m
+backends: [aws]
+regions: [us-east-1, eu-west-1]
+idle_duration: 30m
+tags: {team: nlp}
+"""
+
+
+def test_a_task_of_dstack(project: Path) -> None:
+    found = asked(DSTACK, ".dstack.yml")
+    assert found.command == ("python", str(project / "train.py"))
+    assert (found.setup, found.workdir, found.name) == ("pip install -r requirements.txt", str(project), "tuning")
+    assert (found.gpus, found.cpus, found.memory, found.disk_gib) == ("A100-80GB:2", "8..", "32..", 200)
+    assert found.infra == ("aws/us-east-1", "aws/eu-west-1")
+    assert (found.spot, found.max_duration, found.grace, found.idle_duration) == (False, "2h", "5m", None)
+    assert found.task_env == ("TOKEN", "LR=0.1")
+    assert found.tags == ("team=nlp",)
+
+
+@pytest.mark.parametrize(
+    ("gpu", "wanted"),
+    [
+        ("24GB", "24GB"),
+        ("24GB..:2", "24GB:2"),
+        ("nvidia:24GB:1..2", "24GB:1..2"),
+        ("A100,L4", "A100,L4"),
+        ("H100:80GB:8", "H100-80GB:8"),
+        ("L4:4GB", "L4"),
+        ("2", "1GB:2"),
+        ("0", "none"),
+        ("{name: [A100, H100], count: 2}", "A100:2,H100:2"),
+    ],
+)
+def test_gpus_of_dstack(gpu: str, wanted: str) -> None:
+    assert asked(f"type: task\ncommands: [python train.py]\nresources:\n  gpu: {gpu}\n").gpus == wanted
+
+
+@pytest.mark.parametrize(
+    ("accelerators", "wanted"),
+    [
+        ("A100:8", "A100:8"),
+        ("{A100: 8}", "A100:8"),
+        ("{A100:1, L4:1}", "A100:1,L4:1"),
+        ("[A100:1, L4]", "A100:1,L4"),
+        ("null", None),
+    ],
+)
+def test_accelerators_of_skypilot(accelerators: str, wanted: str | None) -> None:
+    assert asked(f"run: python train.py\nresources:\n  accelerators: {accelerators}\n").gpus == wanted
+
+
+@pytest.mark.parametrize(
+    ("resources", "places"),
+    [
+        ("cloud: AWS", ("aws",)),
+        ("{cloud: gcp, region: us-central1}", ("gcp/us-central1",)),
+        ("region: us-east-1", ("us-east-1",)),
+        ("infra: aws/*", ("aws",)),
+        ("infra: '*/us-east-1'", ("us-east-1",)),
+    ],
+)
+def test_places_of_skypilot(resources: str, places: tuple[str, ...]) -> None:
+    text = resources if resources.startswith("{") else f"{{{resources}}}"
+    assert asked(f"run: python train.py\nresources: {text}\n").infra == places
+
+
+class TestWhatRuns:
+    def test_a_module(self) -> None:
+        assert asked("run: python -m package --lr 1").command == ("python", "-m", "package", "--lr", "1")
+
+    def test_a_launcher_starts_its_own_ranks(self, project: Path) -> None:
+        found = asked("run: torchrun --nproc-per-node 2 train.py\nnum_nodes: 2")
+        assert found.command[-1] == str(project / "train.py")
+        assert found.launcher is None
+
+    @pytest.mark.parametrize(
+        "run",
+        [
+            "python train.py --lr $LR",
+            "cd package && python train.py",
+            "git clone somewhere x\npython train.py",
+            "python made_on_the_machine.py",
+            "uv run train.py",
+            "./train.sh",
+            "python 'train.py",
+        ],
+    )
+    def test_all_else_is_for_the_shell(self, run: str) -> None:
+        lines = "".join(f"  {line}\n" for line in run.splitlines())
+        found = asked(f"envs: {{LR: 1}}\nrun: |\n{lines}")
+        assert found.command[:2] == ("bash", "-c")
+        assert found.command[2].strip() == run
+        assert not found.estimate
+        assert found.gpus == "none"
+
+    def test_variables_that_the_tool_would_set(self) -> None:
+        text = """run: |
+  MASTER_ADDR=$(echo "$SKYPILOT_NODE_IPS" | head -n1)
+  torchrun --nnodes=$SKYPILOT_NUM_NODES --node_rank=${SKYPILOT_NODE_RANK} --master_addr=$MASTER_ADDR train.py
+"""
+        one, two = asked(text), asked(text, nodes=2)
+        assert "export SKYPILOT_NUM_NODES=1\nexport SKYPILOT_NODE_RANK=0\nMASTER_ADDR=127.0.0.1\n" in one.command[2]
+        assert "export SKYPILOT_NUM_NODES=$WORLD_SIZE\nexport SKYPILOT_NODE_RANK=$RANK\n" in two.command[2]
+        assert "MASTER_ADDR=$MASTER_ADDR\n" in two.command[2]
+        assert "head=127.0.0.1" in asked('run: head=`echo "$SKYPILOT_NODE_IPS" | head -1`').command[2]
+
+    def test_a_variable_that_nobody_sets(self) -> None:
+        assert "run names SKYPILOT_CLUSTER_INFO" in refusal("run: echo $SKYPILOT_CLUSTER_INFO")
+        assert "names DSTACK_NODES_IPS" in refusal("type: task\nnodes: 2\ncommands: [echo $DSTACK_NODES_IPS]")
+        assert "${{ run.args }}" in refusal("type: task\ncommands: ['python train.py ${{ run.args }}']")
+        assert "~/sky_workdir" in refusal("run: python train.py\nsetup: ls ~/sky_workdir")
+        assert asked("envs: {SKYPILOT_X: 1}\nrun: echo $SKYPILOT_X").command == ("bash", "-c", "echo $SKYPILOT_X")
+
+    def test_the_id_of_a_job_is_another_one_each_time(self) -> None:
+        first, second = (asked("run: echo $SKYPILOT_TASK_ID").command[2] for _ in range(2))
+        assert re.fullmatch(r"export SKYPILOT_TASK_ID=[0-9a-f]{12}\necho \$SKYPILOT_TASK_ID", first)
+        assert first != second
+
+    def test_commands_end_with_the_first_that_fails(self) -> None:
+        found = asked("type: task\nworking_dir: data\ncommands: [ls, python train.py]")
+        assert found.command[2] == "cd data || exit\n{ ls\n} &&\n{ python train.py\n}"
+
+    def test_a_set_up_for_bash(self) -> None:
+        assert asked("run: python train.py\nsetup: |\n  a\n  b\n").setup == "bash -c 'a\nb'"
+
+
+class TestTheCommandLineWins:
+    def test_options(self) -> None:
+        found = asked(SKY, gpus="L4", spot=False, nodes=1, infra=("gcp",), name="mine", setup="")
+        assert (found.gpus, found.cpus, found.memory, found.spot) == ("L4", None, None, False)
+        assert (found.nodes, found.infra, found.name, found.setup) == (1, ("gcp",), "mine", "")
+
+    def test_variables(self, project: Path) -> None:
+        (project / "job.env").write_text("TOKEN=fromfile\n")
+        found = asked(SKY, env=("LR=1",), env_file="job.env")
+        assert found.task_env == ("KEY=abc",)
+
+    def test_this_machine_is_as_it_is(self) -> None:
+        found = asked(SKY, infra=("local",))
+        assert not any((found.gpus, found.cpus, found.memory, found.spot, found.disk_gib, found.tags))
+        check(found)
+
+    def test_values_in_the_file_are_not_there_later(self) -> None:
+        found = asked("run: python train.py\nenvs: {LR: 1}")
+        with pytest.raises(UsageError, match=r"^LR=\.\.\. is stored nowhere"):
+            check(replace(found, queue=True))
+
+    def test_a_yaml_file_behind_a_script_is_its_argument(self) -> None:
+        request = RunRequest(command=("train.py", "config.yaml"))
+        assert with_task_file(request, Notes()) is request
+        assert "takes no arguments: --lr 1" in str(_refused(RunRequest(command=("task.yaml", "--lr", "1"))))
+
+
+def _refused(request: RunRequest) -> UsageError:
+    with pytest.raises(UsageError) as refused:
+        with_task_file(request, Notes())
+    return refused.value
+
+
+class TestMounts:
+    def test_the_same_path_is_sent_anyway(self) -> None:
+        assert asked("run: python train.py\nfile_mounts: {data: ./data}").setup is None
+
+    def test_another_path_is_a_link_on_a_rented_machine(self) -> None:
+        text = "run: python train.py\nsetup: echo\nfile_mounts: {/d/in: ./data, ~/x y: train.py}"
+        setup = asked(text, gpus="L4").setup or ""
+        assert "to=/d/in;" in setup
+        assert '$as ln -s "$PWD"/data "$to"' in setup
+        assert "to=~/'x y';" in setup
+        assert setup.endswith("; } && echo")
+        assert "made on rented machines only" in refusal(text)
+        assert "made on rented machines only" in refusal(text, infra=("local",))
+
+    @pytest.mark.parametrize(
+        ("mount", "words"),
+        [
+            ("/d: s3://bucket/x", "line 3: file_mounts./d mounts a bucket"),
+            ("/d: {source: s3://b, mode: MOUNT}", "mounts a bucket"),
+            ("/d: ../elsewhere", "not in the folder that is sent"),
+            ("/d: nothing", "no such file here"),
+            ("../d: data", "leaves the folder"),
+        ],
+    )
+    def test_what_cannot_be_mounted(self, mount: str, words: str) -> None:
+        assert words in refusal(f"run: python train.py\nfile_mounts:\n  {mount}\n", gpus="L4")
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("run: x\nsetpu: y", "task.yaml, line 2: setpu is not known"),
+        ("run: x\nresources:\n  acelerators: A100", "line 3: resources.acelerators is not known"),
+        ("run: x\nresources:\n  image_id: docker:x", "line 3: resources.image_id is not supported"),
+        ("run: x\nresources: {ports: 80}", "resources.ports is not supported"),
+        ("run: x\nresources:\n  any_of:\n  - {cloud: aws}", "resources.any_of is not supported"),
+        ("run: x\nresources: {zone: us-east-1a}", "resources.zone is not supported"),
+        ("run: x\nresources: {infra: aws/us-east-1/us-east-1a}", "Name the region: infra: aws/us-east-1"),
+        ("run: x\nresources: {disk_size: much}", "not a size"),
+        ("run: x\nresources: [A100]", "line 2: resources is not a mapping"),
+        ("run: x\nservice: {readiness_probe: /}", "service is not supported"),
+        ("run: x\nworkdir: {url: https://github.com/a/b}", "workdir is a git repository"),
+        ("run: x\nworkdir: nothing", "no such folder"),
+        ("run: x\nnum_nodes: two", "num_nodes is 'two', and not a number from 1"),
+        ("run: x\nenvs: {DEBUG: true}", "envs.DEBUG is a truth value"),
+        ("run: [x]", "run is not a text"),
+        ("setup: x", "task.yaml: run is empty"),
+        ("run: '# nothing'", "run is empty"),
+        ("type: service\ncommands: [x]", "type is service: only tasks are run"),
+        ("type: task\ncommands: [x]\nimage: y", "line 3: image is not supported"),
+        ("type: task\ncommands: [x]\nresources: {gpu: 'amd:24GB'}", "one of amd"),
+        ("type: task\ncommands: [x]\nresources: {gpu: 16GB..24GB}", "range of memory"),
+        ("type: task\ncommands: [x]\nrepos: ['https://github.com/a/b']", "git repository"),
+        ("type: task\ncommands: [x]\nworking_dir: /x", "working_dir is /x"),
+        ("type: task\ncommands: [x]\nmax_price: 2", "--max-cost"),
+        ("lr: 0.1\nepochs: 3", "neither a task of SkyPilot nor one of dstack. An argument of a script"),
+        ("- run: x", "neither a task of SkyPilot"),
+        ("", "neither a task of SkyPilot"),
+        ("just words", "neither a task of SkyPilot"),
+        ("run: x\nrun: y", "line 1: run is there twice, the second time in line 2"),
+        ("run: &a x\nsetup: *a", "line 2: aliases (*'a') are not read"),
+        ("<<: {run: x}\nrun: y", "merge keys (<<)"),
+        ("run: !!python/object:os.system x", "tags"),
+        ("run: x\n---\nrun: y", "line 2: a second document begins"),
+        ("run: x\nenvs:\n\tA: 1", "not with tabs"),
+        ("run: [x", "is not YAML"),
+        ("run: " + "[" * 200, "more than 100 levels"),
+        ("run: x\nname: \x01", "is not YAML"),
+        ("? {a: b}\n: c\nrun: x", "is no key that is read"),
+        ("run: x\n" + "#" * 2**20, "has more than"),
+    ],
+)
+def test_what_cannot_be_read_is_refused_in_a_sentence(text: str, words: str) -> None:
+    assert words in refusal(text)
+
+
+def test_there_is_no_such_file() -> None:
+    assert "nothing.yaml cannot be read" in _refused(RunRequest(command=("nothing.yaml",))).message
+
+
+def test_what_asks_for_nothing_is_not_refused() -> None:
+    assert asked("type: task\ncommands: [ls]\nports: []\nretry: false\nimage: ''\nvolumes:").command[0] == "bash"
+
+
+@pytest.mark.parametrize("part", KEYS)
+def test_what_a_refusal_advises_exists(part: str) -> None:
+    sentences = [sentence for kind in KEYS[part].values() for sentence in kind.values()]
+    assert [sentence for sentence in sentences if unreal(sentence.replace("In costgpu ", ""))] == []
+
+
+def test_a_refusal_has_the_exit_code_of_wrong_usage() -> None:
+    Path("task.yaml").write_text("run: x\nsetpu: y")
+    told("run", "task.yaml").check(2, out="", err="task.yaml, line 2: setpu is not known.")
+    Path("config.yaml").write_text("lr: 1")
+    told("run", "--infra", "local", "config.yaml").check(2, out="", err="neither a task of SkyPilot nor one of dstack")
+    told("estimate", "task.yaml").check(22, out="", err="costgpu run task.yaml")
+
+
+def test_what_needs_nothing_is_told() -> None:
+    notes = Notes()
+    Path("task.yaml").write_text("run: python train.py\nresources: {disk_tier: best, autostop: true}\npriority: 5")
+    with_task_file(RunRequest(command=("task.yaml",)), notes)
+    assert [note.split(": ")[1] for note in notes.notes] == [
+        "priority",
+        "resources.disk_tier",
+        "resources.autostop",
+        "it is the current one, " + str(Path.cwd()) + ". ",
+    ]

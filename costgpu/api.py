@@ -61,11 +61,11 @@ class Verdict(_Verdict):
     service: Service | None = None
 
     def __str__(self) -> str:
-        from costgpu.render.text.advice import advice_lines
+        from costgpu.render.text.advice import advice_block
         from costgpu.render.text.estimate import verdict_text
 
-        advice = "\n".join(advice_lines(self.advice, unit=self.unit))
-        return verdict_text(self, self.profile, self.day, besides=[advice] if advice else [], service=self.service)
+        advice = advice_block(self.advice, unit=self.unit)
+        return verdict_text(self, self.profile, self.day, explain=True, besides=[advice], service=self.service)
 
     def to_html(self) -> str:
         """The HTML report: one page that needs nothing else."""

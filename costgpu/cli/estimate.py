@@ -18,6 +18,7 @@ from costgpu.workflows.requests import request_of
 from costgpu.workflows.write_file import check_target, write_file
 
 if TYPE_CHECKING:
+    from costgpu.render.text.blocks import Block
     from costgpu.workflows.estimate.estimate import Estimate
 
 
@@ -102,7 +103,7 @@ def estimate(
     if as_json:
         say(verdict_json(found.verdict, found.profile, found.today, besides=_extra_documents(found)))
     else:
-        blocks = _extra_texts(found, chart=chart)
+        blocks = _extra_blocks(found, chart=chart)
         say(
             verdict_text(
                 found.verdict,
@@ -134,24 +135,25 @@ def _page(found: Estimate) -> str:
     )
 
 
-def _extra_texts(found: Estimate, *, chart: bool) -> list[str]:
-    """Blocks that follow the table."""
+def _extra_blocks(found: Estimate, *, chart: bool) -> list[Block]:
+    """What follows the table."""
     from costgpu.render.phrases import offer_name
-    from costgpu.render.text.advice import advice_lines
+    from costgpu.render.text.advice import advice_block
+    from costgpu.render.text.blocks import Block, asked_for
     from costgpu.render.text.buy_vs_rent import energy_text, notebook_text, own_text
     from costgpu.render.text.scaling import scaling_table
     from costgpu.render.text.text_chart import bars
 
     verdict = found.verdict
-    blocks = [
-        scaling_table(found.scaling, verdict.recommended),
-        bars(verdict, encoding=sys.stdout.encoding or "ascii") if chart else "",
-        "\n".join(advice_lines(found.advice, unit=verdict.unit)),
-        own_text(found.own, verdict.unit) if found.own is not None else "",
-        energy_text([(offer_name(place), kwh) for place, kwh in found.energy]) if found.energy else "",
-        notebook_text(found.notebooks) if found.notebooks else "",
+    energy = [(offer_name(place), kwh) for place, kwh in found.energy or ()]
+    return [
+        Block(full=scaling_table(found.scaling, verdict.recommended)),
+        asked_for(bars(verdict, encoding=sys.stdout.encoding or "ascii") if chart else ""),
+        advice_block(found.advice, unit=verdict.unit),
+        asked_for(own_text(found.own, verdict.unit) if found.own is not None else ""),
+        asked_for(energy_text(energy) if energy else ""),
+        Block(full=notebook_text(found.notebooks)),
     ]
-    return [block for block in blocks if block]
 
 
 def _extra_documents(found: Estimate) -> dict[str, Any]:

@@ -91,6 +91,7 @@ PER_DOUBLING, PER_DOUBLING_LIBRARY = Interval(0.93, 1.09), Interval(0.97, 1.30)
 UNKNOWN_CONVOLUTIONS, SOME_SHARE = Interval(0.75, 1.35), 0.2
 HALF_ON_CPU = Interval(0.33, 3.0)  # AMX, AVX512-bf16, Arm's bf16 or none: up to twenty times apart
 LEAST_DISTURBED, BUSY_SHARE = 0.02, 0.3  # of the script's time: less is nothing, and more belongs into the headline
+MOST_DISTURBED = 0.99  # of the script's time, beyond which nothing was measured
 CPU_UNMEASURED = Interval(0.90, 1.15)  # of a family on which nothing was measured: assumed
 FAR_SCALING = 8.0  # from so many times the cores on, the interval's width is told
 FINISHED_SIGMA = 0.02  # a job that was measured from its start to its end, on the same machine
@@ -230,14 +231,19 @@ def cpu_interval(
     return interval, reasons
 
 
+def busy_interval(disturbed_share: float) -> Interval:
+    """Return how far off a time may be from which so much was taken off: up to all of it, if it was the script's own."""
+    left = disturbed_share if disturbed_share > LEAST_DISTURBED else 0.0
+    return Interval(1 - left / 2, 1 / (1 - min(left, MOST_DISTURBED)))
+
+
 def local_interval(step: StepTimes, disturbed_share: float) -> Interval:
     """The interval of a longer run on the machine that measured the step.
 
     Args:
         disturbed_share: Share of the time that other programs took meanwhile: if they stay, it takes as much longer.
     """
-    left = disturbed_share if disturbed_share > LEAST_DISTURBED else 0.0
-    busy = Interval(1 - left / 2, 1 / (1 - left))
+    busy = busy_interval(disturbed_share)
     if step.count < FEW_STEPS:
         return Interval.of_sigma(FEW_STEPS_SIGMA).stretched(low=busy.low, high=busy.high)
     swing = 0.0

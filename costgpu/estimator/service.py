@@ -177,6 +177,7 @@ def as_served(verdict: Verdict, answer: Service) -> Verdict:
         verdict,
         choice=answer.choice,
         sentence=answer.sentence,
+        headline="",
         best_cpu=answer.best_cpu.prediction if answer.best_cpu is not None else None,
         best_gpu=answer.best_gpu.prediction if answer.best_gpu is not None else None,
         recommended=answer.recommended.prediction if answer.recommended is not None else None,

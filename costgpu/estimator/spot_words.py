@@ -28,6 +28,18 @@ def interruption_sentences(prediction: Prediction | None) -> list[str]:
     ]
 
 
+def interruption_words(prediction: Prediction | None) -> str:
+    """Return the same in one sentence; empty on demand."""
+    found = prediction.interruptions if prediction is not None else None
+    if prediction is None or found is None:
+        return ""
+    name = prediction.offer.instance_type if prediction.offer is not None else "such a machine"
+    return (
+        f"Interruptions are in the figures of spot machines: {found.expected:.2g} expected on {name};"
+        f" costgpu run --spot {recover_option(found)} goes on after each."
+    )
+
+
 def rate_words(prediction: Prediction, found: Interruptions) -> str:
     """``g5.xlarge is taken back about every 20 h ..., 0.5 times in this job; the next goes on after 2.5 min``."""
     rate, nodes, offer = found.rate, prediction.candidate.nodes, prediction.offer

@@ -147,7 +147,7 @@ def decide(
     """
     cpu = best([p for p in offers if not p.candidate.is_gpu], preferences)
     gpu = best([p for p in offers if p.candidate.is_gpu], preferences)
-    choice, chosen = _choose(here, cpu, gpu, preferences, scope)
+    choice, chosen = choose(here, cpu, gpu, preferences, scope)
     if preferences.limits and not scope.whole:
         notes = [*notes, f"The limits were held against {scope.unit}: the length of the job is not known."]
     if cpu is None or gpu is None:
@@ -194,10 +194,12 @@ def decide(
         best_cpu=_superlative("CPU", cpu, offers, preferences),
         best_gpu=_superlative("GPU", gpu, offers, preferences),
     )
+    headline = ""
     if disturbed_share > BUSY_SHARE:
+        headline = sentence
         sentence += f" This machine was busy: other programs took {disturbed_share:.0%} of the script's time."
     shown = _with_rows(table, [p for p in asked if not p.infeasible])
-    return replace(verdict, sentence=sentence, table=shown, asked=asked)
+    return replace(verdict, sentence=sentence, headline=headline, table=shown, asked=asked)
 
 
 def by_type(offers: Sequence[Prediction], instance_types: Sequence[str]) -> list[list[Prediction]]:
@@ -267,7 +269,7 @@ def _measurement(cpu: Prediction | None, gpu: Prediction | None) -> str:
     return words
 
 
-def _choose(
+def choose(
     here: Prediction, cpu: Prediction | None, gpu: Prediction | None, preferences: Preferences, scope: Scope
 ) -> tuple[Choice, Prediction | None]:
     """This machine, if it is done in minutes, or no later than what one would pay for; else the better offer."""

@@ -231,6 +231,18 @@ class PaysFrom:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Doubt:
+    """A reason why an answer may be wrong."""
+
+    words: str  # in a few words, with its bound
+    weight: (
+        float  # logarithm of the factor by which a figure may be off; 0.1 or less without one, or if it is told anyhow
+    )
+    turns: str = ""  # sentence that says what the answer is at its bound; empty if it is the same
+    said: str = ""  # what the notes that say it at length have in them; empty if none does
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Verdict:
     """The answer.
 
@@ -248,6 +260,8 @@ class Verdict:
         table: Feasible predictions that nothing beats in both cost and time, and those of `asked`, by time.
         pays_from: Of a job whose length is not known, when a rented machine is worth its boot.
         asked: The best prediction of each instance type that the user named, by provider, infeasible ones included.
+        headline: `sentence` without what it says of a busy machine, which is among the doubts; empty if it says nothing.
+        doubts: What could make it wrong, the most important first.
     """
 
     choice: Choice
@@ -266,6 +280,8 @@ class Verdict:
     notes: tuple[str, ...]
     pays_from: tuple[PaysFrom, ...] = ()
     asked: tuple[Prediction, ...] = ()
+    headline: str = ""
+    doubts: tuple[Doubt, ...] = ()
 
     @property
     def speedup(self) -> float | None:

@@ -80,6 +80,7 @@ class TestSavedProfile:
     def test_interruptions_in_words_and_on_the_page(self, saved: Path, tmp_path: Path) -> None:
         page = tmp_path / "page.html"
         words = ["estimate", "--infra", "aws/us-east-1", "--gpus", "A10G:1", "--spot", "--total-steps", "1e9"]
+        words.append("--explain")
         text = " ".join(costgpu(*words, "--report", str(page), str(saved)).out.split())
         assert "Interruptions are in the figures of spot machines" in text
         assert "AWS Spot Instance Advisor" in text
@@ -256,7 +257,7 @@ class TestPrior:
         words = " ".join(result.out.split())
         assert "in 90 epochs" in words
         assert "Not measured: 25.6M parameters" in words
-        assert "Nothing was measured" in words
+        assert "nothing was measured: CPU figures x" in words
         assert "none was seen" not in words  # of checkpoints: there was nothing to see them in
         assert "Measured on" not in words
 

@@ -46,7 +46,7 @@ def test_a_language_model_uses_all_gpus_of_a_machine() -> None:
 
 
 def test_the_accelerators_and_machines_that_were_asked_for() -> None:
-    one = costgpu(*MODEL, "--gpus", "H100:8").check(0, out=["8xH100", "8 GPUs under FSDP", "MFU"])
+    one = costgpu(*MODEL, "--gpus", "H100:8", "--explain").check(0, out=["8xH100", "8 GPUs under FSDP", "MFU"])
     two = costgpu(*MODEL, "--gpus", "A100:8", "--nodes", "2").check(0, out=["2x ", "16xA100", "16 GPUs in 2 machines"])
     assert "(16x A100)" in " ".join(two.out.split())
     for result in (one, two):

@@ -8,12 +8,14 @@ from typing import Any
 from costgpu.models.prediction import Advice, AdviceKind, Prediction
 from costgpu.render.document import json_object, picked
 from costgpu.render.phrases import offer_name
-from costgpu.render.text.layout import wrap
+from costgpu.render.text.blocks import Block
+from costgpu.render.text.layout import fold, wrap
 from costgpu.units import format_duration, format_usd
 
 TITLE, FASTER_TITLE = "What would make it cheaper", "What would make it cheaper or faster"
 WHOLE = "the whole job"
 OVERLAP = "These savings overlap: they do not add up."
+ITEMS, ROWS_EACH = 3, 2  # of a short form
 
 
 def advice_lines(advice: Sequence[Advice], *, title: bool = True, unit: str = WHOLE) -> list[str]:
@@ -27,6 +29,33 @@ def advice_lines(advice: Sequence[Advice], *, title: bool = True, unit: str = WH
     if sum(one.saving_usd > 0 or one.saving_seconds > 0 for one in advice) > 1:
         lines.append(OVERLAP)
     return lines
+
+
+def advice_block(advice: Sequence[Advice], *, unit: str = WHOLE) -> Block:
+    """Return the advice: in short, the three changes that are worth the most, two rows each."""
+
+    def short(rows: int) -> list[str]:
+        shown = advice[: min(ITEMS, (rows - 2) // ROWS_EACH)] if rows > ROWS_EACH else ()
+        if not shown:
+            return []
+        head, *others = advice_lines(advice, unit=unit)
+        rest = f" {len(advice) - len(shown)} more: --explain." if len(advice) > len(shown) else ""
+        last = (OVERLAP if others[-1] == OVERLAP else "") + rest
+        return [head, *(row for one in shown for row in _short(one)), *([last.strip()] if last else [])]
+
+    most = 2 + ROWS_EACH * ITEMS
+    return Block(full="\n".join(advice_lines(advice, unit=unit)), short=short, most=most, least=2 + ROWS_EACH)
+
+
+def _short(one: Advice) -> list[str]:
+    """The change and its saving in two rows; what does not fit is left out of the change, and not of the saving."""
+    saved, place = saving(one), _then(one)
+    where = f", on {one.after.offer.instance_type}" if place and one.after is not None and one.after.offer else place
+    words = one.action.split()
+    tries = [f"{one.action}{saved}{place}.", f"{one.action}{saved}{where}."]
+    tries += [f"{' '.join(words[:count])} …{saved}{where}." for count in range(len(words) - 1, 0, -1)]
+    rows = (fold(text, ROWS_EACH + 1, "- ") for text in tries)
+    return next((found for found in rows if len(found) <= ROWS_EACH), fold(tries[-1], ROWS_EACH, "- "))
 
 
 def sentences(one: Advice) -> list[str]:

@@ -5,10 +5,11 @@ from __future__ import annotations
 import math
 import textwrap
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from datetime import date
 from typing import Any
 
-from costgpu.estimator.spot_words import interruption_sentences
+from costgpu.estimator.spot_words import interruption_sentences, interruption_words
 from costgpu.models.prediction import Interruptions, Prediction, Provenance, Service, Verdict
 from costgpu.models.workload import WorkloadProfile
 from costgpu.providers import registry
@@ -24,8 +25,15 @@ from costgpu.render.phrases import (
     waiting_phrase,
     with_article,
 )
-from costgpu.render.text.inference import inference_text, inference_values, pays_from_value, phase_values
-from costgpu.render.text.layout import WIDTH, wrap
+from costgpu.render.text.blocks import Block, clipped, everything, one_screen, paragraph
+from costgpu.render.text.inference import (
+    inference_rows,
+    inference_text,
+    inference_values,
+    pays_from_value,
+    phase_values,
+)
+from costgpu.render.text.layout import WIDTH, columns, cut, fold, wrap
 from costgpu.render.text.offers import day_span, image_notes, offer_value, price_age_days
 from costgpu.render.text.scaling import scaling_sentences, scaling_value
 from costgpu.render.text.service import service_plans, service_text
@@ -33,6 +41,10 @@ from costgpu.units import format_duration, format_number, format_ratio, format_u
 
 SCHEMA = "costgpu.verdict"
 NAME_WIDTH, SPAN_WIDTH = 43, 15
+TURNS = 2  # doubts in the headline
+SHORT_NAME = 32  # columns of a script's name in a short answer
+MORE = "Everything, and where each number comes from: --explain"
+MEASURED_AGAIN = f"{MORE} (--save measures once)"
 LEAST_SECONDS = 0.5e-6  # of a part that is shown: less would be 0 µs
 
 
@@ -43,38 +55,93 @@ def verdict_text(
     *,
     explain: bool = False,
     log: str | None = None,
-    besides: Sequence[str] = (),
+    besides: Sequence[Block] = (),
     service: Service | None = None,
 ) -> str:
     """The answer, what it rests on, and the offers worth a look.
 
     Args:
         today: The day from which the age of prices is counted.
-        explain: Whether to show every term and where each number comes from.
+        explain: Whether to show everything, with where each number comes from, and not what fits one screen.
         log: Where the script's output went; None if nothing was run.
-        besides: Blocks of text that follow the table: a chart, advice, a GPU of one's own.
+        besides: What follows the table: a chart, advice, a GPU of one's own.
         service: The script as a service, where that was asked for; then its machines are the table.
     """
-    blocks = [wrap(verdict.sentence), _measured(profile)]
+    blocks = [
+        _headline(verdict),
+        Block(full=_measured(profile), short=lambda rows: _measured_rows(profile, rows), most=5, least=3),
+        _table_block(verdict, today) if service is None else _service_block(service, today),
+        _sentences(scaling_sentences(verdict.recommended)),
+        Block(full=inference_text(verdict, profile)),
+    ]
     if service is None:
-        blocks.append(_table(verdict, today))
-    else:
-        served = [one.prediction for one in service_plans(service)]
-        blocks.append("\n".join(_with_legend(service_text(service).splitlines(), served, today)))
-    if scaling := scaling_sentences(verdict.recommended):
-        blocks.append(wrap(" ".join(scaling)))
-    if rates := inference_text(verdict, profile):
-        blocks.append(rates)
-    if service is None and (interruptions := interruption_sentences(verdict.interruptible)):
-        blocks.append(wrap(" ".join(interruptions)))
-    blocks += besides
-    if notes := notes_of(verdict, profile):
-        blocks.append("\n".join(wrap(note, "- ") for note in notes))
-    if explain:
-        blocks.append(_explanation(verdict, profile, today))
-    if log:
-        blocks.append(f"The script's output: {log}")
-    return "\n\n".join(blocks)
+        rates = Block(short=lambda rows: inference_rows(verdict, profile, rows), most=9)
+        spot = verdict.interruptible
+        blocks += [rates, _sentences(interruption_sentences(spot), interruption_words(spot))]
+    blocks += [*besides, _doubts(verdict, profile, log), Block(full=_explanation(verdict, profile, today))]
+    blocks += [Block(full=f"The script's output: {log}")] if log else []
+    return everything(blocks) if explain else one_screen(blocks)
+
+
+def _headline(verdict: Verdict) -> Block:
+    """The answer, and what would turn it; where both need more rows than there are, words of the answer give way."""
+    every = [doubt.turns for doubt in verdict.doubts if doubt.turns]
+    turns = " ".join(every[:TURNS])
+
+    def short(rows: int) -> list[str]:
+        answer = verdict.headline or verdict.sentence
+        whole = fold(f"{answer} {turns}".strip(), rows)
+        if not turns or not whole or not whole[-1].endswith("…"):
+            return whole
+        words = answer.split()
+        while words and len(fold(f"{' '.join(words)} … {turns}", rows + 1)) > rows:
+            words.pop()
+        return fold(f"{' '.join(words)} … {turns}", rows)
+
+    return Block(full=wrap(" ".join([verdict.sentence, *every])), short=short, most=9, least=7)
+
+
+def _sentences(full: Sequence[str], short: str = "") -> Block:
+    """A paragraph whose first sentence is its short form, unless that is given."""
+    if not full:
+        return Block()
+    return replace(paragraph(short or full[0], 3, 2), full=wrap(" ".join(full)))
+
+
+def _doubts(verdict: Verdict, profile: WorkloadProfile, log: str | None) -> Block:
+    """The doubts that would not turn the answer in one row, the most important first, and where to read more; all notes."""
+    notes = notes_of(verdict, profile)
+    turning = [doubt for doubt in verdict.doubts if doubt.turns][:TURNS]
+    doubts = [doubt.words for doubt in verdict.doubts if doubt not in turning]
+    said = [doubt.said for doubt in verdict.doubts if doubt.said]
+    others = sum(not any(words in note.lower() for words in said) for note in notes)
+
+    def line(count: int) -> str:
+        rest = len(doubts) - count + others
+        more = [f"and {rest} more: --explain"] if rest else []
+        return f"Doubts: {'; '.join([*doubts[:count], *more])}"
+
+    def short(rows: int) -> list[str]:
+        fitting = [line(count) for count in range(1, len(doubts) + 1) if columns(line(count)) <= WIDTH]
+        first = fitting[-1:] or ([f"Notes on these figures: {others}, with --explain"] if others else [])
+        said = f"Its output: {log}"
+        folder, _, name = said.rpartition("/")
+        where = [said] if columns(said) <= WIDTH else [*fold(f"{folder}/", 2), *fold(name, 1)]
+        return ([*first, MEASURED_AGAIN, *where] if log else [*first, MORE])[: max(0, rows)]
+
+    lines = [wrap(f"Doubts: {'; '.join(doubts)}.")] if doubts else []
+    return Block(full="\n".join([*lines, *(wrap(note, "- ") for note in notes)]), short=short, most=5, least=5)
+
+
+def _measured_rows(profile: WorkloadProfile, most: int) -> list[str]:
+    """The same in so many rows: of several phases the last one, and what was measured of it."""
+    last, count = profile.phases[-1], len(profile.phases)
+    name = cut(profile.script, SHORT_NAME)
+    phases = f" ({count} phases, the last at {cut(last.label, SHORT_NAME)})" if count > 1 else ""
+    total = fold(f"{name}{phases}: {steps_phrase(last)}: {last.total.how}.", max(0, min(2, most - 2)))
+    step, *beside = _step_lines(profile)
+    rows = [*total, *fold(step, min(2, most))]
+    return [*rows, *(fold(beside[0], min(1, most - len(rows))) if beside else [])]
 
 
 def _measured(profile: WorkloadProfile) -> str:
@@ -83,14 +150,18 @@ def _measured(profile: WorkloadProfile) -> str:
     for phase in profile.phases:
         place = "" if phase.label == profile.script else f" ({phase.label})"
         lines.append(wrap(f"{profile.script}{place}: {steps_phrase(phase)}: {phase.total.how}."))
+    return "\n".join([*lines, *map(wrap, _step_lines(profile))])
+
+
+def _step_lines(profile: WorkloadProfile) -> list[str]:
+    """What a step of the last phase takes here, and what comes beside the steps."""
     last = profile.phases[-1]
     step = last.step
     where = f"{profile.machine.cores} cores of {profile.machine.cpu_model}"
+    size = model_phrase(last)
     if not step.count:
         mean = format_duration(step.seconds)
-        size = model_phrase(last)
-        lines.append(wrap(f"Not measured: {size}; on {where} {with_article(last.unit)} would take about {mean}."))
-        return "\n".join(lines)
+        return [f"Not measured: {size}; on {where} {with_article(last.unit)} would take about {mean}."]
     how = "median" if step.by_median else "mean"
     facts = [f"{format_duration(step.seconds)} {with_article(last.unit)} ({how} of {step.count})"]
     if step.count == 1 and profile.ended:
@@ -99,13 +170,13 @@ def _measured(profile: WorkloadProfile) -> str:
         facts.append(waiting)
     if profile.setup_seconds > 0:
         facts.append(f"set-up {format_duration(profile.setup_seconds)}")
-    if size := model_phrase(last):
+    if size:
         facts.append(size)
-    lines.append(wrap(f"Measured on {where}: {', '.join(facts)}."))
+    lines = [f"Measured on {where}: {', '.join(facts)}."]
     if last.extras:
         extras = "; ".join(extra_phrase(extra, last.unit) for extra in last.extras)
-        lines.append(wrap(f"Beside the {plural_unit(last.unit)}: {extras}."))
-    return "\n".join(lines)
+        lines.append(f"Beside the {plural_unit(last.unit)}: {extras}.")
+    return lines
 
 
 def _name(prediction: Prediction) -> str:
@@ -118,9 +189,39 @@ def _name(prediction: Prediction) -> str:
     return f"{short_offer_name(prediction, f'/{offer.region}')}{own_image}{measured}"
 
 
-def _table(verdict: Verdict, today: date) -> str:
-    boot = ", boot included" if verdict.unit == "the whole job" else ""
+def _table_block(verdict: Verdict, today: date) -> Block:
     rows = [verdict.here, *verdict.table]
+
+    def short(most: int) -> list[str]:
+        for keep in range(len(rows), 0, -1):
+            lines = _table(verdict, _telling(verdict, keep), today)
+            if keep < len(rows):
+                lines.append(f"  {len(rows) - keep} more: --explain")
+            if len(lines) <= most:
+                return lines
+        return []
+
+    return Block(full="\n".join(_table(verdict, rows, today)), short=short, most=15, least=8)
+
+
+def _telling(verdict: Verdict, keep: int) -> list[Prediction]:
+    """As many rows of the table: the recommendation, this machine, the best offers, what was asked for, then the others."""
+    first = [verdict.recommended, verdict.here, verdict.best_gpu, verdict.best_cpu, *verdict.asked]
+    rows = [verdict.here, *verdict.table]
+    ranks = {id(one): rank for rank, one in reversed(list(enumerate(first)))}
+    kept = sorted(rows, key=lambda one: ranks.get(id(one), len(first)))[:keep]
+    return [one for one in rows if any(one is other for other in kept)]
+
+
+def _service_block(service: Service, today: date) -> Block:
+    served = [one.prediction for one in service_plans(service)]
+    lines = _with_legend(service_text(service).splitlines(), served, today)
+    return Block(full="\n".join(lines), short=lambda rows: clipped("\n".join(lines), rows), most=15, least=8)
+
+
+def _table(verdict: Verdict, rows: Sequence[Prediction], today: date) -> list[str]:
+    """The lines of the table with these rows of it."""
+    boot = ", boot included" if verdict.unit == "the whole job" else ""
     clocked = any(p.time_limit is not None and p.time_limit.reached for p in rows)
     spans = {id(p): _steps_made(p) if clocked else _cost_span(p) for p in rows}
     width = NAME_WIDTH - max(0, max(map(len, spans.values())) - SPAN_WIDTH)
@@ -136,7 +237,7 @@ def _table(verdict: Verdict, today: date) -> str:
             mark = name = ""
         time = format_duration(prediction.wall_seconds.value)
         lines.append(_table_line(mark, name, time, usd, spans[id(prediction)], width))
-    return "\n".join(_with_legend(lines, rows, today))
+    return _with_legend(lines, rows, today)
 
 
 def _cost_span(prediction: Prediction) -> str:

@@ -38,6 +38,14 @@ def inference_text(verdict: Verdict, profile: WorkloadProfile) -> str:
     return "\n\n".join(blocks)
 
 
+def inference_rows(verdict: Verdict, profile: WorkloadProfile, most: int) -> list[str]:
+    """Return what its last phase of inference makes, in the kind that says the most, if so many rows hold it."""
+    inferring = [index for index, phase in enumerate(profile.phases) if phase.inference is not None]
+    rows = throughput_rows(verdict, inferring[-1]) if inferring else []
+    lines = _throughput_lines(rows, verdict, "", kinds=1) if rows else []
+    return lines if len(lines) <= most else []
+
+
 def throughput_rows(verdict: Verdict, index: int) -> list[tuple[Prediction, tuple[Throughput, ...]]]:
     """Each place with what it makes of the phase with this index."""
     found = [(p, throughputs(p, p.phases[index])) for p in places_of(verdict) if len(p.phases) > index]
@@ -45,12 +53,12 @@ def throughput_rows(verdict: Verdict, index: int) -> list[tuple[Prediction, tupl
 
 
 def _throughput_lines(
-    rows: Sequence[tuple[Prediction, tuple[Throughput, ...]]], verdict: Verdict, where: str
+    rows: Sequence[tuple[Prediction, tuple[Throughput, ...]]], verdict: Verdict, where: str, *, kinds: int | None = None
 ) -> list[str]:
     """A table for each kind that is counted: tokens out and in, then items."""
     lines = ["Once it runs, boot and set-up apart" + where + ":"]
     names = list(dict.fromkeys(rate.name for _, rates in rows for rate in rates))
-    for name in [*names[:0:-1], names[0]]:
+    for name in [*names[:0:-1], *names[:1]][:kinds]:
         shown = [(place, rate) for place, rates in rows for rate in rates if rate.name == name]
         number = together([rate for _, rate in shown])
         seconds, time = time_of([rate.per_second.value for _, rate in shown])

@@ -4,13 +4,28 @@ from __future__ import annotations
 
 import re
 import textwrap
+import unicodedata
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
+from costgpu.render.safe_text import escaped
+
 WIDTH = 80
 LABEL_WIDTH = 11
 Item = TypeVar("Item")
+_WIDE = "\ufdd0"  # a character that no text has: stands for the second column of a wide one
+
+
+def columns(text: str) -> int:
+    """Return how many columns of a terminal a text takes: wide characters of East Asia and emoji take two."""
+    return len(_widened(text))
+
+
+def _widened(text: str) -> str:
+    if text.isascii():
+        return text
+    return "".join(char + _WIDE * (unicodedata.east_asian_width(char) in "WF") for char in text)
 
 
 def wrap(text: str, first: str = "", rest: str | None = None) -> str:
@@ -20,14 +35,42 @@ def wrap(text: str, first: str = "", rest: str | None = None) -> str:
         first: Beginning of the first line.
         rest: Beginning of the other lines; None for as many spaces as `first` is long.
     """
-    return textwrap.fill(
-        re.sub(r"(?<=\d) %(?=[.,;:)]{0,2}(\s|$))", "\N{NO-BREAK SPACE}%", text),
+    filled = textwrap.fill(
+        _widened(re.sub(r"(?<=\d) %(?=[.,;:)]{0,2}(\s|$))", "\N{NO-BREAK SPACE}%", text)),
         WIDTH,
         initial_indent=first,
         subsequent_indent=" " * len(first) if rest is None else rest,
         break_on_hyphens=False,
         break_long_words=False,
-    ).replace("\N{NO-BREAK SPACE}", " ")
+    )
+    return filled.replace("\N{NO-BREAK SPACE}", " ").replace(_WIDE, "")
+
+
+def fold(text: str, most: int, first: str = "") -> list[str]:
+    """Return a paragraph in at most so many rows, none of them wider than a terminal; what is missing is an ellipsis."""
+    room = WIDTH - len(first)
+    shown = re.sub(r"\S+", lambda word: _pieces(word.group(), room), escaped(text))
+    lines = wrap(shown, first).splitlines()
+    if len(lines) <= most:
+        return lines
+    last = lines[max(0, most - 1)]
+    last = f"{last} …" if columns(last) <= WIDTH - 2 else f"{_beginning(last, WIDTH - 1)}…"
+    return [*lines[: most - 1], last] if most > 0 else []
+
+
+def _pieces(word: str, room: int) -> str:
+    """A word with a space wherever a row would end within it."""
+    pieces = []
+    while columns(word) > room:
+        pieces.append(_beginning(word, room))
+        word = word[len(pieces[-1]) :]
+    return " ".join([*pieces, word])
+
+
+def _beginning(text: str, width: int) -> str:
+    """Return as much of a text as so many columns hold."""
+    wide = _widened(text)
+    return wide[: width - wide.startswith(_WIDE, width)].replace(_WIDE, "")
 
 
 def labelled(label: str, text: str) -> str:
@@ -36,8 +79,10 @@ def labelled(label: str, text: str) -> str:
 
 
 def cut(text: str, width: int | None) -> str:
-    """At most `width` characters, the last one an ellipsis where some are missing."""
-    return text if width is None or len(text) <= width else text[: width - 1] + "…"
+    """At most `width` columns, the last one an ellipsis where some are missing."""
+    if width is None or columns(text) <= width:
+        return text
+    return _beginning(text, width - 1) + "…"
 
 
 @dataclass(frozen=True, slots=True)

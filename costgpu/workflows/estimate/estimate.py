@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime
 
 from costgpu.errors import UsageError
 from costgpu.estimator.advice.advise import advise
 from costgpu.estimator.buy_vs_rent import OwnershipTerms, find_gpu, ownership
 from costgpu.estimator.cost import energy_kwh
+from costgpu.estimator.doubts import doubts_of
 from costgpu.estimator.free_notebooks import free_notebooks
 from costgpu.estimator.inference.notes import inference_notes
 from costgpu.estimator.multi_gpu.constants import NODE_COUNTS
@@ -115,6 +116,8 @@ def estimate(request: EstimateRequest, reporter: Reporter, profile: WorkloadProf
         None if rate is None else serve(workload, rate, here, offers, preferences.objective, preferences.instance_types)
     )
     verdict = verdict if service is None else as_served(verdict, service)
+    doubts = doubts_of(verdict, found.profile, scope, preferences, now.date())
+    verdict = replace(verdict, doubts=doubts)
 
     def predictions(gpus: str | None, infra: tuple[str, ...], *, spot: bool) -> list[Prediction]:
         found = candidates(gpus, infra, spot=spot, reporter=reporter)

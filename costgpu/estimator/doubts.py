@@ -1,0 +1,178 @@
+"""What could make an answer wrong: each doubt with its bound, and whether another answer wins there. Pure."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from datetime import date
+
+from costgpu.estimator.interval import CHANGING_TOTAL_SIGMA, FEW_STEPS, PRIOR, Interval, busy_interval
+from costgpu.estimator.scope import Scope
+from costgpu.estimator.step import FEW_STEPS_HIGH, FEW_STEPS_LOW
+from costgpu.estimator.verdict import Preferences, allowed, choose, work_seconds
+from costgpu.estimator.verdict_sentence import FASTER
+from costgpu.models.prediction import LEAST, Choice, Doubt, Objective, Prediction, Verdict
+from costgpu.models.workload import TotalKind, WorkloadProfile
+from costgpu.units import format_ratio
+
+LEAST_FACTOR = 1.05  # by which a figure may be off, to be a doubt
+EARLY = 0.1  # share of its steps after which a script that may stop early is taken to stop, at the earliest: assumed
+OLD_DAYS = 90  # of a price, after which its age is a doubt
+ANSWERS = {"here": "run it here", "cpu": "run it on a CPU", "gpu": "run it on a GPU", "": "no place meets the limits"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Bound:
+    """How far the figures of CPUs may be off, and whether those of this machine and of the GPUs are with them."""
+
+    words: str
+    low: float
+    high: float
+    at_low: str  # what is then the case, for a sentence that begins with "Unless"
+    at_high: str
+    gpus: bool = False
+    here: bool = True
+    said: str = ""
+    told: bool = False  # whether the answer tells it anyhow, as "at most"
+
+
+def doubts_of(
+    verdict: Verdict, profile: WorkloadProfile, scope: Scope, preferences: Preferences, today: date
+) -> tuple[Doubt, ...]:
+    """Return the doubts about a verdict: those that would turn it first, then by how far off it may be."""
+    bounds = [one for one in _bounds(verdict, profile, preferences) if one.high / one.low >= LEAST_FACTOR]
+    found = [_weighed(bound, verdict, scope, preferences) for bound in bounds]
+    found += _unbounded(verdict, profile, scope, today)
+    return tuple(sorted(found, key=lambda one: (not one.turns, -one.weight)))
+
+
+def _bounds(verdict: Verdict, profile: WorkloadProfile, preferences: Preferences) -> Iterator[_Bound]:
+    last = profile.phases[-1]
+    busy, share = busy_interval(profile.machine.disturbed_share), f"{100 * profile.machine.disturbed_share:.0f} %"
+    span = f"x{busy.low:.2g}-{busy.high:.2g}"
+    why = f"(other programs took {share} of this machine's time)"
+    yield _Bound(
+        words=f"busy machine: {share}, CPU figures {span}",
+        low=busy.low,
+        high=busy.high,
+        at_low=f"CPU figures are really {busy.low:.2g} of these {why}",
+        at_high=f"CPU figures are really {busy.high:.2g} times these {why}",
+        said="other programs took",
+    )
+    drift, grew = last.step.drift, "growing" if last.step.drift > 1 else "falling"
+    yield _Bound(
+        words=f"steps {'grew' if drift > 1 else 'fell'}: times x{drift:.2g}",
+        low=min(drift, 1.0),
+        high=max(drift, 1.0),
+        at_low=f"the time of its steps goes on {grew} (x{drift:.2g})",
+        at_high=f"the time of its steps goes on {grew} (x{drift:.2g})",
+        gpus=True,
+        said="by a factor of",
+    )
+    if last.total.kind is TotalKind.UPPER_BOUND:
+        early = f"it stops early, say after {EARLY:.0%} of its steps"
+        yield _Bound(
+            words="it may stop early",
+            low=EARLY,
+            high=1.0,
+            at_low=early,
+            at_high="",
+            gpus=True,
+            said="stop early",
+            told=True,
+        )
+    if last.total.kind is TotalKind.APPROXIMATE:
+        off = Interval.of_sigma(CHANGING_TOTAL_SIGMA)
+        yield _Bound(
+            words=f"number of steps changes: x{off.low:.2g}-{off.high:.2g}",
+            low=off.low,
+            high=off.high,
+            at_low=f"its changing number of steps comes out at {off.low:.2g} of these",
+            at_high=f"its changing number of steps comes out at {off.high:.2g} times these",
+            gpus=True,
+        )
+    few, timed = Interval(FEW_STEPS_LOW, FEW_STEPS_HIGH), f"only {last.step.count} of its steps timed"
+    if not last.step.count:
+        few, timed = PRIOR, "nothing was measured"
+    if last.step.count < FEW_STEPS and not profile.ended:
+        yield _Bound(
+            words=f"{timed}: CPU figures x{few.low:.2g}-{few.high:.2g}",
+            low=few.low,
+            high=few.high,
+            at_low=f"CPU figures are really {few.low:.2g} of these ({timed})",
+            at_high=f"CPU figures are really {few.high:.2g} times these ({timed})",
+            said="nothing was measured" if not last.step.count else "timed",
+        )
+    ratio, even = verdict.speedup_range, verdict.break_even
+    sided = verdict.choice in (Choice.CPU, Choice.GPU) and preferences.objective is not Objective.FASTEST
+    if sided and ratio is not None and even is not None and ratio.low < even < ratio.high:
+        off = Interval(ratio.low / ratio.value, ratio.high / ratio.value)
+        yield _Bound(
+            words=f"speed-up {format_ratio(ratio.low)}-{format_ratio(ratio.high)}, break-even {format_ratio(even)}",
+            low=off.low,
+            high=off.high,
+            at_low=f"a GPU is only {format_ratio(ratio.low)} as fast, the low end of the interval",
+            at_high=f"a GPU is {format_ratio(ratio.high)} as fast, the high end of the interval",
+            here=False,
+        )
+
+
+def _weighed(bound: _Bound, verdict: Verdict, scope: Scope, preferences: Preferences) -> Doubt:
+    turns = ""
+    answers = (Choice.GPU, Choice.CPU, Choice.HERE)
+    if verdict.choice in answers and scope.whole and verdict.recommended is not None:
+        usual = _answer(verdict, scope, preferences, (1.0, 1.0, 1.0))
+        for factor, case in ((bound.high, bound.at_high), (bound.low, bound.at_low)):
+            factors = (factor if bound.here else 1.0, factor, factor if bound.gpus else 1.0)
+            other = _answer(verdict, scope, preferences, factors)
+            if other != usual and case and not turns:
+                turns = f"Unless {case}: then {ANSWERS[other]}."
+    weight = 0.1 if bound.told else math.log(bound.high / bound.low)
+    return Doubt(words=bound.words, weight=weight, turns=turns, said=bound.said)
+
+
+def _answer(verdict: Verdict, scope: Scope, preferences: Preferences, factors: tuple[float, float, float]) -> str:
+    """Return which side wins if this machine, the CPUs and the GPUs took so many times as long."""
+    places = (verdict.here, verdict.best_cpu, verdict.best_gpu)
+    moved = [None if one is None else _scaled(one, factor) for one, factor in zip(places, factors, strict=True)]
+    here, cpu, gpu = moved[0], *(one if one is not None and allowed(one, preferences) else None for one in moved[1:])
+    kept = next((after for one, after in zip(places, moved, strict=True) if one is verdict.recommended), None)
+    assert here is not None  # noqa: S101 - this machine always is among the places
+    chosen = choose(here, cpu, gpu, preferences, scope)[1]
+    if chosen is not None and kept is not None and here in (chosen, kept):
+        times = work_seconds(chosen) / max(work_seconds(kept), LEAST)
+        chosen = kept if FASTER < times < 1 / FASTER else chosen  # no sooner to speak of
+    return "" if chosen is None else "here" if chosen is here else "gpu" if chosen.candidate.is_gpu else "cpu"
+
+
+def _scaled(prediction: Prediction, factor: float) -> Prediction:
+    """Return a prediction whose run takes so many times as long; one that a clock ends makes so many fewer steps."""
+    limit = prediction.time_limit
+    if limit is not None:
+        prediction = replace(
+            prediction, time_limit=replace(limit, unlimited_seconds=limit.unlimited_seconds.times(factor))
+        )
+        if limit.reached:
+            return prediction
+    wall = prediction.wall_seconds.plus(prediction.run_seconds.value * (factor - 1))
+    longer = wall.value / prediction.wall_seconds.value if prediction.wall_seconds.value > 0 else 1.0
+    return replace(
+        prediction,
+        run_seconds=prediction.run_seconds.times(factor),
+        wall_seconds=wall,
+        cost_usd=prediction.cost_usd.times(longer),
+    )
+
+
+def _unbounded(verdict: Verdict, profile: WorkloadProfile, scope: Scope, today: date) -> Iterator[Doubt]:
+    """Yield what no factor is known of."""
+    if not scope.whole and any(phase.inference is not None for phase in profile.phases):
+        yield Doubt(words=f"length unknown: amounts for {scope.unit}", weight=0.09)
+    if unfit := sum(bool(one.infeasible) for one in verdict.asked):
+        named = "a type that was asked for" if unfit == 1 else f"{unfit} types that were asked for"
+        yield Doubt(words=f"{named} will not do", weight=0.08, said="will not do")
+    offers = [one.offer for one in verdict.table if one.offer is not None]
+    age = max(((today - offer.price_as_of).days for offer in offers), default=0)
+    if age > OLD_DAYS:
+        yield Doubt(words=f"prices of {age} days ago", weight=0.05)

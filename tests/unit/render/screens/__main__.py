@@ -1,0 +1,5 @@
+"""Rewrites the first screens."""
+
+from tests.unit.render.screens import rewrite
+
+rewrite()

@@ -13,8 +13,8 @@ devices) would be left to us.
 
 The spec: ``layers`` (folder for what is written), ``open`` (folders that are really written), ``needed`` (folders that
 must be writable, else it fails), ``wanted`` (others that should be, if they are now), ``report`` (file descriptor to which
-``ready``, or the stage that failed and why, is written), ``parent`` (process with which it ends), and ``own_processes``
-(whether there is to be a PID namespace).
+``ready``, or the stage that failed and why, is written), ``parent`` (process with which it ends), ``own_processes``
+(whether there is to be a PID namespace), and ``watch`` (folders of which inotify is to tell, if there are any).
 """
 
 from __future__ import annotations
@@ -421,6 +421,17 @@ def drop_capabilities() -> None:
     checked(libc.capset(header, (ctypes.c_uint32 * 6)()), "capset")
 
 
+def watch_folders(root: str, descriptor: int, folders: list[str], mask: int, told: str) -> None:
+    """Has inotify tell what is opened in these folders of the new root, to whoever gave us the descriptor.
+
+    The numbers of the watches are written to the file `told`. The command does not get the descriptor.
+    """
+    added = {libc.inotify_add_watch(descriptor, os.fsencode(root + folder), mask): folder for folder in folders}
+    with open(told, "w") as file:
+        json.dump(added, file)
+    os.close(descriptor)
+
+
 def run_command(command: list[str], folder: str, report: int) -> None:
     """Becomes the command; does not return."""
     os.setsid()
@@ -473,6 +484,8 @@ def main(arguments: list[str]) -> None:
         stage = "overlays"
         world = World(spec["layers"], spec["open"], spec["needed"], spec["wanted"])
         world.build()
+        if spec.get("watch") is not None:
+            watch_folders(world.root, **spec["watch"])
         parent, (hear, tell) = os.getpid(), os.pipe()
         first = os.fork()
         if first == 0:

@@ -15,7 +15,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import cast
 
-from costgpu.measure.footprint.gather import gather, read_journal
+from costgpu.measure.footprint.gather import gather
 from costgpu.measure.footprint.watch import FileWatch
 from costgpu.measure.interpreter import Interpreter
 from costgpu.measure.isolation.layers import Changes, SizeLimit
@@ -161,8 +161,12 @@ def run_probe(
         environment.update({name: "1" for name in ("WORLD_SIZE", "LOCAL_WORLD_SIZE") if name in environment})
     limit = request.start_limit_seconds + settings["hard_limit"] + GRACE_SECONDS
     timed_out = too_large = False
-    watch, since = FileWatch(request.workdir, folder / "watches.json"), time.time_ns()
-    with log.open("wb") as output, interruptible(), watch, adopting():
+    with (
+        log.open("wb") as output,
+        interruptible(),
+        FileWatch(request.workdir, folder / "watches.json") as watch,
+        adopting(),
+    ):
         started = start_isolated(
             [interpreter.path, str(probe), "run", str(config)],
             folder=request.workdir,
@@ -193,15 +197,6 @@ def run_probe(
                 child.wait()
                 watch.drain()
                 changes = scratch.close(started.layers)
-    footprint = gather(
-        watch.opened,
-        read_journal(scratch.opened()),
-        changes,
-        workdir=request.workdir,
-        own=(cache,),
-        alone=started.isolation is Isolation.COPY_ON_WRITE,
-        since_ns=since,
-    )
     return Outcome(
         record=_record(scratch.read_result()),
         returncode=child.returncode,
@@ -214,7 +209,7 @@ def run_probe(
         too_large=size.limit_bytes if too_large else None,
         programs=scratch.programs(),
         survivors=survivors,
-        footprint=footprint,
+        footprint=gather(watch, scratch, changes, started.isolation),
     )
 
 

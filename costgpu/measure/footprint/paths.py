@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
 
 from costgpu.models.footprint import FileUse
 
@@ -15,59 +14,61 @@ SKIPPED_FOLDERS = frozenset({".git", ".hg", ".svn", "__pycache__", "site-package
 SYSTEM = (
     *("/bin", "/boot", "/dev", "/etc", "/lib", "/lib32", "/lib64", "/nix", "/proc", "/run", "/sbin", "/snap", "/sys"),
     *("/usr/bin", "/usr/include", "/usr/lib", "/usr/lib32", "/usr/lib64", "/usr/libexec", "/usr/local", "/usr/sbin"),
-    *("/usr/share", "/var/cache", "/var/lib", "/var/log", "/var/run", "/var/spool", "/opt/homebrew"),
-    *("/System", "/Library", "/Applications", "/private/etc", "/private/var/db"),
+    *("/usr/share", "/var/cache", "/var/lib", "/var/log", "/var/run", "/System", "/Library", "/opt/homebrew"),
 )
-# Folders of an interpreter's prefix, which may itself be a home folder or /usr.
-OF_PREFIX = ("bin", "lib", "lib64", "libexec", "include", "share", "etc", "ssl", "conda-meta", "pyvenv.cfg")
+OF_PREFIX = ("bin", "lib", "lib64", "include", "share", "etc", "ssl", "conda-meta", "pyvenv.cfg")
 # Settings and caches of tools below the home folder: they are made again, or are of no account.
 OF_TOOLS = (
-    *(".config", ".local", ".ipython", ".jupyter", ".matplotlib", ".triton", ".nv", ".keras/keras.json", ".conda"),
-    *(".pyenv", ".rustup", ".cargo", ".npm", ".ssh/known_hosts", "Library"),
-    *(".cache/costgpu", ".cache/fontconfig", ".cache/matplotlib", ".cache/mesa_shader_cache", ".cache/nvidia"),
-    *(".cache/numba", ".cache/pip", ".cache/uv", ".cache/pypoetry", ".cache/torch_extensions", ".cache/torch/kernels"),
-    *(".cache/torch/inductor", ".cache/triton", ".cache/conda"),
+    *(".config", ".local", ".ipython", ".jupyter", ".matplotlib", ".triton", ".nv", ".keras/keras.json", "Library"),
+    *(
+        ".cache/fontconfig",
+        ".cache/matplotlib",
+        ".cache/mesa_shader_cache",
+        ".cache/nvidia",
+        ".cache/numba",
+        ".cache/pip",
+    ),
+    *(".cache/uv", ".cache/torch_extensions", ".cache/torch/kernels", ".cache/triton", ".pyenv", ".conda"),
 )
-WRITTEN_BY_TOOLS = (*OF_TOOLS, ".cache", ".keras", ".dbus", ".pki")
+WRITTEN_BY_TOOLS = (*OF_TOOLS, ".cache", ".keras")
+# What libraries and Python's own `tempfile` make below a folder for temporary files.
 _TEMPORARY = re.compile(
-    r"(/private)?(/tmp|/var/tmp|/var/folders/[^/]+/[^/]+/T)/"
-    r"(\.?tmp[\w]{6,12}([./_-].*)?|(pymp|torch|torchinductor|costgpu|pip|uv|ray|matplotlib|numba|jax|tensorflow)[-_].*"
-    r"|hsperfdata_.*|\.[^/]*(/.*)?|cuda[^/]*)",
-    re.DOTALL,
+    r"(/private)?(/tmp|/var/tmp|/var/folders/\w+/\w+/T)/"
+    r"(\.|tmp[a-z0-9][a-z0-9_]{7}\b|(pymp|torch|torchinductor|costgpu|ray|matplotlib|numba|jax|wandb)[-_]|cuda)"
 )
 _COMPILED = re.compile(r"__pycache__/([^/]+?)\.cpython-[^/]*\.pyc$")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Places:
     """What decides whose a path is; all are absolute and have no links in them."""
 
-    workdir: str
-    home: str
-    own: tuple[str, ...] = ()  # folders of costgpu's
-    prefixes: tuple[str, ...] = ()  # of the interpreters
+    def __init__(self, *, workdir: str, home: str, own: Iterable[str] = (), prefixes: Iterable[str] = ()) -> None:
+        """`own` are folders of costgpu's; `prefixes` those of the interpreters."""
+        self.workdir, self._home = f"{workdir.rstrip('/')}/", f"{home.rstrip('/')}/"
+        libraries = [f"{prefix.rstrip('/')}/{part}" for prefix in prefixes for part in OF_PREFIX]
+        around = [f"{folder}/" for folder in (*own, *libraries, *SYSTEM)]
+        # What the working folder itself lies in is not left out: /usr/local/app
+        self._left_out = tuple(folder for folder in around if not self.workdir.startswith(folder))
+        self._of_tools = {
+            written: tuple(f"{self._home}{name}/" for name in names)
+            for written, names in ((False, OF_TOOLS), (True, WRITTEN_BY_TOOLS))
+        }
 
     def inside(self, path: str) -> str | None:
         """Return the path relative to the working folder; None if it lies elsewhere."""
-        return _below(path, self.workdir)
+        return path[len(self.workdir) :] if path.startswith(self.workdir) else None
 
     def is_told(self, path: str, *, written: bool = False) -> bool:
         """Return whether the user has to know that this file was read, or `written`."""
         within = self.inside(path)
-        if SKIPPED_FOLDERS.intersection((within if within is not None else path).split("/")):
+        if f"{path}/".startswith(self._left_out) or SKIPPED_FOLDERS.intersection((within or path).split("/")):
             return False
-        libraries = (f"{prefix.rstrip('/')}/{part}" for prefix in self.prefixes for part in OF_PREFIX)
-        for folder in (*self.own, *libraries, *SYSTEM):
-            if _below(path, folder) is not None and _below(self.workdir, folder) is None:
-                return False
         if within is not None:
             return True
-        of_home = _below(path, self.home)
-        if of_home is not None:
-            tools = WRITTEN_BY_TOOLS if written else OF_TOOLS
-            hidden_file = of_home.startswith(".") and "/" not in of_home
-            return not hidden_file and not any(_below(of_home, tool) is not None for tool in tools)
-        return not _TEMPORARY.fullmatch(path)
+        if path.startswith(self._home):
+            setting = path.startswith(f"{self._home}.") and path.count("/") == self._home.count("/")
+            return not setting and not f"{path}/".startswith(self._of_tools[written])
+        return not _TEMPORARY.match(path)
 
 
 def source_of(path: str) -> str:
@@ -104,11 +105,3 @@ def fold(files: Mapping[str, int], most: int = MOST_ENTRIES) -> list[FileUse]:
 def _parent(path: str) -> str:
     head, slash, _ = path.rpartition("/")
     return head or slash or "."
-
-
-def _below(path: str, folder: str) -> str | None:
-    """Return the path relative to a folder; None if it does not lie in it."""
-    if path == folder:
-        return "."
-    start = f"{folder.rstrip('/')}/"
-    return path[len(start) :] if path.startswith(start) else None

@@ -421,12 +421,13 @@ def drop_capabilities() -> None:
     checked(libc.capset(header, (ctypes.c_uint32 * 6)()), "capset")
 
 
-def watch_folders(root: str, descriptor: int, folders: list[str], mask: int, told: str) -> None:
-    """Has inotify tell what is opened in these folders of the new root, to whoever gave us the descriptor.
+def watch_folders(world: World, descriptor: int, folders: list[str], mask: int, told: str) -> None:
+    """Has inotify tell what is opened in these folders, to whoever gave us the descriptor; the command does not get it.
 
-    The numbers of the watches are written to the file `told`. The command does not get the descriptor.
+    The numbers of the watches are written to the file `told`. What no overlay shows is left out: others may open it, too.
     """
-    added = {libc.inotify_add_watch(descriptor, os.fsencode(root + folder), mask): folder for folder in folders}
+    shown = [one for one in folders if innermost(one, world.laid) and not innermost(one, world.kept)]
+    added = {libc.inotify_add_watch(descriptor, os.fsencode(world.root + one), mask): one for one in shown}
     with open(told, "w") as file:
         json.dump(added, file)
     os.close(descriptor)
@@ -485,7 +486,7 @@ def main(arguments: list[str]) -> None:
         world = World(spec["layers"], spec["open"], spec["needed"], spec["wanted"])
         world.build()
         if spec.get("watch") is not None:
-            watch_folders(world.root, **spec["watch"])
+            watch_folders(world, **spec["watch"])
         parent, (hear, tell) = os.getpid(), os.pipe()
         first = os.fork()
         if first == 0:

@@ -14,11 +14,11 @@ import time
 import uuid
 import weakref
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from costgpu.errors import ConfigError
-from costgpu.measure.footprint.watch import FileWatch, Watched
+from costgpu.measure.footprint.watch import FileWatch
 from costgpu.measure.isolation import landlock, seatbelt
 from costgpu.measure.isolation.layers import remove_layers
 from costgpu.measure.isolation.levels import Isolation, candidates
@@ -236,9 +236,9 @@ def _launch(launcher: str, command: _Command, **spec: object) -> tuple[subproces
     reader, writer = os.pipe()
     try:
         path = command.scratch.folder / "isolation.json"
-        path.write_text(json.dumps({**spec, "report": writer, "parent": os.getpid()}, default=asdict))
+        path.write_text(json.dumps({**spec, "report": writer, "parent": os.getpid()}))
         watch = spec.get("watch")
-        descriptors = (writer, watch.descriptor) if isinstance(watch, Watched) else (writer,)
+        descriptors = (writer, watch["descriptor"]) if isinstance(watch, dict) else (writer,)
         process = command.popen([sys.executable, "-I", "-S", str(HERE / launcher), str(path)], descriptors)
         os.close(writer)
         writer = -1

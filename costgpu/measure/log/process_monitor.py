@@ -28,7 +28,7 @@ from typing import BinaryIO
 import psutil
 
 from costgpu.errors import ScriptNotFound
-from costgpu.measure.footprint.gather import Journal, gather
+from costgpu.measure.footprint.gather import gather
 from costgpu.measure.footprint.watch import FileWatch
 from costgpu.measure.isolation.layers import Changes, SizeLimit
 from costgpu.measure.isolation.levels import Isolation
@@ -98,7 +98,7 @@ class ProcessMonitor:
             ConfigError: This machine does not give the isolation that is asked for.
             KeyboardInterrupt: After everything has been ended.
         """
-        before, marker, since = own_children(), uuid.uuid4().hex, time.time_ns()
+        before, marker = own_children(), uuid.uuid4().hex
         reader, writer = os.pipe()
         os.set_blocking(reader, False)
         with (
@@ -138,15 +138,7 @@ class ProcessMonitor:
                     self.returncode = child.wait()
                     watch.drain()
                     self.changes = scratch.close(started.layers)
-        self.footprint = gather(
-            watch.opened,
-            Journal(),
-            self.changes,
-            workdir=workdir,
-            own=(scratch.folder.parent.parent,),
-            alone=self.isolation is Isolation.COPY_ON_WRITE,
-            since_ns=since,
-        )
+        self.footprint = gather(watch, scratch, self.changes, self.isolation)
 
     def _follow(
         self,

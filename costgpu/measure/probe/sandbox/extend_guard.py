@@ -19,7 +19,7 @@ try:
     sys.addaudithook(reads.audit)
     atexit.register(reads.tell_modules)
 except Exception as error:
-    sys.stderr.write("costgpu: no guard in this process: {{}}\\n".format(error))
+    {divert} and sys.stderr.write("costgpu: no guard in this process: {{}}\\n".format(error))
 finally:
     sys.path.pop(0)
 this = sys.modules.pop("sitecustomize", None)

@@ -18,6 +18,8 @@ from costgpu.measure.isolation.levels import Isolation
 from costgpu.measure.scratch import Scratch
 from costgpu.models.footprint import Footprint
 
+MOST_OUTSIDE = 50  # entries: nobody chooses among them file by file
+
 
 def gather(watch: FileWatch, scratch: Scratch, changes: Changes, level: Isolation) -> Footprint:
     """Return what a program used.
@@ -45,8 +47,8 @@ def gather(watch: FileWatch, scratch: Scratch, changes: Changes, level: Isolatio
     modules = dict(one.split(" ", 1) for one in journal["modules"] if " " in one)
     return Footprint(
         read=fold({name: read[path] for path, name in names.items() if name is not None}),
-        read_outside=fold({path: read[path] for path, name in names.items() if name is None}),
-        written_outside=fold({path: changes.sizes[path] for path in wrote}),
+        read_outside=fold({path: read[path] for path, name in names.items() if name is None}, MOST_OUTSIDE),
+        written_outside=fold({path: changes.sizes[path] for path in wrote}, MOST_OUTSIDE),
         imported=imported_packages(
             {
                 name: file

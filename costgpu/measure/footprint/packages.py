@@ -23,15 +23,16 @@ def imported_packages(modules: Mapping[str, str], sources: Iterable[str]) -> lis
         sources: Files of modules that are not installed.
     """
     provided, asked = _providers(modules), _imported_by(sources)
-    found = []
-    for name, file in sorted(modules.items()):
-        distribution, version = provided.get(file, ("", ""))
-        origin = file.removesuffix("/__init__.py")
-        by_script = name in asked
-        found.append(
-            ImportedPackage(module=name, distribution=distribution, version=version, origin=origin, by_script=by_script)
+    return [
+        ImportedPackage(
+            module=name,
+            distribution=provided.get(file, ("", ""))[0],
+            version=provided.get(file, ("", ""))[1],
+            origin=file.removesuffix("/__init__.py"),
+            by_script=name in asked,
         )
-    return found
+        for name, file in sorted(modules.items())
+    ]
 
 
 def _providers(modules: Mapping[str, str]) -> dict[str, tuple[str, str]]:
@@ -51,7 +52,7 @@ def _providers(modules: Mapping[str, str]) -> dict[str, tuple[str, str]]:
 
 
 def _imported_by(sources: Iterable[str]) -> set[str]:
-    """Return the top-level names that these files import by a statement."""
+    """Return the top-level names that these files import by a statement, or by a function that is given the name."""
     found: set[str] = set()
     for path in list(sources)[:MOST_SOURCES]:
         with contextlib.suppress(OSError, SyntaxError, ValueError, RecursionError), Path(path).open("rb") as file:
@@ -60,4 +61,8 @@ def _imported_by(sources: Iterable[str]) -> set[str]:
                     found |= {alias.name.partition(".")[0] for alias in node.names}
                 elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
                     found.add(node.module.partition(".")[0])
+                elif isinstance(node, ast.Call) and ast.unparse(node.func).endswith(("import_module", "__import__")):
+                    found |= {
+                        str(value.value).partition(".")[0] for value in node.args if isinstance(value, ast.Constant)
+                    }
     return found

@@ -43,8 +43,11 @@ class FileWatch(contextlib.AbstractContextManager["FileWatch"]):
         """Hold nothing yet; `told` is a file in which whoever adds the watches says which is which."""
         self.workdir, self.since_ns = os.path.realpath(workdir), time.time_ns()
         self.held: set[str] = set()
+        self.notified: set[str] = set()
+        self.complete = False
         self._told, self._inotify, self._due = told, -1, 0.0
-        self._forget()
+        self._names: dict[int, str] = {}
+        self._asked = 0  # folders
 
     def __exit__(self, *_: object) -> None:
         """Close what it holds."""
@@ -52,17 +55,13 @@ class FileWatch(contextlib.AbstractContextManager["FileWatch"]):
             os.close(self._inotify)
         self._inotify = -1
 
-    def _forget(self) -> None:
-        self.notified: set[str] = set()
-        self.complete, self._names, self._asked = False, dict[int, str](), 0
-
     def begin(self) -> dict[str, Any] | None:
         """Return what is to be watched, for whoever adds the watches; None where this system cannot."""
         self.__exit__()
-        self._forget()
         self._told.unlink(missing_ok=True)
         if sys.platform.startswith("linux"):
             self._inotify = ctypes.CDLL(None).inotify_init1(os.O_NONBLOCK | os.O_CLOEXEC)
+        self._names, self.complete = {}, False
         if self._inotify < 0:
             return None
         folders, self.complete = _folders(self.workdir)

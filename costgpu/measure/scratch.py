@@ -11,7 +11,7 @@ import uuid
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from costgpu.measure.isolation.layers import KEEP_BYTES, Changes, read_changes, remove_layers
+from costgpu.measure.isolation.layers import KEEP_BYTES, Changes, files_below, read_changes, remove_layers
 
 KEEP_SECONDS = 6 * 3600.0
 MAX_READ_BYTES = 256 << 20  # of what a program may have written in the place of the probe's record
@@ -64,6 +64,7 @@ class Scratch:
                 changed=[path for path in diverted if os.path.lexists(path)],
                 created=[path for path in diverted if not os.path.lexists(path)],
                 removed=sorted(set(self._journal("removed")) - set(diverted)),
+                sizes={path.removeprefix(str(files)): found.st_size for path, found in files_below(files)},
                 folder=files,
             )
         changes = read_changes(layers)
@@ -72,6 +73,10 @@ class Scratch:
             return replace(changes, folder=None)
         remove_layers(layers / "work")
         return changes
+
+    def opened(self) -> str:
+        """What the probe has noted of files that were opened and of modules; see `costgpu.measure.footprint.gather`."""
+        return self._read("opened.jsonl")
 
     def programs(self) -> list[str]:
         """Command lines of the programs that it started."""

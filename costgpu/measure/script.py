@@ -74,7 +74,9 @@ def measure_script(
         version=__version__,
         launch=request.launch,
     )
-    return replace(profile, workload=key, notes=[*profile.notes, *isolation_notes(outcome.isolation)]), outcome
+    return replace(
+        profile, workload=key, footprint=outcome.footprint, notes=[*profile.notes, *isolation_notes(outcome.isolation)]
+    ), outcome
 
 
 def _time_before(request: Request, interpreter: Interpreter, threads: Mapping[str, str]) -> list[dict[str, Any]]:

@@ -15,6 +15,8 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import cast
 
+from costgpu.measure.footprint.gather import gather
+from costgpu.measure.footprint.watch import FileWatch
 from costgpu.measure.interpreter import Interpreter
 from costgpu.measure.isolation.layers import Changes, SizeLimit
 from costgpu.measure.isolation.levels import Isolation
@@ -25,6 +27,7 @@ from costgpu.measure.process_tree import MARKER, adopting, end_everything, inter
 from costgpu.measure.ranks import ASSUMED_PER_MACHINE, gpus_of, rank_environment, world_environment
 from costgpu.measure.scratch import Scratch
 from costgpu.models.defaults import MEASURE_FOR_SECONDS, START_LIMIT_SECONDS
+from costgpu.models.footprint import Footprint
 
 GRACE_SECONDS = 10.0  # the probe ends itself at its limits; this is for one that cannot (native code holds the lock)
 TICK_SECONDS = 0.1
@@ -94,6 +97,7 @@ class Outcome:
     too_large: int | None = None  # bytes that it may write, if it was ended because it wrote more
     programs: list[str] = field(default_factory=list)  # other programs that it started
     survivors: int = 0  # processes of it that had to be ended
+    footprint: Footprint = field(default_factory=Footprint)
 
 
 def run_probe(
@@ -162,7 +166,12 @@ def run_probe(
         environment.update({name: "1" for name in ("WORLD_SIZE", "LOCAL_WORLD_SIZE") if name in environment})
     limit = request.start_limit_seconds + settings["hard_limit"] + GRACE_SECONDS
     timed_out = too_large = False
-    with log.open("wb") as output, interruptible(), adopting():
+    with (
+        log.open("wb") as output,
+        interruptible(),
+        FileWatch(request.workdir, folder / "watches.json") as watch,
+        adopting(),
+    ):
         started = start_isolated(
             [interpreter.path, str(probe), "run", str(config)],
             folder=request.workdir,
@@ -172,6 +181,7 @@ def run_probe(
             named=request.arguments,
             wanted=request.isolation,
             prepare=prepare,
+            watch=watch,
         )
         child, start = started.process, time.monotonic()
         size = SizeLimit(folder, *started.elsewhere(folder))
@@ -182,6 +192,7 @@ def run_probe(
                 too_large = size.exceeded()
                 if timed_out or too_large:
                     break
+                watch.look(child.pid)
                 progress(elapsed, stepping)
                 with contextlib.suppress(subprocess.TimeoutExpired):
                     child.wait(timeout=TICK_SECONDS)
@@ -189,6 +200,7 @@ def run_probe(
             with uninterrupted():
                 survivors = end_everything(child.pid, marker, before)
                 child.wait()
+                watch.drain()
                 changes = scratch.close(started.layers)
     return Outcome(
         record=_record(scratch.read_result()),
@@ -202,6 +214,7 @@ def run_probe(
         too_large=size.limit_bytes if too_large else None,
         programs=scratch.programs(),
         survivors=survivors,
+        footprint=gather(watch, scratch, changes, started.isolation),
     )
 
 

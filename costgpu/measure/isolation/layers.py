@@ -26,6 +26,7 @@ class Changes:
     changed: list[str] = field(default_factory=list)
     created: list[str] = field(default_factory=list)
     removed: list[str] = field(default_factory=list)
+    sizes: dict[str, int] = field(default_factory=dict)  # in bytes, of the files that it changed and made
     written_bytes: int = 0  # on disk, of what it changed and made; copies of what it changed a little are whole
     folder: Path | None = (
         None  # where the new contents are, each beneath its absolute path; None if they have been removed
@@ -36,16 +37,19 @@ def read_changes(layers: Path) -> Changes:
     """Compares the layers with the files that are there."""
     upper, written = layers / "upper", 0
     changed, created, removed = [], [], []
-    for path, found in _files(upper):
+    sizes: dict[str, int] = {}
+    for path, found in files_below(upper):
         real = path.removeprefix(str(upper))
         written += found.st_blocks * 512
         if stat.S_ISCHR(found.st_mode) and found.st_rdev == 0:  # how an overlay notes that a file is gone
             removed.append(real)
-        elif os.path.lexists(real):
+            continue
+        sizes[real] = found.st_size
+        if os.path.lexists(real):
             changed.append(real)
         else:
             created.append(real)
-    return Changes(sorted(changed), sorted(created), sorted(removed), written, upper)
+    return Changes(sorted(changed), sorted(created), sorted(removed), sizes, written, upper)
 
 
 def remove_layers(layers: Path) -> None:
@@ -94,7 +98,7 @@ def _lift(name: str, inner: int, top: int, numbers: Iterator[int]) -> None:
     os.rename(name, f"{next(numbers)}-{uuid.uuid4().hex}", src_dir_fd=inner, dst_dir_fd=top)
 
 
-def _files(folder: Path) -> Iterator[tuple[str, os.stat_result]]:
+def files_below(folder: Path) -> Iterator[tuple[str, os.stat_result]]:
     """Everything beneath that is no folder: absolute path and what it is; the first `MAX_ENTRIES`, and no further."""
     folders, seen = [str(folder)], 0
     while folders and seen < MAX_ENTRIES:
@@ -125,7 +129,7 @@ class SizeLimit:
         if gone <= self.limit_bytes or self._clock() - self._walked_at < WALK_SECONDS:
             return False
         self._walked_at = self._clock()
-        found = [status.st_blocks * 512 for place, _, _ in self._places for _, status in _files(place)]
+        found = [status.st_blocks * 512 for place, _, _ in self._places for _, status in files_below(place)]
         return sum(found) > self.limit_bytes or len(found) >= MAX_ENTRIES  # the rest was not counted
 
 

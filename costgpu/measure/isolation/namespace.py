@@ -13,8 +13,8 @@ devices) would be left to us.
 
 The spec: ``layers`` (folder for what is written), ``open`` (folders that are really written), ``needed`` (folders that
 must be writable, else it fails), ``wanted`` (others that should be, if they are now), ``report`` (file descriptor to which
-``ready``, or the stage that failed and why, is written), ``parent`` (process with which it ends), and ``own_processes``
-(whether there is to be a PID namespace).
+``ready``, or the stage that failed and why, is written), ``parent`` (process with which it ends), ``own_processes``
+(whether there is to be a PID namespace), and ``watch`` (folders of which inotify is to tell, if there are any).
 """
 
 from __future__ import annotations
@@ -421,6 +421,18 @@ def drop_capabilities() -> None:
     checked(libc.capset(header, (ctypes.c_uint32 * 6)()), "capset")
 
 
+def watch_folders(world: World, descriptor: int, folders: list[str], mask: int, told: str) -> None:
+    """Has inotify tell what is opened in these folders, to whoever gave us the descriptor; the command does not get it.
+
+    The numbers of the watches are written to the file `told`. What no overlay shows is left out: others may open it, too.
+    """
+    shown = [one for one in folders if innermost(one, world.laid) and not innermost(one, world.kept)]
+    added = {libc.inotify_add_watch(descriptor, os.fsencode(world.root + one), mask): one for one in shown}
+    with open(told, "w") as file:
+        json.dump(added, file)
+    os.close(descriptor)
+
+
 def run_command(command: list[str], folder: str, report: int) -> None:
     """Becomes the command; does not return."""
     os.setsid()
@@ -473,6 +485,8 @@ def main(arguments: list[str]) -> None:
         stage = "overlays"
         world = World(spec["layers"], spec["open"], spec["needed"], spec["wanted"])
         world.build()
+        if spec.get("watch") is not None:
+            watch_folders(world, **spec["watch"])
         parent, (hear, tell) = os.getpid(), os.pipe()
         first = os.fork()
         if first == 0:

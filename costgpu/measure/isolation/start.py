@@ -18,6 +18,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from costgpu.errors import ConfigError
+from costgpu.measure.footprint.watch import FileWatch
 from costgpu.measure.isolation import landlock, seatbelt
 from costgpu.measure.isolation.layers import remove_layers
 from costgpu.measure.isolation.levels import Isolation, candidates
@@ -60,6 +61,7 @@ class _Command:
     output: int
     scratch: Scratch
     named: Sequence[str]
+    watch: FileWatch | None
 
     def popen(self, launcher: Sequence[str] = (), descriptors: tuple[int, ...] = ()) -> subprocess.Popen[bytes]:
         return subprocess.Popen(
@@ -101,6 +103,7 @@ def start_isolated(
     named: Sequence[str] = (),
     wanted: Isolation | None = None,
     prepare: Callable[[Isolation], None] | None = None,
+    watch: FileWatch | None = None,
 ) -> IsolatedProcess:
     """Starts a command in a session of its own.
 
@@ -113,6 +116,7 @@ def start_isolated(
         named: Arguments of the program that may be paths of what it writes.
         wanted: The only level to try; None for the strongest that there is.
         prepare: Called with each level before it is tried.
+        watch: Told where to look before the command starts.
 
     Raises:
         ConfigError: This machine does not give the level that is wanted.
@@ -126,7 +130,7 @@ def start_isolated(
         if prepare is not None:
             prepare(level)
         try:
-            started = _START[level](_Command(command, folder, environment, output, scratch, named))
+            started = _START[level](_Command(command, folder, environment, output, scratch, named, watch))
         except NotGivenError as error:
             refused[level] = _refused[level] = str(error)
             continue
@@ -167,6 +171,8 @@ def _with_temporary(
     command: _Command, start: Callable[[_Command, list[str]], subprocess.Popen[bytes]]
 ) -> subprocess.Popen[bytes]:
     """Starts the command with a temporary folder of its own, which goes when the process object does."""
+    if command.watch is not None:
+        command.watch.begin_here()
     beside = str(command.scratch.folder.parent)  # where the next measurements remove what is left of a killed one
     short = [
         place for place in (beside, TEMPORARY) if len(os.fsencode(place)) <= LONGEST_PLACE and os.access(place, os.W_OK)
@@ -199,6 +205,7 @@ def _copy_on_write(command: _Command) -> IsolatedProcess:
             needed=needed,
             wanted=wanted,
             own_processes=own_processes,
+            watch=command.watch.begin() if command.watch is not None else None,
         )
         if said == READY.decode():
             return IsolatedProcess(process=process, isolation=Isolation.COPY_ON_WRITE, layers=layers)
@@ -230,7 +237,9 @@ def _launch(launcher: str, command: _Command, **spec: object) -> tuple[subproces
     try:
         path = command.scratch.folder / "isolation.json"
         path.write_text(json.dumps({**spec, "report": writer, "parent": os.getpid()}))
-        process = command.popen([sys.executable, "-I", "-S", str(HERE / launcher), str(path)], (writer,))
+        watch = spec.get("watch")
+        descriptors = (writer, watch["descriptor"]) if isinstance(watch, dict) else (writer,)
+        process = command.popen([sys.executable, "-I", "-S", str(HERE / launcher), str(path)], descriptors)
         os.close(writer)
         writer = -1
         said = _heard(reader)

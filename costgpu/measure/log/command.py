@@ -113,6 +113,7 @@ def measure_command(
         peak_rss_bytes=watch.peak_rss_bytes or None,
         phases=[_with_waiting(found.undisturbed_phase(reading.phase), watch.activity, host.machine)],
         notes=notes,
+        footprint=watch.footprint,
     )
     outcome = Outcome(
         record=None,
@@ -125,6 +126,7 @@ def measure_command(
         changes=watch.changes,
         too_large=watch.too_large,
         survivors=watch.survivors,
+        footprint=watch.footprint,
     )
     return profile, outcome
 

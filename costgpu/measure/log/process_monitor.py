@@ -28,6 +28,8 @@ from typing import BinaryIO
 import psutil
 
 from costgpu.errors import ScriptNotFound
+from costgpu.measure.footprint.gather import gather
+from costgpu.measure.footprint.watch import FileWatch
 from costgpu.measure.isolation.layers import Changes, SizeLimit
 from costgpu.measure.isolation.levels import Isolation
 from costgpu.measure.isolation.start import start_isolated
@@ -40,6 +42,7 @@ from costgpu.measure.probe.schedstat import machine_times, thread_times, threads
 from costgpu.measure.process_tree import adopting, end_everything, interruptible, own_children, uninterrupted
 from costgpu.measure.scratch import Scratch
 from costgpu.measure.session import child_environment, hard_limit_seconds
+from costgpu.models.footprint import Footprint
 
 ENOUGH_LINES = 5  # of progress; with fewer it is watched for half as long again
 LONGER = 1.5
@@ -66,7 +69,7 @@ class ProcessMonitor:
         self.survivors = 0  # processes that had to be killed, but for itself
         self.stopped = False  # by us
         self.isolation = Isolation.IN_PROCESS
-        self.changes = Changes()
+        self.changes, self.footprint = Changes(), Footprint()
         self.too_large: int | None = None  # bytes that it may write, if it was ended because it wrote more
         self.activity: ActivityRecord | None = None  # since the first line of progress; None before it
         self._measure_for, self._start_limit = measure_for, start_limit
@@ -102,6 +105,7 @@ class ProcessMonitor:
             os.fdopen(reader, "rb", buffering=0) as source,
             scratch.log.open("wb") as output,
             interruptible(),
+            FileWatch(workdir, scratch.folder / "watches.json") as watch,
             adopting(),
         ):
             try:
@@ -113,6 +117,7 @@ class ProcessMonitor:
                     scratch=scratch,
                     named=command[1:],
                     wanted=isolation,
+                    watch=watch,
                 )
             except OSError as error:
                 raise ScriptNotFound(
@@ -124,14 +129,16 @@ class ProcessMonitor:
             child, self.isolation = started.process, started.isolation
             self._size = SizeLimit(scratch.folder, *started.elsewhere(scratch.folder))
             try:
-                self._follow(child, source, output, progress)
+                self._follow(child, source, output, progress, watch)
             finally:
                 self.wall_seconds = time.monotonic() - self.started_at
                 with uninterrupted():
                     self._ask_to_end(child, source, output)
                     self.survivors = end_everything(child.pid, marker, before)
                     self.returncode = child.wait()
+                    watch.drain()
                     self.changes = scratch.close(started.layers)
+        self.footprint = gather(watch, scratch, self.changes, self.isolation)
 
     def _follow(
         self,
@@ -139,6 +146,7 @@ class ProcessMonitor:
         source: RawIOBase,
         output: BinaryIO,
         progress: Callable[[float, bool], None],
+        watch: FileWatch,
     ) -> None:
         with selectors.DefaultSelector() as selector:
             selector.register(source, selectors.EVENT_READ)
@@ -152,6 +160,7 @@ class ProcessMonitor:
                 now = time.monotonic()
                 self._weigh(child, now)
                 self._look(child, now)
+                watch.look(child.pid)
                 if child.poll() is not None and (not self._open or now - self._last_byte > SILENT_SECONDS):
                     self._take(self._splitter.close())
                     return

@@ -27,10 +27,11 @@ from .loops.script_frames import PROBE_ROOT, package_of_file
 from .ranks.sharded import Sharded
 from .recorder import Recorder
 from .sandbox import fake_nvidia
-from .sandbox.extend_guard import guard_child_processes, guard_hdf5, guard_safetensors
+from .sandbox.extend_guard import follow_child_processes, guard_hdf5, guard_safetensors
 from .sandbox.file_guard import FileGuard
 from .sandbox.files import Files
 from .sandbox.overlay_renames import rename_folders
+from .sandbox.reads import Reads
 from .schedstat import clock
 from .watchdog import Watchdog
 
@@ -147,11 +148,13 @@ def run(config):
     guard = (FileGuard if config["divert"] else Files)(config["scratch"])
     recorder = Recorder(config, guard)
     os.register_at_fork(after_in_child=recorder.forked)
+    follow_child_processes(config["scratch"], config["divert"])
     if config["divert"]:
-        guard_child_processes(config["scratch"])
         guard.install()
     else:
         rename_folders()
+    recorder.reads = Reads(config["scratch"])
+    sys.addaudithook(recorder.reads.audit)
     sys.addaudithook(guard.audit)
     callbacks = frameworks(recorder)
     if config["fake_cuda"]:

@@ -74,7 +74,7 @@ class Recorder:
         self.libraries = ()
         self.outer_stride, self.outer_due = 1, 0
         self.progress, self.loops, self.plain_stack = ProgressTracker(self), ScriptLoops(self), None
-        self.fits = self.imports = None
+        self.fits = self.imports = self.reads = None
         self.inference, self.module_hooks = InferenceFollower(self), None
         self.first = FirstStep(self)
         self.schemes, self.data_parts = Schemes(), DataParts(self)
@@ -414,6 +414,8 @@ class Recorder:
         training = next((one for one in self.phases if not isinstance(one, InferencePhase)), None)
         if training is not None:
             self.first.settle(training, status)
+        if self.reads is not None:
+            self.reads.tell_modules()
         write_result(self, status, detail)
         try:
             sys.stdout.flush()

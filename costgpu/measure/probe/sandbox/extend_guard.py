@@ -5,16 +5,21 @@ import os
 
 from ..patching import wrap
 
-SITE = """# Installs costgpu's guard in the Python processes that a measured script starts, then the site's own file.
-import os, sys
+SITE = """# Goes on with costgpu's measurement in the Python processes that a script starts, then with the site's own file.
+import atexit, os, sys
 here = os.path.dirname(os.path.abspath(__file__))
 sys.path[:] = [p for p in sys.path if os.path.abspath(p or ".") != here]
 try:
     sys.path.insert(0, os.path.join(os.path.dirname(os.path.dirname(here)), "probe.pyz"))
-    from _costgpu_probe.sandbox.file_guard import FileGuard
-    FileGuard(os.path.dirname(here)).install()
+    from _costgpu_probe.sandbox.reads import Reads
+    reads = Reads(os.path.dirname(here))
+    if {divert}:
+        from _costgpu_probe.sandbox.file_guard import FileGuard
+        FileGuard(reads.scratch).install()
+    sys.addaudithook(reads.audit)
+    atexit.register(reads.tell_modules)
 except Exception as error:
-    sys.stderr.write("costgpu: no guard in this process: {}\\n".format(error))
+    {divert} and sys.stderr.write("costgpu: no guard in this process: {{}}\\n".format(error))
 finally:
     sys.path.pop(0)
 this = sys.modules.pop("sitecustomize", None)
@@ -25,12 +30,12 @@ except ImportError:
 """
 
 
-def guard_child_processes(scratch):
-    """Makes every Python that the script starts install the guard first."""
+def follow_child_processes(scratch, divert):
+    """Has every Python that the script starts note what it reads, and `divert` what it writes."""
     folder = os.path.join(scratch, "site")
     os.makedirs(folder, exist_ok=True)
     with io.open(os.path.join(folder, "sitecustomize.py"), "w") as stream:
-        stream.write(SITE)
+        stream.write(SITE.format(divert=bool(divert)))
     before = os.environ.get("PYTHONPATH")
     os.environ["PYTHONPATH"] = folder + (os.pathsep + before if before else "")
 

@@ -1,0 +1,145 @@
+"""Which files the processes of a measurement open, as the system tells it: for programs and libraries that are no Python.
+
+Below the working folder, inotify tells of every file that is read or closed after reading, however short it was open.
+Elsewhere, the descriptors and mappings of the processes are looked at now and then. There is no thread.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import json
+import os
+import struct
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from costgpu.measure.footprint.paths import SKIPPED_FOLDERS
+from costgpu.measure.probe.activity import descendants
+
+ACCESS, CLOSE_NOWRITE, OVERFLOW, ONLYDIR, ISDIR = 0x1, 0x10, 0x4000, 0x1000000, 0x40000000  # of linux/inotify.h
+MOST_FOLDERS, MOST_ENTRIES = 5000, 300_000  # that are watched, and gone through to find them
+MOST_FILES = 200_000
+SHARE = 0.02  # of one core, for looking at processes
+TICK_SECONDS = 0.1
+GONE = " (deleted)"
+WRITTEN = ("rw-s", "-w-s")  # of a mapping: what is written to it goes to the file
+_EVENT = struct.Struct("iIII")
+
+
+class FileWatch(contextlib.AbstractContextManager["FileWatch"]):
+    """Watches one measurement; begun before its processes are started, so that nothing can be between the two.
+
+    Attributes:
+        held: Absolute paths of files that a process had open for reading, or mapped.
+        notified: Of files below the working folder that were read, by whomever.
+        complete: Whether `notified` is all that was read there.
+    """
+
+    def __init__(self, workdir: Path, told: Path) -> None:
+        """Hold nothing yet; `told` is a file in which whoever adds the watches says which is which."""
+        self.workdir, self.since_ns = os.path.realpath(workdir), time.time_ns()
+        self.held: set[str] = set()
+        self.notified: set[str] = set()
+        self.complete = False
+        self._told, self._inotify, self._due = told, -1, 0.0
+        self._names: dict[int, str] = {}
+        self._asked = 0  # folders
+
+    def __exit__(self, *_: object) -> None:
+        """Close what it holds."""
+        if self._inotify >= 0:
+            os.close(self._inotify)
+        self._inotify = -1
+
+    def begin(self) -> dict[str, Any] | None:
+        """Return what is to be watched, for whoever adds the watches; None where this system cannot."""
+        self.__exit__()
+        self._told.unlink(missing_ok=True)
+        if sys.platform.startswith("linux"):
+            self._inotify = ctypes.CDLL(None).inotify_init1(os.O_NONBLOCK | os.O_CLOEXEC)
+        self._names, self.complete = {}, False
+        if self._inotify < 0:
+            return None
+        folders, self.complete = _folders(self.workdir)
+        self._asked = len(folders)
+        mask = ACCESS | CLOSE_NOWRITE | ONLYDIR
+        return {"descriptor": self._inotify, "folders": folders, "mask": mask, "told": str(self._told)}
+
+    def begin_here(self) -> None:
+        """Watch the folders as this process sees them."""
+        if watch := self.begin():
+            add = ctypes.CDLL(None).inotify_add_watch
+            self._name({add(self._inotify, os.fsencode(path), watch["mask"]): path for path in watch["folders"]})
+
+    def _name(self, added: dict[int, str]) -> None:
+        self._names = {number: folder for number, folder in added.items() if number >= 0}
+        self.complete &= len(self._names) == self._asked
+
+    def look(self, pid: int) -> None:
+        """Note what is open now, and what inotify has told."""
+        self.drain()
+        begun = time.monotonic()
+        if begun < self._due or len(self.held) > MOST_FILES:
+            return
+        for process in [str(pid), *descendants(str(pid))]:
+            self.held.update(_held(process))
+        now = time.monotonic()
+        self._due = now + max(TICK_SECONDS, (now - begun) / SHARE)
+
+    def drain(self) -> None:
+        """Note what inotify has told."""
+        if self._inotify < 0:
+            return
+        if not self._names and self._told.exists():
+            self._name({int(number): folder for number, folder in json.loads(self._told.read_text()).items()})
+        with contextlib.suppress(BlockingIOError):
+            while data := os.read(self._inotify, 1 << 16):
+                at = 0
+                while at < len(data):
+                    number, mask, _, size = _EVENT.unpack_from(data, at)
+                    name, at = data[at + _EVENT.size :][:size].rstrip(b"\0"), at + _EVENT.size + size
+                    if mask & OVERFLOW or len(self.notified) > MOST_FILES:
+                        self.complete = False
+                    elif name and not mask & ISDIR and number in self._names:
+                        self.notified.add(f"{self._names[number]}/{os.fsdecode(name)}")
+
+
+def _folders(top: str) -> tuple[list[str], bool]:
+    """Return the folders at and below `top`, and those where links in it lead, and whether these are all."""
+    found, seen, entries_left = [top], {top}, MOST_ENTRIES
+    for folder in found:  # grows meanwhile
+        with contextlib.suppress(OSError), os.scandir(folder) as entries:
+            for entry in entries:
+                entries_left -= 1
+                if entries_left < 0 or len(found) > MOST_FOLDERS:
+                    return found[:MOST_FOLDERS], False
+                if entry.name in SKIPPED_FOLDERS or not entry.is_dir():
+                    continue
+                path = os.path.realpath(entry.path) if entry.is_symlink() else entry.path
+                environment = os.path.lexists(f"{path}/pyvenv.cfg") or os.path.lexists(f"{path}/conda-meta")
+                if path not in seen and not environment and not f"{top}/".startswith(f"{path.rstrip('/')}/"):
+                    found.append(path)
+                seen.add(path)
+    return found, True
+
+
+def _held(process: str) -> Iterator[str]:
+    """Yield the files that a process has open for reading alone, or mapped."""
+    with contextlib.suppress(OSError):
+        for number in os.listdir(f"/proc/{process}/fd"):
+            with contextlib.suppress(OSError):
+                path = os.readlink(f"/proc/{process}/fd/{number}")
+                if path.startswith("/") and not path.endswith(GONE):
+                    with open(f"/proc/{process}/fdinfo/{number}") as file:
+                        flags = file.read().partition("flags:")[2].split()[0]
+                    if int(flags, 8) & 3 == os.O_RDONLY:
+                        yield path
+    with contextlib.suppress(OSError), open(f"/proc/{process}/maps", errors="surrogateescape") as file:
+        for line in file:
+            at = line.find("/")
+            if at > 0 and not line.endswith(f"{GONE}\n") and line.split(" ", 2)[1] not in WRITTEN:
+                yield line[at:-1]

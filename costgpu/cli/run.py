@@ -36,7 +36,8 @@ def run(
     max_duration: Annotated[str | None, typer.Option(help="Longest time of the job, e.g. 2h.")] = None,
     idle_duration: Annotated[str | None, typer.Option(help="Idle time after which the job is ended.")] = None,
     outputs: Annotated[
-        list[str] | None, typer.Option(help="Files to download; default: all that is new or changed. Repeatable.")
+        list[str] | None,
+        typer.Option(help="Files to download, or none; default: all that is new or changed. Repeatable."),
     ] = None,
     setup: Annotated[
         str | None, typer.Option(help="Command before the job; default when rented: requirements.txt.")

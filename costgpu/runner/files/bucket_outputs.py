@@ -12,6 +12,7 @@ import shutil
 import tarfile
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 
@@ -33,7 +34,7 @@ LONGEST_SECONDS = 7 * 86400.0  # no address is valid for longer
 _SPARE_BYTES = 16 << 20  # left free on the disk
 _STATUS_BYTES = 1 << 20
 _PIECE_BYTES = 1 << 20
-OUTPUTS, LOGS = "outputs.tar.gz", "logs.tar.gz"
+OUTPUTS, LOGS, OUTSIDE = "outputs.tar.gz", "logs.tar.gz", "outside.tar.gz"
 
 
 class BucketOutputs:
@@ -49,13 +50,13 @@ class BucketOutputs:
         self._open = open_bucket or registry.bucket
 
     def upload_urls(self, view: RunView) -> Mapping[str, str]:
-        """``outputs`` and ``logs`` -> presigned URL; empty without a bucket."""
+        """``outputs``, ``logs`` and ``outside`` -> presigned URL; empty without a bucket."""
         if not view.spec.bucket or view.lease_until is None:
             return {}
         bucket = self._open(view.spec.bucket)
         left = max(60.0, (view.lease_until - self.clock.now()).total_seconds())
         seconds = min(left + GRACE_SECONDS, LONGEST_SECONDS)
-        names = {"outputs": OUTPUTS, "logs": LOGS}
+        names = {"outputs": OUTPUTS, "logs": LOGS, "outside": OUTSIDE}
         if view.spec.recovery is not None:
             names |= {CHECKPOINT: f"{CHECKPOINT}.tar.gz"} | {slot: f"{slot}.tar.gz" for slot in CHECKPOINT_SLOTS}
         return {what: bucket.presign_put(f"{view.run_id}/{name}", seconds) for what, name in names.items()}
@@ -154,8 +155,20 @@ class BucketOutputs:
         place = folder / "rescued"
         if bucket.exists(f"{view.run_id}/{OUTPUTS}"):
             _unpack(bucket, f"{view.run_id}/{OUTPUTS}", place)
-        host = FolderHost(place)
-        return _status(folder / "rescued-logs"), host.entries(), host
+        host, status = FolderHost(place), _status(folder / "rescued-logs")
+        entries = host.entries()
+        if bucket.exists(f"{view.run_id}/{OUTSIDE}"):
+            outside = folder / "rescued-outside"
+            _remove(outside)
+            try:
+                _unpack(bucket, f"{view.run_id}/{OUTSIDE}", outside)
+                found = FolderHost(outside).entries()
+                entries += tuple(replace(each, source=str(outside / each.path)) for each in found)
+            except (OutputsDamaged, OSError) as error:  # only whole, and never in the way of all else
+                _remove(outside)
+                said = f"What the job wrote outside its folder is only in {view.spec.bucket}/{view.run_id}/{OUTSIDE}"
+                status = replace(status, detail=f"{status.detail} {said}: {error}".strip())
+        return status, entries, host
 
 
 class FolderHost:
@@ -182,7 +195,7 @@ class FolderHost:
         for entry in entries:
             target = folder / entry.path
             target.parent.mkdir(parents=True, exist_ok=True)
-            shutil.copyfile(self.folder / entry.path, target)
+            shutil.copyfile(entry.source or self.folder / entry.path, target)
             target.chmod(entry.mode)
 
 

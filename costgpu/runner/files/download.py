@@ -49,7 +49,10 @@ def _fetch_batch(transport: Transport, source: str, batch: Sequence[tuple[FileEn
         for _, target in batch:
             target.parent.mkdir(parents=True, exist_ok=True)
         transport.download(
-            [RemoteFile(f"{source}/{entry.path}", partial[target], entry.size) for entry, target in batch]
+            [
+                RemoteFile(entry.source or f"{source}/{entry.path}", partial[target], entry.size)
+                for entry, target in batch
+            ]
         )
         for entry, target in batch:
             _verify(entry, partial[target])

@@ -241,6 +241,11 @@ def job_spec(
     for option, pattern in patterns:
         if Path(pattern).is_absolute() or ".." in Path(pattern).parts:
             raise UsageError(f"{option} {pattern} leaves the working folder.", hint="Patterns are relative to it.")
+    if len(request.outputs) > 1 and "none" in request.outputs:
+        raise UsageError(
+            "--outputs none says that no outputs are expected, and others are named.",
+            hint="A file of that name is ./none.",
+        )
     launch, several = script.launch, request.machines > 1
     launcher = Launcher.RAY if request.on_ray else _launcher(request.launcher, launch)
     return JobSpec(

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 
 from costgpu.models.job import EndReason, FileEntry, JobOrder, JobPhase, LogStream
 from costgpu.models.run import EndedBy
+from costgpu.runner.agent.outputs.outside import WORK_SECONDS
 from tests.fake_cloud.script import NEVER, PROGRESS, JobScript, MachineScript
 
 UNCLAIMED_SECONDS = 900.0  # without any client before a job was started, until power-off
@@ -58,6 +59,16 @@ class FakeJob:
         """When the job is over if nobody ends it; asked for only once it has begun."""
         assert self.job_at is not None
         return self.job_at + max(0.0, self.script.seconds - self.done_before)
+
+    @property
+    def trouble(self) -> str:
+        """Why nobody should give the machine up although there is nothing to bring, as the agent decides it."""
+        order, began, ended = self.order, self.job_at, self.finished_at
+        if self.outputs or self.script.unreadable or order.outputs or not order.keep_outputs:
+            return ""
+        if began is None or ended is None or self.reason is not EndReason.SUCCEEDED or ended - began <= WORK_SECONDS:
+            return ""
+        return f"The job ran for {ended - began:.0f} s and has left no outputs."
 
     def saved(self, now: float) -> tuple[int, float]:
         """Number of the newest checkpoint, and how many seconds of the job are done by it."""
@@ -192,7 +203,7 @@ class Guest:
                 for at, reason in self._limits(job, deadline):
                     yield max(at, since), self._stopper(reason)
         else:
-            if job.uploads and job.uploaded_at is None:
+            if job.uploads and job.uploaded_at is None and not job.trouble:
                 yield max(job.finished_at, since) + UPLOAD_SECONDS, self._uploaded
             safe = [at for at in (job.uploaded_at, job.collected_at) if at is not None]
             if safe and job.order.power_off:

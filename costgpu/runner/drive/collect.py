@@ -69,7 +69,8 @@ def _fetch_outputs(context: RunContext) -> None:
             f"The job ended well, but {', '.join(outputs.missing)} is not there.",
             hint="--outputs are paths or patterns relative to the working folder.",
         )
-    _expect_outputs(context.folder, outputs.files)
+    if not outputs.trouble:  # what is nowhere cannot come home without the machine
+        _expect_outputs(context.folder, outputs.files)
     placed = _place(context, host, outputs.files, outputs.folders)
     if elsewhere := elsewhere_words(outputs):
         context.observer.note(elsewhere)
@@ -101,6 +102,9 @@ def _keep_for_next(context: RunContext) -> bool:
     host.fetch_logs(context.folder)
     context.answered()
     _record_collected(context, PlacedOutputs(files=0, bytes=0), ())
+    with contextlib.suppress(CostGpuError, OSError):  # last, for the seconds that the machine still has
+        if outside := [entry for entry in host.outputs().files if entry.source]:
+            _place(context, host, outside)
     with contextlib.suppress(CostGpuError):
         host.collected()
     return True
@@ -226,12 +230,16 @@ def placed_summary(placed: PlacedOutputs, home: str, view: RunView | None, run_i
     """What came home, in a sentence."""
     if view is not None and list(view.spec.outputs) == NO_OUTPUTS:
         return "No outputs are brought home (--outputs none)."
-    if not placed.files:
-        return "No outputs: the job has made or changed no files."
+    if not placed.files and not placed.left_out:
+        if view is not None and view.spec.outputs:
+            return "No outputs: --outputs names nothing that is there."
+        return "No outputs: the job has made or changed no files in its working folder, nor beside it."
     files = "1 file" if placed.files == 1 else f"{placed.files} files"
     text = f"{files} ({format_size(placed.bytes)}) came home to {home}."
     if placed.outside:
         text += f" {placed.outside} of them, written outside the working folder, are in {placed.outside_folder}/."
+    if placed.left_out:
+        text += f" Not here: {_listed(placed.left_out)}."
     if placed.replaced:
         text += (
             f" {len(placed.replaced)} that were there are kept in .costgpu/replaced/{view.run_id if view else run_id}."

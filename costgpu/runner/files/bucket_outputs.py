@@ -158,16 +158,18 @@ class BucketOutputs:
         host, status = FolderHost(place), _status(folder / "rescued-logs")
         entries = host.entries()
         if bucket.exists(f"{view.run_id}/{OUTSIDE}"):
-            outside = folder / "rescued-outside"
+            outside, others = folder / "rescued-outside", sum(entry.size for entry in entries)
             _remove(outside)
             try:
-                _unpack(bucket, f"{view.run_id}/{OUTSIDE}", outside)
+                _unpack(bucket, f"{view.run_id}/{OUTSIDE}", outside, spare=_SPARE_BYTES + others)
                 found = FolderHost(outside).entries()
                 entries += tuple(replace(each, source=str(outside / each.path)) for each in found)
             except (OutputsDamaged, OSError) as error:  # only whole, and never in the way of all else
                 _remove(outside)
+                outside.with_suffix(".tar.gz").unlink(missing_ok=True)
                 said = f"What the job wrote outside its folder is only in {view.spec.bucket}/{view.run_id}/{OUTSIDE}"
-                status = replace(status, detail=f"{status.detail} {said}: {error}".strip())
+                why = error.message if isinstance(error, OutputsDamaged) else f"{error.strerror or error}."
+                status = replace(status, detail=f"{status.detail} {said}: {why}".strip())
         return status, entries, host
 
 
@@ -217,13 +219,13 @@ def _remove(folder: Path) -> None:
         shutil.rmtree(folder)
 
 
-def _unpack(bucket: Bucket, name: str, folder: Path) -> None:
+def _unpack(bucket: Bucket, name: str, folder: Path, *, spare: int = _SPARE_BYTES) -> None:
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     archive = folder.with_suffix(".tar.gz")
     bucket.download(name, archive)
     try:
         with tarfile.open(archive) as tar:
-            room = shutil.disk_usage(folder).free - _SPARE_BYTES
+            room = shutil.disk_usage(folder).free - spare
             for number, member in enumerate(tar):  # tarfile's own filter is only there from Python 3.11.4 on
                 if number >= MAX_FILES:
                     raise tarfile.TarError(f"it has more than {MAX_FILES} files")

@@ -64,7 +64,7 @@ class FakeJob:
     def trouble(self) -> str:
         """Why nobody should give the machine up although there is nothing to bring, as the agent decides it."""
         order, began, ended = self.order, self.job_at, self.finished_at
-        if self.outputs or self.script.unreadable or order.outputs or not order.keep_outputs:
+        if self.outputs or self.script.unreadable or order.outputs or not order.keep_outputs or _number(order):
             return ""
         if began is None or ended is None or self.reason is not EndReason.SUCCEEDED or ended - began <= WORK_SECONDS:
             return ""
@@ -93,6 +93,11 @@ class FakeJob:
     def written(self, stream: LogStream, at: float) -> bytes:
         """Everything on a stream up to a time."""
         return b"".join(data for when, name, data in self.chunks() if name == stream and when <= at)
+
+
+def _number(order: JobOrder) -> int:
+    """Of the machine among those of its job."""
+    return order.rendezvous.node if order.rendezvous is not None else 0
 
 
 class Guest:

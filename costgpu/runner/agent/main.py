@@ -127,8 +127,8 @@ def _call(home: Home, request: dict[str, Any]) -> dict[str, Any]:
             "files": files,
             "missing": found.missing,
             "unreadable": found.unreadable,
-            "elsewhere": found.elsewhere,
-            "folders": found.folders,
+            "elsewhere": dict(sorted(found.elsewhere.items())[:1000]),
+            "folders": found.folders[:10000],
             "sources": {each.path: each.full for each in left.outside},
             "trouble": left.trouble,
         }

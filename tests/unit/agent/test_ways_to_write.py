@@ -287,6 +287,9 @@ def test_on_this_computer_what_is_elsewhere_is_the_users_own_and_what_lies_besid
     outputs = machine.outputs()
     assert [each.path for each in outputs.files] == ["outside/parent/results_up/w.pt"]
     assert outputs.elsewhere == {"results": f"a link to {machine.root}/scratch/r: outside, on this computer"}
+    machine.home.write("order.json", {"outputs": ["results/", "results/*.pt", "res*", "nowhere"]})
+    assert machine.outputs().missing == ("nowhere",)
+    machine.home.write("order.json", {})
     machine.bring(outputs, tmp_path / "here")
     assert (tmp_path / "here/outside/parent/results_up/w.pt").read_text() == "x"
 
@@ -313,6 +316,7 @@ def test_named_outputs_are_all_that_comes_and_none_is_nothing(machine: Machine) 
         (3600.0, 1, {}, True, False),  # it says itself that it has failed
         (3600.0, 0, {"outputs": ["none"]}, True, False),
         (3600.0, 0, {"keep_outputs": False}, True, False),
+        (3600.0, 0, {"rendezvous": {"node": 1}}, True, False),
         (3600.0, 0, {}, False, False),
     ],
 )

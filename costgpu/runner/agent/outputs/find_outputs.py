@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 from ..state_files import Home, open_regular
-from .kept_away import ENVIRONMENT_MARKS, job_began, stays, why_not_behind_link
+from .kept_away import ENVIRONMENT_MARKS, ON_THIS_COMPUTER, job_began, stays, why_not_behind_link
 
 NO_OUTPUTS = ["none"]  # patterns of a job from which nothing is wanted
 _CHUNK = 1 << 20
@@ -148,10 +148,12 @@ class _Search:
                     yield from self._at(path)
 
     def matching(self, pattern: str) -> Iterator[Output]:
-        """Yield what a pattern names; notes one that names nothing."""
+        """Yield what a pattern names; notes one that names nothing, on this computer not even elsewhere."""
+        known, self.elsewhere = self.elsewhere, {}
         found = list(self._matching(os.path.normpath(pattern)))
-        if not found:
+        if not found and not any(why.endswith(ON_THIS_COMPUTER) for why in self.elsewhere.values()):
             self.missing.append(pattern)
+        self.elsewhere.update(known)
         yield from found
 
     def _matching(self, pattern: str) -> Iterator[Output]:

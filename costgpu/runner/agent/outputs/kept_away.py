@@ -25,6 +25,7 @@ SYSTEM = frozenset(_SYSTEM_FOLDERS.split())
 WITHIN_SYSTEM = ("dev/shm", "usr/local")  # jobs do write there
 SHARED = frozenset(("tmp", "var/tmp", "dev/shm"))  # every program leaves something in there
 
+ON_THIS_COMPUTER = "outside, on this computer"
 ENVIRONMENT_MARKS = ("pyvenv.cfg", "conda-meta")
 _CACHES = """
     .cache .cargo .conda .config .dotnet .ipython .java .jupyter .local .matplotlib .npm .nv .rustup .triton
@@ -68,7 +69,7 @@ def why_not_behind_link(home: Home, full: str) -> str:
     if _is_below(home.work, full):
         return "a folder around the working folder"
     if not home.remote:
-        return "" if _is_below(full, home.path) else "outside, on this computer"
+        return "" if _is_below(full, home.path) else ON_THIS_COMPUTER
     below = os.path.relpath(full, home.root).split(os.sep)
     start = 2 if "/".join(below[:2]) in WITHIN_SYSTEM else 0
     if any("/".join(below[:depth]) in SYSTEM for depth in range(start + 1, len(below) + 1)):

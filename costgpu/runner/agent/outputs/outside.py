@@ -21,6 +21,7 @@ from .kept_away import SHARED, WITHIN_SYSTEM, job_began, other_file_systems, sta
 OUTSIDE, PARENT = "outside", "parent"
 MOST_BYTES = 20 << 30  # outside the working folder; and files: more may be a dataset that was unpacked there
 MOST_FILES = 50_000
+MOST_FILES_IN_ALL = 100_000  # a client takes no more than twice as many
 WORK_SECONDS = 60.0  # a job that has worked longer has made something
 
 
@@ -54,7 +55,8 @@ def _why_nothing_is_strange(home: Home, order: Mapping[str, Any]) -> str:
     """Return a sentence on a rented machine's job that has worked, ended well and made nothing; else nothing."""
     status = job_status(home)
     began, ended = status["job_started_epoch"], status["finished_epoch"]
-    if not home.remote or not order.get("keep_outputs", True) or status["reason"] != "succeeded":
+    is_first = (order.get("rendezvous") or {}).get("node", 0) == 0  # often it alone saves something
+    if not (home.remote and is_first and order.get("keep_outputs", True) and status["reason"] == "succeeded"):
         return ""
     if began is None or ended is None or ended - began <= WORK_SECONDS:
         return ""
@@ -85,7 +87,7 @@ def _find_outside(home: Home, inside: Collection[str], unreadable: dict[str, str
             mode = stat.S_IMODE(found.st_mode) & 0o777
             outputs.append(Output(top + "/" + name, entry.path, found.st_size, found.st_mtime_ns, mode))
     total = sum(each.size for each in outputs)
-    if total <= MOST_BYTES and len(outputs) <= MOST_FILES:
+    if total <= MOST_BYTES and len(outputs) <= min(MOST_FILES, MOST_FILES_IN_ALL - len(inside)):
         return sorted(outputs)
     why = "more outside the working folder than is brought home: %d files, %.1f GiB" % (len(outputs), total / 2**30)
     folders = Counter("/".join(os.path.dirname(each.full).split("/")[:4]) for each in outputs)

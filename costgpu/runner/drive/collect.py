@@ -237,7 +237,7 @@ def placed_summary(placed: PlacedOutputs, home: str, view: RunView | None, run_i
     files = "1 file" if placed.files == 1 else f"{placed.files} files"
     text = f"{files} ({format_size(placed.bytes)}) came home to {home}."
     if placed.outside:
-        text += f" {placed.outside} of them, written outside the working folder, are in {placed.outside_folder}/."
+        text += f" Of these, {placed.outside} lay outside the working folder there: see {placed.outside_folder}/."
     if placed.left_out:
         text += f" Not here: {_listed(placed.left_out)}."
     if placed.replaced:

@@ -244,7 +244,7 @@ class SetupFailed(RunError, exit_code=57):
 
 
 class OutputsMissing(RunError, exit_code=58):
-    """Requested outputs are missing, or cannot be brought home from the machine, which then waits with them."""
+    """Requested outputs are missing; or some cannot be brought home, or a long job made none, and the machine waits."""
 
 
 class OutputsDamaged(RunError, exit_code=59):

@@ -41,7 +41,8 @@ def run(
     include: opt.Include = None,
     exclude: opt.Exclude = None,
     outputs: Annotated[
-        list[str] | None, typer.Option(help="Files to download; default: all that is new or changed. Repeatable.")
+        list[str] | None,
+        typer.Option(help="Files to download, or none; default: all that is new or changed. Repeatable."),
     ] = None,
     setup: Annotated[
         str | None, typer.Option(help="Command before the job; default when rented: installs what the project names.")

@@ -240,6 +240,7 @@ class FileEntry:
     sha256: str = ""  # hexadecimal; empty where it has not been computed
     mode: int = 0o644  # permission bits
     modified_ns: int = 0  # time of the last change, in nanoseconds since 1970; 0 where it does not matter
+    source: str = ""  # absolute path on the machine; empty if it lies there at `path` in the working folder
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -250,6 +251,10 @@ class Outputs:
     missing: tuple[str, ...] = ()  # patterns of the order that match nothing
     # path of a file or folder that should be collected -> reason why it cannot be read there
     unreadable: Mapping[str, str] = field(default_factory=dict)
+    # path of a link -> where it leads, and why that does not come home
+    elsewhere: Mapping[str, str] = field(default_factory=dict)
+    folders: tuple[str, ...] = ()  # folders of the working folder in which nothing is
+    trouble: str = ""  # why the machine is not to be given up although there is nothing to bring
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,6 +10,7 @@ import pytest
 
 from costgpu.errors import HostUnreachable, MachineUnusable, SyncRefused
 from costgpu.models.job import FileEntry, JobPhase
+from costgpu.runner.files.place_outputs import fetch_and_place
 from costgpu.runner.machine.agent_client import AgentHost
 from costgpu.runner.machine.host import LogPosition, Selection
 from costgpu.runner.machine.install_agent import agent_sha256
@@ -245,3 +246,22 @@ def test_two_clients_at_once(machine: Machine) -> None:
     thread.join(60)
     assert bytes(second) == bytes(machine.stdout) != b""
     other.start(order("x.py"), {}, {})
+
+
+def test_what_lies_beside_the_folder_comes_home_and_nothing_of_ours(machine: Machine, tmp_path: Path) -> None:
+    script = """
+import os
+os.makedirs('../results_up'); open('../results_up/w.pt', 'w').write('weights')
+os.makedirs('real'); open('real/x', 'w').write('x'); os.symlink('real', 'latest'); os.symlink('/usr', 'system')
+os.makedirs('empty')
+"""
+    machine.run(script)
+    assert machine.follow().exit_code == 0
+    outputs = machine.host.outputs()
+    assert [each.path for each in outputs.files] == ["latest/x", "real/x", "outside/parent/results_up/w.pt"]
+    assert (outputs.folders, outputs.trouble) == (("empty",), "")
+    assert outputs.elsewhere == {"system": "a link to /usr: outside, on this computer"}
+    fetch_and_place(machine.host, outputs.files, workdir=tmp_path / "here", run_id="r", folders=outputs.folders)
+    assert (tmp_path / "here/outside/parent/results_up/w.pt").read_text() == "weights"
+    assert (tmp_path / "here/latest/x").read_text() == "x"
+    assert (tmp_path / "here/empty").is_dir()

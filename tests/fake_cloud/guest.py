@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 
 from costgpu.models.job import EndReason, FileEntry, JobOrder, JobPhase, LogStream
 from costgpu.models.run import EndedBy
+from costgpu.runner.agent.outputs.outside import WORK_SECONDS
 from tests.fake_cloud.script import NEVER, PROGRESS, JobScript, MachineScript
 
 UNCLAIMED_SECONDS = 900.0  # without any client before a job was started, until power-off
@@ -59,6 +60,16 @@ class FakeJob:
         assert self.job_at is not None
         return self.job_at + max(0.0, self.script.seconds - self.done_before)
 
+    @property
+    def trouble(self) -> str:
+        """Why nobody should give the machine up although there is nothing to bring, as the agent decides it."""
+        order, began, ended = self.order, self.job_at, self.finished_at
+        if self.outputs or self.script.unreadable or order.outputs or not order.keep_outputs or _number(order):
+            return ""
+        if began is None or ended is None or self.reason is not EndReason.SUCCEEDED or ended - began <= WORK_SECONDS:
+            return ""
+        return f"The job ran for {ended - began:.0f} s and has left no outputs."
+
     def saved(self, now: float) -> tuple[int, float]:
         """Number of the newest checkpoint, and how many seconds of the job are done by it."""
         if self.script.saves is None or self.job_at is None:
@@ -82,6 +93,11 @@ class FakeJob:
     def written(self, stream: LogStream, at: float) -> bytes:
         """Everything on a stream up to a time."""
         return b"".join(data for when, name, data in self.chunks() if name == stream and when <= at)
+
+
+def _number(order: JobOrder) -> int:
+    """Of the machine among those of its job."""
+    return order.rendezvous.node if order.rendezvous is not None else 0
 
 
 class Guest:
@@ -192,7 +208,7 @@ class Guest:
                 for at, reason in self._limits(job, deadline):
                     yield max(at, since), self._stopper(reason)
         else:
-            if job.uploads and job.uploaded_at is None:
+            if job.uploads and job.uploaded_at is None and not job.trouble:
                 yield max(job.finished_at, since) + UPLOAD_SECONDS, self._uploaded
             safe = [at for at in (job.uploaded_at, job.collected_at) if at is not None]
             if safe and job.order.power_off:

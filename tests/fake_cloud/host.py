@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from costgpu.errors import HostUnreachable, MachineUnusable, OutputsDamaged
 from costgpu.models.job import Checkpoint, FileEntry, JobOrder, JobPhase, JobStatus, LogStream, Outputs
+from costgpu.runner.agent.outputs.find_outputs import NO_OUTPUTS
 from tests.fake_cloud.guest import FakeJob, Guest
 from tests.fake_cloud.script import PROGRESS
 
@@ -102,13 +103,15 @@ class FakeHost:
         def look(guest: Guest) -> Outputs:
             job = self._finished(guest)
             patterns = job.order.outputs
+            if list(patterns) == NO_OUTPUTS:
+                return Outputs()
             files = tuple(
                 FileEntry(path=path, size=len(data), sha256=hashlib.sha256(data).hexdigest())
                 for path, data in sorted(job.outputs.items())
                 if not patterns or any(_matches(path, pattern) for pattern in patterns)
             )
             missing = tuple(each for each in patterns if not any(_matches(path, each) for path in job.outputs))
-            return Outputs(files=files, missing=missing, unreadable=job.script.unreadable)
+            return Outputs(files=files, missing=missing, unreadable=job.script.unreadable, trouble=job.trouble)
 
         return self._call("outputs", look)
 

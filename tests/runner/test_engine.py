@@ -476,6 +476,24 @@ class TestCollecting:
         assert world.resume().error is None
         world.check_over()
 
+    def test_a_job_that_worked_and_made_nothing_keeps_it_until_somebody_gives_up(self, tmp_path: Path) -> None:
+        world = World(tmp_path, JobScript(seconds=600))
+        with pytest.raises(OutputsMissing, match="600 s and has left no outputs") as caught:
+            world.launch()
+        assert caught.value.hint.startswith("--outputs none says")
+        assert f"costgpu cancel --now {RUN}" in caught.value.hint
+        assert len(world.cloud.alive()) == 1
+        with pytest.raises(OutputsMissing):
+            world.resume()
+        assert not world.view.collected
+
+    def test_a_job_from_which_nothing_is_expected_ends(self, tmp_path: Path) -> None:
+        world = World(tmp_path, JobScript(seconds=600, outputs={"model.pt": b"weights"}))
+        assert world.launch(outputs=("none",)).error is None
+        assert "No outputs are brought home (--outputs none)." in world.who.notes
+        assert not (world.work / "model.pt").exists()
+        world.check_over()
+
     def test_outputs_that_are_not_there_are_an_error_and_the_others_come_home(self, world: World) -> None:
         driver = world.launch(outputs=("model.pt", "log.csv"))
         assert isinstance(driver.error, OutputsMissing)

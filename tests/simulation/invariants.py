@@ -350,7 +350,7 @@ class Invariants:
                 self._once("success is true", "the job was started without its environment")
         for machine in self._calm_owes:
             job = self._job(machine)
-            if job is not None and not self.is_safe(job) and not world.discards:
+            if job is not None and not (job.trouble or self.is_safe(job) or world.discards):
                 self._once("outputs come home", "they were there when the calm began, and did not come")
         mine = world.here.work
         if world.schedule.setting.user_file and not self._somewhere(mine, "model.pt", b"mine"):
@@ -383,7 +383,7 @@ class Invariants:
     def is_home(self, job: FakeJob) -> bool:
         """Whether everything that is to come home is in the working folder, or staged in it."""
         work = self._world.here.work
-        return all(self._somewhere(work, path, data) for path, data in self._expected(job).items())
+        return not job.trouble and all(self._somewhere(work, path, data) for path, data in self._expected(job).items())
 
     def is_safe(self, job: FakeJob) -> bool:
         """Whether it is home, or in the bucket."""

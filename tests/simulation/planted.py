@@ -163,6 +163,12 @@ def outputs_that_cannot_be_fetched_are_given_up(stack: contextlib.ExitStack) -> 
     put(stack, context.RunContext, "keep_machine", lambda *_: None)
 
 
+@bug(101)
+def a_job_that_made_nothing_is_over(stack: contextlib.ExitStack) -> None:
+    real = collect.staying_error
+    put(stack, collect, "staying_error", lambda outputs, placed: real(replace(outputs, trouble=""), placed))
+
+
 @bug(18)
 def reap_believes_the_clock_here(stack: contextlib.ExitStack) -> None:
     real = LaggingProvider.list_owned

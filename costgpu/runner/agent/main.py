@@ -117,11 +117,21 @@ def _call(home: Home, request: dict[str, Any]) -> dict[str, Any]:
             return uploaded(home)
         return take_checkpoint(home, order, Clock(), bool(request.get("everything")))
     if method == "outputs":
-        from .outputs.find_outputs import find_outputs, with_checksums
+        from .outputs.find_outputs import with_checksums
+        from .outputs.outside import find_all
 
-        found = find_outputs(home, (home.read("order.json") or {}).get("outputs", []))
+        left = find_all(home, home.read("order.json") or {})
+        found = left.everything
         files = with_checksums(home, found)
-        return {"files": files, "missing": found.missing, "unreadable": found.unreadable}
+        return {
+            "files": files,
+            "missing": found.missing,
+            "unreadable": found.unreadable,
+            "elsewhere": dict(sorted(found.elsewhere.items())[:1000]),
+            "folders": found.folders[:10000],
+            "sources": {each.path: each.full for each in left.outside},
+            "trouble": left.trouble,
+        }
     if method == "logs":
         from .outputs.find_outputs import file_sha256
         from .status import LOGS, job_end

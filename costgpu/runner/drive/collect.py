@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from costgpu.errors import CostGpuError, HostUnreachable, OutputsMissing, ProviderError, RunError
 from costgpu.ledger.codec import from_json, to_json
 from costgpu.models.job import Checkpoint, EndReason, FileEntry, JobPhase, Outputs
-from costgpu.models.run import EventKind, RunState
+from costgpu.models.run import EventKind, RunState, RunView
+from costgpu.runner.agent.outputs.find_outputs import NO_OUTPUTS
 from costgpu.runner.drive.checkpoints import save_checkpoint
 from costgpu.runner.drive.context import CAN_DETACH, RunContext
 from costgpu.runner.files.checkpoint_store import CheckpointStore
@@ -68,8 +69,11 @@ def _fetch_outputs(context: RunContext) -> None:
             f"The job ended well, but {', '.join(outputs.missing)} is not there.",
             hint="--outputs are paths or patterns relative to the working folder.",
         )
-    _expect_outputs(context.folder, outputs.files)
-    placed = _place(context, host, outputs.files)
+    if not outputs.trouble:  # what is nowhere cannot come home without the machine
+        _expect_outputs(context.folder, outputs.files)
+    placed = _place(context, host, outputs.files, outputs.folders)
+    if elsewhere := elsewhere_words(outputs):
+        context.observer.note(elsewhere)
     if error := staying_error(outputs, placed):
         raise error
     _record_collected(context, placed, outputs.missing)
@@ -98,6 +102,9 @@ def _keep_for_next(context: RunContext) -> bool:
     host.fetch_logs(context.folder)
     context.answered()
     _record_collected(context, PlacedOutputs(files=0, bytes=0), ())
+    with contextlib.suppress(CostGpuError, OSError):  # last, for the seconds that the machine still has
+        if outside := [entry for entry in host.outputs().files if entry.source]:
+            _place(context, host, outside)
     with contextlib.suppress(CostGpuError):
         host.collected()
     return True
@@ -168,15 +175,17 @@ def recover_outputs(context: RunContext) -> None:
         context.observer.note(f"What is left of the outputs is in {where}: {error}")
 
 
-def _place(context: RunContext, source: OutputSource, entries: Sequence[FileEntry]) -> PlacedOutputs:
+def _place(
+    context: RunContext, source: OutputSource, entries: Sequence[FileEntry], folders: Sequence[str] = ()
+) -> PlacedOutputs:
     """Puts outputs into the working folder and tells whoever watches."""
     view = context.view
     home = view.outputs_folder or view.spec.workdir
     if home != view.spec.workdir:
         Path(home).mkdir(exist_ok=True)
-    placed = fetch_and_place(source, entries, workdir=Path(home), run_id=view.run_id)
+    placed = fetch_and_place(source, entries, workdir=Path(home), run_id=view.run_id, folders=folders)
     context.error = context.error or placed.problem
-    context.observer.note(placed_summary(placed, home, view.run_id))
+    context.observer.note(placed_summary(placed, home, view))
     return placed
 
 
@@ -193,29 +202,48 @@ def _record_collected(context: RunContext, placed: PlacedOutputs, missing: Seque
 
 def staying_error(outputs: Outputs, placed: PlacedOutputs) -> OutputsMissing | None:
     """The error for what is on the machine and cannot be read there, or not be kept here; None if nothing is."""
-    staying = sorted({**outputs.unreadable, **placed.left_out}.items())
+    if outputs.trouble:
+        return OutputsMissing(outputs.trouble, hint="--outputs none says that none are expected.")
+    staying = {**outputs.unreadable, **placed.left_out}
     if not staying:
         return None
-    shown = "; ".join(f"{_short(printable_path(path))} ({why})" for path, why in staying[:_LISTED])
-    more = len(staying) - _LISTED
-    return OutputsMissing(
-        f"Outputs cannot be brought home: {shown}{f'; and {more} more' if more > 0 else ''}.",
-        hint="All others are home.",
-    )
+    return OutputsMissing(f"Outputs cannot be brought home: {_listed(staying)}.", hint="All others are home.")
+
+
+def elsewhere_words(outputs: Outputs) -> str:
+    """Say which links lead to what does not come home; empty if none does."""
+    return f"Not brought home: {_listed(outputs.elsewhere)}." if outputs.elsewhere else ""
+
+
+def _listed(paths: Mapping[str, str]) -> str:
+    """Some paths and what is said of each."""
+    shown = "; ".join(f"{_short(printable_path(path))} ({why})" for path, why in sorted(paths.items())[:_LISTED])
+    more = len(paths) - _LISTED
+    return f"{shown}{f'; and {more} more' if more > 0 else ''}"
 
 
 def _short(path: str) -> str:
     return path if len(path) <= _SHOWN else f"{path[: _SHOWN // 2]}...{path[-_SHOWN // 2 :]}"
 
 
-def placed_summary(placed: PlacedOutputs, home: str, run_id: str) -> str:
+def placed_summary(placed: PlacedOutputs, home: str, view: RunView | None, run_id: str = "") -> str:
     """What came home, in a sentence."""
-    if not placed.files:
-        return "No outputs: the job has made or changed no files."
+    if view is not None and list(view.spec.outputs) == NO_OUTPUTS:
+        return "No outputs are brought home (--outputs none)."
+    if not placed.files and not placed.left_out:
+        if view is not None and view.spec.outputs:
+            return "No outputs: --outputs names nothing that is there."
+        return "No outputs: the job has made or changed no files in its working folder, nor beside it."
     files = "1 file" if placed.files == 1 else f"{placed.files} files"
     text = f"{files} ({format_size(placed.bytes)}) came home to {home}."
+    if placed.outside:
+        text += f" Of these, {placed.outside} lay outside the working folder there: see {placed.outside_folder}/."
+    if placed.left_out:
+        text += f" Not here: {_listed(placed.left_out)}."
     if placed.replaced:
-        text += f" {len(placed.replaced)} that were there are kept in .costgpu/replaced/{run_id}."
+        text += (
+            f" {len(placed.replaced)} that were there are kept in .costgpu/replaced/{view.run_id if view else run_id}."
+        )
     return text
 
 

@@ -12,6 +12,7 @@ import shutil
 import tarfile
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 
@@ -33,7 +34,7 @@ LONGEST_SECONDS = 7 * 86400.0  # no address is valid for longer
 _SPARE_BYTES = 16 << 20  # left free on the disk
 _STATUS_BYTES = 1 << 20
 _PIECE_BYTES = 1 << 20
-OUTPUTS, LOGS = "outputs.tar.gz", "logs.tar.gz"
+OUTPUTS, LOGS, OUTSIDE = "outputs.tar.gz", "logs.tar.gz", "outside.tar.gz"
 
 
 class BucketOutputs:
@@ -49,13 +50,13 @@ class BucketOutputs:
         self._open = open_bucket or registry.bucket
 
     def upload_urls(self, view: RunView) -> Mapping[str, str]:
-        """``outputs`` and ``logs`` -> presigned URL; empty without a bucket."""
+        """``outputs``, ``logs`` and ``outside`` -> presigned URL; empty without a bucket."""
         if not view.spec.bucket or view.lease_until is None:
             return {}
         bucket = self._open(view.spec.bucket)
         left = max(60.0, (view.lease_until - self.clock.now()).total_seconds())
         seconds = min(left + GRACE_SECONDS, LONGEST_SECONDS)
-        names = {"outputs": OUTPUTS, "logs": LOGS}
+        names = {"outputs": OUTPUTS, "logs": LOGS, "outside": OUTSIDE}
         if view.spec.recovery is not None:
             names |= {CHECKPOINT: f"{CHECKPOINT}.tar.gz"} | {slot: f"{slot}.tar.gz" for slot in CHECKPOINT_SLOTS}
         return {what: bucket.presign_put(f"{view.run_id}/{name}", seconds) for what, name in names.items()}
@@ -154,8 +155,22 @@ class BucketOutputs:
         place = folder / "rescued"
         if bucket.exists(f"{view.run_id}/{OUTPUTS}"):
             _unpack(bucket, f"{view.run_id}/{OUTPUTS}", place)
-        host = FolderHost(place)
-        return _status(folder / "rescued-logs"), host.entries(), host
+        host, status = FolderHost(place), _status(folder / "rescued-logs")
+        entries = host.entries()
+        if bucket.exists(f"{view.run_id}/{OUTSIDE}"):
+            outside, others = folder / "rescued-outside", sum(entry.size for entry in entries)
+            _remove(outside)
+            try:
+                _unpack(bucket, f"{view.run_id}/{OUTSIDE}", outside, spare=_SPARE_BYTES + others)
+                found = FolderHost(outside).entries()
+                entries += tuple(replace(each, source=str(outside / each.path)) for each in found)
+            except (OutputsDamaged, OSError) as error:  # only whole, and never in the way of all else
+                _remove(outside)
+                outside.with_suffix(".tar.gz").unlink(missing_ok=True)
+                said = f"What the job wrote outside its folder is only in {view.spec.bucket}/{view.run_id}/{OUTSIDE}"
+                why = error.message if isinstance(error, OutputsDamaged) else f"{error.strerror or error}."
+                status = replace(status, detail=f"{status.detail} {said}: {why}".strip())
+        return status, entries, host
 
 
 class FolderHost:
@@ -182,7 +197,7 @@ class FolderHost:
         for entry in entries:
             target = folder / entry.path
             target.parent.mkdir(parents=True, exist_ok=True)
-            shutil.copyfile(self.folder / entry.path, target)
+            shutil.copyfile(entry.source or self.folder / entry.path, target)
             target.chmod(entry.mode)
 
 
@@ -204,13 +219,13 @@ def _remove(folder: Path) -> None:
         shutil.rmtree(folder)
 
 
-def _unpack(bucket: Bucket, name: str, folder: Path) -> None:
+def _unpack(bucket: Bucket, name: str, folder: Path, *, spare: int = _SPARE_BYTES) -> None:
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     archive = folder.with_suffix(".tar.gz")
     bucket.download(name, archive)
     try:
         with tarfile.open(archive) as tar:
-            room = shutil.disk_usage(folder).free - _SPARE_BYTES
+            room = shutil.disk_usage(folder).free - spare
             for number, member in enumerate(tar):  # tarfile's own filter is only there from Python 3.11.4 on
                 if number >= MAX_FILES:
                     raise tarfile.TarError(f"it has more than {MAX_FILES} files")

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import os
 import secrets
+import shutil
 import stat
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from costgpu.errors import OutputsDamaged
@@ -35,26 +37,41 @@ def fetch_verified(
     """
     targets = [(entry, _target(folder, entry.path)) for entry in entries]  # all are looked at before anything is done
     lacking = [(entry, target) for entry, target in targets if not has_content(target, entry)]
-    for start in range(0, len(lacking), _BATCH):
-        batch = lacking[start : start + _BATCH]
+    first = {entry.sha256 or str(target): target for entry, target in reversed(lacking)}
+    coming = [(entry, target) for entry, target in lacking if first[entry.sha256 or str(target)] == target]
+    for start in range(0, len(coming), _BATCH):
+        batch = coming[start : start + _BATCH]
         if announce is not None:
             announce(sum(entry.size for entry, _ in batch))
-        _fetch_batch(transport, source, batch)
+        _fetch_batch(transport.download, source, batch)
+    for entry, target in lacking:  # a link to the newest checkpoint need not travel twice
+        if (original := first[entry.sha256 or str(target)]) != target:
+            _fetch_batch(_copy_here, "", [(replace(entry, source=str(original)), target)])
 
 
-def _fetch_batch(transport: Transport, source: str, batch: Sequence[tuple[FileEntry, Path]]) -> None:
+def _copy_here(files: Sequence[RemoteFile]) -> None:
+    for file in files:
+        shutil.copyfile(file.path, file.target)
+
+
+def _fetch_batch(
+    download: Callable[[Sequence[RemoteFile]], None], source: str, batch: Sequence[tuple[FileEntry, Path]]
+) -> None:
     token = secrets.token_hex(4)
     partial = {target: target.with_name(f".{token}-{number}.part") for number, (_, target) in enumerate(batch)}
     try:
         for _, target in batch:
             target.parent.mkdir(parents=True, exist_ok=True)
-        transport.download(
-            [RemoteFile(f"{source}/{entry.path}", partial[target], entry.size) for entry, target in batch]
+        download(
+            [
+                RemoteFile(entry.source or f"{source}/{entry.path}", partial[target], entry.size)
+                for entry, target in batch
+            ]
         )
         for entry, target in batch:
             _verify(entry, partial[target])
         for entry, target in batch:
-            partial[target].chmod(stat.S_IMODE(entry.mode) & 0o777)
+            partial[target].chmod(stat.S_IMODE(entry.mode) & 0o777 | stat.S_IRUSR)  # its owner here reads it
             if target.is_dir() and not target.is_symlink():
                 raise OutputsDamaged(
                     f"{target} is a folder here, and a file on the machine.", hint="Fetch into another folder."

@@ -50,6 +50,8 @@ class PlacedOutputs:
     stuck: tuple[Stuck, ...] = ()  # outputs that are here, but not in their places
     # outputs that this computer cannot hold and that are still on the machine -> why; all others are here
     left_out: Mapping[str, str] = field(default_factory=dict)
+    outside: int = 0  # how many of the files lay outside the machine's working folder
+    outside_folder: str = ""  # where those are in the working folder
 
     @property
     def problem(self) -> RunError | None:
@@ -65,7 +67,9 @@ class PlacedOutputs:
         )
 
 
-def fetch_and_place(host: OutputSource, entries: Sequence[FileEntry], *, workdir: Path, run_id: str) -> PlacedOutputs:
+def fetch_and_place(
+    host: OutputSource, entries: Sequence[FileEntry], *, workdir: Path, run_id: str, folders: Sequence[str] = ()
+) -> PlacedOutputs:
     """Brings the outputs into the working folder.
 
     Args:
@@ -73,6 +77,7 @@ def fetch_and_place(host: OutputSource, entries: Sequence[FileEntry], *, workdir
         entries: What to bring, with checksums.
         workdir: The folder that they belong into; made if it is not there.
         run_id: Names the folder under ``.costgpu/replaced`` that keeps what was in the way.
+        folders: Empty ones, made if nothing is in their place.
 
     Raises:
         OutputsDamaged: A path leads out of the folder, or something arrived damaged.
@@ -87,6 +92,9 @@ def fetch_and_place(host: OutputSource, entries: Sequence[FileEntry], *, workdir
     possible = [entry for entry in entries if not whys[entry.path]]
     try:
         placement.prepare()
+        if any(entry.source for entry in possible) and not placement.has_room(possible):
+            whys |= {entry.path: "there is no room for it here" for entry in possible if entry.source}
+            possible = [entry for entry in possible if not entry.source]
         placement.stage(host, possible)
     except OSError as exc:
         raise RunError(
@@ -94,7 +102,16 @@ def fetch_and_place(host: OutputSource, entries: Sequence[FileEntry], *, workdir
             + (f" ({exc.filename})." if exc.filename else "."),
             hint=f"Free or unlock the folder and fetch again; the machine still has them.{placement.staged_words()}",
         ) from exc
-    return replace(placement.place(possible), left_out={path: why for path, why in whys.items() if why})
+    placed = placement.place(possible)
+    placement.make_folders(folders)
+    away = {one.path for one in placed.stuck}
+    outside = [entry.path for entry in possible if entry.source and entry.path not in away]
+    return replace(
+        placed,
+        left_out={path: why for path, why in whys.items() if why},
+        outside=len(outside),
+        outside_folder=outside[0].partition("/")[0] if outside else "",
+    )
 
 
 class _InTheWay(Exception):
@@ -151,9 +168,24 @@ class _Placement:
                 host.fetch(these, folder)
         to_disk(self._staged.values())
 
+    def has_room(self, entries: Sequence[FileEntry]) -> bool:
+        """Return True if the disk takes what is neither in its place nor staged yet."""
+        places = (self._workdir, self._incoming / "0")
+        lacking = (one.size for one in entries if not any(has_size(each / one.path, one.size) for each in places))
+        return sum(lacking) + _SPARE_BYTES <= shutil.disk_usage(self._incoming).free
+
+    def make_folders(self, folders: Sequence[str]) -> None:
+        """Makes folders that have nothing in them; what is in the way stays."""
+        for folder in folders:
+            if is_inside(folder) and not why_impossible(folder, os.fspath(self._workdir)):
+                with contextlib.suppress(OSError, _InTheWay):
+                    self._folder_for(f"{folder}/.")
+
     def place(self, entries: Sequence[FileEntry]) -> PlacedOutputs:
         """Gives every output its place, whatever happens to the others."""
         stuck = []
+        outside = {entry.path.partition("/")[0] for entry in entries if entry.source}
+        there = {folder for folder in outside if os.path.lexists(self._workdir / folder)}
         for entry in entries:
             staged = self._staged.get(entry.path)
             if staged is None:
@@ -166,6 +198,9 @@ class _Placement:
                 why = f"{exc.strerror or exc}" + (f" ({exc.filename2 or exc.filename})" if exc.filename else "")
                 stuck.append(Stuck(path=entry.path, staged_at=staged, why=why))
         self._tidy(anything_left=bool(stuck))
+        for folder in outside - there:  # git is not to see what a machine had in /tmp
+            with contextlib.suppress(OSError), (self._workdir / folder / ".gitignore").open("x") as file:
+                file.write("*\n")
         away = {one.path for one in stuck}
         placed = [entry for entry in entries if entry.path not in away]
         return PlacedOutputs(

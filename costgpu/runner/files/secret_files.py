@@ -1,25 +1,14 @@
 """What never travels to a rented machine, whatever the ignore rules say: secrets, repositories, environments.
 
-Imports nothing of ours. The job gets its secrets with ``-e`` and ``--env-file``, over SSH, in memory.
+Imports names only. The job gets its secrets with ``-e`` and ``--env-file``, over SSH, in memory.
 """
 
 from __future__ import annotations
 
 import re
-from fnmatch import fnmatchcase, translate
 
-# Secrets by name, the first that matches counts. What is meant to be shared is spared: .env.example and the like.
-_SHARED = {"example", "sample", "template", "dist", "defaults", "schema"}
-_PATTERNS = """
-    .env* *.env id_rsa* id_dsa* id_ecdsa* id_ed25519* *.pem *.key *.p12 *.pfx *.ppk *.jks *.keystore *.kdbx .netrc
-    _netrc .pgpass .my.cnf .pypirc .npmrc .git-credentials .htpasswd .vault-token credentials credentials.json
-    credentials.csv credentials.toml credentials.y*ml credentials.ini *_accesskeys.csv rootkey.csv
-    client_secret*.json *service[-_]account*.json application_default_credentials.json kaggle.json secrets.toml
-    secrets.json secrets.y*ml .boto .s3cfg *.tfstate
-"""
-_SECRET_NAMES = tuple(_PATTERNS.split())
-_ANY_SECRET = re.compile("|".join(map(translate, _SECRET_NAMES)))
-_SECRET_FOLDERS = {".aws", ".ssh", ".gnupg", ".kube", ".azure", ".gcloud", ".kaggle", ".huggingface", ".oci"}
+from costgpu.runner.agent.outputs.secret_names import is_secret
+
 _OTHER_FOLDERS = {
     ".git": "repositories",
     ".hg": "repositories",
@@ -51,13 +40,10 @@ def by_name(name: str, *, is_folder: bool) -> str | None:
     if name == ".git" or is_folder:  # in a work tree and in a submodule .git is a file
         if name in _OTHER_FOLDERS:
             return _OTHER_FOLDERS[name]
-        if name in _SECRET_FOLDERS:
-            return f"secrets: {name}"
-        return "secrets: .env*" if is_folder and name == ".env" else None
-    lowered = name.lower()
-    if _ANY_SECRET.fullmatch(lowered) is None or _is_shared(lowered):
-        return None
-    return next(f"secrets: {pattern}" for pattern in _SECRET_NAMES if fnmatchcase(lowered, pattern))
+        if not is_folder:
+            return None
+    pattern = is_secret(name, is_folder=is_folder)
+    return f"secrets: {pattern}" if pattern else None
 
 
 def by_content(head: bytes, size: int) -> str | None:
@@ -74,7 +60,3 @@ def by_content(head: bytes, size: int) -> str | None:
     if b"PRIVATE KEY" in head and (_KEY_BLOCK.search(head) or _SERVICE_ACCOUNT.search(head)):
         return PRIVATE_KEY
     return None
-
-
-def _is_shared(name: str) -> bool:
-    return "env" in (parts := name.split(".")) and not _SHARED.isdisjoint(parts)

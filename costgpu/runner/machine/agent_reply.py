@@ -319,10 +319,19 @@ def outputs(fields: Fields) -> Outputs:
     missing = fields.rows("missing")
     if not all(isinstance(each, str) for each in missing):
         raise Unfit("`missing` is no list of texts")
+    sources = fields.texts("sources")
+    if not all(path.startswith("/") and "\0" not in path for path in sources.values()):
+        raise Unfit("a file is told to be at a path that is none")
+    folders = fields.rows("folders") if "folders" in fields else []
+    if not all(isinstance(each, str) and is_inside(each) for each in folders):
+        raise Unfit("`folders` is no list of folders in the working folder")
     return Outputs(
-        files=entries(fields, verified=True),
+        files=tuple(replace(each, source=sources.get(each.path, "")) for each in entries(fields, verified=True)),
         missing=tuple(str(each)[:MAX_TEXT] for each in missing),
         unreadable=fields.texts("unreadable"),
+        elsewhere=fields.texts("elsewhere"),
+        folders=tuple(map(str, folders)),
+        trouble=fields.text("trouble", ""),
     )
 
 

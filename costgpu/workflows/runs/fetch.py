@@ -9,7 +9,7 @@ from costgpu.models.instance import Instance
 from costgpu.models.job import OutputsFrom
 from costgpu.models.run import RunState, RunView
 from costgpu.runner.adopt import finish_job
-from costgpu.runner.drive.collect import placed_summary, staying_error
+from costgpu.runner.drive.collect import elsewhere_words, placed_summary, staying_error
 from costgpu.runner.drive.recovery import store_of
 from costgpu.runner.files.place_outputs import fetch_and_place
 from costgpu.runner.find_run import current_run, runs_of_job
@@ -84,7 +84,7 @@ def _fetch_from(
         return [f"The outputs of run {run_id} are home already, in {home}."], None
     if instance is None or not instance.state.alive:
         return _from_bucket(context, view, run_id, home)
-    return _from_machine(context, instance, home)
+    return _from_machine(context, view, instance, home)
 
 
 def _from_store(context: AppContext, view: RunView, to: str | None) -> tuple[list[str], RunError | None] | None:
@@ -103,7 +103,7 @@ def _from_store(context: AppContext, view: RunView, to: str | None) -> tuple[lis
     home = Path(to or view.spec.workdir).resolve()
     landed = fetch_and_place(store, newest.files, workdir=home, run_id=view.run_id)
     goes_on = f"The job waits for its next machine: costgpu attach {view.run_id} goes on with it."
-    return [placed_summary(landed, str(home), view.run_id), *([goes_on] if view.waits else [])], landed.problem
+    return [placed_summary(landed, str(home), view), *([goes_on] if view.waits else [])], landed.problem
 
 
 class RemarksObserver(NullObserver):
@@ -117,7 +117,9 @@ class RemarksObserver(NullObserver):
         self._remarks.append(text)
 
 
-def _from_machine(context: AppContext, instance: Instance, home: Path) -> tuple[list[str], RunError | None]:
+def _from_machine(
+    context: AppContext, view: RunView | None, instance: Instance, home: Path
+) -> tuple[list[str], RunError | None]:
     run_id = instance.run_id
     folder = context.tools.folder / run_id
     try:
@@ -125,7 +127,7 @@ def _from_machine(context: AppContext, instance: Instance, home: Path) -> tuple[
             host.status()  # an agent that does not answer is noticed before it is given the time to read all outputs
             host.fetch_logs(folder)
             outputs = host.outputs()
-            landed = fetch_and_place(host, outputs.files, workdir=home, run_id=run_id)
+            landed = fetch_and_place(host, outputs.files, workdir=home, run_id=run_id, folders=outputs.folders)
     except OSError as error:
         raise RunError(
             f"The logs and outputs of run {run_id} cannot be kept here: {error.strerror or error}.",
@@ -133,7 +135,8 @@ def _from_machine(context: AppContext, instance: Instance, home: Path) -> tuple[
         ) from error
     until = f"{instance.lease_until:%Y-%m-%d %H:%M} UTC" if instance.lease_until else "somebody ends it"
     stays = f"Its machine stays until {until}; costgpu cancel {run_id} ends it now."
-    return [placed_summary(landed, str(home), run_id), stays], staying_error(outputs, landed) or landed.problem
+    remarks = [placed_summary(landed, str(home), view, run_id), *filter(None, [elsewhere_words(outputs)]), stays]
+    return remarks, staying_error(outputs, landed) or landed.problem
 
 
 def _from_bucket(
@@ -149,4 +152,4 @@ def _from_bucket(
     status, entries, host = rescued
     landed = fetch_and_place(host, entries, workdir=home, run_id=run_id)
     remarks = [status.detail] if status.detail else []
-    return [*remarks, placed_summary(landed, str(home), run_id)], landed.problem
+    return [*remarks, placed_summary(landed, str(home), view, run_id)], landed.problem

@@ -291,6 +291,11 @@ def job_spec(
     from costgpu.runner.launch import job_name
 
     workdir = script.workdir.resolve()
+    if len(request.outputs) > 1 and "none" in request.outputs:
+        raise UsageError(
+            "--outputs none says that no outputs are expected, and others are named.",
+            hint="A file of that name is ./none.",
+        )
     launch, several = script.launch, request.machines > 1
     launcher = Launcher.RAY if request.on_ray else _launcher(request.launcher, launch)
     if script.program:

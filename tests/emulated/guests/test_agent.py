@@ -37,6 +37,15 @@ open('up', 'w').close()
 print('training', flush=True)
 time.sleep(300)
 """
+WRITES = """
+import os
+print(os.environ['TOKEN'], os.environ['HOME'])
+os.makedirs('/scratch')
+os.symlink('/scratch', 'big')
+os.makedirs(os.path.expanduser('~/results'))
+for path in ('model', 'big/x', '~/results/best', '../up.txt', '/tmp/metrics'):
+    open(os.path.expanduser(path), 'w').write('w')
+"""
 DEAF = """
 import signal, time
 for number in (1, 2, 15):
@@ -108,13 +117,17 @@ def new_rented(machines: NspawnMachines, tmp_path: Path) -> Iterator[Callable[..
 
 def test_a_job_on_a_rented_machine(new_rented: Callable[..., Rented], tmp_path: Path) -> None:
     rented = new_rented().wait()
-    rented.run("import os; print(os.environ['TOKEN'], os.environ['HOME']); open('model', 'w').write('w')")
+    rented.run(WRITES)
     output = bytearray()
     status = rented.host.follow(LogPosition(), lambda stream, data: output.extend(data))
     assert (status.reason, status.exit_code) == (EndReason.SUCCEEDED, 0)
     assert output == b"secret /root\n"
-    rented.host.fetch(rented.host.outputs().files, tmp_path / "out")
-    assert (tmp_path / "out/model").read_text() == "w"
+    outputs = rented.host.outputs()
+    outside = ["outside/parent/up.txt", "outside/root/results/best", "outside/tmp/metrics"]
+    assert ([each.path for each in outputs.files], outputs.unreadable) == (["big/x", "model", *outside], {})
+    rented.host.fetch(outputs.files, tmp_path / "out")
+    for name in ("model", "big/x", *outside):
+        assert (tmp_path / "out" / name).read_text() == "w"
     assert rented.inside("systemctl is-active costgpu-deadline costgpu-agent") == "active\nactive"
     assert rented.inside("systemctl is-enabled costgpu-agent") == "enabled"
     assert rented.inside("systemctl is-failed '*'", check=False).count("failed") == 0

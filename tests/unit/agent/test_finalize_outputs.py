@@ -58,6 +58,42 @@ def test_what_cannot_be_read_does_not_keep_the_others_here(
     assert changes == {"settled": True, "trouble": "Not all outputs can be read: locked (Permission denied)."}
 
 
+@pytest.mark.parametrize("refused", [False, True])
+def test_what_lies_outside_is_sent_last_and_held_if_that_fails(
+    home: Home, monkeypatch: pytest.MonkeyPatch, refused: bool
+) -> None:
+    home.remote, home.root = True, str(Path(home.path).parent)
+    home.write("progress.json", {"job_started_epoch": 0.0})
+    (Path(home.root) / "scratch").mkdir()
+    (Path(home.root) / "scratch/weights").write_text("x")
+    sent: list[str] = []
+
+    def upload_archive(url: str, files: list[tuple[str, str, int, int]], *_: object) -> None:
+        sent.append(url)
+        if url.endswith("outside"):
+            assert [each[0] for each in files] == ["outside/scratch/weights"]
+            if refused:
+                raise upload.UploadFailed("6.0 GiB are more than one upload may have")
+
+    monkeypatch.setattr(upload, "upload_archive", upload_archive)
+    changes = finalize_outputs(home, ORDER, {**URLS, "outside": "https://b/outside"}, lambda: False, CLOCK)
+    assert sent == ["https://b/outputs", "https://b/logs", "https://b/outside"]
+    assert changes.get("uploaded", False) is not refused
+    assert ("trouble" in changes) is refused
+
+
+def test_a_job_that_made_nothing_waits_though_there_is_a_bucket(home: Home, sent: dict[str, list[str]]) -> None:
+    home.remote, home.root = True, home.path
+    for name in ("model", "locked"):
+        (Path(home.work) / name).unlink()
+    home.write("progress.json", {"job_started_epoch": 1000.0})
+    home.write("exit.json", {"exit_code": 0, "finished_epoch": 1061.0})
+    changes = finalize_outputs(home, ORDER, URLS, lambda: False, CLOCK)
+    assert "uploaded" not in changes
+    assert "61 s and has left no outputs" in changes["trouble"]
+    assert set(sent) == {"https://b/outputs", "https://b/logs"}
+
+
 def test_without_a_bucket_nothing_is_sent(home: Home, sent: dict[str, list[str]]) -> None:
     assert finalize_outputs(home, ORDER, {}, lambda: False, CLOCK) == {"settled": True}
     assert sent == {}

@@ -177,11 +177,9 @@ def test_patterns_are_files_folders_and_globs(home: Home) -> None:
     assert _outputs(home, "*.pt", "m.pt", "data") == ["data/in.csv", "m.pt"]
     assert _outputs(home, "**/*.csv") == ["data/in.csv"]
     assert _outputs(home, "o?t") == ["out/[1].txt", "out/deep/.hidden"]
-    outputs, missing, _ = find_outputs.find_outputs(
-        home, ["m.pt", "nothing", "*.zip", "../home", "/etc", "data/../../x"]
-    )
-    assert [each.path for each in outputs] == ["m.pt"]
-    assert missing == ["nothing", "*.zip", "../home", "/etc", "data/../../x"]
+    found = find_outputs.find_outputs(home, ["m.pt", "nothing", "*.zip", "../home", "/etc", "data/../../x"])
+    assert [each.path for each in found.outputs] == ["m.pt"]
+    assert found.missing == ["nothing", "*.zip", "../home", "/etc", "data/../../x"]
 
 
 def test_checksums_are_remembered_as_long_as_the_file_stays(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:

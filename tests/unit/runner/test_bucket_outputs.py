@@ -18,8 +18,9 @@ from costgpu.clock import ManualClock
 from costgpu.errors import OutputsDamaged
 from costgpu.models.job import Checkpoint, FileEntry
 from costgpu.runner.drive.recovery import RecoveryDriver
-from costgpu.runner.files.bucket_outputs import LOGS, OUTPUTS, BucketOutputs
+from costgpu.runner.files.bucket_outputs import LOGS, OUTPUTS, OUTSIDE, BucketOutputs
 from costgpu.runner.files.checkpoint_store import CheckpointStore
+from costgpu.runner.files.place_outputs import fetch_and_place
 from tests.runner.examples import spec
 
 RUN = "abcdefghijkl"
@@ -76,6 +77,45 @@ def test_files_arrive_with_their_content_and_mode(tmp_path: Path, view: Any) -> 
     assert stat.S_IMODE((host.folder / "go.sh").stat().st_mode) == 0o755
     assert (tmp_path / "run" / "stdout.log").read_text() == "one\n"
     assert rescued(tmp_path, view) is not None, "and once more over what is there"
+
+
+def test_what_lay_outside_comes_last_and_from_a_folder_of_its_own(tmp_path: Path, view: Any) -> None:
+    bucket = tmp_path / "bucket" / RUN
+    archive(bucket / LOGS, member("stdout.log", b"one\n"))
+    archive(bucket / OUTPUTS, member("model.pt", b"weights"))
+    archive(bucket / OUTSIDE, member("outside/tmp/w.pt", b"more"))
+    for _ in range(2):
+        found = rescued(tmp_path, view)
+        assert found is not None
+        status, entries, host = found
+        assert [(e.path, bool(e.source)) for e in entries] == [("model.pt", False), ("outside/tmp/w.pt", True)]
+    placed = fetch_and_place(host, entries, workdir=tmp_path / "here", run_id="r")
+    assert (placed.files, placed.outside, placed.outside_folder) == (2, 1, "outside")
+    assert (tmp_path / "here/outside/tmp/w.pt").read_bytes() == b"more"
+    assert OUTSIDE not in status.detail
+
+
+@pytest.mark.parametrize("how", ["damaged", "full"])
+def test_half_of_what_lay_outside_is_never_delivered_and_keeps_nothing_else_out(
+    tmp_path: Path, view: Any, monkeypatch: pytest.MonkeyPatch, how: str
+) -> None:
+    bucket = tmp_path / "bucket" / RUN
+    archive(bucket / LOGS, member("stdout.log", b"one\n"))
+    archive(bucket / OUTPUTS, member("model.pt", b"weights" * 1000))
+    archive(
+        bucket / OUTSIDE, member("outside/tmp/1.pt", os.urandom(5000)), member("outside/tmp/2.pt", os.urandom(5000))
+    )
+    if how == "damaged":
+        os.truncate(bucket / OUTSIDE, 8000)
+    else:  # room for both, if the outputs did not need it
+        usage = shutil.disk_usage(tmp_path)
+        monkeypatch.setattr(shutil, "disk_usage", lambda _: usage._replace(free=(16 << 20) + 13000))
+    found = rescued(tmp_path, view)
+    assert found is not None
+    status, entries, _ = found
+    assert [e.path for e in entries] == ["model.pt"]
+    assert f"only in s3://b/p/{RUN}/{OUTSIDE}" in status.detail
+    assert not list((tmp_path / "run").glob("rescued-outside*"))
 
 
 @pytest.mark.parametrize("name", ["../evil", "/tmp/evil", "out/../../evil"])

@@ -54,6 +54,15 @@ def test_what_is_there_already_is_not_fetched_again(tmp_path: Path) -> None:
     assert (tmp_path / "b").read_bytes() == b"2"
 
 
+def test_the_same_content_travels_once_and_can_be_read_here(tmp_path: Path) -> None:
+    cellar = Cellar({"/m/work/step-10/x": b"weights", "/m/scratch/y": b"1"})
+    latest = _entry("latest/x", b"weights", mode=0)
+    _fetch(cellar, tmp_path, _entry("step-10/x", b"weights"), latest, _entry("outside/y", b"1", source="/m/scratch/y"))
+    assert cellar.taken == ["/m/work/step-10/x", "/m/scratch/y"]
+    assert (tmp_path / "latest/x").read_bytes() == b"weights"
+    assert (tmp_path / "latest/x").stat().st_mode & 0o777 == 0o400
+
+
 @pytest.mark.parametrize("path", ["../x", "/etc/x", "a/../../x", "", ".", "..", "a//b", "a/", "./a", "a\0b"])
 def test_paths_that_lead_out_are_refused_before_anything_is_fetched(tmp_path: Path, path: str) -> None:
     cellar = Cellar({"/m/work/good": b"1"})

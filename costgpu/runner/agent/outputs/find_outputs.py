@@ -6,12 +6,15 @@ import fnmatch
 import hashlib
 import os
 import stat
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 from ..state_files import Home, open_regular
+from .kept_away import ENVIRONMENT_MARKS, ON_THIS_COMPUTER, job_began, stays, why_not_behind_link
 
+NO_OUTPUTS = ["none"]  # patterns of a job from which nothing is wanted
 _CHUNK = 1 << 20
+_MOST_FOLDERS = 16  # on the way over links, two for each
 # Never outputs unless asked for by name: environments, caches, what tools leave behind.
 _NOT_OUTPUTS = "__pycache__ .git .venv node_modules .ipynb_checkpoints .*_cache .cache .tox site-packages *.egg-info"
 _NOT_OUTPUT_FILES = ("*.pyc", "*.pyo", ".DS_Store")
@@ -42,17 +45,32 @@ class Output(NamedTuple):
 
 
 class Found(NamedTuple):
-    """The outputs, sorted by path; the patterns that match nothing; path -> why it cannot be read."""
+    """The outputs, sorted by path, and what there is besides them."""
 
     outputs: list[Output]
-    missing: list[str]
-    unreadable: dict[str, str]
+    missing: list[str]  # patterns that match nothing
+    unreadable: dict[str, str]  # path -> why it cannot be read, or be brought
+    elsewhere: dict[str, str]  # path of a link -> where it leads, and why that does not come
+    folders: list[str]  # empty ones
 
 
 def walk(
-    root: str, prefix: str = "", everything: bool = False, unreadable: dict[str, str] | None = None
+    root: str,
+    prefix: str = "",
+    everything: bool = False,
+    unreadable: dict[str, str] | None = None,
+    empty: list[str] | None = None,
+    skips: Callable[[str, os.DirEntry[str]], bool] | None = None,
 ) -> Iterator[tuple[str, os.DirEntry[str]]]:
-    """Files and links below, with forward slashes; links to folders are not entered, what went meanwhile is not there."""
+    """Yield files and links below, with forward slashes; links to folders are not entered, what went is not there.
+
+    Args:
+        prefix: Where to begin, relative to the root; may be a link.
+        everything: Whether environments, caches and what tools leave behind belong to it.
+        unreadable: Gets what cannot be looked into.
+        empty: Gets the folders in which nothing is.
+        skips: Whether a path is passed over, and all that is below it.
+    """
     folders = [prefix]
     while folders:
         folder = folders.pop()
@@ -62,8 +80,12 @@ def walk(
         except OSError as error:
             note_unreadable(unreadable, folder + "/", error)
             continue
+        if not entries and empty is not None and folder:
+            empty.append(folder)
         for entry in entries:
             path = folder + "/" + entry.name if folder else entry.name
+            if skips is not None and skips(path, entry):
+                continue
             if entry.is_dir(follow_symlinks=False):
                 if everything or not _is_tool_folder(entry):
                     folders.append(path)
@@ -79,59 +101,147 @@ def note_unreadable(unreadable: dict[str, str] | None, path: str, error: OSError
 
 def _is_tool_folder(entry: os.DirEntry[str]) -> bool:
     return any(fnmatch.fnmatchcase(entry.name, each) for each in _NOT_OUTPUTS.split()) or any(
-        os.path.exists(os.path.join(entry.path, mark)) for mark in ("pyvenv.cfg", "conda-meta")
+        os.path.exists(os.path.join(entry.path, mark)) for mark in ENVIRONMENT_MARKS
     )
-
-
-def _output_at(home: Home, path: str, unreadable: dict[str, str]) -> Output | None:
-    """The regular file at this path; None if there is none, or if it is really somewhere else."""
-    full = os.path.realpath(os.path.join(home.work, path))
-    root = os.path.realpath(home.work)
-    if os.path.commonpath([full, root]) != root:
-        return None
-    try:
-        found = os.lstat(full)
-    except OSError as error:
-        note_unreadable(unreadable, path, error)
-        return None
-    if stat.S_ISREG(found.st_mode):
-        return Output(path, full, found.st_size, found.st_mtime_ns, stat.S_IMODE(found.st_mode) & 0o777)
-    return None
 
 
 def find_outputs(home: Home, patterns: Sequence[str]) -> Found:
     """Files that match the patterns; without patterns, every file that is new or changed."""
-    manifest = home.read("manifest.json") or {}
-    unreadable: dict[str, str] = {}
+    if list(patterns) == NO_OUTPUTS:
+        return Found([], [], {}, {}, [])
+    search = _Search(home, bool(patterns))
     if not patterns:
-        return Found(sorted(_changed(home, manifest, unreadable)), [], unreadable)
-    found: dict[str, Output] = {}
-    missing = []
-    for pattern in patterns:
-        matched = list(_matching(home, pattern, unreadable))
-        found.update((entry.path, entry) for entry in matched)
-        if not matched:
-            missing.append(pattern)
-    return Found(sorted(found.values()), missing, unreadable)
+        found = {each.path: each for each in search.changed()}
+    else:
+        found = {each.path: each for pattern in patterns for each in search.matching(pattern)}
+    return Found(
+        sorted(found.values()), search.missing, search.unreadable, search.elsewhere, [] if patterns else search.empty
+    )
 
 
-def _changed(home: Home, manifest: dict[str, Any], unreadable: dict[str, str]) -> Iterator[Output]:
-    links, files = _table(manifest.get("links")), _table(manifest.get("files"))
-    for path, entry in walk(home.work, unreadable=unreadable):
-        if entry.is_symlink() and path in links and _target(entry.path) == links[path]:
-            continue
-        output = _output_at(home, path, unreadable)
-        if output is None:
-            continue
-        known = _record(files.get(path))
-        if known is not None and output.size == known[0] and not entry.is_symlink():
-            try:
-                if output.mtime_ns == known[1] or file_sha256(output.full) == known[2]:
-                    continue
-            except OSError as error:
-                note_unreadable(unreadable, path, error)
+class _Search:
+    """One search of the working folder, and of what links in it lead to."""
+
+    def __init__(self, home: Home, everything: bool) -> None:
+        self.home, self.root, self._everything = home, os.path.realpath(home.work), everything
+        manifest = home.read("manifest.json") or {}
+        self._links, self._files = _table(manifest.get("links")), _table(manifest.get("files"))
+        self._began = job_began(home)
+        self.missing: list[str] = []
+        self.unreadable: dict[str, str] = {}
+        self.elsewhere: dict[str, str] = {}
+        self.empty: list[str] = []
+
+    def changed(self) -> Iterator[Output]:
+        """Yield what differs from what was sent."""
+        for path, entry in walk(self.home.work, unreadable=self.unreadable, empty=self.empty):
+            if not entry.is_symlink():
+                yield from (each for each in self._at(path) if not self._is_as_sent(path, each))
                 continue
-        yield output
+            target = _target(entry.path)
+            if path not in self._links:
+                yield from self._at(path)
+            elif target != self._links[path]:
+                if os.path.isdir(entry.path) and self._is_inside(os.path.realpath(entry.path)):
+                    self.elsewhere[path] = "a link that now leads to %s" % target  # there, it still is another folder
+                else:
+                    yield from self._at(path)
+
+    def matching(self, pattern: str) -> Iterator[Output]:
+        """Yield what a pattern names; notes one that names nothing, on this computer not even elsewhere."""
+        known, self.elsewhere = self.elsewhere, {}
+        found = list(self._matching(os.path.normpath(pattern)))
+        if not found and not any(why.endswith(ON_THIS_COMPUTER) for why in self.elsewhere.values()):
+            self.missing.append(pattern)
+        self.elsewhere.update(known)
+        yield from found
+
+    def _matching(self, pattern: str) -> Iterator[Output]:
+        if pattern.startswith(("/", "..")):
+            return
+        full = os.path.join(self.home.work, pattern)
+        if os.path.isdir(full) and not os.path.islink(full):
+            below = "" if pattern == "." else pattern
+            for path, _ in walk(self.home.work, below, everything=True, unreadable=self.unreadable):
+                yield from self._at(path)
+            return
+        if os.path.lexists(full):
+            yield from self._at(pattern)
+            return
+        wanted, every = pattern.split("/"), _Search(self.home, True)
+        for path, entry in walk(self.home.work, everything=True, unreadable=every.unreadable):
+            is_match = matches(path.split("/"), wanted)
+            if is_match or entry.is_symlink():
+                yield from (each for each in every._at(path) if is_match or matches(each.path.split("/"), wanted))
+        for mine, its in ((self.unreadable, every.unreadable), (self.elsewhere, every.elsewhere)):
+            mine.update({path: why for path, why in its.items() if _may_hold([*filter(None, path.split("/"))], wanted)})
+
+    def _at(self, path: str, chain: tuple[str, ...] = ()) -> Iterator[Output]:
+        """Yield the regular file at a path, or what a link there leads to: a file, or all that is in a folder.
+
+        Args:
+            chain: The folders that links on the way lay in, and led to.
+        """
+        link = os.path.join(self.home.work, path)
+        full = os.path.realpath(link)
+        is_inside = self._is_inside(full)
+        why = "" if is_inside else why_not_behind_link(self.home, full)
+        if why:
+            self.elsewhere[path] = "a link to %s: %s" % (full, why)
+            return
+        try:
+            found = os.lstat(full)
+        except FileNotFoundError:
+            if os.path.islink(link):
+                self.elsewhere[path] = "a link to %s, where nothing is" % _target(link)
+            return
+        except OSError as error:
+            note_unreadable(self.unreadable, path, error)
+            return
+        if stat.S_ISREG(found.st_mode):
+            yield Output(path, full, found.st_size, found.st_mtime_ns, stat.S_IMODE(found.st_mode) & 0o777)
+        elif stat.S_ISLNK(found.st_mode):
+            self.elsewhere[path] = "a link that leads to itself"
+        elif stat.S_ISDIR(found.st_mode):
+            yield from self._below(path, full, chain, is_inside)
+
+    def _below(self, path: str, full: str, chain: tuple[str, ...], is_inside: bool) -> Iterator[Output]:
+        """Yield the files of a folder that a link leads to, but for those that were there before the job."""
+        above = (*chain, os.path.realpath(os.path.dirname(os.path.join(self.home.work, path))))
+        if (
+            full == self.root
+            or len(chain) >= _MOST_FOLDERS
+            or any(os.path.commonpath([each, full]) == full for each in above)
+        ):
+            self.elsewhere[path] = "a link to %s, in which it is itself" % full
+            return
+        skips = None if is_inside else lambda _, entry: stays(entry)
+        for below, _ in walk(self.home.work, path, self._everything, self.unreadable, self.empty, skips):
+            for each in self._at(below, (*above, full)):
+                if not self._was_there(each):
+                    yield each
+
+    def _was_there(self, each: Output) -> bool:
+        """Return True for a file behind a link to a folder that the job has neither made nor changed."""
+        if self._is_inside(each.full):
+            return self._is_as_sent(os.path.relpath(each.full, self.root), each)
+        try:
+            return self._began is not None and os.lstat(each.full).st_ctime < self._began
+        except OSError:
+            return False
+
+    def _is_as_sent(self, path: str, each: Output) -> bool:
+        known = _record(self._files.get(path))
+        if known is None or each.size != known[0]:
+            return False
+        try:
+            return bool(each.mtime_ns == known[1] or file_sha256(each.full) == known[2])
+        except OSError as error:
+            note_unreadable(self.unreadable, path, error)
+            return True
+
+    def _is_inside(self, full: str) -> bool:
+        return os.path.commonpath([full, self.root]) == self.root
 
 
 def _table(value: Any) -> dict[str, Any]:
@@ -148,30 +258,6 @@ def _target(link: str) -> str | None:
         return os.readlink(link)
     except OSError:
         return None
-
-
-def _matching(home: Home, pattern: str, unreadable: dict[str, str]) -> Iterator[Output]:
-    pattern = os.path.normpath(pattern)
-    if pattern.startswith(("/", "..")):
-        return
-    full = os.path.join(home.work, pattern)
-    if os.path.isdir(full):
-        below = "" if pattern == "." else pattern
-        names = [path for path, _ in walk(home.work, below, everything=True, unreadable=unreadable)]
-    elif os.path.lexists(full):
-        names = [pattern]
-    else:
-        wanted = pattern.split("/")
-        met: dict[str, str] = {}
-        every = walk(home.work, everything=True, unreadable=met)
-        names = [path for path, _ in every if matches(path.split("/"), wanted)]
-        unreadable.update(
-            {path: why for path, why in met.items() if _may_hold([*filter(None, path.split("/"))], wanted)}
-        )
-    for name in names:
-        output = _output_at(home, name, unreadable)
-        if output is not None:
-            yield output
 
 
 def is_named(path: str, patterns: Sequence[str]) -> bool:

@@ -20,6 +20,7 @@ from ..clock import Clock
 from ..state_files import Home, open_regular
 from ..status import LOGS, job_status
 from . import find_outputs
+from .outside import Left, find_all
 
 STATUS = "status.json"  # the job's end, beside the logs in the bucket
 _CHUNK = 1 << 20
@@ -108,19 +109,21 @@ def finalize_outputs(
 ) -> dict[str, Any]:
     """Uploads what is to be uploaded and computes checksums; may take long, never raises.
 
-    `uploads` has a presigned URL each for ``outputs`` and ``logs``, or is empty; `give_up` tells whether it is too late
-    to go on with an upload. Returns changes of the daemon's state.
+    `uploads` has a presigned URL each for ``outputs``, ``logs`` and ``outside``, or is empty; `give_up` tells whether it is
+    too late to go on with an upload. Returns changes of the daemon's state.
     """
     changes: dict[str, Any] = {"settled": True}
     try:
-        found = find_outputs.without_unreadable(find_outputs.find_outputs(home, order["outputs"]))
+        left = find_all(home, order)
+        found = find_outputs.without_unreadable(left.found)
+        left = left._replace(outside=find_outputs.without_unreadable(found._replace(outputs=left.outside)).outputs)
         if uploads:
-            _upload(home, found, uploads, give_up, clock)
-            if not found.unreadable:  # what exists only here waits under the lease
+            _upload(home, left._replace(found=found), uploads, give_up, clock)
+            if not (found.unreadable or left.trouble):  # what exists only here waits under the lease
                 changes.update(uploaded=True, uploaded_uptime=clock.uptime(), uploaded_boot=clock.boot_id())
-        find_outputs.with_checksums(home, found)
-        if found.unreadable:
-            changes["trouble"] = _describe_unreadable(found)
+        find_outputs.with_checksums(home, found._replace(outputs=[*found.outputs, *left.outside]))
+        if found.unreadable or left.trouble:
+            changes["trouble"] = _describe(left)
     except UploadFailed as error:
         changes["trouble"] = "The upload failed (%s): the outputs wait on the machine." % error
     except Exception as error:
@@ -129,20 +132,23 @@ def finalize_outputs(
     return changes
 
 
-def _upload(
-    home: Home, found: find_outputs.Found, uploads: Mapping[str, str], give_up: Callable[[], bool], clock: Clock
-) -> None:
-    outputs = [(each.path, each.full, each.size, each.mode) for each in found.outputs]
+def _upload(home: Home, left: Left, uploads: Mapping[str, str], give_up: Callable[[], bool], clock: Clock) -> None:
+    """Uploads the archives; the one that may be too large for the time or the bucket comes last."""
     status = {**job_status(home), "uploaded": True}  # who reads it has found it there
-    if found.unreadable:
-        status["detail"] = (status["detail"] + " " + _describe_unreadable(found)).strip()
+    status["detail"] = (status["detail"] + " " + _describe(left)).strip()
     home.write(STATUS, status)
     logs = [(name, home.file(name), home.size(name), 0o644) for name in (*LOGS, STATUS) if home.exists(name)]
-    for name, members in (("outputs", outputs), ("logs", logs)):
-        if name in uploads:
+    outputs, outside = (
+        [(each.path, each.full, each.size, each.mode) for each in files] for files in (left.found.outputs, left.outside)
+    )
+    for name, members in (("outputs", outputs), ("logs", logs), ("outside", outside)):
+        if name in uploads and (members or name != "outside"):
             upload_archive(uploads[name], members, give_up, clock)
 
 
-def _describe_unreadable(found: find_outputs.Found) -> str:
-    path, why = min(found.unreadable.items())
+def _describe(left: Left) -> str:
+    """Say why the machine is not to be given up; empty if nothing is lost with it."""
+    if not left.found.unreadable:
+        return left.trouble
+    path, why = min(left.found.unreadable.items())
     return "Not all outputs can be read: %s (%s)." % (path, why)

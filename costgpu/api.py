@@ -181,6 +181,7 @@ def run(
     gpus: str | None = None,
     spot: bool = False,
     max_cost: Amount | None = None,
+    fit: bool = False,
     max_duration: TimeSpan | None = None,
     outputs: Sequence[str] = (),
     setup: str | None = None,
@@ -216,6 +217,7 @@ def run(
         gpus: Accelerators; None to let the estimate decide.
         spot: Spot instead of on-demand machines.
         max_cost: Highest cost of the run.
+        fit: Whether the highest cost is lowered to what the budgets leave.
         max_duration: Longest time of the job.
         outputs: Files to download; empty for all that is new or changed.
         setup: Command before the job.

@@ -28,6 +28,7 @@ InstanceTypes = Annotated[
     list[str] | None, typer.Option("-t", "--instance-type", help="Machine type, e.g. g5.xlarge. Repeatable.")
 ]
 Spot = Annotated[bool, typer.Option("--spot/--on-demand", "--use-spot", help="Spot or on-demand prices.")]
+Fit = Annotated[bool, typer.Option("--fit", help="Lower the highest cost to what the budgets leave.")]
 Since = Annotated[
     str | None,
     typer.Option(metavar="WHEN", help="Start of the period: 2026-11, 2026-11-01, or 30d for 30 days ago."),

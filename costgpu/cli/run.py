@@ -33,6 +33,7 @@ def run(
     max_cost: Annotated[
         str | None, typer.Option(help="Highest cost of the run in USD; default: 3 times the estimate.")
     ] = None,
+    fit: opt.Fit = False,
     max_duration: Annotated[str | None, typer.Option(help="Longest time of the job, e.g. 2h.")] = None,
     idle_duration: Annotated[str | None, typer.Option(help="Idle time after which the job is ended.")] = None,
     outputs: Annotated[

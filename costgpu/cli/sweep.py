@@ -62,6 +62,7 @@ def sweep(
     max_cost: Annotated[
         str | None, typer.Option(help="Highest cost of it all in USD; default: 3 times the estimate.")
     ] = None,
+    fit: opt.Fit = False,
     max_duration: Annotated[str | None, typer.Option(help="Longest time of all trials together, e.g. 2h.")] = None,
     outputs: Annotated[
         list[str] | None,

@@ -34,6 +34,7 @@ class Limits:
     """What the user allows."""
 
     max_cost_usd: Decimal | None = None  # everything from the create call on
+    cap_from: str = "--max-cost"  # what `max_cost_usd` is, in words
     max_duration_seconds: float | None = None  # what the job may take
     lease_seconds: float | None = None  # instead of the other limits on time, with ``--no-auto-shutdown``
     longest_seconds: float = 7 * 86400.0  # no lease may be longer
@@ -170,7 +171,7 @@ def lease_for(
         ends.append((limits.lease_seconds, "--lease"))
     if cap is not None and rate > 0:
         affordable = float((cap * 3600 / (rate * limits.nodes)).quantize(Decimal("0.1"), rounding=ROUND_DOWN))
-        ends.append((affordable - POWER_OFF_SECONDS, f"--max-cost {format_usd(cap)}"))
+        ends.append((affordable - POWER_OFF_SECONDS, f"{limits.cap_from} {format_usd(cap)}"))
     if duration is not None and limits.lease_seconds is None:
         around = 2 * ROOM_SECONDS + boot_seconds(offer)
         ends.append((duration + around, f"--max-duration {format_duration(duration)}"))

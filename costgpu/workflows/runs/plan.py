@@ -10,7 +10,6 @@ from pathlib import Path
 
 from costgpu.errors import (
     AuthError,
-    BudgetExceeded,
     CostGpuError,
     InvalidRequest,
     ProviderError,
@@ -36,7 +35,7 @@ from costgpu.workflows.context import AppContext
 from costgpu.workflows.environment import job_environment
 from costgpu.workflows.estimate.measure import note_files, run_measurement
 from costgpu.workflows.reporter import Reporter
-from costgpu.workflows.runs.budgets import budget_refusal
+from costgpu.workflows.runs.budgets import ask_budgets, fit_to_budgets
 from costgpu.workflows.runs.places import (
     Places,
     check_credentials,
@@ -61,7 +60,7 @@ class PlannedRun:
 
     plan: Plan
     environment: dict[str, str]  # variables of the job, secrets among them
-    refusal: BudgetExceeded | None  # why a budget refuses the run; None if none does
+    refusal: CostGpuError | None  # why a budget refuses the run; None if none does
     at: datetime  # when the plan was made
 
 
@@ -122,6 +121,10 @@ def plan_run(request: RunRequest, script: Request, context: AppContext, adapt: A
     if adapt is not None:
         spec, places = adapt(spec, places, profile)
         key, steps = "", None
+    if request.fit:
+        owner = context.settings.owner or current_owner()
+        limits = fit_to_budgets(context.ledger, spec, limits, [*places.ranked, *places.fallback], owner, now)
+        spec = replace(spec, max_cost_usd=limits.max_cost_usd)
     plan = make_plan(context, spec, places, limits, workload=key, steps=steps)
     plan, refusal = with_budgets(context, plan)
     return PlannedRun(plan=plan, environment=environment, refusal=refusal, at=now)
@@ -321,11 +324,11 @@ def _driver_note(offer: Offer) -> list[str]:
     return [f"{unserved}: if the image has no others, the run ends before anything is sent."]
 
 
-def with_budgets(context: AppContext, plan: Plan) -> tuple[Plan, BudgetExceeded | None]:
+def with_budgets(context: AppContext, plan: Plan) -> tuple[Plan, CostGpuError | None]:
     """The plan with a note for every budget that the run falls under, and why it is refused, if it is.
 
     Nothing is asked of a provider. A run that costs nothing falls under no budget.
     """
     owner = context.settings.owner or current_owner()
-    notes, refusal = budget_refusal(context.ledger, plan.spec, plan.options, owner, context.clock.now())
-    return replace(plan, notes=(*plan.notes, *notes)), refusal
+    answer = ask_budgets(context.ledger, plan.spec, plan.options, owner, context.clock.now())
+    return replace(plan, notes=(*plan.notes, *answer.notes)), answer.refusal

@@ -239,7 +239,7 @@ class TestRun:
         assert not cloud.provider().list_owned(None).instances
 
     def test_a_budget_refuses_it(self, cloud: FakeCloud) -> None:
-        assert told("budget", "set", "all", "--total", "0.01", "--enforce")[0] == 0
+        assert told("budget", "set", "all", "--total", "0.01", "--enforce-spent")[0] == 0
         costgpu.run("train.py", **ON_FAKE, max_cost=2)
         with pytest.raises(BudgetExceeded):
             costgpu.run("train.py", **ON_FAKE, max_cost=2)

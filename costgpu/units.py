@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from decimal import Decimal, InvalidOperation
 
@@ -168,6 +168,12 @@ class AcceleratorRequest:
     name: str | None = None  # accelerator name as the user wrote it; None when only a memory size was given
     memory_gib: float | None = None  # least memory per accelerator in GiB; None when a name was given
     count: NumberRange | None = None  # number of accelerators; None means any number
+    others: tuple[AcceleratorRequest, ...] = ()  # requests that do as well; they have no others
+
+    @property
+    def alternatives(self) -> tuple[AcceleratorRequest, ...]:
+        """This request and the others, one by one."""
+        return (replace(self, others=()), *self.others)
 
 
 _COUNT = re.compile(rf"{_NUMBER}(?:e(\d{{1,2}}))?([kmgbt]?)", re.IGNORECASE)
@@ -237,11 +243,21 @@ _MEMORY = re.compile(rf"{_NUMBER}\s*gi?b\+?", re.IGNORECASE)
 
 
 def parse_accelerator(text: str) -> AcceleratorRequest:
-    """``A100``, ``A100:1``, ``none``, ``24GB``, ``24GB:1..2``, ``L4:1+``.
+    """``A100``, ``A100:1``, ``none``, ``24GB``, ``24GB:1..2``, ``L4:1+``; ``T4,L4:2`` is any of them.
 
     Raises:
         UsageError: Not of that form.
     """
+    elements = dict.fromkeys(element.strip() for element in text.split(",") if element.strip())
+    if len(elements) < 2:
+        return _accelerator(next(iter(elements), ""))
+    found = [_accelerator(element) for element in elements]
+    if any(each.none for each in found):
+        raise UsageError(f"--gpus {text}: none stands alone.", hint="Write T4,L4, or none for machines without GPUs.")
+    return replace(found[0], others=tuple(found[1:]))
+
+
+def _accelerator(text: str) -> AcceleratorRequest:
     name, colon, count_text = text.strip().partition(":")
     if name.lower() in {"none", "0", "cpu"} and not colon:
         return AcceleratorRequest(none=True)

@@ -18,7 +18,12 @@ Python = Annotated[
 ]
 Workdir = Annotated[str | None, typer.Option(help="Folder to run in; default: the script's own.")]
 MeasureFor = Annotated[str, typer.Option(help="Time to measure after the first step.")]
-Gpus = Annotated[str | None, typer.Option(help="Accelerators, e.g. A100:1, L4:1..2, 24GB; none for CPU only.")]
+Gpus = Annotated[
+    list[str] | None,
+    typer.Option(
+        help="Accelerators, e.g. A100:1, L4:1..2, 24GB; T4,L4 for any of them; none for CPU only. Repeatable."
+    ),
+]
 Infra = Annotated[
     list[str] | None,
     typer.Option("--infra", "--region", help="Provider or region, e.g. aws, aws/us-east-1, local. Repeatable."),
@@ -41,6 +46,17 @@ Tag = Annotated[list[str] | None, typer.Option(help="Tag to select by, as key=va
 Force = Annotated[bool, typer.Option("--force", help="Overwrite an existing file.")]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
 Format = Annotated[str, typer.Option("--output", "-o", metavar="FORMAT", help="Output format: text or json.")]
+
+
+def joined(gpus: list[str] | None) -> str | None:
+    """Return the accelerators of several --gpus, any of which will do, as one text."""
+    if gpus is None:
+        return None
+    if not any(gpus):
+        from costgpu.workflows.requests import refuse_empty
+
+        refuse_empty("--gpus")
+    return ",".join(gpus)
 
 
 def wants_json(json: bool, output: str) -> bool:

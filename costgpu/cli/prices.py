@@ -47,7 +47,7 @@ def offers(
 
     as_json = opt.wants_json(json, output)
     query = offer_query(
-        gpus=gpus, cpus=cpus, memory=memory, infra=infra or (), spot=spot, max_price=max_price, sort=sort
+        gpus=opt.joined(gpus), cpus=cpus, memory=memory, infra=infra or (), spot=spot, max_price=max_price, sort=sort
     )
     found = query_current(query, warn=print_note, has_image=has_image)
     render = offers_json if as_json else offers_table

@@ -15,7 +15,7 @@ from costgpu.pricing import hardware, not_supported, price_store, snapshot
 from costgpu.pricing.hardware import accelerator_key, nearest
 from costgpu.pricing.query import OfferQuery, SortKey, in_words, loosened, matches, predicates
 from costgpu.providers import registry
-from costgpu.units import AcceleratorRequest, format_usd
+from costgpu.units import AcceleratorRequest, format_dollars
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -186,7 +186,7 @@ class Catalog:
             found = self._filter(looser)
             if found:
                 number = f"{len(found)} offer{'s' * (len(found) > 1)}"
-                gains.append(f"Without {words}: {number} from {format_usd(found[0].price_usd_per_hour)}/h.")
+                gains.append(f"Without {words}: {number} from {format_dollars(found[0].price_usd_per_hour)}/h.")
         return " ".join(gains) or "No single filter is to blame: loosen two or more."
 
 

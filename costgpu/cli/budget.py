@@ -84,6 +84,8 @@ def set_(
 @budget.command()
 def show(
     name: Annotated[str | None, typer.Argument(metavar="[NAME]", help="Name of a budget; default: all.")] = None,
+    currency: opt.Currency = None,
+    rate: opt.ExchangeRate = None,
     json: opt.Json = False,
 ) -> None:
     """Show budgets: spent, committed, left, forecast, alerts.
@@ -94,6 +96,7 @@ def show(
     from costgpu.render.text.budget import show_json, show_text
     from costgpu.workflows.spending.budget_check import note_problems, standings
 
+    opt.show_amounts(currency, rate, as_json=json)
     with AppContext(TerminalReporter()) as context:
         found, problems = standings(context, name)
         say(show_json(found, problems, context.clock.now()) if json else show_text(found, problems))

@@ -33,6 +33,12 @@ InstanceTypes = Annotated[
     list[str] | None, typer.Option("-t", "--instance-type", help="Machine type, e.g. g5.xlarge. Repeatable.")
 ]
 Spot = Annotated[bool, typer.Option("--spot/--on-demand", "--use-spot", help="Spot or on-demand prices.")]
+Currency = Annotated[
+    str | None, typer.Option(metavar="CODE", help="Currency of the amounts shown, e.g. EUR, with its rate.")
+]
+ExchangeRate = Annotated[
+    str | None, typer.Option("--rate", "--exchange-rate", metavar="RATE", help="How much of it is one US dollar: 0.92.")
+]
 Fit = Annotated[bool, typer.Option("--fit", help="Lower the highest cost to what the budgets leave.")]
 Since = Annotated[
     str | None,
@@ -57,6 +63,24 @@ def joined(gpus: list[str] | None) -> str | None:
 
         refuse_empty("--gpus")
     return ",".join(gpus)
+
+
+def show_amounts(currency: str | None, rate: str | None, *, as_json: bool) -> None:
+    """Show amounts in the currency of the options, else in that of the user's settings, else in US dollars.
+
+    Raises:
+        UsageError: One of the two is missing, or is wrong.
+        ConfigError: The settings cannot be read.
+    """
+    from costgpu.config import users_setting
+    from costgpu.units import parse_currency, show_amounts_in
+
+    if currency is None and rate is None:
+        currency, rate = users_setting("currency"), users_setting("currency_rate")
+    if (currency is None) != (rate is None):
+        raise UsageError("--currency and --rate go together.", hint="Write --currency EUR --rate 0.92.")
+    chosen = parse_currency(currency, rate) if currency is not None and rate is not None else None
+    show_amounts_in(chosen, in_text=not as_json)
 
 
 def wants_json(json: bool, output: str) -> bool:

@@ -77,7 +77,7 @@ def permissions(provider: str) -> str:
 def _places(infra: Sequence[str]) -> list[str]:
     """The places to ask, as they were named, without this computer."""
     regions: dict[str, set[str]] = {}
-    for offer in price_store.offers() if infra else ():
+    for offer in price_store.list_offers() if infra else ():
         regions.setdefault(offer.provider, set()).add(offer.region)
     for place in infra:
         name, sign, region = place.partition("/")

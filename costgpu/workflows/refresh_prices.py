@@ -43,7 +43,7 @@ def refresh_prices(
     Returns:
         What came of each provider, and what has gone wrong, the first thing first.
     """
-    known = price_store.offers()
+    known = price_store.list_offers()
     results: list[RefreshResult] = []
     errors: list[CostGpuError] = []
     for name, regions in _wanted(infra, known, public=public):

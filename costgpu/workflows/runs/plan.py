@@ -78,6 +78,8 @@ def plan_run(request: RunRequest, script: Request, context: AppContext, adapt: A
     environment = job_environment([*assigned, *request.env], request.env_file)
     limits = limits_of(request, longest_hours=context.settings.max_lease_hours)
     now = context.clock.now()
+    if not request.queue and request.recover is None:  # others begin, or go on, who knows when
+        limits = replace(limits, now=now)
     infra = request.infra or default_infra(context.settings.default_infra, renting=request.renting)
     providers = providers_of(wanted_offers(request, infra, context.reporter))  # a wrong name is an error at once
     spec = job_spec(request, script, limits, environment, bucket=context.settings.bucket)

@@ -101,8 +101,8 @@ def test_every_name_is_there_and_no_other() -> None:
     [
         (costgpu.estimate, EstimateRequest, "script args"),
         (costgpu.run, RunRequest, "script args wait"),
-        (estimate_command, EstimateRequest, "top chart report force explain json output"),
-        (run_command, RunRequest, "tag disk sync_limit detach yes dry_run json output"),
+        (estimate_command, EstimateRequest, "top chart report force explain currency exchange_rate json output"),
+        (run_command, RunRequest, "tag disk sync_limit detach yes dry_run currency rate json output"),
     ],
 )
 def test_every_argument_but_a_few_is_a_field_of_the_request(function: Any, request_type: Any, others: str) -> None:

@@ -190,6 +190,7 @@ def run(
     memory: str | float | None = None,
     spot: bool | None = None,
     max_cost: Amount | None = None,
+    fit: bool = False,
     max_duration: TimeSpan | None = None,
     include: str | Sequence[str] = (),
     exclude: str | Sequence[str] = (),
@@ -230,6 +231,7 @@ def run(
         memory: Main memory in GiB, e.g. ``"32..128"``.
         spot: Spot instead of on-demand machines.
         max_cost: Highest cost of the run.
+        fit: Whether the highest cost is lowered to what the budgets leave.
         max_duration: Longest time of the job.
         include: Patterns in the syntax of ``.gitignore`` for files that travel whatever ignore rules say.
         exclude: The same for files that stay here, whatever else is said.

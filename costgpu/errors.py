@@ -315,7 +315,7 @@ class BudgetCrossed(BudgetError, exit_code=80):
 
 
 class BudgetExceeded(BudgetError, exit_code=81):
-    """`costgpu budget check`: a budget is exceeded; `costgpu run`: refused for that reason."""
+    """`costgpu budget check`: a budget is exceeded; `costgpu run`: a budget refuses the run."""
 
 
 class AlertFailed(BudgetError, exit_code=82):

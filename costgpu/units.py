@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from decimal import Decimal, InvalidOperation
 
@@ -168,6 +168,12 @@ class AcceleratorRequest:
     name: str | None = None  # accelerator name as the user wrote it; None when only a memory size was given
     memory_gib: float | None = None  # least memory per accelerator in GiB; None when a name was given
     count: NumberRange | None = None  # number of accelerators; None means any number
+    others: tuple[AcceleratorRequest, ...] = ()  # requests that do as well; they have no others
+
+    @property
+    def alternatives(self) -> tuple[AcceleratorRequest, ...]:
+        """This request and the others, one by one."""
+        return (replace(self, others=()), *self.others)
 
 
 _COUNT = re.compile(rf"{_NUMBER}(?:e(\d{{1,2}}))?([kmgbt]?)", re.IGNORECASE)
@@ -237,11 +243,21 @@ _MEMORY = re.compile(rf"{_NUMBER}\s*gi?b\+?", re.IGNORECASE)
 
 
 def parse_accelerator(text: str) -> AcceleratorRequest:
-    """``A100``, ``A100:1``, ``none``, ``24GB``, ``24GB:1..2``, ``L4:1+``.
+    """``A100``, ``A100:1``, ``none``, ``24GB``, ``24GB:1..2``, ``L4:1+``; ``T4,L4:2`` is any of them.
 
     Raises:
         UsageError: Not of that form.
     """
+    elements = dict.fromkeys(element.strip() for element in text.split(",") if element.strip())
+    if len(elements) < 2:
+        return _accelerator(next(iter(elements), ""))
+    found = [_accelerator(element) for element in elements]
+    if any(each.none for each in found):
+        raise UsageError(f"--gpus {text}: none stands alone.", hint="Write T4,L4, or none for machines without GPUs.")
+    return replace(found[0], others=tuple(found[1:]))
+
+
+def _accelerator(text: str) -> AcceleratorRequest:
     name, colon, count_text = text.strip().partition(":")
     if name.lower() in {"none", "0", "cpu"} and not colon:
         return AcceleratorRequest(none=True)
@@ -257,11 +273,99 @@ def parse_accelerator(text: str) -> AcceleratorRequest:
     return AcceleratorRequest(name=name, count=count)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Currency:
+    """In what amounts are shown; limits, errors and documents stay in US dollars."""
+
+    code: str  # ISO 4217
+    rate: Decimal  # for one US dollar
+
+
+@dataclass(slots=True)
+class _Shown:
+    """How this process shows amounts."""
+
+    currency: Currency | None = None  # None for US dollars
+    in_text: bool = True  # whether texts are converted, too; documents only name the currency
+    marked: bool = False  # whether it was said already
+
+
+_shown = _Shown()
+_SYMBOLS = {"EUR": "€", "GBP": "£", "INR": "₹", "JPY": "¥", "KRW": "₩"}
+RATE = NumberRange(1e-6, 1e6)
+
+
+def show_amounts_in(currency: Currency | None, *, in_text: bool = True) -> None:
+    """Choose the currency of the amounts that this process shows. Called once, by the command line."""
+    _shown.currency, _shown.in_text, _shown.marked = currency, in_text, False
+
+
+def shown_currency() -> Currency | None:
+    """Return the currency that was chosen; None for US dollars."""
+    return _shown.currency
+
+
+def currency_note() -> str:
+    """Return what an answer with converted amounts says once; empty in US dollars."""
+    chosen = _shown.currency
+    if chosen is None or not _shown.in_text:
+        return ""
+    return f"Amounts in {chosen.code} at {chosen.rate:f} a US dollar, as given."
+
+
+def with_currency_note(text: str) -> str:
+    """Return a text with `currency_note` below it, if it is the first one with converted amounts."""
+    note = currency_note()
+    if _shown.marked or not note or _symbol() not in text:
+        return text
+    _shown.marked = True
+    return f"{text}\n\n{note}"
+
+
+def parse_currency(code: str, rate: str) -> Currency | None:
+    """Return the currency of ``EUR`` and ``0.92``, its units for one US dollar; None for US dollars themselves.
+
+    Raises:
+        UsageError: It is no code of three letters, or no positive number.
+    """
+    name, number = code.strip().upper(), rate.strip()
+    if not re.fullmatch(r"[A-Z]{3}", name):
+        raise UsageError(f"{shortened(code)} is no currency.", hint="Write its code: --currency EUR --rate 0.92.")
+    if not _DECIMAL.fullmatch(number) or float(number) not in RATE:
+        raise UsageError(
+            f"{shortened(rate)} is no rate: how much of {name} is one US dollar?", hint="--currency EUR --rate 0.92"
+        )
+    return None if name == "USD" else Currency(code=name, rate=Decimal(number))
+
+
+def _symbol() -> str:
+    chosen = _shown.currency if _shown.in_text else None
+    return "$" if chosen is None else _SYMBOLS.get(chosen.code, chosen.code)
+
+
 def format_usd(amount: Decimal | float) -> str:
+    """Return an amount of US dollars as it is shown: ``$0.92``, or ``€0.85`` where another currency was chosen."""
+    chosen = _shown.currency if _shown.in_text else None
+    if chosen is None:
+        return format_dollars(amount)
+    return format_dollars(float(amount) * float(chosen.rate)).replace("$", _symbol(), 1)
+
+
+def format_bare_usd(amount: Decimal | float) -> str:
+    """Return the same without its sign, for the ends of an interval."""
+    return format_usd(amount).removeprefix(_symbol())
+
+
+def format_free() -> str:
+    """Return the cost of what is free: ``$0``."""
+    return f"{_symbol()}0"
+
+
+def format_dollars(amount: Decimal | float) -> str:
     """``$0.92``, ``-$1,234``, ``$0.0041``: two significant digits at least, never a rounded-away cost."""
     value = float(amount)
     if value < 0:
-        return f"-{format_usd(-value)}"
+        return f"-{format_dollars(-value)}"
     if value >= 1000:
         return f"${value:,.0f}"
     if value >= 0.1 or value == 0:

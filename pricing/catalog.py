@@ -11,11 +11,11 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from costgpu.errors import PriceNotFound, UsageError
-from costgpu.pricing import hardware, price_store, snapshot
+from costgpu.pricing import hardware, not_supported, price_store, snapshot
 from costgpu.pricing.hardware import accelerator_key, nearest
 from costgpu.pricing.query import OfferQuery, SortKey, in_words, loosened, matches, predicates
 from costgpu.providers import registry
-from costgpu.units import AcceleratorRequest, format_usd
+from costgpu.units import AcceleratorRequest, format_dollars
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -102,10 +102,11 @@ class Catalog:
         found = self._filter(query)
         if not found:
             self._check_apart(query)
-        if not found and query.accelerator and query.accelerator.name not in {None, *self._by_accelerator}:
+        wanted = [] if query.accelerator is None else [each.name for each in query.accelerator.alternatives]
+        if not found and wanted and not {None, *self._by_accelerator} & set(wanted):
             rented = sorted(name for name in self._by_accelerator if name)
             raise PriceNotFound(
-                f"No offer in these prices has the accelerator {query.accelerator.name}.",
+                f"No offer in these prices has the accelerator {' or '.join(map(str, wanted))}.",
                 hint=f"Those with offers: {', '.join(rented)}.",
             )
         if not found and query.instance_type is not None:
@@ -126,7 +127,7 @@ class Catalog:
         request, found = query.accelerator, self._offers
         if request is not None and request.none:
             found, query = self._by_accelerator.get(None, []), replace(query, accelerator=None)
-        elif request is not None and request.name is not None:
+        elif request is not None and request.name is not None and not request.others:
             found = self._by_accelerator.get(request.name, [])
             query = replace(query, accelerator=replace(request, name=None))
         if query.max_price_usd_per_hour is not None:
@@ -151,16 +152,24 @@ class Catalog:
 
     def _known_accelerator(self, request: AcceleratorRequest | None) -> AcceleratorRequest | None:
         """The request with the canonical name, so that the index and the hardware table's aliases apply."""
-        if request is None or request.name is None:
+        if request is None:
+            return None
+        if request.others:
+            request = replace(request, others=tuple(filter(None, map(self._known_accelerator, request.others))))
+        if request.name is None:
             return request
         key = accelerator_key(request.name)
         for name in self._by_accelerator:
             if name is not None and accelerator_key(name) == key:
                 return replace(request, name=name)
+        if (error := not_supported.accelerator_error(request.name)) is not None:
+            raise error
         return replace(request, name=hardware.accelerator(request.name).name)
 
     def _check_place(self, place: str) -> None:
         every_region = set().union(*self._regions.values())
+        if place.lower() not in every_region and (error := not_supported.place_error(place, self._regions)) is not None:
+            raise error
         provider, slash, region = place.lower().partition("/")
         if not slash:
             if provider not in self._regions and provider not in every_region:
@@ -177,7 +186,7 @@ class Catalog:
             found = self._filter(looser)
             if found:
                 number = f"{len(found)} offer{'s' * (len(found) > 1)}"
-                gains.append(f"Without {words}: {number} from {format_usd(found[0].price_usd_per_hour)}/h.")
+                gains.append(f"Without {words}: {number} from {format_dollars(found[0].price_usd_per_hour)}/h.")
         return " ".join(gains) or "No single filter is to blame: loosen two or more."
 
 
@@ -214,7 +223,9 @@ def _line_test(query: OfferQuery) -> Callable[[str], bool] | None:
     """Whether a line of the file can match. It may let others through: the catalog tests every offer."""
     request = query.accelerator
     needed = []
-    if request is not None and request.none:
+    if request is not None and request.others:
+        pass  # one of several names
+    elif request is not None and request.none:
         needed.append(",,,,")  # no accelerator, count and memory
     elif request is not None and request.name is not None:
         needed.append(f",{hardware.accelerator(request.name).name},")

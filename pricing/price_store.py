@@ -15,13 +15,13 @@ import csv
 import os
 import sys
 import zlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
 
 from costgpu.errors import ConfigError, PriceNotFound
-from costgpu.files import FileKind, parse_json, read_bytes, read_json, write_whole
+from costgpu.files import FileKind, exclusive_lock, parse_json, read_bytes, read_json, write_whole, xdg_folder
 from costgpu.models.offer import Offer
 from costgpu.pricing import snapshot
 from costgpu.providers import registry
@@ -57,9 +57,7 @@ class FailedRefresh:
 def cache_folder() -> Path:
     """Where refreshed prices are kept; it need not exist. As ``platformdirs`` has it, whose import takes 15 ms."""
     if _SYSTEM == "linux":
-        base = os.environ.get("XDG_CACHE_HOME", "").strip()
-        folder = base if os.path.isabs(base) else os.path.expanduser("~/.cache")  # noqa: PTH111, PTH117
-        return Path(folder) / "costgpu" / "prices"
+        return xdg_folder("XDG_CACHE_HOME", "~/.cache") / "prices"
     import platformdirs  # noqa: PLC0415
 
     return platformdirs.user_cache_path("costgpu", appauthor=False) / "prices"
@@ -68,7 +66,23 @@ def cache_folder() -> Path:
 def offers(
     keep: Callable[[str], bool] | None = None, *, warn: Warn | None = None, folder: Path | None = None
 ) -> list[Offer]:
-    """All offers at the prices in use.
+    """Return all offers at the prices in use: the user's own where there are some, else those of `list_offers`.
+
+    Args:
+        keep, warn, folder: As there.
+
+    Raises:
+        ConfigError: The shipped snapshot or the own prices are damaged.
+    """
+    from costgpu.pricing.own_prices import with_own_prices  # noqa: PLC0415  it needs the prices of this room
+
+    return with_own_prices(list_offers(keep, warn=warn, folder=folder))
+
+
+def list_offers(
+    keep: Callable[[str], bool] | None = None, *, warn: Warn | None = None, folder: Path | None = None
+) -> list[Offer]:
+    """All offers at list prices: those that are shipped, and over them what was refreshed.
 
     Args:
         keep: Decides on a line of a file whether its offer is wanted, before anything is converted.
@@ -161,9 +175,9 @@ def store_prices(
     path, shipped = _prices_file(provider, folder), snapshot.newest()
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        with _exclusive_lock(path.with_suffix(".lock")):
+        with exclusive_lock(path.with_suffix(".lock")):
             before = stored_prices(provider, folder=folder)
-            rows = change(offers(lambda line: line.startswith(f"{provider},"), folder=folder))
+            rows = change(list_offers(lambda line: line.startswith(f"{provider},"), folder=folder))
             times = {**(before.regions if before else {}), **dict.fromkeys(regions, now)}
             body = _body(path, rows)
             head = {
@@ -257,16 +271,3 @@ def _write(path: Path, content: bytes) -> None:
     """Writes the file atomically: a reader sees the old one or the new one."""
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     write_whole(path, [content], STORED)
-
-
-@contextlib.contextmanager
-def _exclusive_lock(path: Path) -> Iterator[None]:
-    """Excludes other processes from such a block; where the system has no such locks, the last one wins."""
-    try:
-        import fcntl  # noqa: PLC0415
-    except ImportError:
-        yield
-        return
-    with path.open("w") as stream:
-        fcntl.flock(stream, fcntl.LOCK_EX)
-        yield

@@ -105,6 +105,10 @@ def predicates(query: OfferQuery) -> Iterator[Predicate]:
 def _accelerator_predicates(request: AcceleratorRequest | None) -> Iterator[Predicate]:
     if request is None:
         return
+    if request.others:
+        ways = [tuple(_accelerator_predicates(each)) for each in request.alternatives]
+        yield lambda offer: any(all(predicate(offer) for predicate in way) for way in ways)
+        return
     if request.none:
         yield lambda offer: offer.accelerator is None
         return
@@ -143,7 +147,7 @@ def loosened(query: OfferQuery) -> Iterator[tuple[str, OfferQuery]]:
         yield f"architecture {query.architecture}", replace(query, architecture=None)
     request = query.accelerator
     if request is not None:
-        if request.count is not None:
+        if request.count is not None and not request.others:
             any_count = replace(query, accelerator=replace(request, count=None))
             yield f"the count in --gpus {_request_text(request)}", any_count
         yield f"--gpus {_request_text(request)}", replace(query, accelerator=None)
@@ -156,6 +160,8 @@ def in_words(query: OfferQuery) -> str:
 
 
 def _request_text(request: AcceleratorRequest) -> str:
+    if request.others:
+        return ",".join(_request_text(each) for each in request.alternatives)
     what = "none" if request.none else request.name or f"{request.memory_gib:g}GB"
     return f"{what}:{_range_text(request.count)}" if request.count else what
 

@@ -45,7 +45,10 @@ def set_(
     time_zone: Annotated[
         str | None, typer.Option(help="Time zone in which days begin, e.g. Europe/Berlin; default: the local one.")
     ] = None,
-    enforce: Annotated[bool, typer.Option("--enforce", help="Refuse new runs when it is exceeded.")] = False,
+    enforce: Annotated[bool, typer.Option("--enforce", help="Refuse runs that could exceed it.")] = False,
+    enforce_spent: Annotated[
+        bool, typer.Option("--enforce-spent", help="Refuse new runs only once it is spent.")
+    ] = False,
     replace: Annotated[bool, typer.Option("--replace", help="Replace an existing budget.")] = False,
 ) -> None:
     """Set a budget for a day, a week, a month or all time.
@@ -57,6 +60,8 @@ def set_(
     from costgpu.render.text.budget import definition, line
     from costgpu.workflows.tags import parse_tags
 
+    if enforce and enforce_spent:
+        raise UsageError("--enforce and --enforce-spent exclude each other.", hint="--enforce is the stricter one.")
     every, amount = _amount(daily, weekly, monthly, total)
     wanted = Budget(
         name=parse_name(name),
@@ -67,7 +72,8 @@ def set_(
         provider=_provider(provider),
         owner=_person(person),
         tags=parse_tags(tag or []),
-        enforce=enforce,
+        enforce=enforce or enforce_spent,
+        enforce_spent=enforce_spent,
     )
     with AppContext(TerminalReporter(), strict=True) as context:
         written = set_budget(context.ledger, wanted, context.clock.now(), replace=replace)
@@ -78,6 +84,8 @@ def set_(
 @budget.command()
 def show(
     name: Annotated[str | None, typer.Argument(metavar="[NAME]", help="Name of a budget; default: all.")] = None,
+    currency: opt.Currency = None,
+    rate: opt.ExchangeRate = None,
     json: opt.Json = False,
 ) -> None:
     """Show budgets: spent, committed, left, forecast, alerts.
@@ -88,6 +96,7 @@ def show(
     from costgpu.render.text.budget import show_json, show_text
     from costgpu.workflows.spending.budget_check import note_problems, standings
 
+    opt.show_amounts(currency, rate, as_json=json)
     with AppContext(TerminalReporter()) as context:
         found, problems = standings(context, name)
         say(show_json(found, problems, context.clock.now()) if json else show_text(found, problems))

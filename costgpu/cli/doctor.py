@@ -72,7 +72,7 @@ def doctor(
     error: CostGpuError | None = None
     with AppContext(TerminalReporter(), strict=True) as context:
         allowance = _prepared(max_cost, report, force=force) if live else None
-        places = examine(context, infra or [], instance_type, gpus, spot=spot, smallest=live)
+        places = examine(context, infra or [], instance_type, opt.joined(gpus), spot=spot, smallest=live)
         kind = gravest([check for place in places for check in place.checks])
         exit_code = kind.exit_code if kind else 0
         closing = FREE if max_cost is None else SO_FAR

@@ -58,6 +58,11 @@ def estimate(
     max_cost: Annotated[str | None, typer.Option(help="Highest cost of the job in USD.")] = None,
     value_of_time: Annotated[str | None, typer.Option(help="Value of an hour of waiting in USD.")] = None,
     rate: Annotated[str | None, typer.Option(help="Requests that a service gets, e.g. 5/s or 1M/day.")] = None,
+    currency: opt.Currency = None,
+    exchange_rate: Annotated[
+        str | None,
+        typer.Option(metavar="RATE", help="How much of --currency is one US dollar: 0.92; also --rate 0.92."),
+    ] = None,
     gpus: opt.Gpus = None,
     nodes: Annotated[
         str | None, typer.Option(metavar="N", help="Machines that train together, e.g. 4, or 2-16 to choose from.")
@@ -88,6 +93,9 @@ def estimate(
     from costgpu.workflows.estimate.estimate import estimate as estimate_workload
 
     as_json = opt.wants_json(json, output)
+    if currency is not None and exchange_rate is None and rate is not None and "/" not in rate:
+        exchange_rate, rate = rate, None  # a rate of requests has a unit of time
+    opt.show_amounts(currency, exchange_rate, as_json=as_json)
     if report is not None:
         check_target(Path(report), force=force)
     elif force:

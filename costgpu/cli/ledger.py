@@ -53,6 +53,8 @@ def history(
     person: opt.Person = None,
     name: opt.JobName = None,
     tag: opt.Tag = None,
+    currency: opt.Currency = None,
+    rate: opt.ExchangeRate = None,
     json: opt.Json = False,
 ) -> None:
     """Show what runs have cost.
@@ -61,13 +63,14 @@ def history(
     price times time, as it was when the run closed.
     """
     if context.invoked_subcommand is not None:
-        if any((by, limit != ROWS, since, until, provider, person, name, tag, json)):
+        if any((by, limit != ROWS, since, until, provider, person, name, tag, currency, rate, json)):
             command = context.invoked_subcommand
             raise UsageError(
                 f"Options of costgpu ledger {command} stand behind it.",
                 hint=f"costgpu ledger {command} --since 2026-11",
             )
         return
+    opt.show_amounts(currency, rate, as_json=json)
     from costgpu.ledger.queries.history import closed_runs
     from costgpu.render.text.ledger import history_json, history_text
 

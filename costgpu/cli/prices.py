@@ -13,9 +13,14 @@ from costgpu.errors import UsageError
 from costgpu.units import LARGEST_WHOLE
 
 if TYPE_CHECKING:
-    from costgpu.models.offer import Speedup
+    from costgpu.models.offer import PurchaseOption, Speedup
 
 DEFAULT_ROWS = 20
+
+PriceProvider = Annotated[str, typer.Argument(metavar="PROVIDER", help="Provider, e.g. aws.")]
+PriceType = Annotated[str, typer.Argument(metavar="TYPE", help="Machine type, e.g. p5.48xlarge.")]
+PriceRegion = Annotated[str | None, typer.Option(help="Region of the price; default: all.")]
+PriceSpot = Annotated[bool, typer.Option("--spot", help="The price of spot machines, not on demand.")]
 
 prices = typer.Typer(name="prices", invoke_without_command=True, rich_markup_mode=None, add_completion=False)
 
@@ -33,6 +38,8 @@ def offers(
     top: Annotated[
         int, typer.Option(min=0, max=LARGEST_WHOLE, help="Number of offers to list; 0 for all.")
     ] = DEFAULT_ROWS,
+    currency: opt.Currency = None,
+    rate: opt.ExchangeRate = None,
     json: opt.Json = False,
     output: opt.Format = "text",
 ) -> None:
@@ -46,8 +53,9 @@ def offers(
     from costgpu.workflows.offers import has_image, offer_query
 
     as_json = opt.wants_json(json, output)
+    opt.show_amounts(currency, rate, as_json=as_json)
     query = offer_query(
-        gpus=gpus, cpus=cpus, memory=memory, infra=infra or (), spot=spot, max_price=max_price, sort=sort
+        gpus=opt.joined(gpus), cpus=cpus, memory=memory, infra=infra or (), spot=spot, max_price=max_price, sort=sort
     )
     found = query_current(query, warn=print_note, has_image=has_image)
     render = offers_json if as_json else offers_table
@@ -103,17 +111,18 @@ def select(rows: tuple[Speedup, ...], kind: str | None, gpu: str | None) -> tupl
 
 @prices.callback()
 def show(context: typer.Context, json: opt.Json = False) -> None:
-    """Show the age of the prices in use, and refresh them.
+    """Show the age of the prices in use, refresh them, and set own ones.
 
-    Every version comes with dated prices; costgpu prices refresh fetches newer ones.
+    Every version comes with dated prices; costgpu prices refresh fetches newer ones, and
+    costgpu prices set says what you pay by a contract, with credits or a reservation.
     """
     if context.invoked_subcommand is not None:
         return
-    from costgpu.pricing import price_store
+    from costgpu.pricing import own_prices, price_store
     from costgpu.render.text.prices import prices_json, prices_text
     from costgpu.workflows.refresh_prices import price_sources
 
-    offers = price_store.offers(warn=TerminalReporter().note)
+    offers = price_store.list_offers(warn=TerminalReporter().note)
     kept = [found for name in price_sources() if (found := price_store.stored_prices(name))]
     failed = [tried for name in price_sources() if (tried := price_store.last_failure(name))]
     say(
@@ -123,8 +132,73 @@ def show(context: typer.Context, json: opt.Json = False) -> None:
             refreshed={found.provider: found.regions for found in kept},
             failed=failed,
             folder=str(price_store.cache_folder()),
+            own=own_prices.read_prices(),
         )
     )
+
+
+@prices.command("set")
+def set_(
+    provider: PriceProvider,
+    instance_type: PriceType,
+    price: Annotated[str, typer.Argument(metavar="PRICE", help="US dollars an hour of the machine, e.g. 42.00 or 0.")],
+    until: Annotated[str, typer.Option(metavar="DATE", help="Last day of the price, UTC: 2027-03-31.")],
+    region: PriceRegion = None,
+    spot: PriceSpot = False,
+    note: Annotated[str | None, typer.Option(help="What the price is by, e.g. a contract.")] = None,
+) -> None:
+    """Set your own price of a machine: a discount, credits, a reservation.
+
+    It counts in offers, estimates, plans, caps and receipts through the day of --until, and is
+    marked there. Afterwards the list price counts.
+    """
+    from costgpu.pricing import own_prices, price_store
+    from costgpu.render.text.prices import own_prices_text
+
+    now = datetime.now(UTC)
+    wanted = own_prices.StoredPrice(
+        provider=provider,
+        instance_type=instance_type,
+        region=region,
+        purchase_option=_purchase_option(spot=spot),
+        usd_per_hour=own_prices.parse_price(price),
+        until=own_prices.parse_last_day(until, now.date()),
+        set_on=now.date(),
+        note=(note or "").strip()[: own_prices.LONGEST_NOTE],
+    )
+    kept = own_prices.set_price(wanted, price_store.list_offers(warn=print_note))
+    say(own_prices_text([kept], now))
+
+
+@prices.command()
+def unset(
+    provider: PriceProvider, instance_type: PriceType, region: PriceRegion = None, spot: PriceSpot = False
+) -> None:
+    """Forget an own price: the list price counts again."""
+    from costgpu.pricing.own_prices import name_of, unset_price
+
+    gone = unset_price(provider, instance_type, region, _purchase_option(spot=spot))
+    say(f"The own price of {name_of(gone)} is forgotten.")
+
+
+@prices.command("list")
+def list_(json: opt.Json = False) -> None:
+    """List your own prices, those that are over included."""
+    from costgpu.pricing.own_prices import read_prices
+    from costgpu.render.document import document
+    from costgpu.render.text.prices import own_price_value, own_prices_text
+
+    own = read_prices()
+    if json:
+        say(document("costgpu.own-prices", own_prices=[own_price_value(price) for price in own]))
+    else:
+        say(own_prices_text(own, datetime.now(UTC)))
+
+
+def _purchase_option(*, spot: bool) -> PurchaseOption:
+    from costgpu.models.offer import PurchaseOption
+
+    return PurchaseOption.SPOT if spot else PurchaseOption.ON_DEMAND
 
 
 @prices.command()

@@ -36,6 +36,7 @@ def run(
     max_cost: Annotated[
         str | None, typer.Option(help="Highest cost of the run in USD; default: 3 times the estimate.")
     ] = None,
+    fit: opt.Fit = False,
     max_duration: Annotated[str | None, typer.Option(help="Longest time of the job, e.g. 2h.")] = None,
     idle_duration: Annotated[str | None, typer.Option(help="Idle time after which the job is ended.")] = None,
     include: opt.Include = None,
@@ -103,6 +104,8 @@ def run(
     ] = None,
     queue: Annotated[bool, typer.Option("--queue", help="Wait in costgpu queue until there is room.")] = False,
     assume_price: Annotated[str | None, typer.Option(help="Price of an hour of this machine in USD.")] = None,
+    currency: opt.Currency = None,
+    rate: opt.ExchangeRate = None,
     json: opt.Json = False,
     output: opt.Format = "text",
 ) -> None:
@@ -117,6 +120,7 @@ def run(
     from costgpu.workflows.runs.start import check_detached, is_free, planned_run
 
     as_json = opt.wants_json(json, output)
+    opt.show_amounts(currency, rate, as_json=as_json)
     request = request_of(RunRequest, locals(), tags=tag, disk_gib=disk, sync_limit_mib=sync_limit)
     try:
         with planned_run(request, TerminalReporter()) as (context, planned):

@@ -64,6 +64,7 @@ def sweep(
     max_cost: Annotated[
         str | None, typer.Option(help="Highest cost of it all in USD; default: 3 times the estimate.")
     ] = None,
+    fit: opt.Fit = False,
     max_duration: Annotated[str | None, typer.Option(help="Longest time of all trials together, e.g. 2h.")] = None,
     include: opt.Include = None,
     exclude: opt.Exclude = None,
@@ -100,6 +101,8 @@ def sweep(
     sync_limit: Annotated[float | None, typer.Option(help="Largest folder to send in MiB; default: 500.")] = None,
     grace: Annotated[str, typer.Option(help="Time between asking the trials to end and killing them.")] = DEFAULT_GRACE,
     assume_price: Annotated[str | None, typer.Option(help="Price of an hour of this machine in USD.")] = None,
+    currency: opt.Currency = None,
+    rate: opt.ExchangeRate = None,
     json: opt.Json = False,
     output: opt.Format = "text",
 ) -> None:
@@ -111,6 +114,7 @@ def sweep(
     from costgpu.workflows.sweep.plan import planned_sweep
 
     as_json = opt.wants_json(json, output)
+    opt.show_amounts(currency, rate, as_json=as_json)
     request = request_of(SweepRequest, locals(), tags=tag, disk_gib=disk, sync_limit_mib=sync_limit)
     try:
         with planned_sweep(request, TerminalReporter()) as (context, planned):

@@ -11,6 +11,7 @@ import typer
 from costgpu.cli.live_line import LiveLine
 from costgpu.errors import CostGpuError, NotConfirmed
 from costgpu.render import safe_text
+from costgpu.units import with_currency_note
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -21,7 +22,7 @@ LONGEST_NOTE = 4000  # characters
 
 def say(text: str, *, err: bool = False) -> None:
     """Prints text on stdout or stderr; whatever is in it, the terminal obeys none of it."""
-    typer.echo(safe_text.escaped(text), err=err)
+    typer.echo(safe_text.escaped(with_currency_note(text)), err=err)
 
 
 def print_error(error: CostGpuError, before: str = "") -> None:

@@ -80,6 +80,9 @@ class Settings(BaseSettings):
     default_infra: (
         Annotated[str, _matching(r"[a-z][a-z0-9]*(/[a-z0-9-]+){0,2}", "of the form aws, aws/us-east-1 or local")] | None
     ) = None
+    # of the amounts that commands show, with how much of it is one US dollar; None for US dollars
+    currency: Annotated[str, _matching(r"[A-Za-z]{3}", "the code of a currency, such as EUR")] | None = None
+    currency_rate: Annotated[str, _matching(r"[0-9]*\.?[0-9]+", "a number, such as 0.92")] | None = None
     # who is said to have created machines; None for user@host
     owner: (
         Annotated[str, _matching(r"[\w .:/=+@-]{1,128}", "a name (letters, digits, spaces and . : / = + @ -)")] | None

@@ -38,6 +38,8 @@ OWN_SETTINGS: Mapping[str, Trust] = {
     "max_lease_hours": Trust.ANY_PROJECT,  # can only be lowered
     "max_machines": Trust.OWN_PROJECT,  # more machines at once cost more at once
     "default_infra": Trust.ANY_PROJECT,  # the plan shows it before anything is spent
+    "currency": Trust.USER,  # would make amounts look smaller
+    "currency_rate": Trust.USER,
     "owner": Trust.USER,  # spending would be counted as somebody else's
     "alert_urls": Trust.USER,  # secrets, and where the alerts go
 }

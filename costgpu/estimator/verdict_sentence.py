@@ -8,7 +8,16 @@ from costgpu.estimator.cost import hourly_usd
 from costgpu.estimator.scope import WHOLE_JOB
 from costgpu.estimator.throughput import inference_phase, is_token, throughputs, together, together_words
 from costgpu.models.prediction import Choice, PaysFrom, Prediction, Provenance, Range, Verdict
-from costgpu.units import format_duration, format_frequency, format_number, format_ratio, format_usd, plural_unit
+from costgpu.units import (
+    format_bare_usd,
+    format_duration,
+    format_free,
+    format_frequency,
+    format_number,
+    format_ratio,
+    format_usd,
+    plural_unit,
+)
 
 WIDE = 1.25  # a ratio is told by the ends of its interval if they are so many times apart, or more
 MANY = 10_000  # from here on a number of steps is told in thousands
@@ -123,7 +132,7 @@ def _by_the_clock(verdict: Verdict) -> str:
         words.append("Where it makes the most of that for the money is too close to call.")
         chosen = None
     elif chosen is here:
-        words.append(f"Just run it here: {_made(here)} for $0.")
+        words.append(f"Just run it here: {_made(here)} for {format_free()}.")
     elif chosen is not None:
         words.append(
             f"Run it on a {'GPU' if chosen is gpu else 'CPU'}: {describe(chosen)}: {_made(chosen)} for {money(chosen)}."
@@ -170,7 +179,7 @@ def money(prediction: Prediction) -> str:
 
 def amount(usd: Range) -> str:
     """An amount with its interval, as `money`."""
-    return f"{format_usd(usd.value)} [{format_usd(usd.low)[1:]}-{format_usd(usd.high)[1:]}]"
+    return f"{format_usd(usd.value)} [{format_bare_usd(usd.low)}-{format_bare_usd(usd.high)}]"
 
 
 def rate_words(prediction: Prediction, *, priced: bool = True) -> str:
@@ -212,7 +221,7 @@ def _here(verdict: Verdict, rented: Prediction | None) -> str:
     whole = verdict.unit == WHOLE_JOB
     per = "" if whole else f" for {verdict.unit}"
     rates = rate_words(verdict.here)
-    sentence = f"Just run it here: {format_duration(here)}, $0{per}{f': {rates}' if rates else ''}."
+    sentence = f"Just run it here: {format_duration(here)}, {format_free()}{per}{f': {rates}' if rates else ''}."
     if rented is None:
         return sentence
     boot = ", boot included" if whole else ""

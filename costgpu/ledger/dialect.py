@@ -12,6 +12,7 @@ import re
 import sqlite3
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 from urllib.parse import quote
@@ -39,6 +40,7 @@ POSTGRESQL_PATIENCE = {
 }
 """Of libpq, unless the URL says otherwise: a server that is gone without a word must not keep a machine running."""
 POSTGRESQL_LOCK = 0x636F7374677075  # "costgpu": whoever migrates holds it
+POSTGRESQL_ADMISSION_LOCK = 0x61646D6974  # "admit": whoever decides whether a budget allows a machine holds it
 _SECRET_KEY = re.compile(r"pass|secret|token|key", re.IGNORECASE)
 WRITES = "costgpu_writes"  # execution option of a connection that will write
 
@@ -144,6 +146,21 @@ def lock_for_migration(connection: Connection) -> None:
     if connection.dialect.name == "postgresql":
         connection.exec_driver_sql(f"SELECT pg_advisory_xact_lock({POSTGRESQL_LOCK})")
         connection.exec_driver_sql(f"CREATE SCHEMA IF NOT EXISTS {POSTGRESQL_SCHEMA}")
+
+
+@contextmanager
+def admission(connection: Connection) -> Iterator[Connection]:
+    """Keep other admissions waiting until the transaction ends, and yield a connection that reads one state of the ledger.
+
+    On SQLite the transaction's BEGIN has locked out every writer. On PostgreSQL others go on writing: what is read stands in
+    one snapshot, taken once the lock is held, so that a run that is closed meanwhile is still counted as an open one.
+    """
+    if connection.dialect.name != "postgresql":
+        yield connection
+        return
+    connection.exec_driver_sql(f"SELECT pg_advisory_xact_lock({POSTGRESQL_ADMISSION_LOCK})")
+    with connection.engine.connect().execution_options(isolation_level="REPEATABLE READ") as reading:
+        yield reading
 
 
 def forbid_changes(connection: Connection, tables: Iterable[Table]) -> None:

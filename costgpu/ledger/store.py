@@ -63,6 +63,9 @@ class Ledger:
         self._process = 0
         self._identity: tuple[int, int] | None = None
         self._current = False  # whether the tables are known to be those of this version
+        self._admitting = (
+            threading.local()
+        )  # `connection`: that on which this thread reads while it decides on an event
         self.damage: dict[str, LedgerDamaged] = {}  # what was left out of answers, since it cannot be read
 
     @classmethod
@@ -92,16 +95,30 @@ class Ledger:
         """The ledger's file, or its URL without the password."""
         return self._place
 
-    def append(self, event: RunEvent) -> None:
+    def append(self, event: RunEvent, admit: Callable[[], None] | None = None) -> None:
         """Adds an event. When this returns, it is on the disk.
+
+        Args:
+            admit: Called in the transaction before the event is added; what it raises keeps the event out. While it reads
+                this ledger in this thread, no other process can be admitted.
 
         Raises:
             LedgerConflict: The event's sequence is not the run's next one: another process has written meanwhile.
             TypeError, ValueError: The event's data have no JSON form, or its time no zone: nothing was written.
         """
         row = event_row(event)
+
+        def work(connection: Connection) -> None:
+            if admit is not None:
+                with dialect.admission(connection) as self._admitting.connection:
+                    try:
+                        admit()
+                    finally:
+                        self._admitting.connection = None
+            self._insert(connection, event, row)
+
         try:
-            self.write(lambda connection: self._insert(connection, event, row))
+            self.write(work)
         except IntegrityError as exc:  # two at once, where beginning does not lock
             if self._next(event.run_id) > event.sequence:
                 raise _conflict(event) from exc
@@ -261,6 +278,8 @@ class Ledger:
     def read(self, work: Callable[[Connection], T], empty: T) -> T:
         """What some work finds; `empty` in a ledger that does not exist yet, which stays so."""
         with failures.translated(self._place):
+            if (admitting := getattr(self._admitting, "connection", None)) is not None:
+                return work(admitting)
             if self._file is not None and _identity(self._file) is None:
                 return empty
             try:

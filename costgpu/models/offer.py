@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from datetime import date
+from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
 from enum import StrEnum
 
@@ -32,6 +32,23 @@ class Accelerator:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class OwnPrice:
+    """Why the price of an offer is the user's own, and what it is without that."""
+
+    set_on: date
+    until: date  # the last day, UTC, on which it holds
+    list_usd_per_hour: Decimal  # the price after that day
+    list_as_of: date
+    list_source: str
+    note: str = ""
+
+    @property
+    def ends_at(self) -> datetime:
+        """From then on the list price counts."""
+        return datetime.combine(self.until + timedelta(days=1), time(), UTC)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Offer:
     """An instance type in one place, bought one way, at one price.
 
@@ -40,13 +57,14 @@ class Offer:
         instance_type: The provider's name, such as ``g5.xlarge`` or ``g2-standard-4``.
         family: The part of the instance type that fixes the CPU: ``g5``, ``g2``.
         zone: Zone of the price; None where the price holds in the whole region.
-        price_usd_per_hour: Always above zero.
+        price_usd_per_hour: Above zero, unless it is the user's own or this machine's.
         vcpus: Virtual CPUs (hardware threads on most x86 families).
         memory_gib: Main memory in GiB.
         architecture: ``x86_64`` or ``arm64``.
         accelerator: Accelerators of the instance; None for a CPU instance.
         price_source: Place where the price was read; ``derived`` in it means computed from a price that was read.
         price_as_of: The day on which the source was current.
+        own_price: What the price is the user's own by; None for a list price.
     """
 
     provider: str
@@ -62,6 +80,13 @@ class Offer:
     accelerator: Accelerator | None
     price_source: str
     price_as_of: date
+    own_price: OwnPrice | None = None
+
+    @property
+    def dearest_usd_per_hour(self) -> Decimal:
+        """The price, or the list price behind it if that is higher."""
+        own = self.own_price
+        return self.price_usd_per_hour if own is None else max(self.price_usd_per_hour, own.list_usd_per_hour)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -123,6 +123,16 @@ class Option:
     placement: bool = False  # whether several such machines are placed close together
     efa_interfaces: int = 0  # network interfaces with EFA of each of several such machines; 0 for a plain network
 
+    def cost_usd(self, start: datetime, seconds: Decimal) -> Decimal:
+        """Cost of a machine that lives from `start`: an own price counts until its last day is over, then the list price."""
+        own, rate = self.offer.own_price, self.offer.price_usd_per_hour + self.extras_usd_per_hour
+        usd = seconds * rate
+        if own is not None:
+            held = Decimal((own.ends_at - start).total_seconds())
+            after = seconds - min(max(held, Decimal(0)), seconds)
+            usd += after * (own.list_usd_per_hour - self.offer.price_usd_per_hour)
+        return (usd / 3600).quantize(Decimal("0.000001"))
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CreateCall:
@@ -278,8 +288,7 @@ class RunView:
             start = min(max(start, self.launched_at), self.known_since)
         seconds = max(0.0, (end - start).total_seconds())
         billed = Decimal(max(60, int(-(-seconds // 1)))) if self.instance else Decimal(0)
-        rate = self.option.offer.price_usd_per_hour + self.option.extras_usd_per_hour
-        return seconds, (billed * rate / 3600).quantize(Decimal("0.000001"))
+        return seconds, self.option.cost_usd(start, billed)
 
     def metered_at_most(self, now: datetime) -> tuple[float, Decimal]:
         """As `metered`, but not beyond the lease: for callers that have not asked whether the machine still runs."""

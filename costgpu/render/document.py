@@ -11,12 +11,16 @@ from decimal import Decimal
 from enum import Enum
 from typing import Any
 
+from costgpu.units import shown_currency
+
 VERSION = 1
 
 
 def document(schema: str, **parts: Any) -> str:
     """One JSON document: `schema` (``costgpu.plan``), `version`, and the parts as `json_value` has them."""
-    return json.dumps({"schema": schema, "version": VERSION, **json_object(parts)}, indent=2)
+    chosen = shown_currency()
+    currency = {} if chosen is None else {"currency": json_value(chosen)}
+    return json.dumps({"schema": schema, "version": VERSION, **currency, **json_object(parts)}, indent=2)
 
 
 def json_object(parts: Mapping[str, Any]) -> dict[str, Any]:

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import unicodedata
+from collections.abc import Iterable
 from dataclasses import replace
 
 from costgpu.models.footprint import FileUse
 from costgpu.models.inputs import StayingInput
-from costgpu.models.offer import Accelerator, PurchaseOption
+from costgpu.models.offer import Accelerator, Offer, PurchaseOption
 from costgpu.models.prediction import Prediction, Verdict
 from costgpu.models.workload import Extra, Phase, Rhythm, TotalKind, WorkloadProfile
-from costgpu.units import format_count, format_duration, format_size, plural_unit
+from costgpu.units import format_count, format_duration, format_size, format_usd, plural_unit
 
 LONGEST_NAME = 80
 THIS_MACHINE = "this machine"
@@ -63,6 +64,27 @@ def visible(text: str, longest: int = LONGEST_NAME) -> str:
     """The text without invisible characters and such that change its direction, cut to `longest`."""
     shown = "".join(" " if unicodedata.category(char) in _INVISIBLE else char for char in text)
     return shown if len(shown) <= longest else shown[: longest - 1] + "…"
+
+
+def price_mark(offer: Offer | None) -> str:
+    """Return ``own price of 2026-11-20, until 2027-03-31; list $98.32 of 2026-10-01``; empty for a list price."""
+    own = offer.own_price if offer is not None else None
+    if offer is None or own is None:
+        return ""
+    note = f" ({visible(own.note)})" if own.note else ""
+    listed = f"list {format_usd(own.list_usd_per_hour)} of {own.list_as_of}"
+    return f"own price of {own.set_on}{note}, until {own.until}; {listed}"
+
+
+def own_price_notes(offers: Iterable[Offer]) -> list[str]:
+    """Return a remark for each of these offers with an own price, each once."""
+    return list(
+        dict.fromkeys(
+            f"{visible(offer.instance_type)} in {visible(offer.region)} at {format_usd(offer.price_usd_per_hour)}/h: {mark}."
+            for offer in offers
+            if (mark := price_mark(offer))
+        )
+    )
 
 
 def accelerator_name(accelerator: Accelerator, times: str = "x") -> str:
@@ -167,6 +189,10 @@ def notes_of(verdict: Verdict, profile: WorkloadProfile) -> list[str]:
     notes = [*profile.notes, *verdict.notes]
     for kind, prediction in (("CPU", verdict.best_cpu), ("GPU", verdict.best_gpu)):
         notes += [f"The {kind} figure: {note}." for note in (prediction.notes if prediction else ())]
+    shown = [*verdict.table, *verdict.asked, verdict.best_cpu, verdict.best_gpu, verdict.recommended]
+    notes += own_price_notes(
+        one.candidate.offer for one in shown if one is not None and one.candidate.offer is not None
+    )
     return list(dict.fromkeys(notes))
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import date
+from datetime import date, datetime
 from decimal import ROUND_DOWN, ROUND_UP, Decimal
 
 from costgpu.errors import CapTooSmall, UsageError
@@ -16,7 +16,7 @@ from costgpu.models.prediction import Prediction
 from costgpu.models.run import Lease, Option
 from costgpu.providers import registry
 from costgpu.runner.timeouts import POWER_OFF_SECONDS
-from costgpu.units import format_duration, format_usd
+from costgpu.units import format_dollars, format_duration
 
 MAX_OPTIONS = 12  # places to fail over to
 MAX_PRICE_RATIO = Decimal("1.5")  # a place is no replacement if it costs more than this times the first choice
@@ -26,6 +26,7 @@ LEAST_LOCAL_SECONDS = 5.0  # the same on this machine, where nothing boots
 ROOM_SECONDS = 900.0  # around a --max-duration: set-up before it, checkpoint and outputs after it, each
 ESTIMATE_FACTOR = 3.0  # the default cap, in upper ends of the estimate
 LEAST_DEFAULT_SECONDS = 1800.0  # a default cap is no shorter: installing packages can take longer than the job
+OWN_PRICE_SLACK_SECONDS = 3600.0  # before an own price ends: a plan is carried out a little later
 LOCAL_SECONDS = 7 * 86400.0  # this machine costs nothing; it still does not run for ever
 
 
@@ -34,10 +35,12 @@ class Limits:
     """What the user allows."""
 
     max_cost_usd: Decimal | None = None  # everything from the create call on
+    cap_from: str = "--max-cost"  # what `max_cost_usd` is, in words
     max_duration_seconds: float | None = None  # what the job may take
     lease_seconds: float | None = None  # instead of the other limits on time, with ``--no-auto-shutdown``
     longest_seconds: float = 7 * 86400.0  # no lease may be longer
     disk_gib: int | None = None  # root disk; None for the default
+    now: datetime | None = None  # when the lease begins; None if that is not known: then an own price limits nothing
     nodes: int = 1  # machines, which share `max_cost_usd`; each has a lease of the same length
 
 
@@ -157,8 +160,13 @@ def lease_for(
         CapTooSmall: The machine would be ended before the job could do anything.
         UsageError: Nothing limits the run, or the lease is too long.
     """
-    rate = max(offer.price_usd_per_hour, on_demand_usd_per_hour or Decimal(0))
-    rate += extras_usd_per_hour(offer, limits.disk_gib)
+    extras = extras_usd_per_hour(offer, limits.disk_gib)
+    now, later = (
+        max(price, on_demand_usd_per_hour or Decimal(0)) + extras
+        for price in (offer.price_usd_per_hour, offer.dearest_usd_per_hour)
+    )
+    held = _own_price_seconds(offer, limits.now)
+    rate = now if held else later
     cap, duration, longest = limits.max_cost_usd, limits.max_duration_seconds, limits.longest_seconds
     ends: list[tuple[float, str]] = []
     if limits.lease_seconds is not None:
@@ -168,9 +176,14 @@ def lease_for(
                 hint="A machine that nobody ends is ended by its lease: choose a shorter one.",
             )
         ends.append((limits.lease_seconds, "--lease"))
-    if cap is not None and rate > 0:
-        affordable = float((cap * 3600 / (rate * limits.nodes)).quantize(Decimal("0.1"), rounding=ROUND_DOWN))
-        ends.append((affordable - POWER_OFF_SECONDS, f"--max-cost {format_usd(cap)}"))
+    if cap is not None and later > 0:
+        # what is paid for already, or nearly, must not live for ever: the list price says how long
+        first = later if offer.price_usd_per_hour == 0 else rate
+        affordable = cap * 3600 / (first * limits.nodes)
+        if first == now and affordable > held:
+            affordable = held + (affordable - held) * now / later
+        alive = float(affordable.quantize(Decimal("0.1"), rounding=ROUND_DOWN)) - POWER_OFF_SECONDS
+        ends.append((alive, f"{limits.cap_from} {format_dollars(cap)}"))
     if duration is not None and limits.lease_seconds is None:
         around = 2 * ROOM_SECONDS + boot_seconds(offer)
         ends.append((duration + around, f"--max-duration {format_duration(duration)}"))
@@ -194,12 +207,29 @@ def lease_for(
         boots = f": {offer.instance_type} takes about {format_duration(boot_seconds(offer))} to boot and be set up"
         raise CapTooSmall(
             f"{by} would be used up before the job starts{boots if offer.provider != LOCAL else ''}.",
-            hint=f"Allow at least {format_usd(needed)}, or {format_duration(least)}.",
+            hint=f"Allow at least {format_dollars(needed)}, or {format_duration(least)}.",
         )
-    return Lease(lifetime_seconds=seconds, worst_cost_usd=worst_cost(seconds, rate), usd_per_hour=rate, limited_by=by)
+    worst = worst_cost(seconds, now, held, later)
+    return Lease(lifetime_seconds=seconds, worst_cost_usd=worst, usd_per_hour=rate, limited_by=by)
 
 
-def worst_cost(lifetime_seconds: float, usd_per_hour: Decimal) -> Decimal:
-    """Highest cost of a machine that lives so long, its last billing minute included."""
+def _own_price_seconds(offer: Offer, now: datetime | None) -> Decimal:
+    """Return for how long the price of an offer holds at least from now on; a list price does for ever."""
+    if offer.own_price is None:
+        return Decimal("Infinity")
+    left = (offer.own_price.ends_at - now).total_seconds() - OWN_PRICE_SLACK_SECONDS if now is not None else 0.0
+    return Decimal(str(round(max(0.0, left), 1)))
+
+
+def worst_cost(
+    lifetime_seconds: float, usd_per_hour: Decimal, held: Decimal | None = None, later: Decimal = Decimal(0)
+) -> Decimal:
+    """Highest cost of a machine that lives so long, its last billing minute included.
+
+    Args:
+        held: Seconds after which it costs `later` an hour; None if it never does.
+    """
     seconds = Decimal(str(round(lifetime_seconds + POWER_OFF_SECONDS, 1)))
-    return (seconds * usd_per_hour / 3600).quantize(Decimal("0.000001"), rounding=ROUND_UP)
+    after = max(Decimal(0), seconds - held) if held is not None else Decimal(0)
+    usd = (seconds - after) * usd_per_hour + after * later
+    return (usd / 3600).quantize(Decimal("0.000001"), rounding=ROUND_UP)

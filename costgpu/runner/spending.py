@@ -15,7 +15,7 @@ from datetime import datetime, timedelta
 from decimal import Decimal
 from typing import TYPE_CHECKING
 
-from costgpu.errors import BudgetError, CostGpuError, LedgerError, ProviderError
+from costgpu.errors import BudgetError, CostGpuError, LedgerDamaged, LedgerError, ProviderError
 from costgpu.ledger.queries import history
 from costgpu.ledger.records import unrecorded_machines
 from costgpu.ledger.records.budget_rules import Budget, BudgetState, bounds, clock_is_off, forecast
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from costgpu.providers.base import OwnedResources, Provider
 
 LOCAL = "local"
+LEASE_SLACK = timedelta(hours=1)  # a clock that is set between two events moves their times
 
 _PLACE = re.compile("[/ ]")  # ends the provider in what could not be asked: a region or an account follows
 
@@ -132,6 +133,7 @@ def gather(
     if providers is not None:
         _name_unasked(views, live, spending)
     machines = [m for m in (_open_machine(view, live, spending.at) for view in views) if m is not None]
+    machines += _reserved_machines(views, spending.at)
     since = min(starts) if starts and len(starts) == len(budgets) else None
     strangers = _strangers(ledger, live, {view.run_id for view in views}, spending, prices, since)
     machines += [_strange_machine(each, live, spending.at) for each in strangers]
@@ -265,6 +267,13 @@ def _open_views(ledger: Ledger, spending: Spending) -> list[RunView]:
         return []
     for run_id, problem in damaged.items():
         _add_problem(spending, LedgerError(f"Run {run_id} is open and is not counted: {problem.message}"))
+    for view in views:
+        call, option = view.create_call, view.option
+        if call is None or option is None:
+            continue
+        earliest = call.at + timedelta(seconds=option.lease.lifetime_seconds) - LEASE_SLACK
+        if call.lease_until < earliest or (view.confirmed_at is not None and view.confirmed_at < call.at - LEASE_SLACK):
+            _add_problem(spending, LedgerDamaged(f"Run {view.run_id} is open, and its times cannot be right."))
     return views
 
 
@@ -314,6 +323,31 @@ def _open_machine(view: RunView, live: _Live, now: datetime) -> Machine | None:
         stops_at=max(over, now) if going else None,
         cap_left_usd=left,
     )
+
+
+def _reserved_machines(views: Sequence[RunView], now: datetime) -> list[Machine]:
+    """Return the machines that jobs on several machines still lack: they were admitted with the first one."""
+    begun = {
+        view.spec.node.run_ids for view in views if view.spec.node is not None and view.state is not RunState.INTENT
+    }
+    return [
+        Machine(
+            run_id=view.run_id,
+            name=view.name,
+            owner=view.owner,
+            tags=view.spec.tags,
+            ref=None,
+            provider=view.options[0].offer.provider,
+            started_at=now,
+            until=now,
+            cost_usd=ZERO,
+            usd_per_hour=ZERO,
+            going=True,
+            cap_left_usd=max(option.lease.worst_cost_usd for option in view.options),
+        )
+        for view in views
+        if view.state is RunState.INTENT and view.spec.node is not None and view.spec.node.run_ids in begun
+    ]
 
 
 def _old_enough(view: RunView, now: datetime) -> bool:

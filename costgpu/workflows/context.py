@@ -187,9 +187,9 @@ class AppContext:
         return asked[1]
 
     def _refusal(self, view: RunView) -> CostGpuError | None:
-        from costgpu.workflows.runs.budgets import budget_refusal
+        from costgpu.workflows.runs.budgets import ask_budgets
 
-        return budget_refusal(self.ledger, view.spec, view.options, view.owner, self.clock.now())[1]
+        return ask_budgets(self.ledger, view.spec, view.options, view.owner, self.clock.now()).refusal
 
     def _select(self, view: RunView) -> Selection:
         from costgpu.runner.files.select import select_for

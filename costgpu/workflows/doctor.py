@@ -18,7 +18,9 @@ from costgpu.config.settings_files import PREFIX, user_file
 from costgpu.errors import AuthError, ConfigError, CostGpuError, LedgerError, PriceNotFound, UsageError
 from costgpu.models.diagnostics import Check, Examination, failed, ok, unknown, warning
 from costgpu.models.offer import Offer, PurchaseOption
+from costgpu.pricing import price_store
 from costgpu.pricing.catalog import query_current
+from costgpu.pricing.not_supported import place_error
 from costgpu.pricing.query import OfferQuery
 from costgpu.providers import registry
 from costgpu.providers.spec import ProviderConfig, ProviderSpec
@@ -74,8 +76,13 @@ def permissions(provider: str) -> str:
 
 def _places(infra: Sequence[str]) -> list[str]:
     """The places to ask, as they were named, without this computer."""
+    regions: dict[str, set[str]] = {}
+    for offer in price_store.list_offers() if infra else ():
+        regions.setdefault(offer.provider, set()).add(offer.region)
     for place in infra:
         name, sign, region = place.partition("/")
+        if (error := place_error(place, regions)) is not None:
+            raise error
         if registry.find(name) is None or (sign and (not region or "/" in region or name == "local")):
             raise UsageError(f"--infra {place} is not a place.", hint="Such as aws, gcp/us-central1 or local.")
     return [place for place in dict.fromkeys(infra) if place != "local"]

@@ -101,8 +101,8 @@ def candidates(
     for name in instance_types:
         if name.lower() not in types:  # nothing is found: the catalog says why
             catalog.query(OfferQuery(accelerator=wanted, infra=infra, purchase_options=options, instance_type=name))
-    on_demand = {
-        (o.provider, o.region, o.instance_type): o.price_usd_per_hour
+    on_demand = {  # what a spot machine costs at most
+        (o.provider, o.region, o.instance_type): o.dearest_usd_per_hour
         for o in (*snapshot.read_offers(snapshot.DATA / snapshot.NOT_SOLD_FILE), *catalog.offers)
         if o.purchase_option is PurchaseOption.ON_DEMAND
     }
@@ -113,7 +113,9 @@ def candidates(
             offer=offer,
             cpu=cpu(offer.provider, offer.family),
             accelerator=accelerator(offer.accelerator.name) if offer.accelerator else None,
-            on_demand_usd_per_hour=on_demand.get((offer.provider, offer.region, offer.instance_type)),
+            on_demand_usd_per_hour=on_demand.get((offer.provider, offer.region, offer.instance_type))
+            if offer.purchase_option is PurchaseOption.SPOT
+            else offer.price_usd_per_hour,
             costs=costs[offer.provider],
             interconnect=links.get((offer.provider, offer.instance_type)),
             interruptions=interruption_rate(offer) if offer.purchase_option is PurchaseOption.SPOT else None,

@@ -13,6 +13,7 @@ from costgpu.models.price_update import PriceUpdate
 from costgpu.pricing import price_store
 from costgpu.pricing.hardware import nearest
 from costgpu.pricing.merge_prices import RefreshResult, merge_prices
+from costgpu.pricing.not_supported import place_error
 from costgpu.providers import registry
 from costgpu.providers.base import PriceSource
 from costgpu.providers.spec import ProviderConfig, ProviderSpec
@@ -42,7 +43,7 @@ def refresh_prices(
     Returns:
         What came of each provider, and what has gone wrong, the first thing first.
     """
-    known = price_store.offers()
+    known = price_store.list_offers()
     results: list[RefreshResult] = []
     errors: list[CostGpuError] = []
     for name, regions in _wanted(infra, known, public=public):
@@ -102,6 +103,8 @@ def _wanted(infra: Sequence[str], known: Sequence[Offer], *, public: bool) -> li
             provider, region = (owners or [""])[0], provider
         unknown_region = region and provider in sources and region not in regions[provider]
         if provider not in sources or (unknown_region and not _source(sources[provider], public=False).by_region):
+            if (error := place_error(place, regions)) is not None:
+                raise error
             names = [*sources, *(f"{name}/{one}" for name in sources for one in regions[name])]
             raise UsageError(
                 f"--infra {place!r} has no price list here.",

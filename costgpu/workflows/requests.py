@@ -34,21 +34,20 @@ def request_of(kind: type[Request], arguments: Mapping[str, Any], **more: Any) -
 
     Args:
         kind: Its fields are texts, numbers, switches or tuples of texts.
-        arguments: As the caller got them, `locals()`. What a field has as a text may be a path, a number or an amount;
-            what it has as a tuple may be one text, a list, or a mapping: ``key=value``.
+        arguments: As the caller got them, `locals()`. What a field has as a text may be a path, a number or an amount, or a
+            list of which any will do; what it has as a tuple may be one text, a list, or a mapping: ``key=value``.
         more: Those that have another name there.
     """
     given = {**arguments, **more}
-    for field in fields(kind):
-        if given.get(field.name) == "":
-            refuse_empty(f"--{field.name.replace('_', '-')}")
-    return kind(
-        **{
-            field.name: _as_field(given[field.name], str(field.type))
-            for field in fields(kind)
-            if given.get(field.name) is not None
-        }
-    )
+    found = {
+        field.name: _as_field(given[field.name], str(field.type))
+        for field in fields(kind)
+        if given.get(field.name) is not None
+    }
+    for name, value in found.items():
+        if value == "":
+            refuse_empty(f"--{name.replace('_', '-')}")
+    return kind(**found)
 
 
 def _as_field(value: Any, kind: str) -> Any:
@@ -56,6 +55,8 @@ def _as_field(value: Any, kind: str) -> Any:
         if isinstance(value, Mapping):
             return tuple(f"{key}={text}" for key, text in value.items())
         return (value,) if isinstance(value, str) else tuple(value)
+    if isinstance(value, list | tuple):
+        return ",".join(map(str, value))
     if kind.startswith("str") and not isinstance(value, str):
         return os.fspath(value) if isinstance(value, os.PathLike) else str(value)
     return value

@@ -331,7 +331,7 @@ def test_types_of_unknown_hardware_are_counted(server: PriceServer) -> None:
         ("local", 2, "price list"),
         ("gcp/us-centrall", 2, "us-central1"),
         ("us-est-1", 2, "us-east-1"),
-        ("azure/eastus", 2, "price list"),
+        ("azure/eastus", 2, "is known, and not supported"),
         ("aws/us-eats-1", 44, "us-east-1"),
     ],
 )

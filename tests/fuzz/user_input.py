@@ -156,30 +156,34 @@ TEXTS = (*_TEXTS, *_ODD, "x" * 300, "x" * 5000, "x" * 100_000, "H100:" + "9" * 9
 WORDS = (*NUMBERS, *TIMES, *TEXTS)
 
 _OPTIONS = """
-    offers | --gpus --cpus --memory --infra --spot! --max-price --sort --top --json! -o
+    offers | --gpus --cpus --memory --infra --spot! --max-price --sort --top --currency --rate --json! -o
     speedups | --gpus --json! -o @
     prices | --json!
+    prices set | @ --until --region --spot! --note
+    prices unset | @ --region --spot!
+    prices list | --json!
     jobs | -a! --by-tag! --json!
     logs | @ -f!
     attach | @
     cancel | @ -y! --now!
     fetch | @ --to
     reap | --older-than --mine! --infra=local --json!
-    ledger | --by --limit --since --until --provider --person -n --tag --json!
+    ledger | --by --limit --since --until --provider --person -n --tag --currency --rate --json!
     ledger export | --format -o --since --until --provider --person -n --tag --force!
     ledger report | --html=- --html --since --until --force!
     ledger accuracy | --limit --since --until --provider --person -n --tag --json!
     ledger billed | --month --stored! --json!
     budget set | @ --daily --weekly --monthly --total --alert --tag --provider --person --time-zone --enforce!
-        --replace!
-    budget show | @ --json!
+        --enforce-spent! --replace!
+    budget show | @ --currency --rate --json!
     budget remove | @
     budget check | --offline! -v! --json!
     budget cron | --every --reap! --enforce!
     estimate | --measure-for --start-limit --steps --epochs --total-steps --like --save --step-pattern --objective
         --deadline --max-cost --value-of-time --gpus --nodes --infra --spot! --top --own --own-price --power-price --energy!
-        --chart! --report --force! --explain! --json! --rate -o --params=1B --params --tokens
-    run --dry-run --no-estimate --infra local | -t --gpus --max-cost --max-duration --idle-duration --outputs --setup
+        --chart! --report --force! --explain! --json! --rate --currency --exchange-rate -o --params=1B --params --tokens
+    run --dry-run --no-estimate --infra local | -t --gpus --fit! --currency --rate --max-cost --max-duration
+        --idle-duration --outputs --setup
         -e --env-file -n --tag --lease --no-auto-shutdown! --nproc --engine --workdir --profile --disk --bucket --sync-limit
         --grace --assume-price --json! -o
 """

@@ -74,7 +74,9 @@ class MemoryBook:
     def __init__(self) -> None:
         self.rows: dict[str, list[RunEvent]] = {}
 
-    def append(self, event: RunEvent) -> None:
+    def append(self, event: RunEvent, admit: Callable[[], None] | None = None, /) -> None:
+        if admit is not None:
+            admit()
         rows = self.rows.setdefault(event.run_id, [])
         if event.sequence != len(rows):
             raise LedgerConflict(f"{event.run_id} {event.sequence}")

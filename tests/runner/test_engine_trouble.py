@@ -239,7 +239,7 @@ class Meddled(MemoryBook):
         super().__init__()
         self.rows, self.at, self.kind, self.meddled = book.rows, at, kind, False
 
-    def append(self, event: RunEvent) -> None:
+    def append(self, event: RunEvent, admit: Callable[[], None] | None = None, /) -> None:
         if event.sequence == self.at and not self.meddled:
             self.meddled = True
             data = {"reason": "cancelled", "by": "client"} if self.kind is EventKind.ENDING else {}
@@ -250,7 +250,7 @@ class Meddled(MemoryBook):
                 legal.rows[RUN] = [*self.rows[RUN], other]
                 load_run(legal, RUN)
                 super().append(other)
-        super().append(event)
+        super().append(event, admit)
 
 
 class Elsewhere:
@@ -276,11 +276,11 @@ class Broken(MemoryBook):
         super().__init__()
         self.breaks_at, self.writes, self.reads, self.broken = breaks_at, writes, reads, False
 
-    def append(self, event: RunEvent) -> None:
+    def append(self, event: RunEvent, admit: Callable[[], None] | None = None, /) -> None:
         self.broken = self.broken or event.sequence >= self.breaks_at
         if self.broken and not self.writes:
             raise LedgerError("The disk is full.")
-        super().append(event)
+        super().append(event, admit)
 
     def events(self, run_id: str) -> tuple[RunEvent, ...]:
         if self.broken and not self.reads:

@@ -280,7 +280,8 @@ class _With:
 
 def test_a_budget_keeps_a_job_waiting(tmp_path: Path) -> None:
     world = RecoveryWorld(tmp_path, [400])
-    world.tools = replace(world.tools, refusal=lambda view: BudgetExceeded("The budget team is exceeded."))
+    exceeded = BudgetExceeded("The budget team is exceeded.")
+    world.tools = replace(world.tools, refusal=lambda view: exceeded if view.is_later_attempt else None)
     with pytest.raises(BudgetExceeded) as caught:
         world.run()
     assert "costgpu attach" in caught.value.hint

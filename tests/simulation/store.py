@@ -119,9 +119,9 @@ class Store:
     def place(self) -> str:
         return str(self.target.place)
 
-    def append(self, event: RunEvent) -> None:
+    def append(self, event: RunEvent, admit: Callable[[], None] | None = None, /) -> None:
         self._writable()
-        self.target.append(event)
+        self.target.append(event, admit)
         self.written.setdefault(event.run_id, []).append(event)
         self._appended(event)
 

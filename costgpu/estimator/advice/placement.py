@@ -17,7 +17,7 @@ from costgpu.estimator.step import trains_alone
 from costgpu.estimator.verdict import best
 from costgpu.estimator.verdict_sentence import describe
 from costgpu.models.prediction import Advice, AdviceKind, Prediction
-from costgpu.units import format_duration, format_usd
+from costgpu.units import format_duration, format_free, format_usd
 
 START_SECONDS = 60.0  # of a set-up, that are imports and building the model: they stay on the training machine
 LAUNCH_BOUND = 0.3  # share of a step's launches and host work from which a larger GPU is idle
@@ -98,7 +98,7 @@ def _moved(context: AdviceContext, kind: AdviceKind, changed: Workload, seconds:
     cost = billed_usd(wall, hourly_usd(cheap))
     note = (
         f"On {cheap.offer.provider} {cheap.offer.instance_type} it costs {format_usd(cost)}, once for all later runs;"
-        f" here it took {format_duration(seconds)} and $0."
+        f" here it took {format_duration(seconds)} and {format_free()}."
     )
     return context.advice(
         kind,

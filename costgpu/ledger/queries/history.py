@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import datetime, timedelta
 from decimal import Decimal
 from functools import partial
 from typing import Any, TypeVar
@@ -25,6 +25,7 @@ from costgpu.ledger.schema import (
     ESTIMATED_SECONDS,
     LATEST_US,
     closings,
+    events,
     from_nano,
     instant,
     number,
@@ -210,6 +211,26 @@ def without_damaged(ledger: Ledger, sums: Callable[[Connection, Sequence[ColumnE
         ledger.leave_out(f"run {run_id}", "its times or amounts are none")
     numbers = list(damaged)
     return ledger.read(lambda connection: sums(connection, (closings.c.run.not_in(numbers),)), empty)
+
+
+def implausible_runs(ledger: Ledger, now: datetime) -> tuple[str, ...]:
+    """Return the ids of runs with times of the future, or with times and amounts that closing a run does not write."""
+    latest = to_microseconds(now + timedelta(days=1))
+    seconds = (closings.c.ended_us - closings.c.started_us) - closings.c.metered_seconds * 1_000_000
+    wrong = or_(
+        *(column > latest for column in _TIMES),
+        closings.c.metered_nano_usd < 0,
+        closings.c.started_us.is_not(None) & closings.c.metered_nano_usd.is_(None),
+        func.abs(seconds) > 1_000_000,
+    )
+
+    def read(connection: Connection) -> tuple[str, ...]:
+        query = select(cast(runs.c.run_id, Text)).select_from(joined()).where(wrong).order_by(runs.c.run)
+        later = select(cast(events.c.run_id, Text)).where(events.c.at_us > latest).limit(1)
+        found = (*connection.scalars(query), *_damaged(connection).values(), *connection.scalars(later))
+        return tuple(str(run_id) for run_id in found)
+
+    return ledger.read(read, ())
 
 
 def _damaged(connection: Connection) -> dict[int, str]:

@@ -57,7 +57,8 @@ class Budget:
     provider: str = ""  # the only provider that counts; empty for all
     owner: str = ""  # the only person whose runs count, ``user`` or ``user@host``; empty for everybody
     tags: Mapping[str, str] = field(default_factory=dict)  # the tags that a run must have to count, with these values
-    enforce: bool = False  # whether `costgpu run` refuses new runs beyond 100 %
+    enforce: bool = False  # whether a run is refused whose cap is more than what is neither spent nor committed
+    enforce_spent: bool = False  # with `enforce`: whether only a budget that is spent refuses
 
     def same_rule(self, other: Budget) -> bool:
         """Whether the same money is counted against the same amount: what was told once need not be told again."""
@@ -109,6 +110,16 @@ class BudgetState:
     def left_usd(self) -> Decimal:
         """What is not spent yet; never negative."""
         return max(Decimal(0), self.budget.amount_usd - self.spent_usd)
+
+    @property
+    def open_usd(self) -> Decimal:
+        """What is neither spent nor committed; negative if both together are more than the amount."""
+        return self.budget.amount_usd - self.spent_usd - self.committed_usd
+
+    def refuses(self, cap_usd: Decimal) -> bool:
+        """Whether a run that may cost so much is not to begin."""
+        beyond = self.exceeded or (not self.budget.enforce_spent and cap_usd > self.open_usd)
+        return self.budget.enforce and beyond
 
     @property
     def crossed(self) -> tuple[int, ...]:

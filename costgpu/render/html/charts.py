@@ -18,7 +18,7 @@ from markupsafe import Markup
 from costgpu.render.html import svg
 from costgpu.render.phrases import counted, visible
 from costgpu.render.text.layout import cut
-from costgpu.units import format_duration
+from costgpu.units import format_duration, format_free
 
 if TYPE_CHECKING:
     from costgpu.render.html.spending_summary import Pair  # which a verdict's page does without: it needs the ledger
@@ -166,7 +166,7 @@ def cost_and_time(
     up = svg.log_scale([usd for point in points for usd in point.usd] or [1.0], bottom, top)
     x = across.at(here_seconds)
     anchor, gap = ("end", -6) if x > (svg.LEFT + width) / 2 else ("start", 6)
-    here_label = svg.text(x + gap, svg.TOP + 10, "this machine, $0", anchor=anchor, style="label")
+    here_label = svg.text(x + gap, svg.TOP + 10, f"this machine, {format_free()}", anchor=anchor, style="label")
     taken = [(across.at(point.seconds[0]), up.at(point.usd[0])) for point in points]
     return [
         *svg.grid_up(width, up, svg.usd_ticks(up)),

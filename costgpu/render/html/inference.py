@@ -12,7 +12,15 @@ from costgpu.render.html.page import Table, interval, name, two_lines
 from costgpu.render.phrases import offer_name, steps_phrase
 from costgpu.render.text.inference import phase_name, places_of, throughput_rows
 from costgpu.render.text.service import month_words, service_plans
-from costgpu.units import format_duration, format_frequency, format_number, format_percent, format_usd, plural_unit
+from costgpu.units import (
+    format_duration,
+    format_free,
+    format_frequency,
+    format_number,
+    format_percent,
+    format_usd,
+    plural_unit,
+)
 
 
 def _star(prediction: Prediction, recommended: Prediction | None) -> str:
@@ -33,7 +41,7 @@ def throughput_tables(verdict: Verdict, profile: WorkloadProfile) -> list[Table]
                 [
                     _star(place, verdict.recommended),
                     _number(rate.per_second.times(seconds)),
-                    "$0" if place.candidate.offer is None else _usd(rate.usd_each.times(number)),
+                    format_free() if place.candidate.offer is None else _usd(rate.usd_each.times(number)),
                 ]
                 for place, rate in shown
             ]

@@ -19,7 +19,7 @@ from markupsafe import Markup
 
 from costgpu.render.html.svg import LONGEST_TEXT, day_name, picture
 from costgpu.render.phrases import LONGEST_NAME, counted, visible
-from costgpu.units import format_duration, format_usd
+from costgpu.units import currency_note, format_duration, format_usd
 
 WIDE, NARROW = 918, 330  # pixels: the width of a section on a desk, and on a phone
 
@@ -81,7 +81,7 @@ def _printable(value: Any) -> Any:
 
 def render(template: str, **values: Any) -> str:
     """A page from a template of this room."""
-    return _environment().get_template(template).render(**values)
+    return _environment().get_template(template).render(currency_note=currency_note(), **values)
 
 
 def responsive(

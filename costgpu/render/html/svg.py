@@ -14,7 +14,7 @@ from datetime import date
 from markupsafe import Markup
 
 from costgpu.render.phrases import visible
-from costgpu.units import format_duration
+from costgpu.units import currency_note, format_duration, format_usd
 
 MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
 LEFT, RIGHT, TOP, BOTTOM = 56, 12, 14, 28  # margins in pixels
@@ -156,6 +156,8 @@ def usd_ticks(scale: LogScale) -> list[Tick]:
 def usd_name(factor: float, power: int) -> str:
     """``$0.03``, ``$1``, ``$20k``."""
     value = factor * 10.0**power
+    if currency_note():
+        return format_usd(value)
     if value >= 1e4:
         return f"${value / 1e6:g}M" if value >= 1e6 else f"${value / 1e3:g}k"
     if power >= 0:
@@ -203,6 +205,8 @@ def usd_axis(most: float) -> list[Tick]:
 
 def round_usd(value: float, step: float) -> str:
     """``$0.05``, ``$20``, ``$12k``, with as many digits as a `step` needs."""
+    if currency_note():
+        return format_usd(value)
     if value >= 10_000:
         return f"${value / 1000:g}k"
     if value == 0:

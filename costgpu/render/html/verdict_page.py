@@ -33,7 +33,7 @@ from costgpu.render.text.buy_vs_rent import cents, energies, own_basis, own_sent
 from costgpu.render.text.inference import fixed_words
 from costgpu.render.text.offers import price_age_days
 from costgpu.render.text.scaling import scaling_sentences
-from costgpu.units import format_duration, format_ratio, format_usd, plural_unit
+from costgpu.units import format_duration, format_free, format_ratio, format_usd, plural_unit
 
 LEAST_SHARE = 0.005  # of a step, to be in the legend
 LEAST_USD = 1e-9  # a cost on a logarithmic axis
@@ -136,7 +136,7 @@ def _tiles(verdict: Verdict) -> list[tuple[str, str, str]]:
         time = ("Time", format_duration(wall.value), time_note)
         if offer is None:
             tiles += [("Recommended", THIS_MACHINE, "no rent"), time]
-            tiles.append(("Cost", "$0", Markup("of {}").format(name(verdict.unit))))
+            tiles.append(("Cost", format_free(), Markup("of {}").format(name(verdict.unit))))
         else:
             place = Markup("{}, {}").format(name(offer.provider), name(offer.region))
             if offer.accelerator:
@@ -185,7 +185,7 @@ def _scatter(verdict: Verdict, own: Ownership | None, energy: Sequence[float] | 
         fastest = _cost_in_time(min(rows, key=lambda prediction: prediction.wall_seconds.value))
         description = f"The cheapest is {cheapest}; the fastest is {fastest}. {description}"
     here = verdict.here.wall_seconds.value
-    here_title = f"{THIS_MACHINE}: {format_duration(here)}, $0"
+    here_title = f"{THIS_MACHINE}: {format_duration(here)}, {format_free()}"
     picture = responsive(
         lambda width, height: cost_and_time(width, height, points, here, here_title),
         "Cost against time of each candidate",
@@ -267,7 +267,7 @@ def _times(prediction: Prediction, *, own: bool = False) -> list[str]:
     wall, usd = prediction.wall_seconds, prediction.cost_usd
     time = two_lines(format_duration(wall.value), interval(format_duration(wall.low), format_duration(wall.high)))
     if prediction.candidate.offer is None and not own:
-        return [time, "$0"]
+        return [time, format_free()]
     return [time, two_lines(cents(usd.value), interval(cents(usd.low), cents(usd.high)))]
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from zoneinfo import ZoneInfo
 
 from costgpu.ledger.records.budget_rules import FULL, Budget, BudgetState, Every
-from costgpu.units import format_usd
+from costgpu.units import currency_note, format_usd
 
 if TYPE_CHECKING:
     from costgpu.ledger.records.budget_store import Alert
@@ -63,7 +63,7 @@ def committed_phrase(state: BudgetState) -> str:
 def forecast_phrase(state: BudgetState) -> str:
     """``at this pace $240 by Nov 30``."""
     amount = state.forecast_usd or Decimal(0)
-    usd = f"${amount:,.0f}" if amount >= 10 else format_usd(amount)
+    usd = f"${amount:,.0f}" if amount >= 10 and not currency_note() else format_usd(amount)
     if state.period.end is None or state.budget.every is Every.DAILY:
         return f"at this pace {usd} by midnight"
     last = (state.period.end - timedelta(microseconds=1)).astimezone(ZoneInfo(state.budget.time_zone))
@@ -72,5 +72,7 @@ def forecast_phrase(state: BudgetState) -> str:
 
 def exact_usd(amount: Decimal) -> str:
     """With cents where there are any: a budget of $1,234.50 is not $1,234."""
+    if currency_note():
+        return format_usd(amount)
     whole_cents = amount == amount.quantize(CENT)
     return f"${amount:,.2f}" if whole_cents or 1000 <= amount < 100_000 else format_usd(amount)

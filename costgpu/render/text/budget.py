@@ -48,13 +48,21 @@ def plan_note(state: BudgetState, cap_usd: Decimal) -> str:
         refused = ": new runs are refused" if state.budget.enforce else ": nothing is left for this run"
         return f"{head}, exceeded{refused}."
     if left < 0:
-        return f"{head}; this run's cap of {exact_usd(cap_usd)} could exceed it by {exact_usd(-left)}."
+        refused = ": it is refused" if state.refuses(cap_usd) else ""
+        return f"{head}; this run's cap of {exact_usd(cap_usd)} could exceed it by {exact_usd(-left)}{refused}."
     return f"{head}; this run's cap of {exact_usd(cap_usd)} leaves {exact_usd(left)}."
 
 
 def amounts(state: BudgetState) -> str:
     """``$161.20 of $200.00 this month, 80 %``."""
     return f"{spent_phrase(state)} {PERIOD_PHRASES[state.budget.every]}, {state.percent} %"
+
+
+def left_phrase(state: BudgetState) -> str:
+    """Return ``the $800.00 left of $2,000.00 this month, with $1,200.00 committed``."""
+    left = exact_usd(max(Decimal(0), state.open_usd))
+    committed = f", with {exact_usd(state.committed_usd)} committed" if state.committed_usd >= CENT else ""
+    return f"the {left} left of {exact_usd(state.budget.amount_usd)} {PERIOD_PHRASES[state.budget.every]}{committed}"
 
 
 def begins_anew(state: BudgetState) -> str:
@@ -75,7 +83,10 @@ def definition(budget: Budget) -> str:
     what += [f"person {budget.owner}"] if budget.owner else []
     what += [f"tag {key}={value}" for key, value in sorted(budget.tags.items())]
     alerts = ", ".join(f"{threshold} %" for threshold in budget.thresholds)
-    enforced = "; new runs are refused beyond it" if budget.enforce else ""
+    enforced = ""
+    if budget.enforce:
+        beyond = "once it is spent" if budget.enforce_spent else "beyond it"
+        enforced = f"; new runs are refused {beyond}"
     return (
         f"{budget.name}: {exact_usd(budget.amount_usd)} {RATE_PHRASES[budget.every]} for {', '.join(what) or 'everything'}, "
         f"alerts at {alerts}{enforced}"

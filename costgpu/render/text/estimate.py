@@ -37,7 +37,15 @@ from costgpu.render.text.layout import WIDTH, columns, cut, fold, wrap
 from costgpu.render.text.offers import day_span, image_notes, offer_value, price_age_days
 from costgpu.render.text.scaling import scaling_sentences, scaling_value
 from costgpu.render.text.service import service_plans, service_text
-from costgpu.units import format_duration, format_number, format_ratio, format_usd, plural_unit
+from costgpu.units import (
+    format_bare_usd,
+    format_duration,
+    format_free,
+    format_number,
+    format_ratio,
+    format_usd,
+    plural_unit,
+)
 
 SCHEMA = "costgpu.verdict"
 NAME_WIDTH, SPAN_WIDTH = 43, 15
@@ -228,7 +236,7 @@ def _table(verdict: Verdict, rows: Sequence[Prediction], today: date) -> list[st
     last = "steps" if clocked else "80 %"
     lines = [f"For {verdict.unit}{boot}:", _table_line("  ", "", "time", "cost", last, width)]
     for prediction in rows:
-        usd = format_usd(prediction.cost_usd.value) if prediction.candidate.offer else "$0"
+        usd = format_usd(prediction.cost_usd.value) if prediction.candidate.offer else format_free()
         asked = any(prediction is one for one in verdict.asked)
         mark = "* " if prediction is verdict.recommended else "> " if asked else "  "
         name = _name(prediction)
@@ -243,7 +251,7 @@ def _table(verdict: Verdict, rows: Sequence[Prediction], today: date) -> list[st
 def _cost_span(prediction: Prediction) -> str:
     """``$0.11-0.15``; empty for this machine."""
     usd = prediction.cost_usd
-    return f"{format_usd(usd.low)}-{format_usd(usd.high)[1:]}" if prediction.candidate.offer else ""
+    return f"{format_usd(usd.low)}-{format_bare_usd(usd.high)}" if prediction.candidate.offer else ""
 
 
 def _steps_made(prediction: Prediction) -> str:

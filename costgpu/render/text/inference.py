@@ -12,7 +12,7 @@ from costgpu.models.workload import Phase, WorkloadProfile
 from costgpu.render.document import json_object, picked
 from costgpu.render.phrases import offer_name, short_offer_name, steps_phrase
 from costgpu.render.text.layout import WIDTH, cut, wrap
-from costgpu.units import format_duration, format_number, format_usd, plural_unit
+from costgpu.units import format_bare_usd, format_duration, format_free, format_number, format_usd, plural_unit
 
 NAME_WIDTH = 28
 PLACE_WIDTH = 12
@@ -66,9 +66,9 @@ def _throughput_lines(
         lines += _row("  ", cut(f"{plural}", NAME_WIDTH), f"per {time}", "80 %", _short(number), "80 %")
         for place, rate in shown:
             made, usd = rate.per_second.times(seconds), rate.usd_each.times(number)
-            cost, span = format_usd(usd.value), f"{format_usd(usd.low)}-{format_usd(usd.high)[1:]}"
+            cost, span = format_usd(usd.value), f"{format_usd(usd.low)}-{format_bare_usd(usd.high)}"
             if place.candidate.offer is None:
-                cost, span = "$0", ""
+                cost, span = format_free(), ""
             mark, title = ("* " if place is verdict.recommended else "  "), short_offer_name(place)
             between = f"{format_number(made.low)}-{format_number(made.high)}"
             lines += _row(mark, title, format_number(made.value), between, cost, span)

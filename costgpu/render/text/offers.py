@@ -8,7 +8,9 @@ from costgpu.models.offer import Offer, PurchaseOption
 from costgpu.pricing.query import price_is_derived, price_per_accelerator
 from costgpu.providers import registry
 from costgpu.render.document import document, picked
-from costgpu.render.text.layout import WIDTH, Column, table
+from costgpu.render.phrases import own_price_notes
+from costgpu.render.text.layout import WIDTH, Column, table, wrap
+from costgpu.units import currency_note, format_bare_usd, format_free
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -17,6 +19,7 @@ if TYPE_CHECKING:
 
 DERIVED_NOTE = "~ not read itself: computed from another size or region, or estimated."
 IMAGE_NOTE = "^ needs your image ({}): no public one has its driver."
+MOST_OWN = 5  # remarks on own prices
 SLICE_NOTE = "$/GPU of a part of a GPU is scaled up to a whole one."
 
 
@@ -56,6 +59,7 @@ def offer_value(offer: Offer, today: date) -> dict[str, Any]:
         **picked(offer, "vcpus", "memory_gib", "architecture", "accelerator", "price_source"),
         "price_is_derived": price_is_derived(offer),
         "price_as_of": offer.price_as_of,
+        "own_price": offer.own_price,
         "price_age_days": price_age_days(offer, today),
         "needs_own_image": registry.needs_own_image(offer),
     }
@@ -79,11 +83,15 @@ def _table(offers: Sequence[Offer], today: date, *, hardware: bool) -> list[str]
         Column("INFRA", lambda offer: f"{offer.provider}/{offer.zone or offer.region}"),
         *(hardware_columns if hardware else ()),
         Column("SPOT", lambda offer: "yes" if offer.purchase_option is PurchaseOption.SPOT else "no"),
-        Column("$/h", lambda offer: "~" * price_is_derived(offer) + _price(offer.price_usd_per_hour), right=True),
-        Column("$/GPU", _price_per_accelerator, right=True),
+        Column(f"{format_free()[:-1]}/h", lambda offer: _sign(offer) + _price(offer.price_usd_per_hour), right=True),
+        Column(f"{format_free()[:-1]}/GPU", _price_per_accelerator, right=True),
         Column("AGE", lambda offer: f"{price_age_days(offer, today)} d", right=True),
     )
     return table(columns, offers)
+
+
+def _sign(offer: Offer) -> str:
+    return "*" if offer.own_price is not None else "~" * price_is_derived(offer)
 
 
 def _hardware(offer: Offer) -> str:
@@ -101,9 +109,11 @@ def _notes(offers: Sequence[Offer], total: int) -> list[str]:
     if any(offer.accelerator and offer.accelerator.count < 1 for offer in offers):
         notes.append(SLICE_NOTE)
     notes += image_notes(offers)
+    own = [wrap(note, "* ") for note in own_price_notes(offers)]
+    notes += own[:MOST_OWN] + [f"* {len(own) - MOST_OWN} more own prices: costgpu prices list."] * (len(own) > MOST_OWN)
     for provider in sorted({offer.provider for offer in offers}):
-        days = [offer.price_as_of for offer in offers if offer.provider == provider]
-        notes.append(f"Prices of {provider} are those of {day_span(days)}.")
+        days = [offer.price_as_of for offer in offers if offer.provider == provider and offer.own_price is None]
+        notes += [f"Prices of {provider} are those of {day_span(days)}."] if days else []
     return notes
 
 
@@ -124,7 +134,9 @@ def _accelerator(offer: Offer) -> str:
 
 
 def _price(price: Decimal) -> str:
-    """Cents from one dollar on, else hundredths of cents."""
+    """Cents from one dollar on, else hundredths of cents; in another currency as other amounts."""
+    if currency_note():
+        return format_bare_usd(price)
     return f"{price:.2f}" if price >= 1 else f"{price:.4f}"
 
 

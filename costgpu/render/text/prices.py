@@ -10,18 +10,34 @@ from typing import TYPE_CHECKING, Any
 
 from costgpu.models.offer import Offer, PurchaseOption
 from costgpu.models.price_update import key_of
-from costgpu.render.document import document
-from costgpu.render.phrases import counted
+from costgpu.pricing.own_prices import name_of
+from costgpu.render.document import document, picked
+from costgpu.render.phrases import counted, visible
 from costgpu.render.text.layout import Column, table, wrap
 from costgpu.render.text.offers import day_span
+from costgpu.units import format_usd
 
 if TYPE_CHECKING:
     from costgpu.models.price_update import Key, MissingPrice
     from costgpu.pricing.merge_prices import PriceChange, RefreshResult
+    from costgpu.pricing.own_prices import StoredPrice
     from costgpu.pricing.price_store import FailedRefresh
 
 LONGEST_LIST = 10
 Group = tuple[tuple[str, str], list[Offer]]
+
+
+def own_prices_text(own: Sequence[StoredPrice], now: datetime) -> str:
+    """Return a line for each own price, with those that are over marked."""
+    if not own:
+        return "No own prices. costgpu prices set aws p5.48xlarge 42.00 --until 2027-03-31 sets one."
+    lines = ["Own prices:"]
+    for price in own:
+        over = " (over)" if price.until < now.date() else ""
+        note = f"; {visible(price.note)}" if price.note else ""
+        what = f"{name_of(price)}: {format_usd(price.usd_per_hour)}/h until {price.until}{over}, set on {price.set_on}{note}"
+        lines.append(_indented(what, "  "))
+    return "\n".join(lines)
 
 
 def prices_text(
@@ -31,6 +47,7 @@ def prices_text(
     refreshed: Mapping[str, Mapping[str, datetime]],
     failed: Sequence[FailedRefresh],
     folder: str,
+    own: Sequence[StoredPrice] = (),
 ) -> str:
     """One line for each region, then the sources.
 
@@ -39,6 +56,7 @@ def prices_text(
         refreshed: Time of the last refresh by provider and region.
         failed: Refreshes that have failed since.
         folder: Where refreshed prices are kept.
+        own: The user's own prices.
     """
 
     def ages(group: Group, option: PurchaseOption) -> str:
@@ -60,6 +78,8 @@ def prices_text(
     for group in _grouped(offers, "price_source"):
         (provider, source), rows = group
         lines.append(_indented(f"{len(rows)} of {provider}: {source} ({day_span(_days(group))})", "  "))
+    if own:
+        lines += ["", own_prices_text(own, now)]
     for one in failed:
         lines += ["", _indented(f"The refresh of {one.provider} at {one.at:%Y-%m-%d %H:%M} UTC has failed: {one.why}")]
     kept = (
@@ -75,6 +95,7 @@ def prices_json(
     refreshed: Mapping[str, Mapping[str, datetime]],
     failed: Sequence[FailedRefresh],
     folder: str,
+    own: Sequence[StoredPrice] = (),
 ) -> str:
     """The versioned document; arguments as for `prices_text`."""
     places = [
@@ -97,7 +118,20 @@ def prices_json(
         {"provider": provider, "source": source, **_dates(rows)}
         for (provider, source), rows in _grouped(offers, "price_source")
     ]
-    return document("costgpu.prices", places=places, sources=sources, failed_refreshes=failed, cache_folder=folder)
+    return document(
+        "costgpu.prices",
+        places=places,
+        sources=sources,
+        failed_refreshes=failed,
+        cache_folder=folder,
+        own_prices=[own_price_value(price) for price in own],
+    )
+
+
+def own_price_value(price: StoredPrice) -> dict[str, Any]:
+    """Return an own price as a part of a document."""
+    names = ("provider", "instance_type", "region", "purchase_option", "usd_per_hour", "until", "set_on", "note")
+    return picked(price, *names)
 
 
 def refresh_text(results: Sequence[RefreshResult], now: datetime) -> str:

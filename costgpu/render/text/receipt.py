@@ -11,7 +11,7 @@ from costgpu.models.attempts import summarize
 from costgpu.models.job import EndReason, Launcher
 from costgpu.models.run import EndedBy
 from costgpu.render.document import document
-from costgpu.render.phrases import counted
+from costgpu.render.phrases import counted, price_mark
 from costgpu.render.text.layout import labelled, wrap
 from costgpu.units import format_duration, format_usd
 
@@ -129,6 +129,8 @@ def receipt_text(receipt: Receipt, view: RunView, *, safeguards: bool = True) ->
         ("confirmed", f"{receipt.confirmed_state} at {confirmed}{reason}"),
         ("metered", f"{bound}{format_duration(receipt.metered_seconds)}, {format_usd(receipt.metered_cost_usd)}"),
     ]
+    if view.option is not None and (mark := price_mark(view.option.offer)):
+        rows.append(("own price", mark))
     if receipt.left_behind:
         rows.append(("LEFT", f"{', '.join(receipt.left_behind)}; costgpu reap --yes removes it"))
     attempt = view.spec.attempt

@@ -17,10 +17,10 @@ from costgpu.models.job import Launcher, OutputsFrom
 from costgpu.models.offer import PurchaseOption
 from costgpu.models.run import RunState
 from costgpu.render.document import document
-from costgpu.render.phrases import THIS_MACHINE, accelerator_name, counted, used_file
+from costgpu.render.phrases import THIS_MACHINE, accelerator_name, counted, price_mark, used_file
 from costgpu.render.text.layout import Column, labelled, table, wrap
 from costgpu.render.text.receipt import safeguards_text
-from costgpu.units import format_duration, format_size, format_usd
+from costgpu.units import format_bare_usd, format_duration, format_size, format_usd
 
 if TYPE_CHECKING:
     from costgpu.errors import CostGpuError
@@ -127,7 +127,7 @@ def _machine_rows(plan: Plan, now: datetime) -> list[tuple[str, str]]:
         rows.append(("estimate", "none for the whole job"))
     else:
         wall, cost = plan.prediction.wall_seconds, plan.prediction.cost_usd
-        money = f", {format_usd(cost.value)} [{format_usd(cost.low)[1:]}-{format_usd(cost.high)[1:]}]"
+        money = f", {format_usd(cost.value)} [{format_bare_usd(cost.low)}-{format_bare_usd(cost.high)}]"
         span = f"{format_duration(wall.value)} [{format_duration(wall.low)}-{format_duration(wall.high)}]"
         rows.append(("estimate", f"{span}{'' if free else money}, 80 % interval"))
     cap = "" if free else f"{format_usd(plan.spec.nodes * lease.worst_cost_usd)}; "
@@ -152,6 +152,7 @@ def _cloud_rows(plan: Plan, offer: Offer, now: datetime) -> list[tuple[str, str]
         ("machine", f"{times}{offer.provider} {offer.instance_type}{gpu}, {offer.region}, {purchase}"),
         ("price", f"{price} an hour{each}, {age}; with disk and address at most {most} an hour{each}"),
     ]
+    rows += [("own price", mark)] if (mark := price_mark(offer)) else []
     if len(plan.options) > 1:
         most = format_usd(plan.most_usd)
         others = counted(len(plan.options) - 1, "other place")

@@ -9,7 +9,7 @@ from costgpu.models.prediction import Service, ServicePlan
 from costgpu.render.document import json_object, picked
 from costgpu.render.phrases import offer_name, short_offer_name
 from costgpu.render.text.layout import WIDTH, Column, table
-from costgpu.units import format_duration, format_frequency, format_percent, format_usd
+from costgpu.units import format_bare_usd, format_duration, format_free, format_frequency, format_percent, format_usd
 
 NAME_WIDTH = 31
 
@@ -24,8 +24,8 @@ def month_words(one: ServicePlan) -> tuple[str, str]:
     """The cost a month and its interval, which is empty where the number of machines is certain."""
     usd = one.usd_per_month
     if one.prediction.candidate.offer is None:
-        return "$0", ""
-    span = "" if usd.low == usd.high else f"{format_usd(usd.low)}-{format_usd(usd.high)[1:]}"
+        return format_free(), ""
+    span = "" if usd.low == usd.high else f"{format_usd(usd.low)}-{format_bare_usd(usd.high)}"
     return format_usd(usd.value), span
 
 
@@ -80,6 +80,7 @@ def _plan_value(one: ServicePlan | None) -> dict[str, Any] | None:
     offer = one.prediction.candidate.offer
     return {
         "where": offer_name(one.prediction),
+        "own_price": offer.own_price if offer is not None else None,
         "price_as_of": offer.price_as_of.isoformat() if offer is not None else None,
         **picked(
             one, "machines", "capacity", "utilisation", "answer_seconds", "wait_seconds", "batch", "usd_per_month"

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from costgpu.models.prediction import Prediction, Range, Verdict
 from costgpu.render.phrases import short_offer_name, visible
-from costgpu.units import format_duration, format_usd
+from costgpu.units import format_duration, format_free, format_usd
 
 NAME, LEAST_ROOM = 31, 12  # columns
 LOG_START = 0.05  # share of the room where a logarithmic scale has its least value
@@ -103,4 +103,4 @@ def _bar(scale: _Scale, drawn: Range, marks: Marks) -> str:
 
 
 def _cost(prediction: Prediction) -> str:
-    return "$0" if prediction.candidate.offer is None else format_usd(prediction.cost_usd.value)
+    return format_free() if prediction.candidate.offer is None else format_usd(prediction.cost_usd.value)

@@ -71,7 +71,7 @@ class Services:
     folder: Path  # private folder of all runs
     select: Callable[[RunView], Selection]  # chooses the files of a working folder that travel
     allow_from: Callable[[str], str]  # provider name -> CIDR that may reach the machine
-    # why a job may not get another machine now, such as a budget; None where nobody is asked
+    # why a job may not get a machine now, such as a budget; asked when a create call is recorded. None to ask nobody
     refusal: Callable[[RunView], CostGpuError | None] | None = None
     # the user's bucket, where a machine leaves outputs that nobody fetches; None without one
     bucket: BucketOutputs | None = None

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-from datetime import timedelta
+from collections.abc import Callable
+from datetime import datetime, timedelta
 
 from costgpu.errors import (
     CapTooSmall,
@@ -49,7 +50,6 @@ def choose_place(context: RunContext) -> None:
         return
     index, zone = place
     option = context.view.options[index]
-    number = len(context.view.refusals) + 1
     try:
         account = context.account(context.services.provider(option.offer.provider))
     except ProviderError as error:
@@ -60,10 +60,40 @@ def choose_place(context: RunContext) -> None:
         return
     until = context.clock.now() + timedelta(seconds=option.lease.lifetime_seconds)
     context.keys()
+    refused: list[CostGpuError] = []
+
+    def admit() -> None:
+        node, ask = context.view.spec.node, context.services.refusal
+        # all machines of a job are admitted with its first one
+        refusal = ask(context.view) if ask is not None and (node is None or node.node == 0) else None
+        if refusal is not None:
+            refused.append(refusal)
+            raise refusal
+
+    try:
+        _record_call(context, admit, index, zone, option, until, account)
+    except CostGpuError as error:
+        if error not in refused or context.view.waits:
+            raise
+        context.error = error
+        close_run(context, EndReason.PROVISION_FAILED, EndedBy.NOTHING_CREATED, ())
+
+
+def _record_call(
+    context: RunContext,
+    admit: Callable[[], None],
+    index: int,
+    zone: str | None,
+    option: Option,
+    until: datetime,
+    account: str,
+) -> None:
+    number = len(context.view.refusals) + 1
     context.own_token = f"{context.view.run_id}-{number}"
     context.create_called_at = context.created_at = None
     context.journal.add(
         EventKind.ATTEMPTED,
+        admit,
         attempt=number,
         token=context.own_token,
         option=index,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
 from costgpu.clock import Clock
@@ -14,8 +14,11 @@ from costgpu.runner.state.states import IllegalEvent, apply, begin, replay
 class EventStore(Protocol):
     """What the engine needs of a ledger."""
 
-    def append(self, event: RunEvent) -> None:
-        """Raises `LedgerConflict` if the run already has this sequence number, `LedgerError` if it cannot write."""
+    def append(self, event: RunEvent, admit: Callable[[], None] | None = None, /) -> None:
+        """Raises `LedgerConflict` if the run already has this sequence number, `LedgerError` if it cannot write.
+
+        What `admit` raises keeps the event out; of two processes at once, one decides after the other.
+        """
 
     def events(self, run_id: str) -> tuple[RunEvent, ...]:
         """All of a run, in order; empty for an unknown one."""
@@ -78,8 +81,11 @@ class RunJournal:
         """Looks whether another process has appended."""
         self._stale = self.broken is None
 
-    def add(self, kind: EventKind, **data: Any) -> RunView:
+    def add(self, kind: EventKind, admit: Callable[[], None] | None = None, /, **data: Any) -> RunView:
         """Appends an event and returns the new view.
+
+        Args:
+            admit: As `EventStore.append`; None for an event that nobody decides on.
 
         Raises:
             LedgerConflict: Another process has appended; `view` is up to date again, and the caller looks at it anew.
@@ -92,7 +98,7 @@ class RunJournal:
             raise self.broken  # a create call that nobody could know of
         if self.broken is None:
             try:
-                self.book.append(event)
+                self.book.append(event) if admit is None else self.book.append(event, admit)
             except LedgerConflict:
                 self._stale = True
                 raise

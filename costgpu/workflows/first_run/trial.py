@@ -20,7 +20,7 @@ from costgpu.runner.find_run import load_run
 from costgpu.runner.launch import current_owner, new_run_id
 from costgpu.runner.state.observer import Observer
 from costgpu.runner.state.outcome import error_for
-from costgpu.units import format_usd
+from costgpu.units import format_dollars
 from costgpu.workflows.context import AppContext
 from costgpu.workflows.estimate.measure import script_request
 from costgpu.workflows.first_run import trial_job
@@ -47,7 +47,7 @@ class Allowance:
         """Raises `CapTooSmall` if that is more than what is left; then nothing is taken."""
         if worst_usd > self.left_usd:
             raise CapTooSmall(
-                f"The machine could cost {format_usd(worst_usd)}, and {format_usd(self.left_usd)} are left.",
+                f"The machine could cost {format_dollars(worst_usd)}, and {format_dollars(self.left_usd)} are left.",
                 hint="Allow more: --max-cost.",
             )
         self.left_usd -= worst_usd

@@ -2,66 +2,142 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 from datetime import datetime
+from decimal import ROUND_DOWN, Decimal
 from typing import TYPE_CHECKING
 
-from costgpu.errors import BudgetExceeded, LedgerError
+from costgpu.errors import BudgetExceeded, CapTooSmall, CostGpuError, LedgerDamaged, LedgerError
 from costgpu.ledger.records.budget_rules import BudgetState
 from costgpu.models.job import JobSpec
 from costgpu.models.run import Option
+from costgpu.runner.plan import LaunchPlace, Limits, extras_usd_per_hour, options_for
 
 if TYPE_CHECKING:
     from costgpu.ledger import Ledger
 
+MICRO = Decimal("0.000001")
 
-def budget_refusal(
-    ledger: Ledger, spec: JobSpec, options: Sequence[Option], owner: str, now: datetime
-) -> tuple[list[str], BudgetExceeded | None]:
-    """A remark on every budget that a job falls under, and why it is refused, if it is.
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BudgetAnswer:
+    """What budgets say of a job: a remark of each that it falls under, and why it is refused, if it is."""
+
+    notes: tuple[str, ...] = ()
+    refusal: CostGpuError | None = None
+
+
+def ask_budgets(ledger: Ledger, spec: JobSpec, options: Sequence[Option], owner: str, now: datetime) -> BudgetAnswer:
+    """Ask the budgets whether a job may begin. A job that costs nothing falls under none.
+
+    A budget that enforces and cannot be counted refuses: what cannot be read might be what has used it up.
 
     Args:
         owner: Who launches it.
     """
     cap = spec.nodes * max(option.lease.worst_cost_usd for option in options)
     if cap <= 0:
-        return [], None
-    from costgpu.ledger.records.budget_store import all_budgets
+        return BudgetAnswer()
     from costgpu.render.text.budget import plan_note
+
+    try:
+        states, problem = _states(ledger, spec, {option.offer.provider for option in options}, owner, now)
+    except LedgerError as error:
+        return BudgetAnswer(notes=(f"Whether a budget allows this run is not known: {error.message}",), refusal=error)
+    refusals = [_refusal(state, cap, problem) for state in states]
+    return BudgetAnswer(
+        notes=tuple(plan_note(state, cap) for state in states),
+        refusal=next((refusal for refusal in refusals if refusal is not None), None),
+    )
+
+
+def fit_to_budgets(
+    ledger: Ledger, spec: JobSpec, limits: Limits, places: Sequence[LaunchPlace], owner: str, now: datetime
+) -> Limits:
+    """Return the limits with a cap of at most what the job's budgets leave.
+
+    Raises:
+        BudgetExceeded: They leave too little for a machine to boot and be set up.
+        LedgerError: What they leave cannot be told.
+    """
+    offers = [place.offer for place in places]
+    if not any(offer.price_usd_per_hour + extras_usd_per_hour(offer) for offer in offers):
+        return limits
+    states, problem = _states(ledger, spec, {offer.provider for offer in offers}, owner, now)
+    if not states:
+        return limits
+    if problem is not None:
+        raise problem
+    least = min(states, key=lambda state: state.open_usd)
+    left = (least.open_usd / spec.nodes).quantize(MICRO, ROUND_DOWN) * spec.nodes
+    if limits.max_cost_usd is not None and left >= limits.max_cost_usd:
+        return limits
+    fitted = replace(limits, max_cost_usd=left, cap_from=f"what the budget {least.budget.name} leaves,")
+    try:
+        if left > 0:
+            options_for(places, fitted)
+            return fitted
+        why = ""
+    except CapTooSmall as error:
+        why = f" {error.hint}"
+    from costgpu.render.text.budget import left_phrase
+
+    raise BudgetExceeded(
+        f"The budget {least.budget.name} leaves too little for this run: {left_phrase(least)}.",
+        hint=f"{why} costgpu budget show {least.budget.name} says what counts.".strip(),
+    )
+
+
+def _states(
+    ledger: Ledger, spec: JobSpec, providers: Iterable[str], owner: str, now: datetime
+) -> tuple[list[BudgetState], CostGpuError | None]:
+    """Return how the budgets stand that a job falls under at one of the providers, and what keeps them from being counted.
+
+    Raises:
+        LedgerError: The budgets cannot be read.
+    """
+    from costgpu.ledger.queries.history import implausible_runs
+    from costgpu.ledger.records.budget_store import all_budgets
     from costgpu.runner.spending import budget_state, gather, run_selection, shipped_prices
 
-    refusal: BudgetExceeded | None = None
-    notes: list[str] = []
-    try:
-        mine = [
-            stored.budget
-            for stored in all_budgets(ledger)
-            if any(
-                run_selection(stored.budget).includes(
-                    provider=option.offer.provider, owner=owner, name=spec.name, tags=spec.tags
-                )
-                for option in options
-            )
-        ]
-        if not mine:
-            return [], None
-        spending = gather(ledger, mine, None, now, shipped_prices)
-        for budget in mine:
-            state = budget_state(spending, budget)
-            notes.append(plan_note(state, cap))
-            if state.exceeded and budget.enforce:
-                refusal = refusal or _refusal(state)
-    except LedgerError as error:
-        notes.append(f"Whether a budget allows this run is not known: {error.message}")
-    return notes, refusal
+    mine = [
+        stored.budget
+        for stored in all_budgets(ledger)
+        if any(
+            run_selection(stored.budget).includes(provider=name, owner=owner, name=spec.name, tags=spec.tags)
+            for name in providers
+        )
+    ]
+    if not mine:
+        return [], None
+    spending = gather(ledger, mine, None, now, shipped_prices)
+    problems: list[CostGpuError] = [*ledger.damage.values(), *spending.problems]
+    if any(budget.enforce for budget in mine) and (wrong := implausible_runs(ledger, now)):
+        what = f"the times or the amount of run {wrong[0]} cannot be right"
+        problems.insert(0, LedgerDamaged(f"The ledger {ledger.place} is damaged, or the clock here is wrong: {what}."))
+    return [budget_state(spending, budget) for budget in mine], next(iter(problems), None)
 
 
-def _refusal(state: BudgetState) -> BudgetExceeded:
-    from costgpu.render.text.budget import amounts, begins_anew
+def _refusal(state: BudgetState, cap: Decimal, problem: CostGpuError | None) -> CostGpuError | None:
+    """Return why a budget refuses a job with this cap; None if it does not."""
+    from costgpu.render.text.alert_message import exact_usd
+    from costgpu.render.text.budget import amounts, begins_anew, left_phrase
 
     name, anew = state.budget.name, begins_anew(state)
+    if state.budget.enforce and problem is not None:
+        kind = type(problem)
+        return kind(f"The budget {name} cannot be counted, and refuses new runs: {problem.message}", hint=problem.hint)
+    if not state.refuses(cap):
+        return None
     again = f"It begins anew {anew}. " if anew else ""
+    ways = f"costgpu budget set {name} --replace ... raises it; costgpu budget show {name} says what counts."
+    if state.exceeded:
+        return BudgetExceeded(
+            f"The budget {name} is exceeded ({amounts(state)}) and refuses new runs.", hint=again + ways
+        )
+    fit = "--fit lowers the cap to that. " if state.open_usd > 0 else again
     return BudgetExceeded(
-        f"The budget {name} is exceeded ({amounts(state)}) and refuses new runs.",
-        hint=f"{again}costgpu budget set {name} --replace ... raises it; costgpu budget show {name} says what counts.",
+        f"The budget {name} refuses this run: its cap of {exact_usd(cap)} is more than {left_phrase(state)}.",
+        hint=fit + ways,
     )

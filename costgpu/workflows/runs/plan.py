@@ -11,7 +11,6 @@ from pathlib import Path
 
 from costgpu.errors import (
     AuthError,
-    BudgetExceeded,
     CostGpuError,
     InterpreterError,
     InvalidRequest,
@@ -39,7 +38,7 @@ from costgpu.workflows.context import AppContext
 from costgpu.workflows.environment import job_environment
 from costgpu.workflows.estimate.measure import check_script, note_files, run_measurement, run_program
 from costgpu.workflows.reporter import Reporter
-from costgpu.workflows.runs.budgets import budget_refusal
+from costgpu.workflows.runs.budgets import ask_budgets, fit_to_budgets
 from costgpu.workflows.runs.inputs import compare, largest_left_out, module_file
 from costgpu.workflows.runs.packages import PackageSource, check_imports, find_packages, with_framework
 from costgpu.workflows.runs.patterns import check_rules
@@ -67,7 +66,7 @@ class PlannedRun:
 
     plan: Plan
     environment: dict[str, str]  # variables of the job, secrets among them
-    refusal: BudgetExceeded | None  # why a budget refuses the run; None if none does
+    refusal: CostGpuError | None  # why a budget refuses the run; None if none does
     at: datetime  # when the plan was made
 
 
@@ -85,6 +84,8 @@ def plan_run(request: RunRequest, script: Request, context: AppContext, adapt: A
     environment = job_environment([*assigned, *request.task_env, *request.env], request.env_file)
     limits = limits_of(request, longest_hours=context.settings.max_lease_hours)
     now = context.clock.now()
+    if not request.queue and request.recover is None:  # others begin, or go on, who knows when
+        limits = replace(limits, now=now)
     infra = request.infra or default_infra(context.settings.default_infra, renting=request.renting)
     providers = providers_of(wanted_offers(request, infra, context.reporter))  # a wrong name is an error at once
     spec = job_spec(request, script, limits, environment, bucket=context.settings.bucket)
@@ -133,6 +134,10 @@ def plan_run(request: RunRequest, script: Request, context: AppContext, adapt: A
     if adapt is not None:
         spec, places = adapt(spec, places, profile)
         key, steps = "", None
+    if request.fit:
+        owner = context.settings.owner or current_owner()
+        limits = fit_to_budgets(context.ledger, spec, limits, [*places.ranked, *places.fallback], owner, now)
+        spec = replace(spec, max_cost_usd=limits.max_cost_usd)
     plan = make_plan(
         context, spec, places, limits, workload=key, steps=steps, script=script, profile=profile, packages=packages
     )
@@ -358,11 +363,11 @@ def _driver_note(offer: Offer) -> list[str]:
     return [f"{unserved}: if the image has no others, the run ends before anything is sent."]
 
 
-def with_budgets(context: AppContext, plan: Plan) -> tuple[Plan, BudgetExceeded | None]:
+def with_budgets(context: AppContext, plan: Plan) -> tuple[Plan, CostGpuError | None]:
     """The plan with a note for every budget that the run falls under, and why it is refused, if it is.
 
     Nothing is asked of a provider. A run that costs nothing falls under no budget.
     """
     owner = context.settings.owner or current_owner()
-    notes, refusal = budget_refusal(context.ledger, plan.spec, plan.options, owner, context.clock.now())
-    return replace(plan, notes=(*plan.notes, *notes)), refusal
+    answer = ask_budgets(context.ledger, plan.spec, plan.options, owner, context.clock.now())
+    return replace(plan, notes=(*plan.notes, *answer.notes)), answer.refusal

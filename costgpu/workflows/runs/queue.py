@@ -27,7 +27,7 @@ from costgpu.runner.state.lock import is_driven, lock_run, lock_runs
 from costgpu.runner.state.observer import Observer
 from costgpu.workflows.context import AppContext
 from costgpu.workflows.environment import environment_again
-from costgpu.workflows.runs.budgets import budget_refusal
+from costgpu.workflows.runs.budgets import ask_budgets
 from costgpu.workflows.runs.inputs import check_inputs
 from costgpu.workflows.runs.plan import PlannedRun
 
@@ -103,7 +103,7 @@ def what_keeps_back(context: AppContext, view: RunView) -> str:
         return f"{view.client}, where its files are"
     if environment_again(view.spec) is None:
         return f"variables that are not set here: {', '.join(view.spec.env_names)}"
-    _, refusal = budget_refusal(context.ledger, view.spec, view.options, view.owner, context.clock.now())
+    refusal = ask_budgets(context.ledger, view.spec, view.options, view.owner, context.clock.now()).refusal
     return refusal.message.rstrip(".") if refusal is not None else ""
 
 

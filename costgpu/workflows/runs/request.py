@@ -77,6 +77,7 @@ class RunRequest(ScriptOptions):
     resume_args: str | None = None
     fallback: str | None = None
     queue: bool = False
+    fit: bool = False  # whether the cap is lowered to what budgets leave
 
     @property
     def machines(self) -> int:

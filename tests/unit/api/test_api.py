@@ -101,8 +101,8 @@ def test_every_name_is_there_and_no_other() -> None:
     [
         (costgpu.estimate, EstimateRequest, "script args"),
         (costgpu.run, RunRequest, "script args wait"),
-        (estimate_command, EstimateRequest, "top chart report force explain json output"),
-        (run_command, RunRequest, "tag disk sync_limit detach yes dry_run json output"),
+        (estimate_command, EstimateRequest, "top chart report force explain currency exchange_rate json output"),
+        (run_command, RunRequest, "tag disk sync_limit detach yes dry_run currency rate json output"),
     ],
 )
 def test_every_argument_but_a_few_is_a_field_of_the_request(function: Any, request_type: Any, others: str) -> None:
@@ -287,7 +287,7 @@ class TestRun:
         assert not cloud.provider().list_owned(None).instances
 
     def test_a_budget_refuses_it(self, cloud: FakeCloud) -> None:
-        assert told("budget", "set", "all", "--total", "0.01", "--enforce")[0] == 0
+        assert told("budget", "set", "all", "--total", "0.01", "--enforce-spent")[0] == 0
         costgpu.run("train.py", **ON_FAKE, max_cost=2)
         with pytest.raises(BudgetExceeded):
             costgpu.run("train.py", **ON_FAKE, max_cost=2)

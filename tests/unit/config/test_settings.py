@@ -32,13 +32,15 @@ EXAMPLES = {  # of which there are many: one for each number
     "max_lease_hours": "2{}",
     "max_machines": "3{}",
     "default_infra": "aws/us-east-{}",
+    "currency": "EU{letter}",
+    "currency_rate": "0.9{}",
     "owner": "ada{}@example.org",
     "alert_urls": "mailto://me:hunter2@example.org json://example.org/hunter2-{}",
 }
 
 
 def example(key: str, number: int = 0) -> Any:
-    text = EXAMPLES[key].format(number)
+    text = EXAMPLES[key].format(number, letter="ABCDEFGHIJ"[number])
     return float(text) if text.isdigit() else text
 
 

@@ -221,7 +221,7 @@ def test_other_filters() -> None:
             "accelerator named 'A1000'",
             "A100, A100-80GB",
         ),
-        (OfferQuery(infra=("azure",)), "provider or region named 'azure'", "aws"),
+        (OfferQuery(infra=("azzure",)), "provider or region named 'azzure'", "aws"),
         (OfferQuery(infra=("us-esat-1",)), "provider or region named 'us-esat-1'", "us-east-1"),
         (OfferQuery(infra=("asw/us-east-1",)), "provider named 'asw'", "aws"),
         (OfferQuery(infra=("aws/us-central1",)), "aws region named 'us-central1'", "us-east-1"),

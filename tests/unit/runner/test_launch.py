@@ -1,7 +1,7 @@
 """Runs by whatever a person calls them, and what a launch promises."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
@@ -201,7 +201,7 @@ class TestFind:
 class TestLaunch:
     def test_nothing_is_created_that_could_not_be_recorded(self, world: World) -> None:
         class Full(Shelf):
-            def append(self, event: RunEvent) -> None:
+            def append(self, event: RunEvent, admit: Callable[[], None] | None = None, /) -> None:
                 raise LedgerError("The disk is full.")
 
         with pytest.raises(LedgerError):

@@ -169,7 +169,7 @@ def run_probe(
     with (
         log.open("wb") as output,
         interruptible(),
-        FileWatch(request.workdir, folder / "watches.json") as watch,
+        contextlib.closing(FileWatch(request.workdir, folder / "watches.json")) as watch,
         adopting(),
     ):
         started = start_isolated(

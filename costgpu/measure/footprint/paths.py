@@ -9,7 +9,9 @@ from costgpu.models.footprint import FileUse
 
 MOST_ENTRIES = 200
 TOPS = (".", "/")  # folders that are in no other
-SKIPPED_FOLDERS = frozenset({".git", ".hg", ".svn", "__pycache__", "site-packages", "dist-packages", ".costgpu"})
+SKIPPED_FOLDERS = frozenset(
+    {".git", ".hg", ".svn", "__pycache__", "site-packages", "dist-packages", "node_modules", ".costgpu"}
+)
 # Folders of the system: every machine has its own.
 SYSTEM = (
     *("/bin", "/boot", "/dev", "/etc", "/lib", "/lib32", "/lib64", "/nix", "/proc", "/run", "/sbin", "/snap", "/sys"),
@@ -19,7 +21,18 @@ SYSTEM = (
 OF_PREFIX = ("bin", "lib", "lib64", "include", "share", "etc", "ssl", "conda-meta", "pyvenv.cfg")
 # Settings and caches of tools below the home folder: they are made again, or are of no account.
 OF_TOOLS = (
-    *(".config", ".local", ".ipython", ".jupyter", ".matplotlib", ".triton", ".nv", ".keras/keras.json", "Library"),
+    *(
+        ".config",
+        ".local",
+        ".ipython",
+        ".jupyter",
+        ".matplotlib",
+        ".triton",
+        ".nv",
+        ".keras/keras.json",
+        ".fonts",
+        "Library",
+    ),
     *(
         ".cache/fontconfig",
         ".cache/matplotlib",
@@ -31,9 +44,9 @@ OF_TOOLS = (
     *(".cache/uv", ".cache/torch_extensions", ".cache/torch/kernels", ".cache/triton", ".pyenv", ".conda"),
 )
 WRITTEN_BY_TOOLS = (*OF_TOOLS, ".cache", ".keras")
-# What libraries and Python's own `tempfile` make below a folder for temporary files.
-_TEMPORARY = re.compile(
-    r"(/private)?(/tmp|/var/tmp|/var/folders/\w+/\w+/T)/"
+# Native libraries of the system, and what libraries and Python's own `tempfile` make below a folder for temporary files.
+_NOBODYS = re.compile(
+    r"/opt/.*\.so[\d.]*$|(/private)?(/tmp|/var/tmp|/var/folders/\w+/\w+/T)/"
     r"(\.|tmp[a-z0-9][a-z0-9_]{7}\b|(pymp|torch|torchinductor|costgpu|ray|matplotlib|numba|jax|wandb)[-_]|cuda)"
 )
 _COMPILED = re.compile(r"__pycache__/([^/]+?)\.cpython-[^/]*\.pyc$")
@@ -68,7 +81,7 @@ class Places:
         if path.startswith(self._home):
             setting = path.startswith(f"{self._home}.") and path.count("/") == self._home.count("/")
             return not setting and not f"{path}/".startswith(self._of_tools[written])
-        return not _TEMPORARY.match(path)
+        return not _NOBODYS.match(path)
 
 
 def source_of(path: str) -> str:

@@ -21,16 +21,16 @@ from costgpu.measure.footprint.paths import SKIPPED_FOLDERS
 from costgpu.measure.probe.activity import descendants
 
 ACCESS, CLOSE_NOWRITE, OVERFLOW, ONLYDIR, ISDIR = 0x1, 0x10, 0x4000, 0x1000000, 0x40000000  # of linux/inotify.h
-MOST_FOLDERS, MOST_ENTRIES = 5000, 300_000  # that are watched, and gone through to find them
+MOST_FOLDERS, MOST_SECONDS = 5000, 3.0  # that are watched, and for which they are searched
 MOST_FILES = 200_000
-SHARE = 0.02  # of one core, for looking at processes
+SHARE = 0.01  # of one core, for looking at processes
 TICK_SECONDS = 0.1
 GONE = " (deleted)"
 WRITTEN = ("rw-s", "-w-s")  # of a mapping: what is written to it goes to the file
 _EVENT = struct.Struct("iIII")
 
 
-class FileWatch(contextlib.AbstractContextManager["FileWatch"]):
+class FileWatch:
     """Watches one measurement; begun before its processes are started, so that nothing can be between the two.
 
     Attributes:
@@ -49,7 +49,7 @@ class FileWatch(contextlib.AbstractContextManager["FileWatch"]):
         self._names: dict[int, str] = {}
         self._asked = 0  # folders
 
-    def __exit__(self, *_: object) -> None:
+    def close(self) -> None:
         """Close what it holds."""
         if self._inotify >= 0:
             os.close(self._inotify)
@@ -57,7 +57,7 @@ class FileWatch(contextlib.AbstractContextManager["FileWatch"]):
 
     def begin(self) -> dict[str, Any] | None:
         """Return what is to be watched, for whoever adds the watches; None where this system cannot."""
-        self.__exit__()
+        self.close()
         self._told.unlink(missing_ok=True)
         if sys.platform.startswith("linux"):
             self._inotify = ctypes.CDLL(None).inotify_init1(os.O_NONBLOCK | os.O_CLOEXEC)
@@ -110,12 +110,11 @@ class FileWatch(contextlib.AbstractContextManager["FileWatch"]):
 
 def _folders(top: str) -> tuple[list[str], bool]:
     """Return the folders at and below `top`, and those where links in it lead, and whether these are all."""
-    found, seen, entries_left = [top], {top}, MOST_ENTRIES
+    found, seen, until = [top], {top}, time.monotonic() + MOST_SECONDS
     for folder in found:  # grows meanwhile
         with contextlib.suppress(OSError), os.scandir(folder) as entries:
             for entry in entries:
-                entries_left -= 1
-                if entries_left < 0 or len(found) > MOST_FOLDERS:
+                if len(found) > MOST_FOLDERS or time.monotonic() > until:
                     return found[:MOST_FOLDERS], False
                 if entry.name in SKIPPED_FOLDERS or not entry.is_dir():
                     continue

@@ -105,7 +105,7 @@ class ProcessMonitor:
             os.fdopen(reader, "rb", buffering=0) as source,
             scratch.log.open("wb") as output,
             interruptible(),
-            FileWatch(workdir, scratch.folder / "watches.json") as watch,
+            contextlib.closing(FileWatch(workdir, scratch.folder / "watches.json")) as watch,
             adopting(),
         ):
             try:

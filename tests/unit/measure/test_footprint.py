@@ -1,5 +1,6 @@
 """Which paths are told, how many become few, which package a module is from, and how a profile keeps it all."""
 
+import contextlib
 import json
 import mmap
 import os
@@ -48,6 +49,7 @@ def test_what_the_user_put_there_is_told(path: str) -> None:
         *("/opt/conda/lib/libstdc++.so", "/usr/lib/x.so", "/etc/hosts", "/proc/cpuinfo", "/dev/null", "/sys/x"),
         *("/srv/env/lib/python3.9/site-packages/numpy/x.py", "../.cache/costgpu/m/x", "../.config/matplotlib/rc"),
         *("../.netrc", "../.keras/keras.json", "/tmp/tmpab12cd34/x", "/tmp/pymp-1/listener", "/tmp/torch_ab/x"),
+        *("/opt/rocm-6.1/lib/libamdhip64.so.6", "/var/lib/x", "/usr/share/zoneinfo/UTC", "../.fonts/a.ttf"),
     ],
 )
 def test_what_every_machine_has_is_not_told(path: str) -> None:
@@ -245,7 +247,7 @@ def test_many_folders_are_not_all_watched_and_that_is_told(tmp_path: Path, monke
     for number in range(5):
         (tmp_path / "data" / str(number)).mkdir(parents=True)
     monkeypatch.setattr("costgpu.measure.footprint.watch.MOST_FOLDERS", 3)
-    with FileWatch(tmp_path, tmp_path / "told") as watch:
+    with contextlib.closing(FileWatch(tmp_path, tmp_path / "told")) as watch:
         watch.begin_here()
         (tmp_path / "data" / "file").write_text("x")
         (tmp_path / "data" / "file").read_text()

@@ -69,7 +69,7 @@ def _bounds(verdict: Verdict, profile: WorkloadProfile, preferences: Preferences
         at_low=f"the time of its steps goes on {grew} (x{drift:.2g})",
         at_high=f"the time of its steps goes on {grew} (x{drift:.2g})",
         gpus=True,
-        said="by a factor of",
+        said="the step time",
     )
     if last.total.kind is TotalKind.UPPER_BOUND:
         early = f"it stops early, say after {EARLY:.0%} of its steps"

@@ -78,7 +78,7 @@ def estimate(
     chart: Annotated[bool, typer.Option("--chart", help="Draw time and interval of each row.")] = False,
     report: Annotated[str | None, typer.Option(help="HTML file to write a page to.")] = None,
     force: Annotated[bool, typer.Option("--force", help="Let --report overwrite an existing file.")] = False,
-    explain: Annotated[bool, typer.Option("--explain", help="Show every term and its source.")] = False,
+    explain: Annotated[bool, typer.Option("--explain", help="Show all figures and notes, with their sources.")] = False,
     json: opt.Json = False,
     output: opt.Format = "text",
 ) -> None:

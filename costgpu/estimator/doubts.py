@@ -41,7 +41,8 @@ def doubts_of(
     verdict: Verdict, profile: WorkloadProfile, scope: Scope, preferences: Preferences, today: date
 ) -> tuple[Doubt, ...]:
     """Return the doubts about a verdict: those that would turn it first, then by how far off it may be."""
-    bounds = [one for one in _bounds(verdict, profile, preferences) if one.high / one.low >= LEAST_FACTOR]
+    bounds = _bounds(verdict, profile, preferences)
+    bounds = (one for one in bounds if one.low > 0 and LEAST_FACTOR <= one.high / one.low < math.inf)
     found = [_weighed(bound, verdict, scope, preferences) for bound in bounds]
     found += _unbounded(verdict, profile, scope, today)
     return tuple(sorted(found, key=lambda one: (not one.turns, -one.weight)))
@@ -68,7 +69,7 @@ def _bounds(verdict: Verdict, profile: WorkloadProfile, preferences: Preferences
         at_low=f"the time of its steps goes on {grew} (x{drift:.2g})",
         at_high=f"the time of its steps goes on {grew} (x{drift:.2g})",
         gpus=True,
-        said="by a factor of",
+        said="the step time",
     )
     if last.total.kind is TotalKind.UPPER_BOUND:
         early = f"it stops early, say after {EARLY:.0%} of its steps"

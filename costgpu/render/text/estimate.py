@@ -77,7 +77,7 @@ def verdict_text(
     """
     blocks = [
         _headline(verdict),
-        Block(full=_measured(profile), short=lambda rows: _measured_rows(profile, rows), most=5, least=3),
+        Block(full=_measured(profile), short=lambda rows: _measured_rows(profile, rows), most=7, least=3),
         _table_block(verdict, today) if service is None else _service_block(service, today),
         _sentences(scaling_sentences(verdict.recommended)),
         Block(full=inference_text(verdict, profile)),
@@ -148,8 +148,8 @@ def _measured_rows(profile: WorkloadProfile, most: int) -> list[str]:
     phases = f" ({count} phases, the last at {cut(last.label, SHORT_NAME)})" if count > 1 else ""
     total = fold(f"{name}{phases}: {steps_phrase(last)}: {last.total.how}.", max(0, min(2, most - 2)))
     step, *beside = _step_lines(profile)
-    rows = [*total, *fold(step, min(2, most))]
-    return [*rows, *(fold(beside[0], min(1, most - len(rows))) if beside else [])]
+    rows = [*total, *fold(step, min(3, most - len(total)))]
+    return [*rows, *(fold(beside[0], min(2, most - len(rows))) if beside else [])]
 
 
 def _measured(profile: WorkloadProfile) -> str:

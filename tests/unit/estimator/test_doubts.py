@@ -89,6 +89,14 @@ def test_each_doubt_in_a_few_words(of: WorkloadProfile, words: str) -> None:
     assert [doubt.words for doubt in doubted(of)[1]] == [words]
 
 
+@pytest.mark.parametrize("drift", [0.0, float("inf"), float("nan")])
+def test_what_somebody_has_edited_is_no_doubt(drift: float) -> None:
+    scope = scope_of(sound := tiny(0.001))
+    verdict, _ = doubted(sound)
+    edited = replace(tiny(0.001, drift=drift), machine=replace(MACHINE, disturbed_share=4.0))
+    assert doubts_of(verdict, edited, scope, ANY, PRICED) == ()
+
+
 def test_the_most_important_come_first() -> None:
     of = tiny(0.001, kind=TotalKind.APPROXIMATE, busy=0.6, drift=1.2)
     _, doubts = doubted(of, today=PRICED + timedelta(days=OLD_DAYS + 1))

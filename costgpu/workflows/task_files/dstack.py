@@ -21,6 +21,7 @@ from costgpu.workflows.task_files.yaml_tree import Section
 _PIP = re.compile(r"(?:python3? -m )?(?:uv )?pip3? install [\w .,=/@:+\-\[\]'\"<>~]+")
 _GPU_MEMORY = re.compile(r"(\d+(?:\.\d+)?)\s*gb(\.\.)?", re.IGNORECASE)
 _COUNT = re.compile(r"\d+(\.\.\d*)?|\.\.\d+")
+KINDS = ("task", "service", "dev-environment", "fleet", "gateway", "volume")
 ANY_MEMORY = "1GB"  # at least: any GPU
 OTHER_VENDORS = ("amd", "google", "tpu", "intel", "tenstorrent")
 

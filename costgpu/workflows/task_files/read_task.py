@@ -6,6 +6,7 @@ import shlex
 import tomllib
 from collections.abc import Mapping
 from dataclasses import fields, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -44,7 +45,11 @@ def with_task_file(request: R, reporter: Reporter) -> R:
             f"{path} is a task file, and takes no arguments: {shlex.join(arguments)}",
             hint="Options of costgpu stand before it. An argument of a script stands behind the script.",
         )
-    section, task = _read(Path(path), reporter)
+    try:
+        section, task = _read(Path(path), reporter)
+    except (OSError, RuntimeError) as error:  # too long; or ~somebody whom this computer does not know
+        why = str(getattr(error, "strerror", None) or error).rstrip(".")
+        raise UsageError(f"{path} names a path that cannot be looked at: {why}.") from None
     name = Path(path).name.removesuffix(".yml").removesuffix(".yaml").removesuffix(".dstack").strip(".")
     folder = Path(request.workdir).resolve() if request.workdir is not None else task.folder
     if folder is None:
@@ -53,21 +58,12 @@ def with_task_file(request: R, reporter: Reporter) -> R:
     nodes = request.nodes if request.nodes is not None else task.fields.get("nodes") or 1
     env = _env(request, task)
     given = {each.partition("=")[0] for each in (*env, *request.env)}
-
-    def wrong(why: str, hint: str) -> UsageError:
-        return (
-            section.wrong(task.run_key, why, hint)
-            if task.run
-            else UsageError(f"{path}: {task.run_key} {why}.", hint=hint)
-        )
-
-    command = command_of(task.run, folder, nodes, given, wrong)
+    command = command_of(task.run, folder, nodes, given, partial(section.wrong, task.run_key))
+    setup_key = "setup" if "setup" in section.values else task.run_key
     found = {
         **task.fields,
         "name": task.fields.get("name") or name or Path(path).absolute().parent.name,
-        "setup": setup_of(task.setup, given, lambda why, hint: section.wrong("setup", why, hint))
-        if task.setup
-        else None,
+        "setup": setup_of(task.setup, given, partial(section.wrong, setup_key)) if task.setup else None,
         "launcher": Launcher.NONE.value if nodes > 1 and not command.launched else None,
     }
     merged = replace(
@@ -87,7 +83,7 @@ def _read(path: Path, reporter: Reporter) -> tuple[Section, Task]:
 
     section = read_yaml(path)
     tables = tomllib.loads(Path(__file__).with_name("keys.toml").read_text(encoding="utf-8"))
-    if section is not None and "type" in section.values:
+    if section is not None and (section.text("type") in dstack.KINDS or "commands" in section.values):
         return section, dstack.read_dstack(section, path, tables, reporter.note)
     if section is None or skypilot.KEYS.isdisjoint(section.values):
         raise UsageError(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ TASK_FILE = FileKind(most_bytes=2**20, error=UsageError, hint="A task file is a 
 LONGEST_KEY = 60
 _LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _NULL, _BOOL, _MERGE = (f"tag:yaml.org,2002:{name}" for name in ("null", "bool", "merge"))
+_UNUSABLE = re.compile("[\0\ud800-\udfff]")
 _TRUE, _FALSE = ("true", "yes", "on"), ("false", "no", "off")
 
 
@@ -52,6 +54,8 @@ def _check(path: Path, events: Iterable[Any]) -> None:
             why, hint = f"aliases (*{shortened(str(event.anchor))}) are not read", "Write the value out."
         elif getattr(event, "tag", None) is not None:
             why, hint = f"tags ({shortened(event.tag)}) are not read", "Leave the tag out."
+        elif isinstance(event, yaml.ScalarEvent) and _UNUSABLE.search(event.value):
+            why, hint = f"{shortened(event.value)} has a character that no system takes", "Take it out."
         elif documents > 1:
             why, hint = "a second document begins, and one file is one job", "Write each task into a file of its own."
         elif level > DEEPEST:
@@ -85,7 +89,8 @@ class Section:
     def wrong(self, key: str, why: str, hint: str = "") -> UsageError:
         """Return an error that names a key and its line."""
         named = key if key.isprintable() and len(key) <= LONGEST_KEY else shortened(key)
-        return UsageError(f"{self.file}, line {self._lines[key]}: {self.name}{named} {why}.", hint=hint)
+        where = f"{self.file}, line {self._lines[key]}" if key in self._lines else self.file
+        return UsageError(f"{where}: {self.name}{named} {why}.", hint=hint)
 
     def get(self, key: str) -> yaml.Node | None:
         """Return a value; None if it is not there, or empty."""

@@ -1,5 +1,6 @@
 """Task files of SkyPilot and dstack become requests, or are refused in a sentence: nothing in them is ignored."""
 
+import random
 import re
 import tomllib
 from dataclasses import replace
@@ -318,6 +319,12 @@ class TestMounts:
         ("type: task\ncommands: [x]\nrepos: ['https://github.com/a/b']", "git repository"),
         ("type: task\ncommands: [x]\nworking_dir: /x", "working_dir is /x"),
         ("type: task\ncommands: [x]\nmax_price: 2", "--max-cost"),
+        ("type: task\ncommands: [pip install ~/sky_workdir, ls]", "line 2: commands names ~/sky_workdir"),
+        ('run: "a\\0b"', "line 1: 'a\\x00b' has a character that no system takes"),
+        ("run: x\nworkdir: " + "a" * 300, "names a path that cannot be looked at: File name too long"),
+        ("run: x\nworkdir: ~nobody-here/x", "cannot be looked at: Could not determine home directory."),
+        ("commands: [ls]", "type is None: only tasks are run"),
+        ("type: adam\nlr: 0.1", "neither a task of SkyPilot"),
         ("lr: 0.1\nepochs: 3", "neither a task of SkyPilot nor one of dstack. An argument of a script"),
         ("- run: x", "neither a task of SkyPilot"),
         ("", "neither a task of SkyPilot"),
@@ -371,3 +378,38 @@ def test_what_needs_nothing_is_told() -> None:
         "resources.autostop",
         "it is the current one, " + str(Path.cwd()) + ". ",
     ]
+
+
+ODD = [
+    "null",
+    "[]",
+    "{}",
+    "''",
+    "true",
+    "[1,{a:&b}]",
+    "{a:[b]}",
+    "a:b:c:d",
+    '"\\0"',
+    "..",
+    "-1",
+    "&x",
+    "é",
+    "../x",
+    "s3://x",
+]
+ODD += ["!!binary", "/", "~no/x", "[[]]", "0..0", "A,,L4", ",", "gb"]
+
+
+def test_whatever_stands_in_a_file_it_is_read_or_refused() -> None:
+    chance = random.Random(5)
+    outcomes: set[type] = set()
+    for _ in range(300):
+        lines = chance.choice([SKY, DSTACK]).splitlines()
+        for _ in range(chance.randint(0, 2)):
+            at = chance.randrange(1, len(lines))
+            lines[at] = f"{lines[at].partition(':')[0]}: {chance.choice(ODD)}"
+        try:
+            outcomes.add(type(asked("\n".join(lines))))
+        except UsageError:
+            outcomes.add(UsageError)
+    assert outcomes == {RunRequest, UsageError}

@@ -181,7 +181,7 @@ _OPTIONS = """
         --chart! --report --force! --explain! --json! --rate -o --params=1B --params --tokens
     run --dry-run --no-estimate --infra local | -t --gpus --max-cost --max-duration --idle-duration --outputs --setup
         -e --env-file -n --tag --lease --no-auto-shutdown! --nproc --engine --workdir --profile --disk --bucket --sync-limit
-        --grace --assume-price --json! -o
+        --include --exclude --grace --assume-price --json! -o
 """
 OPTIONS = {
     tuple(command.split()): tuple(options.split())

@@ -20,6 +20,7 @@ def output_pattern(option: str, text: str, workdir: Path) -> str:
     Raises:
         UsageError: It leaves the folder.
     """
+    _check_text(option, text)
     inside = below(text, workdir) if os.path.isabs(text) else None  # noqa: PTH117 - a pattern is no path
     if inside is not None:
         return f"{inside or '.'}/" if text.endswith("/") else inside or "."
@@ -36,8 +37,9 @@ def rule_pattern(option: str, text: str, workdir: Path) -> str:
     Raises:
         UsageError: It leaves the folder, or takes back another one.
     """
+    _check_text(option, text)
     name = text.rstrip("/") or text
-    slash = "/" if text != name and not (workdir / name).is_symlink() else ""
+    slash = "/" if text != name and not os.path.islink(f"{workdir}/{name}") else ""  # noqa: PTH114 - and any text is allowed
     outside = ".." in name.split("/")
     for path in (f"{workdir}/{name}", os.path.join(Path.cwd(), name)):  # noqa: PTH118 - first as .gitignore means it
         if os.path.lexists(path):
@@ -57,6 +59,20 @@ def rule_pattern(option: str, text: str, workdir: Path) -> str:
             f"{option} {text} begins with a !.", hint="Each of --include and --exclude takes back the other."
         )
     return re.sub("/{2,}", "/", re.sub(r"^\./+", "/", name)) + slash
+
+
+def _check_text(option: str, text: str) -> None:
+    """Refuse what no file can be called.
+
+    Raises:
+        UsageError: It is empty, or has characters that no name has.
+    """
+    try:
+        possible = bool(text) and b"\0" not in os.fsencode(text)
+    except UnicodeEncodeError:
+        possible = False
+    if not possible:
+        raise UsageError(f"{option} {text!r} is no path and no pattern.", hint=f"Write {option} data, or '*.pt'.")
 
 
 def literal_pattern(path: str) -> str:

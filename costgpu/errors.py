@@ -236,7 +236,7 @@ class MachineUnusable(RunError, exit_code=55):
 
 
 class SyncRefused(RunError, exit_code=56):
-    """The working folder cannot be sent as it is."""
+    """The working folder cannot be sent as it is, or the script reads what would not travel."""
 
 
 class SetupFailed(RunError, exit_code=57):

@@ -30,8 +30,10 @@ class Inputs:
 
     Attributes:
         known: Whether a measurement has seen what the script reads.
+        complete: False if it cannot have seen all of it.
         staying: What it reads and nobody has decided about, the largest first. A run with any does not start.
     """
 
     known: bool = True
+    complete: bool = True
     staying: tuple[StayingInput, ...] = ()

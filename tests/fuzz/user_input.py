@@ -185,7 +185,7 @@ _OPTIONS = """
     run --dry-run --no-estimate --infra local | -t --gpus --fit! --currency --rate --max-cost --max-duration
         --idle-duration --outputs --setup
         -e --env-file -n --tag --lease --no-auto-shutdown! --nproc --engine --workdir --profile --disk --bucket --sync-limit
-        --grace --assume-price --json! -o
+        --include --exclude --grace --assume-price --json! -o
 """
 OPTIONS = {
     tuple(command.split()): tuple(options.split())

@@ -90,6 +90,8 @@ def _files(plan: Plan) -> str:
         parts.append(f"the largest of these: {', '.join(used_file(one.path, one) for one in plan.largest)}")
     if not plan.inputs.known:
         parts.append("what the script reads was not measured")
+    elif not plan.inputs.complete:
+        parts.append("what the script reads was seen in part")
     return "; ".join(parts)
 
 

@@ -79,7 +79,8 @@ def compare(
     notes = [f"Left out by name, though the script reads it: {listed(named)}."] if named else []
     notes += outside_notes(footprint, spec.workdir, here=here)
     undecided = tuple(one for one in ordered if one.why != EXCLUDED)
-    return Inputs(known=footprint is not None, staying=undecided), notes
+    complete = footprint is None or footprint.complete
+    return Inputs(known=footprint is not None, complete=complete, staying=undecided), notes
 
 
 def _staying(use: FileUse, selection: Selection, travelling: set[str], excluded: RuleFile) -> StayingInput | None:

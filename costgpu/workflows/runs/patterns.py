@@ -11,6 +11,7 @@ from costgpu.models.job import JobSpec
 from costgpu.runner.files.select import EXCLUDED, undecided
 
 _SPECIAL = re.compile(r"([\\*?\[])")
+_BY_NAME = re.compile(r"[^/\\*?\[!#]([^/\\*?\[]*[^/\\*?\[ ])?")  # a name like any other, in whatever folder it is
 
 
 def output_pattern(option: str, text: str, workdir: Path) -> str:
@@ -19,6 +20,7 @@ def output_pattern(option: str, text: str, workdir: Path) -> str:
     Raises:
         UsageError: It leaves the folder.
     """
+    _check_text(option, text)
     inside = below(text, workdir) if os.path.isabs(text) else None  # noqa: PTH117 - a pattern is no path
     if inside is not None:
         return f"{inside or '.'}/" if text.endswith("/") else inside or "."
@@ -35,30 +37,42 @@ def rule_pattern(option: str, text: str, workdir: Path) -> str:
     Raises:
         UsageError: It leaves the folder, or takes back another one.
     """
+    _check_text(option, text)
     name = text.rstrip("/") or text
-    slash = "/" if text != name and not (workdir / name).is_symlink() else ""
-    if name in (".", "./"):
-        return "*"
-    absolute = os.path.isabs(name)  # noqa: PTH117 - a pattern is no path
-    anchored = name.removeprefix("./")
-    if os.path.lexists(f"{workdir}/{anchored}") and not os.path.normpath(anchored).startswith(".."):
-        literal = (
-            absolute or anchored != name or _SPECIAL.search(name) or name.startswith(("!", "#")) or name[-1:] == " "
-        )
-        return (literal_pattern(os.path.normpath(anchored).lstrip("/")) if literal else os.path.normpath(name)) + slash
-    inside = below(name, workdir)
-    if inside is not None and (absolute or os.path.lexists(name)):
-        return (literal_pattern(inside) if os.path.lexists(name) else f"/{inside}") + slash if inside else "*"
-    if ".." in name.split("/") or (absolute and os.path.lexists(name)):
+    slash = "/" if text != name and not os.path.islink(f"{workdir}/{name}") else ""  # noqa: PTH114 - and any text is allowed
+    outside = ".." in name.split("/")
+    for path in (f"{workdir}/{name}", os.path.join(Path.cwd(), name)):  # noqa: PTH118 - first as .gitignore means it
+        if os.path.lexists(path):
+            inside = below(path, workdir)
+            if inside is not None:
+                return "*" if not inside else (name if _BY_NAME.fullmatch(name) else literal_pattern(inside)) + slash
+            outside = True
+    if os.path.isabs(name) and (inside := below(name, workdir)) is not None:  # noqa: PTH117 - a pattern is no path
+        return f"/{inside}{slash}"
+    if outside:
         raise UsageError(
             f"{option} {text} leaves the working folder, {workdir}.",
             hint="Only what is in it travels; --workdir chooses a folder further up.",
         )
     if name.startswith("!"):
         raise UsageError(
-            f"{option} {text} begins with a !.", hint="Use --include and --exclude for each other's opposite."
+            f"{option} {text} begins with a !.", hint="Each of --include and --exclude takes back the other."
         )
-    return ("/" if anchored != name else "") + re.sub("/{2,}", "/", anchored) + slash
+    return re.sub("/{2,}", "/", re.sub(r"^\./+", "/", name)) + slash
+
+
+def _check_text(option: str, text: str) -> None:
+    """Refuse what no file can be called.
+
+    Raises:
+        UsageError: It is empty, or has characters that no name has.
+    """
+    try:
+        possible = bool(text) and b"\0" not in os.fsencode(text)
+    except UnicodeEncodeError:
+        possible = False
+    if not possible:
+        raise UsageError(f"{option} {text!r} is no path and no pattern.", hint=f"Write {option} data, or '*.pt'.")
 
 
 def literal_pattern(path: str) -> str:
@@ -86,7 +100,8 @@ def check_rules(spec: JobSpec) -> None:
     for pattern in spec.include:
         if pattern in spec.exclude:
             raise UsageError(f"{pattern} is named by --include and by --exclude.", hint="Leave one of them out.")
-    for option, pattern, why in undecided(Path(spec.workdir), spec.include, spec.exclude):
+    for option, rule, why in undecided(Path(spec.workdir), spec.include, spec.exclude):
+        pattern = rule.lstrip("/")
         if why == EXCLUDED:
             raise UsageError(f"{option} {pattern} names only what --exclude leaves out.", hint="Leave one of them out.")
         if why:

@@ -292,5 +292,7 @@ def test_a_plan_names_what_stays(folder: Path) -> None:
     text = " ".join(plan_text(plan(inputs=inputs, largest=largest), NOW).split())
     assert "repositories (1); the largest of these: data/ 2 files, 5.0 kB, last.pt 300 bytes" in text
     assert "stays here though the script reads it: last.pt 300 bytes (.gitignore)" in text
+    in_part: Plan = plan(inputs=compare(job(folder), select_for(job(folder), 1), None, Footprint(complete=False))[0])
+    assert "; what the script reads was seen in part" in " ".join(plan_text(in_part, NOW).split())
     unknown: Plan = plan(inputs=Inputs(known=False))
     assert "; what the script reads was not measured" in " ".join(plan_text(unknown, NOW).split())

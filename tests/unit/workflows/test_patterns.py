@@ -88,6 +88,20 @@ def test_what_leaves_the_folder(folder: Path, text: str) -> None:
         rule_pattern("--include", text.format(outside=folder.parent / "other.pt"), folder)
 
 
+@pytest.mark.parametrize("text", ["", "a\0b", "/a\0b", "\ud800"])
+def test_what_no_file_is_called(folder: Path, text: str) -> None:
+    for kind in (rule_pattern, output_pattern):
+        with pytest.raises(UsageError, match="is no path and no pattern"):
+            kind("--include", text, folder)
+
+
+def test_a_name_that_is_too_long_matches_nothing(folder: Path) -> None:
+    for text in ("x" * 300 + "/", "/" + "x" * 5000 + "/", "data[" + "x" * 300):
+        rule = rule_pattern("--include", text, folder)
+        with pytest.raises(UsageError, match="matches nothing"):
+            check_rules(JobSpec(name="a", argv=("train.py",), workdir=str(folder), include=(rule,)))
+
+
 def test_a_rule_cannot_take_back_another(folder: Path) -> None:
     with pytest.raises(UsageError, match="begins with a !"):
         rule_pattern("--exclude", "!*.pt", folder)

@@ -306,6 +306,12 @@ def test_named_outputs_are_all_that_comes_and_none_is_nothing(machine: Machine) 
         machine.home.write("order.json", {"outputs": patterns})
         outputs = machine.outputs()
         assert ([each.path for each in outputs.files], outputs.missing, outputs.trouble) == (expected, (), "")
+    machine.home.write("order.json", {"outputs": ["model.pt"]})  # which is elsewhere
+    outputs = machine.outputs()
+    assert (outputs.files[0].path, outputs.missing) == (
+        f"outside/{USER}/results/model.pt",
+        ("model.pt",),
+    )
 
 
 @pytest.mark.parametrize(

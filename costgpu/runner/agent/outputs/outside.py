@@ -41,13 +41,13 @@ class Left(NamedTuple):
 
 
 def find_all(home: Home, order: Mapping[str, Any]) -> Left:
-    """Return what comes home of a job: if no outputs are named, what it has written outside its folder, too."""
+    """Return what comes home of a job: also what it wrote outside its folder, unless outputs are named and all there."""
     patterns = order.get("outputs", [])
     found = find_outputs.find_outputs(home, patterns)
-    if patterns:
+    if patterns and not found.missing:
         return Left(found, [], "")
     outside = _find_outside(home, {each.full for each in found.outputs}, found.unreadable)
-    is_nothing = not (found.outputs or outside or found.unreadable)
+    is_nothing = not (patterns or found.outputs or outside or found.unreadable)
     return Left(found, outside, _why_nothing_is_strange(home, order) if is_nothing else "")
 
 

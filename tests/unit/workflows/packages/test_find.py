@@ -15,6 +15,7 @@ BUILD = '[build-system]\nrequires = ["setuptools"]\n'
 PLAIN = '[project]\nname = "mine"\nversion = "1"\ndependencies = ["numpy>=1.26", "torch"]\n'
 SCRIPT = '# /// script\n# dependencies = ["einops", "torch>=2"]\n# requires-python = ">=3.10"\n# ///\nimport torch\n'
 SOURCED = '# /// script\n# dependencies = ["einops"]\n# [tool.uv.sources]\n# einops = { path = "libs/einops" }\n# ///\n'
+INDEX = '[[tool.uv.index]]\nname = "mine"\nurl = "https://example.org/simple"\n'
 LOCK = """
 version = 1
 [[package]]
@@ -134,9 +135,12 @@ def test_a_lock_is_obeyed_by_uv_and_names_all_that_it_reaches(tmp_path: Path) ->
 @pytest.mark.parametrize(
     ("files", "setup"),
     [
-        ({"train.py": SOURCED}, "-r train.py"),
-        ({"pyproject.toml": PLAIN + '[tool.uv.sources]\ntorch = { index = "cpu" }\n'}, "-r pyproject.toml"),
-        ({"pyproject.toml": PLAIN + BUILD + '[[tool.uv.index]]\nname = "mine"\nurl = "https://x.org/simple"\n'}, "-e ."),
+        ({"train.py": SOURCED}, "uv sync --active --inexact --no-python-downloads --python python3 --script train.py"),
+        ({"pyproject.toml": PLAIN + '[tool.uv.sources]\ntorch = { index = "cpu" }\n'}, UV_ONLY + "-r pyproject.toml"),
+        ({"pyproject.toml": PLAIN + BUILD + INDEX}, UV_ONLY + "-e ."),
+        ({"pyproject.toml": INDEX, "requirements.txt": "mine"}, UV_ONLY + "-r requirements.txt"),
+        ({"uv.toml": "", "requirements.txt": "mine"}, UV_ONLY + "-r requirements.txt"),
+        ({"libs/x/pyproject.toml": PLAIN + INDEX, "requirements.txt": "-e libs/x"}, UV_ONLY + "-r requirements.txt"),
     ],
 )  # fmt: skip
 def test_where_uv_is_told_where_packages_are_no_other_program_installs_them(
@@ -144,7 +148,7 @@ def test_where_uv_is_told_where_packages_are_no_other_program_installs_them(
 ) -> None:
     (tmp_path / "libs/einops").mkdir(parents=True)
     source = found(tmp_path, files=files)
-    assert source.setup.replace("# ///", "").endswith(UV_ONLY + setup)
+    assert source.setup.endswith(setup)
     assert source.installer == "uv"
     assert "pip install einops" not in source.setup
 
@@ -183,7 +187,7 @@ PLACES = [
     ({"pyproject.toml": PLAIN, "uv.lock": LOCK.replace("libs/kept", "../kept")}, "not in the folder that is sent"),
     ({"pyproject.toml": "[project\n"}, "pyproject.toml: Expected"),
     ({"pyproject.toml": "[tool.poetry]\npackage-mode = false\n"}, "poetry export"),
-    ({"setup.cfg": "nonsense\n"}, "setup.cfg: File contains no section"),
+    ({"pyproject.toml": PLAIN + "[[tool.poetry.source]]\nname = 'own'\nurl = 'https://example.org'"}, "poetry export"),
     ({"train.py": '# /// script\n# dependencies = ["x"]\nimport x\n'}, "no line '# ///' ends"),
     ({"train.py": "# /// script\n# dependencies = [\n# ///\n"}, "train.py: "),
     ({"train.py": '# /// script\n# dependencies = ["x @ file:///x"]\n# ///\n'}, "not in the folder that is sent"),

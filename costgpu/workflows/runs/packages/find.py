@@ -6,7 +6,8 @@ import re
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from pathlib import Path
+from itertools import dropwhile
+from pathlib import Path, PurePath
 
 from costgpu.errors import UsageError
 from costgpu.measure.prefixes import NO_PREFIXES, Prefixes
@@ -55,6 +56,9 @@ _OF_UV = {
     "-f": "--find-links",
     "--find-links": "--find-links",
 }
+
+
+_BETWEEN = re.compile(r",(?=\s*[A-Za-z./])(?![^\[]*\])")  # not in ``x>=1,<2`` and ``x[a,b]``
 
 
 def find_packages(
@@ -113,7 +117,7 @@ def find_packages(
     return replace(
         source,
         requirements=(*source.requirements, *listing.requirements),
-        complete=not (listing.nameless or source.installer == "micromamba"),
+        complete=not listing.nameless,
         files=tuple(dict.fromkeys([*source.files, *listing.files])),
         notes=(*source.notes, *listing.notes, *_not_read(listing.folder, source)),
     )
@@ -122,12 +126,12 @@ def find_packages(
 def _uv_options(words: Sequence[str]) -> defaultdict[str, list[str]]:
     """Return what ``uv run`` in front of a script says: words for uv's other commands, by their option."""
     found: defaultdict[str, list[str]] = defaultdict(list)
-    rest = list(words)
+    rest = list(dropwhile(lambda word: PurePath(word).name != "uv", words))
     while rest:
         word, sign, value = rest.pop(0).partition("=")
         if (option := _OF_UV.get(word)) is not None:
             value = value if sign or not rest else rest.pop(0)
-            values = value.split(",") if option in ("", "-r", "-e") else [value]
+            values = _BETWEEN.split(value) if option in ("", "-r", "-e") else [value]
             for each in values:
                 found[option] += [each] if option in ("", "--extra", "--group") else [option, each]
     return found

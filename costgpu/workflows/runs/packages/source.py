@@ -130,6 +130,6 @@ def refuse_unset(texts: Sequence[str], where: str, variables: Mapping[str, str])
         UsageError: With the option that gives them.
     """
     wanted = dict.fromkeys(name[2:-1] for text in texts for name in _VARIABLE.findall(text))
-    if missing := [name for name in wanted if name not in variables]:
+    if missing := [name for name in wanted if name not in (*variables, "PROJECT_ROOT")]:
         options = " ".join(f"-e {name}" for name in missing)
         raise UsageError(f"{where} needs {', '.join(missing)}, which the machine does not get.", hint=f"Add {options}.")

@@ -160,6 +160,11 @@ def test_what_uv_run_adds_is_installed_too(tmp_path: Path) -> None:
     assert names(source) == {"torch", "rich", "einops", "polars", "tqdm"}
     assert source.label == "requirements.txt + uv run --with"
     assert any("not uv run" in note for note in source.notes)
+    source = found(tmp_path, "env -i A=1 /opt/uv run --with torch>=2,<3,einops[a,b] -q")
+    assert source.setup.endswith(f"{UV_ONLY}'torch>=2,<3' 'einops[a,b]'")
+    (tmp_path / "requirements.txt").unlink()
+    source = found(tmp_path, "uv run --with tqdm", {"environment.yml": CONDA})
+    assert not source.complete
 
 
 @pytest.mark.parametrize("command", ["uv run", "poetry run", "pdm run", "conda run -n E"])

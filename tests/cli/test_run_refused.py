@@ -13,12 +13,14 @@ import pytest
 
 from costgpu.cli.lazy_group import _after_module
 from costgpu.clock import ManualClock
-from costgpu.errors import AuthError
+from costgpu.errors import AuthError, UsageError
 from costgpu.models.instance import Identity
 from costgpu.models.offer import Accelerator
 from costgpu.models.run import Plan
+from costgpu.render.text.run import plan_text
 from costgpu.runner.plan import LaunchPlace, Limits
 from costgpu.workflows.context import AppContext
+from costgpu.workflows.runs.packages import PackageSource, find_packages
 from costgpu.workflows.runs.places import Places
 from costgpu.workflows.runs.plan import make_plan
 from tests.cli.here import LOCAL, told
@@ -197,7 +199,9 @@ class Cloud(FakeProvider):
         return self.mine
 
 
-def planned(folder: Path, gpu: Accelerator | None = None, **accounts: str) -> Plan:
+def planned(
+    folder: Path, gpu: Accelerator | None = None, packages: PackageSource | None = None, /, **accounts: str
+) -> Plan:
     clouds = {name: Cloud(name, account) for name, account in accounts.items()}
     tools = SimpleNamespace(
         provider=clouds.__getitem__, clock=ManualClock(), bucket=None, allow_from=lambda _: "192.0.2.1/32"
@@ -206,7 +210,20 @@ def planned(folder: Path, gpu: Accelerator | None = None, **accounts: str) -> Pl
     limits = Limits(max_cost_usd=Decimal(2), max_duration_seconds=None)
     offers = [replace(offer("us-east-1", provider=name), accelerator=gpu) for name in accounts]
     places = [LaunchPlace(offer=each) for each in offers]
-    return make_plan(context, spec(str(folder)), Places(ranked=places, verdict="", notes=[]), limits)
+    return make_plan(context, spec(str(folder)), Places(ranked=places, verdict="", notes=[]), limits, packages=packages)
+
+
+def test_what_the_setup_reads_travels(tmp_path: Path) -> None:
+    files = {"requirements.txt": "./wheels/own-1-py3-none-any.whl", "wheels/own-1-py3-none-any.whl": "", "lib/a.py": ""}
+    for name, text in files.items():
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(text)
+    plan = planned(tmp_path, None, find_packages(tmp_path, None), aws="123")
+    assert plan.packages == "requirements.txt, by uv or pip"
+    assert "packages   requirements.txt, by uv or pip\n" in plan_text(plan, ManualClock().now())
+    (tmp_path / ".gitignore").write_text("*.whl\n")
+    with pytest.raises(UsageError, match=r"reads wheels/own-1-py3-none-any.whl, which does not travel"):
+        planned(tmp_path, None, find_packages(tmp_path, None), aws="123")
 
 
 def test_a_plan_over_two_clouds_names_both_accounts_and_drops_the_one_that_refuses(tmp_path: Path) -> None:

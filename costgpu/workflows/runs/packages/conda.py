@@ -39,7 +39,7 @@ def conda_source(path: Path, listing: Listing) -> PackageSource:
     again = f"conda env export --from-history > {path.name}"
     if not isinstance(found, list):
         raise UsageError(f"{path.name} has no list of dependencies.", hint=f"{again} makes one; or give --setup.")
-    names = []
+    names, listing.nameless = [], True  # what each needs is not known here
     for each in found:
         if isinstance(each, str) and (name := _NAME.match(each.strip())):
             names.append(name[1].lower())

@@ -6,7 +6,8 @@ import re
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from pathlib import Path
+from itertools import dropwhile
+from pathlib import Path, PurePath
 
 from costgpu.errors import UsageError
 from costgpu.measure.prefixes import NO_PREFIXES, Prefixes
@@ -37,10 +38,8 @@ _NOT_READ = {
     "conda-lock.yml": "conda env export --from-history > environment.yml",
     "pixi.toml": "pixi project export conda-environment environment.yml",
 }
-_SYNC = (
-    'UV_PROJECT_ENVIRONMENT="$(python3 -c "import sys; print(sys.prefix)")"'
-    " uv sync --frozen --inexact --no-python-downloads --python python3"
-)
+_INTO = "--inexact --no-python-downloads --python python3"
+_SYNC = f'UV_PROJECT_ENVIRONMENT="$(python3 -c "import sys; print(sys.prefix)")" uv sync --frozen {_INTO}'
 # Options of ``uv run`` that decide on packages, and what they are to uv's other commands.
 _OF_UV = {
     "--with": "",
@@ -57,6 +56,9 @@ _OF_UV = {
     "-f": "--find-links",
     "--find-links": "--find-links",
 }
+
+
+_BETWEEN = re.compile(r",(?=\s*[A-Za-z./])(?![^\[]*\])")  # not in ``x>=1,<2`` and ``x[a,b]``
 
 
 def find_packages(
@@ -107,7 +109,7 @@ def find_packages(
             f"{starters} gives the script its packages here, and nothing says what the machine is to install.",
             hint=f"Put a {REQUIREMENTS} into its folder (uv export -o {REQUIREMENTS}), or add --setup 'pip install ...'.",
         )
-    project.add_named_projects(listing)
+    project.add_named_projects(listing)  # those that --with-editable names
     refuse_secrets(" ".join(indexes), "uv run")
     refuse_unset([*listing.texts, *indexes], source.label, variables or {})
     if starters:
@@ -115,7 +117,7 @@ def find_packages(
     return replace(
         source,
         requirements=(*source.requirements, *listing.requirements),
-        complete=not (listing.nameless or source.installer == "micromamba"),
+        complete=not listing.nameless,
         files=tuple(dict.fromkeys([*source.files, *listing.files])),
         notes=(*source.notes, *listing.notes, *_not_read(listing.folder, source)),
     )
@@ -124,12 +126,12 @@ def find_packages(
 def _uv_options(words: Sequence[str]) -> defaultdict[str, list[str]]:
     """Return what ``uv run`` in front of a script says: words for uv's other commands, by their option."""
     found: defaultdict[str, list[str]] = defaultdict(list)
-    rest = list(words)
+    rest = list(dropwhile(lambda word: PurePath(word).name != "uv", words))
     while rest:
         word, sign, value = rest.pop(0).partition("=")
         if (option := _OF_UV.get(word)) is not None:
             value = value if sign or not rest else rest.pop(0)
-            values = value.split(",") if option in ("", "-r", "-e") else [value]
+            values = _BETWEEN.split(value) if option in ("", "-r", "-e") else [value]
             for each in values:
                 found[option] += [each] if option in ("", "--extra", "--group") else [option, each]
     return found
@@ -142,15 +144,18 @@ def _found(
     folder = listing.folder
     inline = project.inline_metadata(script) if script is not None else None
     if script is not None and inline is not None:
-        by = UV if project.needs_uv(inline) or indexes else EITHER
-        words = texts_of = project.texts_of(inline.get("dependencies"))
-        for each in texts_of:
+        words, by = project.texts_of(inline.get("dependencies")), UV if indexes else EITHER
+        for each in words:
             listing.add(each, f"{script.name} (PEP 723)")
         project.check_sources(listing, inline, folder, script.name)
-        words = ["-r", script.resolve().relative_to(folder).as_posix()] if project.needs_uv(inline) else words
-        steps = [*check_python(inline.get("requires-python"), script.name)]
-        return _source(f"{script.name} (PEP 723)", by, [*steps, install([*indexes, *words], by)] if words else steps)
+        command = install([*indexes, *words], by)
+        if project.needs_uv(inline):
+            named = quoted([script.resolve().relative_to(folder).as_posix(), *indexes])
+            by, command = UV, f"{GET_UV} && uv sync --active {_INTO} --script {named}"
+        steps = [*check_python(inline.get("requires-python"), script.name), *([command] if words else [])]
+        return _source(f"{script.name} (PEP 723)", by, steps)
     data = project.read_toml(folder / PROJECT)
+    listing.needs_uv = project.needs_uv(data) or (folder / "uv.toml").is_file()
     if data and (folder / LOCK).is_file():
         project.add_project(Listing(folder), folder, data, extras)  # an extra that there is not is an error
         project.add_locked(listing, project.read_toml(folder / LOCK), extras)
@@ -176,9 +181,10 @@ def _of_requirements(listing: Listing, path: Path, data: Table, indexes: list[st
     folder, name = listing.folder, path.relative_to(listing.folder).as_posix()
     read_requirements(listing, path)
     listing.files.append(name)
-    by = UV if indexes else PIP if listing.several_indexes else EITHER
-    steps = [install([*indexes, "-r", name], by)]
     named = any(each == folder for each, _ in listing.folders)
+    project.add_named_projects(listing)
+    by = UV if indexes or listing.needs_uv else PIP if listing.several_indexes else EITHER
+    steps = [install([*indexes, "-r", name], by)]
     if any((folder / "src").glob("*/*.py")) and project.is_built(data, folder) and not named:
         steps += [*_version_of(data), "pip install --no-deps -e ."]
         listing.nameless |= "name" not in below(data, "project")
@@ -190,14 +196,15 @@ def _of_project(
     listing: Listing, data: Table, extras: list[str], groups: list[str], indexes: list[str]
 ) -> PackageSource:
     """Return what a pyproject.toml without a lock says."""
-    if below(data, "tool", "poetry").get("package-mode") is False and not below(data, "project"):
-        raise UsageError(
-            f"{PROJECT} is Poetry's own, with package-mode = false: only Poetry can read it.",
-            hint=f"{_NOT_READ['poetry.lock']}; or give --setup 'pip install ...'.",
-        )
+    tools = {tool: below(data, "tool", tool) for tool in ("poetry", "pdm")}
+    alone = tools["poetry"].get("package-mode") is False and not below(data, "project")
+    if alone or any(table.get("source") for table in tools.values()):
+        what = "has package-mode = false" if alone else "names indexes that pip does not know"
+        hint = "poetry export -o requirements.txt, or pdm export; or give --setup 'pip install ...'."
+        raise UsageError(f"{PROJECT} is for Poetry or PDM alone: it {what}.", hint=hint)
     built = project.is_built(data, listing.folder)
     project.add_project(listing, listing.folder, data, extras, groups)
-    by = UV if project.needs_uv(data) or groups or indexes else EITHER
+    by = UV if listing.needs_uv or groups or indexes else EITHER
     if built:
         words = ["-e", f".[{','.join(extras)}]" if extras else "."]
     elif by == UV:

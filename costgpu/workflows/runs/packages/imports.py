@@ -62,16 +62,16 @@ def check_imports(
         return ()
     what = ", ".join(_shown(each) for each in missing[:_SHOWN])
     what += f" and {len(missing) - _SHOWN} more" if len(missing) > _SHOWN else ""
-    by = f"{source.label} does not install" if source.label else "nothing says that the machine installs"
+    by = f"which {source.label} does not install" if source.label else "and nothing says what the machine is to install"
     if unknown:
         others = ", ".join(sorted(unknown)[:_SHOWN])
-        return (f"The script imports {what}, which {by}, unless it comes with {others}, which is not installed here.",)
-    raise PackagesMissing(f"The script imports {what}, which {by}.", hint=_hint(source, missing, folder))
+        return (f"The script imports {what}, {by}, unless it comes with {others}, which is not installed here.",)
+    raise PackagesMissing(f"The script imports {what}, {by}.", hint=_hint(source, missing, folder))
 
 
 def _shown(package: ImportedPackage) -> str:
     name = f"{package.distribution} {package.version}".strip()
-    return package.module if package.module == name else f"{package.module} ({name})"
+    return name if package.module == package.distribution else f"{package.module} ({name})"
 
 
 def _hint(source: PackageSource, missing: list[ImportedPackage], folder: Path) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import configparser
 import re
 import tomllib
 from collections.abc import Iterable, Sequence
@@ -81,12 +80,8 @@ def is_project(data: Table, folder: Path) -> bool:
 
 def has_setup(folder: Path) -> bool:
     """Return whether there is a setup.py, or a setup.cfg that is not for tools alone."""
-    parser = configparser.RawConfigParser(strict=False)
-    try:
-        parser.read_string(read_text(folder / "setup.cfg"))
-    except configparser.Error as error:
-        raise UsageError(f"setup.cfg: {error}.", hint="Correct it, or give --setup.") from None
-    return (folder / "setup.py").is_file() or parser.has_section("options") or parser.has_option("metadata", "name")
+    package = re.search(r"^\[(metadata|options)\]", read_text(folder / "setup.cfg"), re.MULTILINE)
+    return package is not None or (folder / "setup.py").is_file()
 
 
 def needs_uv(data: Table) -> bool:
@@ -129,6 +124,7 @@ def add_project(
     project = below(data, "project")
     dynamic, optional = texts_of(project.get("dynamic")), below(project, "optional-dependencies")
     check_sources(listing, data, folder, where)
+    listing.needs_uv |= needs_uv(data)
     listing.files += [where] if data else []
     listing.nameless |= not project or "dependencies" in dynamic
     found = texts_of(project.get("dependencies"))

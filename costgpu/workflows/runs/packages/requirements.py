@@ -35,6 +35,7 @@ class Listing:
     texts: list[str] = field(default_factory=list)  # in which variables may stand
     folders: list[tuple[Path, list[str]]] = field(default_factory=list)  # projects that are named, with their extras
     nameless: bool = False  # whether the name of a package is not known
+    needs_uv: bool = False  # whether only uv finds the packages: other programs would take strangers' of the same name
     several_indexes: bool = False  # of which pip takes the best, and uv the first one that has a package
     notes: list[str] = field(default_factory=list)
 

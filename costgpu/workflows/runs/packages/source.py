@@ -30,27 +30,16 @@ _IN_QUERY = re.compile(r"://\S+[?&][\w-]*(?:token|key|secret|passw|sig)\w*=[^&\s
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PackageSource:
-    """What says which packages a machine installs.
+    """What says which packages a machine installs."""
 
-    Attributes:
-        label: What says it, for people; empty if nothing does.
-        installer: The program that installs them, for people; empty if there is nothing to install.
-        setup: The shell command for the machine; empty if there is nothing to install.
-        requirements: What it installs, as far as that is written down, in the syntax of requirements.
-        complete: Whether that is all but what these packages need themselves.
-        locked: Whether it is all, with what these packages need themselves.
-        files: Files and folders that the command reads, relative to the working folder.
-        notes: Remarks for the plan.
-    """
-
-    label: str = ""
-    installer: str = ""
-    setup: str = ""
-    requirements: tuple[str, ...] = ()
-    complete: bool = False
-    locked: bool = False
-    files: tuple[str, ...] = ()
-    notes: tuple[str, ...] = ()
+    label: str = ""  # what says it, for people; empty if nothing does
+    installer: str = ""  # program that installs them, for people; empty if there is nothing to install
+    setup: str = ""  # shell command for the machine; empty if there is nothing to install
+    requirements: tuple[str, ...] = ()  # what it installs, as far as that is written down
+    complete: bool = False  # whether that is all but what these packages need themselves
+    locked: bool = False  # whether it contains that, too
+    files: tuple[str, ...] = ()  # files and folders that the command reads, relative to the working folder
+    notes: tuple[str, ...] = ()  # remarks for the plan
 
     @property
     def text(self) -> str:
@@ -141,6 +130,6 @@ def refuse_unset(texts: Sequence[str], where: str, variables: Mapping[str, str])
         UsageError: With the option that gives them.
     """
     wanted = dict.fromkeys(name[2:-1] for text in texts for name in _VARIABLE.findall(text))
-    if missing := [name for name in wanted if name not in variables]:
+    if missing := [name for name in wanted if name not in (*variables, "PROJECT_ROOT")]:
         options = " ".join(f"-e {name}" for name in missing)
         raise UsageError(f"{where} needs {', '.join(missing)}, which the machine does not get.", hint=f"Add {options}.")

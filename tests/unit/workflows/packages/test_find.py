@@ -15,6 +15,7 @@ BUILD = '[build-system]\nrequires = ["setuptools"]\n'
 PLAIN = '[project]\nname = "mine"\nversion = "1"\ndependencies = ["numpy>=1.26", "torch"]\n'
 SCRIPT = '# /// script\n# dependencies = ["einops", "torch>=2"]\n# requires-python = ">=3.10"\n# ///\nimport torch\n'
 SOURCED = '# /// script\n# dependencies = ["einops"]\n# [tool.uv.sources]\n# einops = { path = "libs/einops" }\n# ///\n'
+INDEX = '[[tool.uv.index]]\nname = "mine"\nurl = "https://example.org/simple"\n'
 LOCK = """
 version = 1
 [[package]]
@@ -134,9 +135,12 @@ def test_a_lock_is_obeyed_by_uv_and_names_all_that_it_reaches(tmp_path: Path) ->
 @pytest.mark.parametrize(
     ("files", "setup"),
     [
-        ({"train.py": SOURCED}, "-r train.py"),
-        ({"pyproject.toml": PLAIN + '[tool.uv.sources]\ntorch = { index = "cpu" }\n'}, "-r pyproject.toml"),
-        ({"pyproject.toml": PLAIN + BUILD + '[[tool.uv.index]]\nname = "mine"\nurl = "https://x.org/simple"\n'}, "-e ."),
+        ({"train.py": SOURCED}, "uv sync --active --inexact --no-python-downloads --python python3 --script train.py"),
+        ({"pyproject.toml": PLAIN + '[tool.uv.sources]\ntorch = { index = "cpu" }\n'}, UV_ONLY + "-r pyproject.toml"),
+        ({"pyproject.toml": PLAIN + BUILD + INDEX}, UV_ONLY + "-e ."),
+        ({"pyproject.toml": INDEX, "requirements.txt": "mine"}, UV_ONLY + "-r requirements.txt"),
+        ({"uv.toml": "", "requirements.txt": "mine"}, UV_ONLY + "-r requirements.txt"),
+        ({"libs/x/pyproject.toml": PLAIN + INDEX, "requirements.txt": "-e libs/x"}, UV_ONLY + "-r requirements.txt"),
     ],
 )  # fmt: skip
 def test_where_uv_is_told_where_packages_are_no_other_program_installs_them(
@@ -144,7 +148,7 @@ def test_where_uv_is_told_where_packages_are_no_other_program_installs_them(
 ) -> None:
     (tmp_path / "libs/einops").mkdir(parents=True)
     source = found(tmp_path, files=files)
-    assert source.setup.replace("# ///", "").endswith(UV_ONLY + setup)
+    assert source.setup.endswith(setup)
     assert source.installer == "uv"
     assert "pip install einops" not in source.setup
 
@@ -156,6 +160,11 @@ def test_what_uv_run_adds_is_installed_too(tmp_path: Path) -> None:
     assert names(source) == {"torch", "rich", "einops", "polars", "tqdm"}
     assert source.label == "requirements.txt + uv run --with"
     assert any("not uv run" in note for note in source.notes)
+    source = found(tmp_path, "env -i A=1 /opt/uv run --with torch>=2,<3,einops[a,b] -q")
+    assert source.setup.endswith(f"{UV_ONLY}'torch>=2,<3' 'einops[a,b]'")
+    (tmp_path / "requirements.txt").unlink()
+    source = found(tmp_path, "uv run --with tqdm", {"environment.yml": CONDA})
+    assert not source.complete
 
 
 @pytest.mark.parametrize("command", ["uv run", "poetry run", "pdm run", "conda run -n E"])
@@ -183,7 +192,7 @@ PLACES = [
     ({"pyproject.toml": PLAIN, "uv.lock": LOCK.replace("libs/kept", "../kept")}, "not in the folder that is sent"),
     ({"pyproject.toml": "[project\n"}, "pyproject.toml: Expected"),
     ({"pyproject.toml": "[tool.poetry]\npackage-mode = false\n"}, "poetry export"),
-    ({"setup.cfg": "nonsense\n"}, "setup.cfg: File contains no section"),
+    ({"pyproject.toml": PLAIN + "[[tool.poetry.source]]\nname = 'own'\nurl = 'https://example.org'"}, "poetry export"),
     ({"train.py": '# /// script\n# dependencies = ["x"]\nimport x\n'}, "no line '# ///' ends"),
     ({"train.py": "# /// script\n# dependencies = [\n# ///\n"}, "train.py: "),
     ({"train.py": '# /// script\n# dependencies = ["x @ file:///x"]\n# ///\n'}, "not in the folder that is sent"),

@@ -7,10 +7,14 @@ from pathlib import Path
 import pytest
 
 from costgpu.errors import PackagesMissing
+from costgpu.measure import Request
 from costgpu.models.footprint import Footprint, ImportedPackage
-from costgpu.models.workload import Framework
+from costgpu.models.workload import Framework, WorkloadProfile
+from costgpu.runner.plan import LaunchPlace
 from costgpu.workflows.runs.packages import PackageSource, check_imports, find_packages, imports, with_framework
-from tests.unit.estimator.builders import profile
+from costgpu.workflows.runs.plan import _completed, _packages
+from costgpu.workflows.runs.request import RunRequest
+from tests.unit.estimator.builders import offer, profile
 
 INSTALLED: imports.Installed = {
     "torch": (["sympy", 'nvidia-cublas; platform_system == "Linux"', 'rich; extra == "pretty"'], ["torch"]),
@@ -59,14 +63,14 @@ def test_what_comes_along_is_not_missing(tmp_path: Path, packages: PackageSource
 @pytest.mark.parametrize(
     ("packages", "modules", "message"),
     [
-        (source("torch"), ("torch", "einops"), "imports einops (einops 1.0), which requirements.txt does not install."),
-        (source("torch"), ("rich",), "rich (rich 1.0)"),
-        (source("torch", locked=True), ("sympy",), "sympy (sympy 1.0)"),
-        (source('einops; sys_platform == "darwin"', "torch"), ("einops",), "einops (einops 1.0)"),
+        (source("torch"), ("torch", "einops"), "imports einops 1.0, which requirements.txt does not install."),
+        (source("torch"), ("rich",), "rich 1.0, which"),
+        (source("torch", locked=True), ("sympy",), "sympy 1.0, which"),
+        (source('einops; sys_platform == "darwin"', "torch"), ("einops",), "einops 1.0, which"),
         (
             source(label="", files=()),
             ("yaml=PyYAML",),
-            "yaml (PyYAML 1.0), which nothing says that the machine installs.",
+            "yaml (PyYAML 1.0), and nothing says what the machine is",
         ),
     ],
 )
@@ -122,3 +126,22 @@ def test_where_nothing_was_measured_either_the_plan_says_so(tmp_path: Path) -> N
     found = with_framework(find_packages(tmp_path, None), None, gpu=True)
     assert (found.setup, found.text) == ("", "")
     assert "installs none" in found.notes[-1]
+
+
+def test_a_run_on_a_rented_machine_is_held_against_its_measurement(tmp_path: Path) -> None:
+    (tmp_path / "requirements.txt").write_text("torch")
+    request = RunRequest(command=("train.py",), python=sys.executable)
+    script = Request(script=tmp_path / "train.py", module=None, arguments=[], workdir=tmp_path)
+    script.script.write_text("")  # type: ignore[union-attr]
+    measured = replace(MEASURED, footprint=footprint("torch", "einops"))
+    place = LaunchPlace(offer=offer("1.00"))
+
+    def completed(request: RunRequest, measured: WorkloadProfile | None) -> str:
+        return _completed(_packages(request, script, {}), request, script, measured, place).text
+
+    with pytest.raises(PackagesMissing, match="einops"):
+        completed(request, measured)
+    assert completed(replace(request, setup="pip install einops"), measured) == "--setup"
+    for unknown in (None, MEASURED):
+        assert completed(request, unknown) == "requirements.txt, by uv or pip"
+    assert completed(replace(request, engine="ray"), None) == "requirements.txt + Ray, by uv or pip"

@@ -24,6 +24,7 @@ from costgpu.providers.local.folder import Folder
 from costgpu.providers.local.records import Damaged
 
 _WAKE_SECONDS = 2.0
+_LOOK_SECONDS = 5.0
 _WRITE_TRIES = 30  # then a host whose folder cannot be written leaves: all that ran in it is ended
 _SUBREAPER = 36  # PR_SET_CHILD_SUBREAPER. Source: Linux prctl(2), include/uapi/linux/prctl.h
 _LOCK_SECONDS = 3.0  # somebody may be looking whether the lock is free
@@ -53,6 +54,8 @@ class Host:
         self._folder = folder
         self._boot = 0
         self._noted: list[tuple[int, str]] = []
+        self._members: set[tuple[int, str]] = set()
+        self._look_at = 0.0  # monotonic; from then on it is looked for what does not descend from here
         self._unwritten = 0  # how often its end could not be written
         wall, lifetime = time.time(), 0.0
         with contextlib.suppress(Damaged):
@@ -139,9 +142,14 @@ class Host:
                         self._folder.write_once("booted", {"status": os.waitstatus_to_exitcode(status)})
 
     def _note(self) -> None:
-        """Writes down what descends from this process: should it be killed, they are found by it."""
+        """Writes down what belongs to the instance: should its guards be killed, all of it is found, mark or not."""
         table = processes.processes()
-        seen = sorted((pid, table[pid].started) for pid in processes.descendants(table, os.getpid()))
+        mine = {(pid, table[pid].started) for pid in processes.descendants(table, os.getpid())}
+        if (now := time.monotonic()) >= self._look_at:  # the job's own tree descends from a client
+            self._look_at, me = now + _LOOK_SECONDS, table.get(os.getpid())
+            found = processes.members(self._folder.path, processes.Belonging(host=me, noted=self._noted))
+            self._members = {(one.pid, one.started) for one in found}
+        seen = sorted(mine | self._members)
         if seen != self._noted:
             with contextlib.suppress(OSError):
                 self._folder.write("noted.json", {"processes": seen})

@@ -37,6 +37,16 @@ def boot_id() -> str:
     return ""
 
 
+def system_time() -> float:
+    """Return the Unix time by the system's own clock, or this process's if that is behind: it may have another one set."""
+    try:
+        boot = next(line for line in (_PROC / "stat").read_text().splitlines() if line.startswith("btime "))
+        system = float(boot.split()[1]) + float((_PROC / "uptime").read_text().split()[0])
+    except (OSError, ValueError, StopIteration):
+        return time.time()
+    return min(system, time.time())
+
+
 def process(pid: int) -> Process | None:
     """None if no such process lives."""
     if not _PROC.joinpath("self/stat").exists():

@@ -242,7 +242,11 @@ class LocalProvider:
                 found.append(instance)
         if unreadable:
             closed.append((self.region, " ".join(unreadable)))
-        return OwnedResources(instances=tuple(found), unreachable=tuple(closed))
+        return OwnedResources(
+            instances=tuple(found),
+            unreachable=tuple(closed),
+            told_at=datetime.fromtimestamp(processes.system_time(), UTC),
+        )
 
     @_translated
     def console(self, ref: InstanceRef) -> str:

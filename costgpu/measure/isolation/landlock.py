@@ -109,6 +109,7 @@ CALLS: tuple[tuple[str, int, int | None, int | None], ...] = (
     ("file_setattr", errno.EOPNOTSUPP, 469, 469),
     ("open_by_handle_at", errno.EPERM, 304, 265),
     ("io_uring_setup", errno.ENOSYS, 425, 425),
+    ("mq_unlink", PRETEND, 241, 181),  # queues are no files of Landlock's, and those that were there are the user's
 )
 IOCTL = (16, 29)
 # Types of requests that file systems alone answer: btrfs and labels, flags of ext4 and others, XFS, F2FS.
@@ -119,6 +120,7 @@ SINGLE_IOCTLS = (0x40087602, 0x40047211, 0x5412, 0x541C)
 CUT_BY_PATH, OPENAT2 = (76, 45), (437, 437)
 OPENING = ((2, None, 1), (257, 56, 2))  # open, openat: numbers, and which argument the flags are
 READ_ONLY_CUT, ACCESS_MODE = os.O_TRUNC, os.O_TRUNC | os.O_ACCMODE
+QUEUE_CONTROL, IPC_RMID, IPC_SET = (71, 187), 0, 1  # msgctl
 KILLING = (62, 129)
 
 Instruction = tuple[int, int, int, int]  # of classic BPF: code, jump if true, jump if false, constant
@@ -194,6 +196,8 @@ def seccomp_program(machine: str, abi: int) -> list[Instruction]:
     for kind in FILE_SYSTEM_IOCTLS:
         requests += when(kind, refuse(errno.ENOTTY))
     program += when(IOCTL[which], [*requests, allow])
+    control = [argument(1), *when(IPC_RMID, refuse(PRETEND)), *when(IPC_SET, refuse(PRETEND)), allow]
+    program += when(QUEUE_CONTROL[which], control)
     if abi < 3:
         program += when(CUT_BY_PATH[which], refuse(errno.EACCES))
         program += when(OPENAT2[which], refuse(errno.ENOSYS))

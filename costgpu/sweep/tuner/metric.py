@@ -11,13 +11,13 @@ LONGEST_LINE = 100_000  # characters of a line that are looked at
 BEYOND = 1e300  # what a scheduler is told of a value that is not finite: worse than any other
 
 
-def find_value(pattern: "re.Pattern[str]", line: str) -> Optional[float]:
-    """The last value that the pattern's group captures in a line; None if it captures no number.
+def find_value(pattern: "re.Pattern[str]", line: str, longest: int = LONGEST_LINE) -> Optional[float]:
+    """The last value that the pattern's group captures in `longest` characters of a line; None if it captures no number.
 
     ``nan`` and ``inf`` are values. What follows a number, such as a comma or full stop, is not looked at.
     """
     found = None
-    for match in pattern.finditer(line[:LONGEST_LINE]):
+    for match in pattern.finditer(line[:longest]):
         value = number(match.group(1))
         found = value if value is not None else found
     return found

@@ -12,7 +12,7 @@ import threading
 import time
 from typing import Any, Callable, Dict, List, Optional
 
-from .metric import find_value, is_better
+from .metric import LONGEST_LINE, find_value, is_better
 from .saving import is_saving
 from .trial_folder import LOG, TrialFolder
 
@@ -257,7 +257,7 @@ class TrialProcess:
         text = line.decode("utf-8", "replace")
         if text.strip():
             self._tail = [*self._tail[1 - TAIL_LINES :], text]
-            value = find_value(self.pattern, text)
+            value = find_value(self.pattern, text, self.spec.get("longest_line", LONGEST_LINE))
             if value is not None:
                 self._values.put(value)
 

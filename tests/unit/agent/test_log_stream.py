@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from costgpu.runner.agent import log_stream
+from costgpu.runner.agent.rpc import is_answering
 from costgpu.runner.agent.state_files import Home
 
 
@@ -19,8 +20,8 @@ def test_a_sign_of_life_is_the_daemons(answers: bool, tmp_path: Path, monkeypatc
             home.write("exit.json", record)
 
     monkeypatch.setenv("COSTGPU_AGENT_KEEPALIVE_SECONDS", "0")
-    monkeypatch.setattr(log_stream.time, "sleep", sleep)
-    monkeypatch.setattr(log_stream, "is_answering", lambda *_: answers)
+    monkeypatch.setattr("costgpu.runner.agent.log_stream.time.sleep", sleep)
+    monkeypatch.setattr("costgpu.runner.agent.log_stream.is_answering", lambda *_: answers)
     monkeypatch.setattr(log_stream, "_write", lambda _descriptor, data: sent.extend(data))
     log_stream.stream_logs(home, [0, 0])
     assert (log_stream.HEADER.pack(b"k", 0) in sent) is answers
@@ -29,4 +30,4 @@ def test_a_sign_of_life_is_the_daemons(answers: bool, tmp_path: Path, monkeypatc
 
 def test_nobody_answers_where_there_is_no_daemon(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    assert not log_stream.is_answering(Home(str(tmp_path)), 0.1)
+    assert not is_answering(Home(str(tmp_path)), 0.1)

@@ -44,6 +44,7 @@ def answer(machine: str, abi: int, number: int, *arguments: int, audit: int | No
 @pytest.mark.parametrize("machine", NUMBERS)
 def test_every_call_is_answered_as_the_table_says(machine: str, abi: int) -> None:
     expected = {numbers[NUMBERS[machine]]: ERRNO | number for _, number, *numbers in CALLS}
+    expected[(71, 187)[NUMBERS[machine]]] = ERRNO | 0  # msgctl(0, IPC_RMID)
     if abi < 3:
         expected[(76, 45)[NUMBERS[machine]]] = ERRNO | errno.EACCES
         expected[437] = ERRNO | errno.ENOSYS
@@ -99,6 +100,13 @@ def test_old_kernels_do_not_cut_what_is_opened_for_reading(machine: str, abi: in
     assert {opened(flags) for flags in (os.O_RDONLY, os.O_WRONLY | os.O_TRUNC, os.O_RDWR | os.O_TRUNC)} == {ALLOW}
     if machine == "x86_64":
         assert answer(machine, abi, 2, 0, os.O_TRUNC) == refused
+
+
+@pytest.mark.parametrize("machine", NUMBERS)
+def test_queues_stay_as_they_are(machine: str) -> None:
+    msgctl, mq_unlink, mq_open = ((71, 241, 240), (187, 181, 180))[NUMBERS[machine]]
+    assert [answer(machine, 7, msgctl, 5, command) for command in (0, 1, 2)] == [ERRNO | 0, ERRNO | 0, ALLOW]
+    assert (answer(machine, 7, mq_unlink, 5), answer(machine, 7, mq_open, 5)) == (ERRNO | 0, ALLOW)
 
 
 @pytest.mark.parametrize("machine", NUMBERS)

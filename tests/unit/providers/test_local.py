@@ -8,7 +8,7 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import suppress
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +21,7 @@ from costgpu.providers.local import processes, retention
 from costgpu.providers.local import provider as module
 from costgpu.providers.local.provider import LocalProvider
 from costgpu.runner.machine.boot_script import boot_script
+from costgpu.runner.reap import find_orphans
 from tests.contract.harness import RUN, LocalHarness
 from tests.deep_folders import deep_folders
 
@@ -132,6 +133,34 @@ def test_what_a_client_starts_in_it_ends_too(harness: LocalHarness) -> None:
     harness.client().terminate(made.ref)
     assert over(harness, made)
     assert empty(harness, folder)
+
+
+def test_what_bears_no_mark_is_found_when_all_guards_are_killed(harness: LocalHarness) -> None:
+    made = harness.running(harness.request())
+    folder, host = home(harness, made), host_of(harness, made)
+    job = "setsid env -i sleep 1008 & echo $! >unmarked; exec sleep 1009"
+    guard = subprocess.Popen(
+        ["/bin/sh", "-c", job], cwd=folder, env={"PATH": os.environ["PATH"], "COSTGPU_HOME": str(folder)}
+    )
+    assert harness.until(lambda: (folder / "unmarked").exists() and (folder / "unmarked").read_text() != "", 5)
+    unmarked, noted = int((folder / "unmarked").read_text()), folder / "noted.json"
+    try:
+        assert harness.until(lambda: noted.exists() and str(unmarked) in noted.read_text(), 30)
+        for one in processes.members(folder, processes.Belonging(host=processes.process(host))):
+            if one.pid != unmarked:
+                kill(one.pid)
+        kill(host)
+        guard.wait()
+        assert harness.state(made.ref) is InstanceState.RUNNING
+        late = datetime.now(UTC) + timedelta(days=2)
+        found = find_orphans([harness.client()], None, late, lambda _: None)
+        assert found.orphans == []  # a clock that is two days ahead is this process's alone
+        harness.client().terminate(made.ref)
+        assert over(harness, made)
+        assert processes.process(unmarked) is None
+    finally:
+        with suppress(ProcessLookupError):
+            kill(unmarked)
 
 
 def test_what_forks_all_the_time_cannot_fork_away(harness: LocalHarness) -> None:

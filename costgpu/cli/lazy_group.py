@@ -28,7 +28,7 @@ COMMANDS = {
     "doctor": ("costgpu.cli.doctor", "Check credentials, permissions, quotas and this computer."),
     "budget": ("costgpu.cli.budget", "Set, show and check budgets."),
     "ledger": ("costgpu.cli.ledger", "Show what runs have cost."),
-    "prices": ("costgpu.cli.prices", "Show the age of the prices in use, refresh them, and set own ones."),
+    "prices": ("costgpu.cli.prices", "Show the age of prices, refresh them, set your own."),
 }
 """Name -> module that defines a function or a Typer group of this name, and the first line of its help."""
 

@@ -111,7 +111,7 @@ def select(rows: tuple[Speedup, ...], kind: str | None, gpu: str | None) -> tupl
 
 @prices.callback()
 def show(context: typer.Context, json: opt.Json = False) -> None:
-    """Show the age of the prices in use, refresh them, and set own ones.
+    """Show the age of prices, refresh them, set your own.
 
     Every version comes with dated prices; costgpu prices refresh fetches newer ones, and
     costgpu prices set says what you pay by a contract, with credits or a reservation.

@@ -167,7 +167,7 @@ def budget_state(spending: Spending, budget: Budget) -> BudgetState:
 def shipped_prices(machines: Sequence[Instance]) -> dict[InstanceRef, Decimal]:
     """What machines cost by the prices in use, disk and address not included; this computer is free.
 
-    They are those that ship with costgpu, and over them what `costgpu prices refresh` has fetched.
+    They are those that ship with costgpu, over them what `costgpu prices refresh` has fetched, and over both the own ones.
     """
     rented = [machine for machine in machines if machine.ref.provider != LOCAL]
     found = {machine.ref: ZERO for machine in machines if machine.ref.provider == LOCAL}
@@ -266,7 +266,7 @@ def _open_views(ledger: Ledger, spending: Spending) -> list[RunView]:
         _add_problem(spending, error)
         return []
     for run_id, problem in damaged.items():
-        _add_problem(spending, LedgerError(f"Run {run_id} is open and is not counted: {problem.message}"))
+        _add_problem(spending, type(problem)(f"Run {run_id} is open and is not counted: {problem.message}"))
     for view in views:
         call, option = view.create_call, view.option
         if call is None or option is None:

@@ -5,19 +5,20 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterable
 from dataclasses import replace
+from datetime import datetime
 from decimal import Decimal
 
 from costgpu.config import users_setting
 from costgpu.errors import PriceNotFound, UsageError
 from costgpu.models.offer import PurchaseOption
-from costgpu.models.prediction import Candidate
+from costgpu.models.prediction import Candidate, Prediction
 from costgpu.pricing import snapshot
 from costgpu.pricing.catalog import Catalog
 from costgpu.pricing.hardware import accelerator, cpu, interconnects
 from costgpu.pricing.interruptions import interruption_rate
 from costgpu.pricing.query import OfferQuery, SortKey
 from costgpu.providers import registry
-from costgpu.units import AcceleratorRequest, parse_accelerator, parse_range, parse_usd
+from costgpu.units import AcceleratorRequest, format_usd, parse_accelerator, parse_range, parse_usd
 from costgpu.workflows.reporter import Reporter
 
 PURCHASE_OPTIONS = {None: (), True: (PurchaseOption.SPOT,), False: (PurchaseOption.ON_DEMAND,)}
@@ -59,6 +60,20 @@ def has_image(provider: str) -> bool:
         ConfigError: The user's settings cannot be read.
     """
     return bool(users_setting(registry.image_setting(provider)))
+
+
+def ending_prices(predictions: Iterable[Prediction], now: datetime) -> list[str]:
+    """Return a remark for each own price that may end before its job does."""
+    return list(
+        dict.fromkeys(
+            f"The own price of {offer.instance_type} holds until {own.until}, and the job may last longer: the list price,"
+            f" {format_usd(own.list_usd_per_hour)}/h, counts from then on, and is not in these figures."
+            for each in predictions
+            if (offer := each.candidate.offer) is not None
+            and (own := offer.own_price) is not None
+            and each.wall_seconds.high > (own.ends_at - now).total_seconds()
+        )
+    )
 
 
 def on_nodes(places: Iterable[Candidate], counts: Iterable[int]) -> list[Candidate]:

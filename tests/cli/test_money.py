@@ -34,6 +34,15 @@ def test_an_own_price_from_set_to_unset(here: Here) -> None:
     here.told("prices", "set", "aws", "p5.48xlarge", "1", "--until", "2020-01-01").check(2, err="is over")
 
 
+def test_an_estimate_that_outlasts_an_own_price_says_so(here: Here) -> None:
+    today = datetime.now(UTC).strftime("%Y-%m-%d")
+    here.told("prices", "set", "gcp", "g2-standard-4", "0.10", "--until", today).check(0)
+    model = ("estimate", "--params", "124M", "--infra", "gcp/us-central1", "--gpus", "L4:1")
+    assert "the job may last longer" in words(here.told(*model, "--tokens", "10B").check(0))
+    document = json.loads(here.told(*model, "--tokens", "1M", "--json").check(0).out)
+    assert "own_price" in json.dumps(document["table"])
+
+
 def test_a_damaged_file_of_own_prices_keeps_nobody_from_looking_at_runs(here: Here) -> None:
     file = Path(here.environment["XDG_CONFIG_HOME"]) / "costgpu" / "own-prices.json"
     file.parent.mkdir(parents=True)

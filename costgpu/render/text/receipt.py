@@ -130,7 +130,7 @@ def receipt_text(receipt: Receipt, view: RunView, *, safeguards: bool = True) ->
         ("metered", f"{bound}{format_duration(receipt.metered_seconds)}, {format_usd(receipt.metered_cost_usd)}"),
     ]
     if view.option is not None and (mark := price_mark(view.option.offer)):
-        rows.append(("own price", mark))
+        rows.append(("own price", mark.removeprefix("own price ")))
     if receipt.left_behind:
         rows.append(("LEFT", f"{', '.join(receipt.left_behind)}; costgpu reap --yes removes it"))
     attempt = view.spec.attempt

@@ -154,7 +154,7 @@ def _cloud_rows(plan: Plan, offer: Offer, now: datetime) -> list[tuple[str, str]
         ("machine", f"{times}{offer.provider} {offer.instance_type}{gpu}, {offer.region}, {purchase}"),
         ("price", f"{price} an hour{each}, {age}; with disk and address at most {most} an hour{each}"),
     ]
-    rows += [("own price", mark)] if (mark := price_mark(offer)) else []
+    rows += [("own price", mark.removeprefix("own price "))] if (mark := price_mark(offer)) else []
     if len(plan.options) > 1:
         most = format_usd(plan.most_usd)
         others = counted(len(plan.options) - 1, "other place")

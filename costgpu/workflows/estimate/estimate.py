@@ -31,7 +31,7 @@ from costgpu.units import parse_usd
 from costgpu.workflows.estimate.measure import ProfileSource, find_profile
 from costgpu.workflows.estimate.request import EstimateRequest, check
 from costgpu.workflows.estimate.speed_history import SpeedHistory
-from costgpu.workflows.offers import candidates, on_nodes
+from costgpu.workflows.offers import candidates, ending_prices, on_nodes
 from costgpu.workflows.reporter import Reporter
 
 NOT_SERVED = "--rate is for a script that only runs a model, such as one that scores or generates; this one trains."
@@ -116,6 +116,7 @@ def estimate(request: EstimateRequest, reporter: Reporter, profile: WorkloadProf
         None if rate is None else serve(workload, rate, here, offers, preferences.objective, preferences.instance_types)
     )
     verdict = verdict if service is None else as_served(verdict, service)
+    verdict = replace(verdict, notes=(*verdict.notes, *ending_prices(verdict.table, now)))
     doubts = doubts_of(verdict, found.profile, scope, preferences, now.date())
     verdict = replace(verdict, doubts=doubts)
 

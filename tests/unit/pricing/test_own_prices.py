@@ -21,10 +21,15 @@ from costgpu.pricing.own_prices import StoredPrice, parse_last_day, parse_price,
 from costgpu.pricing.query import OfferQuery
 from costgpu.render.phrases import price_mark
 from costgpu.render.text.offers import offer_value, offers_table
+from costgpu.render.text.receipt import receipts_text
+from costgpu.render.text.run import plan_json, plan_text
+from costgpu.runner.launch import launch
 from costgpu.runner.plan import OWN_PRICE_SLACK_SECONDS, Limits, lease_for
 from costgpu.runner.timeouts import POWER_OFF_SECONDS
 from tests.properties import examples
 from tests.runner.examples import option
+from tests.runner.mortal import plan
+from tests.runner.world import World
 
 TODAY, LAST = date(2026, 11, 28), date(2027, 3, 31)
 NOW = datetime(2026, 11, 28, 12, tzinfo=UTC)
@@ -241,3 +246,27 @@ class TestCap:
         assert place.cost_usd(NOW, Decimal(12 * 3600)) == Decimal(18)
         assert place.cost_usd(NOW, Decimal(14 * 3600)) == Decimal(18 + 21)
         assert place.cost_usd(NOW + timedelta(days=1), Decimal(3600)) == Decimal("10.5")
+
+
+def test_plan_and_receipt_say_so(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    today = world.clock.now().date()
+    mark = OwnPrice(
+        set_on=today, until=today, list_usd_per_hour=Decimal(4), list_as_of=today, list_source="a list", note="credits"
+    )
+    planned = plan(world.work)
+    cheap = tuple(
+        replace(one, offer=replace(one.offer, price_usd_per_hour=Decimal("0.50"), own_price=mark))
+        for one in planned.options
+    )
+    planned = replace(planned, options=cheap)
+    words = f"own price of {today} (credits), until {today}; list $4.00 of {today}"
+    assert words in " ".join(plan_text(planned, world.clock.now()).split())
+    shown = json.loads(plan_json(planned, world.clock.now()))["plan"]["options"][0]["offer"]
+    assert (shown["own_price"]["list_usd_per_hour"], shown["own_price"]["until"]) == ("4", str(today))
+    driver = launch(planned, world.book, world.tools, world.who, owner="me", environment={"TOKEN": "x"}, run_id="abc")
+    receipt = driver.view.receipt
+    assert receipt is not None
+    hours = Decimal(str(receipt.metered_seconds)) / 3600
+    assert abs(receipt.metered_cost_usd - hours / 2) < Decimal("0.001")
+    assert words in " ".join(receipts_text([driver.view]).split())

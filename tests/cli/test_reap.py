@@ -20,6 +20,7 @@ from costgpu.models.instance import Identity
 from costgpu.models.job import EndReason
 from costgpu.models.run import EventKind, RunEvent, RunState
 from costgpu.providers import registry
+from costgpu.providers.local import processes
 from costgpu.workflows.context import AppContext
 from tests.cli.here import LOCAL, Here, told, until
 from tests.fake_cloud import FakeCloud
@@ -70,10 +71,15 @@ def test_all_is_well(here: Here) -> None:
 
 @pytest.fixture
 def an_hour_later() -> Iterator[Callable[[], object]]:
-    """Moves the time of commands in this process on."""
-    moved = mock.patch.object(SystemClock, "now", return_value=datetime.now(UTC) + timedelta(hours=1))
-    yield moved.start
-    moved.stop()
+    """Moves the time of commands in this process on, and the system's own, by which this computer's machines are told."""
+    later = datetime.now(UTC) + timedelta(hours=1)
+    with contextlib.ExitStack() as moved:
+
+        def move() -> None:
+            moved.enter_context(mock.patch.object(SystemClock, "now", return_value=later))
+            moved.enter_context(mock.patch.object(processes, "system_time", return_value=later.timestamp()))
+
+        yield move
 
 
 @pytest.mark.slow

@@ -11,6 +11,7 @@ import argparse
 import os
 import signal
 import sys
+from collections.abc import Callable
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -55,12 +56,12 @@ def stop_at(kind: EventKind, when: str, nth: int) -> None:
     append = Ledger.append
     met: list[RunEvent] = []
 
-    def stopping(ledger: Ledger, event: RunEvent) -> None:
+    def stopping(ledger: Ledger, event: RunEvent, admit: Callable[[], None] | None = None, /) -> None:
         met.extend([event] if event.kind is kind else [])
         now = event.kind is kind and len(met) == nth
         if now and when == "before":
             strike("STOP")
-        append(ledger, event)
+        append(ledger, event, admit)
         if now and when == "after":
             strike("STOP")
 
@@ -73,7 +74,10 @@ def strike(what: str) -> None:
 
 
 def move_clock(file: Path) -> None:
-    """From now on the clock goes ahead by the seconds that the file holds."""
+    """From now on the clock goes ahead by the seconds that the file holds, and the system's own with it."""
+    from costgpu.providers.local import processes
+
+    system_time = processes.system_time
 
     class MovedClock(costgpu.clock.SystemClock):
         def now(self) -> datetime:
@@ -83,6 +87,7 @@ def move_clock(file: Path) -> None:
             return super().monotonic() + _ahead(file)
 
     costgpu.clock.SystemClock = MovedClock  # type: ignore[misc]
+    processes.system_time = lambda: system_time() + _ahead(file)
 
 
 def _ahead(file: Path) -> float:

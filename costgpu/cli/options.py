@@ -50,7 +50,7 @@ Currency = Annotated[
 ExchangeRate = Annotated[
     str | None, typer.Option("--rate", "--exchange-rate", metavar="RATE", help="How much of it is one US dollar: 0.92.")
 ]
-Fit = Annotated[bool, typer.Option("--fit", help="Lower the highest cost to what the budgets leave.")]
+Fit = Annotated[bool, typer.Option("--fit", help="Lower the highest cost to what budgets with --enforce leave.")]
 Since = Annotated[
     str | None,
     typer.Option(metavar="WHEN", help="Start of the period: 2026-11, 2026-11-01, or 30d for 30 days ago."),

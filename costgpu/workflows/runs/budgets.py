@@ -55,7 +55,7 @@ def ask_budgets(ledger: Ledger, spec: JobSpec, options: Sequence[Option], owner:
 def fit_to_budgets(
     ledger: Ledger, spec: JobSpec, limits: Limits, places: Sequence[LaunchPlace], owner: str, now: datetime
 ) -> Limits:
-    """Return the limits with a cap of at most what the job's budgets leave.
+    """Return the limits with a cap that no budget refuses: at most what those leave that refuse a larger one.
 
     Raises:
         BudgetExceeded: They leave too little for a machine to boot and be set up.
@@ -65,11 +65,12 @@ def fit_to_budgets(
     if not any(offer.price_usd_per_hour + extras_usd_per_hour(offer) for offer in offers):
         return limits
     states, problem = _states(ledger, spec, {offer.provider for offer in offers}, owner, now)
-    if not states:
-        return limits
-    if problem is not None:
+    if problem is not None and any(state.budget.enforce for state in states):
         raise problem
-    least = min(states, key=lambda state: state.open_usd)
+    limiting = [state for state in states if state.refuses(state.open_usd + 1)]
+    if not limiting:
+        return limits
+    least = min(limiting, key=lambda state: state.open_usd)
     left = (least.open_usd / spec.nodes).quantize(MICRO, ROUND_DOWN) * spec.nodes
     if limits.max_cost_usd is not None and left >= limits.max_cost_usd:
         return limits

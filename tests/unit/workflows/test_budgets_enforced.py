@@ -333,8 +333,25 @@ class TestFit:
         assert self.fit(ledger, max_cost_usd=Decimal(5)) == mine
 
     def test_the_tightest_of_several_budgets_counts(self, ledger: Ledger) -> None:
-        set_budget(ledger, replace(BUDGET, name="soft", enforce=False, amount_usd=Decimal(30)), NOW - 800 * HOUR)
+        set_budget(ledger, replace(BUDGET, name="tight", amount_usd=Decimal(30)), NOW - 800 * HOUR)
         assert self.fit(ledger).max_cost_usd == 30
+
+    def test_one_that_would_not_refuse_does_not_limit(self, ledger: Ledger) -> None:
+        set_budget(ledger, replace(BUDGET, name="soft", enforce=False, amount_usd=Decimal(30)), NOW - 800 * HOUR)
+        late = replace(BUDGET, name="late", enforce_spent=True, amount_usd=Decimal(40))
+        set_budget(ledger, late, NOW - 800 * HOUR)
+        closed(ledger, "a1", NOW - 2 * HOUR, 1, "39.99")
+        assert self.fit(ledger, max_cost_usd=Decimal(50)) == Limits(max_cost_usd=Decimal(50))
+        assert ask(ledger, "50").refusal is None
+        closed(ledger, "a2", NOW - 2 * HOUR, 1, "0.01")
+        with pytest.raises(BudgetExceeded, match="The budget late leaves too little"):
+            self.fit(ledger, max_cost_usd=Decimal(50))
+
+    def test_damage_does_not_limit_where_nothing_enforces(self, ledger: Ledger, tmp_path: Path) -> None:
+        set_budget(ledger, replace(BUDGET, enforce=False), NOW - 800 * HOUR, replace=True)
+        closed(ledger, "a1", NOW - 2 * HOUR, 1, "1999")
+        harm(ledger, tmp_path, DAMAGE[6])
+        assert self.fit(ledger, max_cost_usd=Decimal(50)) == Limits(max_cost_usd=Decimal(50))
 
     @pytest.mark.parametrize("spent", ["1999.99", "2000", "3000"])
     def test_too_little_for_a_machine_is_refused(self, ledger: Ledger, spent: str) -> None:

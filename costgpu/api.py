@@ -149,7 +149,7 @@ def estimate(
 
 def offers(
     *,
-    gpus: str | None = None,
+    gpus: str | Iterable[str] | None = None,
     cpus: str | float | None = None,
     memory: str | float | None = None,
     infra: str | Iterable[str] = (),
@@ -160,7 +160,7 @@ def offers(
     """Lists machine types that can be rented, at the prices in use; see `costgpu offers`.
 
     Args:
-        gpus: Accelerators, e.g. ``"A100:1"``; ``"none"`` for CPUs only.
+        gpus: Accelerators, e.g. ``"A100:1"``, or a list, any of which will do; ``"none"`` for CPUs only.
         cpus: Virtual CPUs, e.g. ``"8+"``.
         memory: Main memory in GiB, e.g. ``"32..128"``.
         infra: Providers or regions; empty for all.

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import datetime
 from decimal import Decimal, InvalidOperation
@@ -298,6 +300,16 @@ RATE = NumberRange(1e-6, 1e6)
 def show_amounts_in(currency: Currency | None, *, in_text: bool = True) -> None:
     """Choose the currency of the amounts that this process shows. Called once, by the command line."""
     _shown.currency, _shown.in_text, _shown.marked = currency, in_text, False
+
+
+@contextmanager
+def us_dollars() -> Iterator[None]:
+    """Show amounts in US dollars for a while: those of budgets and limits, which are typed in them."""
+    kept, _shown.in_text = _shown.in_text, False
+    try:
+        yield
+    finally:
+        _shown.in_text = kept
 
 
 def shown_currency() -> Currency | None:

@@ -20,7 +20,7 @@ _ZONE = re.compile(r"-?[a-z]")
 def accelerator_error(name: str) -> UsageError | None:
     """Return the error for an accelerator that is known and that costgpu does not support; None for any other name."""
     key = _key(name)
-    what = _names("accelerators").get("tpu" if key.startswith("tpu") else key)
+    what = next((what for pattern, what in _names("accelerators").items() if re.fullmatch(pattern, key)), None)
     if what is None:
         return None
     return UsageError(

@@ -45,12 +45,12 @@ SpotIfSaid = Annotated[
 Cpus = Annotated[str | None, typer.Option(help="Virtual CPUs: 8, 8+, 8..16.")]
 Memory = Annotated[str | None, typer.Option(help="Main memory in GiB: 64, 64+, 32..128.")]
 Currency = Annotated[
-    str | None, typer.Option(metavar="CODE", help="Currency of the amounts shown, e.g. EUR, with its rate.")
+    str | None, typer.Option(metavar="CODE", help="Currency of the amounts shown, e.g. EUR, with its rate; or USD.")
 ]
 ExchangeRate = Annotated[
     str | None, typer.Option("--rate", "--exchange-rate", metavar="RATE", help="How much of it is one US dollar: 0.92.")
 ]
-Fit = Annotated[bool, typer.Option("--fit", help="Lower the highest cost to what the budgets leave.")]
+Fit = Annotated[bool, typer.Option("--fit", help="Lower the highest cost to what budgets with --enforce leave.")]
 Since = Annotated[
     str | None,
     typer.Option(metavar="WHEN", help="Start of the period: 2026-11, 2026-11-01, or 30d for 30 days ago."),
@@ -88,6 +88,8 @@ def show_amounts(currency: str | None, rate: str | None, *, as_json: bool) -> No
 
     if currency is None and rate is None:
         currency, rate = users_setting("currency"), users_setting("currency_rate")
+    if (currency or "").strip().upper() == "USD" and rate is None:
+        rate = "1"
     if (currency is None) != (rate is None):
         raise UsageError("--currency and --rate go together.", hint="Write --currency EUR --rate 0.92.")
     chosen = parse_currency(currency, rate) if currency is not None and rate is not None else None

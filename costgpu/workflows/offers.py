@@ -26,7 +26,7 @@ PURCHASE_OPTIONS = {None: (), True: (PurchaseOption.SPOT,), False: (PurchaseOpti
 
 def offer_query(
     *,
-    gpus: str | None = None,
+    gpus: str | Iterable[str] | None = None,
     cpus: str | float | None = None,
     memory: str | float | None = None,
     infra: str | Iterable[str] = (),
@@ -42,6 +42,7 @@ def offer_query(
     if sort.lower() not in list(SortKey):
         raise UsageError(f"--sort {sort!r} is not an order.", hint=f"Use one of {', '.join(SortKey)}.")
     gib = str(memory).lower().replace("gib", "").replace("gb", "")  # the unit is GiB in any case
+    gpus = gpus if gpus is None or isinstance(gpus, str) else ",".join(gpus)
     return OfferQuery(
         accelerator=None if gpus is None else parse_accelerator(gpus),
         cpus=None if cpus is None else parse_range(str(cpus), what="--cpus"),

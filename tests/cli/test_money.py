@@ -68,6 +68,7 @@ def test_another_currency(here: Here) -> None:
     assert "€46.00" in here.told("ledger", *euros).check(0).out
     assert "$50.00" in here.told("ledger").check(0).out
     here.told("ledger", "--currency", "EUR").check(2, err="go together")
+    assert "$50.00" in here.told("ledger", "--currency", "usd").check(0).out
 
 
 def test_the_rate_of_estimate_is_of_requests_or_of_a_currency(here: Here) -> None:

@@ -90,6 +90,7 @@ BAD: list[tuple[tuple[str, ...], int, str, bool]] = [
         True,
     ),
     (("--queue", "--nodes", "2", "train.py"), 2, "cannot wait in the queue", True),
+    (("--queue", "--fit", "train.py"), 2, "--fit lowers the cap to what budgets leave now", True),
     (("--queue", "-e", "LR=0.1", "train.py"), 2, "-e LR=... is stored nowhere", True),
 ]
 RECOVER = (*G5, "--spot", "--max-cost", "1", "--recover")

@@ -10,9 +10,10 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from decimal import Decimal
 from functools import partial
+from itertools import chain
 from typing import Any, TypeVar
 
-from sqlalchemy import ColumnElement, Connection, Join, Select, Text, case, cast, func, or_, select
+from sqlalchemy import ColumnElement, Connection, Join, Select, Text, and_, case, cast, func, not_, or_, select
 
 from costgpu.errors import LedgerDamaged
 from costgpu.ledger.dialect import batches
@@ -213,39 +214,55 @@ def without_damaged(ledger: Ledger, sums: Callable[[Connection, Sequence[ColumnE
     return ledger.read(lambda connection: sums(connection, (closings.c.run.not_in(numbers),)), empty)
 
 
-def implausible_runs(ledger: Ledger, now: datetime) -> tuple[str, ...]:
-    """Return the ids of runs with times of the future, or with times and amounts that closing a run does not write."""
+def implausible_runs(
+    ledger: Ledger, now: datetime, selection: Selection, since: datetime | None, until: datetime | None
+) -> tuple[str, ...]:
+    """Return the ids of selected runs with times of the future, or with times and amounts that closing a run does not write.
+
+    A run with wrong times may be one of [since, until), whatever they are; one with a wrong amount is by its times.
+    """
     latest = to_microseconds(now + timedelta(days=1))
     seconds = (closings.c.ended_us - closings.c.started_us) - closings.c.metered_seconds * 1_000_000
-    wrong = or_(
-        *(column > latest for column in _TIMES),
-        closings.c.metered_nano_usd < 0,
-        closings.c.started_us.is_not(None) & closings.c.metered_nano_usd.is_(None),
-        func.abs(seconds) > 1_000_000,
-    )
+    amount = or_(_NANO < 0, closings.c.started_us.is_not(None) & _NANO.is_(None))
+    chosen = conditions(selection)
 
     def read(connection: Connection) -> tuple[str, ...]:
-        query = select(cast(runs.c.run_id, Text)).select_from(joined()).where(wrong).order_by(runs.c.run)
-        later = select(cast(events.c.run_id, Text)).where(events.c.at_us > latest).limit(1)
-        found = (*connection.scalars(query), *_damaged(connection).values(), *connection.scalars(later))
-        return tuple(str(run_id) for run_id in found)
+        odd_times, odd_amounts = _odd(connection)
+        late = [column > latest for column in _TIMES]
+        wrong = or_(
+            *late, func.abs(seconds) > 1_000_000, *odd_times, and_(or_(amount, *odd_amounts), *within(since, until))
+        )
+        query = select(cast(runs.c.run_id, Text)).select_from(joined()).where(wrong, *chosen).order_by(runs.c.run)
+        later = select(cast(events.c.run_id, Text)).where(events.c.at_us > latest)
+        if chosen:
+            others = select(runs.c.run_id).select_from(joined()).where(not_(and_(*chosen)))
+            later = later.where(events.c.run_id.not_in(others))
+        return tuple(str(run_id) for run_id in (*connection.scalars(query), *connection.scalars(later.limit(1))))
 
     return ledger.read(read, ())
 
 
 def _damaged(connection: Connection) -> dict[int, str]:
-    """Closed runs whose rows hold what cannot be there; only SQLite keeps any value in any column."""
-    if connection.dialect.name != "sqlite":
+    """Closed runs whose rows hold what cannot be there."""
+    wrong = [*chain(*_odd(connection))]
+    if not wrong:
         return {}
-    wrong = [~func.typeof(column).in_(("integer", "null")) for column in _WHOLE]
-    wrong.append(~func.typeof(closings.c.metered_seconds).in_(("integer", "real", "null")))
-    wrong += [~column.between(EARLIEST_US, LATEST_US) for column in _TIMES]
     query = select(runs.c.run, cast(runs.c.run_id, Text)).select_from(joined()).where(or_(*wrong))
     return {number: str(run_id) for number, run_id in connection.execute(query)}
 
 
+def _odd(connection: Connection) -> tuple[list[ColumnElement[bool]], list[ColumnElement[bool]]]:
+    """Return what says that times, and amounts, are none; only SQLite keeps any value in any column."""
+    if connection.dialect.name != "sqlite":
+        return [], []
+    times: list[ColumnElement[bool]] = [~func.typeof(column).in_(("integer", "null")) for column in _TIMES]
+    times += [~column.between(EARLIEST_US, LATEST_US) for column in _TIMES]
+    seconds = ~func.typeof(closings.c.metered_seconds).in_(("integer", "real", "null"))
+    return times, [~func.typeof(_NANO).in_(("integer", "null")), seconds]
+
+
 _TIMES = (closings.c.at_us, closings.c.started_us, closings.c.ended_us)
-_WHOLE = (*_TIMES, closings.c.metered_nano_usd)
+_NANO = closings.c.metered_nano_usd
 
 
 # What the statements about periods are made of; `totals` uses them, too.

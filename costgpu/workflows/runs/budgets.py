@@ -13,6 +13,7 @@ from costgpu.ledger.records.budget_rules import BudgetState
 from costgpu.models.job import JobSpec
 from costgpu.models.run import Option
 from costgpu.runner.plan import LaunchPlace, Limits, extras_usd_per_hour, options_for
+from costgpu.units import us_dollars
 
 if TYPE_CHECKING:
     from costgpu.ledger import Ledger
@@ -42,20 +43,19 @@ def ask_budgets(ledger: Ledger, spec: JobSpec, options: Sequence[Option], owner:
     from costgpu.render.text.budget import plan_note
 
     try:
-        states, problem = _states(ledger, spec, {option.offer.provider for option in options}, owner, now)
+        states = _states(ledger, spec, {option.offer.provider for option in options}, owner, now)
     except LedgerError as error:
         return BudgetAnswer(notes=(f"Whether a budget allows this run is not known: {error.message}",), refusal=error)
-    refusals = [_refusal(state, cap, problem) for state in states]
-    return BudgetAnswer(
-        notes=tuple(plan_note(state, cap) for state in states),
-        refusal=next((refusal for refusal in refusals if refusal is not None), None),
-    )
+    with us_dollars():
+        refusals = [_refusal(state, cap, problem) for state, problem in states]
+        notes = tuple(plan_note(state, cap) for state, _ in states)
+    return BudgetAnswer(notes=notes, refusal=next((refusal for refusal in refusals if refusal is not None), None))
 
 
 def fit_to_budgets(
     ledger: Ledger, spec: JobSpec, limits: Limits, places: Sequence[LaunchPlace], owner: str, now: datetime
 ) -> Limits:
-    """Return the limits with a cap of at most what the job's budgets leave.
+    """Return the limits with a cap that no budget refuses: at most what those leave that refuse a larger one.
 
     Raises:
         BudgetExceeded: They leave too little for a machine to boot and be set up.
@@ -64,35 +64,38 @@ def fit_to_budgets(
     offers = [place.offer for place in places]
     if not any(offer.price_usd_per_hour + extras_usd_per_hour(offer) for offer in offers):
         return limits
-    states, problem = _states(ledger, spec, {offer.provider for offer in offers}, owner, now)
-    if not states:
+    states = _states(ledger, spec, {offer.provider for offer in offers}, owner, now)
+    for state, problem in states:
+        if state.budget.enforce and problem is not None:
+            raise problem
+    limiting = [state for state, _ in states if state.refuses(state.open_usd + 1)]
+    if not limiting:
         return limits
-    if problem is not None:
-        raise problem
-    least = min(states, key=lambda state: state.open_usd)
+    least = min(limiting, key=lambda state: state.open_usd)
     left = (least.open_usd / spec.nodes).quantize(MICRO, ROUND_DOWN) * spec.nodes
     if limits.max_cost_usd is not None and left >= limits.max_cost_usd:
         return limits
     fitted = replace(limits, max_cost_usd=left, cap_from=f"what the budget {least.budget.name} leaves,")
-    try:
-        if left > 0:
-            options_for(places, fitted)
-            return fitted
-        why = ""
-    except CapTooSmall as error:
-        why = f" {error.hint}"
     from costgpu.render.text.budget import left_phrase
 
-    raise BudgetExceeded(
-        f"The budget {least.budget.name} leaves too little for this run: {left_phrase(least)}.",
-        hint=f"{why} costgpu budget show {least.budget.name} says what counts.".strip(),
-    )
+    with us_dollars():
+        try:
+            if left > 0:
+                options_for(places, fitted)
+                return fitted
+            why = ""
+        except CapTooSmall as error:
+            why = f" {error.hint}"
+        raise BudgetExceeded(
+            f"The budget {least.budget.name} leaves too little for this run: {left_phrase(least)}.",
+            hint=f"{why} costgpu budget show {least.budget.name} says what counts.".strip(),
+        )
 
 
 def _states(
     ledger: Ledger, spec: JobSpec, providers: Iterable[str], owner: str, now: datetime
-) -> tuple[list[BudgetState], CostGpuError | None]:
-    """Return how the budgets stand that a job falls under at one of the providers, and what keeps them from being counted.
+) -> list[tuple[BudgetState, CostGpuError | None]]:
+    """Return how the budgets stand that a job falls under at one of the providers, and what keeps each from being counted.
 
     Raises:
         LedgerError: The budgets cannot be read.
@@ -110,13 +113,22 @@ def _states(
         )
     ]
     if not mine:
-        return [], None
+        return []
     spending = gather(ledger, mine, None, now, shipped_prices)
-    problems: list[CostGpuError] = [*ledger.damage.values(), *spending.problems]
-    if any(budget.enforce for budget in mine) and (wrong := implausible_runs(ledger, now)):
-        what = f"the times or the amount of run {wrong[0]} cannot be right"
-        problems.insert(0, LedgerDamaged(f"The ledger {ledger.place} is damaged, or the clock here is wrong: {what}."))
-    return [budget_state(spending, budget) for budget in mine], next(iter(problems), None)
+    # of closed runs only those matter that the budget could count
+    others = [error for what, error in ledger.damage.items() if not what.startswith("run ")]
+    found: list[tuple[BudgetState, CostGpuError | None]] = []
+    for budget in mine:
+        state = budget_state(spending, budget)
+        problems: list[CostGpuError] = [*others, *spending.problems]
+        period = state.period
+        if budget.enforce and (wrong := implausible_runs(ledger, now, run_selection(budget), period.start, period.end)):
+            what = f"the times or the amount of run {wrong[0]} cannot be right"
+            hint = "Put back a copy of the ledger, or set the budget again, with --replace and without --enforce."
+            text = f"The ledger {ledger.place} is damaged, or the clock here is wrong: {what}."
+            problems.insert(0, LedgerDamaged(text, hint=hint))
+        found.append((state, next(iter(problems), None)))
+    return found
 
 
 def _refusal(state: BudgetState, cap: Decimal, problem: CostGpuError | None) -> CostGpuError | None:

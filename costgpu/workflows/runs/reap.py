@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import timedelta
+from decimal import Decimal
 from functools import cache
 
 from costgpu.errors import (
@@ -20,6 +21,7 @@ from costgpu.errors import (
     Unreachable,
 )
 from costgpu.models.diagnostics import SKEW_WARNS
+from costgpu.models.instance import Instance, InstanceRef
 from costgpu.models.reap import ReapFindings
 from costgpu.models.run import RunView
 from costgpu.providers import registry
@@ -53,6 +55,14 @@ def reap(
     readable = _collect(context, observer) if end else True
     known = _ledger_memory(context, broken=not readable)
     found = ReapFindings()
+
+    def prices(machines: Sequence[Instance]) -> Mapping[InstanceRef, Decimal]:
+        try:
+            return shipped_prices(machines)
+        except CostGpuError as error:  # they are shown and decide nothing
+            context.reporter.note(f"What machines cost is not known: {error.message}", error.hint)
+            return {}
+
     for provider, regions in places:
         now, ahead = agreed_now(provider, context.clock)
         if abs(ahead) > SKEW_WARNS:
@@ -62,7 +72,7 @@ def reap(
                 "Set the clock.",
             )
         oldest = only if only.before is None else replace(only, before=only.before - timedelta(seconds=max(0.0, ahead)))
-        found.add(find_orphans([provider], regions, now, known, only=oldest, prices=shipped_prices))
+        found.add(find_orphans([provider], regions, now, known, only=oldest, prices=prices))
     found.unreachable.update(context.unusable)
     found.unreachable.update(_without_credentials(context, places, everywhere=not infra))
     if end:

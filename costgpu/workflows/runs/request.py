@@ -132,6 +132,11 @@ def check(request: RunRequest) -> None:
         )
     if request.queue and request.machines > 1:
         raise UsageError("A job on several machines cannot wait in the queue.", hint="Leave --queue or --nodes out.")
+    if request.queue and request.fit:
+        raise UsageError(
+            "--fit lowers the cap to what budgets leave now, and a run of the queue begins later.",
+            hint="Leave --fit out: the run waits until the budgets leave its cap.",
+        )
     _check_recovery(request)
     if request.lease is not None and request.auto_shutdown:
         raise UsageError(

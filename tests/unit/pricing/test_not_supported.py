@@ -58,19 +58,36 @@ def test_none_stands_alone() -> None:
 
 def test_what_is_asked_in_words() -> None:
     assert in_words(OfferQuery(accelerator=parse_accelerator("T4:1,L4"))) == "--gpus T4:1,L4"
-    with pytest.raises(PriceNotFound, match="MI100 or MI210"):
-        found("MI100,MI210")
+    with pytest.raises(PriceNotFound, match="RTX 3080 or RTX 3090"):
+        found("RTX 3080,RTX 3090")
 
 
 def test_the_option_given_several_times() -> None:
     assert request_of(RunRequest, {"gpus": ["T4", "L4:2"]}).gpus == "T4,L4:2"
+    assert offer_query(gpus=["T4", "L4:2"]) == offer_query(gpus="T4,L4:2")
     for empty in ([""], "", []):
         with pytest.raises(UsageError, match="--gpus is empty"):
             request_of(RunRequest, {"gpus": empty})
 
 
 @pytest.mark.parametrize(
-    "name", ["tpu-v5e", "TPU", "tpu_v6e:8", "mi300x", "AMD MI300X:8", "trainium", "Trn1", "Inferentia2", "gaudi-2"]
+    "name",
+    [
+        *(
+            "tpu-v5e",
+            "TPU",
+            "tpu_v6e:8",
+            "v5litepod-8",
+            "v5e-8",
+            "v6e",
+            "v5p-16",
+            "mi300x",
+            "AMD MI300X:8",
+            "mi210",
+            "MI100",
+        ),
+        *("trainium", "Trn1", "trn1n", "Inferentia2", "gaudi-2"),
+    ],
 )
 def test_an_accelerator_that_is_not_supported(name: str) -> None:
     with pytest.raises(UsageError, match="is known, and not supported") as caught:

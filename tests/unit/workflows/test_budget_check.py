@@ -18,8 +18,12 @@ from costgpu.ledger import Ledger
 from costgpu.ledger.records.budget_rules import Budget, Every
 from costgpu.ledger.records.budget_store import Alert, set_budget
 from costgpu.models.instance import Instance, InstanceRef, InstanceState, OrphanedResource
+from costgpu.pricing.own_prices import prices_file
+from costgpu.render.text.reap import reap_text
 from costgpu.runner.machine.keys import USER_KEY
+from costgpu.runner.state.observer import NullObserver
 from costgpu.workflows.context import AppContext, askable
+from costgpu.workflows.runs import reap
 from costgpu.workflows.spending.budget_check import BudgetCheck, CheckResult, still_to_tell
 from costgpu.workflows.spending.enforce import end_run
 from tests.unit.providers.planted import HOUR, NOW, Answers, closed, machine, opened
@@ -134,6 +138,34 @@ def test_my_own_are_ended_and_others_named_with_the_command_that_ends_them(check
         "not ended, it is of nobody known: aws i-s3 in us-east-1; the budget all is exceeded. "
         "To end it: aws ec2 terminate-instances --region us-east-1 --instance-ids i-s3"
     )
+
+
+def damage_own_prices() -> None:
+    prices_file().parent.mkdir(parents=True, exist_ok=True)
+    prices_file().write_text("[")
+
+
+def test_damaged_own_prices_keep_no_machine_beyond_a_budget(check: Any, ledger: Ledger) -> None:
+    damage_own_prices()
+    closed(ledger, "a1", NOW - 2 * HOUR, 1, "6")
+    cloud = Cloud(machine("s1", NOW - HOUR, owner="me@here"))
+    told = check(cloud, enforce=True)
+    assert (told.code, cloud.ended) == (81, ["i-s1"])
+    assert str(prices_file()) in told.err
+
+
+def test_damaged_own_prices_keep_no_orphan(ledger: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
+    damage_own_prices()
+    monkeypatch.setattr(reap, "collect_finished", lambda *_: None)
+    cloud = Cloud(machine("s1", NOW - 40 * HOUR))
+    desk = Desk(ledger, cloud)
+    context = SimpleNamespace(**vars(desk), provider=desk.provider, providers=lambda: [cloud], tools=None, unusable={})
+    found = reap.reap(cast("AppContext", context), NullObserver(), (), end=True, older_than=None, mine=False)
+    assert cloud.ended == ["i-s1"]
+    assert "price not known" in reap_text(found, NOW, done=True)
+    (note,) = desk.reporter.notes
+    assert note.startswith("What machines cost is not known: ")
+    assert str(prices_file()) in note
 
 
 def test_only_what_the_exceeded_budget_counts_is_ended(check: Any, ledger: Ledger) -> None:

@@ -25,6 +25,7 @@ from costgpu.runner.drive.context import Services
 from costgpu.runner.find_run import load_run
 from costgpu.runner.plan import LaunchPlace, Limits, options_for
 from costgpu.runner.spending import budget_state, gather, shipped_prices
+from costgpu.units import Currency, format_usd, show_amounts_in
 from costgpu.workflows.runs.budgets import BudgetAnswer, ask_budgets, fit_to_budgets
 from tests.properties import examples
 from tests.runner.examples import facts_of, intent, spec
@@ -97,6 +98,23 @@ class TestRule:
         set_budget(ledger, replace(BUDGET, enforce=False), NOW - 800 * HOUR, replace=True)
         closed(ledger, "a1", NOW - 2 * HOUR, 1, "2500")
         assert ask(ledger, "19200").refusal is None
+
+
+def test_refusals_and_notes_are_in_us_dollars(ledger: Ledger) -> None:
+    closed(ledger, "a1", NOW - 2 * HOUR, 1, "1999.99")
+    show_amounts_in(Currency(code="EUR", rate=Decimal("0.92")))
+    try:
+        answer = ask(ledger, "50")
+        place = LaunchPlace(offer=on().offer)
+        with pytest.raises(BudgetExceeded) as caught:
+            fit_to_budgets(ledger, spec(), Limits(max_cost_usd=Decimal(50)), [place], "me@here", NOW)
+        assert format_usd(1) == "€0.92"
+    finally:
+        show_amounts_in(None)
+    assert answer.refusal is not None
+    told = [answer.refusal.message, *answer.notes, caught.value.message, caught.value.hint]
+    assert "€" not in " ".join(told)
+    assert "$50.00" in answer.refusal.message
 
 
 def begin(ledger: Ledger, run_id: str, where: Option, nodes: tuple[str, ...] = ()) -> None:
@@ -237,6 +255,23 @@ def test_a_damaged_row_opens_no_budget(ledger: Ledger, tmp_path: Path, damage: s
     assert refusal.exit_code == 72
     assert "a1" in refusal.message
     assert "The budget e cannot be counted, and refuses new runs" in refusal.message
+    assert "without --enforce" in refusal.hint
+
+
+@pytest.mark.parametrize("damage", DAMAGE[6:10])
+def test_a_damaged_amount_of_another_period_closes_no_budget(ledger: Ledger, tmp_path: Path, damage: str) -> None:
+    closed(ledger, "a1", NOW - 2000 * HOUR, 1, "1999")
+    harm(ledger, tmp_path, damage)
+    assert ask(ledger, "100").refusal is None
+
+
+@pytest.mark.parametrize("damage", DAMAGE[:10])
+def test_a_damaged_row_of_another_tag_closes_no_budget(ledger: Ledger, tmp_path: Path, damage: str) -> None:
+    set_budget(ledger, replace(BUDGET, tags={"team": "nlp"}), NOW - 800 * HOUR, replace=True)
+    set_budget(ledger, replace(BUDGET, name="all", enforce=False), NOW - 800 * HOUR)
+    closed(ledger, "a1", NOW - 2 * HOUR, 1, "1999", tags={"team": "cv"})
+    harm(ledger, tmp_path, damage)
+    assert ask(ledger, "100", tags={"team": "nlp"}).refusal is None
 
 
 @pytest.mark.parametrize("when", ["2026-11-01T00:00:00+00:00", "1999-01-01T00:00:00+00:00", "never"])
@@ -333,8 +368,25 @@ class TestFit:
         assert self.fit(ledger, max_cost_usd=Decimal(5)) == mine
 
     def test_the_tightest_of_several_budgets_counts(self, ledger: Ledger) -> None:
-        set_budget(ledger, replace(BUDGET, name="soft", enforce=False, amount_usd=Decimal(30)), NOW - 800 * HOUR)
+        set_budget(ledger, replace(BUDGET, name="tight", amount_usd=Decimal(30)), NOW - 800 * HOUR)
         assert self.fit(ledger).max_cost_usd == 30
+
+    def test_one_that_would_not_refuse_does_not_limit(self, ledger: Ledger) -> None:
+        set_budget(ledger, replace(BUDGET, name="soft", enforce=False, amount_usd=Decimal(30)), NOW - 800 * HOUR)
+        late = replace(BUDGET, name="late", enforce_spent=True, amount_usd=Decimal(40))
+        set_budget(ledger, late, NOW - 800 * HOUR)
+        closed(ledger, "a1", NOW - 2 * HOUR, 1, "39.99")
+        assert self.fit(ledger, max_cost_usd=Decimal(50)) == Limits(max_cost_usd=Decimal(50))
+        assert ask(ledger, "50").refusal is None
+        closed(ledger, "a2", NOW - 2 * HOUR, 1, "0.01")
+        with pytest.raises(BudgetExceeded, match="The budget late leaves too little"):
+            self.fit(ledger, max_cost_usd=Decimal(50))
+
+    def test_damage_does_not_limit_where_nothing_enforces(self, ledger: Ledger, tmp_path: Path) -> None:
+        set_budget(ledger, replace(BUDGET, enforce=False), NOW - 800 * HOUR, replace=True)
+        closed(ledger, "a1", NOW - 2 * HOUR, 1, "1999")
+        harm(ledger, tmp_path, DAMAGE[6])
+        assert self.fit(ledger, max_cost_usd=Decimal(50)) == Limits(max_cost_usd=Decimal(50))
 
     @pytest.mark.parametrize("spent", ["1999.99", "2000", "3000"])
     def test_too_little_for_a_machine_is_refused(self, ledger: Ledger, spent: str) -> None:

@@ -33,7 +33,7 @@ def read_yaml(path: Path) -> Section | None:
     if text is None:
         raise TASK_FILE.unreadable(path, os.strerror(2))
     try:
-        _check(path, yaml.parse(text, Loader=_LOADER))
+        check_plain(path, yaml.parse(text, Loader=_LOADER))
         root = yaml.compose(text, Loader=_LOADER)
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
@@ -44,7 +44,7 @@ def read_yaml(path: Path) -> Section | None:
     return Section(str(path), root) if isinstance(root, yaml.MappingNode) and root.value else None
 
 
-def _check(path: Path, events: Iterable[Any]) -> None:
+def check_plain(path: Path, events: Iterable[Any]) -> None:
     """Refuse what makes a file mean more than it shows, before it is built in memory."""
     level = documents = 0
     for event in events:
@@ -60,7 +60,7 @@ def _check(path: Path, events: Iterable[Any]) -> None:
         elif documents > 1:
             why, hint = "a second document begins, and one file is one job", "Write each task into a file of its own."
         elif level > DEEPEST:
-            why, hint = f"more than {DEEPEST} levels", "A task file needs a few."
+            why, hint = f"more than {DEEPEST} levels", "A few are enough."
         if why:
             raise UsageError(f"{path}, line {event.start_mark.line + 1}: {why}.", hint=hint)
 

@@ -29,7 +29,7 @@ class ImportedPackage:
         distribution: Name of the installed distribution that provides it; empty if none does.
         version: Version of that distribution; empty if there is none.
         origin: Absolute path of the module's file or folder.
-        by_script: Whether code that is not an installed distribution imported it.
+        by_script: Whether code that is not an installed distribution imported it, and does not provide for its absence.
     """
 
     module: str

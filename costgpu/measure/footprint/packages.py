@@ -5,13 +5,15 @@ from __future__ import annotations
 import ast
 import contextlib
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from importlib.metadata import distributions
 from pathlib import Path
 
 from costgpu.models.footprint import ImportedPackage
 
 MOST_SOURCES, MOST_BYTES = 500, 1 << 20  # files of the script's own that are read for what they import
+_GUARD = re.compile(r"\b(ImportError|ModuleNotFoundError|Exception|BaseException)\b")
+_ENDS = re.compile(r"\braise\b|\bexit\(")
 _SITE = re.compile(r".*/(site|dist)-packages/")
 
 
@@ -51,12 +53,34 @@ def _providers(modules: Mapping[str, str]) -> dict[str, tuple[str, str]]:
     return found
 
 
+def _certain(node: ast.AST) -> Iterator[ast.AST]:
+    """Yield the nodes below that do not stand where a missing package is provided for."""
+    guarded = node.body if isinstance(node, ast.Try | ast.With | ast.If) and _provides(node) else []
+    for child in ast.iter_child_nodes(node):
+        if child not in guarded:
+            yield child
+            yield from _certain(child)
+
+
+def _provides(node: ast.Try | ast.With | ast.If) -> bool:
+    """Return whether the job goes on if an import in the body fails, or is not reached for that reason."""
+    if isinstance(node, ast.If):
+        return "find_spec" in ast.unparse(node.test)
+    if isinstance(node, ast.With):
+        return any("suppress" in text and _GUARD.search(text) for text in map(ast.unparse, node.items))
+    caught = [each for each in node.handlers if each.type is None or _GUARD.search(ast.unparse(each.type))]
+    return bool(caught) and not any(_ENDS.search(ast.unparse(each)) for each in caught)
+
+
 def _imported_by(sources: Iterable[str]) -> set[str]:
-    """Return the top-level names that these files import by a statement, or by a function that is given the name."""
+    """Return the top-level names that these files import by a statement, or by a function that is given the name.
+
+    Imports that may fail, as the file itself provides for, are left out.
+    """
     found: set[str] = set()
     for path in list(sources)[:MOST_SOURCES]:
         with contextlib.suppress(OSError, SyntaxError, ValueError, RecursionError), Path(path).open("rb") as file:
-            for node in ast.walk(ast.parse(file.read(MOST_BYTES))):
+            for node in _certain(ast.parse(file.read(MOST_BYTES))):
                 if isinstance(node, ast.Import):
                     found |= {alias.name.partition(".")[0] for alias in node.names}
                 elif isinstance(node, ast.ImportFrom) and node.module and not node.level:

@@ -13,10 +13,10 @@ from typing import Any
 from yaml import MappingNode, Node
 
 from costgpu.errors import UsageError
-from costgpu.pricing.hardware import accelerator
+from costgpu.pricing.hardware import accelerator, accelerator_key, accelerators
 from costgpu.workflows.task_files.skypilot import URL, Tables, gib
 from costgpu.workflows.task_files.task import Task
-from costgpu.workflows.task_files.yaml_tree import Section
+from costgpu.workflows.task_files.yaml_tree import TAG, Section
 
 _PIP = re.compile(r"(?:python3? -m )?(?:uv )?pip3? install [\w .,=/@:+\-\[\]'\"<>~]+")
 _GPU_MEMORY = re.compile(r"(\d+(?:\.\d+)?)\s*gb(\.\.)?", re.IGNORECASE)
@@ -46,7 +46,7 @@ def read_dstack(task: Section, path: Path, tables: Tables, note: Callable[[str],
         "spot": _spot(task, note),
         "infra": _places(task),
         "instance_type": task.texts("instance_types"),
-        "tags": task.variables("tags"),
+        "tags": task.variables("tags", TAG),
     }
     folder = _folder(task, path.absolute().parent)
     if task.text("shell") not in (None, "bash", "sh", "/bin/bash", "/bin/sh"):
@@ -69,8 +69,8 @@ def _machine(resources: Section, tables: Tables, note: Callable[[str], None]) ->
     resources.judge(tables["dstack_resources"], note)
     disk = resources.mapping("disk")
     fields = {
-        "cpus": _range(resources.text("cpu")),
-        "memory": _range(resources.text("memory")),
+        "cpus": resources.amount("cpu", _range(resources.text("cpu"))),
+        "memory": resources.amount("memory", _range(resources.text("memory"))),
         "gpus": _gpus(resources, tables, note),
         "disk_gib": gib(resources, "disk") if disk is None else gib(disk, "size"),
     }
@@ -84,7 +84,8 @@ def _range(text: str | None) -> str | None:
     """Return ``8..`` of ``8GB..``, and ``0..16`` of ``..16GB``."""
     if text is None:
         return None
-    plain = re.sub(r"(?i)gi?b", "", text).replace(" ", "")
+    plain = re.sub(r"(?i)(\d+)\s*tb", lambda found: str(int(found[1]) * 1024), text)
+    plain = re.sub(r"(?i)gi?b", "", plain).replace(" ", "")
     return f"1{plain}" if plain.startswith("..") else plain
 
 
@@ -122,21 +123,28 @@ def _as_option(resources: Section, names: str, memory: str, count: str) -> str |
             f"has a range of memory, {memory}",
             f"The least is enough: {memory.partition('..')[0] or '24GB'}.",
         )
-    number = f":{count}" if count else ""
+    number = count or "1"
     size = f"{least[1]}GB" if least is not None else ""
     if not names:
-        return f"{size or ANY_MEMORY}{number}"
-    return ",".join(f"{_with_memory(name.strip(), size)}{number}" for name in names.split(","))
+        return f"{size or ANY_MEMORY}:{number}"
+    stripped = [name.strip() for name in names.split(",")]
+    found = [f"{each}:{number}" for name in stripped for each in _with_memory(name, size)]
+    if not found:
+        raise resources.wrong("gpu", f"asks for {size} of memory, and no {names} has that much", "Name another GPU.")
+    return ",".join(found)
 
 
-def _with_memory(name: str, size: str) -> str:
-    """Return ``A100-80GB`` where that is another GPU than ``A100``, else the name."""
+def _with_memory(name: str, size: str) -> list[str]:
+    """Return ``A100-80GB`` where that is another GPU than ``A100``, else the name's kinds with at least that memory."""
     if not size:
-        return name
+        return [name]
     with contextlib.suppress(UsageError):
         accelerator(f"{name}-{size}")
-        return f"{name}-{size}"
-    return name
+        return [f"{name}-{size}"]
+    kinds = re.compile(re.escape(accelerator_key(name)) + r"(\d+gb)?")
+    known = [each for each in accelerators().values() if kinds.fullmatch(accelerator_key(each.name))]
+    enough = [each.name for each in known if each.memory_gib >= float(size.removesuffix("GB"))]
+    return enough if known else [name]
 
 
 def _span(task: Section, key: str) -> str | None:
@@ -184,6 +192,9 @@ def _source(task: Section, key: str, item: Node, home: Path) -> Path:
     if not path.exists():
         raise task.wrong(key, f"names {local}, and there is no such file here", "It is relative to the task file.")
     folder = path if path.is_dir() and (key == "repos" or not local.strip("./")) else path.parent
+    if folder != path and not folder.is_relative_to(home.resolve()):
+        hint = "Put it, or a copy of it, beside the task file."
+        raise task.wrong(key, f"names {local}, and all of {folder} would be sent with it", hint)
     if target and posixpath.normpath(target) != ("." if folder == path else path.name):
         raise task.wrong(key, f"puts {local} at {target}", "A file has the path on the machine that it has here.")
     return folder

@@ -148,5 +148,6 @@ def _link(target: str, source: str) -> str:
     """Return the shell command for a link, with root's rights where it takes those."""
     named = f"~/{shlex.quote(target[2:].rstrip('/'))}" if target.startswith("~/") else shlex.quote(target.rstrip("/"))
     with_rights = 'mkdir -p "$(dirname "$to")" 2>/dev/null && [ -w "$(dirname "$to")" ] || as="sudo -n"'
-    link = f'$as mkdir -p "$(dirname "$to")" && $as ln -s "$PWD"/{shlex.quote(source)} "$to"'
-    return f"{{ as=; to={named}; {with_rights}; {link}; }}"
+    free = '{ [ -L "$to" ] || [ ! -e "$to" ] || { echo "file_mounts: $to is there already." >&2; false; }; }'
+    link = f'$as mkdir -p "$(dirname "$to")" && $as ln -sfnT "$PWD"/{shlex.quote(source)} "$to"'
+    return f"{{ as=; to={named}; {with_rights}; {free} && {link}; }}"

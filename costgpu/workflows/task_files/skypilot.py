@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from costgpu.workflows.task_files.task import Task
-from costgpu.workflows.task_files.yaml_tree import Section
+from costgpu.workflows.task_files.yaml_tree import TAG, Section
 
 KEYS = frozenset({"resources", "run", "setup", "num_nodes", "workdir", "file_mounts", "envs", "secrets", "service"})
 Tables = Mapping[str, Mapping[str, Mapping[str, str]]]
@@ -58,12 +58,12 @@ def _machine(resources: Section, tables: Tables, note: Callable[[str], None]) ->
     fields = {
         "infra": _places(resources),
         "gpus": _accelerators(resources),
-        "cpus": resources.text("cpus"),
-        "memory": resources.text("memory"),
+        "cpus": resources.amount("cpus", resources.text("cpus")),
+        "memory": resources.amount("memory", resources.text("memory")),
         "instance_type": resources.texts("instance_type"),
         "spot": resources.flag("use_spot"),
         "disk_gib": gib(resources, "disk_size"),
-        "tags": resources.variables("labels"),
+        "tags": resources.variables("labels", TAG),
     }
     resources.close()
     return fields
@@ -87,6 +87,8 @@ def _places(resources: Section) -> tuple[str, ...]:
     if infra is not None and (cloud is not None or region is not None):
         raise resources.wrong("infra", "stands beside cloud or region", "Keep one of them.")
     parts = infra.split("/") if infra is not None else [cloud or "*", region or "*"]
+    if parts[0].lower() in ("k8s", "kubernetes", "ssh", "slurm"):
+        raise resources.wrong("infra" if infra else "cloud", f"is {infra or cloud}: machines are rented from clouds")
     if any(part != "*" for part in parts[2:]):
         place = "/".join(parts[:2])
         raise resources.wrong("infra", "names a zone: only regions are chosen", f"Name the region: infra: {place}")
@@ -95,12 +97,13 @@ def _places(resources: Section) -> tuple[str, ...]:
 
 
 def _accelerators(resources: Section) -> str | None:
-    """Return ``A100:8``, or several with commas between them, any of which will do."""
+    """Return ``A100:8``, or several with commas between them, any of which will do; a name alone is one GPU."""
     counts = resources.mapping("accelerators")
     if counts is None:
-        return ",".join(resources.texts("accelerators")) or None
-    wanted = [(name, counts.text(name)) for name in counts.values]
-    return ",".join(name if count is None else f"{name}:{count}" for name, count in wanted)
+        wanted = ",".join(resources.texts("accelerators")).split(",")
+    else:
+        wanted = [f"{name}:{counts.text(name) or ''}".rstrip(":") for name in counts.values]
+    return ",".join(each.strip() if ":" in each else f"{each.strip()}:1" for each in wanted if each.strip()) or None
 
 
 def _links(mounts: Section | None, home: Path) -> dict[str, str]:
@@ -121,6 +124,8 @@ def _links(mounts: Section | None, home: Path) -> dict[str, str]:
         inside = source.relative_to(home).as_posix()
         if ".." in Path(target).parts:
             raise mounts.wrong(target, "leaves the folder", "Name an absolute path, or one in the folder.")
+        if posixpath.normpath(target).strip("/") in ("", ".", "~") and inside != ".":
+            raise mounts.wrong(target, "is a folder that is there already", "Name a path below it.")
         if posixpath.normpath(target) != inside:
             found[target] = inside
     return found

@@ -12,13 +12,14 @@ import yaml
 
 from costgpu.errors import UsageError
 from costgpu.files import DEEPEST, FileKind, read_text
-from costgpu.units import shortened
+from costgpu.units import parse_range, shortened
 
 TASK_FILE = FileKind(most_bytes=2**20, error=UsageError, hint="A task file is a short YAML text.")
 LONGEST_KEY = 60
 _LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _NULL, _BOOL, _MERGE = (f"tag:yaml.org,2002:{name}" for name in ("null", "bool", "merge"))
 _UNUSABLE = re.compile("[\0\ud800-\udfff]")
+_VARIABLE, TAG = re.compile("[A-Za-z_][A-Za-z0-9_]*"), re.compile("[^=]+")
 _TRUE, _FALSE = ("true", "yes", "on"), ("false", "no", "off")
 
 
@@ -32,7 +33,7 @@ def read_yaml(path: Path) -> Section | None:
     if text is None:
         raise TASK_FILE.unreadable(path, os.strerror(2))
     try:
-        _check(path, yaml.parse(text, Loader=_LOADER))
+        check_plain(path, yaml.parse(text, Loader=_LOADER))
         root = yaml.compose(text, Loader=_LOADER)
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
@@ -43,7 +44,7 @@ def read_yaml(path: Path) -> Section | None:
     return Section(str(path), root) if isinstance(root, yaml.MappingNode) and root.value else None
 
 
-def _check(path: Path, events: Iterable[Any]) -> None:
+def check_plain(path: Path, events: Iterable[Any]) -> None:
     """Refuse what makes a file mean more than it shows, before it is built in memory."""
     level = documents = 0
     for event in events:
@@ -59,7 +60,7 @@ def _check(path: Path, events: Iterable[Any]) -> None:
         elif documents > 1:
             why, hint = "a second document begins, and one file is one job", "Write each task into a file of its own."
         elif level > DEEPEST:
-            why, hint = f"more than {DEEPEST} levels", "A task file needs a few."
+            why, hint = f"more than {DEEPEST} levels", "A few are enough."
         if why:
             raise UsageError(f"{path}, line {event.start_mark.line + 1}: {why}.", hint=hint)
 
@@ -78,7 +79,8 @@ class Section:
         self._lines: dict[str, int] = {}
         self._read: set[str] = set()
         for key, value in node.value:
-            text, line = str(key.value), key.start_mark.line + 1
+            text = str(key.value) if isinstance(key, yaml.ScalarNode) else "a list or mapping"
+            line = key.start_mark.line + 1
             self._lines.setdefault(text, line)
             if not isinstance(key, yaml.ScalarNode) or key.tag == _MERGE:
                 raise self.wrong(text, "is no key that is read", "Write key: value; merge keys (<<) are not read.")
@@ -146,9 +148,20 @@ class Section:
         """Return a mapping below; None if the value is something else."""
         return self.section(key) if isinstance(self.get(key), yaml.MappingNode) else None
 
-    def variables(self, key: str) -> tuple[str, ...]:
+    def amount(self, key: str, text: str | None) -> str | None:
+        """Return the number or range that a key means, once it is known to be one."""
+        try:
+            parse_range(re.sub("(?i)gi?b", "", text or "1"), what=key)
+        except UsageError as error:
+            raise self.wrong(key, f"is not read: {error.message.rstrip('.')}", error.hint or "") from None
+        return text
+
+    def variables(self, key: str, name_of: re.Pattern[str] = _VARIABLE) -> tuple[str, ...]:
         """Return ``KEY=VALUE``, and ``KEY`` for what the shell must have, of a mapping or a list."""
         below = self.mapping(key)
+        for name in below.values if below is not None else (text.partition("=")[0] for text in self.texts(key)):
+            if not name_of.fullmatch(name):
+                raise (below or self).wrong(name if below else key, f"has {shortened(name)}, which is no name")
         if below is None:
             return self.texts(key)
         found = []

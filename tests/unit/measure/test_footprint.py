@@ -184,6 +184,27 @@ def test_a_package_is_named_as_it_is_installed(tmp_path: Path) -> None:
     assert found[0].origin == f"{site}/cv2"
 
 
+@pytest.mark.parametrize(
+    ("text", "asked"),
+    [
+        ("try:\n    import wandb\nexcept ImportError:\n    wandb = None\n", False),
+        ("try:\n    import wandb\nexcept (OSError, ModuleNotFoundError):\n    pass\n", False),
+        ("try:\n    from wandb import x\nexcept Exception:\n    pass\n", False),
+        ("try:\n    import wandb\nexcept:\n    pass\n", False),
+        ("with contextlib.suppress(ImportError):\n    import wandb\n", False),
+        ("if importlib.util.find_spec('wandb'):\n    import wandb\n", False),
+        ("try:\n    import wandb\nexcept OSError:\n    pass\n", True),
+        ("try:\n    import other\nexcept ImportError:\n    import wandb\n", True),
+        ("try:\n    import wandb\nexcept ImportError:\n    sys.exit('pip install wandb')\n", True),
+        ("try:\n    import wandb\nexcept ImportError:\n    pass\nimport wandb\n", True),
+    ],
+)
+def test_a_script_that_provides_for_a_missing_package_does_not_need_it(tmp_path: Path, text: str, asked: bool) -> None:
+    (tmp_path / "train.py").write_text(text)
+    found = imported_packages({"wandb": "wandb.py"}, [str(tmp_path / "train.py")])
+    assert [each.by_script for each in found] == [asked]
+
+
 def test_a_profile_keeps_every_name_that_a_file_can_have(tmp_path: Path) -> None:
     used = Footprint(read=[FileUse(path="data/odd\udcff\n", size=3)], complete=False)
     save_profile(replace(build(result(phase())), footprint=used), tmp_path / "profile.json")

@@ -2,6 +2,7 @@
 
 import random
 import re
+import subprocess
 import tomllib
 from dataclasses import replace
 from pathlib import Path
@@ -127,12 +128,15 @@ def test_a_task_of_dstack(project: Path) -> None:
 @pytest.mark.parametrize(
     ("gpu", "wanted"),
     [
-        ("24GB", "24GB"),
+        ("24GB", "24GB:1"),
         ("24GB..:2", "24GB:2"),
         ("nvidia:24GB:1..2", "24GB:1..2"),
-        ("A100,L4", "A100,L4"),
+        ("A100,L4", "A100:1,L4:1"),
         ("H100:80GB:8", "H100-80GB:8"),
-        ("L4:4GB", "L4"),
+        ("L4:4GB", "L4:1"),
+        ("A100:60GB..", "A100-80GB:1"),
+        ("{name: [A100, H100], memory: 60GB.., count: 2}", "A100-80GB:2,H100:2"),
+        ("V100:20GB:1..2", "V100-32GB:1..2"),
         ("2", "1GB:2"),
         ("0", "none"),
         ("{name: [A100, H100], count: 2}", "A100:2,H100:2"),
@@ -148,7 +152,10 @@ def test_gpus_of_dstack(gpu: str, wanted: str) -> None:
         ("A100:8", "A100:8"),
         ("{A100: 8}", "A100:8"),
         ("{A100:1, L4:1}", "A100:1,L4:1"),
-        ("[A100:1, L4]", "A100:1,L4"),
+        ("[A100:1, L4]", "A100:1,L4:1"),
+        ("A100", "A100:1"),
+        ("{A100: }", "A100:1"),
+        ("'A100, L4:2'", "A100:1,L4:2"),
         ("null", None),
     ],
 )
@@ -169,6 +176,10 @@ def test_accelerators_of_skypilot(accelerators: str, wanted: str | None) -> None
 def test_places_of_skypilot(resources: str, places: tuple[str, ...]) -> None:
     text = resources if resources.startswith("{") else f"{{{resources}}}"
     assert asked(f"run: python train.py\nresources: {text}\n").infra == places
+
+
+def test_a_terabyte_of_memory() -> None:
+    assert asked("type: task\ncommands: [ls]\nresources: {memory: 1TB..}").memory == "1024.."
 
 
 class TestWhatRuns:
@@ -230,6 +241,19 @@ class TestWhatRuns:
     def test_a_set_up_for_bash(self) -> None:
         assert asked("run: python train.py\nsetup: |\n  a\n  b\n").setup == "bash -c 'a\nb'"
 
+    @pytest.mark.parametrize("file", ["train.py", "package/ranks.py", "inner.sh"])
+    def test_variables_that_a_program_reads(self, project: Path, file: str) -> None:
+        (project / file).write_text("# SKYPILOT_NODE_RANK SKYPILOT_NUM_NODES SKYPILOT_OTHER")
+        found = asked("run: python train.py\nnum_nodes: 2")
+        exports = "export SKYPILOT_NODE_RANK=$RANK\nexport SKYPILOT_NUM_NODES=$WORLD_SIZE\n"
+        assert found.command == ("bash", "-c", f"{exports}python train.py")
+        assert (found.launcher, found.estimate) == ("none", False)
+        given = "envs: {SKYPILOT_NODE_RANK: 1, SKYPILOT_NUM_NODES: 1}\nrun: python train.py"
+        assert asked(given).command == ("python", str(project / "train.py"))
+        assert "names SKYPILOT_NODE_RANK" in refusal("run: torchrun train.py\nnum_nodes: 2")
+        (project / file).write_text("# DSTACK_NODES_IPS")
+        assert "names DSTACK_NODES_IPS" in refusal("type: task\nnodes: 2\ncommands: [bash inner.sh]")
+
 
 class TestTheCommandLineWins:
     def test_options(self) -> None:
@@ -272,11 +296,24 @@ class TestMounts:
         text = "run: python train.py\nsetup: echo\nfile_mounts: {/d/in: ./data, ~/x y: train.py}"
         setup = asked(text, gpus="L4").setup or ""
         assert "to=/d/in;" in setup
-        assert '$as ln -s "$PWD"/data "$to"' in setup
+        assert '$as ln -sfnT "$PWD"/data "$to"' in setup
         assert "to=~/'x y';" in setup
         assert setup.endswith("; } && echo")
         assert "made on rented machines only" in refusal(text)
         assert "made on rented machines only" in refusal(text, infra=("local",))
+
+    def test_a_link_is_made_again_and_takes_nothing_away(self, tmp_path: Path) -> None:
+        to = tmp_path / "in"
+        setup = asked(f"run: python train.py\nfile_mounts: {{{to}: data}}", gpus="L4").setup or ""
+        for _ in range(2):
+            subprocess.run(["sh", "-c", setup], check=True)
+            assert to.readlink() == Path.cwd() / "data"
+        assert list(to.iterdir()) == []
+        to.unlink()
+        to.mkdir()
+        failed = subprocess.run(["sh", "-c", setup], check=False, capture_output=True, text=True)
+        assert (failed.returncode, failed.stderr) == (1, f"file_mounts: {to} is there already.\n")
+        assert list(to.iterdir()) == []
 
     @pytest.mark.parametrize(
         ("mount", "words"),
@@ -286,6 +323,10 @@ class TestMounts:
             ("/d: ../elsewhere", "not in the folder that is sent"),
             ("/d: nothing", "no such file here"),
             ("../d: data", "leaves the folder"),
+            ("/: data", "line 3: file_mounts./ is a folder that is there already"),
+            ("'': data", "line 3: file_mounts. is a folder"),
+            (".: data", "line 3: file_mounts.. is a folder"),
+            ("~/: data", "is a folder that is there already"),
         ],
     )
     def test_what_cannot_be_mounted(self, mount: str, words: str) -> None:
@@ -308,6 +349,12 @@ class TestMounts:
         ("run: x\nworkdir: {url: https://github.com/a/b}", "workdir is a git repository"),
         ("run: x\nworkdir: nothing", "no such folder"),
         ("run: x\nnum_nodes: two", "num_nodes is 'two', and not a number from 1"),
+        ("run: x\nenvs: {'A=B': c}", "line 2: envs.A=B has 'A=B', which is no name"),
+        ("type: task\ncommands: [x]\nenv: [A B=c]", "line 3: env has 'A B', which is no name"),
+        ("run: x\n[a]: b", "line 2: a list or mapping is no key that is read"),
+        ("run: x\nresources:\n  infra: k8s/ctx/y", "line 3: resources.infra is k8s/ctx/y: machines are rented"),
+        ("run: x\nresources:\n  memory: much", "line 3: resources.memory is not read"),
+        ("type: task\ncommands: [x]\nresources: {cpu: 'arm:4..'}", "line 3: resources.cpu is not read"),
         ("run: x\nenvs: {DEBUG: true}", "envs.DEBUG is a truth value"),
         ("run: [x]", "run is not a text"),
         ("setup: x", "task.yaml: run is empty"),
@@ -317,6 +364,8 @@ class TestMounts:
         ("type: task\ncommands: [x]\nresources: {gpu: 'amd:24GB'}", "one of amd"),
         ("type: task\ncommands: [x]\nresources: {gpu: 16GB..24GB}", "range of memory"),
         ("type: task\ncommands: [x]\nrepos: ['https://github.com/a/b']", "git repository"),
+        ("type: task\ncommands: [x]\nfiles: [../elsewhere]", "line 3: files names ../elsewhere, and all of"),
+        ("type: task\ncommands: [x]\nresources:\n  gpu: L4:80GB", "line 4: resources.gpu asks for 80GB of memory"),
         ("type: task\ncommands: [x]\nworking_dir: /x", "working_dir is /x"),
         ("type: task\ncommands: [x]\nmax_price: 2", "--max-cost"),
         ("type: task\ncommands: [pip install ~/sky_workdir, ls]", "line 2: commands names ~/sky_workdir"),

@@ -29,9 +29,12 @@ def conda_source(path: Path, listing: Listing) -> PackageSource:
     """
     import yaml
 
+    from costgpu.workflows.task_files.yaml_tree import check_plain
+
     text = read_text(path)
     refuse_secrets(text, path.name)
     try:
+        check_plain(Path(path.name), yaml.parse(text, Loader=yaml.SafeLoader))
         data = yaml.safe_load(text)
     except yaml.YAMLError as error:
         raise UsageError(f"{path.name} is no YAML: {' '.join(str(error).split())}.", hint="Correct it.") from None

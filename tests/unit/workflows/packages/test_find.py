@@ -299,7 +299,15 @@ def test_an_exported_environment_of_conda_is_made_by_micromamba(tmp_path: Path) 
 
 
 @pytest.mark.parametrize(
-    "text", ["dependencies: [", "- python", "dependencies:\n- python\n- 3", "dependencies: [numpy]"]
+    "text",
+    [
+        "dependencies: [",
+        "- python",
+        "dependencies:\n- python\n- 3",
+        "dependencies: [numpy]",
+        "dependencies: " + "[" * 3000 + "]" * 3000,
+        "name: &a x\nprefix: *a\ndependencies: [python]",
+    ],
 )
 def test_a_broken_environment_of_conda_is_told(tmp_path: Path, text: str) -> None:
     with pytest.raises(UsageError, match=r"environment\.yml"):

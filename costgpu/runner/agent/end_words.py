@@ -10,6 +10,7 @@ SHELLS = frozenset(["sh", "bash", "dash", "zsh", "ksh", "fish", "ash", "busybox"
 NOT_FOUND = 127
 MOST_SIGNAL = 31  # those that a shell turns into an exit code have these numbers
 NAMED_PROCESSES = 3
+_SCRIPT = re.compile(r"[^-=:@?][^=:@?]*\.(py|sh|pl|rb|js|jl|R|r)")  # of an address with a password, none
 _SHOWN = 120  # characters of a command line
 _LEAST_ANYWHERE = 4  # characters of a value that is taken out of the middle of words, too
 
@@ -42,14 +43,14 @@ def leftover_words(commands: Sequence[str], secrets: Iterable[str]) -> str:
     """Return what is said of processes that were still running; empty without any.
 
     Args:
-        commands: Their command lines.
+        commands: Their command lines. Only program and script are told: anything else may be a secret.
         secrets: Values that must not be told.
     """
     if not commands:
         return ""
     hidden = re.compile("|".join(map(_form, sorted(filter(None, secrets), key=len, reverse=True))) or r"(?!)")
     shown = []
-    for command in dict.fromkeys(commands):
+    for command in dict.fromkeys(map(_without_arguments, commands)):
         text = " ".join(hidden.sub("***", command).split()).encode("utf-8", "replace").decode()
         shown.append(text if len(text) <= _SHOWN else text[:_SHOWN] + "...")
     more = len(shown) - NAMED_PROCESSES
@@ -60,6 +61,14 @@ def leftover_words(commands: Sequence[str], secrets: Iterable[str]) -> str:
         else ("%d processes that it had started were" % len(commands))
     )
     return "%s still running and %s ended: %s" % (count, "was" if len(commands) == 1 else "were", named)
+
+
+def _without_arguments(command: str) -> str:
+    """Return the program of a command line, and the script or module if its first argument says that."""
+    words = command.split()
+    if words[1:2] == ["-m"]:
+        return " ".join(words[:3])
+    return " ".join(words[: 2 if _SCRIPT.fullmatch("".join(words[1:2])) else 1])
 
 
 def _form(value: str) -> str:

@@ -18,11 +18,11 @@ MAX_HOLD_SECONDS = 30 * 86400.0  # a client is not busy for longer
 MAX_RECORD_BYTES = 256 << 20  # of one JSON file of ours: the manifest of a million files
 # What costgpu keeps in the home: the agent, the boot script, and a local machine's host. All else there is the job's.
 _OWN_NAMES = """
-    agent ballast ballast-of-the-host boot.sh booted checkpoint-uploaded.json checkpoint.json checkpoint.lock
-    claimed console.log contact cut_off.json deadline end.json env ended_by exit.json host.json host.lock hostfile identity
-    incoming.json incoming.part instance.json life limits manifest.json meeting.json noted.json order.json outputs.json
-    poweroff progress.json rank-logs ray ray-activity ray.json ray.log restore.json state.json status.json stderr.log
-    stdout.log terminated.json venv watchdog.sh
+    agent agent.lock agent.log ballast ballast-of-the-host boot.sh booted checkpoint-uploaded.json checkpoint.json
+    checkpoint.lock claimed console.log contact cut_off.json deadline end.json env ended_by exit.json host.json host.lock
+    hostfile identity incoming.json incoming.part instance.json life limits manifest.json meeting.json noted.json order.json
+    outputs.json poweroff progress.json rank-logs ray ray-activity ray.json ray.log restore.json state.json status.json
+    stderr.log stdout.log terminated.json venv watchdog.sh
 """
 OWN_NAMES = frozenset(_OWN_NAMES.split())
 RESERVED_BYTES = 4 << 20  # given up when the disk is full, so that the last records can still be written

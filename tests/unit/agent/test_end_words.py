@@ -46,11 +46,27 @@ def test_what_was_left_running_is_counted_and_named() -> None:
 
 
 def test_values_of_variables_are_not_told() -> None:
-    words = leftover_words(["serve --key abcdef --all abcdefgh --level 3 train3.py"], ["abcdef", "abcdefgh", "", "3"])
-    assert words.endswith("serve --key *** --all *** --level *** train3.py")
+    words = leftover_words(["serve-abcdef abcdefgh/3/train3.py"], ["abcdef", "abcdefgh", "", "3"])
+    assert words.endswith("serve-*** ***/***/train3.py")
     long = leftover_words(["x" * 118 + "secret"], ["secret"])  # what is cut off is cut off afterwards
     assert "se" not in long.partition("ended: ")[2]
 
 
 def test_odd_bytes_and_lines_make_one_line_of_text() -> None:
-    assert leftover_words(["a\n\tb \udcff"], []).endswith(": a b ?")
+    assert leftover_words(["a\n\t\udcff.py"], []).endswith(": a ?.py")
+
+
+@pytest.mark.parametrize(
+    ("command", "shown"),
+    [
+        ("python train2.py --token hf_literal", "python train2.py"),
+        ("python -u /a/b/train2.py hf_literal", "python"),
+        ("python -m torch.serve --key hf_literal", "python -m torch.serve"),
+        ("serve hf_literal", "serve"),
+        ("bash -c 'TOKEN=hf_literal run.sh'", "bash"),
+        ("curl https://u:hf_literal@host/x.py", "curl"),
+        ("", ""),
+    ],
+)
+def test_arguments_of_what_was_left_running_are_not_told(command: str, shown: str) -> None:
+    assert leftover_words([command], []).endswith(f"ended: {shown}")

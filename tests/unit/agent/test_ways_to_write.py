@@ -214,8 +214,8 @@ WAYS: dict[str, tuple[Callable[[Machine], object], list[str]]] = {
 
 # What nobody wants: not made by the job, or a cache, a secret, a place of the system, a library's leftovers.
 STAYS = (
-    "etc/hosts usr/lib/x.py var/log/syslog proc/1 run/lock opt/costgpu/venv/bin/python opt/costgpu/state.json tmp/ray/s/log"
-    " opt/costgpu/agent-0123.pyz tmp/pymp-ab12cd34/x dev/shm/sem.x dev/shm/torch_1_2 tmp/.X11-unix/X0"
+    "etc/hosts usr/lib/x.py var/log/syslog proc/1 run/lock opt/costgpu/venv/bin/python opt/costgpu/state.json"
+    " tmp/ray/session_1/log opt/costgpu/agent-0123.pyz tmp/pymp-ab12cd34/x dev/shm/sem.x dev/shm/torch_1_2 tmp/.X11-unix/X0"
     f" {USER}/.cache/pip/x {USER}/.ssh/id_rsa {USER}/.env {USER}/.aws/credentials {USER}/.netrc"
     f" {USER}/hub/CACHEDIR.TAG {USER}/hub/blob {USER}/venv/pyvenv.cfg {USER}/venv/lib/x.py {USER}/src/__pycache__/a.pyc"
 ).split()
@@ -241,6 +241,8 @@ def test_all_ways_to_write_come_home(machine: Machine, tmp_path: Path) -> None:
     assert outputs.unreadable == {}
     expected = {path for _, paths in WAYS.values() for path in paths}
     assert len(WAYS) >= 40
+    secrets = {f"{machine.user}/{name}" for name in (".ssh", ".env", ".aws", ".netrc")}
+    assert {path for path, why in outputs.elsewhere.items() if why == kept_away.SECRET} == secrets
     assert {each.path for each in outputs.files} == expected
     placed = machine.bring(outputs, tmp_path / "here")
     assert (placed.files, placed.stuck, placed.left_out) == (len(expected), (), {})
@@ -385,3 +387,66 @@ def test_an_unreadable_file_outside_holds_the_machine(machine: Machine, monkeypa
     put(machine.user / "locked")
     refuse(monkeypatch, find_outputs, "file_sha256", {"locked": errno.EACCES})
     assert machine.outputs().unreadable == {f"outside/{USER}/locked": "Permission denied"}
+
+
+_NOT_LIBRARIES_NAMES = """
+    tmp/snap.pt tmp/ssh-model.pt tmp/nccl-model.pt tmp/sem.csv tmp/torch_1_model.pt tmp/ray/results/x tmp/pip-results1/x
+    tmp/torch_1_2 tmp/ccresult.c tmp/matplotlib-results1/x usr/local/cuda_results.csv usr/local/cuda-results/x
+    dev/shm/torch_1_model dev/shm/nccl-model.pt tmp/snap.results/x tmp/tmux-log.txt tmp/ray.csv
+"""
+_NOT_OWN_NAMES = """
+    agent.pt env.txt status.json.bak ray.csv limits.txt checkpoint.json5 agent-model.pyz agent-0123.pyz.csv .state.json
+    progress.json.1 ray/results/x limits/x status.json.aside-1/x model.new model.restored checkpoints.new
+"""
+
+
+def test_names_that_only_look_like_those_of_costgpu_and_of_libraries_come(machine: Machine) -> None:
+    machine.begin()
+    for name in _NOT_LIBRARIES_NAMES.split():
+        put(machine.root / name)
+    for name in _NOT_OWN_NAMES.split():
+        put(machine.agent / name)
+    expected = [f"outside/{name}" for name in _NOT_LIBRARIES_NAMES.split()]
+    expected += [f"outside/parent/{name}" for name in _NOT_OWN_NAMES.split()]
+    assert sorted(each.path for each in machine.outputs().files) == sorted(expected)
+
+
+def test_what_costgpu_and_libraries_have_made_stays(machine: Machine) -> None:
+    machine.begin()
+    own = "agent.log status.json.12-34.new life.new stdout.log.restored agent-0123456789abcdef.pyz.new rank-logs/0/x"
+    for name in (*own.split(), "checkpoints/" + "a" * 64):
+        put(machine.agent / name)
+    for name in (
+        "tmp/.X99-lock dev/shm/nccl-aB3dE6 dev/shm/psm_0123abcd dev/shm/sem.mp-x tmp/torchelastic_a1b2c3d4/none/0/x"
+        f" tmp/torchinductor_root/x tmp/systemd-private-{'a' * 32}-x/y usr/local/cuda-12.4/x tmp/pip-req-build-a1b2c3d4/x"
+    ).split():
+        put(machine.root / name)
+    assert machine.outputs().files == ()
+    machine.home.write("order.json", {"rendezvous": {"launcher": "ray"}})
+    put(machine.agent / "ray/session/x")
+    assert machine.outputs().files == ()
+
+
+def test_a_link_to_a_cache_brings_what_the_job_made_there_and_names_secrets(machine: Machine) -> None:
+    put(machine.user / ".cache/ck/old.pt")
+    put(machine.user / ".cache/ck/old.key")
+    put(machine.root / "srv/tagged/CACHEDIR.TAG")
+    machine.begin()
+    for name in ("model.pt", "model.key", ".config/x", ".ssh/id"):
+        put(machine.user / ".cache/ck" / name)
+    put(machine.root / "srv/tagged/new.pt")
+    link(machine.work / "lc", machine.user / ".cache/ck")
+    link(machine.work / "tagged", machine.root / "srv/tagged")
+    outputs = machine.outputs()
+    assert {each.path for each in outputs.files} == {"lc/model.pt", "lc/.config/x", "tagged/new.pt"}
+    assert outputs.elsewhere == {"lc/model.key": kept_away.SECRET, "lc/.ssh": kept_away.SECRET}
+
+
+def test_secrets_outside_are_named_if_the_job_made_them(machine: Machine) -> None:
+    put(machine.user / "before.key")
+    machine.begin()
+    paths = [put(machine.root / "tmp/model.key"), put(machine.user / "my.env")]
+    outputs = machine.outputs()
+    assert outputs.files == ()
+    assert outputs.elsewhere == {str(path): kept_away.SECRET for path in paths}
+    assert f"{paths[0]} (secret by its name)" in elsewhere_words(outputs)

@@ -115,3 +115,9 @@ def test_a_pattern_that_may_take_for_ever_is_refused(pattern: str) -> None:
 
 def test_only_so_much_of_a_line_is_looked_at() -> None:
     assert find_value(LOSS, "val_loss=1 " + "x" * 20 + " val_loss=2", 15) == 1.0
+
+
+def test_a_number_that_was_cut_off_is_none() -> None:
+    assert find_value(LOSS, "val_loss=3.25e-05", 13) is None
+    assert find_value(LOSS, "val_loss=1 val_loss=3.25e-05", 24) == 1.0
+    assert find_value(LOSS, "val_loss=3.25", 13) == 3.25

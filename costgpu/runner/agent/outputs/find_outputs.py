@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 from ..state_files import Home, open_regular
-from .kept_away import ENVIRONMENT_MARKS, ON_THIS_COMPUTER, job_began, stays, why_not_behind_link
+from .kept_away import ENVIRONMENT_MARKS, ON_THIS_COMPUTER, is_secret_entry, job_began, why_not_behind_link
 
 NO_OUTPUTS = ["none"]  # patterns of a job from which nothing is wanted
 _CHUNK = 1 << 20
@@ -215,7 +215,7 @@ class _Search:
         ):
             self.elsewhere[path] = "a link to %s, in which it is itself" % full
             return
-        skips = None if is_inside else lambda _, entry: stays(entry)
+        skips = None if is_inside else lambda at, entry: is_secret_entry(entry, self._began, self.elsewhere, at)
         for below, _ in walk(self.home.work, path, self._everything, self.unreadable, self.empty, skips):
             for each in self._at(below, (*above, full)):
                 if not self._was_there(each):

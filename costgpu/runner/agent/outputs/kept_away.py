@@ -25,6 +25,7 @@ SYSTEM = frozenset(_SYSTEM_FOLDERS.split())
 WITHIN_SYSTEM = ("dev/shm", "usr/local")  # jobs do write there
 SHARED = frozenset(("tmp", "var/tmp", "dev/shm"))  # every program leaves something in there
 
+SECRET = "secret by its name"
 ON_THIS_COMPUTER = "outside, on this computer"
 ENVIRONMENT_MARKS = ("pyvenv.cfg", "conda-meta")
 _CACHES = """
@@ -35,12 +36,25 @@ _FILES = """
     .Xauthority .bash_history .bash_logout .bash_profile .bashrc .lesshst .profile .python_history
     .sudo_as_admin_successful .viminfo .wget-hsts _remote_module_non_scriptable.py
 """
-# What libraries leave in `SHARED`, by names that they alone give. A tmp* of Python's tempfile may be a person's: it comes.
-_TEMPORARY = """
-    .*-unix .X*-lock .org.chromium.* __KMP_* cc??????.[cos] cuda.shm.* hsperfdata_* matplotlib-???????? nccl-* nvidia-mps
-    pip-*-???????? psm_???????? pymp-???????? ray sem.* snap-private-tmp snap.* ssh-* systemd-private-* tmux-*
-    torch_[0-9]* torchelastic_* torchinductor_*
-"""
+# What libraries leave in `SHARED`, by the whole form of names that they alone give. What is in doubt comes home.
+_TEMPORARY_FOLDER = re.compile(
+    r"""\.(X11|ICE|XIM|font|Test)-unix | hsperfdata_\w+ | nvidia-mps | pymp-[a-z0-9_]{8} | snap-private-tmp
+    | pip-(build|ephem|install|metadata|modern|req|standalone|uninstall|unpack|wheel)[a-z-]*-[a-z0-9_]{8}
+    | systemd-private-[0-9a-f]{32}-.+ | torchelastic_[a-z0-9_]{8} | torchinductor_\w+""",
+    re.VERBOSE,
+)
+_LOCK = re.compile(r"\.X\d+-lock")
+_MEMORY = re.compile(  # in /dev/shm
+    r"""__KMP_REGISTERED_LIB_\d+(_\d+)? | cuda\.shm(\.[0-9a-f]+)+ | nccl-[A-Za-z0-9]{6}
+    | psm_[0-9a-f]{8} | torch_\d+_\d+(_\d+)?""",
+    re.VERBOSE,
+)
+_SEMAPHORE_BYTES = 32  # a file of /dev/shm called sem.* that is larger is none
+_RAY = re.compile(r"session_\S+|ray_current_cluster|prom_metrics_service_discovery\.json")  # in /tmp/ray
+_CUDA = re.compile(r"cuda(-\d+(\.\d+)*)?")  # in /usr/local
+_OWN_FORMS = re.compile(r"(.+?)(\.\d+-\d+)?\.new|(.+)\.restored")  # drafts of costgpu's own files
+_AGENT = re.compile(r"agent-[0-9a-f]+\.pyz(\.new)?")
+_OWN_FOLDERS = frozenset(("env", "rank-logs", "venv"))
 _COPY = re.compile(r"[0-9a-f]{64}|incoming\.[0-9-]+")  # of a checkpoint: a job may well have such a folder, too
 # File systems that outlive the machine, and those that hold no files.
 _OTHER_FILE_SYSTEMS = """
@@ -75,44 +89,65 @@ def why_not_behind_link(home: Home, full: str) -> str:
     if any("/".join(below[:depth]) in SYSTEM for depth in range(start + 1, len(below) + 1)):
         return "a place of the system"
     if any(is_secret(name, is_folder=True) for name in below) or is_secret(below[-1], is_folder=False):
-        return "secret by its name"
-    if os.path.isdir(full) and (
-        not set(below).isdisjoint(_CACHES.split())
-        or any(os.path.exists(os.path.join(full, each)) for each in ENVIRONMENT_MARKS)
-    ):
-        return "a cache or an environment"
+        return SECRET
     return ""
 
 
-def stays(entry: os.DirEntry[str]) -> bool:
-    """Return True for a cache or a secret, wherever it is."""
-    is_folder = entry.is_dir(follow_symlinks=False)
-    if is_secret(entry.name, is_folder=is_folder) or entry.name in (_CACHES if is_folder else _FILES).split():
-        return True
-    return is_folder and os.path.exists(os.path.join(entry.path, "CACHEDIR.TAG"))
+def is_secret_entry(entry: os.DirEntry[str], since: float | None, elsewhere: dict[str, str], path: str) -> bool:
+    """Return True for a secret; what was made or changed since then is noted under this path."""
+    if not is_secret(entry.name, is_folder=entry.is_dir(follow_symlinks=False)):
+        return False
+    try:
+        if since is not None and entry.stat(follow_symlinks=False).st_ctime >= since:
+            elsewhere[path] = SECRET
+    except OSError:
+        pass  # it has gone
+    return True
 
 
 def stays_outside(home: Home, path: str, entry: os.DirEntry[str], other_file_systems: frozenset[str]) -> bool:
     """Return True for what is not looked for outside the working folder; `path` is relative to the root."""
     folder, _, name = path.rpartition("/")
-    if path in SYSTEM or entry.path in (home.work, *other_file_systems) or stays(entry):
+    is_folder = entry.is_dir(follow_symlinks=False)
+    if path in SYSTEM or entry.path in (home.work, *other_file_systems):
+        return True
+    if name in (_CACHES if is_folder else _FILES).split():
+        return True
+    if is_folder and os.path.exists(os.path.join(entry.path, "CACHEDIR.TAG")):
         return True
     if os.path.dirname(entry.path) == home.path:
-        return is_own_name(name)
+        return _is_own(home, name, is_folder)
     if os.path.dirname(entry.path) == home.file("checkpoints"):
         return _COPY.fullmatch(name) is not None
-    if folder not in SHARED:
-        return folder == "usr/local" and name.startswith("cuda")
-    mine = os.getuid() in (0, entry.stat(follow_symlinks=False).st_uid)
-    return not mine or any(fnmatchcase(name, each) for each in _TEMPORARY.split())
+    if folder == "usr/local":
+        return is_folder and _CUDA.fullmatch(name) is not None
+    if folder == "tmp/ray":
+        return _RAY.fullmatch(name) is not None
+    return folder in SHARED and _is_temporary(folder, name, entry, is_folder)
 
 
-def is_own_name(name: str) -> bool:
-    """Return True for a name that costgpu gives to a file of its own in the home, or that is made from one."""
-    name = name.lstrip(".")
-    return any(name == own or name.startswith(own + ".") for own in OWN_NAMES) or (
-        name.startswith("agent-") and ".pyz" in name
-    )
+def _is_temporary(folder: str, name: str, entry: os.DirEntry[str], is_folder: bool) -> bool:
+    """Return True for what a library, or another user, has in one of the `SHARED` folders."""
+    try:
+        found = entry.stat(follow_symlinks=False)
+    except OSError:
+        return True  # it has gone
+    if os.getuid() not in (0, found.st_uid):
+        return True
+    if is_folder:
+        return _TEMPORARY_FOLDER.fullmatch(name) is not None
+    if folder != "dev/shm":
+        return _LOCK.fullmatch(name) is not None
+    return _MEMORY.fullmatch(name) is not None or (name.startswith("sem.") and found.st_size <= _SEMAPHORE_BYTES)
+
+
+def _is_own(home: Home, name: str, is_folder: bool) -> bool:
+    """Return True for what costgpu itself has in the home, by its exact name or that of a draft."""
+    if is_folder:
+        order = home.read("order.json") or {} if name == "ray" else {}
+        return name in _OWN_FOLDERS or (order.get("rendezvous") or {}).get("launcher") == "ray"
+    draft = _OWN_FORMS.fullmatch(name)
+    return name in OWN_NAMES or _AGENT.fullmatch(name) is not None or (draft and (draft[1] or draft[3])) in OWN_NAMES
 
 
 def other_file_systems() -> frozenset[str]:

@@ -9,14 +9,14 @@ from __future__ import annotations
 import os
 import stat
 from collections import Counter
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from ..state_files import Home
 from ..status import job_status
 from . import find_outputs
 from .find_outputs import Found, Output, walk
-from .kept_away import SHARED, WITHIN_SYSTEM, job_began, other_file_systems, stays_outside
+from .kept_away import SHARED, WITHIN_SYSTEM, is_secret_entry, job_began, other_file_systems, stays_outside
 
 OUTSIDE, PARENT = "outside", "parent"
 MOST_BYTES = 20 << 30  # outside the working folder; and files: more may be a dataset that was unpacked there
@@ -46,7 +46,7 @@ def find_all(home: Home, order: Mapping[str, Any]) -> Left:
     found = find_outputs.find_outputs(home, patterns)
     if patterns and not found.missing:
         return Left(found, [], "")
-    outside = _find_outside(home, {each.full for each in found.outputs}, found.unreadable)
+    outside = _find_outside(home, found)
     is_nothing = not (patterns or found.outputs or outside or found.unreadable)
     return Left(found, outside, _why_nothing_is_strange(home, order) if is_nothing else "")
 
@@ -67,31 +67,40 @@ def _why_nothing_is_strange(home: Home, order: Mapping[str, Any]) -> str:
     )
 
 
-def _find_outside(home: Home, inside: Collection[str], unreadable: dict[str, str]) -> list[Output]:
-    """Return files that were made or changed since the job began, wherever the machine's end would take them along."""
+def _find_outside(home: Home, inside: Found) -> list[Output]:
+    """Return files that were made or changed since the job began, wherever the machine's end would take them along.
+
+    Secrets, and more than is brought home, are noted with what was found inside.
+    """
     began = job_began(home)
     if began is None:
         return []
     top, others, outputs = _free_name(home), other_file_systems() if home.root == "/" else frozenset(), []
-    own = os.path.relpath(home.path, home.root)
+    secrets: dict[str, str] = {}
+    own, known = os.path.relpath(home.path, home.root), {each.full for each in inside.outputs}
+
+    def skips(path: str, entry: os.DirEntry[str]) -> bool:
+        return stays_outside(home, path, entry, others) or is_secret_entry(entry, began, secrets, entry.path)
+
     for start in ("", *WITHIN_SYSTEM) if home.remote else (own,):
-        files = walk(home.root, start, skips=lambda path, entry: stays_outside(home, path, entry, others))
-        for path, entry in files:
+        for path, entry in walk(home.root, start, skips=skips):
             try:
                 found = entry.stat(follow_symlinks=False)
             except OSError:
                 continue  # it has gone
-            if not stat.S_ISREG(found.st_mode) or found.st_ctime < began or entry.path in inside:
+            if not stat.S_ISREG(found.st_mode) or found.st_ctime < began or entry.path in known:
                 continue
             name = PARENT + path[len(own) :] if path.startswith(own + "/") else path
             mode = stat.S_IMODE(found.st_mode) & 0o777
             outputs.append(Output(top + "/" + name, entry.path, found.st_size, found.st_mtime_ns, mode))
+    told = set(inside.elsewhere.values())  # where links lead
+    inside.elsewhere.update({at: why for at, why in secrets.items() if "a link to %s: %s" % (at, why) not in told})
     total = sum(each.size for each in outputs)
-    if total <= MOST_BYTES and len(outputs) <= min(MOST_FILES, MOST_FILES_IN_ALL - len(inside)):
+    if total <= MOST_BYTES and len(outputs) <= min(MOST_FILES, MOST_FILES_IN_ALL - len(known)):
         return sorted(outputs)
     why = "more outside the working folder than is brought home: %d files, %.1f GiB" % (len(outputs), total / 2**30)
     folders = Counter("/".join(os.path.dirname(each.full).split("/")[:4]) for each in outputs)
-    unreadable.update((folder + "/", why) for folder, _ in folders.most_common())
+    inside.unreadable.update((folder + "/", why) for folder, _ in folders.most_common())
     return []
 
 

@@ -16,7 +16,7 @@ from costgpu.models.prediction import LEAST, Choice, Doubt, Objective, Predictio
 from costgpu.models.workload import TotalKind, WorkloadProfile
 from costgpu.units import format_ratio
 
-LEAST_FACTOR = 1.05  # by which a figure may be off, to be a doubt
+LEAST_FACTOR = 1.2  # by which a figure may be off, to be a doubt
 EARLY = 0.1  # share of its steps after which a script that may stop early is taken to stop, at the earliest: assumed
 OLD_DAYS = 90  # of a price, after which its age is a doubt
 ANSWERS = {"here": "run it here", "cpu": "run it on a CPU", "gpu": "run it on a GPU", "": "no place meets the limits"}

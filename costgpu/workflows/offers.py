@@ -11,7 +11,7 @@ from decimal import Decimal
 from costgpu.config import users_setting
 from costgpu.errors import PriceNotFound, UsageError
 from costgpu.models.offer import PurchaseOption
-from costgpu.models.prediction import Candidate, Prediction
+from costgpu.models.prediction import Candidate, Prediction, Range
 from costgpu.pricing import snapshot
 from costgpu.pricing.catalog import Catalog
 from costgpu.pricing.hardware import accelerator, cpu, interconnects
@@ -63,12 +63,29 @@ def has_image(provider: str) -> bool:
     return bool(users_setting(registry.image_setting(provider)))
 
 
+def with_ending_price(prediction: Prediction, now: datetime) -> Prediction:
+    """Return a prediction in which the time beyond the last day of an own price costs the list price."""
+    offer = prediction.candidate.offer
+    own = offer.own_price if offer is not None else None
+    if offer is None or own is None:
+        return prediction
+    left = (own.ends_at - now).total_seconds()
+    dearer = float(own.list_usd_per_hour - offer.price_usd_per_hour) / 3600 * prediction.candidate.nodes
+    cost, wall = prediction.cost_usd, prediction.wall_seconds
+    ends = [
+        usd + dearer * max(0.0, seconds - left)
+        for usd, seconds in ((cost.value, wall.value), (cost.low, wall.low), (cost.high, wall.high))
+    ]
+    value, low, high = (ends[0], min(ends), max(ends))
+    return replace(prediction, cost_usd=Range(value=value, low=low, high=high))
+
+
 def ending_prices(predictions: Iterable[Prediction], now: datetime) -> list[str]:
     """Return a remark for each own price that may end before its job does."""
     return list(
         dict.fromkeys(
             f"The own price of {offer.instance_type} holds until {own.until}, and the job may last longer: the list price,"
-            f" {format_usd(own.list_usd_per_hour)}/h, counts from then on, and is not in these figures."
+            f" {format_usd(own.list_usd_per_hour)}/h, counts from then on."
             for each in predictions
             if (offer := each.candidate.offer) is not None
             and (own := offer.own_price) is not None

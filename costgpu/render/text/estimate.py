@@ -20,6 +20,8 @@ from costgpu.render.phrases import (
     extra_phrase,
     model_phrase,
     notes_of,
+    own_price_notes,
+    price_mark,
     short_offer_name,
     steps_phrase,
     waiting_phrase,
@@ -50,6 +52,7 @@ from costgpu.units import (
 SCHEMA = "costgpu.verdict"
 NAME_WIDTH, SPAN_WIDTH = 43, 15
 TURNS = 2  # doubts in the headline
+OWN_PRICES = 2  # of the user's own, told below a table
 SHORT_NAME = 32  # columns of a script's name in a short answer
 MORE = "Everything, and where each number comes from: --explain"
 MEASURED_AGAIN = f"{MORE} (--save measures once)"
@@ -95,6 +98,9 @@ def _headline(verdict: Verdict) -> Block:
     """The answer, and what would turn it; where both need more rows than there are, words of the answer give way."""
     every = [doubt.turns for doubt in verdict.doubts if doubt.turns]
     turns = " ".join(every[:TURNS])
+    chosen = verdict.recommended.candidate.offer if verdict.recommended is not None else None
+    if mark := price_mark(chosen):
+        turns = f"It counts your {mark}. {turns}".strip()
 
     def short(rows: int) -> list[str]:
         answer = verdict.headline or verdict.sentence
@@ -120,7 +126,7 @@ def _doubts(verdict: Verdict, profile: WorkloadProfile, log: str | None) -> Bloc
     """The doubts that would not turn the answer in one row, the most important first, and where to read more; all notes."""
     notes = notes_of(verdict, profile)
     turning = [doubt for doubt in verdict.doubts if doubt.turns][:TURNS]
-    doubts = [doubt.words for doubt in verdict.doubts if doubt not in turning]
+    doubts = [doubt.words for doubt in verdict.doubts if doubt.words and doubt not in turning]
     said = [doubt.said for doubt in verdict.doubts if doubt.said]
     others = sum(not any(words in note.lower() for words in said) for note in notes)
 
@@ -188,13 +194,14 @@ def _step_lines(profile: WorkloadProfile) -> list[str]:
 
 
 def _name(prediction: Prediction) -> str:
-    """``aws/us-east-1 g6.xlarge 1xL4 spot (measured)``; ``^`` after a machine that boots no public image."""
+    """``aws/us-east-1 g6.xlarge 1xL4 spot (measured)``; ``^`` after a machine that boots no public image, ``=`` an own price."""
     offer = prediction.candidate.offer
     if offer is None:
         return THIS_MACHINE
     measured = " (measured)" if prediction.provenance is Provenance.MEASURED else ""
     own_image = "^" * registry.needs_own_image(offer)
-    return f"{short_offer_name(prediction, f'/{offer.region}')}{own_image}{measured}"
+    own_price = "=" * (offer.own_price is not None)
+    return f"{short_offer_name(prediction, f'/{offer.region}')}{own_price}{own_image}{measured}"
 
 
 def _table_block(verdict: Verdict, today: date) -> Block:
@@ -267,12 +274,15 @@ def _with_legend(lines: list[str], rows: Sequence[Prediction], today: date) -> l
     offers = [p.candidate.offer for p in rows if p.candidate.offer is not None]
     if not offers:
         return lines
-    ages = sorted({price_age_days(offer, today) for offer in offers})
-    age = f"{ages[0]}-{ages[-1]}" if len(ages) > 1 else f"{ages[0]}"
-    days = day_span([offer.price_as_of for offer in offers])
+    listed = [offer for offer in offers if offer.own_price is None]
+    ages = sorted({price_age_days(offer, today) for offer in listed})
+    age = f"{ages[0]}-{ages[-1]}" if len(ages) > 1 else f"{ages[0]}" if ages else ""
+    days = day_span([offer.price_as_of for offer in listed]) if listed else ""
+    prices = f"Prices of {days}: {age} days old. " if listed else ""
+    own = [row for note in own_price_notes(offers)[:OWN_PRICES] for row in fold(f"= {note}", 2, "  ")]
     asked = ["  > was asked for with -t."] if any(line.startswith(">") for line in lines) else []
     images = [f"  {note}" for note in image_notes(offers)]
-    return [*lines, f"  Prices of {days}: {age} days old. * is the recommendation.", *asked, *images]
+    return [*lines, f"  {prices}* is the recommendation.", *own, *asked, *images]
 
 
 def _table_line(mark: str, name: str, time: str, cost: str, interval: str, width: int) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime
@@ -23,7 +24,17 @@ from costgpu.estimator.service import as_served, serve
 from costgpu.estimator.step import trains_alone
 from costgpu.estimator.verdict import Preferences, decide
 from costgpu.models.offer import AcceleratorSpec
-from costgpu.models.prediction import Advice, Candidate, Choice, FreeNotebook, Ownership, Prediction, Service, Verdict
+from costgpu.models.prediction import (
+    Advice,
+    Candidate,
+    Choice,
+    Doubt,
+    FreeNotebook,
+    Ownership,
+    Prediction,
+    Service,
+    Verdict,
+)
 from costgpu.models.workload import WorkloadProfile
 from costgpu.pricing.hardware import accelerators
 from costgpu.pricing.speedups import speedups
@@ -31,7 +42,7 @@ from costgpu.units import parse_usd
 from costgpu.workflows.estimate.measure import ProfileSource, find_profile
 from costgpu.workflows.estimate.request import EstimateRequest, check
 from costgpu.workflows.estimate.speed_history import SpeedHistory
-from costgpu.workflows.offers import candidates, ending_prices, on_nodes
+from costgpu.workflows.offers import candidates, ending_prices, on_nodes, with_ending_price
 from costgpu.workflows.reporter import Reporter
 
 NOT_SERVED = "--rate is for a script that only runs a model, such as one that scores or generates; this one trains."
@@ -103,12 +114,16 @@ def estimate(request: EstimateRequest, reporter: Reporter, profile: WorkloadProf
     with SpeedHistory(found.profile.workload, reporter) as history:
         here = predict(workload, Candidate(offer=None), history.speed(None))
         offers = [
-            predict(workload, place, history.speed(place.offer, place.nodes)) for place in as_nodes(places, counts)
+            with_ending_price(predict(workload, place, history.speed(place.offer, place.nodes)), now)
+            for place in as_nodes(places, counts)
         ]
         if request.nodes is None and needs_nodes(found.profile, offers, preferences):
             counts = (1, *NODE_COUNTS)
             more = on_nodes(places, NODE_COUNTS)
-            offers += [predict(workload, place, history.speed(place.offer, place.nodes)) for place in more]
+            offers += [
+                with_ending_price(predict(workload, place, history.speed(place.offer, place.nodes)), now)
+                for place in more
+            ]
         disturbed = found.profile.machine.disturbed_share
         verdict = decide(scope, here, offers, preferences, inference_notes(found.profile), disturbed)
         history.record(verdict, found.profile, now)
@@ -117,12 +132,14 @@ def estimate(request: EstimateRequest, reporter: Reporter, profile: WorkloadProf
     )
     verdict = verdict if service is None else as_served(verdict, service)
     verdict = replace(verdict, notes=(*verdict.notes, *ending_prices(verdict.table, now)))
+    chosen = [verdict.recommended] if verdict.recommended is not None else []
+    ending = [Doubt(words="", weight=math.inf, turns=remark) for remark in ending_prices(chosen, now)]
     doubts = doubts_of(verdict, found.profile, scope, preferences, now.date())
-    verdict = replace(verdict, doubts=doubts)
+    verdict = replace(verdict, doubts=(*ending, *doubts))
 
     def predictions(gpus: str | None, infra: tuple[str, ...], *, spot: bool) -> list[Prediction]:
         found = candidates(gpus, infra, spot=spot, reporter=reporter)
-        return [predict(workload, place) for place in as_nodes(found, counts)]
+        return [with_ending_price(predict(workload, place), now) for place in as_nodes(found, counts)]
 
     narrowed = request.gpus is not None or bool(request.infra)
     wider = predictions(None, (), spot=request.spot) if narrowed and rate is None else []

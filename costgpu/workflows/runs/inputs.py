@@ -6,7 +6,7 @@ import contextlib
 import os
 import shlex
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path, PurePosixPath
@@ -40,6 +40,7 @@ REFILLED = {
 _LISTED = 5  # paths in a sentence
 _OPTIONS = 20  # paths in a hint
 _LOOKED_AT = 400_000  # files that are looked at for the size of what is left out
+_CACHES = RuleFile(secret_files.DISPENSABLE, "caches")
 _LEAVES = "a link that leads out of the folder"
 
 
@@ -74,13 +75,36 @@ def compare(
                 f"--exclude leaves out the script itself, {one.path}.", hint="Name less, or another script."
             )
         staying[found.path] = found
-    ordered = sorted(staying.values(), key=lambda one: (-one.size, one.path))
+    together = _whole_folders(staying.values(), selection)
+    ordered = sorted(together, key=lambda one: (-one.size, one.path))
     named = [one for one in ordered if one.why == EXCLUDED]
     notes = [f"Left out by name, though the script reads it: {listed(named)}."] if named else []
     notes += outside_notes(footprint, spec.workdir, here=here)
     undecided = tuple(one for one in ordered if one.why != EXCLUDED)
     complete = footprint is None or footprint.complete
     return Inputs(known=footprint is not None, complete=complete, staying=undecided), notes
+
+
+def _whole_folders(staying: Iterable[StayingInput], selection: Selection) -> list[StayingInput]:
+    """Return the folder in the place of several files in it if it has more and nothing of it travels.
+
+    The measurement has seen a part of the job only: of a data set, which would else be sent in that part.
+    """
+    sent = [*(entry.path for entry in selection.files), *selection.links, *(f"{one}/" for one in selection.folders)]
+    kept = {parent for path in sent for parent in PurePosixPath(path).parents}
+    groups: dict[tuple[str, str], list[StayingInput]] = defaultdict(list)
+    for one in staying:
+        folders = [parent for parent in PurePosixPath(one.path).parents[:-1] if parent not in kept]
+        groups[str(folders[-1]) if folders and one.sendable else one.path, one.why].append(one)
+    found: list[StayingInput] = []
+    for each in groups.values():
+        files = sum(one.files for one in each)
+        if len(each) > 1:
+            folder = os.path.commonpath([one.path for one in each])
+            if len(list(islice(_sizes(selection.root / folder), files + 1))) > files:
+                each = [replace(each[0], path=folder, size=sum(one.size for one in each), files=files)]
+        found += each
+    return found
 
 
 def _staying(use: FileUse, selection: Selection, travelling: set[str], excluded: RuleFile) -> StayingInput | None:
@@ -114,7 +138,8 @@ def _idle(path: str, why: str) -> bool:
     parts = path.split("/")
     if why == "repositories":
         return "annex" not in parts and "lfs" not in parts
-    return why == secret_files.ENVIRONMENT or (why == "caches" and "wandb" not in parts)
+    cached = why == "caches" or (is_by_rule(why) and _CACHES.ignores_around(path))  # most people's rules name them, too
+    return why == secret_files.ENVIRONMENT or (cached and "wandb" not in parts)
 
 
 def refusal(inputs: Inputs) -> SyncRefused:

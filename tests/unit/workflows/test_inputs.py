@@ -154,6 +154,37 @@ def test_nobody_misses_what_is_made_again(folder: Path, path: str) -> None:
     assert staying(folder, path) == []
 
 
+@pytest.mark.parametrize("path", ["x.egg-info/entry_points.txt", "pkg/__pycache__/a.pyc", ".ipynb_checkpoints/a.py"])
+def test_nobody_misses_it_where_ignore_rules_name_it_too(folder: Path, path: str) -> None:
+    write(folder, **{path: "x", ".gitignore": "*.egg-info/\n__pycache__/\n.ipynb_checkpoints\nwandb/\n"})
+    assert staying(folder, path) == []
+    write(folder, **{"wandb/run-1/model.bin": "x"})
+    assert staying(folder, "wandb/run-1/model.bin") == [("wandb/run-1/model.bin", ".gitignore", True)]
+
+
+def test_of_a_data_set_that_is_read_in_part_all_is_sent(folder: Path) -> None:
+    names = [f"data/{part}/{number}.npy" for part in ("train", "test") for number in range(4)]
+    write(folder, **dict.fromkeys([*names, "src/net.py", "src/a.pt", "src/b.pt", "src/c.pt"], "x"))
+    read = ["data/train/0.npy", "data/train/1.npy"]
+    assert staying(folder, *read) == [("data/train", ".gitignore", True)]
+    inputs, _ = compared(folder, *read, "data/test/3.npy", "src/a.pt", "src/b.pt")
+    assert [(one.path, one.size, one.files) for one in inputs.staying] == [
+        ("data", 3, 3),
+        ("src/a.pt", 1, 1),  # of its folder something travels, which --exclude would keep here
+        ("src/b.pt", 1, 1),
+    ]
+    sent = send_too(plan(spec=job(folder), inputs=inputs), 100)
+    travelling = {entry.path for entry in select_for(sent.spec, 100).files}
+    assert travelling == {".gitignore", "train.py", "src/net.py", "src/a.pt", "src/b.pt", *names} | {
+        "data/set.pt",
+        "data/other.bin",
+    }
+    assert staying(folder, *read, spec=job(folder, exclude=("/data",))) == []
+    write(folder, **{".gitignore": "*.npy\n"})
+    assert staying(folder, *read) == [("data/train", ".gitignore", True)]
+    assert [path for path, _, _ in staying(folder, *names)] == sorted(names)  # all but what travels is named
+
+
 def test_contents_of_an_annex_are_missed(folder: Path) -> None:
     write(folder, **{".git/annex/objects/a": "x"})
     (folder / "scan.nii").symlink_to(".git/annex/objects/a")

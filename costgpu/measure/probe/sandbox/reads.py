@@ -26,6 +26,8 @@ class Reads:
                 self.opened(os.fsdecode(args[0]), args[2])
             elif event == "sqlite3.connect":
                 self.opened(os.fsdecode(args[0]), 0)
+            elif event == "costgpu.overwrites":
+                self.opened(os.fsdecode(args[0]), os.O_TRUNC)
             elif event == "os.rename":
                 self.opened(os.fsdecode(args[1]), os.O_TRUNC)
         except Exception:  # noqa: BLE001 - the script goes on as if nobody looked
@@ -36,8 +38,10 @@ class Reads:
             path = getcwd() + os.sep + path
         if path in self.seen or path.startswith(self.skipped) or len(self.seen) > MOST_FILES:
             return
-        self.seen.add(path)
         lost = flags & (os.O_TRUNC | os.O_EXCL)  # what was in it; what it holds later is the script's own
+        if flags & os.O_WRONLY and not lost:
+            return  # a log that goes on: what was in it is not looked at
+        self.seen.add(path)
         self.tell("more" if len(self.seen) > MOST_FILES else "cut" if lost else "opened", path)
 
     def tell(self, kind, *values):

@@ -142,9 +142,10 @@ def _found(
 ) -> PackageSource:
     """Return the first source that there is; what it installs is added to the listing."""
     folder = listing.folder
+    listing.needs_uv = (folder / "uv.toml").is_file()
     inline = project.inline_metadata(script) if script is not None else None
     if script is not None and inline is not None:
-        words, by = project.texts_of(inline.get("dependencies")), UV if indexes else EITHER
+        words, by = project.texts_of(inline.get("dependencies")), UV if indexes or listing.needs_uv else EITHER
         for each in words:
             listing.add(each, f"{script.name} (PEP 723)")
         project.check_sources(listing, inline, folder, script.name)
@@ -155,7 +156,7 @@ def _found(
         steps = [*check_python(inline.get("requires-python"), script.name), *([command] if words else [])]
         return _source(f"{script.name} (PEP 723)", by, steps)
     data = project.read_toml(folder / PROJECT)
-    listing.needs_uv = project.needs_uv(data) or (folder / "uv.toml").is_file()
+    listing.needs_uv |= project.needs_uv(data)
     if data and (folder / LOCK).is_file():
         project.add_project(Listing(folder), folder, data, extras)  # an extra that there is not is an error
         project.add_locked(listing, project.read_toml(folder / LOCK), extras)

@@ -87,7 +87,10 @@ def has_setup(folder: Path) -> bool:
 def needs_uv(data: Table) -> bool:
     """Return whether only uv finds the packages: another program would take strangers' of the same name."""
     uv = below(data, "tool", "uv")
-    return any(uv.get(each) for each in ("sources", "index", "index-url", "extra-index-url", "override-dependencies"))
+    places = ("index", "index-url", "extra-index-url", "find-links", "no-index")
+    return any(
+        table.get(each) for table in (uv, below(uv, "pip")) for each in ("sources", *places, "override-dependencies")
+    )
 
 
 def check_sources(listing: Listing, data: Table, folder: Path, where: str) -> None:

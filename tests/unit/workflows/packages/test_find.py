@@ -153,6 +153,20 @@ def test_where_uv_is_told_where_packages_are_no_other_program_installs_them(
     assert "pip install einops" not in source.setup
 
 
+@pytest.mark.parametrize(
+    "place", ['find-links = ["wheels"]', "no-index = true", '[tool.uv.pip]\nindex-url = "https://h/s"']
+)
+def test_each_place_that_uv_is_told_is_for_uv_alone(tmp_path: Path, place: str) -> None:
+    project = f'[project]\nname = "x"\ndependencies = ["acme"]\n[tool.uv]\n{place}\n'
+    assert found(tmp_path, files={"pyproject.toml": project}).installer == "uv"
+
+
+def test_a_script_with_its_packages_takes_them_from_the_places_of_its_folder(tmp_path: Path) -> None:
+    script = '# /// script\n# dependencies = ["acme"]\n# ///\n'
+    source = found(tmp_path, files={"train.py": script, "uv.toml": 'index-url = "https://h/s"\n'})
+    assert (source.label, source.installer) == ("train.py (PEP 723)", "uv")
+
+
 def test_what_uv_run_adds_is_installed_too(tmp_path: Path) -> None:
     files = {"more.txt": "tqdm", "requirements.txt": "torch"}
     source = found(tmp_path, "uv run --with rich,einops -w polars --with-requirements more.txt", files)

@@ -121,8 +121,7 @@ def _bounds(verdict: Verdict, profile: WorkloadProfile, preferences: Preferences
 
 def _weighed(bound: _Bound, verdict: Verdict, scope: Scope, preferences: Preferences) -> Doubt:
     turns = ""
-    answers = (Choice.GPU, Choice.CPU, Choice.HERE)
-    if verdict.choice in answers and scope.whole and verdict.recommended is not None:
+    if scope.whole:
         usual = _answer(verdict, scope, preferences, (1.0, 1.0, 1.0))
         for factor, case in ((bound.high, bound.at_high), (bound.low, bound.at_low)):
             factors = (factor if bound.here else 1.0, factor, factor if bound.gpus else 1.0)
@@ -140,7 +139,9 @@ def _answer(verdict: Verdict, scope: Scope, preferences: Preferences, factors: t
     here, cpu, gpu = moved[0], *(one if one is not None and allowed(one, preferences) else None for one in moved[1:])
     kept = next((after for one, after in zip(places, moved, strict=True) if one is verdict.recommended), None)
     assert here is not None  # noqa: S101 - this machine always is among the places
-    chosen = choose(here, cpu, gpu, preferences, scope)[1]
+    choice, chosen = choose(here, cpu, gpu, preferences, scope)
+    if verdict.choice is choice is Choice.TOO_CLOSE:
+        return "close"
     if chosen is not None and kept is not None and here in (chosen, kept):
         times = work_seconds(chosen) / max(work_seconds(kept), LEAST)
         chosen = kept if FASTER < times < 1 / FASTER else chosen  # no sooner to speak of

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from costgpu.render.safe_text import escaped
 from costgpu.render.text.layout import WIDTH, cut, fold
+from costgpu.units import currency_note
 
 ROWS = 40
 
@@ -34,7 +35,8 @@ def one_screen(blocks: Sequence[Block]) -> str:
     """Return the short forms, which make room for each other: who has the most rows to spare gives one."""
     shown = {index: block.short(block.most) for index, block in enumerate(blocks)}
     room = {index: len(lines) for index, lines in shown.items()}
-    while sum(room.values()) + sum(map(bool, shown.values())) - 1 > ROWS:
+    rows = ROWS - 2 * bool(currency_note())  # which follows below an empty row
+    while sum(room.values()) + sum(map(bool, shown.values())) - 1 > rows:
         index = max((one for one in room if room[one]), key=lambda one: room[one] - blocks[one].least)
         room[index] -= 1
         shown[index] = blocks[index].short(room[index])

@@ -52,6 +52,7 @@ from costgpu.units import (
 SCHEMA = "costgpu.verdict"
 NAME_WIDTH, SPAN_WIDTH = 43, 15
 TURNS = 2  # doubts in the headline
+UNFIT_TYPES = 3  # that were asked for, told below a table
 OWN_PRICES = 2  # of the user's own, told below a table
 SHORT_NAME = 32  # columns of a script's name in a short answer
 MORE = "Everything, and where each number comes from: --explain"
@@ -194,7 +195,7 @@ def _step_lines(profile: WorkloadProfile) -> list[str]:
 
 
 def _name(prediction: Prediction) -> str:
-    """``aws/us-east-1 g6.xlarge 1xL4 spot (measured)``; ``^`` after a machine that boots no public image, ``=`` an own price."""
+    """``aws/us-east-1 g6.xlarge 1xL4 spot (measured)``; ``=`` after an own price, ``^`` where no public image boots."""
     offer = prediction.candidate.offer
     if offer is None:
         return THIS_MACHINE
@@ -206,10 +207,15 @@ def _name(prediction: Prediction) -> str:
 
 def _table_block(verdict: Verdict, today: date) -> Block:
     rows = [verdict.here, *verdict.table]
+    unfit = [
+        cut(f"  > {one.candidate.offer.instance_type} will not do: {one.infeasible}.", WIDTH)
+        for one in verdict.asked
+        if one.infeasible and one.candidate.offer is not None
+    ][:UNFIT_TYPES]
 
     def short(most: int) -> list[str]:
         for keep in range(len(rows), 0, -1):
-            lines = _table(verdict, _telling(verdict, keep), today)
+            lines = _table(verdict, _telling(verdict, keep), today) + unfit
             if keep < len(rows):
                 lines.append(f"  {len(rows) - keep} more: --explain")
             if len(lines) <= most:

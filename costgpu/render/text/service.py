@@ -8,10 +8,8 @@ from typing import Any
 from costgpu.models.prediction import Service, ServicePlan
 from costgpu.render.document import json_object, picked
 from costgpu.render.phrases import offer_name, short_offer_name
-from costgpu.render.text.layout import WIDTH, Column, table
+from costgpu.render.text.layout import WIDTH, Column, cut, table
 from costgpu.units import format_bare_usd, format_duration, format_free, format_frequency, format_percent, format_usd
-
-NAME_WIDTH = 31
 
 
 def service_plans(service: Service) -> list[ServicePlan]:
@@ -40,8 +38,9 @@ def service_text(service: Service) -> str:
             f"{one.batch:,.0f}" if service_plans(service) and any(p.batch > 1 for p in service_plans(service)) else ""
         )
 
+    names = {id(one): f"{mark(one)} {short_offer_name(one.prediction)}" for one in service_plans(service)}
     columns: Sequence[Column[ServicePlan]] = (
-        Column("", lambda one: f"{mark(one)} {short_offer_name(one.prediction)}"),
+        Column("", lambda one: names[id(one)]),
         Column("machines", lambda one: str(one.machines), right=True),
         Column("used", lambda one: format_percent(one.utilisation), right=True),
         Column("batch", batch, right=True),
@@ -55,6 +54,10 @@ def service_text(service: Service) -> str:
     head = f"For {format_frequency(service.rate_per_second, service.item)}, boot and set-up apart:"
     lines = table(columns, plans)
     if max(map(len, lines)) > WIDTH:  # amounts in millions; their intervals stand in the sentence
+        lines = table(columns[:-1], plans)
+    if (over := max(map(len, lines)) - WIDTH) > 0:
+        longest = max(map(len, names.values())) - over
+        names = {key: cut(name, longest) for key, name in names.items()}
         lines = table(columns[:-1], plans)
     return "\n".join([head, *lines])
 

@@ -14,7 +14,8 @@ BEYOND = 1e300  # what a scheduler is told of a value that is not finite: worse 
 def find_value(pattern: "re.Pattern[str]", line: str, longest: int = LONGEST_LINE) -> Optional[float]:
     """The last value that the pattern's group captures in `longest` characters of a line; None if it captures no number.
 
-    What touches the end of a line that was cut there is none: it may go on. ``nan`` and ``inf`` are values. What follows a number, such as a comma or full stop, is not looked at.
+    What touches the end of a line that was cut there is none: it may go on. ``nan`` and ``inf`` are values. What follows a
+    number, such as a comma or full stop, is not looked at.
     """
     found = None
     for match in pattern.finditer(line[:longest]):

@@ -1,5 +1,6 @@
 """Doubts about a verdict: their bounds, what the answer is there, and their order."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import date, timedelta
 
@@ -31,7 +32,12 @@ def tiny(
 
 
 def doubted(
-    of: WorkloadProfile, wanted: Preferences = ANY, *, today: date = PRICED, sure: bool = False
+    of: WorkloadProfile,
+    wanted: Preferences = ANY,
+    *,
+    today: date = PRICED,
+    sure: bool = False,
+    places: Sequence[Candidate] = PLACES,
 ) -> tuple[Verdict, tuple[Doubt, ...]]:
     """A verdict and the doubts about it.
 
@@ -41,7 +47,7 @@ def doubted(
     scope = scope_of(of)
     decided = replace(of, machine=replace(of.machine, disturbed_share=0.0)) if sure else of
     workload = prepare(decided, scope, year=2026)
-    here, *offers = [predict(workload, place) for place in (Candidate(offer=None), *PLACES)]
+    here, *offers = [predict(workload, place) for place in (Candidate(offer=None), *places)]
     verdict = decide(scope, here, offers, wanted, ())
     return verdict, doubts_of(verdict, of, scope, wanted, today)
 
@@ -63,9 +69,18 @@ def test_a_busy_machine_turns_what_its_bound_turns_and_nothing_else() -> None:
     assert (little.words, little.turns) == ("busy machine: 30 %, CPU figures x0.85-1.4", "")
 
 
-def test_what_is_too_close_to_call_is_not_turned() -> None:
+def test_what_is_too_close_to_call_says_when_it_would_not_be() -> None:
     verdict, [doubt] = doubted(tiny(0.002, busy=0.69))
-    assert (verdict.choice, doubt.turns) == (Choice.TOO_CLOSE, "")
+    assert verdict.choice is Choice.TOO_CLOSE
+    assert doubt.turns.startswith("Unless CPU figures are really 3.2 times these")
+    assert doubt.turns.endswith(": then run it on a GPU.")
+
+
+def test_a_deadline_that_would_be_met_at_a_bound() -> None:
+    hours = Preferences(deadline_seconds=4 * 3600)
+    verdict, doubts = doubted(tiny(0.002, busy=0.69), hours, places=())
+    assert verdict.choice is Choice.NOWHERE
+    assert [doubt.turns.endswith(": then run it here.") for doubt in doubts] == [True]
 
 
 def test_a_job_that_stops_early_may_belong_here() -> None:
@@ -101,7 +116,7 @@ def test_the_most_important_come_first() -> None:
     of = tiny(0.001, kind=TotalKind.APPROXIMATE, busy=0.6, drift=1.2)
     _, doubts = doubted(of, today=PRICED + timedelta(days=OLD_DAYS + 1))
     assert [(doubt.words.split(":")[0], bool(doubt.turns)) for doubt in doubts] == [
-        ("number of steps changes", False), ("busy machine", False), ("steps grew", False), ("prices of 91 days ago", False),
+        ("number of steps changes", True), ("busy machine", True), ("steps grew", False), ("prices of 91 days ago", False),
     ]  # fmt: skip
 
 

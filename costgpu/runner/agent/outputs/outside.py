@@ -105,9 +105,19 @@ def _find_outside(home: Home, inside: Found) -> list[Output]:
 
 
 def _free_name(home: Home) -> str:
-    """Return what the folder is called at home: something that the job has nothing of the same name as."""
+    """Return what the folder is called at home: something that the job has nothing of the same name as.
+
+    The folder that an earlier run left at home travels without what is in it.
+    """
     name, number = OUTSIDE, 1
-    while os.path.lexists(os.path.join(home.work, name)):
+    while _is_taken(os.path.join(home.work, name)):
         number += 1
         name = "%s-%d" % (OUTSIDE, number)
     return name
+
+
+def _is_taken(path: str) -> bool:
+    try:
+        return bool(os.listdir(path))
+    except OSError:
+        return os.path.lexists(path)

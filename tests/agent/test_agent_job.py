@@ -196,7 +196,7 @@ def test_daemonised_children_are_gone_with_the_job(machine: Machine) -> None:
     assert status.reason is EndReason.SUCCEEDED
     assert status.detail.startswith("2 processes that it had started were still running and were ended: ")
     assert "train.py" in status.detail
-    assert "import os,time" in status.detail
+    assert "import os,time" not in status.detail  # the text of a program may hold anything
     assert "sleep(300)" not in status.detail
     for name in "ab":
         assert machine_stats.process(int((machine.home / "work" / name).read_text())) is None

@@ -73,7 +73,6 @@ def tuner_spec(
         "arguments": [arguments_of(setting, sweep.template) for setting in settings],
         "trials": len(settings),
         "metric": sweep.metric.pattern,
-        "longest_line": sweep.metric.longest_line,
         "mode": sweep.metric.mode.value,
         "asha": None if asha is None else {"grace": asha.grace, "factor": asha.factor, "most": asha.most},
         "concurrent": min(sweep.concurrent, len(settings)),

@@ -1,4 +1,6 @@
-"""The program that a sweep's machine runs: ``SPEC`` tries all settings of that file, ``launch`` becomes one script.
+"""The program that a sweep's machine runs.
+
+``SPEC`` tries all settings of that file, ``launch`` becomes one script, ``match`` looks for the metric in its lines.
 
 Exit codes: 0 if at least one trial has a value of the metric, 1 if every trial failed, 2 if the metric never appeared, 3 if
 Ray is missing or has failed, 143 if the sweep was ended from outside.
@@ -21,6 +23,7 @@ import time
 from typing import Any, Dict, List, Optional
 
 from .launch import launch
+from .matcher import answer_lines
 from .metric import for_scheduler
 from .records import Records
 from .trial_process import Event, TrialProcess
@@ -288,6 +291,8 @@ def main(argv: Optional[List[str]] = None) -> None:
     words = sys.argv[1:] if argv is None else argv
     if words[0] == "launch":
         launch(int(words[1]), words[2:])
+    if words[0] == "match":
+        answer_lines(words[1])
     with open(words[0], encoding="utf-8") as stream:
         spec = json.load(stream)
     code = Sweep(spec, os.environ.get(WORK_VARIABLE) or os.getcwd()).run()

@@ -12,7 +12,8 @@ import threading
 import time
 from typing import Any, Callable, Dict, List, Optional
 
-from .metric import LONGEST_LINE, find_value, is_better
+from .matcher import LineTooCostly, Matcher
+from .metric import is_better
 from .saving import is_saving
 from .trial_folder import LOG, TrialFolder
 
@@ -21,6 +22,7 @@ SAVE_POLL_SECONDS = 0.02
 DRAIN_SECONDS = 2.0  # for what is still in the pipe when the script has ended
 TAIL_LINES, TAIL_CHARACTERS = 15, 2000
 CHUNK_BYTES = 1 << 20
+MOST_COSTLY_LINES = 10  # for its metric, of a trial; then it ends, as most likely every line is
 ALL_REPORTS = 512  # of a trial are told one by one; of more, about half as many for each doubling
 
 Event = Dict[str, Any]
@@ -56,7 +58,8 @@ class TrialProcess:
     ) -> None:
         self.spec, self.number, self.argv, self.emit, self.remote, self.host = spec, number, argv, emit, remote, host
         self.folder = TrialFolder(work, os.path.join(work, spec["folder"], trial_name(number, spec["trials"])))
-        self.pattern = re.compile(spec["metric"])
+        self._matcher = Matcher(os.path.join(work, spec["program"]), spec["metric"])
+        self._costly_lines = 0
         self.reports = 0
         self.last: Optional[float] = None
         self.best: Optional[float] = None
@@ -236,7 +239,7 @@ class TrialProcess:
         """Writes the log and looks for the metric; a thread of its own, so that the script never waits for us."""
         assert self._process is not None
         assert self._process.stdout is not None
-        pending = b""
+        pending, is_cut = b"", False
         with self._process.stdout as pipe, open(os.path.join(self.folder.path, LOG), "wb") as log:
             while True:
                 data = pipe.read1(1 << 16)  # type: ignore[attr-defined]
@@ -246,20 +249,30 @@ class TrialProcess:
                 log.flush()
                 *lines, pending = re.split(rb"[\r\n]+", pending + data)
                 for line in lines:
-                    self._line(line)
-                if len(pending) > CHUNK_BYTES:  # a line without an end
-                    self._line(pending)
-                    pending = b""
-            self._line(pending)
+                    self._line(b"" if is_cut else line)
+                    is_cut = False
+                if len(pending) > CHUNK_BYTES:  # a line without an end: what follows its beginning is not looked at
+                    self._line(b"" if is_cut else pending)
+                    pending, is_cut = b"", True
+            self._line(b"" if is_cut else pending)
+        self._matcher.close()
         self._values.put(None)
 
     def _line(self, line: bytes) -> None:
         text = line.decode("utf-8", "replace")
-        if text.strip():
-            self._tail = [*self._tail[1 - TAIL_LINES :], text]
-            value = find_value(self.pattern, text, self.spec.get("longest_line", LONGEST_LINE))
-            if value is not None:
-                self._values.put(value)
+        if not text.strip():
+            return
+        self._tail = [*self._tail[1 - TAIL_LINES :], text[-TAIL_CHARACTERS:]]
+        try:
+            value = self._matcher.find(text)
+        except LineTooCostly:
+            self._costly_lines += 1
+            self._tail.append("--metric took too long for a line of %d characters." % len(text))
+            if self._costly_lines == MOST_COSTLY_LINES:
+                self._signal(signal.SIGKILL)
+            return
+        if value is not None:
+            self._values.put(value)
 
 
 def trial_name(number: int, trials: int) -> str:

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from costgpu.errors import UsageError
 from costgpu.sweep.metric import parse_metric
-from costgpu.sweep.tuner.metric import BEYOND, LONGEST_LINE, find_value, for_scheduler, is_better, number
+from costgpu.sweep.tuner.metric import BEYOND, find_value, for_scheduler, is_better, number
 from tests.properties import examples
 
 LOSS = re.compile(r"val_loss[=:]\s*(\S+)")
@@ -81,34 +81,13 @@ def test_a_pattern_without_exactly_one_group_is_refused(pattern: str | None, mod
 
 
 @pytest.mark.parametrize(
-    ("pattern", "longest"),
-    [
-        (r"val_loss=(\S+?)$", 17_320),
-        (r"loss[=:]\s*([-+]?\d+(?:\.\d+)?)", 131),
-        ("loss=(0|1)", LONGEST_LINE),
-        (r"(?:a|b)+ loss=(0|1)", 17_320),
-        (r"(?:[0-9]{2}:){2} epoch .* loss=([0-9.]+)", 669),
-        (r"(?:train|val) loss (?=.)([0-9.]+)", 17_320),
-    ],
-)
-def test_a_line_takes_no_longer_than_some_seconds(pattern: str, longest: int) -> None:
-    assert parse_metric(pattern, "min").longest_line == longest
-
-
-@pytest.mark.parametrize(
     "pattern",
     [
-        r"(?:\w+)*loss=([0-9.]+)",
-        r"(?:a|aa)*=(x)",
-        r"(?:a?){30}(x)",
-        r"((?:x+y)+)",
-        r"(?:(?:a*)b)*(x)",
-        r"(?=(?:a+)+)(x)",
         "(" * 3000,
         "(" + "(?:" * 3000 + "x" + ")" * 3000 + ")",
     ],
 )
-def test_a_pattern_that_may_take_for_ever_is_refused(pattern: str) -> None:
+def test_a_pattern_nested_beyond_reason_is_refused(pattern: str) -> None:
     with pytest.raises(UsageError, match="--metric"):
         parse_metric(pattern, "min")
 

@@ -101,6 +101,37 @@ def test_a_script_without_the_metric(trial: Trial) -> None:
     assert (events[-1]["status"], events[-1]["tail"]) == ("no_metric", "good bye")
 
 
+@pytest.mark.parametrize(
+    "pattern", [r"\d+/\d+ .*loss: *([0-9.]+)", r"(?:\w+ )*loss: ([0-9.]+)", r"loss[=:]\s*([-+]?\d+(?:\.\d+)?)"]
+)
+def test_a_pattern_with_repeats_reads_a_long_line_to_its_end(trial: Trial, pattern: str) -> None:
+    bar = "391/391 [" + "=" * 300 + "] - 12s 31ms/step - accuracy: 0.51 - "
+    one, _ = trial(f"print({bar!r} + 'loss: 0.25')\n", spec={"metric": pattern})
+    assert finish(one)["value"] == 0.25
+
+
+def test_lines_that_take_the_pattern_for_ever_are_passed_over(trial: Trial) -> None:
+    script = "print('loss: 2')\nprint('a' * 50)\nprint('loss: 1')\n"
+    one, events = trial(script, spec={"metric": r"^(?:(?:a|aa)*b|loss: (\d))"})
+    assert finish(one)["value"] == 1.0
+    assert events[-1]["status"] == "succeeded"
+
+
+def test_a_script_of_nothing_else_is_ended(trial: Trial, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(trial_process, "MOST_COSTLY_LINES", 1)
+    script = "import time\nprint('a' * 50, flush=True)\ntime.sleep(600)\n"
+    one, events = trial(script, spec={"metric": r"^(?:a|aa)*(b)"})
+    finish(one)
+    assert events[-1]["status"] == "failed"
+    assert "--metric took too long for a line of 50 characters." in events[-1]["tail"]
+
+
+def test_nothing_is_read_in_the_rest_of_a_line_without_an_end(trial: Trial) -> None:
+    script = "import sys\nsys.stdout.write('x' * 3_000_000 + 'loss=1' + 'x' * 3_000_000 + 'loss=2\\nloss=3\\n')\n"
+    one, _ = trial(script)
+    assert finish(one) == {"reports": 1, "done": True, "value": 3.0}
+
+
 def test_an_interpreter_that_is_not_there(trial: Trial) -> None:
     one, events = trial("", spec={"python": "/nowhere/python"})
     finish(one)

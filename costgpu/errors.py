@@ -90,7 +90,7 @@ class ScriptNotFound(ScriptError, exit_code=21):
 
 
 class NotPython(ScriptError, exit_code=22):
-    """The file is not Python source that the interpreter can compile."""
+    """The file is not Python source that the interpreter can compile, or nothing in it does anything."""
 
 
 class InterpreterError(ScriptError, exit_code=23):

@@ -10,12 +10,16 @@ from costgpu.files import FileKind, read_bytes
 
 SOURCE = FileKind(most_bytes=2**24, error=NotPython)
 COMPILE_SECONDS = 60.0
-_REFUSED = 22
+_REFUSED, _DOES_NOTHING = 22, 23
 _COMPILE = f"""
-import sys, warnings
+import ast, sys, warnings
 warnings.simplefilter("ignore")
+source = sys.stdin.buffer.read()
+acts = (ast.Call, ast.Import, ast.ImportFrom, ast.For, ast.While, ast.With, ast.Raise, ast.Assert)
 try:
-    compile(sys.stdin.buffer.read(), sys.argv[1], "exec", dont_inherit=True)
+    compile(source, sys.argv[1], "exec", dont_inherit=True)
+    if not any(isinstance(node, acts) for node in ast.walk(ast.parse(source))):
+        sys.exit({_DOES_NOTHING})
 except (SyntaxError, ValueError) as error:
     text = "%d.%d.%d\\n%s" % (*sys.version_info[:3], error)
     sys.stdout.buffer.write(text.encode("utf-8", "replace"))
@@ -29,7 +33,9 @@ sys.exit({_REFUSED} if found is not None and found.origin is None else 0)
 
 
 def check_source(source: Path, python: str) -> None:
-    """Refuse a file that `python` cannot compile. One that does not answer in time refuses nothing.
+    """Refuse a file that `python` cannot compile, or that is data which happens to be Python, as a table of numbers is.
+
+    A `python` that does not answer in time refuses nothing.
 
     Raises:
         NotPython: With what the compiler says.
@@ -38,6 +44,11 @@ def check_source(source: Path, python: str) -> None:
     if code == _REFUSED:
         version, _, message = said.partition("\n")
         raise not_python(source.name, f"{python} ({version})", message)
+    if code == _DOES_NOTHING:
+        raise NotPython(
+            f"{source.name} is empty or data: nothing in it does anything.",
+            hint="Is it the right file? A program that reads it is run with: costgpu run PROGRAM ARGUMENTS",
+        )
 
 
 def not_python(name: str, python: str, message: str) -> NotPython:

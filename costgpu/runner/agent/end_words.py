@@ -25,10 +25,11 @@ def exit_words(code: int, argv: Sequence[str], *, by_signal: bool) -> str:
     """
     if by_signal:
         return "The job was ended by signal %d." % (code - 128)
-    if not argv or argv[0].rpartition("/")[2] not in SHELLS:
+    program = "".join(argv[:1]).rpartition("/")[2]
+    if code == NOT_FOUND and not program.startswith("python"):
+        return "Exit code 127, as when a command is not found."
+    if program not in SHELLS:
         return ""
-    if code == NOT_FOUND:
-        return "Exit code 127: command not found."
     number = code - 128
     if not 1 <= number <= MOST_SIGNAL:
         return ""

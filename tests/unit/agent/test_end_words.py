@@ -21,7 +21,7 @@ def test_a_signal_is_told() -> None:
     ("code", "words"),
     [
         (0, ""),
-        (127, "Exit code 127: command not found."),
+        (127, "Exit code 127, as when a command is not found."),
         (128, ""),
         (137, "Exit code 137, as after signal 9 (SIGKILL)."),
         (139, "Exit code 139, as after signal 11 (SIGSEGV)."),
@@ -31,6 +31,11 @@ def test_a_signal_is_told() -> None:
 )
 def test_a_shell_passes_signals_on_as_codes(code: int, words: str) -> None:
     assert exit_words(code, SHELL, by_signal=False) == words
+
+
+def test_a_command_whose_interpreter_is_not_there() -> None:
+    assert "not found" in exit_words(127, ("./launch.sh",), by_signal=False)
+    assert exit_words(137, ("./tool",), by_signal=False) == ""
 
 
 def test_what_was_left_running_is_counted_and_named() -> None:

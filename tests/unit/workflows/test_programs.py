@@ -15,7 +15,7 @@ FILES = {
     "plain.sh": b"python train.py\n",
     "tools/train": b"#!/usr/bin/env python3\nprint(1)\n",
     "train.py": b"print(1)\n",
-    "latin.py": b'# coding: latin-1\nx = "\xe9"\n',
+    "latin.py": b'# coding: latin-1\nprint("\xe9")\n',
     "mark.py": b"\xef\xbb\xbfprint(1)\n",
     "bad.py": b"def f(:\n",
     "no_utf8.py": b'x = "\xe9"\n',
@@ -25,7 +25,10 @@ FILES = {
     "package/broken.py": b"for\n",
     "runs/__init__.py": b"",
     "runs/__main__.py": b"print(1)\n",
-    "spaces/x.py": b"",
+    "spaces/x.py": b"import package\n",
+    "empty.py": b"# to be written\n",
+    "table.csv": b"1,2.5,3\n4,5,6\n",
+    "settings.cfg": b"[train]\nlr = 0.1\nsteps: 30\n",
 }
 
 
@@ -94,6 +97,9 @@ def test_python_is_python(script: str) -> None:
         (("notes.txt",), NotPython, "invalid syntax"),
         (("model.bin",), NotPython, "null bytes"),
         (("odd",), NotPython, "odd is not Python that"),
+        (("empty.py",), NotPython, "is empty or data"),
+        (("table.csv",), NotPython, "is empty or data"),
+        (("settings.cfg",), NotPython, "is empty or data"),
         (("",), ScriptNotFound, "is empty"),
         (("bash", "nope.sh"), ScriptNotFound, "no program"),
         (("./nope",), ScriptNotFound, "no script nope"),

@@ -78,7 +78,7 @@ class NotConfirmed(CostGpuError, exit_code=7):
 
 
 class CannotWrite(CostGpuError, exit_code=8):
-    """Stdout, stderr or a file cannot be written, as on a full disk."""
+    """Stdout, stderr or a file cannot be written, as on a full disk; a command that fails keeps its own code."""
 
 
 class ScriptError(CostGpuError, exit_code=20):

@@ -11,6 +11,7 @@ from costgpu.files import FileKind, read_bytes
 SOURCE = FileKind(most_bytes=2**24, error=NotPython)
 COMPILE_SECONDS = 60.0
 _REFUSED, _DOES_NOTHING = 22, 23
+_DATA = frozenset([".txt", ".csv", ".tsv", ".md", ".json", ".yaml", ".yml", ".log", ".toml", ".ini"])
 _COMPILE = f"""
 import ast, sys, warnings
 warnings.simplefilter("ignore")
@@ -40,13 +41,14 @@ def check_source(source: Path, python: str) -> None:
     Raises:
         NotPython: With what the compiler says.
     """
-    code, said = _ask([python, "-I", "-S", "-c", _COMPILE, source.name], read_bytes(source, SOURCE) or b"")
+    text = read_bytes(source, SOURCE) or b""
+    code, said = _ask([python, "-I", "-S", "-c", _COMPILE, source.name], text)
     if code == _REFUSED:
         version, _, message = said.partition("\n")
         raise not_python(source.name, f"{python} ({version})", message)
-    if code == _DOES_NOTHING:
+    if code == _DOES_NOTHING or (source.suffix.lower() in _DATA and not text.startswith(b"#!")):
         raise NotPython(
-            f"{source.name} is empty or data: nothing in it does anything.",
+            f"{source.name} is empty or data, and no Python script.",
             hint="Is it the right file? A program that reads it is run with: costgpu run PROGRAM ARGUMENTS",
         )
 

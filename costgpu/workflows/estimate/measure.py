@@ -153,14 +153,16 @@ def _script(word: str) -> Path:
             f"{script} is a folder.", hint=f"Name a script in it, or a package: -m {script.name or 'package'}"
         )
     if not script.exists():
+        kind = "script"
         names = [path.name for path in script.parent.glob("*.py")] if script.parent.is_dir() else []
         near = difflib.get_close_matches(script.name, names, 3)
         hint = f"Did you mean {', '.join(near)}?" if near else "Check the path; the script's arguments come after it."
         if split_prefixes([word])[0].assigned:
             hint = f"Before a program that is no Python script, write: env {word}"
         elif os.sep not in word and not script.suffix and not near:
-            hint = f"No program here has that name either. One that only the machine has: bash -c '{word} ...'"
-        raise ScriptNotFound(f"There is no script {script}.", hint=hint)
+            kind = "program or script"
+            hint = f"Is it installed? One that only the machine has: bash -c '{word} ...'"
+        raise ScriptNotFound(f"There is no {kind} {script}.", hint=hint)
     if script.suffix in (".yaml", ".yml"):
         raise NotPython(f"{script} is no Python script.", hint=f"A task file is run: costgpu run {script}")
     if not script.is_file():

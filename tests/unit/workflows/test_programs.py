@@ -28,6 +28,7 @@ FILES = {
     "spaces/x.py": b"import package\n",
     "empty.py": b"# to be written\n",
     "table.csv": b"1,2.5,3\n4,5,6\n",
+    "columns.CSV": b"max(loss),min(loss)\n4,5\n",
     "settings.cfg": b"[train]\nlr = 0.1\nsteps: 30\n",
 }
 
@@ -99,6 +100,8 @@ def test_python_is_python(script: str) -> None:
         (("odd",), NotPython, "odd is not Python that"),
         (("empty.py",), NotPython, "is empty or data"),
         (("table.csv",), NotPython, "is empty or data"),
+        (("columns.CSV",), NotPython, "is empty or data"),
+        (("nosuchprog", "a"), ScriptNotFound, "no program or script nosuchprog"),
         (("settings.cfg",), NotPython, "is empty or data"),
         (("",), ScriptNotFound, "is empty"),
         (("bash", "nope.sh"), ScriptNotFound, "no program"),

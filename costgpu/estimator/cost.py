@@ -96,14 +96,20 @@ def cost_range(candidate: Candidate, wall: Range, *, whole: bool = True, undistu
     """Cost of the wall-clock seconds on the candidate; of spot machines at most what the same costs on demand, or more.
 
     Args:
+        candidate: Where; beyond the last day of an own price its list price counts.
+        wall: Seconds from now on.
         whole: Whether the machine is rented for them alone, and not for a longer job that they are a part of.
         undisturbed: The seconds without interruptions; None if these are they.
     """
     if candidate.offer is None:
         return Range(value=0.0, low=0.0, high=0.0)
-    rate = hourly_usd(candidate)
+    rate, own, held = hourly_usd(candidate), candidate.offer.own_price, candidate.own_price_seconds
     usd = billed_usd if whole else share_usd
     value, low, high = (usd(seconds, rate) for seconds in (wall.value, wall.low, wall.high))
+    if own is not None and held is not None:
+        dearer = candidate.nodes * float(own.list_usd_per_hour - candidate.offer.price_usd_per_hour)
+        later = [share_usd(max(0.0, seconds - held), dearer) for seconds in (wall.value, wall.low, wall.high)]
+        value, low, high = value + later[0], low + later[1], high + later[2]
     worst = candidate.on_demand_usd_per_hour
     if candidate.offer.purchase_option is PurchaseOption.SPOT and worst is not None:
         on_demand = candidate.nodes * float(worst) + extras_usd_per_hour(candidate)

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from datetime import date
 
+from costgpu.estimator.cost import cost_range
 from costgpu.estimator.interval import CHANGING_TOTAL_SIGMA, FEW_STEPS, PRIOR, Interval, busy_interval
 from costgpu.estimator.scope import Scope
 from costgpu.estimator.step import FEW_STEPS_HIGH, FEW_STEPS_LOW
@@ -14,10 +15,10 @@ from costgpu.estimator.verdict import Preferences, allowed, choose, work_seconds
 from costgpu.estimator.verdict_sentence import FASTER
 from costgpu.models.prediction import LEAST, Choice, Doubt, Objective, Prediction, Verdict
 from costgpu.models.workload import TotalKind, WorkloadProfile
-from costgpu.units import format_ratio
+from costgpu.units import format_ratio, format_usd
 
 LEAST_FACTOR = 1.2  # by which a figure may be off, to be a doubt
-EARLY = 0.1  # share of its steps after which a script that may stop early is taken to stop, at the earliest: assumed
+EARLY = 0.1  # share of its steps that a script which may stop early is taken to make at least: assumed
 OLD_DAYS = 90  # of a price, after which its age is a doubt
 ANSWERS = {"here": "run it here", "cpu": "run it on a CPU", "gpu": "run it on a GPU", "": "no place meets the limits"}
 
@@ -27,14 +28,12 @@ class _Bound:
     """How far the figures of CPUs may be off, and whether those of this machine and of the GPUs are with them."""
 
     words: str
-    low: float
-    high: float
-    at_low: str  # what is then the case, for a sentence that begins with "Unless"
-    at_high: str
+    ends: Interval
+    case: Callable[[float], str]  # what is the case at an end, for a sentence that begins with "Unless"
     gpus: bool = False
     here: bool = True
     said: str = ""
-    told: bool = False  # whether the answer tells it anyhow, as "at most"
+    told: bool = False  # whether the answer tells it anyhow, as "at most", and how early the answer turns is looked for
 
 
 def doubts_of(
@@ -42,7 +41,7 @@ def doubts_of(
 ) -> tuple[Doubt, ...]:
     """Return the doubts about a verdict: those that would turn it first, then by how far off it may be."""
     bounds = _bounds(verdict, profile, preferences)
-    bounds = (one for one in bounds if one.low > 0 and LEAST_FACTOR <= one.high / one.low < math.inf)
+    bounds = (one for one in bounds if one.ends.low > 0 and LEAST_FACTOR <= one.ends.high / one.ends.low < math.inf)
     found = [_weighed(bound, verdict, scope, preferences) for bound in bounds]
     found += _unbounded(verdict, profile, scope, today)
     return tuple(sorted(found, key=lambda one: (not one.turns, -one.weight)))
@@ -50,35 +49,30 @@ def doubts_of(
 
 def _bounds(verdict: Verdict, profile: WorkloadProfile, preferences: Preferences) -> Iterator[_Bound]:
     last = profile.phases[-1]
-    busy, share = busy_interval(profile.machine.disturbed_share), f"{100 * profile.machine.disturbed_share:.0f} %"
-    span = f"x{busy.low:.2g}-{busy.high:.2g}"
-    why = f"(other programs took {share} of this machine's time)"
+    share = f"{100 * profile.machine.disturbed_share:.0f} %"
+    busy, taken = (
+        busy_interval(profile.machine.disturbed_share),
+        f"(other programs took {share} of this machine's time)",
+    )
     yield _Bound(
-        words=f"busy machine: {share}, CPU figures {span}",
-        low=busy.low,
-        high=busy.high,
-        at_low=f"CPU figures are really {busy.low:.2g} of these {why}",
-        at_high=f"CPU figures are really {busy.high:.2g} times these {why}",
+        words=f"busy machine: {share}, CPU figures {_span(busy)}",
+        ends=busy,
+        case=lambda factor: f"CPU figures are really {_times(factor)} {taken}",
         said="other programs took",
     )
-    drift, grew = last.step.drift, "growing" if last.step.drift > 1 else "falling"
+    drift, (grew, growing) = last.step.drift, ("grew", "growing") if last.step.drift > 1 else ("fell", "falling")
     yield _Bound(
-        words=f"steps {'grew' if drift > 1 else 'fell'}: times x{drift:.2g}",
-        low=min(drift, 1.0),
-        high=max(drift, 1.0),
-        at_low=f"the time of its steps goes on {grew} (x{drift:.2g})",
-        at_high=f"the time of its steps goes on {grew} (x{drift:.2g})",
+        words=f"steps {grew}: times x{drift:.2g}",
+        ends=Interval(min(drift, 1.0), max(drift, 1.0)),
+        case=lambda _: f"the time of its steps goes on {growing} (x{drift:.2g})",
         gpus=True,
         said="the step time",
     )
     if last.total.kind is TotalKind.UPPER_BOUND:
-        early = f"it stops early, say after {EARLY:.0%} of its steps"
         yield _Bound(
             words="it may stop early",
-            low=EARLY,
-            high=1.0,
-            at_low=early,
-            at_high="",
+            ends=Interval(EARLY, 1.0),
+            case=lambda factor: f"it stops within the first {100 * factor:.0f} % of its steps",
             gpus=True,
             said="stop early",
             told=True,
@@ -86,49 +80,58 @@ def _bounds(verdict: Verdict, profile: WorkloadProfile, preferences: Preferences
     if last.total.kind is TotalKind.APPROXIMATE:
         off = Interval.of_sigma(CHANGING_TOTAL_SIGMA)
         yield _Bound(
-            words=f"number of steps changes: x{off.low:.2g}-{off.high:.2g}",
-            low=off.low,
-            high=off.high,
-            at_low=f"its changing number of steps comes out at {off.low:.2g} of these",
-            at_high=f"its changing number of steps comes out at {off.high:.2g} times these",
+            words=f"number of steps changes: {_span(off)}",
+            ends=off,
+            case=lambda factor: f"its changing number of steps comes out at {_times(factor)}",
             gpus=True,
         )
-    few, timed = Interval(FEW_STEPS_LOW, FEW_STEPS_HIGH), f"only {last.step.count} of its steps timed"
-    if not last.step.count:
-        few, timed = PRIOR, "nothing was measured"
     if last.step.count < FEW_STEPS and not profile.ended:
+        few, timed = Interval(FEW_STEPS_LOW, FEW_STEPS_HIGH), f"only {last.step.count} of its steps timed"
+        if not last.step.count:
+            few, timed = PRIOR, "nothing was measured"
         yield _Bound(
-            words=f"{timed}: CPU figures x{few.low:.2g}-{few.high:.2g}",
-            low=few.low,
-            high=few.high,
-            at_low=f"CPU figures are really {few.low:.2g} of these ({timed})",
-            at_high=f"CPU figures are really {few.high:.2g} times these ({timed})",
-            said="nothing was measured" if not last.step.count else "timed",
+            words=f"{timed}: CPU figures {_span(few)}",
+            ends=few,
+            case=lambda factor: f"CPU figures are really {_times(factor)} ({timed})",
+            said="timed" if last.step.count else timed,
         )
     ratio, even = verdict.speedup_range, verdict.break_even
     sided = verdict.choice in (Choice.CPU, Choice.GPU) and preferences.objective is not Objective.FASTEST
     if sided and ratio is not None and even is not None and ratio.low < even < ratio.high:
-        off = Interval(ratio.low / ratio.value, ratio.high / ratio.value)
         yield _Bound(
             words=f"speed-up {format_ratio(ratio.low)}-{format_ratio(ratio.high)}, break-even {format_ratio(even)}",
-            low=off.low,
-            high=off.high,
-            at_low=f"a GPU is only {format_ratio(ratio.low)} as fast, the low end of the interval",
-            at_high=f"a GPU is {format_ratio(ratio.high)} as fast, the high end of the interval",
+            ends=Interval(ratio.low / ratio.value, ratio.high / ratio.value),
+            case=lambda factor: f"a GPU is {format_ratio(ratio.value * factor)} as fast, an end of the interval",
             here=False,
         )
 
 
+def _span(ends: Interval) -> str:
+    return f"x{ends.low:.2g}-{ends.high:.2g}"
+
+
+def _times(factor: float) -> str:
+    return f"{factor:.2g} {'of' if factor < 1 else 'times'} these"
+
+
 def _weighed(bound: _Bound, verdict: Verdict, scope: Scope, preferences: Preferences) -> Doubt:
-    turns = ""
+    def answer(factor: float) -> str:
+        factors = (factor if bound.here else 1.0, factor, factor if bound.gpus else 1.0)
+        return _answer(verdict, scope, preferences, factors)
+
+    turning, turns = [], ""
     if scope.whole:
-        usual = _answer(verdict, scope, preferences, (1.0, 1.0, 1.0))
-        for factor, case in ((bound.high, bound.at_high), (bound.low, bound.at_low)):
-            factors = (factor if bound.here else 1.0, factor, factor if bound.gpus else 1.0)
-            other = _answer(verdict, scope, preferences, factors)
-            if other != usual and case and not turns:
-                turns = f"Unless {case}: then {ANSWERS[other]}."
-    weight = 0.1 if bound.told else math.log(bound.high / bound.low)
+        usual = answer(1.0)
+        turning = [factor for factor in (bound.ends.high, bound.ends.low) if answer(factor) != usual]
+        if turning and bound.told:  # not at its end, which is assumed, but at the last percent that turns the answer
+            low, high = round(100 * bound.ends.low), 100
+            while high - low > 1:
+                middle = (low + high) // 2
+                low, high = (low, middle) if answer(middle / 100) == usual else (middle, high)
+            turning = [low / 100]
+    if turning:
+        turns = f"Unless {bound.case(turning[0])}: then {ANSWERS[answer(turning[0])]}."
+    weight = 0.1 if bound.told else math.log(bound.ends.high / bound.ends.low)
     return Doubt(words=bound.words, weight=weight, turns=turns, said=bound.said)
 
 
@@ -152,18 +155,26 @@ def _scaled(prediction: Prediction, factor: float) -> Prediction:
     """Return a prediction whose run takes so many times as long; one that a clock ends makes so many fewer steps."""
     limit = prediction.time_limit
     if limit is not None:
-        prediction = replace(
-            prediction, time_limit=replace(limit, unlimited_seconds=limit.unlimited_seconds.times(factor))
-        )
+        limit = replace(limit, unlimited_seconds=limit.unlimited_seconds.times(factor))
+        prediction = replace(prediction, time_limit=limit)
         if limit.reached:
             return prediction
     wall = prediction.wall_seconds.plus(prediction.run_seconds.value * (factor - 1))
-    longer = wall.value / prediction.wall_seconds.value if prediction.wall_seconds.value > 0 else 1.0
-    return replace(
-        prediction,
-        run_seconds=prediction.run_seconds.times(factor),
-        wall_seconds=wall,
-        cost_usd=prediction.cost_usd.times(longer),
+    cost = cost_range(prediction.candidate, wall, whole=prediction.overhead_seconds > 0)
+    return replace(prediction, run_seconds=prediction.run_seconds.times(factor), wall_seconds=wall, cost_usd=cost)
+
+
+def ending_prices(predictions: Iterable[Prediction]) -> list[str]:
+    """Return a remark for each own price that may end before its job does."""
+    return list(
+        dict.fromkeys(
+            f"The own price of {offer.instance_type} holds until {own.until}, and the job may last longer: the list price,"
+            f" {format_usd(own.list_usd_per_hour)}/h, counts from then on."
+            for each in predictions
+            if (offer := each.candidate.offer) is not None
+            and (own := offer.own_price) is not None
+            and each.outlasts_own_price
+        )
     )
 
 

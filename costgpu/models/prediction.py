@@ -35,6 +35,7 @@ class Candidate:
     nodes: int = 1  # number of such machines that work together
     interconnect: Interconnect | None = None  # links of the offer's type; None if they are not known
     interruptions: InterruptionRate | None = None  # of a spot offer's machine; None where they do not count
+    own_price_seconds: float | None = None  # from now on in which the offer's own price holds; None for a list price
 
     @property
     def is_gpu(self) -> bool:
@@ -194,6 +195,12 @@ class Prediction:
     def work_share(self) -> float:
         """`work_seconds` over the seconds of the run; 1 where no clock ends it."""
         return self.work_seconds.value / self.run_seconds.value if self.run_seconds.value > 0 else 1.0
+
+    @property
+    def outlasts_own_price(self) -> bool:
+        """Whether the job may last longer than the own price that it begins with."""
+        held = self.candidate.own_price_seconds
+        return held is not None and self.wall_seconds.high > held
 
     @property
     def offer(self) -> Offer | None:

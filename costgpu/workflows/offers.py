@@ -5,20 +5,20 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterable
 from dataclasses import replace
-from datetime import datetime
+from datetime import UTC, datetime
 from decimal import Decimal
 
 from costgpu.config import users_setting
 from costgpu.errors import PriceNotFound, UsageError
 from costgpu.models.offer import PurchaseOption
-from costgpu.models.prediction import Candidate, Prediction, Range
+from costgpu.models.prediction import Candidate
 from costgpu.pricing import snapshot
 from costgpu.pricing.catalog import Catalog
 from costgpu.pricing.hardware import accelerator, cpu, interconnects
 from costgpu.pricing.interruptions import interruption_rate
 from costgpu.pricing.query import OfferQuery, SortKey
 from costgpu.providers import registry
-from costgpu.units import AcceleratorRequest, format_usd, parse_accelerator, parse_range, parse_usd
+from costgpu.units import AcceleratorRequest, parse_accelerator, parse_range, parse_usd
 from costgpu.workflows.reporter import Reporter
 
 PURCHASE_OPTIONS = {None: (), True: (PurchaseOption.SPOT,), False: (PurchaseOption.ON_DEMAND,)}
@@ -61,37 +61,6 @@ def has_image(provider: str) -> bool:
         ConfigError: The user's settings cannot be read.
     """
     return bool(users_setting(registry.image_setting(provider)))
-
-
-def with_ending_price(prediction: Prediction, now: datetime) -> Prediction:
-    """Return a prediction in which the time beyond the last day of an own price costs the list price."""
-    offer = prediction.candidate.offer
-    own = offer.own_price if offer is not None else None
-    if offer is None or own is None:
-        return prediction
-    left = (own.ends_at - now).total_seconds()
-    dearer = float(own.list_usd_per_hour - offer.price_usd_per_hour) / 3600 * prediction.candidate.nodes
-    cost, wall = prediction.cost_usd, prediction.wall_seconds
-    ends = [
-        usd + dearer * max(0.0, seconds - left)
-        for usd, seconds in ((cost.value, wall.value), (cost.low, wall.low), (cost.high, wall.high))
-    ]
-    value, low, high = (ends[0], min(ends), max(ends))
-    return replace(prediction, cost_usd=Range(value=value, low=low, high=high))
-
-
-def ending_prices(predictions: Iterable[Prediction], now: datetime) -> list[str]:
-    """Return a remark for each own price that may end before its job does."""
-    return list(
-        dict.fromkeys(
-            f"The own price of {offer.instance_type} holds until {own.until}, and the job may last longer: the list price,"
-            f" {format_usd(own.list_usd_per_hour)}/h, counts from then on."
-            for each in predictions
-            if (offer := each.candidate.offer) is not None
-            and (own := offer.own_price) is not None
-            and each.wall_seconds.high > (own.ends_at - now).total_seconds()
-        )
-    )
 
 
 def on_nodes(places: Iterable[Candidate], counts: Iterable[int]) -> list[Candidate]:
@@ -140,6 +109,7 @@ def candidates(
         if o.purchase_option is PurchaseOption.ON_DEMAND
     }
     costs = {name: registry.costs(name) for name in {offer.provider for offer in found}}
+    now = datetime.now(UTC)
     links = interconnects() if any(offer.accelerator is not None for offer in found) else {}
     return [
         Candidate(
@@ -151,6 +121,7 @@ def candidates(
             else offer.price_usd_per_hour,
             costs=costs[offer.provider],
             interconnect=links.get((offer.provider, offer.instance_type)),
+            own_price_seconds=(offer.own_price.ends_at - now).total_seconds() if offer.own_price is not None else None,
             interruptions=interruption_rate(offer) if offer.purchase_option is PurchaseOption.SPOT else None,
         )
         for offer in found

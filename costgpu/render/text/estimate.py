@@ -101,7 +101,10 @@ def _headline(verdict: Verdict) -> Block:
     turns = " ".join(every[:TURNS])
     chosen = verdict.recommended.candidate.offer if verdict.recommended is not None else None
     if mark := price_mark(chosen):
-        turns = f"It counts your {mark}. {turns}".strip()
+        longer = ", and the job may last longer" * (
+            verdict.recommended is not None and verdict.recommended.outlasts_own_price
+        )
+        turns = f"It counts your {mark}{longer}. {turns}".strip()
 
     def short(rows: int) -> list[str]:
         answer = verdict.headline or verdict.sentence
@@ -375,6 +378,7 @@ def verdict_json(
             "break_even_speedup": verdict.break_even,
             "probability_gpu_cheaper": verdict.probability_gpu_cheaper,
             "settle": verdict.settle or None,
+            "doubts": [picked(doubt, "words", "turns") for doubt in verdict.doubts],
             "notes": [*profile.notes, *verdict.notes],
         },
         here=prediction_value(verdict.here, today),

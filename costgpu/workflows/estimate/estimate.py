@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime
@@ -11,7 +10,7 @@ from costgpu.errors import UsageError
 from costgpu.estimator.advice.advise import advise
 from costgpu.estimator.buy_vs_rent import OwnershipTerms, find_gpu, ownership
 from costgpu.estimator.cost import energy_kwh
-from costgpu.estimator.doubts import doubts_of
+from costgpu.estimator.doubts import doubts_of, ending_prices
 from costgpu.estimator.free_notebooks import free_notebooks
 from costgpu.estimator.inference.notes import inference_notes
 from costgpu.estimator.multi_gpu.constants import NODE_COUNTS
@@ -28,7 +27,6 @@ from costgpu.models.prediction import (
     Advice,
     Candidate,
     Choice,
-    Doubt,
     FreeNotebook,
     Ownership,
     Prediction,
@@ -42,7 +40,7 @@ from costgpu.units import parse_usd
 from costgpu.workflows.estimate.measure import ProfileSource, find_profile
 from costgpu.workflows.estimate.request import EstimateRequest, check
 from costgpu.workflows.estimate.speed_history import SpeedHistory
-from costgpu.workflows.offers import candidates, ending_prices, on_nodes, with_ending_price
+from costgpu.workflows.offers import candidates, on_nodes
 from costgpu.workflows.reporter import Reporter
 
 NOT_SERVED = "--rate is for a script that only runs a model, such as one that scores or generates; this one trains."
@@ -114,16 +112,12 @@ def estimate(request: EstimateRequest, reporter: Reporter, profile: WorkloadProf
     with SpeedHistory(found.profile.workload, reporter) as history:
         here = predict(workload, Candidate(offer=None), history.speed(None))
         offers = [
-            with_ending_price(predict(workload, place, history.speed(place.offer, place.nodes)), now)
-            for place in as_nodes(places, counts)
+            predict(workload, place, history.speed(place.offer, place.nodes)) for place in as_nodes(places, counts)
         ]
         if request.nodes is None and needs_nodes(found.profile, offers, preferences):
             counts = (1, *NODE_COUNTS)
             more = on_nodes(places, NODE_COUNTS)
-            offers += [
-                with_ending_price(predict(workload, place, history.speed(place.offer, place.nodes)), now)
-                for place in more
-            ]
+            offers += [predict(workload, place, history.speed(place.offer, place.nodes)) for place in more]
         disturbed = found.profile.machine.disturbed_share
         verdict = decide(scope, here, offers, preferences, inference_notes(found.profile), disturbed)
         history.record(verdict, found.profile, now)
@@ -131,15 +125,15 @@ def estimate(request: EstimateRequest, reporter: Reporter, profile: WorkloadProf
         None if rate is None else serve(workload, rate, here, offers, preferences.objective, preferences.instance_types)
     )
     verdict = verdict if service is None else as_served(verdict, service)
-    verdict = replace(verdict, notes=(*verdict.notes, *ending_prices(verdict.table, now)))
-    chosen = [verdict.recommended] if verdict.recommended is not None else []
-    ending = [Doubt(words="", weight=math.inf, turns=remark) for remark in ending_prices(chosen, now)]
-    doubts = doubts_of(verdict, found.profile, scope, preferences, now.date())
-    verdict = replace(verdict, doubts=(*ending, *doubts))
+    verdict = replace(
+        verdict,
+        notes=(*verdict.notes, *ending_prices(verdict.table)),
+        doubts=doubts_of(verdict, found.profile, scope, preferences, now.date()),
+    )
 
     def predictions(gpus: str | None, infra: tuple[str, ...], *, spot: bool) -> list[Prediction]:
         found = candidates(gpus, infra, spot=spot, reporter=reporter)
-        return [with_ending_price(predict(workload, place), now) for place in as_nodes(found, counts)]
+        return [predict(workload, place) for place in as_nodes(found, counts)]
 
     narrowed = request.gpus is not None or bool(request.infra)
     wider = predictions(None, (), spot=request.spot) if narrowed and rate is None else []

@@ -3,15 +3,18 @@
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import date, timedelta
+from decimal import Decimal
 
 import pytest
 
+from costgpu.estimator.cost import cost_range
 from costgpu.estimator.doubts import OLD_DAYS, doubts_of
 from costgpu.estimator.predict import predict
 from costgpu.estimator.prepared import prepare
 from costgpu.estimator.scope import scope_of
 from costgpu.estimator.verdict import Preferences, decide
-from costgpu.models.prediction import Candidate, Choice, Doubt, Objective, Verdict
+from costgpu.models.offer import OwnPrice
+from costgpu.models.prediction import Candidate, Choice, Doubt, Objective, Range, Verdict
 from costgpu.models.workload import Total, TotalKind, WorkloadProfile
 from tests.unit.estimator import builders, inferring
 from tests.unit.estimator.advisable import MACHINE, gpu, host, phase, product, profile
@@ -84,10 +87,15 @@ def test_a_deadline_that_would_be_met_at_a_bound() -> None:
 
 
 def test_a_job_that_stops_early_may_belong_here() -> None:
-    many = Total(kind=TotalKind.UPPER_BOUND, steps=1500, steps_per_epoch=15, how="")
-    verdict, [doubt] = doubted(profile(phase(product(512, 20), total=many), machine=MACHINE))
+    def of(steps: float, kind: TotalKind) -> WorkloadProfile:
+        some = Total(kind=kind, steps=steps, steps_per_epoch=15, how="")
+        return profile(phase(product(512, 20), total=some), machine=MACHINE)
+
+    verdict, [doubt] = doubted(of(1500, TotalKind.UPPER_BOUND))
     assert verdict.choice is Choice.GPU
-    assert doubt.turns == "Unless it stops early, say after 10% of its steps: then run it here."
+    assert doubt.turns == "Unless it stops within the first 19 % of its steps: then run it here."
+    assert doubted(of(0.19 * 1500, TotalKind.EXACT))[0].choice is Choice.HERE
+    assert doubted(of(0.20 * 1500, TotalKind.EXACT))[0].choice is not Choice.HERE
 
 
 @pytest.mark.parametrize(
@@ -133,3 +141,24 @@ def test_a_deadline_that_the_bound_breaks() -> None:
     verdict, [doubt] = doubted(tiny(0.001, busy=0.6), limited, sure=True)
     assert verdict.choice is Choice.CPU
     assert doubt.turns.endswith("then run it on a GPU.")
+
+
+def test_a_job_that_outlasts_an_own_price_costs_the_list_price_from_then_on() -> None:
+    """Six hours at $0.10 and the rest at $3: at its bound the CPU is the dearer only because of that."""
+    own = OwnPrice(
+        set_on=PRICED, until=PRICED, list_usd_per_hour=Decimal(3), list_as_of=PRICED, list_source="a list", note=""
+    )
+    place = host(0.1)
+    assert place.offer is not None
+    offer = replace(place.offer, own_price=own)
+    ending = replace(place, offer=offer, own_price_seconds=6 * 3600.0)
+    places = (ending, gpu("L4", 0.8))
+    verdict, doubts = doubted(tiny(0.001, busy=0.69), sure=True, places=places)
+    assert verdict.choice is Choice.CPU
+    assert doubts[0].turns.endswith("then run it on a GPU.")
+    _, [kept] = doubted(tiny(0.001, busy=0.69), sure=True, places=(replace(ending, own_price_seconds=1e9), places[1]))
+    assert kept.turns == ""
+    wall = Range(value=7 * 3600.0, low=6 * 3600.0, high=8 * 3600.0)
+    held, free = cost_range(ending, wall), cost_range(host(0.1), wall)
+    assert (held.value - free.value, held.low - free.low) == pytest.approx((2.9, 0.0))
+    assert held.high - free.high == pytest.approx(5.8)

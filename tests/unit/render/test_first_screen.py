@@ -1,5 +1,6 @@
 """The first screen of `estimate`: eight of them as they are, and 80 columns by 40 rows whatever is in one."""
 
+import json
 from collections.abc import Callable
 from dataclasses import replace
 from functools import cache
@@ -14,6 +15,7 @@ from costgpu.models.prediction import Doubt, Objective
 from costgpu.models.workload import TotalKind
 from costgpu.render.safe_text import escaped
 from costgpu.render.text.blocks import ROWS, asked_for
+from costgpu.render.text.estimate import verdict_json
 from costgpu.render.text.layout import WIDTH, columns, cut, fold, wrap
 from tests.properties import examples
 from tests.unit.estimator import inferring
@@ -108,6 +110,14 @@ def test_a_busy_machine_is_said_once() -> None:
     assert text.replace(" %", "%").count("69%") == 1
     assert "Unless CPU figures are really 3.2 times these (other programs took 69 %" in " ".join(text.split())
     assert "This machine was busy" in one.text(explain=True)
+
+
+def test_the_document_has_the_doubts_that_the_screen_tells() -> None:
+    one = found("too_close")
+    document = json.loads(verdict_json(one.verdict, one.profile, screens.TODAY))
+    [doubt] = document["verdict"]["doubts"]
+    assert doubt["words"] == "busy machine: 69 %, CPU figures x0.66-3.2"
+    assert doubt["turns"] in " ".join(one.text().split())
 
 
 def test_advice_is_at_most_three_lines_of_two_rows_and_keeps_its_saving() -> None:

@@ -65,7 +65,8 @@ def _certain(node: ast.AST) -> Iterator[ast.AST]:
 def _provides(node: ast.Try | ast.With | ast.If) -> bool:
     """Return whether the job goes on if an import in the body fails, or is not reached for that reason."""
     if isinstance(node, ast.If):
-        return "find_spec" in ast.unparse(node.test)
+        test = ast.unparse(node.test)
+        return "find_spec" in test and not test.startswith("not ") and not test.endswith(" is None")
     if isinstance(node, ast.With):
         return any("suppress" in text and _GUARD.search(text) for text in map(ast.unparse, node.items))
     caught = [each for each in node.handlers if each.type is None or _GUARD.search(ast.unparse(each.type))]

@@ -193,6 +193,8 @@ def test_a_package_is_named_as_it_is_installed(tmp_path: Path) -> None:
         ("try:\n    import wandb\nexcept:\n    pass\n", False),
         ("with contextlib.suppress(ImportError):\n    import wandb\n", False),
         ("if importlib.util.find_spec('wandb'):\n    import wandb\n", False),
+        ("if not importlib.util.find_spec('other'):\n    import wandb\n", True),
+        ("if importlib.util.find_spec('other') is None:\n    import wandb\n", True),
         ("try:\n    import wandb\nexcept OSError:\n    pass\n", True),
         ("try:\n    import other\nexcept ImportError:\n    import wandb\n", True),
         ("try:\n    import wandb\nexcept ImportError:\n    sys.exit('pip install wandb')\n", True),

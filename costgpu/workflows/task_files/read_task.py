@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import shlex
 import tomllib
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import fields, replace
 from functools import partial
 from pathlib import Path
@@ -142,7 +142,8 @@ def _check(chosen: Mapping[str, Any], section: Section) -> None:
     """Refuse a value that its option does not take, while its line is known."""
     for name, keys in KEYS_OF.items():
         try:
-            _check_option(name, chosen.get(name))
+            if name in chosen:
+                _check_option(name, chosen[name])
         except UsageError as error:
             for above, _, key in (each.rpartition(".") for each in keys):
                 place = section.section(above) if above else section
@@ -152,9 +153,7 @@ def _check(chosen: Mapping[str, Any], section: Section) -> None:
 
 
 def _check_option(name: str, value: Any) -> None:
-    """Refuse what the option of a name does not take; None is taken by all."""
-    if value is None:
-        return
+    error = None
     if name in ("cpus", "memory"):
         parse_range(re.sub("(?i)gi?b", "", value), what=name)
     elif name in ("max_duration", "grace"):
@@ -162,19 +161,15 @@ def _check_option(name: str, value: Any) -> None:
     elif name == "tags":
         parse_tags(value)
     elif name == "disk_gib" and value not in DISK_GIB:
-        raise UsageError(f"{value} GiB is out of range", hint="A disk has 10 to 16,000 GiB.")
+        error = UsageError(f"{value} GiB is out of range", hint="A disk has 10 to 16,000 GiB.")
     elif name == "gpus":
-        errors = map(accelerator_error, [each.name for each in parse_accelerator(value).alternatives if each.name])
-        _raise_first(errors)
+        names = [each.name for each in parse_accelerator(value).alternatives if each.name]
+        error = next(filter(None, map(accelerator_error, names)), None)
     elif name == "infra":
-        _raise_first(place_error(place, dict.fromkeys(registry.names(), ())) for place in value)
-
-
-def _raise_first(errors: Iterable[UsageError | None]) -> None:
-    """Raise the first error, if there is one."""
-    for error in errors:
-        if error is not None:
-            raise error
+        no_zones: dict[str, tuple[str, ...]] = dict.fromkeys(registry.names(), ())
+        error = next(filter(None, (place_error(place, no_zones) for place in value)), None)
+    if error is not None:
+        raise error
 
 
 def _on_some_machine(request: R, command: Command, reporter: Reporter) -> R:

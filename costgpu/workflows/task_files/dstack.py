@@ -13,7 +13,9 @@ from typing import Any
 from yaml import MappingNode, Node
 
 from costgpu.errors import UsageError
+from costgpu.pricing import price_store
 from costgpu.pricing.hardware import accelerator, accelerator_key, accelerators
+from costgpu.workflows.runs.request import MOST_NODES
 from costgpu.workflows.task_files.skypilot import URL, Tables, gib
 from costgpu.workflows.task_files.task import Task
 from costgpu.workflows.task_files.yaml_tree import TAG, Section
@@ -40,7 +42,7 @@ def read_dstack(task: Section, path: Path, tables: Tables, note: Callable[[str],
     fields = _machine(resources, tables, note) if resources is not None else {}
     fields |= {
         "name": task.text("name"),
-        "nodes": task.whole("nodes"),
+        "nodes": task.whole("nodes", MOST_NODES),
         "max_duration": _span(task, "max_duration"),
         "grace": _span(task, "stop_duration"),
         "spot": _spot(task, note),
@@ -69,8 +71,8 @@ def _machine(resources: Section, tables: Tables, note: Callable[[str], None]) ->
     resources.judge(tables["dstack_resources"], note)
     disk = resources.mapping("disk")
     fields = {
-        "cpus": resources.amount("cpu", _range(resources.text("cpu"))),
-        "memory": resources.amount("memory", _range(resources.text("memory"))),
+        "cpus": _range(resources.text("cpu")),
+        "memory": _range(resources.text("memory")),
         "gpus": _gpus(resources, tables, note),
         "disk_gib": gib(resources, "disk") if disk is None else gib(disk, "size"),
     }
@@ -100,17 +102,19 @@ def _gpus(resources: Section, tables: Tables, note: Callable[[str], None]) -> st
         parts = list(text.split(":"))
     else:
         return None
-    names, memory, count = "", "", ""
+    said: dict[str, str] = {}
     for part in (part.strip() for part in parts if part):
         if part.lower() in OTHER_VENDORS:
             raise resources.wrong("gpu", f"asks for one of {part}: only NVIDIA's GPUs are rented")
         if _COUNT.fullmatch(part):
-            count = _range(part) or ""
-        elif "gb" in part.lower():
-            memory = part
-        elif part.lower() != "nvidia":
-            names = part
-    return _as_option(resources, names, memory, count)
+            what, value = "count", _range(part) or ""
+        else:
+            what = "memory" if "gb" in part.lower() else "vendor" if part.lower() == "nvidia" else "name"
+            value = part
+        if what in said:
+            raise resources.wrong("gpu", f"has two values for {what}, {said[what]} and {part}", "Keep one of them.")
+        said[what] = value
+    return _as_option(resources, said.get("name", ""), said.get("memory", ""), said.get("count", ""))
 
 
 def _as_option(resources: Section, names: str, memory: str, count: str) -> str | None:
@@ -157,15 +161,18 @@ def _spot(task: Section, note: Callable[[str], None]) -> bool | None:
     if policy not in (None, "spot", "on-demand", "auto"):
         raise task.wrong("spot_policy", f"is {policy!r}", "It is spot, on-demand or auto.")
     if policy == "auto":
-        note(f"{task.file}: spot_policy: auto: machines are rented on demand; --spot takes spot machines.")
+        note(f"{task.at('spot_policy')}: auto: machines are rented on demand; --spot takes spot machines.")
     return None if policy is None else policy == "spot"
 
 
 def _places(task: Section) -> tuple[str, ...]:
     backends, regions = task.texts("backends"), task.texts("regions")
-    if len(backends) == 1 and regions:
-        return tuple(f"{backends[0]}/{region}" for region in regions)
-    return regions or backends
+    if not backends or not regions:
+        return regions or backends
+    pairs = [(backend.lower(), region.lower()) for backend in backends for region in regions]
+    known = {(offer.provider, offer.region) for offer in price_store.list_offers()} if len(backends) > 1 else set()
+    there = {region for backend, region in pairs if (backend, region) in known}
+    return tuple("/".join(pair) for pair in pairs if pair in known or pair[1] not in there)
 
 
 def _folder(task: Section, home: Path) -> Path | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 import tomllib
 from collections.abc import Mapping
@@ -12,9 +13,13 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from costgpu.errors import UsageError
 from costgpu.models.job import Launcher
+from costgpu.pricing.not_supported import accelerator_error, place_error
+from costgpu.providers import registry
+from costgpu.units import parse_accelerator, parse_duration, parse_range
 from costgpu.workflows.environment import job_environment
 from costgpu.workflows.reporter import Reporter
 from costgpu.workflows.runs.request import RunRequest
+from costgpu.workflows.tags import parse_tags
 from costgpu.workflows.task_files.run_text import Command, command_of, setup_of
 from costgpu.workflows.task_files.task import Task
 
@@ -22,9 +27,22 @@ if TYPE_CHECKING:
     from costgpu.workflows.task_files.yaml_tree import Section
 
 SUFFIXES = (".yaml", ".yml")
+DISK_GIB = range(10, 16_001)  # as --disk
 OF_A_MACHINE = ("infra", "gpus", "cpus", "memory", "instance_type", "spot", "disk_gib", "tags")
 WHICH_MACHINE = ("gpus", "cpus", "memory", "instance_type")
 """Options of which one on the command line replaces all of the file's."""
+
+KEYS_OF: Mapping[str, tuple[str, ...]] = {
+    "cpus": ("resources.cpus", "resources.cpu"),
+    "memory": ("resources.memory",),
+    "gpus": ("resources.accelerators", "resources.gpu"),
+    "infra": ("resources.infra", "resources.cloud", "resources.region", "backends", "regions"),
+    "disk_gib": ("resources.disk_size", "resources.disk"),
+    "max_duration": ("max_duration",),
+    "grace": ("stop_duration",),
+    "tags": ("resources.labels", "tags"),
+}
+"""Option that can be wrong -> the keys of both formats that it comes from."""
 
 R = TypeVar("R", bound=RunRequest)
 
@@ -66,9 +84,11 @@ def with_task_file(request: R, reporter: Reporter) -> R:
         "setup": setup_of(task.setup, given, partial(section.wrong, setup_key)) if task.setup else None,
         "launcher": Launcher.NONE.value if nodes > 1 and not command.launched else None,
     }
+    chosen = _chosen(request, found, reporter)
+    _check(chosen, section)
     merged = replace(
         request,
-        **_chosen(request, found, reporter),
+        **chosen,
         command=command.words,
         workdir=str(folder),
         task_env=env,
@@ -116,6 +136,40 @@ def _chosen(request: RunRequest, found: Mapping[str, Any], reporter: Reporter) -
     if here and any(found.get(name) not in (None, ()) for name in OF_A_MACHINE):
         reporter.note("What the task file says about machines is for rented ones; this one is as it is.")
     return chosen
+
+
+def _check(chosen: Mapping[str, Any], section: Section) -> None:
+    """Refuse a value that its option does not take, while its line is known."""
+    for name, keys in KEYS_OF.items():
+        try:
+            if name in chosen:
+                _check_option(name, chosen[name])
+        except UsageError as error:
+            for above, _, key in (each.rpartition(".") for each in keys):
+                place = section.section(above) if above else section
+                if place is not None and key in place.values:
+                    raise place.wrong(key, f"is not read: {error.message.rstrip('.')}", error.hint or "") from None
+            raise
+
+
+def _check_option(name: str, value: Any) -> None:
+    error = None
+    if name in ("cpus", "memory"):
+        parse_range(re.sub("(?i)gi?b", "", value), what=name)
+    elif name in ("max_duration", "grace"):
+        parse_duration(value)
+    elif name == "tags":
+        parse_tags(value)
+    elif name == "disk_gib" and value not in DISK_GIB:
+        error = UsageError(f"{value} GiB is out of range", hint="A disk has 10 to 16,000 GiB.")
+    elif name == "gpus":
+        names = [each.name for each in parse_accelerator(value).alternatives if each.name]
+        error = next(filter(None, map(accelerator_error, names)), None)
+    elif name == "infra":
+        no_zones: dict[str, tuple[str, ...]] = dict.fromkeys(registry.names(), ())
+        error = next(filter(None, (place_error(place, no_zones) for place in value)), None)
+    if error is not None:
+        raise error
 
 
 def _on_some_machine(request: R, command: Command, reporter: Reporter) -> R:

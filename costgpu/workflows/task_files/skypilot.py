@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+from costgpu.workflows.runs.request import MOST_NODES
 from costgpu.workflows.task_files.task import Task
 from costgpu.workflows.task_files.yaml_tree import TAG, Section
 
@@ -34,7 +35,7 @@ def read_skypilot(task: Section, tables: Tables, note: Callable[[str], None]) ->
         run_key="run",
         setup=task.text("setup"),
         env=(*task.variables("envs"), *task.variables("secrets")),
-        fields={**fields, "name": task.text("name"), "nodes": task.whole("num_nodes")},
+        fields={**fields, "name": task.text("name"), "nodes": task.whole("num_nodes", MOST_NODES)},
         links=_links(task.section("file_mounts"), folder or Path.cwd().resolve()),
     )
     task.close()
@@ -58,8 +59,8 @@ def _machine(resources: Section, tables: Tables, note: Callable[[str], None]) ->
     fields = {
         "infra": _places(resources),
         "gpus": _accelerators(resources),
-        "cpus": resources.amount("cpus", resources.text("cpus")),
-        "memory": resources.amount("memory", resources.text("memory")),
+        "cpus": resources.text("cpus"),
+        "memory": resources.text("memory"),
         "instance_type": resources.texts("instance_type"),
         "spot": resources.flag("use_spot"),
         "disk_gib": gib(resources, "disk_size"),

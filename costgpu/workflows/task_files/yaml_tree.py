@@ -1,24 +1,22 @@
-"""YAML as sections that know their lines: plain data of one document, without aliases and tags."""
+"""YAML as sections that know their lines."""
 
 from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
 
 import yaml
 
 from costgpu.errors import UsageError
-from costgpu.files import DEEPEST, FileKind, read_text
-from costgpu.units import parse_range, shortened
+from costgpu.files import FileKind, read_text
+from costgpu.units import shortened
+from costgpu.workflows.plain_yaml import plain_yaml
 
 TASK_FILE = FileKind(most_bytes=2**20, error=UsageError, hint="A task file is a short YAML text.")
 LONGEST_KEY = 60
-_LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _NULL, _BOOL, _MERGE = (f"tag:yaml.org,2002:{name}" for name in ("null", "bool", "merge"))
-_UNUSABLE = re.compile("[\0\ud800-\udfff]")
 _VARIABLE, TAG = re.compile("[A-Za-z_][A-Za-z0-9_]*"), re.compile("[^=]+")
 _TRUE, _FALSE = ("true", "yes", "on"), ("false", "no", "off")
 
@@ -32,37 +30,8 @@ def read_yaml(path: Path) -> Section | None:
     text = read_text(path, TASK_FILE)
     if text is None:
         raise TASK_FILE.unreadable(path, os.strerror(2))
-    try:
-        check_plain(path, yaml.parse(text, Loader=_LOADER))
-        root = yaml.compose(text, Loader=_LOADER)
-    except yaml.YAMLError as error:
-        mark = getattr(error, "problem_mark", None)
-        where = f", line {mark.line + 1}" if mark is not None else ""
-        why = getattr(error, "problem", None) or "it has characters that YAML does not allow"
-        tabs = " YAML is indented with blanks, not with tabs." if "\t" in text else ""
-        raise UsageError(f"{path}{where} is not YAML: {why}.", hint=f"Correct the file.{tabs}") from None
+    root = plain_yaml(path, text)
     return Section(str(path), root) if isinstance(root, yaml.MappingNode) and root.value else None
-
-
-def check_plain(path: Path, events: Iterable[Any]) -> None:
-    """Refuse what makes a file mean more than it shows, before it is built in memory."""
-    level = documents = 0
-    for event in events:
-        level += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
-        documents += isinstance(event, yaml.DocumentStartEvent)
-        why = hint = ""
-        if isinstance(event, yaml.AliasEvent):
-            why, hint = f"aliases (*{shortened(str(event.anchor))}) are not read", "Write the value out."
-        elif getattr(event, "tag", None) is not None:
-            why, hint = f"tags ({shortened(event.tag)}) are not read", "Leave the tag out."
-        elif isinstance(event, yaml.ScalarEvent) and _UNUSABLE.search(event.value):
-            why, hint = f"{shortened(event.value)} has a character that no system takes", "Take it out."
-        elif documents > 1:
-            why, hint = "a second document begins, and one file is one job", "Write each task into a file of its own."
-        elif level > DEEPEST:
-            why, hint = f"more than {DEEPEST} levels", "A few are enough."
-        if why:
-            raise UsageError(f"{path}, line {event.start_mark.line + 1}: {why}.", hint=hint)
 
 
 class Section:
@@ -90,9 +59,13 @@ class Section:
 
     def wrong(self, key: str, why: str, hint: str = "") -> UsageError:
         """Return an error that names a key and its line."""
+        return UsageError(f"{self.at(key)} {why}.", hint=hint)
+
+    def at(self, key: str) -> str:
+        """Return file, line and name of a key."""
         named = key if key.isprintable() and len(key) <= LONGEST_KEY else shortened(key)
         where = f"{self.file}, line {self._lines[key]}" if key in self._lines else self.file
-        return UsageError(f"{where}: {self.name}{named} {why}.", hint=hint)
+        return f"{where}: {self.name}{named}"
 
     def get(self, key: str) -> yaml.Node | None:
         """Return a value; None if it is not there, or empty."""
@@ -114,7 +87,7 @@ class Section:
             return None if text is None else text.lower() in _TRUE
         raise self.wrong(key, f"is {shortened(text)}, neither true nor false")
 
-    def whole(self, key: str, most: int = 10**6) -> int | None:
+    def whole(self, key: str, most: int) -> int | None:
         """Return a whole number."""
         text = self.text(key)
         if text is None:
@@ -148,14 +121,6 @@ class Section:
         """Return a mapping below; None if the value is something else."""
         return self.section(key) if isinstance(self.get(key), yaml.MappingNode) else None
 
-    def amount(self, key: str, text: str | None) -> str | None:
-        """Return the number or range that a key means, once it is known to be one."""
-        try:
-            parse_range(re.sub("(?i)gi?b", "", text or "1"), what=key)
-        except UsageError as error:
-            raise self.wrong(key, f"is not read: {error.message.rstrip('.')}", error.hint or "") from None
-        return text
-
     def variables(self, key: str, name_of: re.Pattern[str] = _VARIABLE) -> tuple[str, ...]:
         """Return ``KEY=VALUE``, and ``KEY`` for what the shell must have, of a mapping or a list."""
         below = self.mapping(key)
@@ -163,14 +128,26 @@ class Section:
             if not name_of.fullmatch(name):
                 raise (below or self).wrong(name if below else key, f"has {shortened(name)}, which is no name")
         if below is None:
-            return self.texts(key)
+            said = self.texts(key)
+            names = [each.partition("=")[0] for each in said]
+            for name in names:
+                if names.count(name) > 1:
+                    raise self.wrong(key, f"has {shortened(name)} twice", "Keep one of them.")
+            self._refuse_template(key, "".join(said))
+            return said
         found = []
         for name, value in below.values.items():
             if value.tag == _BOOL:
                 raise below.wrong(name, "is a truth value, and variables are texts", "Put it in quotes.")
             text = below.text(name)
+            below._refuse_template(name, text or "")
             found.append(name if text is None else f"{name}={text}")
         return tuple(found)
+
+    def _refuse_template(self, key: str, text: str) -> None:
+        if "${{" in text:
+            hint = "Write the name alone, and export the variable here, or give it by --env-file."
+            raise self.wrong(key, "has ${{ ... }}, which nobody fills in", hint)
 
     def judge(self, kinds: Mapping[str, Mapping[str, str]], note: Callable[[str], None]) -> None:
         """Refuse keys that mean what costgpu does not do, and note those that need nothing: key -> why."""
@@ -181,7 +158,7 @@ class Section:
                     continue
                 if kind == "refused":
                     raise self.wrong(key, "is not supported", reason)
-                note(f"{self.file}, line {self._lines[key]}: {self.name}{key}: {reason}")
+                note(f"{self.at(key)}: {reason}")
 
     def close(self) -> None:
         """Refuse what nobody has read."""

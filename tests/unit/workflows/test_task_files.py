@@ -178,6 +178,12 @@ def test_places_of_skypilot(resources: str, places: tuple[str, ...]) -> None:
     assert asked(f"run: python train.py\nresources: {text}\n").infra == places
 
 
+def test_regions_of_dstack_are_those_of_its_backends() -> None:
+    text = "type: task\ncommands: [ls]\nbackends: [aws, gcp]\nregions: [us-east-1, us-central1]"
+    assert asked(text).infra == ("aws/us-east-1", "gcp/us-central1")
+    assert asked(f"{text}\n".replace("us-central1", "mars-1")).infra == ("aws/us-east-1", "aws/mars-1", "gcp/mars-1")
+
+
 def test_a_terabyte_of_memory() -> None:
     assert asked("type: task\ncommands: [ls]\nresources: {memory: 1TB..}").memory == "1024.."
 
@@ -265,6 +271,11 @@ class TestTheCommandLineWins:
         (project / "job.env").write_text("TOKEN=fromfile\n")
         found = asked(SKY, env=("LR=1",), env_file="job.env")
         assert found.task_env == ("KEY=abc",)
+
+    def test_what_it_replaces_is_not_looked_at(self) -> None:
+        text = "run: python train.py\nresources: {infra: azure, accelerators: tpu-v5e, memory: much}"
+        assert asked(text, infra=("aws",), gpus="L4").infra == ("aws",)
+        assert asked(text, infra=("local",)).gpus is None
 
     def test_this_machine_is_as_it_is(self) -> None:
         found = asked(SKY, infra=("local",))
@@ -366,6 +377,21 @@ class TestMounts:
         ("type: task\ncommands: [x]\nrepos: ['https://github.com/a/b']", "git repository"),
         ("type: task\ncommands: [x]\nfiles: [../elsewhere]", "line 3: files names ../elsewhere, and all of"),
         ("type: task\ncommands: [x]\nresources:\n  gpu: L4:80GB", "line 4: resources.gpu asks for 80GB of memory"),
+        ("run: x\nresources:\n  accelerators: tpu-v5e:8", "line 3: resources.accelerators is not read: --gpus tpu-v5e"),
+        ("run: x\nresources:\n  accelerators: A100:x", "line 3: resources.accelerators is not read: 'x'"),
+        ("run: x\nresources:\n  infra: azure", "line 3: resources.infra is not read: --infra azure"),
+        ("run: x\nresources:\n  disk_size: 0", "line 3: resources.disk_size is not read: 0 GiB"),
+        ("run: x\nresources:\n  disk_size: 17TB", "line 3: resources.disk_size is not read: 17408 GiB"),
+        ("run: x\nresources:\n  labels: {a: }", "line 3: resources.labels is not read"),
+        ("run: x\nnum_nodes: 65", "line 2: num_nodes is '65', and not a number from 1 to 64"),
+        ("type: task\ncommands: [x]\nbackends: [azure]", "line 3: backends is not read"),
+        ("type: task\ncommands: [x]\nmax_duration: forever", "line 3: max_duration is not read"),
+        ("type: task\ncommands: [x]\nstop_duration: 1y", "line 3: stop_duration is not read"),
+        ("type: task\ncommands: [x]\nenv: ['A=${{ secrets.a }}']", "line 3: env has ${{ ... }}"),
+        ("type: task\ncommands: [x]\nenv:\n  A: ${{ secrets.a }}", "line 4: env.A has ${{ ... }}"),
+        ("type: task\ncommands: [x]\nenv: [A, A=1]", "line 3: env has 'A' twice"),
+        ("type: task\ncommands: [x]\nresources: {gpu: 'A100:2:3'}", "gpu has two values for count, 2 and 3"),
+        ("type: task\ncommands: [x]\nresources: {gpu: 'A100:L4'}", "gpu has two values for name, A100 and L4"),
         ("type: task\ncommands: [x]\nworking_dir: /x", "working_dir is /x"),
         ("type: task\ncommands: [x]\nmax_price: 2", "--max-cost"),
         ("type: task\ncommands: [pip install ~/sky_workdir, ls]", "line 2: commands names ~/sky_workdir"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from typing import Any
 
 from costgpu.errors import UsageError
 from costgpu.workflows.runs.packages.requirements import Listing, read_requirements, read_text
@@ -29,14 +30,14 @@ def conda_source(path: Path, listing: Listing) -> PackageSource:
     """
     import yaml
 
-    from costgpu.workflows.task_files.yaml_tree import check_plain
+    from costgpu.workflows.plain_yaml import plain_yaml
 
     text = read_text(path)
     refuse_secrets(text, path.name)
     try:
-        check_plain(Path(path.name), yaml.parse(text, Loader=yaml.SafeLoader))
-        data = yaml.safe_load(text)
-    except yaml.YAMLError as error:
+        root = plain_yaml(Path(path.name), text)
+        data: Any = None if root is None else yaml.SafeLoader("").construct_document(root)
+    except (yaml.YAMLError, ValueError) as error:  # a date that there is not
         raise UsageError(f"{path.name} is no YAML: {' '.join(str(error).split())}.", hint="Correct it.") from None
     found = data.get("dependencies") if isinstance(data, dict) else None
     again = f"conda env export --from-history > {path.name}"

@@ -321,6 +321,7 @@ def test_an_exported_environment_of_conda_is_made_by_micromamba(tmp_path: Path) 
         "dependencies: [numpy]",
         "dependencies: " + "[" * 3000 + "]" * 3000,
         "name: &a x\nprefix: *a\ndependencies: [python]",
+        "name: 2026-99-99\ndependencies: [python]",
     ],
 )
 def test_a_broken_environment_of_conda_is_told(tmp_path: Path, text: str) -> None:

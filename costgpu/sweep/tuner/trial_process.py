@@ -59,7 +59,7 @@ class TrialProcess:
         self.spec, self.number, self.argv, self.emit, self.remote, self.host = spec, number, argv, emit, remote, host
         self.folder = TrialFolder(work, os.path.join(work, spec["folder"], trial_name(number, spec["trials"])))
         self._matcher = Matcher(os.path.join(work, spec["program"]), spec["metric"])
-        self._costly_lines = 0
+        self._costly_lines, self._is_matching = 0, False
         self.reports = 0
         self.last: Optional[float] = None
         self.best: Optional[float] = None
@@ -150,8 +150,7 @@ class TrialProcess:
         """Whether the script has ended meanwhile."""
         if self._process is None or self._process.poll() is None:
             return
-        if self._reader is not None:
-            self._reader.join(DRAIN_SECONDS)  # what it has started may hold the pipe open for longer
+        self._wait_for_reader()
         if not self._values.empty():
             return
         code = self._process.returncode
@@ -159,10 +158,17 @@ class TrialProcess:
 
     def _drain(self) -> None:
         """Takes what a script that was ended has written."""
-        if self._reader is not None:
-            self._reader.join(DRAIN_SECONDS)
+        self._wait_for_reader()
         while not self._values.empty():
             self._take(self._values.get_nowait())
+
+    def _wait_for_reader(self) -> None:
+        """Wait until all is read that the script has written: what it has started may hold the pipe open for longer."""
+        for _ in range(1 + MOST_COSTLY_LINES):
+            if self._reader is not None:
+                self._reader.join(DRAIN_SECONDS)
+            if not self._is_matching:
+                return
 
     def _take(self, value: Optional[float]) -> None:
         if value is None:  # the script has closed its output: most likely it ends
@@ -242,9 +248,11 @@ class TrialProcess:
         pending, is_cut = b"", False
         with self._process.stdout as pipe, open(os.path.join(self.folder.path, LOG), "wb") as log:
             while True:
+                self._is_matching = False
                 data = pipe.read1(1 << 16)  # type: ignore[attr-defined]
                 if not data:
                     break
+                self._is_matching = True
                 log.write(data)
                 log.flush()
                 *lines, pending = re.split(rb"[\r\n]+", pending + data)
@@ -254,7 +262,9 @@ class TrialProcess:
                 if len(pending) > CHUNK_BYTES:  # a line without an end: what follows its beginning is not looked at
                     self._line(b"" if is_cut else pending)
                     pending, is_cut = b"", True
+            self._is_matching = True
             self._line(b"" if is_cut else pending)
+            self._is_matching = False
         self._matcher.close()
         self._values.put(None)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -49,11 +50,13 @@ def advice_block(advice: Sequence[Advice], *, unit: str = WHOLE) -> Block:
 
 def _short(one: Advice) -> list[str]:
     """The change and its saving in two rows; what does not fit is left out of the change, and not of the saving."""
-    saved, place = saving(one), _then(one)
-    where = f", on {one.after.offer.instance_type}" if place and one.after is not None and one.after.offer else place
-    words = one.action.split()
-    tries = [f"{one.action}{saved}{place}.", f"{one.action}{saved}{where}."]
-    tries += [f"{' '.join(words[:count])} …{saved}{where}." for count in range(len(words) - 1, 0, -1)]
+    rest, brief = f"{saving(one)}{_then(one)}.", re.sub(r" \([^()]*\)", "", one.action)
+    words = brief.split()
+    tries = [
+        f"{one.action}{rest}",
+        f"{brief}{rest}",
+        *(f"{' '.join(words[:count])} …{rest}" for count in range(len(words) - 1, 0, -1)),
+    ]
     rows = (fold(text, ROWS_EACH + 1, "- ") for text in tries)
     return next((found for found in rows if len(found) <= ROWS_EACH), fold(tries[-1], ROWS_EACH, "- "))
 

@@ -10,6 +10,7 @@ from costgpu.render.text.layout import WIDTH, cut, fold
 from costgpu.units import currency_note
 
 ROWS = 40
+ASKED_ROWS = 12  # that anything else gives way to
 
 
 def _nothing(_: int) -> list[str]:
@@ -64,5 +65,6 @@ def clipped(text: str, most: int) -> list[str]:
 
 
 def asked_for(text: str) -> Block:
-    """Return what an option of its own asked for: in short, as much of it as there is room for."""
-    return Block(full=text, short=lambda rows: clipped(text, rows), most=len(text.splitlines()), least=3)
+    """Return what an option of its own asked for: whole, if it is no longer than a table."""
+    rows = len(text.splitlines())
+    return Block(full=text, short=lambda most: clipped(text, most), most=rows, least=min(rows, ASKED_ROWS))

@@ -141,7 +141,8 @@ def _doubts(verdict: Verdict, profile: WorkloadProfile, log: str | None) -> Bloc
 
     def short(rows: int) -> list[str]:
         fitting = [line(count) for count in range(1, len(doubts) + 1) if columns(line(count)) <= WIDTH]
-        first = fitting[-1:] or ([f"Notes on these figures: {others}, with --explain"] if others else [])
+        first = fitting[-1:] or [row for doubt in doubts[:1] for row in fold(f"Doubts: {doubt}", 1)]
+        first = first or ([f"Notes on these figures: {others}, with --explain"] if others else [])
         said = f"Its output: {log}"
         folder, _, name = said.rpartition("/")
         where = [said] if columns(said) <= WIDTH else [*fold(f"{folder}/", 2), *fold(name, 1)]
@@ -288,7 +289,9 @@ def _with_legend(lines: list[str], rows: Sequence[Prediction], today: date) -> l
     age = f"{ages[0]}-{ages[-1]}" if len(ages) > 1 else f"{ages[0]}" if ages else ""
     days = day_span([offer.price_as_of for offer in listed]) if listed else ""
     prices = f"Prices of {days}: {age} days old. " if listed else ""
-    own = [row for note in own_price_notes(offers)[:OWN_PRICES] for row in fold(f"= {note}", 2, "  ")]
+    notes = own_price_notes(offers)
+    own = [row for note in notes[:OWN_PRICES] for row in fold(f"= {note}", 2, "  ")]
+    own += [f"  = and {len(notes) - OWN_PRICES} more: costgpu prices list"] * (len(notes) > OWN_PRICES)
     asked = ["  > was asked for with -t."] if any(line.startswith(">") for line in lines) else []
     images = [f"  {note}" for note in image_notes(offers)]
     return [*lines, f"  {prices}* is the recommendation.", *own, *asked, *images]

@@ -151,7 +151,7 @@ def step_times(seconds: float = 1.0, count: int = 10, **changes: Any) -> StepTim
 
 def total(steps: float | None, per_epoch: float | None = None, kind: TotalKind = TotalKind.EXACT) -> Total:
     """A number of steps."""
-    return Total(kind=kind, steps=steps, steps_per_epoch=per_epoch, how="")
+    return Total(kind=kind, steps=steps, steps_per_epoch=per_epoch, how="for epoch in range(epochs) (train.py:9)")
 
 
 def optimizer(name: str = "SGD", parameters: int = 1000, tensors: int = 10, **changes: Any) -> OptimizerFacts:

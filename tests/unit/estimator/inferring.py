@@ -47,7 +47,7 @@ def framework(**facts: Any) -> Framework:
 def known(steps: float | None) -> Total:
     """A number of units; None for a server's endless loop."""
     if steps is None:
-        return Total(kind=TotalKind.UNBOUNDED, steps=None, steps_per_epoch=None, how="it runs until it is stopped")
+        return Total(kind=TotalKind.UNBOUNDED, steps=None, steps_per_epoch=None, how="while True (score.py:12)")
     how = f"{steps:g} (score.py:9)"
     return Total(kind=TotalKind.EXACT, steps=steps, steps_per_epoch=None, how=how)
 

@@ -142,6 +142,28 @@ def test_rows_that_were_asked_for_stay_in_a_cut_table() -> None:
     assert all(name in one.text() for name in ("asked-0.large", "this machine"))
 
 
+def test_a_chart_that_was_asked_for_is_whole_and_advice_gives_way() -> None:
+    one = found("gpu")
+    text = one.text(asked_for("\n".join(f"bar {number}" for number in range(9))))
+    fits(text)
+    assert "bar 8" in text
+    assert any(line.startswith("* ") for line in text.splitlines())
+
+
+def test_advice_keeps_its_place_and_leaves_out_what_is_in_brackets_first() -> None:
+    text = " ".join(found("inference").text().split())
+    assert "Batches of 256 prompts instead of 4: saves at most $23.87" in text
+    assert "on aws l40s-1-8 (L40S), us-east-1." in text
+
+
+def test_a_doubt_longer_than_a_row_is_cut_and_not_left_out() -> None:
+    one = found("gpu")
+    long = Doubt(words="a reason " * 20, weight=1.0)
+    text = replace(one, verdict=replace(one.verdict, doubts=(long,))).text()
+    fits(text)
+    assert "\nDoubts: a reason" in text
+
+
 @pytest.mark.parametrize(
     ("text", "width", "shown"),
     [

@@ -88,10 +88,12 @@ def test_what_is_read_and_ignored_is_named_the_largest_first(folder: Path) -> No
     )
 
 
-def test_the_options_of_the_hint_decide(folder: Path) -> None:
-    for name in ("a b.pt", "run[1].pt", "umläut.pt", "-x.pt", "#1.pt", "!x.pt", "end .pt", "*.pt"):
+@pytest.mark.parametrize("more", [(), [f"{n % 3}[a]/{n}.pt" for n in range(60)], [f"d{n}/{n}.pt" for n in range(60)]])
+def test_the_options_of_the_hint_decide(folder: Path, more: list[str]) -> None:
+    write(folder, **dict.fromkeys(more, "x"))
+    for name in ("a b.pt", "run[1].pt", "umläut.pt", "-x.pt", "#1.pt", "!x.pt", "end .pt", "x.pt" if more else "*.pt"):
         (folder / name).write_text("x")
-    read = [one.name for one in folder.glob("*.pt")]
+    read = [str(one.relative_to(folder)) for one in folder.rglob("*.pt")]
     words = shlex.split(refusal(compared(folder, *read)[0]).hint.removeprefix("Send it too: ").partition("; or")[0])
     patterns = tuple(rule_pattern("--include", each, folder) for each in words[1::2])
     assert staying(folder, *read, spec=job(folder, include=patterns)) == []
@@ -154,9 +156,11 @@ def test_nobody_misses_what_is_made_again(folder: Path, path: str) -> None:
     assert staying(folder, path) == []
 
 
-@pytest.mark.parametrize("path", ["x.egg-info/entry_points.txt", "pkg/__pycache__/a.pyc", ".ipynb_checkpoints/a.py"])
+@pytest.mark.parametrize(
+    "path", ["x.egg-info/entry_points.txt", "pkg/__pycache__/a.pyc", ".ipynb_checkpoints/a.py", "mlruns/0/meta.yaml"]
+)
 def test_nobody_misses_it_where_ignore_rules_name_it_too(folder: Path, path: str) -> None:
-    write(folder, **{path: "x", ".gitignore": "*.egg-info/\n__pycache__/\n.ipynb_checkpoints\nwandb/\n"})
+    write(folder, **{path: "x", ".gitignore": "*.egg-info/\n__pycache__/\n.ipynb_checkpoints\nwandb/\nmlruns/\n"})
     assert staying(folder, path) == []
     write(folder, **{"wandb/run-1/model.bin": "x"})
     assert staying(folder, "wandb/run-1/model.bin") == [("wandb/run-1/model.bin", ".gitignore", True)]

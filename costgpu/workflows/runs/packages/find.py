@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 import re
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
@@ -38,6 +40,9 @@ _NOT_READ = {
     "conda-lock.yml": "conda env export --from-history > environment.yml",
     "pixi.toml": "pixi project export conda-environment environment.yml",
 }
+_INDEX = re.compile(r"(PIP|UV)_.*INDEX.*")
+_INDEX_LINE = re.compile(r"^\s*\[*(extra-)?index(-url)?\b", re.MULTILINE)
+_SETTINGS = ("$PIP_CONFIG_FILE", "~/.pip/pip.conf", "~/.config/pip/pip.conf", "~/.config/uv/uv.toml")
 _INTO = "--inexact --no-python-downloads --python python3"
 _SYNC = f'UV_PROJECT_ENVIRONMENT="$(python3 -c "import sys; print(sys.prefix)")" uv sync --frozen {_INTO}'
 # Options of ``uv run`` that decide on packages, and what they are to uv's other commands.
@@ -119,7 +124,7 @@ def find_packages(
         requirements=(*source.requirements, *listing.requirements),
         complete=not listing.nameless,
         files=tuple(dict.fromkeys([*source.files, *listing.files])),
-        notes=(*source.notes, *listing.notes, *_not_read(listing.folder, source)),
+        notes=(*source.notes, *listing.notes, *_not_read(listing.folder, source), *_own_indexes(source)),
     )
 
 
@@ -257,3 +262,18 @@ def _not_read(folder: Path, source: PackageSource) -> list[str]:
             if (each / name).is_file():
                 return [*notes, f"{each / name} is not in the folder that is sent: add --workdir {each} to send it."]
     return notes
+
+
+def _own_indexes(source: PackageSource) -> list[str]:
+    """Return a remark on package indexes that only this computer's settings know; they may carry a password."""
+    if source.locked or not source.label:
+        return []
+    files = [Path(os.path.expandvars(name)).expanduser() for name in _SETTINGS]
+    named = [name for name, value in os.environ.items() if value and _INDEX.fullmatch(name)]
+    for path in files:
+        with contextlib.suppress(OSError):
+            named += [str(path)] * bool(_INDEX_LINE.search(path.read_text(errors="replace")))
+    if not named:
+        return []
+    what = f"The package index of {' and '.join(named)} is not known to the machine"
+    return [f"{what}; if packages come from it, name it with --setup."]

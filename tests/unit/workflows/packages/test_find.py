@@ -1,5 +1,6 @@
 """Which file says what a rented machine installs, and the command that installs it."""
 
+import os
 from pathlib import Path
 
 import pytest
@@ -344,3 +345,21 @@ def test_an_extra_is_one_of_the_project(tmp_path: Path) -> None:
         found(tmp_path, files={"pyproject.toml": PLAIN}, extras=["plots"])
     with pytest.raises(UsageError, match=r"--extra plots is for a pyproject\.toml"):
         found(tmp_path, files={"requirements.txt": ""}, extras=["plots"])
+
+
+def test_an_index_of_this_computer_alone_is_said_without_its_password(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in [name for name in os.environ if name.startswith(("PIP_", "UV_"))]:
+        monkeypatch.delenv(name)
+    (tmp_path / "requirements.txt").write_text("numpy\n")
+    assert find_packages(tmp_path, None).notes == ()
+    monkeypatch.setenv("PIP_EXTRA_INDEX_URL", "https://me:secret@index.example/simple")
+    settings = Path.home() / ".config/pip/pip.conf"
+    settings.parent.mkdir(parents=True)
+    settings.write_text("[global]\ntimeout = 60\nindex-url = https://me:secret@index.example/simple\n")
+    (note,) = find_packages(tmp_path, None).notes
+    assert "PIP_EXTRA_INDEX_URL and " in note
+    assert "pip.conf is not known to the machine" in note
+    assert "secret" not in note
+    assert find_packages(tmp_path, None, setup="make").notes == ()

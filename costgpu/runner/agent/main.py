@@ -5,11 +5,25 @@ from __future__ import annotations
 import json
 import os
 import sys
-from typing import Any
+from typing import Any, TextIO, cast
 
 from .state_files import Home
 
 REPLY = "costgpu-reply "  # in front of a reply, so that whatever a login prints is not taken for one
+
+
+class _Log:
+    """What an agent that stays has to say of trouble; lost where the disk is full, which is not to end the agent."""
+
+    def write(self, text: str) -> None:
+        """Write to standard error."""
+        try:
+            os.write(2, text.encode("utf-8", "replace"))
+        except OSError:
+            pass
+
+    def flush(self) -> None:
+        """Do nothing: nothing is held back."""
 
 
 def main() -> None:
@@ -17,6 +31,8 @@ def main() -> None:
     program = os.path.abspath(sys.argv[0])
     home = Home(os.path.dirname(program))
     command, arguments = sys.argv[1], sys.argv[2:]
+    if command in ("daemon", "supervise"):
+        sys.stderr = cast(TextIO, _Log())
     if command == "follow":
         from .log_stream import stream_logs
 

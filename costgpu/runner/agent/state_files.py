@@ -18,14 +18,15 @@ MAX_HOLD_SECONDS = 30 * 86400.0  # a client is not busy for longer
 MAX_RECORD_BYTES = 256 << 20  # of one JSON file of ours: the manifest of a million files
 # What costgpu keeps in the home: the agent, the boot script, and a local machine's host. All else there is the job's.
 _OWN_NAMES = """
-    agent agent.lock agent.log ballast ballast-of-the-host boot.sh booted checkpoint-uploaded.json checkpoint.json
-    checkpoint.lock claimed console.log contact cut_off.json deadline end.json env ended_by exit.json host.json host.lock
-    hostfile identity incoming.json incoming.part instance.json life limits manifest.json meeting.json noted.json order.json
-    outputs.json poweroff progress.json rank-logs ray ray-activity ray.json ray.log restore.json state.json status.json
-    stderr.log stdout.log terminated.json venv watchdog.sh
+    agent agent.lock agent.log ballast ballast-of-the-end ballast-of-the-host boot.sh booted checkpoint-uploaded.json
+    checkpoint.json checkpoint.lock claimed console.log contact cut_off.json deadline end.json env ended_by exit.json
+    host.json host.lock hostfile identity incoming.json incoming.part instance.json life limits manifest.json
+    meeting.json noted.json order.json outputs.json poweroff progress.json rank-logs ray ray-activity ray.json ray.log
+    restore.json state.json status.json stderr.log stdout.log terminated.json venv watchdog.sh
 """
 OWN_NAMES = frozenset(_OWN_NAMES.split())
-RESERVED_BYTES = 4 << 20  # given up when the disk is full, so that the last records can still be written
+BALLASTS = ("ballast", "ballast-of-the-end")  # become records when the disk is full; the last one only that of the end
+RESERVED_BYTES = 4 << 20  # in each
 
 
 def setting(name: str, default: float) -> float:
@@ -107,19 +108,25 @@ class Home:
         try:
             self._replace(name, data)
         except OSError as error:
+            ballast = ""
             if error.errno in (errno.ENOSPC, errno.EDQUOT):
-                self.release_disk()
+                ballast = next(filter(self.size, BALLASTS[: 2 if name == "exit.json" else 1]), "")
+                if not ballast:
+                    raise
             elif error.errno in (errno.EISDIR, errno.ENOTEMPTY, errno.EEXIST):
                 make_way(self.file(name))
             else:
                 raise
-            self._replace(name, data)
+            self._replace(name, data, ballast)
 
-    def _replace(self, name: str, data: bytes) -> None:
+    def _replace(self, name: str, data: bytes, ballast: str = "") -> None:
         new = self.file("%s.%d-%d.new" % (name, os.getpid(), threading.get_ident()))
         try:
-            with open(new, "wb") as stream:
+            if ballast:  # written over rather than deleted: a job that still writes would take what becomes free
+                os.rename(self.file(ballast), new)
+            with open(new, "r+b" if ballast else "wb") as stream:
                 stream.write(data)
+                stream.truncate()
                 stream.flush()
                 os.replace(new, self.file(name))  # seen by everybody at once; the disk may take its time
                 os.fsync(stream.fileno())
@@ -131,19 +138,15 @@ class Home:
             raise
 
     def reserve_disk(self) -> None:
-        """Sets a few MiB of disk aside, if there is room."""
-        try:
-            with open(self.file("ballast"), "xb") as stream:
-                os.posix_fallocate(stream.fileno(), 0, RESERVED_BYTES)
-        except OSError:
-            pass
-
-    def release_disk(self) -> None:
-        """Gives the reserved disk space back."""
-        try:
-            os.unlink(self.file("ballast"))
-        except OSError:
-            pass
+        """Set a few MiB of disk aside, if there is room."""
+        for name in BALLASTS:
+            try:
+                with open(self.file(name), "xb") as stream:
+                    os.posix_fallocate(stream.fileno(), 0, RESERVED_BYTES)
+            except FileExistsError:
+                pass
+            except OSError:
+                make_way(self.file(name), keep_regular=False)
 
     def record_contact(self, hold_seconds: float | None = None) -> None:
         """Notes that a client has called, and for how long it will be busy (fetching) without calling again.
@@ -154,8 +157,9 @@ class Home:
         if hold_seconds is None and self._contact_until() > time.time():
             return
         try:
-            with open(open_to_write(path, os.O_TRUNC), "w", encoding="ascii") as stream:
-                stream.write(str(hold_seconds or 0.0))
+            with open(open_to_write(path), "w", encoding="ascii") as stream:
+                stream.write("%-24s" % (hold_seconds or 0.0))  # as long as the one before: a full disk takes it
+                stream.truncate()
         except OSError:
             try:
                 os.utime(path)

@@ -311,17 +311,21 @@ def test_a_power_off_that_fails_is_tried_again(tmp_path: Path) -> None:
 
 
 def test_a_full_disk_does_not_lose_the_exit_code(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The records are written even if the job has used up the last byte: disk space is reserved for them."""
+    """A job that writes on takes every byte that becomes free: a record is written where its room is already."""
     home = Home(str(tmp_path))
     home.reserve_disk()
-    assert home.size("ballast") == 4 << 20
+    assert home.size("ballast") == home.size("ballast-of-the-end") == 4 << 20
     real = Home._replace
 
-    def replace(self: Home, name: str, data: bytes) -> None:
-        if self.exists("ballast"):
+    def replace(self: Home, name: str, data: bytes, ballast: str = "") -> None:
+        if not ballast:
             raise OSError(28, "No space left on device")
-        real(self, name, data)
+        real(self, name, data, ballast)
 
     monkeypatch.setattr(Home, "_replace", replace)
+    home.write("state.json", {"ending": {}})
+    with pytest.raises(OSError, match="No space"):
+        home.write("state.json", {"ending": {"grace_seconds": 0.0}})
     home.write("exit.json", {"exit_code": 3})
-    assert home.read("exit.json") == {"exit_code": 3}
+    assert (home.read("exit.json"), home.read("state.json")) == ({"exit_code": 3}, {"ending": {}})
+    assert not any(map(home.exists, ("ballast", "ballast-of-the-end")))

@@ -413,7 +413,7 @@ def test_names_that_only_look_like_those_of_costgpu_and_of_libraries_come(machin
 
 def test_what_costgpu_and_libraries_have_made_stays(machine: Machine) -> None:
     machine.begin()
-    own = "agent.log status.json.12-34.new life.new stdout.log.restored agent-0123456789abcdef.pyz.new rank-logs/0/x"
+    own = "agent.log .noted.json.new status.json.12-34.new stdout.log.restored agent-0123456789abcdef.pyz.new rank-logs/0/x"
     for name in (*own.split(), "checkpoints/" + "a" * 64):
         put(machine.agent / name)
     for name in (

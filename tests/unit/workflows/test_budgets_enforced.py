@@ -258,6 +258,19 @@ def test_a_damaged_row_opens_no_budget(ledger: Ledger, tmp_path: Path, damage: s
     assert "without --enforce" in refusal.hint
 
 
+def test_an_open_run_whose_times_cannot_be_right_is_named_with_the_way_out(ledger: Ledger, tmp_path: Path) -> None:
+    begin(ledger, "b1", on(cap="1"))
+    attempt(ledger, "b1")
+    harm(
+        ledger,
+        tmp_path,
+        "UPDATE events SET data = replace(data, '\"lease_until\":\"202', '\"lease_until\":\"201') WHERE kind = 'attempted'",
+    )
+    refusal = ask(ledger, "100").refusal
+    assert isinstance(refusal, LedgerDamaged), refusal
+    assert "Run b1 is open, and its times cannot be right; costgpu cancel b1 ends and closes it." in refusal.message
+
+
 @pytest.mark.parametrize("damage", DAMAGE[6:10])
 def test_a_damaged_amount_of_another_period_closes_no_budget(ledger: Ledger, tmp_path: Path, damage: str) -> None:
     closed(ledger, "a1", NOW - 2000 * HOUR, 1, "1999")

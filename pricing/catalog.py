@@ -164,7 +164,10 @@ class Catalog:
                 return replace(request, name=name)
         if (error := not_supported.accelerator_error(request.name)) is not None:
             raise error
-        return replace(request, name=hardware.accelerator(request.name).name)
+        try:
+            return replace(request, name=hardware.accelerator(request.name).name)
+        except UsageError:
+            raise hardware.unknown_accelerator(request.name, filter(None, self._by_accelerator)) from None
 
     def _check_place(self, place: str) -> None:
         every_region = set().union(*self._regions.values())

@@ -116,9 +116,9 @@ def accelerator_key(name: str) -> str:
     return key.removeprefix("nvidia").removeprefix("tesla")
 
 
-def unknown_accelerator(name: str) -> UsageError:
-    """The error for a name that means no accelerator."""
-    near = nearest(name, accelerators(), accelerator_key)
+def unknown_accelerator(name: str, among: Iterable[str] | None = None) -> UsageError:
+    """The error for a name that means no accelerator, with the nearest `among` some names; None for all."""
+    near = nearest(name, accelerators() if among is None else among, accelerator_key)
     return UsageError(
         f"There is no accelerator named {name!r}.",
         hint=f"The nearest names are {', '.join(near)}. `costgpu offers --sort name --top 0` lists all.",

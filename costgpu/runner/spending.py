@@ -273,7 +273,7 @@ def _open_views(ledger: Ledger, spending: Spending) -> list[RunView]:
             continue
         earliest = call.at + timedelta(seconds=option.lease.lifetime_seconds) - LEASE_SLACK
         if call.lease_until < earliest or (view.confirmed_at is not None and view.confirmed_at < call.at - LEASE_SLACK):
-            words = f"Run {(run := view.run_id)} is open, and its times cannot be right; costgpu cancel {run} ends and closes it."
+            words = f"Run {view.run_id} is open, and its times cannot be right; costgpu cancel {view.run_id} closes it."
             _add_problem(spending, LedgerDamaged(words))
     return views
 

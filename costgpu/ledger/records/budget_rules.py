@@ -212,7 +212,7 @@ def parse_amount(text: str) -> Decimal:
     symbols = [c for c in stripped if unicodedata.category(c) == "Sc" and c != "$"]
     if symbols or (code and code not in ("USD", "NAN", "INF")):
         raise UsageError(
-            f"{text!r}: budgets are in US dollars; costgpu knows no other currency.",
+            f"{text!r}: budgets are in US dollars, and take no other currency.",
             hint="Providers bill in US dollars. Write 200, $200 or 99.50.",
         )
     if stripped.lstrip("$ ").startswith("-"):

@@ -268,7 +268,7 @@ def test_an_open_run_whose_times_cannot_be_right_is_named_with_the_way_out(ledge
     )
     refusal = ask(ledger, "100").refusal
     assert isinstance(refusal, LedgerDamaged), refusal
-    assert "Run b1 is open, and its times cannot be right; costgpu cancel b1 ends and closes it." in refusal.message
+    assert "Run b1 is open, and its times cannot be right; costgpu cancel b1 closes it." in refusal.message
 
 
 @pytest.mark.parametrize("damage", DAMAGE[6:10])

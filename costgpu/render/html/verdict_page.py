@@ -91,6 +91,7 @@ def verdict_html(
     """
     possible = own if own is not None and not own.prediction.infeasible else None
     interruptions = interruption_sentences(verdict.interruptible) if service is None else []
+    doubts = [f"Doubts: {'; '.join(doubt.words for doubt in verdict.doubts)}."] if verdict.doubts else []
     return render(
         "verdict.html",
         verdict=verdict,
@@ -110,7 +111,7 @@ def verdict_html(
         own_sentences=own_sentences(own, verdict.unit) if own else (),
         own_basis=own_basis(own) if own else (),
         prices=_prices(verdict, today),
-        notes=[*scaling_sentences(verdict.recommended), *interruptions, *notes_of(verdict, profile)],
+        notes=[*doubts, *scaling_sentences(verdict.recommended), *interruptions, *notes_of(verdict, profile)],
         today=today,
         version=version or profile.costgpu_version,
         steps_phrase=steps_phrase,

@@ -4,6 +4,7 @@ import json
 from collections.abc import Callable
 from dataclasses import replace
 from functools import cache
+from html import unescape
 from typing import Any
 
 import pytest
@@ -13,6 +14,7 @@ from hypothesis import strategies as st
 from costgpu.estimator.verdict import Preferences
 from costgpu.models.prediction import Doubt, Objective
 from costgpu.models.workload import TotalKind
+from costgpu.render.html.verdict_page import verdict_html
 from costgpu.render.safe_text import escaped
 from costgpu.render.text.blocks import ROWS, asked_for
 from costgpu.render.text.estimate import verdict_json
@@ -112,12 +114,15 @@ def test_a_busy_machine_is_said_once() -> None:
     assert "This machine was busy" in one.text(explain=True)
 
 
-def test_the_document_has_the_doubts_that_the_screen_tells() -> None:
+def test_document_and_page_have_the_doubts_that_the_screen_tells() -> None:
     one = found("too_close")
     document = json.loads(verdict_json(one.verdict, one.profile, screens.TODAY))
     [doubt] = document["verdict"]["doubts"]
     assert doubt["words"] == "busy machine: 69 %, CPU figures x0.66-3.2"
     assert doubt["turns"] in " ".join(one.text().split())
+    shown = unescape(verdict_html(one.verdict, one.profile, (), screens.TODAY))
+    assert f" {doubt['turns']}</p></header>" in shown
+    assert f"Doubts: {doubt['words']}." in shown
 
 
 def test_advice_is_at_most_three_lines_of_two_rows_and_keeps_its_saving() -> None:

@@ -16,7 +16,7 @@ _COMPILE = f"""
 import ast, sys, warnings
 warnings.simplefilter("ignore")
 source = sys.stdin.buffer.read()
-acts = (ast.Call, ast.Import, ast.ImportFrom, ast.For, ast.While, ast.With, ast.Raise, ast.Assert)
+acts = (ast.Pass, ast.Call, ast.Import, ast.ImportFrom, ast.For, ast.While, ast.With, ast.Raise, ast.Assert)
 try:
     compile(source, sys.argv[1], "exec", dont_inherit=True)
     if not any(isinstance(node, acts) for node in ast.walk(ast.parse(source))):

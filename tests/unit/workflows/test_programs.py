@@ -26,6 +26,7 @@ FILES = {
     "runs/__init__.py": b"",
     "runs/__main__.py": b"print(1)\n",
     "spaces/x.py": b"import package\n",
+    "later.py": b"pass\n",
     "empty.py": b"# to be written\n",
     "table.csv": b"1,2.5,3\n4,5,6\n",
     "columns.CSV": b"max(loss),min(loss)\n4,5\n",
@@ -84,7 +85,7 @@ def test_variables_in_front_of_a_program_are_not_in_its_command() -> None:
     assert "secret" not in repr(spec)
 
 
-@pytest.mark.parametrize("script", ["train.py", "latin.py", "mark.py", "tools/train"])
+@pytest.mark.parametrize("script", ["train.py", "latin.py", "mark.py", "later.py", "tools/train"])
 def test_python_is_python(script: str) -> None:
     spec = planned(script)
     assert (spec.program, spec.argv) == (False, (Path(script).name,))

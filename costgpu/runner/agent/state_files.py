@@ -110,7 +110,7 @@ class Home:
         except OSError as error:
             ballast = ""
             if error.errno in (errno.ENOSPC, errno.EDQUOT):
-                ballast = next(filter(self.size, BALLASTS[: 2 if name == "exit.json" else 1]), "")
+                ballast = next(filter(self.size, BALLASTS[::-1] if name == "exit.json" else BALLASTS[:1]), "")
                 if not ballast:
                     raise
             elif error.errno in (errno.EISDIR, errno.ENOTEMPTY, errno.EEXIST):

@@ -68,7 +68,8 @@ def answer_lines(pattern: str) -> None:
     """
     compiled = re.compile(pattern)
     signal.signal(signal.SIGVTALRM, signal.SIG_DFL)
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # its end is the end of its input
+    for number in (signal.SIGINT, signal.SIGTERM):  # its end is the end of its input
+        signal.signal(number, signal.SIG_IGN)
     for line in sys.stdin.buffer:
         signal.setitimer(signal.ITIMER_VIRTUAL, LINE_SECONDS)
         value = find_value(compiled, json.loads(line))

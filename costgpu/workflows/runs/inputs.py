@@ -38,7 +38,6 @@ REFILLED = {
 }
 """Caches that libraries fill again by themselves: the variable that names one, and where it is by default."""
 _LISTED = 5  # paths in a sentence
-_OPTIONS = 20  # paths in a hint
 _LOOKED_AT = 400_000  # files that are looked at for the size of what is left out
 _RECORDS = ("mlruns/**/meta.yaml", "events.out.tfevents.*")  # that loggers read of earlier runs, and scripts do without
 _CACHES = RuleFile((*secret_files.DISPENSABLE, *_RECORDS), "caches")
@@ -147,7 +146,7 @@ def refusal(inputs: Inputs) -> SyncRefused:
     """Return why a run whose inputs stay here does not start, with the options that decide about each of them."""
     sendable = [one.path for one in inputs.staying if one.sendable]
     send, leave = (
-        " ".join(f"{option} {shlex.quote(path)}" for path in _few(paths))
+        " ".join(f"{option} {shlex.quote(path)}" for path in paths)
         for option, paths in (("--include", sendable), ("--exclude", [one.path for one in inputs.staying]))
     )
     hints = [f"Send it too: {send}"] if sendable else []
@@ -157,17 +156,6 @@ def refusal(inputs: Inputs) -> SyncRefused:
     return SyncRefused(
         f"The script reads what would not travel: {listed(inputs.staying)}.", hint=f"{'; '.join(hints)}."
     )
-
-
-def _few(paths: Sequence[str]) -> Sequence[str]:
-    """Return the paths, or as few patterns for them as a person may read: by folder and ending, else by ending alone."""
-    files = [PurePosixPath(path) for path in paths]
-    folders = [literal_pattern(str(one.parent))[1:] if one.parent.name else "" for one in files]
-    alike = (
-        list(dict.fromkeys(f"{folder}/*{one.suffix}" for folder, one in zip(folders, files, strict=True))),
-        list(dict.fromkeys(f"*{one.suffix}" for one in files)),
-    )
-    return next((each for each in (paths, *alike) if len(each) <= _OPTIONS), ["*"])
 
 
 def check_inputs(plan: Plan) -> None:

@@ -2,6 +2,7 @@
 
 import math
 import os
+import signal
 import subprocess
 import sys
 import textwrap
@@ -13,6 +14,7 @@ import pytest
 
 from costgpu.sweep.bundle import PROGRAM, tuner_file
 from costgpu.sweep.tuner import trial_process
+from costgpu.sweep.tuner.matcher import Matcher
 from costgpu.sweep.tuner.saving import is_saving
 from costgpu.sweep.tuner.trial_process import ALL_REPORTS, TrialProcess, is_told, trial_name
 from tests.until import until
@@ -124,6 +126,16 @@ def test_a_script_of_nothing_else_is_ended(trial: Trial, monkeypatch: pytest.Mon
     finish(one)
     assert events[-1]["status"] == "failed"
     assert "--metric took too long for a line of 50 characters." in events[-1]["tail"]
+
+
+def test_a_signal_to_all_of_a_job_loses_no_value(tmp_path: Path) -> None:
+    (tmp_path / "tuner.pyz").write_bytes(tuner_file())
+    matcher = Matcher(str(tmp_path / "tuner.pyz"), "loss=(.*)")
+    assert matcher.find("other") is None
+    assert matcher._process is not None
+    matcher._process.send_signal(signal.SIGTERM)
+    assert matcher.find("loss=1") == 1.0
+    matcher.close()
 
 
 def test_nothing_is_read_in_the_rest_of_a_line_without_an_end(trial: Trial) -> None:

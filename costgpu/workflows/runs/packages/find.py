@@ -40,8 +40,8 @@ _NOT_READ = {
     "conda-lock.yml": "conda env export --from-history > environment.yml",
     "pixi.toml": "pixi project export conda-environment environment.yml",
 }
-_INDEX = re.compile(r"(PIP|UV)_.*INDEX.*")
-_INDEX_LINE = re.compile(r"^\s*\[*(extra-)?index(-url)?\b", re.MULTILINE)
+_INDEX = re.compile(r"(PIP|UV)_((EXTRA_|DEFAULT_)?INDEX|(EXTRA_)?INDEX_URL)")
+_INDEX_LINE = re.compile(r"^\s*\[*(extra-)?index(-url)?\s*[]=:]", re.MULTILINE)
 _SETTINGS = ("$PIP_CONFIG_FILE", "~/.pip/pip.conf", "~/.config/pip/pip.conf", "~/.config/uv/uv.toml")
 _INTO = "--inexact --no-python-downloads --python python3"
 _SYNC = f'UV_PROJECT_ENVIRONMENT="$(python3 -c "import sys; print(sys.prefix)")" uv sync --frozen {_INTO}'

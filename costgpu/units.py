@@ -132,7 +132,7 @@ def parse_usd(text: str, what: str = "", within: NumberRange = USD) -> Decimal:
     if amount <= 0:
         raise UsageError(
             f"{said} is not a positive amount of US dollars.",
-            hint="Write it in US dollars: 5, $5 or 0.25.",
+            hint="Write it as 5, $5 or 0.25; options take only USD.",
         )
     if float(amount) not in within:
         raise UsageError(f"{said} is out of range: an amount is from $0.000000001 to ${within.high:,.0f}.")

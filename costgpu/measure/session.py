@@ -56,7 +56,6 @@ class Request:
     workdir: Path  # where it runs
     measure_for_seconds: float = MEASURE_FOR_SECONDS  # after the first step
     start_limit_seconds: float = START_LIMIT_SECONDS  # to reach the first step
-    least_step_seconds: float = 1.0  # a single step that is shorter is no answer by itself
     steps: int | None = None  # stop after so many timed steps; None for the time limit
     launch: Launch | None = None  # how a launcher would start it; None for plain Python
     isolation: Isolation | None = None  # the only level to measure at; None for the strongest that this machine gives
@@ -143,7 +142,6 @@ def run_probe(
         measure_for=request.measure_for_seconds,
         hard_limit=hard_limit_seconds(request.measure_for_seconds),
         start_limit=request.start_limit_seconds,
-        least_step=request.least_step_seconds,
         steps=request.steps,
         result=str(result),
         scratch=str(scratch.open),

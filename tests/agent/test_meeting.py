@@ -82,6 +82,7 @@ def waits_for_others(machine: Machine, port: int) -> None:
         return True
 
     until(listens)
+    assert '"meeting"' in (machine.home / "progress.json").read_text(), "it counts as idle"
 
 
 def meets(machine: Machine) -> bool:

@@ -14,6 +14,7 @@ from .phase import shared_out
 from .ranks.world import WORLD
 from .schedstat import clock
 
+LEAST_SECONDS = 1.0  # a shorter step is no answer by itself
 SLOW_SHARE = 0.25  # of the window: the trace of a first step that takes so long is the trace
 MOST_DRAWS = 64  # batches without a backward pass: this is not a step
 MOST_CALLS = 2000  # of modules, before the step begins, after which it is no longer looked for
@@ -157,9 +158,7 @@ class FirstStep:
             traced = phase.trace is None or (phase.trace_steps == 0 and not phase.untraceable)
             if traced:
                 self.use(phase)
-        least = self.recorder.config["least_step"]
-        if status != "ended":
-            least = max(least, self.recorder.config["measure_for"])
+        least = LEAST_SECONDS if status == "ended" else max(LEAST_SECONDS, self.recorder.config["measure_for"])
         evaluating = status == "cut" and self.recorder.is_evaluating()
         if traced and not phase.seconds and phase.anchors == 1 and (evaluating or self.seconds >= least):
             phase.first = self.interval

@@ -20,7 +20,6 @@ class ProbeConfig(TypedDict):
     measure_for: float
     hard_limit: float
     start_limit: float
-    least_step: float  # seconds: a shorter one is no answer by itself
     steps: int | None
     result: str
     scratch: str

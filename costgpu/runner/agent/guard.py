@@ -181,6 +181,8 @@ class MachineGuard:
     def _job_conditions(self, order: dict[str, Any]) -> limits.JobConditions:
         began = self._job_began(order)
         idle_limit = order["idle_seconds"]
+        if self._began is None and (self.home.read("progress.json") or {}).get("phase") == "meeting":
+            self._idle = idle_limit = None  # it waits for another machine, and for no longer than a meeting may take
         if self._idle is None and idle_limit is not None:
             self._idle = IdleWatch(self.supervisor.pid, max(self.tick, min(10.0, idle_limit / 5)), self.clock)
         if self._checkpoints is None and began is not None and order.get("uploads_checkpoints"):

@@ -133,7 +133,9 @@ class Supervisor:
             return
         program = [sys.executable, "-I", os.path.abspath(sys.argv[0]), "meet", stage, python]
         settings = {key: value for key, value in os.environ.items() if key.startswith("COSTGPU_AGENT_")}
+        self._note_phase("meeting")
         code = self._execute(program, {**self.environment, **settings}, self.stderr)
+        self._note_phase("setup")
         self._stop_if_asked()
         if code:
             told = self.home.read(meeting.RESULT) or {}
@@ -144,6 +146,10 @@ class Supervisor:
             with open(open_to_write(self.home.file(launchers.HOSTFILE), os.O_TRUNC), "w", encoding="ascii") as stream:
                 stream.write(launchers.hosts(self.order, gpus))
         return launchers.job_command(self.order, python, gpus, self.home.path)
+
+    def _note_phase(self, phase: str) -> None:
+        self.progress["phase"] = phase
+        self._note_progress()
 
     def _note_progress(self) -> None:
         try:

@@ -15,7 +15,13 @@ RAY = ("--engine", "ray", "--nodes", "2")
 DATA = ("--rows", "20000", "--blocks", "8")
 TRAIN = ("--epochs", "2", "--steps", "8")
 WAITS = """
-import signal, sys, threading, ray
+import signal, sys, threading
+complete = threading.Event()
+def talk():  # a machine that is busy with other things may be slow to begin, which is not to look idle
+    while not complete.wait(1):
+        print("beginning", file=sys.stderr, flush=True)
+threading.Thread(target=talk, daemon=True).start()
+import ray
 def save(*_):
     open("checkpoint", "w").write(str(ray.get(add.remote(1))))
     sys.exit(0)
@@ -26,6 +32,7 @@ ray.init()
 signal.signal(signal.SIGTERM, save)
 there = {each["NodeManagerAddress"] for each in ray.nodes() if each["Alive"]}
 print(f"begun on {len(there)} machines", flush=True)
+complete.set()
 while True:
     threading.Event().wait(0.1)
 """

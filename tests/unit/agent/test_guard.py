@@ -118,6 +118,18 @@ def test_work_output_or_a_busy_gpu_is_not_idle(machine: SimulatedMachine, counte
     assert machine.reason() == "idle"
 
 
+def test_waiting_for_another_machine_is_not_idle(machine: SimulatedMachine, counters: SimpleNamespace) -> None:
+    progress = Path(machine.home.file("progress.json"))
+    machine.start(idle_seconds=60.0)
+    progress.write_text('{"phase": "meeting"}')
+    machine.advance(200)
+    progress.write_text('{"phase": "setup"}')
+    machine.advance(50)
+    assert machine.reason() is None
+    machine.advance(20)
+    assert machine.reason() == "idle"
+
+
 def test_work_on_another_machine_of_a_ray_cluster_is_not_idle(
     machine: SimulatedMachine, counters: SimpleNamespace
 ) -> None:

@@ -36,6 +36,7 @@ COUNT = NumberRange(1, 1e18)  # parameters, tokens
 WORK = NumberRange(1e-6, 1e15)  # epochs, steps; there are parts of an epoch
 ACCELERATORS = NumberRange(0, 1e6)
 HARDWARE = NumberRange(0, 1e9)  # vCPUs, GiB
+DISK_GIB = NumberRange(10, 16_000)  # a root disk
 SYNC_MIB = NumberRange(0, 1e9)  # size of a folder
 ANY = NumberRange(0, None)
 LARGEST_WHOLE = 10**9  # rows of a table, timed steps

@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from costgpu.errors import UsageError
+from costgpu.units import DISK_GIB
 
 Script = Annotated[
     list[str] | None, typer.Argument(metavar="SCRIPT [ARGS]...", help="The script and its own arguments.")
@@ -44,6 +45,10 @@ SpotIfSaid = Annotated[
 ]
 Cpus = Annotated[str | None, typer.Option(help="Virtual CPUs: 8, 8+, 8..16.")]
 Memory = Annotated[str | None, typer.Option(help="Main memory in GiB: 64, 64+, 32..128.")]
+Disk = Annotated[
+    int | None,
+    typer.Option(min=DISK_GIB.low, max=DISK_GIB.high, help="Root disk in GiB; default: 50, with a GPU 100."),
+]
 Currency = Annotated[
     str | None, typer.Option(metavar="CODE", help="Currency of the amounts shown, e.g. EUR, with its rate; or USD.")
 ]

@@ -82,9 +82,7 @@ def run(
     profile: Annotated[str | None, typer.Option(help="Saved profile to use instead of measuring.")] = None,
     estimate: Annotated[bool, typer.Option(help="Measure the script here first, or not.")] = True,
     measure_for: opt.MeasureFor = MEASURE_FOR,
-    disk: Annotated[
-        int | None, typer.Option(min=10, max=16000, help="Root disk in GiB; default: 50, with a GPU 100.")
-    ] = None,
+    disk: opt.Disk = None,
     bucket: Annotated[str | None, typer.Option(help="Bucket for outputs and logs: s3://name/prefix.")] = None,
     subnet: Annotated[str | None, typer.Option(help="AWS subnet; default: the default one.")] = None,
     sync_limit: Annotated[float | None, typer.Option(help="Largest folder to send in MiB; default: 500.")] = None,

@@ -1,4 +1,7 @@
-"""Candidates, predictions, the verdict and advice. Imports `offer`, `parallelism`."""
+"""Candidates, predictions, the verdict and advice. Imports `offer`, `parallelism`.
+
+One file of more than 400 lines: what a verdict is made of is read together.
+"""
 
 from __future__ import annotations
 

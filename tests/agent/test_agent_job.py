@@ -1,4 +1,7 @@
-"""A job from its start to its end, in real processes."""
+"""A job from its start to its end, in real processes.
+
+One file of more than 400 lines: the cases share one machine in real processes.
+"""
 
 import json
 import os

@@ -1,4 +1,7 @@
-"""A verdict as text and as a JSON document."""
+"""A verdict as text and as a JSON document.
+
+One file of more than 400 lines: the parts of one screen.
+"""
 
 from __future__ import annotations
 

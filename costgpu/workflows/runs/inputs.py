@@ -86,7 +86,7 @@ def compare(
 
 
 def _whole_folders(staying: Iterable[StayingInput], selection: Selection) -> list[StayingInput]:
-    """Return the folder in the place of several files in it if it has more and nothing of it travels.
+    """Return the folder in the place of many files in it, or of several if it has more, where nothing of it travels.
 
     The measurement has seen a part of the job only: of a data set, which would else be sent in that part.
     """
@@ -101,7 +101,7 @@ def _whole_folders(staying: Iterable[StayingInput], selection: Selection) -> lis
         files = sum(one.files for one in each)
         if len(each) > 1:
             folder = os.path.commonpath([one.path for one in each])
-            if len(list(islice(_sizes(selection.root / folder), files + 1))) > files:
+            if files > _LISTED or len(list(islice(_sizes(selection.root / folder), files + 1))) > files:
                 each = [replace(each[0], path=folder, size=sum(one.size for one in each), files=files)]
         found += each
     return found

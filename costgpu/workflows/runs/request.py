@@ -1,4 +1,7 @@
-"""What to run, as the command line and the Python interface ask for it."""
+"""What to run, as the command line and the Python interface ask for it.
+
+One file of more than 400 lines: each option stands beside what refuses and reads it.
+"""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ from costgpu.errors import UsageError
 from costgpu.models.job import Launcher
 from costgpu.pricing.not_supported import accelerator_error, place_error
 from costgpu.providers import registry
-from costgpu.units import parse_accelerator, parse_duration, parse_range
+from costgpu.units import DISK_GIB, parse_accelerator, parse_duration, parse_range
 from costgpu.workflows.environment import job_environment
 from costgpu.workflows.reporter import Reporter
 from costgpu.workflows.runs.request import RunRequest
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from costgpu.workflows.task_files.yaml_tree import Section
 
 SUFFIXES = (".yaml", ".yml")
-DISK_GIB = range(10, 16_001)  # as --disk
 OF_A_MACHINE = ("infra", "gpus", "cpus", "memory", "instance_type", "spot", "disk_gib", "tags")
 WHICH_MACHINE = ("gpus", "cpus", "memory", "instance_type")
 """Options of which one on the command line replaces all of the file's."""
@@ -161,7 +160,9 @@ def _check_option(name: str, value: Any) -> None:
     elif name == "tags":
         parse_tags(value)
     elif name == "disk_gib" and value not in DISK_GIB:
-        error = UsageError(f"{value} GiB is out of range", hint="A disk has 10 to 16,000 GiB.")
+        error = UsageError(
+            f"{value} GiB is out of range", hint=f"A disk has {DISK_GIB.low:,} to {DISK_GIB.high:,} GiB."
+        )
     elif name == "gpus":
         names = [each.name for each in parse_accelerator(value).alternatives if each.name]
         error = next(filter(None, map(accelerator_error, names)), None)

@@ -1,4 +1,7 @@
-"""What trainers say of their evaluations, by stand-ins with their attributes."""
+"""What trainers say of their evaluations, by stand-ins with their attributes.
+
+One file of more than 400 lines: one stand-in for each trainer.
+"""
 
 import itertools
 import json

@@ -1,4 +1,7 @@
-"""This machine as a provider: real processes, real kills, and the truth about them afterwards."""
+"""This machine as a provider: real processes, real kills, and the truth about them afterwards.
+
+One file of more than 400 lines: the cases share one machine in real processes.
+"""
 
 import json
 import os

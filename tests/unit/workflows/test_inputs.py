@@ -88,6 +88,14 @@ def test_what_is_read_and_ignored_is_named_the_largest_first(folder: Path) -> No
     )
 
 
+def test_many_files_are_named_by_their_folder_if_nothing_of_it_travels(folder: Path) -> None:
+    read = [f"many/{n % 2}/{n}.pt" for n in range(16)]
+    write(folder, **dict.fromkeys(read, "x"))
+    assert staying(folder, *read) == [("many/0", ".gitignore", True), ("many/1", ".gitignore", True)]
+    write(folder, **{"many/1/readme": "it travels"})
+    assert [path for path, _, _ in staying(folder, *read)] == ["many/0", *sorted(read[1::2])]
+
+
 @pytest.mark.parametrize("more", [(), [f"{n % 3}[a]/{n}.pt" for n in range(60)], [f"d{n}/{n}.pt" for n in range(60)]])
 def test_the_options_of_the_hint_decide(folder: Path, more: list[str]) -> None:
     write(folder, **dict.fromkeys(more, "x"))

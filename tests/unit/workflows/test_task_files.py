@@ -1,4 +1,7 @@
-"""Task files of SkyPilot and dstack become requests, or are refused in a sentence: nothing in them is ignored."""
+"""Task files of SkyPilot and dstack become requests, or are refused in a sentence: nothing in them is ignored.
+
+One file of more than 400 lines: both formats are held to the same rules.
+"""
 
 import random
 import re

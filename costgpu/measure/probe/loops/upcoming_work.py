@@ -1,4 +1,7 @@
-"""What the measured window may never reach: other training phases, validation, periodic work."""
+"""What the measured window may never reach: other training phases, validation, periodic work.
+
+One file of more than 400 lines: each rule reads the same frames.
+"""
 
 import ast
 import math

@@ -38,17 +38,17 @@ CUTS: dict[str, Callable[[Row], bool]] = {
 
 
 def terms(row: Row) -> gpu.GpuTerms:
-    """The model's terms for a row, with the shipped constants."""
+    """Return the model's terms for a row, with the shipped constants."""
     return gpu.gpu_terms(row.work, row.optimizers, PRECISIONS[row.precision], row.spec, row.host)
 
 
 def percent(errors: Sequence[float] | np.ndarray, q: float) -> float:
-    """A quantile of errors, in percent."""
+    """Return a quantile of errors, in percent."""
     return 100 * float(np.quantile(errors, q)) if len(errors) else math.nan
 
 
 def inside(table: Table, predicted: np.ndarray) -> np.ndarray:
-    """Whether the measured seconds lie in the interval around the prediction."""
+    """Return whether the measured seconds lie in the interval around the prediction."""
     found = []
     for row, seconds in zip(table.rows, predicted, strict=True):
         spec = replace(row.spec, year=min(row.spec.year, row.year))

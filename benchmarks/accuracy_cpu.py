@@ -117,7 +117,7 @@ class Result:
 
 
 def outside_spec(name: str, ghz: float, flops: float, cores: int, gbps: float) -> CpuSpec:
-    """A CPU that no cloud of the tables rents."""
+    """Return a CPU that no cloud of the tables rents."""
     return CpuSpec(
         provider="",
         family=name,
@@ -145,7 +145,7 @@ OUTSIDE = {
 
 
 def prompt_cells(cells: Mapping[str, str]) -> dict[str, str]:
-    """The columns of ROWS.csv of a prompt's row of the other file; empty if it is none, or no cloud machine's."""
+    """Return the columns of ROWS.csv of a prompt's row of the other file; empty if it is none, or no cloud machine's."""
     name = re.search(r"\((\w+) ((\w+(?:-flex)?)[.-]\S+)\)$", cells["device"])
     if cells["task"] != "LLM prefill" or cells["unit"] != "tokens/s" or name is None:
         return {}
@@ -185,7 +185,7 @@ def read_row(cells: Mapping[str, str]) -> Row:
 
 
 def read_rows(path: Path) -> list[Row]:
-    """The rows of the file; numbers that are not known are empty."""
+    """Return the rows of the file; numbers that are not known are empty."""
     with path.open(encoding="utf-8", newline="") as stream:
         tables: list[dict[str, str]] = list(csv.DictReader(line for line in stream if not line.startswith("#")))
     if tables and "task" in tables[0]:
@@ -200,13 +200,13 @@ def read_rows(path: Path) -> list[Row]:
 
 @cache
 def spec_of(provider: str, family: str) -> CpuSpec | None:
-    """The CPU of a row; None if nothing is known of it."""
+    """Return the CPU of a row; None if nothing is known of it."""
     return cpus().get((provider, family)) if provider else OUTSIDE[family]
 
 
 @cache
 def machine_of(spec: CpuSpec, cores: float, gflops: float = 0.0) -> Machine:
-    """What the micro-benchmark would find on so many cores of this CPU.
+    """Return what the micro-benchmark would find on so many cores of this CPU.
 
     Args:
         gflops: What it surely would find, if more is known than the tables tell; 0 if not.
@@ -336,13 +336,13 @@ def pairs(rows: Iterable[Row], *, same: bool) -> Iterator[tuple[Row, Row]]:
 
 
 def chosen(rows: list[Row], *, same: bool) -> list[tuple[Row, Row]]:
-    """The pairs, at most `MOST_PAIRS`."""
+    """Return the pairs, at most `MOST_PAIRS`."""
     found = list(pairs(rows, same=same))
     return random.Random(SEED).sample(found, MOST_PAIRS) if len(found) > MOST_PAIRS else found
 
 
 def results(chosen_pairs: Iterable[tuple[Row, Row]]) -> list[Result]:
-    """The pairs of which both CPUs are known, predicted."""
+    """Return the pairs of which both CPUs are known, predicted."""
     return [found for here, there in chosen_pairs if (found := predict(here, there)) is not None]
 
 

@@ -37,7 +37,7 @@ MODELS = {
 
 
 def family_of(device: str) -> tuple[CpuSpec, int] | None:
-    """The CPU of an instance that a row names, and its vCPUs as far as the size tells; None for other machines."""
+    """Return the CPU of an instance that a row names, and its vCPUs as far as the size tells; None for other machines."""
     found = re.search(r"(aws|gcp) ([\w.-]+)", device)
     if found is None:
         return None

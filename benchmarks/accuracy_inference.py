@@ -86,12 +86,12 @@ class Measured:
 
     @property
     def source(self) -> str:
-        """The repository."""
+        """Return the repository."""
         return self.raw["source"].split("@")[0].split("/")[-1]
 
     @property
     def gpu(self) -> str:
-        """The board."""
+        """Return the board."""
         return self.raw["device"]
 
     def host(self) -> tuple[str, ...]:
@@ -109,7 +109,7 @@ class Traces:
             self.known = pickle.loads(cache.read_bytes())
 
     def of(self, key: tuple[object, ...], make: Callable[[], tuple[list[OpRow], ...]]) -> tuple[list[OpRow], ...]:
-        """The trace of that name."""
+        """Return the trace of that name."""
         if key not in self.known:
             self.known[key] = make()
             print(f"traced {key}", file=sys.stderr)
@@ -122,13 +122,13 @@ class Traces:
 
 
 def read(path: Path) -> list[dict[str, str]]:
-    """The rows of the file without its comments."""
+    """Return the rows of the file without its comments."""
     with path.open(newline="") as stream:
         return list(csv.DictReader(line for line in stream if not line.startswith("#")))
 
 
 def measured(raw: Mapping[str, str], traces: Traces) -> Measured | None:
-    """The row with its trace; None if it is none of PyTorch on a known GPU."""
+    """Return the row with its trace; None if it is none of PyTorch on a known GPU."""
     specs = {key: spec for spec in accelerators().values() for key in (spec.name, spec.model)}
     spec, model = specs.get(raw["device"]), raw["model"]
     if raw["mode"] == "engine" or raw["device_kind"] != "GPU" or spec is None or "whisper" in model:
@@ -194,7 +194,7 @@ class Table:
 
     @classmethod
     def of(cls, rows: list[Measured]) -> Table:
-        """The table of these rows."""
+        """Return the table of these rows."""
         found: list[tuple[object, ...]] = []
         for at, row in enumerate(rows):
             compiled = row.execution.runtime is not gpu.Runtime.EAGER
@@ -313,7 +313,7 @@ def both_out(rows: list[Measured], table: Table, speed: np.ndarray | float) -> n
 
 
 def coverage(rows: list[Measured], predicted: np.ndarray) -> str:
-    """How many rows lie in their 80 % interval."""
+    """Return how many rows lie in their 80 % interval."""
     places = []
     for row, seconds in zip(rows, predicted, strict=True):
         terms = [gpu.forward_terms(work, row.spec, row.execution).times(times) for work, times in row.passes]

@@ -113,7 +113,7 @@ class Model:
     networks: Mapping[str, float]
 
     def on(self, row: Row) -> Group:
-        """The GPUs of a row."""
+        """Return the GPUs of a row."""
         if row.gpus == 1:
             return Group(gpus=1, nodes=1, links=None)
         network = self.networks[row.network] * row.network_gbit / 8 * GB if row.network else None
@@ -125,7 +125,7 @@ class Model:
         )
 
     def predicted(self, pair: Pair) -> StepSeconds:
-        """A step of the pair's row."""
+        """Return a step of the pair's row."""
         base, row = pair.base, pair.row
         group = self.on(base)
         window = window_share(base.spread.scheme, base.micro_batches)
@@ -146,7 +146,7 @@ def exchanged(row: Row, group: Group) -> float:
 
 
 def read_rows(path: Path) -> list[Row]:
-    """The rows of a file whose scheme is predicted, and whose links are known."""
+    """Return the rows of a file whose scheme is predicted, and whose links are known."""
     with path.open(encoding="utf-8", newline="") as stream:
         cells = csv.DictReader(line for line in stream if not line.startswith("#"))
         found = [_row(one) for one in cells if one["parallelism"] in SCHEMES]
@@ -214,7 +214,7 @@ def errors(model: Model, pairs: Sequence[Pair]) -> np.ndarray:
 
 
 def inside(model: Model, pair: Pair) -> bool:
-    """Whether the measured seconds lie in the 80 % interval."""
+    """Return whether the measured seconds lie in the 80 % interval."""
     found = model.predicted(pair)
     interval, _ = scaling_interval(found.seconds, found.efficiency, model.on(pair.row), pair.row.spread.scheme)
     return interval.low * found.seconds <= pair.row.seconds <= interval.high * found.seconds
@@ -227,7 +227,7 @@ PRIOR = np.log(
 
 
 def model_of(logs: np.ndarray) -> Model:
-    """The model of the logarithms of all constants, in the order of `NAMES`."""
+    """Return the model of the logarithms of all constants, in the order of `NAMES`."""
     values = dict(zip(NAMES, np.exp(logs).tolist(), strict=True))
     values["never_hidden"] = min(1.0, values["never_hidden"])
     return Model(
@@ -238,7 +238,7 @@ def model_of(logs: np.ndarray) -> Model:
 
 
 def fitted(pairs: Sequence[Pair]) -> Model:
-    """The constants with the least mean error and distance from what is known without rows, by coordinate descent."""
+    """Return the constants with the least mean error and distance from what is known without rows, by coordinate descent."""
 
     def loss(logs: np.ndarray) -> float:
         prior = PRIOR_WEIGHT * float(((logs - PRIOR) ** 2).sum()) / len(pairs)

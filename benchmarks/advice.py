@@ -56,7 +56,7 @@ NUMBER = re.compile(r"(\d+) (?:DataLoader workers?|times as large)")
 
 
 def number(advice: Advice) -> int:
-    """How many workers, or how many times as large: as the line says it."""
+    """Return how many workers, or how many times as large: as the line says it."""
     found = NUMBER.search(advice.action)
     assert found is not None, advice.action
     return int(found.group(1))
@@ -131,7 +131,7 @@ def workload_of(profile: WorkloadProfile, longer: float = LONGER) -> Workload:
 
 
 def advice_for(workload: Workload) -> tuple[Verdict, tuple[Advice, ...]]:
-    """The verdict and the advice on it, over all on-demand offers."""
+    """Return the verdict and the advice on it, over all on-demand offers."""
     offers = [predict(workload, place) for place in candidates(None, (), spot=False, reporter=LogReporter())]
     here = predict(workload, Candidate(offer=None))
     verdict = decide(workload.scope, here, offers, Preferences(), ())

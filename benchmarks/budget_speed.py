@@ -147,7 +147,7 @@ def stranger(number: int, at: datetime) -> Sighting:
 
 
 def events(number: int, at: datetime, *, closed: bool) -> Iterator[RunEvent]:
-    """The 10 events of a run that is over, the 6 of one that runs, as they are in life."""
+    """Yield the 10 events of a run that is over, the 6 of one that runs, as they are in life."""
     run_id = f"r{number:011}"
     offer = {
         "provider": "aws",

@@ -21,7 +21,7 @@ from costgpu.models.workload import StepTotals
 
 
 def totals(row: Row) -> StepTotals:
-    """The row's trace as one sum."""
+    """Return the row's trace as one sum."""
     flops = row.work.total_flops
     convolved = sum(value for (kind, _), value in row.work.flops.items() if kind not in ("matmul", "attention"))
     return StepTotals(

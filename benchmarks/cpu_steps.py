@@ -33,7 +33,7 @@ Step = Callable[[], None]
 
 
 def supervised(model: nn.Module, inputs: torch.Tensor, classes: int) -> Step:
-    """A step of a classifier under SGD."""
+    """Return a step of a classifier under SGD."""
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9)
     labels = torch.randint(0, classes, (len(inputs),))
 
@@ -63,7 +63,7 @@ def residual_block(inputs: int, outputs: int, stride: int) -> nn.Module:
 
 
 def resnet18() -> Step:
-    """The network of examples/train.py: 32 px, batch 32."""
+    """Return the network of examples/train.py: 32 px, batch 32."""
     stages: list[nn.Module] = [nn.Conv2d(3, 64, 3, 1, 1, bias=False), nn.BatchNorm2d(64), nn.ReLU()]
     for before, after, stride in ((64, 64, 1), (64, 128, 2), (128, 256, 2), (256, 512, 2)):
         stages += [residual_block(before, after, stride), residual_block(after, after, 1)]
@@ -153,7 +153,7 @@ class Language(nn.Module):
 
 
 def language(middle: nn.Module, width: int, shape: tuple[int, int]) -> Step:
-    """A step of a language model on tokens of this shape."""
+    """Return a step of a language model on tokens of this shape."""
     model = Language(middle, width)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
     tokens, wanted = torch.randint(0, VOCABULARY, shape), torch.randint(0, VOCABULARY, (shape[0] * shape[1],))
@@ -244,7 +244,7 @@ def least_milliseconds(step: Step) -> float:
 
 
 def traced(step: Step) -> dict[str, float]:
-    """The work of one step, as the probe's tracer counts it."""
+    """Return the work of one step, as the probe's tracer counts it."""
     step()
     tracer = make_tracer(torch)()
     tracer.phase = "forward"

@@ -153,7 +153,7 @@ def fill(folder: Path, count: int) -> None:
 
 
 def story(number: int, *, closed: bool) -> Iterator[RunEvent]:
-    """The events of one run, as they are in life."""
+    """Yield the events of one run, as they are in life."""
     run_id = "r" + "".join(ALPHABET[(number * 7919 // 36**place) % 36] for place in range(11))
     at = START + timedelta(seconds=97 * number)
     cost = Decimal(number % 997) / 100

@@ -46,7 +46,7 @@ class Recipe:
 
 
 def public(name: str) -> Callable[[int], tuple[nn.Module, Callable[[], Tensor]]]:
-    """A model of benchmarks/models."""
+    """Return a model of benchmarks/models."""
 
     def make(batch: int) -> tuple[nn.Module, Callable[[], Tensor]]:
         found = build(name, batch, NVIDIA_EXAMPLES)
@@ -291,7 +291,7 @@ RECIPES = (
 
 
 def saved_bytes(model: nn.Module, loss: Callable[[], Tensor]) -> tuple[Tensor, int]:
-    """The loss and what autograd keeps for its backward pass, parameters not counted."""
+    """Return the loss and what autograd keeps for its backward pass, parameters not counted."""
     own = {p.untyped_storage()._cdata for p in model.parameters()}
     kept: dict[int, int] = {}
 
@@ -307,7 +307,7 @@ def saved_bytes(model: nn.Module, loss: Callable[[], Tensor]) -> tuple[Tensor, i
 
 
 def row(recipe: Recipe, today: date) -> dict[str, object]:
-    """A row of the table."""
+    """Return a row of the table."""
     with FakeTensorMode(allow_non_fake_inputs=True):
         model, loss = recipe.make(recipe.batch)
         tracer = make_tracer(torch)()

@@ -74,7 +74,7 @@ class Row:
 
 
 def build_any(model: Model) -> Workload:
-    """The model as that source has it; for a source not known here, as any of the known ones has it."""
+    """Return the model as that source has it; for a source not known here, as any of the known ones has it."""
     if ":" in model.name:
         return zoo.build(model.name, model.batch, model.image_size, channels_last=model.layout == "nhwc")
     for candidate in (model.source, "lambdal/deeplearning-benchmark", "sitar-lab/NeuSight"):
@@ -117,7 +117,7 @@ def trace(model: Model) -> tuple[list[OpRow], int, int]:
 
 
 def optimizer_facts(name: str, parameters: int, tensors: int) -> list[OptimizerFacts]:
-    """What the row's optimizer is to the model; gradients that are only accumulated are none."""
+    """Return what the row's optimizer is to the model; gradients that are only accumulated are none."""
     kinds = {"adam": ("Adam", False), "sgd_momentum": ("SGD", True), "none_grad_accumulate": ("SGD", False)}
     if name not in kinds:
         return []
@@ -126,7 +126,7 @@ def optimizer_facts(name: str, parameters: int, tensors: int) -> list[OptimizerF
 
 
 def find_spec(name: str) -> AcceleratorSpec:
-    """The hardware row of a benchmark's GPU name."""
+    """Return the hardware row of a benchmark's GPU name."""
     for spec in accelerators().values():
         if name in (spec.name, spec.model):
             return spec
@@ -138,7 +138,7 @@ class OnBoard(Protocol):
 
     @property
     def gpu(self) -> str:
-        """The board."""
+        """Return the board."""
         ...
 
 

@@ -19,13 +19,13 @@ SHARE, SPARE = 0.2, 1.0
 
 
 def counted(beside: str) -> dict[str, float]:
-    """How often a real run did each kind of work, from the column ``beside``."""
+    """Return how often a real run did each kind of work, from the column ``beside``."""
     pairs = (part.rsplit(" ", 1) for part in beside.split("|") if part and part != "none")
     return {**dict.fromkeys(KINDS, 0.0), **{kind: float(times) for kind, times in pairs}}
 
 
 def told(phases: list[dict[str, Any]], real_steps: float | None) -> dict[str, float] | None:
-    """How often each kind comes in the whole job, by an answer's phases; None where it does not know the length.
+    """Return how often each kind comes in the whole job, by an answer's phases; None where it does not know the length.
 
     Args:
         real_steps: Steps of the real run, where the answer only claims a bound: the work is told for those.
@@ -49,13 +49,13 @@ def told(phases: list[dict[str, Any]], real_steps: float | None) -> dict[str, fl
 
 
 def bounded(phases: list[dict[str, Any]]) -> frozenset[str]:
-    """The kinds of which an answer says that they come at most so often: saves of what is better than before."""
+    """Return the kinds of which an answer says that they come at most so often: saves of what is better than before."""
     extras = [extra for phase in phases for extra in phase["extras"]]
     return frozenset(extra["kind"] for extra in extras if extra["note"].endswith("at most that often"))
 
 
 def names_evaluations(note: str) -> bool:
-    """Whether a note names evaluations that were not reached and whose seconds are not known."""
+    """Return whether a note names evaluations that were not reached and whose seconds are not known."""
     return note.startswith(("Not seen in ", "Its trainer evaluates "))
 
 
@@ -94,7 +94,7 @@ def seconds(answer: Answer) -> list[str]:
 
 
 def section(answers: list[Answer]) -> list[str]:
-    """What is told of the work beside the steps, and of the seconds on the machine that measured."""
+    """Return what is told of the work beside the steps, and of the seconds on the machine that measured."""
     judged = [(answer, verdict(answer)) for answer in answers]
     verdicts = Counter(judgement for _, judgement in judged)
     lines = ["", f"Work beside the steps: {', '.join(f'{n} {name}' for name, n in verdicts.most_common())}."]
@@ -119,6 +119,6 @@ def section(answers: list[Answer]) -> list[str]:
 
 
 def table(header: list[str], rows: list[list[str]]) -> list[str]:
-    """The lines of a table, after an empty one."""
+    """Return the lines of a table, after an empty one."""
     first, *others = ("| " + " | ".join(cells) + " |" for cells in (header, *rows))
     return ["", first, "|---" * len(header) + "|", *others]

@@ -96,13 +96,13 @@ class Script:
         return f"{self.root}+{self.path.removeprefix('-m ').replace('/', '_')}+{mark}".replace(" ", "_")
 
     def totals(self) -> list[tuple[float, str]]:
-        """The real totals and their units; the last unit holds for the totals after it."""
+        """Return the real totals and their units; the last unit holds for the totals after it."""
         numbers, units = self.real.split("|"), self.unit.split("|")
         units += [units[-1]] * (len(numbers) - len(units))
         return [(float(real), unit) for real, unit in zip(numbers, units, strict=True)]
 
     def command(self) -> list[str]:
-        """The script and its arguments, seen from `folder`."""
+        """Return the script and its arguments, seen from `folder`."""
         where = Path(self.folder)
         if self.path.startswith("-m "):
             return ["-m", self.path.removeprefix("-m "), *shlex.split(self.arguments)]
@@ -163,7 +163,7 @@ class Answer:
         return "invented" if certain else "wrong"
 
     def _agrees(self, unit: str, count: float) -> bool | None:
-        """Whether one of its counts is a real one in the same unit; None where that unit was not counted."""
+        """Return whether one of its counts is a real one in the same unit; None where that unit was not counted."""
         reals = [real for real, name in self.script.totals() if SAME_UNIT.get(unit, unit) == SAME_UNIT.get(name, name)]
         if not reals:
             return None
@@ -176,7 +176,7 @@ class Answer:
 
 
 def load(path: Path) -> list[Script]:
-    """The rows of scripts.csv."""
+    """Return the rows of scripts.csv."""
     with path.open(newline="") as file:
         return [Script(**row) for row in csv.DictReader(file)]
 
@@ -190,7 +190,7 @@ def prepare(script: Script, where: Path, interpreter: str) -> None:
 
 
 def version() -> str:
-    """The last commit that changed costgpu."""
+    """Return the last commit that changed costgpu."""
     command = ["git", "log", "-1", "--format=%h", "--", "../costgpu"]
     return subprocess.run(command, cwd=HERE, check=True, capture_output=True, text=True).stdout.strip()
 
@@ -261,7 +261,7 @@ def _seen_from(where: Path, script: Script) -> list[str]:
 
 
 def read(script: Script, said: dict[str, Any]) -> Answer:
-    """The total in an answer: the sum of the phases of the script's task, as vague as the vaguest of them."""
+    """Return the total in an answer: the sum of the phases of the script's task, as vague as the vaguest of them."""
     when = {"seconds": said["seconds"], "version": said["version"], "date": said["date"]}
     if said["code"]:
         reason = next((line for line in said["error"].split("\n") if line.startswith("costgpu: ")), "")
@@ -295,12 +295,12 @@ def read(script: Script, said: dict[str, Any]) -> Answer:
 
 
 def number(value: float | None) -> str:
-    """A count, with separators."""
+    """Return a count, with separators."""
     return "" if value is None else f"{value:,.0f}" if value == round(value) else f"{value:,.1f}"
 
 
 def section(answers: list[Answer]) -> list[str]:
-    """A summary of answers, by kind and by framework, and the table of all of them."""
+    """Return a summary of answers, by kind and by framework, and the table of all of them."""
     known = [answer for answer in answers if answer.verdict != "no truth"]
     scripts = {answer.script.name for answer in known}
     inference = {answer.script.name for answer in known if answer.script.task == "inference"}
@@ -334,7 +334,10 @@ def section(answers: list[Answer]) -> list[str]:
 
 
 def page(answers: list[Answer], before: str) -> str:
-    """The page benchmarks/scripts.md; rows without ``beside`` as they stand `before`, unless all their answers are kept."""
+    """Return the page benchmarks/scripts.md.
+
+    Rows without ``beside`` as they stand `before`, unless all their answers are kept.
+    """
     counted = [answer for answer in answers if answer.script.beside]
     others = [answer for answer in answers if not answer.script.beside]
     first = before.split(f"\n{BESIDE_TITLE}\n", maxsplit=1)[0]

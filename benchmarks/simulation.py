@@ -30,7 +30,7 @@ FIGURES = {
 
 
 def main() -> int:
-    """The exit code: 1 if anything was violated or a bug was not found."""
+    """Return the exit code: 1 if anything was violated or a bug was not found."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seeds", type=int, default=None, help="number of seeds (1000; with --planted 5000)")
     parser.add_argument("--first", type=int, default=0, help="the first of them")

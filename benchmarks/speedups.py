@@ -31,7 +31,7 @@ class Miss:
 
 
 def predict(row: Speedup, others: list[Speedup]) -> Miss | None:
-    """A row from others; None if they say nothing about it."""
+    """Return a row from others; None if they say nothing about it."""
     rate = benchmark_table.rate_of(row)[1]
     seconds = (row.cpu_seconds or 0.0) / (row.units or 1.0)
     unit = row.unit if row.units else ""

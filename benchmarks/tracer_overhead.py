@@ -52,7 +52,7 @@ def plain(script: Path, arguments: list[str], seconds: float, folder: Path) -> f
 
 
 def probed(script: Path, arguments: list[str], seconds: float, folder: Path) -> float:
-    """The same under the probe, with the probe's own time between two steps in it."""
+    """Return the same under the probe, with the probe's own time between two steps in it."""
     request = Request(script=script, module=None, arguments=arguments, workdir=folder, measure_for_seconds=seconds)
     outcome = run_probe(request, Interpreter(sys.executable, "", ""), folder, lambda _seconds, _stepping: None)
     assert outcome.record is not None

@@ -68,7 +68,7 @@ class Verdict(_Verdict):
         return verdict_text(self, self.profile, self.day, explain=True, besides=[advice], service=self.service)
 
     def to_html(self) -> str:
-        """The HTML report: one page that needs nothing else."""
+        """Return the HTML report: one page that needs nothing else."""
         from costgpu.render.html.verdict_page import verdict_html
         from costgpu.render.text.advice import sentences
 
@@ -76,7 +76,7 @@ class Verdict(_Verdict):
         return verdict_html(self, self.profile, advice, self.day, service=self.service, version=__version__)
 
     def _repr_html_(self) -> str:
-        """The report in a frame, so that its styles do not touch the notebook's."""
+        """Return the report in a frame, so that its styles do not touch the notebook's."""
         page = html.escape(self.to_html())
         return f'<iframe srcdoc="{page}" sandbox="" style="width:100%;height:{FRAME_HEIGHT};border:0"></iframe>'
 
@@ -157,7 +157,7 @@ def offers(
     max_price: Amount | None = None,
     sort: str = "price",
 ) -> list[Offer]:
-    """Lists machine types that can be rented, at the prices in use; see `costgpu offers`.
+    """List machine types that can be rented, at the prices in use; see `costgpu offers`.
 
     Args:
         gpus: Accelerators, e.g. ``"A100:1"``, or a list, any of which will do; ``"none"`` for CPUs only.
@@ -215,7 +215,7 @@ def run(
     engine: str = "plain",
     wait: bool = True,
 ) -> RunView:
-    """Runs a script on a rented machine, or on this one; see `costgpu run`.
+    """Run a script on a rented machine, or on this one; see `costgpu run`.
 
     The call is the consent: nobody is asked. Rented machines need `max_cost` or `max_duration`, unless the estimate
     sets the limit. Ctrl-C cancels the run.
@@ -278,7 +278,7 @@ def run(
 
 
 def runs(*, closed: bool = True) -> list[RunView]:
-    """Lists the runs of the ledger, newest first: open ones and, with `closed`, the recent closed ones."""
+    """List the runs of the ledger, newest first: open ones and, with `closed`, the recent closed ones."""
     from costgpu.workflows.context import AppContext
     from costgpu.workflows.runs.list_runs import list_runs
 

@@ -11,13 +11,13 @@ class Clock(Protocol):
     """What tells the time and waits."""
 
     def now(self) -> datetime:
-        """The time of day, aware UTC."""
+        """Return the time of day, aware UTC."""
 
     def monotonic(self) -> float:
         """Seconds that never go back."""
 
     def sleep(self, seconds: float) -> None:
-        """Waits."""
+        """Wait."""
 
 
 class SystemClock:
@@ -32,7 +32,7 @@ class SystemClock:
         return time.monotonic()
 
     def sleep(self, seconds: float) -> None:
-        """Waits."""
+        """Wait."""
         time.sleep(seconds)
 
 
@@ -52,5 +52,5 @@ class ManualClock:
         return self._seconds
 
     def sleep(self, seconds: float) -> None:
-        """Moves the time on at once."""
+        """Move the time on at once."""
         self._seconds += max(0.0, seconds)

@@ -37,18 +37,18 @@ class FileKind:
     write_hint: str = "Choose another place."
 
     def unreadable(self, path: Path, why: str) -> CostGpuError:
-        """The error for a file that cannot be read."""
+        """Return the error for a file that cannot be read."""
         words = f"Cannot read {self.name} {path}" if self.name else f"{path} cannot be read"
         return self.error(f"{words}: {why}.", hint=self.hint)
 
     def unwritable(self, path: Path, why: str) -> CostGpuError:
-        """The error for a file that cannot be written."""
+        """Return the error for a file that cannot be written."""
         words = f"Cannot write {self.name} {path}" if self.name else f"{path} cannot be written"
         return self.error(f"{words}: {why}.", hint=self.write_hint)
 
 
 def read_bytes(path: Path, kind: FileKind) -> bytes | None:
-    """What a file holds; None if there is none.
+    """Return what a file holds; None if there is none.
 
     Raises:
         CostGpuError: That of the kind: it is no ordinary file, too large, or cannot be read.
@@ -70,7 +70,7 @@ def read_bytes(path: Path, kind: FileKind) -> bytes | None:
 
 
 def read_text(path: Path, kind: FileKind) -> str | None:
-    """The UTF-8 text of a file, without a byte order mark; None if there is none.
+    """Return the UTF-8 text of a file, without a byte order mark; None if there is none.
 
     Raises:
         CostGpuError: That of the kind: as for `read_bytes`, or it is no such text.
@@ -89,7 +89,7 @@ def read_text(path: Path, kind: FileKind) -> str | None:
 
 
 def read_json(path: Path, kind: FileKind) -> Any:
-    """The JSON value in a file; None if there is no file.
+    """Return the JSON value in a file; None if there is no file.
 
     Raises:
         CostGpuError: That of the kind: as for `read_bytes`, or it is no JSON of a limited depth.
@@ -106,7 +106,7 @@ def read_json(path: Path, kind: FileKind) -> Any:
 
 
 def parse_json(text: str | bytes) -> Any:
-    """A JSON value of finite numbers, not more than 100 levels deep.
+    """Return a JSON value of finite numbers, not more than 100 levels deep.
 
     Raises:
         ValueError: It is none.
@@ -122,7 +122,7 @@ def parse_json(text: str | bytes) -> Any:
 
 
 def parse_toml(text: str) -> dict[str, Any]:
-    """A TOML document, not more than 100 levels deep.
+    """Return a TOML document, not more than 100 levels deep.
 
     Raises:
         ValueError: It is none; a `tomllib.TOMLDecodeError` if that can tell where it ends to be one.
@@ -189,7 +189,7 @@ def impossible_path(text: str) -> str:
 def write_whole(
     path: Path, chunks: Iterable[str | bytes], kind: FileKind, *, replace: bool = True, mode: int = 0o666
 ) -> None:
-    """Writes a file, UTF-8 text or bytes. It gets its name when all of it is on the disk.
+    """Write a file, UTF-8 text or bytes. It gets its name when all of it is on the disk.
 
     Args:
         path: Where. What a link points to is replaced, and keeps its permissions.

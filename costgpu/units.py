@@ -44,7 +44,7 @@ FIRST_YEAR, LAST_YEAR = 1970, 2199  # of a time that is said or kept
 
 
 def parse_time(text: object) -> datetime:
-    """The time that a file of ours says, with its zone.
+    """Return the time that a file of ours says, with its zone.
 
     Raises:
         ValueError: It is none, or years off.
@@ -112,7 +112,7 @@ _USD = re.compile(r"[0-9][0-9_]{0,40}(?:\.[0-9]{0,60})?(?:[eE][+-]?[0-9]{1,6})?|
 
 
 def parse_usd(text: str, what: str = "", within: NumberRange = USD) -> Decimal:
-    """A positive amount of US dollars: ``5``, ``$5``, ``0.25``, ``5 USD``.
+    """Return a positive amount of US dollars: ``5``, ``$5``, ``0.25``, ``5 USD``.
 
     Args:
         text: Text of the user.
@@ -184,7 +184,7 @@ _COUNT_UNITS = {"": 1.0, "k": 1e3, "m": 1e6, "g": 1e9, "b": 1e9, "t": 1e12}
 
 
 def parse_count(text: str, *, what: str, within: NumberRange = COUNT) -> float:
-    """A positive number of things: ``7B``, ``124M``, ``1.5e9``, ``300k``, ``1_000_000``, ``1,000,000``.
+    """Return a positive number of things: ``7B``, ``124M``, ``1.5e9``, ``300k``, ``1_000_000``, ``1,000,000``.
 
     Args:
         text: Text of the user. B and G are 10**9, T is 10**12.

@@ -54,7 +54,7 @@ class Catalog:
 
     @classmethod
     def shipped(cls) -> Catalog:
-        """The newest snapshot that came with this version."""
+        """Return the newest snapshot that came with this version."""
         return cls(snapshot.read_offers(snapshot.newest()))
 
     @classmethod
@@ -65,7 +65,7 @@ class Catalog:
         has_image: HasImage = no_image,
         keep: Callable[[str], bool] | None = None,
     ) -> Catalog:
-        """The prices in use: those that came with this version, and over them what was refreshed.
+        """Return the prices in use: those that came with this version, and over them what was refreshed.
 
         Args:
             warn: Called with a line of words for refreshed prices that cannot be used.
@@ -90,7 +90,7 @@ class Catalog:
         return self._offers
 
     def query(self, query: OfferQuery) -> list[Offer]:
-        """The offers that match, in the order that the query wants.
+        """Return the offers that match, in the order that the query wants.
 
         Raises:
             UsageError: An accelerator, provider or region in the query does not exist.
@@ -123,7 +123,7 @@ class Catalog:
         return found[: query.limit]
 
     def _filter(self, query: OfferQuery) -> list[Offer]:
-        """The matches in order of price; what the index and that order decide is not tested one by one."""
+        """Return the matches in order of price; what the index and that order decide is not tested one by one."""
         request, found = query.accelerator, self._offers
         if request is not None and request.none:
             found, query = self._by_accelerator.get(None, []), replace(query, accelerator=None)
@@ -138,7 +138,7 @@ class Catalog:
         return list(found)
 
     def _check_apart(self, query: OfferQuery) -> None:
-        """Raises `PriceNotFound` if what matches are machines that boot no public image."""
+        """Raise `PriceNotFound` if what matches are machines that boot no public image."""
         found = [offer for offer in self._apart if matches(offer, query)]
         if not found:
             return
@@ -151,7 +151,7 @@ class Catalog:
         )
 
     def _known_accelerator(self, request: AcceleratorRequest | None) -> AcceleratorRequest | None:
-        """The request with the canonical name, so that the index and the hardware table's aliases apply."""
+        """Return the request with the canonical name, so that the index and the hardware table's aliases apply."""
         if request is None:
             return None
         if request.others:
@@ -183,7 +183,7 @@ class Catalog:
             raise _unknown(f"{provider} region", region, self._regions[provider])
 
     def _what_to_loosen(self, query: OfferQuery) -> str:
-        """Which single filter, dropped, gives offers, and from what price on."""
+        """Return which single filter, dropped, gives offers, and from what price on."""
         gains = []
         for words, looser in loosened(query):
             found = self._filter(looser)
@@ -194,7 +194,7 @@ class Catalog:
 
 
 def query_shipped(query: OfferQuery) -> list[Offer]:
-    """The same as ``Catalog.shipped().query(query)``, in less time: it skips lines that cannot match.
+    """Return the same as ``Catalog.shipped().query(query)``, in less time: it skips lines that cannot match.
 
     Raises:
         UsageError: An accelerator, provider or region in the query does not exist.
@@ -210,7 +210,7 @@ def query_shipped(query: OfferQuery) -> list[Offer]:
 def query_current(
     query: OfferQuery, warn: price_store.Warn | None = None, *, has_image: HasImage = no_image
 ) -> list[Offer]:
-    """The same as ``Catalog.current(warn, has_image=has_image).query(query)``, in less time, as `query_shipped`.
+    """Return the same as ``Catalog.current(warn, has_image=has_image).query(query)``, in less time, as `query_shipped`.
 
     Raises:
         UsageError: An accelerator, provider or region in the query does not exist.
@@ -223,7 +223,7 @@ def query_current(
 
 
 def _line_test(query: OfferQuery) -> Callable[[str], bool] | None:
-    """Whether a line of the file can match. It may let others through: the catalog tests every offer."""
+    """Return whether a line of the file can match. It may let others through: the catalog tests every offer."""
     request = query.accelerator
     needed = []
     if request is not None and request.others:

@@ -57,7 +57,7 @@ def accelerators(data: Path = DATA) -> Mapping[str, AcceleratorSpec]:
 
 @cache
 def cpus() -> Mapping[tuple[str, str], CpuSpec]:
-    """The CPU of every known instance family, by (provider, family)."""
+    """Return the CPU of every known instance family, by (provider, family)."""
     names = CPU_MEASUREMENT_COLUMNS[2:6]
     measured = {row[:2]: row[2:6] for row in read_table(DATA / CPU_MEASUREMENTS_FILE, CPU_MEASUREMENT_COLUMNS)}
     specs = {}
@@ -70,7 +70,10 @@ def cpus() -> Mapping[tuple[str, str], CpuSpec]:
 
 @cache
 def interconnects(data: Path = DATA) -> Mapping[tuple[str, str], Interconnect]:
-    """The links of every known instance type with GPUs, by (provider, instance type); a type without a row is not known."""
+    """Return the links of every known instance type with GPUs, by (provider, instance type).
+
+    A type without a row is not known.
+    """
     specs = {}
     for row in read_table(data / INTERCONNECTS_FILE, INTERCONNECT_COLUMNS):
         specs[row[0], row[1]] = _spec(Interconnect, dict(zip(INTERCONNECT_COLUMNS, row, strict=True)))
@@ -78,7 +81,7 @@ def interconnects(data: Path = DATA) -> Mapping[tuple[str, str], Interconnect]:
 
 
 def accelerator(name: str) -> AcceleratorSpec:
-    """The accelerator that a user's spelling means: ``a100``, ``nvidia-tesla-t4``, ``A100-SXM4-80GB``.
+    """Return the accelerator that a user's spelling means: ``a100``, ``nvidia-tesla-t4``, ``A100-SXM4-80GB``.
 
     Besides the canonical name, the exact board is understood, and the name with its own memory size
     (``A100-40GB``).
@@ -93,7 +96,7 @@ def accelerator(name: str) -> AcceleratorSpec:
 
 
 def cpu(provider: str, family: str) -> CpuSpec:
-    """The CPU of an instance family.
+    """Return the CPU of an instance family.
 
     Raises:
         ConfigError: The table has no such family.
@@ -111,13 +114,13 @@ def cpu(provider: str, family: str) -> CpuSpec:
 
 
 def accelerator_key(name: str) -> str:
-    """A name without case, ``-``, ``_``, spaces and the prefixes nvidia and tesla."""
+    """Return a name without case, ``-``, ``_``, spaces and the prefixes nvidia and tesla."""
     key = name.lower().replace("-", "").replace("_", "").replace(" ", "")
     return key.removeprefix("nvidia").removeprefix("tesla")
 
 
 def unknown_accelerator(name: str, among: Iterable[str] | None = None) -> UsageError:
-    """The error for a name that means no accelerator, with the nearest `among` some names; None for all."""
+    """Return the error for a name that means no accelerator, with the nearest `among` some names; None for all."""
     near = nearest(name, accelerators() if among is None else among, accelerator_key)
     return UsageError(
         f"There is no accelerator named {name!r}.",
@@ -126,7 +129,7 @@ def unknown_accelerator(name: str, among: Iterable[str] | None = None) -> UsageE
 
 
 def nearest(word: str, names: Iterable[str], key: Callable[[str], str] = str.lower) -> list[str]:
-    """The three names most like a word once `key` has stripped what does not matter, best first."""
+    """Return the three names most like a word once `key` has stripped what does not matter, best first."""
     from difflib import get_close_matches  # noqa: PLC0415  (only a mistake pays for it)
 
     by_key = {key(name): name for name in names}
@@ -144,7 +147,7 @@ def _by_key() -> Mapping[str, AcceleratorSpec]:
 
 
 def _spec(kind: type[T], cells: Mapping[str, str]) -> T:
-    """A row as a value of `kind`: every field from the column of its name, by its type."""
+    """Return a row as a value of `kind`: every field from the column of its name, by its type."""
     return kind(**{field.name: _CONVERTED[str(field.type)](cells[field.name]) for field in fields(kind)})
 
 

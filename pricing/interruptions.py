@@ -26,7 +26,7 @@ BASES = ("published", "assumed")
 
 
 def interruption_rate(offer: Offer) -> InterruptionRate:
-    """How often a spot machine of this offer is taken back; assumed where nothing is published about its type."""
+    """Return how often a spot machine of this offer is taken back; assumed where nothing is published about its type."""
     kind = "cpu" if offer.accelerator is None else "gpu"
     places = ((offer.provider, offer.region, offer.instance_type), (offer.provider, ANY, kind), (ANY, ANY, kind))
     rates = interruption_rates()

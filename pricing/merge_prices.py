@@ -44,7 +44,7 @@ class RefreshResult:
 
 
 def merge_prices(known: Iterable[Offer], updates: Sequence[PriceUpdate], *, accept: bool = False) -> RefreshResult:
-    """The offers of a provider after a refresh.
+    """Return the offers of a provider after a refresh.
 
     A spot price that changed a lot is taken, and reported: markets move. An on-demand price hardly ever changes a lot: one
     that seems to is more often read wrongly. The old price, with its age, stays in use until somebody accepts the new one.

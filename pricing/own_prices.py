@@ -48,7 +48,7 @@ class StoredPrice:
 
     @property
     def key(self) -> tuple[str, str, str | None, PurchaseOption]:
-        """What it is the price of: of two with the same key the later one counts."""
+        """Return what it is the price of: of two with the same key the later one counts."""
         return self.provider, self.instance_type, self.region, self.purchase_option
 
 

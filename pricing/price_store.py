@@ -55,7 +55,7 @@ class FailedRefresh:
 
 
 def cache_folder() -> Path:
-    """Where refreshed prices are kept; it need not exist. As ``platformdirs`` has it, whose import takes 15 ms."""
+    """Return where refreshed prices are kept; it need not exist. As ``platformdirs`` has it, whose import takes 15 ms."""
     if _SYSTEM == "linux":
         return xdg_folder("XDG_CACHE_HOME", "~/.cache") / "prices"
     import platformdirs  # noqa: PLC0415
@@ -127,7 +127,7 @@ def list_offers(
 
 
 def stored_prices(provider: str, *, folder: Path | None = None) -> StoredPrices | None:
-    """What is stored of a provider; None if there is nothing that can be used."""
+    """Return what is stored of a provider; None if there is nothing that can be used."""
     try:
         return _read_header(_prices_file(provider, folder), provider, snapshot.newest())
     except (_Unusable, ConfigError):
@@ -135,7 +135,7 @@ def stored_prices(provider: str, *, folder: Path | None = None) -> StoredPrices 
 
 
 def last_failure(provider: str, *, folder: Path | None = None) -> FailedRefresh | None:
-    """The last refresh, if it failed."""
+    """Return the last refresh, if it failed."""
     try:
         document = read_json(_failure_file(provider, folder), STORED)
         return FailedRefresh(provider=provider, at=parse_time(document["at"]), why=str(document["why"]))
@@ -160,7 +160,7 @@ def store_prices(
     *,
     folder: Path | None = None,
 ) -> Path:
-    """Replaces the stored prices of a provider in one step; the path of the file.
+    """Replace the stored prices of a provider in one step; the path of the file.
 
     Args:
         change: From the provider's offers as they are to the new ones. It is called under a lock, so that two refreshes
@@ -221,7 +221,7 @@ def _check_hardware(provider: str, rows: Sequence[Offer]) -> None:
 
 
 def _read_header(path: Path, provider: str, shipped: Path) -> StoredPrices | None:
-    """The first line of a file, checked with the rest of it; None if there is no file."""
+    """Return the first line of a file, checked with the rest of it; None if there is no file."""
     raw = read_bytes(path, STORED)
     if raw is None:
         return None
@@ -258,7 +258,7 @@ def _words(provider: str, path: Path, error: Exception) -> str:
 
 
 def _body(path: Path, rows: Sequence[Offer]) -> bytes:
-    """The table of offers, as it is in a file."""
+    """Return the table of offers, as it is in a file."""
     draft = path.with_suffix(f".{os.getpid()}.csv")
     try:
         snapshot.write_offers(draft, rows)
@@ -268,6 +268,6 @@ def _body(path: Path, rows: Sequence[Offer]) -> bytes:
 
 
 def _write(path: Path, content: bytes) -> None:
-    """Writes the file atomically: a reader sees the old one or the new one."""
+    """Write the file atomically: a reader sees the old one or the new one."""
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     write_whole(path, [content], STORED)

@@ -53,7 +53,7 @@ Predicate = Callable[[Offer], bool]
 
 
 def matches(offer: Offer, query: OfferQuery) -> bool:
-    """Whether an offer is what the query asks for. Accelerator names are compared by `accelerator_key`."""
+    """Return whether an offer is what the query asks for. Accelerator names are compared by `accelerator_key`."""
     return all(predicate(offer) for predicate in predicates(query))
 
 
@@ -65,7 +65,7 @@ def price_per_accelerator(offer: Offer) -> Decimal | None:
 
 
 def price_is_derived(offer: Offer) -> bool:
-    """Whether the price was computed from one that was read."""
+    """Return whether the price was computed from one that was read."""
     return "derived" in offer.price_source
 
 
@@ -129,7 +129,7 @@ def _bounds(wanted: NumberRange) -> tuple[float, float]:
 
 
 def loosened(query: OfferQuery) -> Iterator[tuple[str, OfferQuery]]:
-    """The query with one filter less, and that filter's name in the user's words; the accelerator last."""
+    """Yield the query with one filter less, and that filter's name in the user's words; the accelerator last."""
     if query.infra:
         yield f"--infra {' '.join(query.infra)}", replace(query, infra=())
     if query.purchase_options:
@@ -154,7 +154,7 @@ def loosened(query: OfferQuery) -> Iterator[tuple[str, OfferQuery]]:
 
 
 def in_words(query: OfferQuery) -> str:
-    """What is asked, as the options of the command line."""
+    """Return what is asked, as the options of the command line."""
     words = [words for words, _ in loosened(query) if not words.startswith("the count in")]
     return ", ".join(words) or "an empty catalog"
 

@@ -32,7 +32,7 @@ def references() -> Mapping[str, Reference]:
 
 
 def read_references(path: Path) -> dict[str, Reference]:
-    """The rows of a table of reference workloads.
+    """Return the rows of a table of reference workloads.
 
     Raises:
         ConfigError: The file cannot be read, or a row is malformed: with file, line and column.
@@ -48,7 +48,7 @@ def read_references(path: Path) -> dict[str, Reference]:
 
 
 def reference(name: str) -> Reference:
-    """The workload that a user's spelling means: ``resnet50``, ``ResNet-50``, ``resnet_50``.
+    """Return the workload that a user's spelling means: ``resnet50``, ``ResNet-50``, ``resnet_50``.
 
     Raises:
         UsageError: There is no such workload.

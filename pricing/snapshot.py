@@ -33,7 +33,7 @@ HAND_WRITTEN = frozenset({"speedups.csv", "references.csv"})  # not built from f
 
 
 def columns(names: str) -> tuple[str, ...]:
-    """The columns of a file, in its order."""
+    """Return the columns of a file, in its order."""
     return tuple(names.split())
 
 
@@ -46,7 +46,7 @@ OFFER_COLUMNS = columns(
 
 
 def format_number(value: float) -> str:
-    """The shortest text of a quantity: ``16``, ``30.5``, ``0.125``."""
+    """Return the shortest text of a quantity: ``16``, ``30.5``, ``0.125``."""
     return str(int(value)) if value == int(value) else repr(value)
 
 
@@ -68,7 +68,7 @@ def write_table(
 def read_table(
     path: Path, columns: Sequence[str], keep: Callable[[str], bool] | None = None
 ) -> Iterator[tuple[str, ...]]:
-    """The rows of a CSV file with the cells in the order of `columns`; other columns are ignored.
+    """Yield the rows of a CSV file with the cells in the order of `columns`; other columns are ignored.
 
     Args:
         keep: Decides on a line of text whether it is worth taking apart.
@@ -97,7 +97,7 @@ def write_offers(path: Path, offers: Iterable[Offer]) -> int:
 
 
 def read_offers(path: Path, keep: Callable[[str], bool] | None = None) -> list[Offer]:
-    """The offers of a snapshot.
+    """Return the offers of a snapshot.
 
     Args:
         keep: Decides on a line of the file whether its offer is wanted, before anything is converted.
@@ -135,7 +135,7 @@ def read_offers(path: Path, keep: Callable[[str], bool] | None = None) -> list[O
 
 
 def newest(data: Path = DATA) -> Path:
-    """The snapshot of offers with the latest date in its name.
+    """Return the snapshot of offers with the latest date in its name.
 
     Raises:
         ConfigError: There is none.
@@ -147,7 +147,7 @@ def newest(data: Path = DATA) -> Path:
 
 
 def read_manifest(data: Path = DATA) -> Mapping[str, Mapping[str, Any]]:
-    """What the manifest says about each file, by file name.
+    """Return what the manifest says about each file, by file name.
 
     Raises:
         ConfigError: The manifest is missing, damaged, or of a newer version.
@@ -182,7 +182,7 @@ def verify(data: Path = DATA) -> None:
 
 
 def sha256(path: Path) -> str:
-    """The hexadecimal digest of a file."""
+    """Return the hexadecimal digest of a file."""
     import hashlib  # noqa: PLC0415  (reading prices does not pay for it)
 
     return hashlib.sha256(path.read_bytes()).hexdigest()

@@ -25,7 +25,7 @@ _WHEN = re.compile(r"(19|20)\d\d(-(0[1-9]|1[0-2])(-([0-2]\d|3[01]))?)?")
 
 @cache
 def speedups() -> tuple[Speedup, ...]:
-    """The shipped table, in the order of the file.
+    """Return the shipped table, in the order of the file.
 
     Raises:
         ConfigError: A row is malformed.
@@ -34,7 +34,7 @@ def speedups() -> tuple[Speedup, ...]:
 
 
 def read_speedups(path: Path) -> tuple[Speedup, ...]:
-    """The rows of a table of speed-ups.
+    """Return the rows of a table of speed-ups.
 
     Raises:
         ConfigError: The file cannot be read, or a row is malformed: with file, line and column.
@@ -43,12 +43,12 @@ def read_speedups(path: Path) -> tuple[Speedup, ...]:
 
 
 def kinds(rows: tuple[Speedup, ...]) -> tuple[str, ...]:
-    """The kinds of work in the table, in its order."""
+    """Return the kinds of work in the table, in its order."""
     return tuple(dict.fromkeys(row.kind for row in rows))
 
 
 def of_kind(rows: tuple[Speedup, ...], kind: str) -> tuple[Speedup, ...]:
-    """The rows of one kind.
+    """Return the rows of one kind.
 
     Raises:
         UsageError: There is no such kind.

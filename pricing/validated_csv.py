@@ -30,11 +30,11 @@ class Row:
     cells: Mapping[str, str]  # text by column, without surrounding spaces
 
     def wrong(self, column: str, why: str) -> ConfigError:
-        """The error for a cell."""
+        """Return the error for a cell."""
         return ConfigError(f"{self.path}, line {self.line}, column {column}: {why}.", hint=HINT)
 
     def text(self, column: str, *, among: Sequence[str] = (), empty: bool = False) -> str:
-        """A text, one of `among` if there are any.
+        """Return a text, one of `among` if there are any.
 
         Raises:
             ConfigError: It is empty and may not be, or not one of them.
@@ -47,7 +47,7 @@ class Row:
         return value
 
     def number(self, column: str, *, least: float = 0.0, most: float = math.inf, open_end: bool = True) -> float | None:
-        """A number above `least` (from `least` on, if the end is not open) and at most `most`; None if empty.
+        """Return a number above `least` (from `least` on, if the end is not open) and at most `most`; None if empty.
 
         Raises:
             ConfigError: It is none, or out of range.
@@ -61,7 +61,7 @@ class Row:
         return value
 
     def whole(self, column: str, *, least: int = 1) -> int | None:
-        """A whole number from `least` on; None if empty.
+        """Return a whole number from `least` on; None if empty.
 
         Raises:
             ConfigError: It is none, or too small.
@@ -80,7 +80,7 @@ class Row:
         return self.text(column, among=("yes", "no")) == "yes"
 
     def day(self, column: str) -> date:
-        """An ISO date.
+        """Return an ISO date.
 
         Raises:
             ConfigError: It is none.
@@ -130,7 +130,7 @@ def needed(row: Row, column: str, value: T | None) -> T:
 
 
 def read_rows(path: Path, columns: Sequence[str]) -> Iterator[Row]:
-    """The rows of a CSV file whose header is exactly `columns`; lines that begin with # are comments.
+    """Yield the rows of a CSV file whose header is exactly `columns`; lines that begin with # are comments.
 
     Raises:
         ConfigError: The file cannot be read, has other columns, or a line has too many or too few cells.

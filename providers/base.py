@@ -82,7 +82,7 @@ class OwnedResources:
 
     @property
     def all_instances_known(self) -> bool:
-        """Whether every region that was asked has told its instances."""
+        """Return whether every region that was asked has told its instances."""
         return all(region.endswith(")") for region, _ in self.unreachable)
 
 
@@ -94,7 +94,7 @@ class Provider(Protocol):
         """As in its `ProviderSpec`."""
 
     def identity(self) -> Identity:
-        """Who is asking. Raises `AuthError` with what to do about it."""
+        """Return who is asking. Raises `AuthError` with what to do about it."""
 
     def check(self, request: CreateRequest) -> None:
         """Whether the create call would be allowed, as far as the provider tells without creating (a dry run).
@@ -104,23 +104,23 @@ class Provider(Protocol):
         """
 
     def layers(self, request: CreateRequest) -> tuple[Safeguard, ...]:
-        """The layers of termination that this provider's `create` will arm, for the plan and the receipt."""
+        """Return the layers of termination that this provider's `create` will arm, for the plan and the receipt."""
 
     def zones(self, offer: Offer) -> tuple[str | None, ...]:
-        """Where in the offer's region to try, in this order. None lets the provider choose.
+        """Return where in the offer's region to try, in this order. None lets the provider choose.
 
         Raises:
             InvalidRequest: The type is not to be had in that region.
         """
 
     def create(self, request: CreateRequest) -> Instance:
-        """Creates the instance of the request, or returns the one that this token has created."""
+        """Create the instance of the request, or returns the one that this token has created."""
 
     def find(self, request: CreateRequest) -> Instance | None:
-        """The instance that this request's token created, in whatever state; None if the provider knows of none."""
+        """Return the instance that this request's token created, in whatever state; None if the provider knows of none."""
 
     def describe(self, ref: InstanceRef) -> Instance | None:
-        """The instance now."""
+        """Return the instance now."""
 
     def terminate(self, ref: InstanceRef) -> None:
         """Asks for its end."""
@@ -129,16 +129,16 @@ class Provider(Protocol):
         """Lets this CIDR, and no other, reach the instance's port 22."""
 
     def clean_up(self, run_id: str, region: str) -> tuple[OrphanedResource, ...]:
-        """Removes what a run leaves besides its instance; returns what is still in the way (call again later)."""
+        """Remove what a run leaves besides its instance; return what is still in the way (call again later)."""
 
     def remove(self, leftover: OrphanedResource) -> bool:
-        """Removes one of them; whether it is gone now. False: something still uses it, call again later."""
+        """Remove one of them; whether it is gone now. False: something still uses it, call again later."""
 
     def list_owned(self, regions: Sequence[str] | None = None) -> OwnedResources:
         """Everything with our tag, in these regions; None means every region that the account can use."""
 
     def console(self, ref: InstanceRef) -> str:
-        """The machine's boot messages; empty if there are none (yet)."""
+        """Return the machine's boot messages; empty if there are none (yet)."""
 
 
 @runtime_checkable
@@ -146,7 +146,7 @@ class TimeSource(Protocol):
     """A provider with a clock of its own, which leases can be held against."""
 
     def time_now(self) -> datetime | None:
-        """What its clock says, from the date of an answer; None if it does not say."""
+        """Return what its clock says, from the date of an answer; None if it does not say."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -166,7 +166,7 @@ class MaintenanceSimulator(Protocol):
         """Asks for the maintenance of one of our machines; returns as soon as the provider has accepted."""
 
     def maintained(self, ref: InstanceRef) -> HostMaintenance:
-        """What has come of it so far."""
+        """Return what has come of it so far."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -204,13 +204,13 @@ class Billing(Protocol):
 
     @property
     def usd_per_request(self) -> Decimal:
-        """What one request costs; 0 if nothing."""
+        """Return what one request costs; 0 if nothing."""
 
     def kept(self, start: datetime, end: datetime) -> Bill | None:
-        """An answer that was paid for a few hours ago, if there is one. Costs nothing."""
+        """Return an answer that was paid for a few hours ago, if there is one. Costs nothing."""
 
     def billed(self, start: datetime, end: datetime, *, fresh: bool = False) -> Bill:
-        """The figures for whole UTC days.
+        """Return the figures for whole UTC days.
 
         Args:
             start: The first day.
@@ -240,11 +240,11 @@ class PriceSource(Protocol):
 
     @property
     def by_region(self) -> bool:
-        """Whether each region is asked by itself, and may be one without a known price; else one list has all."""
+        """Return whether each region is asked by itself, and may be one without a known price; else one list has all."""
 
     @property
     def note(self) -> str:
-        """What to know about asking, such as that it takes long; empty if nothing."""
+        """Return what to know about asking, such as that it takes long; empty if nothing."""
 
     def read(self, regions: Sequence[str], known: Sequence[Offer], now: datetime) -> PriceUpdate:
         """New prices of the known offers in these regions, and of their types where they are new.
@@ -261,10 +261,10 @@ class Bucket(Protocol):
         """When the addresses end whatever they were made for; None if never."""
 
     def presign_put(self, name: str, seconds: float) -> str:
-        """An address that takes one upload without credentials."""
+        """Return an address that takes one upload without credentials."""
 
     def exists(self, name: str) -> bool:
-        """Whether there is such an object."""
+        """Return whether there is such an object."""
 
     def download(self, name: str, path: Path) -> None:
         """Brings it here."""

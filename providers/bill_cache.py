@@ -43,10 +43,10 @@ class CachedBilling(ABC):
 
     @abstractmethod
     def ask(self, start: datetime, end: datetime) -> tuple[Sequence[BilledRow], int]:
-        """The rows, and how many requests they took."""
+        """Return the rows, and how many requests they took."""
 
     def kept(self, start: datetime, end: datetime) -> Bill | None:
-        """The answer that is not older than six hours, if there is one; asks nobody for money."""
+        """Return the answer that is not older than six hours, if there is one; asks nobody for money."""
         start, end = self.days(start, end)
         return self._read(self.account(), start, end)
 
@@ -80,7 +80,7 @@ class CachedBilling(ABC):
         return bill
 
     def _read(self, account: str, start: datetime, end: datetime) -> Bill | None:
-        """The answer about exactly these days that is not older than six hours; None if there is none."""
+        """Return the answer about exactly these days that is not older than six hours; None if there is none."""
         try:
             bill = self._bill(read_json(self._path(account, start, end), STORED))
         except (ConfigError, ValueError, TypeError, KeyError, InvalidOperation):
@@ -90,7 +90,7 @@ class CachedBilling(ABC):
         return bill if same and timedelta(0) <= age < KEEP else None
 
     def _write(self, bill: Bill) -> None:
-        """Keeps it. An answer that cannot be kept costs as much again the next time, and nothing else."""
+        """Keep it. An answer that cannot be kept costs as much again the next time, and nothing else."""
         path = self._path(bill.account, bill.start, bill.end)
         with contextlib.suppress(OSError, ConfigError):
             path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)

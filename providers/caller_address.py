@@ -14,7 +14,7 @@ TIMEOUT_SECONDS = 5.0
 
 
 def caller_address(url: str = CHECK_IP) -> str:
-    """The address from which AWS sees this machine, as a CIDR such as ``203.0.113.7/32``.
+    """Return the address from which AWS sees this machine, as a CIDR such as ``203.0.113.7/32``.
 
     Raises:
         Unreachable: The service does not answer, or not with an address.

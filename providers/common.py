@@ -31,7 +31,7 @@ NOBODY = "192.0.2.1/32"  # RFC 5737: an address that is nobody's
 
 
 def our_tags(request: CreateRequest) -> dict[str, str]:
-    """The tags of a run's resources, exactly: four, and that of its group if it has one."""
+    """Return the tags of a run's resources, exactly: four, and that of its group if it has one."""
     return {
         TAG_RUN: request.run_id,
         TAG_NAME: request.name,
@@ -42,7 +42,7 @@ def our_tags(request: CreateRequest) -> dict[str, str]:
 
 
 def of_group(request: CreateRequest, group: NodeGroup) -> CreateRequest:
-    """The request as node 0's: what its machines share carries the tags of that run."""
+    """Return the request as node 0's: what its machines share carries the tags of that run."""
     return replace(request, run_id=group.group_id)
 
 
@@ -52,12 +52,12 @@ def group_name(group_id: str) -> str:
 
 
 def machines_to_come(request: CreateRequest) -> int:
-    """How many machines a quota must hold from this one on: nodes are created in their order."""
+    """Return how many machines a quota must hold from this one on: nodes are created in their order."""
     return request.group.nodes - request.group.node if request.group is not None else 1
 
 
 def number_in(text: str) -> float | None:
-    """The finite number that a text is; None if it is none."""
+    """Return the finite number that a text is; None if it is none."""
     try:
         value = float(text)
     except ValueError:
@@ -66,14 +66,14 @@ def number_in(text: str) -> float | None:
 
 
 def part(document: object, *keys: str) -> Mapping[str, Any]:
-    """The object at some keys of somebody's JSON; empty if there is none."""
+    """Return the object at some keys of somebody's JSON; empty if there is none."""
     for key in keys:
         document = document.get(key) if isinstance(document, Mapping) else None
     return document if isinstance(document, Mapping) else {}
 
 
 def another_address(variable: str) -> str:
-    """The address that an environment variable says to ask instead of the public one; empty for that.
+    """Return the address that an environment variable says to ask instead of the public one; empty for that.
 
     Raises:
         InvalidRequest: It is not encrypted, and not on this machine.
@@ -90,7 +90,7 @@ def another_address(variable: str) -> str:
 
 
 def lease_in(tags: Mapping[str, str]) -> datetime | None:
-    """The end of the lease; None if the tag is missing or no Unix time."""
+    """Return the end of the lease; None if the tag is missing or no Unix time."""
     try:
         return datetime.fromtimestamp(int(tags.get(TAG_LEASE, "")), UTC)
     except (ValueError, OverflowError, OSError):
@@ -98,7 +98,7 @@ def lease_in(tags: Mapping[str, str]) -> datetime | None:
 
 
 def date_in(header: str) -> datetime | None:
-    """The time of an HTTP ``Date``; None if it is none."""
+    """Return the time of an HTTP ``Date``; None if it is none."""
     try:
         found = parsedate_to_datetime(header)
         return (found if found.tzinfo is not None else found.replace(tzinfo=UTC)).astimezone(UTC)
@@ -107,7 +107,7 @@ def date_in(header: str) -> datetime | None:
 
 
 def facts_in(tags: Mapping[str, str]) -> dict[str, Any]:
-    """The fields of an `Instance` that its tags tell."""
+    """Return the fields of an `Instance` that its tags tell."""
     return {
         "run_id": tags.get(TAG_RUN, ""),
         "name": tags.get(TAG_NAME, ""),
@@ -120,7 +120,7 @@ def facts_in(tags: Mapping[str, str]) -> dict[str, Any]:
 
 @functools.cache
 def error_codes(path: Path) -> dict[str, frozenset[str]]:
-    """A provider's own names of errors by what they mean, from a file."""
+    """Return a provider's own names of errors by what they mean, from a file."""
     document = tomllib.loads(path.read_text(encoding="utf-8"))
     return {meaning: frozenset(names) for meaning, names in document.items() if meaning != "hints"}
 
@@ -133,7 +133,7 @@ def error_hints(path: Path) -> dict[str, str]:
 
 
 def ssh_endpoint(address: str | None, state: InstanceState) -> Endpoint | None:
-    """How a machine with that public address is reached; None as long as it does not run."""
+    """Return how a machine with that public address is reached; None as long as it does not run."""
     return Endpoint(kind="ssh", host=address, user=LOGIN) if address and state is InstanceState.RUNNING else None
 
 
@@ -146,7 +146,7 @@ def leftover_from(
     usd_per_hour: float = 0.0,
     created_at: datetime | None = None,
 ) -> OrphanedResource:
-    """What is left of a run, and whose it is by its tags."""
+    """Return what is left of a run, and whose it is by its tags."""
     return OrphanedResource(
         provider=provider,
         region=region,
@@ -161,7 +161,7 @@ def leftover_from(
 
 
 def not_ours(leftover: OrphanedResource) -> InvalidRequest:
-    """The error for a resource that costgpu must not touch."""
+    """Return the error for a resource that costgpu must not touch."""
     return InvalidRequest(
         f"The {leftover.kind} {leftover.resource_id} in {leftover.region} does not carry the tag {TAG_RUN}: it is not"
         " ours, and stays as it is."
@@ -169,7 +169,7 @@ def not_ours(leftover: OrphanedResource) -> InvalidRequest:
 
 
 def unknown_region(cloud: str, region: str, known: Collection[str], usual: Collection[str]) -> InvalidRequest:
-    """The error for a region that does not exist, with near names.
+    """Return the error for a region that does not exist, with near names.
 
     Args:
         usual: The ones to name if none is near.
@@ -183,7 +183,7 @@ def unknown_region(cloud: str, region: str, known: Collection[str], usual: Colle
 
 
 def network_of(allow_from: str) -> ipaddress.IPv4Network | ipaddress.IPv6Network:
-    """The addresses that are let in.
+    """Return the addresses that are let in.
 
     Raises:
         InvalidRequest: It is no such range.
@@ -195,12 +195,12 @@ def network_of(allow_from: str) -> ipaddress.IPv4Network | ipaddress.IPv6Network
 
 
 def boot_script_of(request: CreateRequest) -> str:
-    """The boot script, with an interpreter in its first line."""
+    """Return the boot script, with an interpreter in its first line."""
     return request.boot_script if request.boot_script.startswith("#!") else f"#!/bin/sh\n{request.boot_script}"
 
 
 def example_request(offer: Offer, now: datetime) -> CreateRequest:
-    """A request that is like that of a run, for questions that create nothing."""
+    """Return a request that is like that of a run, for questions that create nothing."""
     return CreateRequest(
         run_id="doctor",
         token="doctor",  # noqa: S106 - names a request, is no secret
@@ -226,7 +226,7 @@ class Image:
     network_driver: str = ""  # the faster virtual network card that it has a driver for; empty if none is known
 
     def check_disk(self, disk_gib: int) -> None:
-        """Raises `InvalidRequest` if a disk of that size is too small."""
+        """Raise `InvalidRequest` if a disk of that size is too small."""
         if disk_gib < self.root_gib:
             raise InvalidRequest(
                 f"A disk of {disk_gib} GiB is too small: the image {self.name} needs {self.root_gib} GiB.",
@@ -242,7 +242,7 @@ class ImageCache:
         self._lock = threading.Lock()
 
     def get(self, key: Hashable, offer: Offer, look_up: Callable[[], Image]) -> Image:
-        """The image of an offer.
+        """Return the image of an offer.
 
         Raises:
             InvalidRequest: It is for another architecture.

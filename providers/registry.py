@@ -31,12 +31,12 @@ _registered: dict[str, ProviderSpec] = {}
 
 
 def register(spec: ProviderSpec) -> None:
-    """Adds a provider to this process only, as tests and notebooks do."""
+    """Add a provider to this process only, as tests and notebooks do."""
     _registered[spec.name] = spec
 
 
 def find(name: str) -> ProviderSpec | None:
-    """The spec of that name; None if there is no such provider.
+    """Return the spec of that name; None if there is no such provider.
 
     Raises:
         ConfigError: Another package registers that name, and its spec cannot be loaded.
@@ -48,7 +48,7 @@ def find(name: str) -> ProviderSpec | None:
 
 
 def spec(name: str) -> ProviderSpec:
-    """The spec of that name.
+    """Return the spec of that name.
 
     Raises:
         InvalidRequest: There is no such provider.
@@ -68,12 +68,15 @@ def specs() -> tuple[ProviderSpec, ...]:
 
 
 def broken() -> dict[str, str]:
-    """Providers of other packages that cannot be loaded -> why. Machines there are seen by nobody: whoever asks says so."""
+    """Return providers of other packages that cannot be loaded -> why.
+
+    Machines there are seen by nobody: whoever asks says so.
+    """
     return _plugins()[1]
 
 
 def has_credentials(spec: ProviderSpec) -> bool:
-    """Whether it makes sense to ask this provider.
+    """Return whether it makes sense to ask this provider.
 
     Raises:
         ConfigError: It fails to say; the code of another package must not keep anybody from asking the others.
@@ -92,23 +95,23 @@ def names() -> tuple[str, ...]:
 
 
 def settings() -> dict[str, ProviderSetting]:
-    """The settings of all providers by their full names, such as ``aws_subnet``."""
+    """Return the settings of all providers by their full names, such as ``aws_subnet``."""
     return {f"{one.name}_{key}": setting for one in specs() for key, setting in one.settings.items()}
 
 
 def settings_of_option(option: str, value: object) -> dict[str, object]:
-    """The value of an option of `costgpu run` for each setting that it sets; None is not given."""
+    """Return the value of an option of `costgpu run` for each setting that it sets; None is not given."""
     return {name: value for name, setting in settings().items() if setting.option == option}
 
 
 def built_in_settings() -> dict[str, ProviderSetting]:
-    """The same without those of other packages, which take longer to find."""
+    """Return the same without those of other packages, which take longer to find."""
     found = map(_built_in, BUILT_IN)
     return {f"{one.name}_{key}": setting for one in found for key, setting in one.settings.items()}
 
 
 def needs_own_image(offer: Offer) -> bool:
-    """Whether no public image boots the offer's machine: see `ProviderSpec.needs_own_image`."""
+    """Return whether no public image boots the offer's machine: see `ProviderSpec.needs_own_image`."""
     found = find(offer.provider)
     return found is not None and found.needs_own_image(offer)
 
@@ -119,7 +122,7 @@ def image_setting(name: str) -> str:
 
 
 def costs(name: str) -> ProviderCosts:
-    """What a disk and an address cost there.
+    """Return what a disk and an address cost there.
 
     Raises:
         PriceNotFound: Nobody knows.
@@ -133,7 +136,7 @@ def costs(name: str) -> ProviderCosts:
 
 
 def bucket(url: str) -> Bucket:
-    """The bucket of that URL.
+    """Return the bucket of that URL.
 
     Raises:
         InvalidRequest: No provider has such buckets.
@@ -167,7 +170,7 @@ def _load(name: str, place: str) -> ProviderSpec:
 
 
 def _plugins() -> tuple[dict[str, ProviderSpec], dict[str, str]]:
-    """Providers of other packages, and why others of them cannot be loaded."""
+    """Return providers of other packages, and why others of them cannot be loaded."""
     found: dict[str, ProviderSpec] = {}
     failed: dict[str, str] = {}
     for name, place in _entry_points().items():
@@ -189,7 +192,10 @@ def _entry_points() -> dict[str, str]:
 
 
 def _registers_a_provider(folder: str) -> bool:
-    """Whether a package in that folder has entry points of our group; `importlib.metadata` takes ten times as long."""
+    """Return whether a package in that folder has entry points of our group.
+
+    `importlib.metadata` takes ten times as long.
+    """
     for listed in Path(folder).glob("*.dist-info/entry_points.txt"):
         with contextlib.suppress(OSError):
             if f"[{GROUP}]".encode() in listed.read_bytes():

@@ -24,7 +24,7 @@ DATA = ROOT / "pricing" / "data"
 
 
 def build(facts: Path, out: Path) -> list[str]:
-    """Writes every generated data file and the manifest; returns the names of the data files.
+    """Write every generated data file and the manifest; return the names of the data files.
 
     Args:
         facts: Folder with the two price lists, gpu_specs.csv, cpu_families.csv, interconnects.csv and the two of
@@ -104,7 +104,7 @@ def _write_manifest(out: Path, entries: Mapping[str, Any]) -> None:
 
 
 def main() -> None:
-    """Runs from the command line."""
+    """Run from the command line."""
     parser = argparse.ArgumentParser(description="Make the generated files in pricing/data from the collected facts.")
     parser.add_argument("--facts", type=Path, default=FACTS, help="folder of the facts (default: tools/facts)")
     parser.add_argument("--out", type=Path, default=DATA, help="folder to write to (default: pricing/data)")

@@ -41,7 +41,7 @@ TableRow = tuple[str, ...]
 
 
 def accelerator_rows(facts: Path, as_of: str) -> list[TableRow]:
-    """The rows of accelerators.csv.
+    """Return the rows of accelerators.csv.
 
     Raises:
         ConfigError: A figure is missing or not positive, or a name or board is listed twice.
@@ -74,7 +74,7 @@ def accelerator_rows(facts: Path, as_of: str) -> list[TableRow]:
 
 
 def cpu_rows(facts: Path, as_of: str) -> list[TableRow]:
-    """The rows of cpus.csv, which holds nothing measured.
+    """Return the rows of cpus.csv, which holds nothing measured.
 
     Raises:
         ConfigError: A figure is missing or wrong, or a family is listed twice.
@@ -98,7 +98,7 @@ def cpu_rows(facts: Path, as_of: str) -> list[TableRow]:
 
 
 def cpu_measurement_rows(facts: Path) -> list[TableRow]:
-    """The rows of cpu_measurements.csv: the families of which anything was measured."""
+    """Return the rows of cpu_measurements.csv: the families of which anything was measured."""
     rows = []
     for family in _families(facts):
         read = _optional_figure(family, "measured_read_gbps_largest_size")
@@ -116,7 +116,7 @@ def _families(facts: Path) -> list[Row]:
 
 
 def _unique(rows: Iterable[Row], *columns: str, within: str = "") -> list[Row]:
-    """The rows, in each column of which no value appears twice (with the same value of `within`)."""
+    """Return the rows, in each column of which no value appears twice (with the same value of `within`)."""
     found = list(rows)
     for column in columns:
         seen = set()
@@ -129,12 +129,12 @@ def _unique(rows: Iterable[Row], *columns: str, within: str = "") -> list[Row]:
 
 
 def _figure(row: Row, column: str) -> str:
-    """The text of a number above zero."""
+    """Return the text of a number above zero."""
     needed(row, column, row.number(column))
     return row.cells[column]
 
 
 def _optional_figure(row: Row, column: str) -> str:
-    """The text of a number above zero, or the empty text."""
+    """Return the text of a number above zero, or the empty text."""
     row.number(column)
     return row.cells[column]

@@ -50,7 +50,7 @@ TableRow = tuple[str, ...]
 
 
 def interconnect_rows(facts: Path, types: Collection[tuple[str, str]]) -> list[TableRow]:
-    """The rows of interconnects.csv.
+    """Return the rows of interconnects.csv.
 
     Args:
         facts: Folder of the facts.

@@ -47,12 +47,12 @@ class Rate(NamedTuple):
     high: float
 
     def cells(self) -> tuple[str, str, str]:
-        """The three with three digits."""
+        """Return the three with three digits."""
         return f"{self.low:.3g}", f"{self.middle:.3g}", f"{self.high:.3g}"
 
 
 def interruption_rows(facts: Path, types: Collection[tuple[str, str, str]]) -> list[TableRow]:
-    """The rows of interruptions.csv.
+    """Return the rows of interruptions.csv.
 
     Args:
         facts: Folder of the facts.
@@ -85,7 +85,7 @@ def interruption_rows(facts: Path, types: Collection[tuple[str, str, str]]) -> l
 
 
 def step_rates(traces: Collection[Row]) -> dict[str, Rate]:
-    """The rate of each step of the advisor."""
+    """Return the rate of each step of the advisor."""
     found = {
         step: Rate(_rate(low, MONTH), _rate((low + high) / 2, DAY), _rate(high, HOUR))
         for step, (low, high) in STEPS.items()

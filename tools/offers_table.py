@@ -40,7 +40,7 @@ _PRICE_COLUMN = {PurchaseOption.ON_DEMAND: "usd_per_hour", PurchaseOption.SPOT: 
 
 
 def newest_date(facts: Path) -> str:
-    """The newest day of any price, ISO 8601.
+    """Return the newest day of any price, ISO 8601.
 
     Raises:
         ConfigError: There are no prices, or a date is malformed.
@@ -76,12 +76,12 @@ def offers(facts: Path, memory_gib: Mapping[str, float], families: set[tuple[str
 
 
 def is_sold(offer: Offer) -> bool:
-    """Whether a machine can be started at that price: a list price alone makes no offer."""
+    """Return whether a machine can be started at that price: a list price alone makes no offer."""
     return registry.spec(offer.provider).is_sold(offer)
 
 
 def price_source(source: str, option: PurchaseOption) -> str:
-    """The source of one of the two prices on a line, with ``derived`` in it if it was computed.
+    """Return the source of one of the two prices on a line, with ``derived`` in it if it was computed.
 
     A part that starts with ``spot`` is about the spot price alone; the other parts of such a line are about
     the on-demand price, unless the spot part says that it was estimated from that one.
@@ -100,7 +100,7 @@ def price_source(source: str, option: PurchaseOption) -> str:
 
 
 def _offers_of_line(row: Row, memory_gib: Mapping[str, float]) -> Iterable[Offer]:
-    """The on-demand and the spot offer of one line of a price list, as far as it has their prices."""
+    """Yield the on-demand and the spot offer of one line of a price list, as far as it has their prices."""
     options = [option for option, column in _PRICE_COLUMN.items() if row.cells[column]]
     if not options:
         raise row.wrong("usd_per_hour", "there is no price")

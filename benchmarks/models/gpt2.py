@@ -56,7 +56,7 @@ class Conv1D(nn.Module):
 
 
 def gelu_new(x: Tensor) -> Tensor:
-    """The tanh approximation of gelu, one kernel per operation."""
+    """Return the tanh approximation of gelu, one kernel per operation."""
     inner = math.sqrt(2.0 / math.pi) * (x + 0.044715 * torch.pow(x, 3.0))
     return 0.5 * x * (1.0 + torch.tanh(inner))
 
@@ -132,7 +132,7 @@ class GPT2(nn.Module):
 
 
 def build(size: Size, batch_size: int) -> Workload:
-    """A GPT-2 of the given size on the constant tokens that were timed."""
+    """Return a GPT-2 of the given size on the constant tokens that were timed."""
     model = GPT2(size)
     tokens = torch.ones(batch_size, size.sequence, dtype=torch.long)
     return workload(

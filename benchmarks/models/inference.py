@@ -124,7 +124,7 @@ def _half_precision() -> Iterator[None]:
 
 
 def language_model(name: str) -> nn.Module:
-    """A decoder with a language-model head, half precision."""
+    """Return a decoder with a language-model head, half precision."""
     import transformers as hf  # noqa: PLC0415
 
     eager = {"attn_implementation": "eager"}
@@ -147,13 +147,13 @@ def _unet() -> nn.Module:
 
 
 def op_rows(tracer: Any) -> list[OpRow]:
-    """What a tracer saw."""
+    """Return what a tracer saw."""
     keys = ("op", "phase", "count", "inputs", "outputs", "attributes")
     return [OpRow(**{key: row[key] for key in keys}) for row in tracer.rows.values()]
 
 
 def forward_rows(library: str, name: str, batch: int, size: int, *, half: bool, channels_last: bool) -> list[OpRow]:
-    """The ops of one forward pass.
+    """Return the ops of one forward pass.
 
     Args:
         library: ``timm``, ``torchvision``, ``huggingface`` or ``diffusers``.
@@ -190,7 +190,7 @@ def forward_rows(library: str, name: str, batch: int, size: int, *, half: bool, 
 
 
 def generation_rows(name: str, batch: int, prompt: int, context: int) -> tuple[list[OpRow], list[OpRow]]:
-    """The ops of one prefill of `prompt` tokens, and of one decode with `context` tokens in the cache."""
+    """Return the ops of one prefill of `prompt` tokens, and of one decode with `context` tokens in the cache."""
     from transformers import DynamicCache  # noqa: PLC0415
 
     with _no_initialisation(), _half_precision(), FakeTensorMode(allow_non_fake_inputs=True), torch.no_grad():

@@ -76,7 +76,7 @@ class Layer(nn.Module):
 
 
 def causal_mask(present: Tensor, kind: torch.dtype) -> Tensor:
-    """The additive mask (batch, 1, sequence, sequence) from a mask (batch, sequence) of ones."""
+    """Return the additive mask (batch, 1, sequence, sequence) from a mask (batch, sequence) of ones."""
     batch, length = present.size()
     lowest = torch.finfo(kind).min
     future = torch.full((length, length), lowest, device=present.device)

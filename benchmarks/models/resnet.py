@@ -61,7 +61,7 @@ class Bottleneck(nn.Module):
 
 
 def trunk(strides: Sequence[int]) -> nn.Sequential:
-    """The stem and the first `len(strides)` stages; `strides` replaces the usual 1, 2, 2, 2."""
+    """Return the stem and the first `len(strides)` stages; `strides` replaces the usual 1, 2, 2, 2."""
     layers: list[nn.Module] = [
         _conv(3, STEM_WIDTH, 7, stride=2),
         nn.BatchNorm2d(STEM_WIDTH),

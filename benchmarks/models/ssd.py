@@ -36,7 +36,7 @@ IMAGE_MEAN, IMAGE_STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 
 
 def default_boxes() -> Tensor:
-    """The 8732 default boxes as (8732, 4): centre x, centre y, width, height in [0, 1]."""
+    """Return the 8732 default boxes as (8732, 4): centre x, centre y, width, height in [0, 1]."""
     boxes: list[tuple[float, float, float, float]] = []
     for level, cells in enumerate(MAP_SIZES):
         small = BOX_SCALES[level] / IMAGE_SIZE

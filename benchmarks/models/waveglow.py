@@ -139,7 +139,7 @@ class WaveGlow(nn.Module):
 
 
 def negative_log_likelihood(z: Tensor, log_scales: list[Tensor], log_dets: list[Tensor]) -> Tensor:
-    """The loss of the paper, per sample of audio."""
+    """Return the loss of the paper, per sample of audio."""
     log_scale, log_det = torch.sum(log_scales[0]), log_dets[0]
     for scale, det in zip(log_scales[1:], log_dets[1:], strict=True):
         log_scale = log_scale + torch.sum(scale)

@@ -22,7 +22,7 @@ INITIALISERS = [name for name in dir(nn.init) if name.endswith("_") and not name
 
 
 def build(name: str, batch_size: int, image_size: int, *, channels_last: bool) -> Workload:
-    """A model of the default type with random images, trained on the cross entropy of its classes.
+    """Return a model of the default type with random images, trained on the cross entropy of its classes.
 
     Args:
         name: ``timm:resnet18`` or ``tv:resnet18``.

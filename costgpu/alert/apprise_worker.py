@@ -88,7 +88,7 @@ class _MemoryLog(logging.Handler):
 
 
 def main() -> None:
-    """Handles one request; ends the process without waiting for threads that hang."""
+    """Handle one request; end the process without waiting for threads that hang."""
     answers = os.fdopen(os.dup(1), "w", encoding="ascii")
     nowhere = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, 1)
@@ -136,7 +136,7 @@ def _handle(request: dict[str, Any], answers: Any) -> None:
 
 
 def _has_invalid_recipient(url: str) -> bool:
-    """Whether a recipient of a mail is not an address: apprise leaves those out without a word."""
+    """Return whether a recipient of a mail is not an address: apprise leaves those out without a word."""
     try:
         query = parse_qs(urlsplit(url).query)
     except ValueError:
@@ -146,7 +146,7 @@ def _has_invalid_recipient(url: str) -> bool:
 
 
 def _unusable(url: str) -> tuple[str, str]:
-    """The service that an unusable address names, and what is wrong with it."""
+    """Return the service that an unusable address names, and what is wrong with it."""
     from apprise.manager_plugins import NotificationManager  # noqa: PLC0415
 
     schema = url.partition("://")[0].strip().lower()

@@ -62,7 +62,7 @@ def cron_environment(
     home: str = "",
     folder: Path | None = None,
 ) -> CronEnvironment:
-    """Selects from the environment of a terminal what a command without one needs.
+    """Select from the environment of a terminal what a command without one needs.
 
     Args:
         program: Full path of the command.
@@ -108,7 +108,7 @@ def cron_environment(
 
 
 def _file_notes(environment: Mapping[str, str]) -> list[str]:
-    """Notes about the user's settings file."""
+    """Note about the user's settings file."""
     file = user_file()
     if "alert_urls" not in file.values:
         if environment.get(f"{PREFIX}ALERT_URLS"):
@@ -123,7 +123,7 @@ def _file_notes(environment: Mapping[str, str]) -> list[str]:
 
 
 def _path(program: str, which: Callable[[str], str | None]) -> str:
-    """The search path of programs, as short as it can be, since a crontab's line has little room."""
+    """Return the search path of programs, as short as it can be, since a crontab's line has little room."""
     programs = (*(name for spec in registry.specs() for name in spec.programs), *PROGRAMS)
     found = [str(Path(program).parent), *(str(Path(place).parent) for place in map(which, programs) if place)]
     folders = dict.fromkeys((*found, *SYSTEM_PATH))
@@ -131,7 +131,7 @@ def _path(program: str, which: Callable[[str], str | None]) -> str:
 
 
 def _secret_ledger(url: str) -> bool:
-    """Whether it holds a password, or cannot be read."""
+    """Return whether it holds a password, or cannot be read."""
     from sqlalchemy.engine import make_url  # noqa: PLC0415  only for those who have such a variable
     from sqlalchemy.exc import ArgumentError  # noqa: PLC0415
 

@@ -20,7 +20,7 @@ _NONE_YET = re.compile(rb"no crontab for |can't open '[^']*': No such file")
 
 
 def read() -> bytes:
-    """The user's crontab; empty if there is none.
+    """Return the user's crontab; empty if there is none.
 
     Raises:
         ConfigError: It cannot be read.
@@ -34,7 +34,7 @@ def read() -> bytes:
 
 
 def _exactly(shown: bytes) -> bytes:
-    """The crontab itself: Debian's ``crontab -l`` shows a carriage return and a backspace as two characters each.
+    """Return the crontab itself: Debian's ``crontab -l`` shows a carriage return and a backspace as two characters each.
 
     Its ``crontab -e`` gives the editor the file as it is, and `cat` is an editor that changes nothing.
     """
@@ -51,7 +51,7 @@ def _exactly(shown: bytes) -> bytes:
 
 
 def replace(old: bytes, new: bytes, now: datetime) -> Path | None:
-    """Replaces the user's crontab, and returns the path of a copy of the old one; None if that was empty.
+    """Replace the user's crontab, and return the path of a copy of the old one; None if that was empty.
 
     Args:
         old: The crontab as `read` gave it.

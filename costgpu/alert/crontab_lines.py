@@ -57,7 +57,7 @@ class Schedule:
 
     @property
     def cron(self) -> str:
-        """The five fields."""
+        """Return the five fields."""
         if self.minutes == 1:
             return "* * * * *"
         if self.minutes < 60:
@@ -90,7 +90,7 @@ class Task:
 
     @property
     def command(self) -> list[bytes]:
-        """The words of the command line."""
+        """Return the words of the command line."""
         if not self.variables:
             return list(self.argv)
         assignments = [name + b"=" + value for name, value in self.variables.items()]
@@ -100,7 +100,7 @@ class Task:
 
 
 def line(schedule: Schedule, task: Task) -> bytes:
-    """The line of a crontab, without its line end.
+    """Return the line of a crontab, without its line end.
 
     Raises:
         ConfigError: A word cannot stand in a crontab, or the line is too long.
@@ -115,7 +115,7 @@ def line(schedule: Schedule, task: Task) -> bytes:
 
 
 def install(crontab: bytes, lines: Sequence[bytes]) -> bytes:
-    """The crontab with our block of these lines, which replaces an older one or is added at the end.
+    """Return the crontab with our block of these lines, which replaces an older one or is added at the end.
 
     Raises:
         ConfigError: The marks of our block in it do not belong together.
@@ -128,7 +128,7 @@ def install(crontab: bytes, lines: Sequence[bytes]) -> bytes:
 
 
 def remove(crontab: bytes) -> bytes:
-    """The crontab as it was before `install`.
+    """Return the crontab as it was before `install`.
 
     Raises:
         ConfigError: As for `install`.
@@ -141,14 +141,14 @@ def remove(crontab: bytes) -> bytes:
 
 
 def foreign_shell(crontab: bytes) -> str:
-    """The shell that the crontab sets for lines at its end, unless it reads lines as sh does; empty for sh."""
+    """Return the shell that the crontab sets for lines at its end, unless it reads lines as sh does; empty for sh."""
     found = _SHELL.findall(remove(crontab))
     name = found[-1].decode(errors="replace") if found else "sh"
     return "" if name.rpartition("/")[2] in ("sh", "bash", "dash", "ash", "ksh", "mksh", "zsh", "busybox") else name
 
 
 def _block(crontab: bytes) -> tuple[int, bytes] | None:
-    """The end of our block, and what stood before it; None without one."""
+    """Return the end of our block, and what stood before it; None without one."""
     marks = list(_MARKS.finditer(crontab))
     if not marks:
         return None
@@ -164,7 +164,7 @@ def _block(crontab: bytes) -> tuple[int, bytes] | None:
 
 
 def _word(word: bytes) -> bytes:
-    r"""A word as cron hands it to sh, and sh to the program.
+    r"""Return a word as cron hands it to sh, and sh to the program.
 
     Crons agree that ``\%`` is a percent sign, and differ in what ``\\`` is: so a backslash is always followed by a
     quote, which all of them leave alone.

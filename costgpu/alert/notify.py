@@ -44,7 +44,7 @@ class Delivery:
 
 
 def deliver(urls: Sequence[str], title: str, body: str) -> Sequence[Delivery]:
-    """Sends a message to every address at once; takes at most about half a minute for eight.
+    """Send a message to every address at once; take at most about half a minute for eight.
 
     Nothing is raised for an address that cannot be used or reached.
 
@@ -58,7 +58,7 @@ def deliver(urls: Sequence[str], title: str, body: str) -> Sequence[Delivery]:
 
 
 def check_urls(urls: Sequence[str]) -> Sequence[str]:
-    """The names of the addresses' services; sends nothing.
+    """Return the names of the addresses' services; sends nothing.
 
     Raises:
         ConfigError: An address is not usable; it is named by its position.
@@ -100,7 +100,7 @@ def _answers(urls: Sequence[str], request: Mapping[str, Any]) -> list[dict[str, 
 
 
 def _ask_worker(request: Mapping[str, Any]) -> dict[str, Any]:
-    """What the worker answers, with `failure` in case it did not come to an end."""
+    """Return what the worker answers, with `failure` in case it did not come to an end."""
     # Without our settings, which hold the other addresses; -P: nothing is imported from the current folder.
     environment = {name: text for name, text in os.environ.items() if not name.upper().startswith("COSTGPU_")}
     failure = "the delivery was interrupted"

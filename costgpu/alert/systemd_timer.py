@@ -16,7 +16,7 @@ SUCCESS_CODES = (BudgetCrossed.exit_code, BudgetExceeded.exit_code, OrphansFound
 
 
 def service(tasks: Sequence[Task]) -> str:
-    """The text of the service: runs the commands one after the other, also when one has failed."""
+    """Return the text of the service: runs the commands one after the other, also when one has failed."""
     variables = {name: value for task in tasks for name, value in task.variables.items()}
     environment = [f"Environment={_quoted(_text(name + b'=' + value))}" for name, value in variables.items()]
     *first, last = tasks
@@ -35,7 +35,7 @@ SuccessExitStatus={" ".join(map(str, SUCCESS_CODES))}
 
 
 def timer(schedule: Schedule) -> str:
-    """The text of the timer; what was due while the machine was off runs at the next start."""
+    """Return the text of the timer; what was due while the machine was off runs at the next start."""
     return f"""\
 [Unit]
 Description={DESCRIPTION}

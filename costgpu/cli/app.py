@@ -54,7 +54,7 @@ def main() -> None:
 
 
 def _open_standard_streams() -> None:
-    """Opens what the caller has closed: no file that is opened later becomes stdout, neither here nor in a child."""
+    """Open what the caller has closed: no file that is opened later becomes stdout, neither here nor in a child."""
     for name in ("stdin", "stdout", "stderr"):
         if getattr(sys, name) is None:  # the lowest free descriptor is the one that was closed
             null = os.open(os.devnull, os.O_RDWR)
@@ -87,7 +87,7 @@ def _run() -> None:
 
 
 def _words(error: OSError) -> tuple[str, str]:
-    """What the system has refused, and what to do about it."""
+    """Return what the system has refused, and what to do about it."""
     try:
         Path.cwd()
     except FileNotFoundError:

@@ -191,7 +191,7 @@ def _amount(daily: str | None, weekly: str | None, monthly: str | None, total: s
 
 
 def _zone(name: str | None) -> str:
-    """The time zone that was asked for, else the local one."""
+    """Return the time zone that was asked for, else the local one."""
     import warnings
     import zoneinfo
 

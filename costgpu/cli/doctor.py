@@ -87,7 +87,7 @@ def doctor(
 
 
 def _prepared(max_cost: str | None, report: str | None, *, force: bool) -> Allowance | None:
-    """What may be spent; None if nothing may. Raises `UsageError` if the report could not be written."""
+    """Return what may be spent; None if nothing may. Raises `UsageError` if the report could not be written."""
     from costgpu.units import parse_usd
     from costgpu.workflows.first_run.trial import Allowance
     from costgpu.workflows.write_file import check_target
@@ -99,7 +99,7 @@ def _prepared(max_cost: str | None, report: str | None, *, force: bool) -> Allow
 def _live(
     context: AppContext, places: Sequence[Place], allowance: Allowance | None, path: Path, *, force: bool, yes: bool
 ) -> CostGpuError | None:
-    """Creates the machines that may be created, and writes the report whatever came of them; the gravest error.
+    """Create the machines that may be created, and write the report whatever came of them; the gravest error.
 
     After one that may still be billing, or was cancelled, no other follows.
     """
@@ -148,7 +148,7 @@ def _why_not(place: Place) -> str:
 
 
 def _try(place: Place, allowance: Allowance, trials: list[Trial], *, yes: bool) -> CostGpuError | None:
-    """Creates one machine, if that is agreed to; why it did not come as far as its job."""
+    """Create one machine, if that is agreed to; why it did not come as far as its job."""
     from costgpu.cli.terminal_observer import Terminal, signals
     from costgpu.render.text.first_run import trial_text
     from costgpu.render.text.run import plan_text

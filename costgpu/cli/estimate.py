@@ -144,7 +144,7 @@ def _page(found: Estimate) -> str:
 
 
 def _extra_blocks(found: Estimate, *, chart: bool) -> list[Block]:
-    """What follows the table."""
+    """Return what follows the table."""
     from costgpu.render.phrases import offer_name
     from costgpu.render.text.advice import advice_block
     from costgpu.render.text.blocks import Block, asked_for
@@ -165,7 +165,7 @@ def _extra_blocks(found: Estimate, *, chart: bool) -> list[Block]:
 
 
 def _extra_documents(found: Estimate) -> dict[str, Any]:
-    """The same as parts of a JSON document."""
+    """Return the same as parts of a JSON document."""
     from costgpu.render.phrases import offer_name
     from costgpu.render.text.advice import advice_values
     from costgpu.render.text.buy_vs_rent import notebook_values, own_value

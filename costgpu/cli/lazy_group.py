@@ -34,7 +34,7 @@ COMMANDS = {
 
 
 def load_command(name: str) -> TyperCommand | TyperGroup:
-    """Imports the module of a command."""
+    """Import the module of a command."""
     found = getattr(import_module(COMMANDS[name][0]), name)
     if isinstance(found, typer.Typer):
         group = found
@@ -77,7 +77,7 @@ class ScriptCommand(TyperCommand):
     """
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Puts an end to our options after a module."""
+        """Put an end to our options after a module."""
         end = _after_module(args, self._takes_value)
         if end is not None and args[end : end + 1] != ["--"]:
             args = [*args[:end], "--", *args[end:]]

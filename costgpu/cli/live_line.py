@@ -31,13 +31,13 @@ class LiveLine:
         self.works = stream.isatty() and os.environ.get("TERM") != "dumb"
 
     def show(self, text: str) -> None:
-        """Writes the line; too long a text is cut, so that it stays one line."""
+        """Write the line; too long a text is cut, so that it stays one line."""
         if self.works:
             self._shown = True
             self._write(_ERASE + safe_text.escaped(text.replace("\n", " "))[: self._width() - 1])
 
     def clear(self) -> None:
-        """Takes the line away."""
+        """Take the line away."""
         if self._shown:
             self._write(_ERASE)
             self._shown = False

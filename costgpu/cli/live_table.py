@@ -29,7 +29,7 @@ class LiveTable(LiveLine):
         self._rows, self._drawn = rows, 0
 
     def show(self, text: str) -> None:
-        """Writes rows and line; what does not fit is cut, so that every line stays one."""
+        """Write rows and line; what does not fit is cut, so that every line stays one."""
         if not self.works:
             return
         wide = self._width() - 1
@@ -40,7 +40,7 @@ class LiveTable(LiveLine):
         self._shown, self._drawn = True, len(lines) - 1
 
     def clear(self) -> None:
-        """Takes it all away."""
+        """Take it all away."""
         if self._shown:
             back, self._shown, self._drawn = self._back(), False, 0
             self._write(back)

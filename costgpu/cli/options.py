@@ -102,7 +102,7 @@ def show_amounts(currency: str | None, rate: str | None, *, as_json: bool) -> No
 
 
 def wants_json(json: bool, output: str) -> bool:
-    """Whether ``--json`` or ``--output`` asks for JSON."""
+    """Return whether ``--json`` or ``--output`` asks for JSON."""
     if output.lower() not in ("text", "table", "json"):
         raise UsageError(f"--output {output!r} is not a format.", hint="Use text or json.")
     return json or output.lower() == "json"

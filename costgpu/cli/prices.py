@@ -86,7 +86,7 @@ def speedups(
 
 
 def select(rows: tuple[Speedup, ...], kind: str | None, gpu: str | None) -> tuple[Speedup, ...]:
-    """The rows of a kind of work and of a GPU with its variants; None for all.
+    """Return the rows of a kind of work and of a GPU with its variants; None for all.
 
     Raises:
         UsageError: There is no such kind or GPU, or no row of both.

@@ -217,7 +217,7 @@ def _print_document(context: AppContext, plan: Plan, view: RunView, error: CostG
 
 
 def finish(driver: JobDriver, *, as_json: bool = False) -> None:
-    """Shows the receipt and ends with the exit code of the job, or of what went wrong."""
+    """Show the receipt and end with the exit code of the job, or of what went wrong."""
     from costgpu.render.text.receipt import receipts_text
     from costgpu.runner.state.outcome import error_for, exit_code
 

@@ -204,7 +204,7 @@ def sweep_terminal(clock: Clock, view: RunView, *, ask: bool | None = None) -> S
 
 
 def show_results(context: AppContext, driver: JobDriver, terminal: SweepTerminal, *, quiet: bool = False) -> Results:
-    """Writes the page and prints what came of a sweep; returns its results.
+    """Write the page and print what came of a sweep; return its results.
 
     Args:
         terminal: Where it was watched.

@@ -145,7 +145,7 @@ class Terminal:
         return Answer.CANCEL if answer.startswith("c") else Answer.CONTINUE
 
     def close(self) -> None:
-        """Takes the live line away."""
+        """Take the live line away."""
         self._line.clear()
 
     def _slow(self, what: str) -> None:

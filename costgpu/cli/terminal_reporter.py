@@ -21,17 +21,17 @@ LONGEST_NOTE = 4000  # characters
 
 
 def say(text: str, *, err: bool = False) -> None:
-    """Prints text on stdout or stderr; whatever is in it, the terminal obeys none of it."""
+    """Print text on stdout or stderr; whatever is in it, the terminal obeys none of it."""
     typer.echo(safe_text.escaped(with_currency_note(text)), err=err)
 
 
 def print_error(error: CostGpuError, before: str = "") -> None:
-    """Prints an error and its hint on stderr."""
+    """Print an error and its hint on stderr."""
     print_note(f"{before}{error.message}", error.hint)
 
 
 def print_note(text: str, hint: str = "") -> None:
-    """Prints a line, and what to do about it, on stderr."""
+    """Print a line, and what to do about it, on stderr."""
     if len(text) > LONGEST_NOTE:  # it repeats what somebody has written
         text = f"{text[:LONGEST_NOTE]}..."
     say(f"costgpu: {text}", err=True)

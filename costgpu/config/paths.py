@@ -15,12 +15,12 @@ PRIVATE = 0o700
 
 
 def config_file() -> Path:
-    """The user's settings; it need not exist."""
+    """Return the user's settings; it need not exist."""
     return platformdirs.user_config_path(APP, appauthor=False) / "config.toml"
 
 
 def data_path() -> Path:
-    """The folder of the ledger and of what runs keep; it need not exist."""
+    """Return the folder of the ledger and of what runs keep; it need not exist."""
     return platformdirs.user_data_path(APP, appauthor=False)
 
 
@@ -34,7 +34,7 @@ def data_folder() -> Path:
 
 
 def runs_folder() -> Path:
-    """The folder with one folder for each run, where its keys are; made if need be, for its owner only.
+    """Return the folder with one folder for each run, where its keys are; made if need be, for its owner only.
 
     Raises:
         ConfigError: It cannot be made, or it belongs to somebody else.

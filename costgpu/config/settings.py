@@ -28,7 +28,7 @@ _FILES: ContextVar[tuple[SettingsFile, ...]] = ContextVar("_FILES", default=()) 
 
 
 def _address(text: str) -> str:
-    """The CIDR of an address or network."""
+    """Return the CIDR of an address or network."""
     try:
         network = ipaddress.ip_network(text.strip(), strict=False)
     except ValueError:
@@ -39,7 +39,7 @@ def _address(text: str) -> str:
 
 
 def _words(value: object) -> object:
-    """The words of a text; a list stays one."""
+    """Return the words of a text; a list stays one."""
     return tuple(value.split()) if isinstance(value, str) else value
 
 
@@ -92,7 +92,7 @@ class Settings(BaseSettings):
     alert_urls: Annotated[tuple[SecretStr, ...], NoDecode, BeforeValidator(_words)] = ()
 
     def of_provider(self, name: str) -> dict[str, str]:
-        """The settings of one provider that are set, without its name in front."""
+        """Return the settings of one provider that are set, without its name in front."""
         values = {key: getattr(self, f"{name}_{key}", None) for key in registry.spec(name).settings}
         return {key: value for key, value in values.items() if value is not None}
 
@@ -105,7 +105,7 @@ class Settings(BaseSettings):
         dotenv_settings: PydanticBaseSettingsSource,  # noqa: ARG003  the names are pydantic-settings' own
         file_secret_settings: PydanticBaseSettingsSource,  # noqa: ARG003
     ) -> tuple[PydanticBaseSettingsSource, ...]:
-        """Flags, variables, then the files that `load_settings` has found."""
+        """Return flags, variables, then the files that `load_settings` has found."""
         files = (InitSettingsSource(settings_cls, dict(file.values)) for file in _FILES.get())
         return (init_settings, env_settings, *files)
 
@@ -121,7 +121,7 @@ def settings_model() -> type[Settings]:
 
 
 def load_settings(folder: Path, **flags: Any) -> Settings:
-    """The settings that hold in a folder.
+    """Return the settings that hold in a folder.
 
     Args:
         folder: Where the search for the project's file begins.

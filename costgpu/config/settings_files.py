@@ -68,7 +68,7 @@ def known_settings(wanted: Iterable[str] = ()) -> Mapping[str, Trust]:
 
 
 def user_file() -> SettingsFile:
-    """The user's settings.
+    """Return the user's settings.
 
     Raises:
         ConfigError: The file cannot be read, or has a key that nobody knows.
@@ -81,7 +81,7 @@ def user_file() -> SettingsFile:
 
 
 def project_file(folder: Path) -> SettingsFile:
-    """The settings of the nearest project: ``costgpu.toml``, or ``[tool.costgpu]`` in ``pyproject.toml``.
+    """Return the settings of the nearest project: ``costgpu.toml``, or ``[tool.costgpu]`` in ``pyproject.toml``.
 
     Args:
         folder: Where the search begins; it goes upwards.
@@ -120,7 +120,7 @@ def check_variables(environment: Mapping[str, str]) -> None:
 
 
 def ledger_url(environment: Mapping[str, str] | None = None) -> str | None:
-    """Where the ledger is, as `load_settings` would say, for commands that only read it; None for the default file.
+    """Return where the ledger is, as `load_settings` would say, for commands that only read it; None for the default file.
 
     Raises:
         ConfigError: The user's file cannot be read, or has a key that nobody knows.
@@ -129,7 +129,7 @@ def ledger_url(environment: Mapping[str, str] | None = None) -> str | None:
 
 
 def users_setting(key: str, environment: Mapping[str, str] | None = None) -> str | None:
-    """A text that no project's file may set (`Trust.USER`), as `load_settings` would say; None if nothing does.
+    """Return a text that no project's file may set (`Trust.USER`), as `load_settings` would say; None if nothing does.
 
     Raises:
         ConfigError: The user's file cannot be read, or has a key that nobody knows.
@@ -147,7 +147,7 @@ def users_setting(key: str, environment: Mapping[str, str] | None = None) -> str
 
 
 def ledger_url_at_any_rate(environment: Mapping[str, str]) -> str | None:
-    """Where the ledger is, if that can be told with settings that are wrong elsewhere; None for the default file.
+    """Return where the ledger is, if that can be told with settings that are wrong elsewhere; None for the default file.
 
     Raises:
         ConfigError: The user's file, which may say it, cannot be read at all.
@@ -161,7 +161,7 @@ def ledger_url_at_any_rate(environment: Mapping[str, str]) -> str | None:
 
 
 def _read(path: Path) -> str | None:
-    """What a file holds; None if there is none."""
+    """Return what a file holds; None if there is none."""
     return read_text(path, SETTINGS)
 
 
@@ -203,7 +203,7 @@ def _allowed(values: Mapping[str, Any], path: Path) -> Mapping[str, Any]:
 
 
 def _is_own(path: Path) -> bool:
-    """Whether the file and its folder belong to the user, and not everybody can write them."""
+    """Return whether the file and its folder belong to the user, and not everybody can write them."""
     if not hasattr(os, "geteuid"):
         return True
     for place in (path, path.parent):

@@ -81,7 +81,7 @@ def cpu_rate(cpu: CpuRates, serial: float = 0.0) -> float:
 
 
 def table_speed(work: Work, gpu: AcceleratorSpec, rows: Sequence[Speedup]) -> TableSpeed | None:
-    """The speed-up of a GPU for such work; None if the table has nothing that could be compared."""
+    """Return the speed-up of a GPU for such work; None if the table has nothing that could be compared."""
     usable = [row for row in rows if row.weight > 0 and row.plausible]
     measured = [row for row in usable if row.grade is Grade.MEASURED]
     relatives = RELATIVES.get(work.kind, ())

@@ -66,7 +66,7 @@ class OwnershipTerms:
 
 
 def gpu_key(name: str) -> str:
-    """A name without case, separators and brand words; ``NVIDIA GeForce RTX 3090`` is ``3090``."""
+    """Return a name without case, separators and brand words; ``NVIDIA GeForce RTX 3090`` is ``3090``."""
     return BRANDS.sub("", _plain(name)) or _plain(name)
 
 
@@ -75,7 +75,7 @@ def _plain(name: str) -> str:
 
 
 def find_gpu(name: str, cards: Mapping[str, AcceleratorSpec]) -> AcceleratorSpec:
-    """The one card that a user's spelling means: ``rtx 3090``, ``RTX3090``, ``3090``, ``A100-SXM4-80GB``.
+    """Return the one card that a user's spelling means: ``rtx 3090``, ``RTX3090``, ``3090``, ``A100-SXM4-80GB``.
 
     Nothing is guessed: a ``1080`` is not a ``GTX 1080 Ti``.
 
@@ -106,7 +106,7 @@ def find_gpu(name: str, cards: Mapping[str, AcceleratorSpec]) -> AcceleratorSpec
 
 
 def unpriced_offer(spec: AcceleratorSpec, *, vcpus: int, memory_gib: float, accelerator_memory_gib: float) -> Offer:
-    """A machine that no provider rents, in the form that `predict` takes; its price never reaches anybody."""
+    """Return a machine that no provider rents, in the form that `predict` takes; its price never reaches anybody."""
     return Offer(
         provider="own",
         instance_type=spec.name,
@@ -146,7 +146,7 @@ def _vcpus(machine: Machine) -> int:
 
 
 def ownership(workload: Workload, spec: AcceleratorSpec, terms: OwnershipTerms, verdict: Verdict) -> Ownership:
-    """The script on a GPU that the user owns or would buy, against the best cloud offers of the verdict."""
+    """Return the script on a GPU that the user owns or would buy, against the best cloud offers of the verdict."""
     power = POWER_USD_PER_KWH if terms.power_usd_per_kwh is None else terms.power_usd_per_kwh
     prediction = predict_on_own_gpu(workload, spec, power)
     run, watts = prediction.run_seconds, own_watts(prediction)

@@ -44,12 +44,12 @@ class Calibration:
 
 
 def measured_on_gpu(profile: WorkloadProfile) -> bool:
-    """Whether the measured steps computed on a CUDA device of this machine."""
+    """Return whether the measured steps computed on a CUDA device of this machine."""
     return profile.framework.device == "cuda"
 
 
 def local_gpu(names: Sequence[str], specs: Iterable[AcceleratorSpec]) -> AcceleratorSpec | None:
-    """The spec of the first of this machine's devices.
+    """Return the spec of the first of this machine's devices.
 
     Args:
         names: Devices as the framework names them: ``NVIDIA A100-SXM4-80GB``, ``Tesla T4``.
@@ -72,7 +72,7 @@ def _words(name: str) -> frozenset[str]:
 
 
 def _score(device: frozenset[str], spec: AcceleratorSpec) -> int:
-    """How many words of the spec's name, or of its board's, the device has; 0 if it is another one."""
+    """Return how many words of the spec's name, or of its board's, the device has; 0 if it is another one."""
     size = next((float(found.group(1)) for word in device if (found := _SIZE.match(word))), None)
     if size is not None and abs(size - spec.memory_gib) > _SAME_SIZE_GIB:
         return 0
@@ -87,7 +87,7 @@ def _score(device: frozenset[str], spec: AcceleratorSpec) -> int:
 def calibration_of(
     profile: WorkloadProfile, works: Sequence[StepWork], spec: AcceleratorSpec | None
 ) -> Calibration | None:
-    """The calibration that a profile gives; None if it was not measured on a GPU, or that GPU is not known."""
+    """Return the calibration that a profile gives; None if it was not measured on a GPU, or that GPU is not known."""
     if spec is None or not measured_on_gpu(profile):
         return None
     precision = precision_of(profile.framework)
@@ -110,7 +110,7 @@ def _kernel_seconds(phase: Phase, spec: AcceleratorSpec, host: float) -> float:
 
 
 def transfer_weight(here: AcceleratorSpec, there: AcceleratorSpec) -> float:
-    """How much of what was found on one GPU holds on another."""
+    """Return how much of what was found on one GPU holds on another."""
     if here.name == there.name:
         return SAME_BOARD
     return SAME_CHIP if here.model.split("-")[0] == there.model.split("-")[0] else OTHER_CHIP
@@ -119,6 +119,6 @@ def transfer_weight(here: AcceleratorSpec, there: AcceleratorSpec) -> float:
 def calibrated(
     calibration: Calibration | None, index: int, terms: Mapping[str, float], spec: AcceleratorSpec
 ) -> dict[str, float]:
-    """The modelled seconds by term of a step of phase `index` on the GPU `spec`, corrected."""
+    """Return the modelled seconds by term of a step of phase `index` on the GPU `spec`, corrected."""
     factor = calibration.ratios[index] ** transfer_weight(calibration.spec, spec) if calibration is not None else 1.0
     return {name: seconds * (factor if name in KERNEL_TERMS else 1.0) for name, seconds in terms.items()}

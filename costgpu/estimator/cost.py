@@ -70,7 +70,7 @@ def hourly_usd(candidate: Candidate) -> float:
 
 
 def expected_usd_per_hour(prediction: Prediction) -> float:
-    """The rate of an hour without interruptions, with what they are expected to add to it."""
+    """Return the rate of an hour without interruptions, with what they are expected to add to it."""
     factor = prediction.interruptions.factor if prediction.interruptions is not None else 1.0
     return hourly_usd(prediction.candidate) * factor
 
@@ -118,7 +118,7 @@ def cost_range(candidate: Candidate, wall: Range, *, whole: bool = True, undistu
 
 
 def priced(prediction: Prediction) -> Prediction:
-    """The prediction with wall clock and cost from its run and its interruptions."""
+    """Return the prediction with wall clock and cost from its run and its interruptions."""
     found = prediction.interruptions
     plain = prediction.run_seconds.plus(prediction.overhead_seconds)
     wall = plain if found is None else found.wall_seconds
@@ -127,7 +127,7 @@ def priced(prediction: Prediction) -> Prediction:
 
 
 def with_run(prediction: Prediction, run: Range) -> Prediction:
-    """The prediction with other seconds of the run, and so of wall clock and cost."""
+    """Return the prediction with other seconds of the run, and so of wall clock and cost."""
     found = prediction.interruptions
     if found is not None:
         found = interrupted(
@@ -142,7 +142,7 @@ def with_run(prediction: Prediction, run: Range) -> Prediction:
 
 
 def at_best_interval(prediction: Prediction) -> Prediction:
-    """The prediction for the job if it saved a checkpoint at every best interval; itself on demand."""
+    """Return the prediction for the job if it saved a checkpoint at every best interval; itself on demand."""
     found = prediction.interruptions
     if found is None:
         return prediction

@@ -134,7 +134,7 @@ def convolved_share(work: StepWork) -> float:
 
 
 def read_gbps(cpu: CpuSpec, cores: float) -> float:
-    """What so many cores of this CPU read from memory, GB/s: at least their share of what its largest size reads."""
+    """Return what so many cores of this CPU read from memory, GB/s: at least their share of what its largest size reads."""
     limit = cores * CORE_GBPS
     if cpu.microarchitecture.startswith("Zen"):
         limit = min(limit, math.ceil(cores / COMPLEX_CORES) * COMPLEX_GBPS)
@@ -156,12 +156,12 @@ def thread_mbps(cpu: CpuSpec) -> float:
 
 
 def scaling_sigma(flops_per_kernel: float) -> float:
-    """How much of the arithmetic of ops of this size does not spread over cores, 0 to 1."""
+    """Return how much of the arithmetic of ops of this size does not spread over cores, 0 to 1."""
     return min(1.0, SIGMA_LEAST + SIGMA_REST * math.sqrt(REFERENCE_FLOPS / max(flops_per_kernel, 1.0)))
 
 
 def library_sigma(cpu_seconds: float) -> float:
-    """The same for a step of a library with threads of its own, which takes so many CPU seconds."""
+    """Return the same for a step of a library with threads of its own, which takes so many CPU seconds."""
     return min(1.0, LIBRARY_LEAST + LIBRARY_REST * math.sqrt(LIBRARY_SECONDS / max(cpu_seconds, 1e-9)))
 
 
@@ -178,7 +178,7 @@ class StepSplit:
 
 
 def split_step(seconds: float, work: StepWork, calls: float, host: float, machine: Machine) -> StepSplit:
-    """Splits the measured `seconds` of a step (without data loading).
+    """Split the measured `seconds` of a step (without data loading).
 
     Args:
         calls: Ops called per step.
@@ -262,5 +262,5 @@ def host_cores(candidate: Candidate) -> float:
 
 
 def same_chip(machine: Machine, cpu: CpuSpec) -> bool:
-    """Whether the local CPU is of the offer's model, by name."""
+    """Return whether the local CPU is of the offer's model, by name."""
     return bool(cpu.model) and cpu.model.split("@")[0].strip().lower() in machine.cpu_model.lower()

@@ -126,7 +126,7 @@ class Precision:
 
 
 def precision_of(framework: Framework) -> Precision:
-    """What this script would compute in on a GPU."""
+    """Return what this script would compute in on a GPU."""
     asked = [cast for cast in framework.autocast if cast.enabled and cast.device in ("cuda", "")]
     half = (asked[0].dtype or "float16") if asked else None
     tf32 = framework.matmul_tf32 or framework.float32_matmul_precision in ("high", "medium")
@@ -243,14 +243,14 @@ def optimizer_kernels(optimizers: list[OptimizerFacts]) -> float:
 
 
 def foreign_optimizer(phase: Phase) -> bool:
-    """Whether the phase's optimizer is one that torch does not ship, so that its ops are counted as they are."""
+    """Return whether the phase's optimizer is one that torch does not ship, so that its ops are counted as they are."""
     return any(one.name not in NATIVE for one in phase.optimizers)
 
 
 def gpu_terms(
     work: StepWork, optimizers: list[OptimizerFacts], precision: Precision, spec: AcceleratorSpec, host: Host = Host()
 ) -> GpuTerms:
-    """The model above for one step of `work` on `spec`."""
+    """Return the model above for one step of `work` on `spec`."""
     sums, notes, unusual = sums_of(work, optimizers, precision, spec)
     terms: dict[str, float] = defaultdict(float)
     for name, value in sums.items():
@@ -314,7 +314,7 @@ def beside(device: float, host: float) -> float:
 def sums_of(
     work: StepWork, optimizers: list[OptimizerFacts], precision: Precision, spec: AcceleratorSpec
 ) -> tuple[dict[str, float], tuple[str, ...], float]:
-    """The sums of the device's terms, by the name of their constant.
+    """Return the sums of the device's terms, by the name of their constant.
 
     Returns:
         The sums, notes for people, and the FLOPs of unusual convolutions in half precision.
@@ -356,7 +356,7 @@ def sums_of(
 
 
 def _on_chip_name(shape: str, mode: str, *, nhwc: bool) -> str:
-    """The constant of the on-chip traffic of a kind of work."""
+    """Return the constant of the on-chip traffic of a kind of work."""
     if shape in ("matmul", "attention"):
         return f"on-chip matmul {mode}"
     if mode != "half":

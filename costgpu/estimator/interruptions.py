@@ -32,7 +32,7 @@ def young_interval(checkpoint_seconds: float, mean_seconds: float) -> float:
 
 
 def daly_interval(checkpoint_seconds: float, mean_seconds: float) -> float:
-    """The same to a higher order: sqrt(2 C M) [1 + sqrt(C / 2M) / 3 + (C / 2M) / 9] - C; M where C is 2 M or more."""
+    """Return the same to a higher order: sqrt(2 C M) [1 + sqrt(C / 2M) / 3 + (C / 2M) / 9] - C; M where C is 2 M or more."""
     if checkpoint_seconds >= 2 * mean_seconds:
         return mean_seconds
     ratio = checkpoint_seconds / (2 * mean_seconds)

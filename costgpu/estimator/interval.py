@@ -28,7 +28,7 @@ class Interval:
 
     @classmethod
     def of_sigma(cls, sigma: float) -> Interval:
-        """The symmetric interval of a log-normal error."""
+        """Return the symmetric interval of a log-normal error."""
         return cls(math.exp(-Z80 * sigma), math.exp(Z80 * sigma))
 
     @property
@@ -42,7 +42,7 @@ class Interval:
         return math.log(self.low * self.high) / 2
 
     def covering(self, other: Interval) -> Interval:
-        """The narrowest interval that holds both."""
+        """Return the narrowest interval that holds both."""
         return Interval(min(self.low, other.low), max(self.high, other.high))
 
     def stretched(self, *, low: float = 1.0, high: float = 1.0) -> Interval:
@@ -50,7 +50,7 @@ class Interval:
         return Interval(self.low * low, self.high * high)
 
     def around(self, value: float) -> Range:
-        """The interval of a predicted value."""
+        """Return the interval of a predicted value."""
         return Range(value=value, low=value * self.low, high=value * self.high)
 
 
@@ -115,7 +115,7 @@ T90 = {1: 3.078, 2: 1.886, 3: 1.638, 4: 1.533, 5: 1.476, 6: 1.440, 7: 1.415, 8: 
 def gpu_interval(
     terms: GpuTerms, spec: AcceleratorSpec, *, compiled: bool, as_of_year: int
 ) -> tuple[Interval, list[str]]:
-    """The interval of the GPU model, and the reasons why it is wider than the base.
+    """Return the interval of the GPU model, and the reasons why it is wider than the base.
 
     The relative errors of the terms add up by their weight in the step; that of the host is how much the step would be
     longer with a slower host.
@@ -159,7 +159,7 @@ def gpu_interval(
 
 
 def of_board(spec: AcceleratorSpec, measured: tuple[str, ...], *, as_of_year: int) -> tuple[Interval, list[str]]:
-    """What a GPU adds to the interval of any work on it, as multipliers of its ends, and the reasons.
+    """Return what a GPU adds to the interval of any work on it, as multipliers of its ends, and the reasons.
 
     Args:
         measured: Beginnings of the names of NVIDIA's architectures that the model was fitted on.
@@ -183,7 +183,7 @@ def of_board(spec: AcceleratorSpec, measured: tuple[str, ...], *, as_of_year: in
 def cpu_interval(
     machine: Machine, cpu: CpuSpec, *, cores: float, convolved: float = 0.0, half: float = 0.0, library: bool = False
 ) -> tuple[Interval, list[str]]:
-    """The interval of a step on a cloud CPU, and the reasons for its width.
+    """Return the interval of a step on a cloud CPU, and the reasons for its width.
 
     Args:
         cores: Physical cores of the cloud CPU that the step can use.
@@ -238,7 +238,7 @@ def busy_interval(disturbed_share: float) -> Interval:
 
 
 def local_interval(step: StepTimes, disturbed_share: float) -> Interval:
-    """The interval of a longer run on the machine that measured the step.
+    """Return the interval of a longer run on the machine that measured the step.
 
     Args:
         disturbed_share: Share of the time that other programs took meanwhile: if they stay, it takes as much longer.
@@ -254,7 +254,7 @@ def local_interval(step: StepTimes, disturbed_share: float) -> Interval:
 
 
 def mean_interval(parts: Sequence[tuple[Interval, float]]) -> Interval:
-    """The interval of a sum of seconds, each with its own: their mean by seconds, since what errs once errs in all.
+    """Return the interval of a sum of seconds, each with its own: their mean by seconds, since what errs once errs in all.
 
     Without seconds (nothing of the phase is predicted) the last one's.
     """
@@ -276,7 +276,7 @@ def run_range(
     drift: float,
     doubtful: float = 0.0,
 ) -> tuple[Range, float]:
-    """The interval of a whole run, and the standard deviation of the logarithm of its seconds.
+    """Return the interval of a whole run, and the standard deviation of the logarithm of its seconds.
 
     Args:
         interval: Interval of the steps.

@@ -17,7 +17,7 @@ LARGE_BYTES = 4 << 20  # of one op: no CPU cache holds it
 
 
 def _aten(names: str) -> frozenset[str]:
-    """The full names of ops of ATen."""
+    """Return the full names of ops of ATen."""
     return frozenset(f"aten::{name}" for name in names.split())
 
 
@@ -159,7 +159,7 @@ def tile_weight(rows: float, columns: float) -> float:
 
 
 def step_work(ops: list[OpRow], steps: int, *, optimizer_ops: bool = False) -> StepWork:
-    """The work of one step from the rows of a trace of `steps` steps.
+    """Return the work of one step from the rows of a trace of `steps` steps.
 
     Args:
         ops: Rows; those of validation are left out.
@@ -183,14 +183,14 @@ def autocast_share(convolutions: float) -> float:
 
 
 def op_work(row: OpRow) -> StepWork:
-    """The work of one call of an op."""
+    """Return the work of one call of an op."""
     work = StepWork()
     _add(work, row, 1.0)
     return work
 
 
 def counted_work(totals: StepTotals) -> StepWork:
-    """The work of one step of which only totals are known: no op's rule applies, optimizers apart."""
+    """Return the work of one step of which only totals are known: no op's rule applies, optimizers apart."""
     work = StepWork(bytes_moved=totals.bytes_moved, kernels=totals.kernels)
     for kind, share in (("conv", totals.convolutions), ("matmul", 1.0 - totals.convolutions)):
         if share > 0 and totals.flops > 0:
@@ -355,7 +355,7 @@ def _conv_kind(row: OpRow, out: TensorShape, into: TensorShape, weight: TensorSh
 
 
 def _channels_last(tensor: TensorShape) -> bool:
-    """Whether an image tensor is in channels-last order; False where its order makes no difference."""
+    """Return whether an image tensor is in channels-last order; False where its order makes no difference."""
     shape, strides, _ = tensor
     return len(shape) == len(strides) == 4 and strides[1] == 1 and shape[1] > 1 and shape[2] * shape[3] > 1
 

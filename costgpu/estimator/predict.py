@@ -43,7 +43,7 @@ class _Beside:
 
 
 def predict(workload: Workload, candidate: Candidate, measured: MeasuredSpeed | None = None) -> Prediction:
-    """The prediction for one candidate; an infeasible one says why and is still filled in.
+    """Return the prediction for one candidate; an infeasible one says why and is still filled in.
 
     Args:
         measured: Earlier runs of this very job there; they count for the whole job with the same number of steps.
@@ -55,7 +55,7 @@ def predict(workload: Workload, candidate: Candidate, measured: MeasuredSpeed | 
 
 
 def is_same_job(speed: MeasuredSpeed, scope: Scope, own: Scope) -> bool:
-    """Whether that was this job: all of it, with as many steps.
+    """Return whether that was this job: all of it, with as many steps.
 
     Args:
         own: What the script does by itself: as long as that is what a run of unknown length did.
@@ -68,7 +68,7 @@ def is_same_job(speed: MeasuredSpeed, scope: Scope, own: Scope) -> bool:
 
 
 def as_measured(modelled: Prediction, speed: MeasuredSpeed) -> Prediction:
-    """The prediction with the seconds that this very job took there."""
+    """Return the prediction with the seconds that this very job took there."""
     seconds, sigma = speed.job_seconds, sigma_of_runs(speed)
     step = modelled.step_seconds * seconds / modelled.run_seconds.value if modelled.run_seconds.value > 0 else 0.0
     times = "1 run" if speed.runs == 1 else f"{speed.runs} runs"
@@ -86,7 +86,7 @@ def as_measured(modelled: Prediction, speed: MeasuredSpeed) -> Prediction:
 
 
 def _phase_as_measured(phase: PhasePrediction, modelled: Prediction, seconds: float, sigma: float) -> PhasePrediction:
-    """A phase whose share of the measured run is that of the modelled one."""
+    """Return a phase whose share of the measured run is that of the modelled one."""
     factor = seconds / modelled.run_seconds.value if modelled.run_seconds.value > 0 else 1.0
     interval = Interval.of_sigma(sigma)
     return replace(
@@ -195,7 +195,7 @@ def _modelled(workload: Workload, candidate: Candidate) -> Prediction:
 
 
 def _unit_of_all(unit: InferenceUnit | None, measured: Scope, there: Scope, index: int) -> InferenceUnit | None:
-    """What a step of all processes together makes: as many times more as the same items take fewer steps."""
+    """Return what a step of all processes together makes: as many times more as the same items take fewer steps."""
     if unit is None or there.steps == measured.steps or there.steps[index] <= 0:
         return unit
     times = measured.steps[index] / there.steps[index]
@@ -208,7 +208,7 @@ def _unit_of_all(unit: InferenceUnit | None, measured: Scope, there: Scope, inde
 
 
 def steps_name(phases: Sequence[Phase], index: int) -> str:
-    """The part of a run that the steps of a phase are; training and inference apart where a script does both."""
+    """Return the part of a run that the steps of a phase are; training and inference apart where a script does both."""
     kinds = {phase.inference is None for phase in phases}
     if len(kinds) == 1:
         return "steps"
@@ -220,7 +220,7 @@ def _all_steps(profile: WorkloadProfile, scope: Scope) -> bool:
 
 
 def _extras(phase: Phase, seconds: float, scope: Scope, index: int, candidate: Candidate) -> list[_Beside]:
-    """The work beside the steps.
+    """Return the work beside the steps.
 
     Args:
         seconds: Seconds of a step of one process there: validation and checkpoints of rank 0 stop all others.

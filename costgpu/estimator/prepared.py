@@ -46,7 +46,7 @@ def prepare(
     speedups: Sequence[Speedup] = (),
     cards: Iterable[AcceleratorSpec] = (),
 ) -> Workload:
-    """Computes what all candidates share.
+    """Compute what all candidates share.
 
     Args:
         year: This year, to tell a new architecture.
@@ -80,7 +80,7 @@ def prepare(
 
 
 def busy_seconds(phase: Phase) -> float:
-    """The measured step without the time that it waited, for data or anything else."""
+    """Return the measured step without the time that it waited, for data or anything else."""
     step = phase.step.seconds
     fed = max(step - phase.data.wait_seconds_per_step, 0.1 * step)
     return max(0.0, fed - phase.waiting_seconds_per_step)

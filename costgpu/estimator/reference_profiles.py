@@ -59,7 +59,7 @@ LEAST_PARAMETERS = 1e6
 def reference_profile(
     reference: Reference, machine: Machine, created: str, version: str, epochs: float | None = None
 ) -> WorkloadProfile:
-    """The profile of a reference workload, as if it were a script that nobody ran.
+    """Return the profile of a reference workload, as if it were a script that nobody ran.
 
     Args:
         machine: The local machine, described without a script; its figures give the seconds on its CPU.
@@ -109,7 +109,7 @@ def reference_profile(
 def language_model_profile(
     parameters: float, tokens: float, machine: Machine, created: str, version: str
 ) -> WorkloadProfile:
-    """The profile of training a decoder of so many parameters on so many tokens: 6 N D FLOPs, bf16, AdamW.
+    """Return the profile of training a decoder of so many parameters on so many tokens: 6 N D FLOPs, bf16, AdamW.
 
     Args:
         parameters: N.
@@ -225,7 +225,7 @@ def _profile(
     parallelism: Parallelism | None = None,
     **facts: Any,
 ) -> WorkloadProfile:
-    """A profile of one phase, of which `facts` are the other fields."""
+    """Return a profile of one phase, of which `facts` are the other fields."""
     seconds = nominal_seconds(totals, machine)
     phase = Phase(
         label=name,

@@ -12,7 +12,7 @@ from costgpu.models.workload import DataLoading, Phase, StepTimes
 
 
 def resized(workload: Workload, index: int, samples: float, micro_batches: float) -> Workload:
-    """The workload with phase `index` taking `samples` times the samples in `micro_batches` times the micro-batches.
+    """Return the workload with phase `index` taking `samples` times the samples in `micro_batches` times the micro-batches.
 
     Arithmetic and activations are taken per sample; launches, framework calls, the script's own Python, and the bytes of
     weights per micro-batch. The number of steps stays.
@@ -47,7 +47,7 @@ def resized(workload: Workload, index: int, samples: float, micro_batches: float
 
 
 def with_optimizer_share(workload: Workload, index: int, shards: int) -> Workload:
-    """The workload with the part of the optimizer's state and work in phase `index` that one of so many ranks has."""
+    """Return the workload with the part of the optimizer's state and work in phase `index` that one of so many ranks has."""
     if shards == 1:
         return workload
     phases = list(workload.profile.phases)
@@ -65,7 +65,7 @@ def with_optimizer_share(workload: Workload, index: int, shards: int) -> Workloa
 
 
 def scaled_split(split: StepSplit, factor: float) -> StepSplit:
-    """A step on a CPU with `factor` times the samples."""
+    """Return a step on a CPU with `factor` times the samples."""
     return replace(split, compute=split.compute * factor, memory=split.memory * factor, host=split.host * factor)
 
 
@@ -90,7 +90,7 @@ def larger_data(data: DataLoading, factor: float) -> DataLoading:
 
 
 def scaled_step(step: StepTimes, change: Callable[[float], float]) -> StepTimes:
-    """The times with `change` applied to each."""
+    """Return the times with `change` applied to each."""
     return replace(
         step,
         median_seconds=change(step.median_seconds),
@@ -119,7 +119,7 @@ def weight_bytes(phase: Phase) -> float:
 
 
 def scaled_work(work: StepWork, *, size: float = 1.0, launches: float = 1.0, same_bytes: float = 0.0) -> StepWork:
-    """The work of a step with `size` times the samples and `launches` times the kernels.
+    """Return the work of a step with `size` times the samples and `launches` times the kernels.
 
     Args:
         size: Factor of arithmetic and bytes.

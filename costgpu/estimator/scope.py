@@ -52,7 +52,7 @@ def scope_of(
     total_steps: float | None = None,
     per_items: bool = False,
 ) -> Scope:
-    """How much is predicted, from the profile and what the user said.
+    """Return how much is predicted, from the profile and what the user said.
 
     Args:
         epochs: Overrides the number of epochs of the last phase.
@@ -103,7 +103,7 @@ def _in_time(total: Total, phase: Phase) -> Total:
 
 
 def _is_fixed(total: Total) -> bool:
-    """Whether a script that trains counts steps: it has no epochs, or ends in the middle of one."""
+    """Return whether a script that trains counts steps: it has no epochs, or ends in the middle of one."""
     if not total.steps or not total.steps_per_epoch:
         return True
     epochs = total.steps / total.steps_per_epoch

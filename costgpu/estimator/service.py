@@ -63,7 +63,7 @@ def service(
     objective: Objective = Objective.CHEAPEST,
     instance_types: Sequence[str] = (),
 ) -> Service | None:
-    """What it takes to answer `rate` items per second; None for training.
+    """Return what it takes to answer `rate` items per second; None for training.
 
     Args:
         here: Predictions for this machine, one for each batch that is worth a thought.
@@ -138,7 +138,7 @@ def serve(
 
 
 def _served(workload: Workload) -> Workload | None:
-    """The workload with its last phase of inference alone; None without one."""
+    """Return the workload with its last phase of inference alone; None without one."""
     profile, scope, calibration = workload.profile, workload.scope, workload.calibration
     last = max((n for n, phase in enumerate(profile.phases) if phase.inference is not None), default=None)
     if last is None or len(profile.phases) == 1:
@@ -155,7 +155,7 @@ def _served(workload: Workload) -> Workload | None:
 
 
 def _never_measured(here: Prediction) -> Prediction:
-    """The prediction for this machine with a batch that it did not run: by the model, as for another CPU."""
+    """Return the prediction for this machine with a batch that it did not run: by the model, as for another CPU."""
     return replace(
         here,
         provenance=Provenance.MODELLED,
@@ -172,7 +172,7 @@ def _wider(seconds: Range) -> Range:
 
 
 def as_served(verdict: Verdict, answer: Service) -> Verdict:
-    """The verdict with the service's answer and machines, where that was the question."""
+    """Return the verdict with the service's answer and machines, where that was the question."""
     return replace(
         verdict,
         choice=answer.choice,
@@ -206,7 +206,7 @@ def _best(plans: Sequence[ServicePlan], objective: Objective) -> ServicePlan | N
 def _choose(
     cpu: ServicePlan | None, gpu: ServicePlan | None, objective: Objective
 ) -> tuple[Choice, ServicePlan | None]:
-    """The better side; too close to call where the intervals of the costs leave it open."""
+    """Return the better side; too close to call where the intervals of the costs leave it open."""
     if cpu is None or gpu is None:
         one = cpu or gpu
         return (Choice.NOWHERE if one is None else Choice.CPU if one is cpu else Choice.GPU), one

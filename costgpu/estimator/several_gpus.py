@@ -78,7 +78,7 @@ class _Place:
 
 
 def on_several(workload: Workload, candidate: Candidate) -> SeveralGpus | None:
-    """What all GPUs of the candidate make of it; None for a script of one process on one machine, which uses one."""
+    """Return what all GPUs of the candidate make of it; None for a script of one process on one machine, which uses one."""
     profile = workload.profile
     if trains_alone(profile) and candidate.nodes == 1:
         return None
@@ -118,7 +118,7 @@ def _on_group(workload: Workload, candidate: Candidate) -> SeveralGpus:
 
 
 def _simplest(found: Sequence[SeveralGpus]) -> SeveralGpus:
-    """The fastest; DDP, which is the easiest to write, unless another way is clearly faster."""
+    """Return the fastest; DDP, which is the easiest to write, unless another way is clearly faster."""
 
     def seconds(one: SeveralGpus) -> float:
         easy = one.scaling is None or one.scaling.scheme is Scheme.DDP
@@ -192,7 +192,7 @@ def _single(workload: Workload, index: int, candidate: Candidate) -> ScaledStep:
 
 
 def _share(phase: Phase, place: _Place) -> tuple[float, float] | str:
-    """Samples and micro-batches of a step of one process over those measured; or why they cannot be divided so."""
+    """Return samples and micro-batches of a step of one process over those measured; or why they cannot be divided so."""
     parallelism, gpus = place.parallelism, place.group.gpus
     if place.layout is not None:
         if gpus * place.layout.sequences > phase.micro_batches:
@@ -215,7 +215,7 @@ def _share(phase: Phase, place: _Place) -> tuple[float, float] | str:
 
 
 def _uneven_notes(phase: Phase, place: _Place, share: tuple[float, float]) -> list[str]:
-    """A remark where the GPUs do not divide the batch evenly: scripts leave some of it out, or refuse to start."""
+    """Return a remark where the GPUs do not divide the batch evenly: scripts leave some of it out, or refuse to start."""
     batch = place.parallelism.rank_batch or phase.data.batch_size
     if place.layout is not None or not keeps_global_batch(place.parallelism) or phase.inference is not None:
         return []

@@ -24,7 +24,7 @@ FLOAT32_BYTES = 4
 
 
 def checkpoints_of(phase: Phase, steps: float, epochs: float, *, whole: bool = True) -> Checkpoints:
-    """What the last phase saves again and again in so many steps; with an assumed length where nothing was seen."""
+    """Return what the last phase saves again and again in so many steps; with an assumed length where nothing was seen."""
     found = []
     for extra in phase.extras:
         if extra.kind is not ExtraKind.CHECKPOINT or extra.rhythm is Rhythm.RUN:
@@ -102,7 +102,7 @@ def interrupted(
     overhead_seconds: float,
     restart_seconds: float,
 ) -> Interruptions:
-    """What interruptions make of a run.
+    """Return what interruptions make of a run.
 
     Args:
         run: Seconds of the run without them, the script's set-up and its checkpoints included.

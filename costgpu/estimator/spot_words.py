@@ -17,7 +17,7 @@ def recover_option(found: Interruptions) -> str:
 
 
 def interruption_sentences(prediction: Prediction | None) -> list[str]:
-    """What the figures of a spot machine have in them, what its checkpoints do, and how to go on; none on demand."""
+    """Return what the figures of a spot machine have in them, what its checkpoints do, and how to go on; none on demand."""
     found = prediction.interruptions if prediction is not None else None
     if prediction is None or found is None:
         return []
@@ -61,7 +61,7 @@ def rate_words(prediction: Prediction, found: Interruptions) -> str:
 
 
 def checkpoint_sentences(prediction: Prediction) -> list[str]:
-    """How often it saves, how often it should, and what that would change."""
+    """Return how often it saves, how often it should, and what that would change."""
     found = prediction.interruptions
     if found is None:
         return []

@@ -21,7 +21,7 @@ FEW_STEPS_LOW, FEW_STEPS_HIGH = 0.8, 1.2  # a step on a CPU of which few were ti
 
 
 def trains_alone(profile: WorkloadProfile) -> bool:
-    """Whether the script is one process on one GPU, however many a machine has."""
+    """Return whether the script is one process on one GPU, however many a machine has."""
     return profile.parallelism is None or profile.parallelism.scheme is Scheme.SINGLE
 
 
@@ -97,7 +97,7 @@ def _cpu_step(workload: Workload, index: int, candidate: Candidate) -> Step:
 
 
 def _table_step(workload: Workload, phase: Phase, candidate: Candidate, spec: AcceleratorSpec) -> Step:
-    """A step by the speed-ups that others measured on the same kind of work."""
+    """Return a step by the speed-ups that others measured on the same kind of work."""
     seconds = busy_seconds(phase)
     serial = min(1.0, phase.host_seconds_per_step / seconds) if seconds > 0 else 0.0
     rate = benchmark_table.cpu_rate(cpu_model.rates_here(workload.profile.machine), serial)

@@ -33,7 +33,7 @@ INPUT_TOKEN, OUTPUT_TOKEN = "input token", "output token"
 
 
 def inference_unit(phase: Phase, prefill_share: float | None = None) -> InferenceUnit | None:
-    """What one step of the phase makes; None for training.
+    """Return what one step of the phase makes; None for training.
 
     Args:
         prefill_share: Share of its seconds in which prompts are read; None to take what was measured here, if it was.
@@ -90,12 +90,12 @@ def throughputs(prediction: Prediction, phase: PhasePrediction) -> tuple[Through
 
 
 def inference_phase(prediction: Prediction) -> PhasePrediction | None:
-    """The last phase of inference; None if there is none."""
+    """Return the last phase of inference; None if there is none."""
     return next((phase for phase in reversed(prediction.phases) if phase.unit is not None), None)
 
 
 def main_throughput(prediction: Prediction) -> Throughput | None:
-    """The throughput by which an answer is told: output tokens of what generates, items of anything else."""
+    """Return the throughput by which an answer is told: output tokens of what generates, items of anything else."""
     phase = inference_phase(prediction)
     found = throughputs(prediction, phase) if phase is not None else ()
     return found[-1] if found else None
@@ -137,17 +137,17 @@ def _item_seconds(prediction: Prediction, unit: tuple[str, float]) -> tuple[str,
 
 
 def fixed_usd(place: Prediction) -> float:
-    """What boot and set-up cost; 0 on this machine."""
+    """Return what boot and set-up cost; 0 on this machine."""
     return place.fixed_seconds / 3600 * hourly_usd(place.candidate)
 
 
 def time_of(rates: Sequence[float]) -> tuple[float, str]:
-    """The shortest time in which the slowest of these rates per second makes one; its seconds and name."""
+    """Return the shortest time in which the slowest of these rates per second makes one; its seconds and name."""
     return next((time for time in TIMES if min(rates) * time[0] >= 1), TIMES[-1])
 
 
 def together(found: Sequence[Throughput]) -> float:
-    """How many are priced together: a million tokens; 1,000 items, or a million of the cheapest."""
+    """Return how many are priced together: a million tokens; 1,000 items, or a million of the cheapest."""
     if any(is_token(one) for one in found):
         return MILLION
     priced = [one.usd_each.value for one in found if one.usd_each.value > 0]
@@ -160,7 +160,7 @@ def together_words(name: str, number: float) -> str:
 
 
 def is_token(one: Throughput) -> bool:
-    """Whether it counts tokens."""
+    """Return whether it counts tokens."""
     return one.name in (INPUT_TOKEN, OUTPUT_TOKEN)
 
 

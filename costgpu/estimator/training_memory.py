@@ -39,7 +39,7 @@ class TrainingBytes:
 
 
 def training_bytes(phase: Phase, precision: Precision) -> TrainingBytes:
-    """What one process holds in a phase of training on an accelerator."""
+    """Return what one process holds in a phase of training on an accelerator."""
     trained = float(sum(o.parameters for o in phase.optimizers))
     gradients = GRADIENT_BYTES * trained
     saved = float(phase.saved_tensor_bytes) * (HALF_SHARE if precision.half is not None else 1.0)

@@ -38,7 +38,7 @@ class Preferences:
 
     @property
     def limits(self) -> str:
-        """The deadline and the cost limit in words; empty without any."""
+        """Return the deadline and the cost limit in words; empty without any."""
         limits = []
         if self.deadline_seconds is not None:
             limits.append(f"the deadline of {format_duration(self.deadline_seconds)}")
@@ -59,7 +59,7 @@ def work_seconds(prediction: Prediction) -> float:
 
 
 def allowed(prediction: Prediction, preferences: Preferences) -> bool:
-    """Whether it can run there within the user's limits."""
+    """Return whether it can run there within the user's limits."""
     if prediction.infeasible:
         return False
     if preferences.deadline_seconds is not None and prediction.wall_seconds.value > preferences.deadline_seconds:
@@ -68,7 +68,7 @@ def allowed(prediction: Prediction, preferences: Preferences) -> bool:
 
 
 def best(predictions: Sequence[Prediction], preferences: Preferences) -> Prediction | None:
-    """The best of them by the objective, within the limits; None if there is none."""
+    """Return the best of them by the objective, within the limits; None if there is none."""
     possible = [p for p in predictions if allowed(p, preferences)]
     if not possible:
         return None
@@ -104,7 +104,7 @@ def _compared_seconds(prediction: Prediction) -> Range:
 
 
 def break_even(cpu: Prediction, gpu: Prediction) -> float:
-    """The speed-up from which the GPU is the cheaper, its boot and set-up included; inf if none would do.
+    """Return the speed-up from which the GPU is the cheaper, its boot and set-up included; inf if none would do.
 
     p_gpu (o_gpu + T_cpu / S) = p_cpu (o_cpu + T_cpu), solved for S.
     """
@@ -140,7 +140,7 @@ def decide(
     notes: Sequence[str],
     disturbed_share: float = 0.0,
 ) -> Verdict:
-    """The verdict over this machine and the predictions of all offers.
+    """Return the verdict over this machine and the predictions of all offers.
 
     Args:
         disturbed_share: Share of the script's time that other programs took while it was measured.
@@ -249,7 +249,7 @@ def _superlative(side: str, found: Prediction | None, offers: Sequence[Predictio
 
 
 def _pays_from(verdict: Verdict, scope: Scope) -> tuple[PaysFrom, ...]:
-    """What is recommended (or else the best GPU) against this machine, and the best GPU against the best CPU."""
+    """Return what is recommended (or else the best GPU) against this machine, and the best GPU against the best CPU."""
     cpu, gpu, chosen = verdict.best_cpu, verdict.best_gpu, verdict.recommended
     rented = chosen if chosen is not None and chosen.candidate.offer is not None else gpu or cpu
     pairs = [(rented, verdict.here), (gpu, cpu)]
@@ -259,7 +259,7 @@ def _pays_from(verdict: Verdict, scope: Scope) -> tuple[PaysFrom, ...]:
 
 
 def _measurement(cpu: Prediction | None, gpu: Prediction | None) -> str:
-    """The measurement that would settle a close call; empty where the GPU was measured already."""
+    """Return the measurement that would settle a close call; empty where the GPU was measured already."""
     if cpu is None or gpu is None or gpu.provenance is Provenance.MEASURED:
         return ""
     price = billed_usd(GPU_READY_SECONDS + MEASURE_SECONDS, hourly_usd(gpu.candidate))
@@ -272,7 +272,7 @@ def _measurement(cpu: Prediction | None, gpu: Prediction | None) -> str:
 def choose(
     here: Prediction, cpu: Prediction | None, gpu: Prediction | None, preferences: Preferences, scope: Scope
 ) -> tuple[Choice, Prediction | None]:
-    """This machine, if it is done in minutes, or no later than what one would pay for; else the better offer."""
+    """Return this machine, if it is done in minutes, or no later than what one would pay for; else the better offer."""
     choice, chosen = _choose_rented(cpu, gpu, preferences)
     if preferences.deadline_seconds is not None and here.wall_seconds.value > preferences.deadline_seconds:
         return choice, chosen
@@ -320,7 +320,7 @@ def _common_reason(offers: Sequence[Prediction]) -> str:
 
 
 def _interrupted_notes(offers: Sequence[Prediction]) -> list[str]:
-    """How many spot offers interruptions rule out, and why the rarest taken back of them is."""
+    """Return how many spot offers interruptions rule out, and why the rarest taken back of them is."""
     out = [p for p in offers if p.infeasible.startswith(HARDLY_DONE) and p.interruptions is not None]
     if not out:
         return []

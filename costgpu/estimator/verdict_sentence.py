@@ -27,7 +27,7 @@ FASTER = 0.9  # another offer is worth a word if it takes less than this of this
 def verdict_sentence(
     verdict: Verdict, *, limits: str, why_no_gpu: str, rented: Prediction | None, best_cpu: str, best_gpu: str
 ) -> str:
-    """The sentence of a verdict.
+    """Return the sentence of a verdict.
 
     Args:
         verdict: Complete but for its sentence.
@@ -119,7 +119,7 @@ def _so_many(one: PaysFrom) -> str:
 
 
 def _is_cut(prediction: Prediction) -> bool:
-    """Whether the job's own clock ends it there."""
+    """Return whether the job's own clock ends it there."""
     return prediction.time_limit is not None and prediction.time_limit.reached
 
 
@@ -178,7 +178,7 @@ def money(prediction: Prediction) -> str:
 
 
 def amount(usd: Range) -> str:
-    """An amount with its interval, as `money`."""
+    """Return an amount with its interval, as `money`."""
     return f"{format_usd(usd.value)} [{format_bare_usd(usd.low)}-{format_bare_usd(usd.high)}]"
 
 
@@ -216,7 +216,7 @@ def _pays_words(verdict: Verdict) -> str:
 
 
 def _here(verdict: Verdict, rented: Prediction | None) -> str:
-    """This machine, compared with the best offer to rent, and with a much faster one if there is."""
+    """Return this machine, compared with the best offer to rent, and with a much faster one if there is."""
     here = verdict.here.wall_seconds.value
     whole = verdict.unit == WHOLE_JOB
     per = "" if whole else f" for {verdict.unit}"

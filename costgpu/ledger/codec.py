@@ -30,7 +30,7 @@ LARGEST = 10**18
 
 
 def to_json(value: Any) -> Any:
-    """The JSON value of a dataclass, or of anything that one may hold.
+    """Return the JSON value of a dataclass, or of anything that one may hold.
 
     Aware times are kept as UTC. Floats that JSON does not know become ``"inf"``, ``"-inf"`` and ``"nan"``.
 
@@ -63,7 +63,7 @@ def to_json(value: Any) -> Any:
 
 
 def from_json(cls: type[T], data: Any, *, bounded: bool = False) -> T:
-    """The value of this type (a dataclass, or what a field of one may hold) that `to_json` made the JSON value of.
+    """Return the value of this type (a dataclass, or what a field of one may hold) that `to_json` made the JSON value of.
 
     Args:
         bounded: Also refuse numbers and times that nobody can count with: not finite, beyond 10**18, without a zone, or
@@ -95,7 +95,7 @@ class _UnreadableError(ValueError):
         return f"{self.where}: {self.problem}" if self.where else self.problem
 
     def within(self, part: str) -> _UnreadableError:
-        """The same, of a part of something larger: where it is, is written only when something is wrong."""
+        """Return the same, of a part of something larger: where it is, is written only when something is wrong."""
         self.where = part + self.where
         return self
 
@@ -109,7 +109,7 @@ def _key(key: Any) -> str:
 
 @cache
 def _reader(hint: Any) -> Callable[[Any], Any]:
-    """What makes a value of this type of its JSON value."""
+    """Return what makes a value of this type of its JSON value."""
     origin, arguments = typing.get_origin(hint), typing.get_args(hint)
     if hint is Any:
         return lambda data: data

@@ -46,7 +46,7 @@ WRITES = "costgpu_writes"  # execution option of a connection that will write
 
 
 def parse_url(text: str) -> URL:
-    """The address of a ledger.
+    """Return the address of a ledger.
 
     Raises:
         ConfigError: It is not one, or is that of a database that costgpu does not know. The message does not repeat the
@@ -67,19 +67,19 @@ def parse_url(text: str) -> URL:
 
 
 def shown(url: URL) -> str:
-    """The address for people: without the password, wherever it stands."""
+    """Return the address for people: without the password, wherever it stands."""
     url = url.difference_update_query([name for name in url.query if _SECRET_KEY.search(name)])
     return url.render_as_string(hide_password=True)
 
 
 def file_of(url: URL) -> Path | None:
-    """The file of an SQLite ledger; None for one on a server or in memory."""
+    """Return the file of an SQLite ledger; None for one on a server or in memory."""
     in_file = url.drivername == "sqlite" and url.database not in {None, "", ":memory:"}
     return Path(str(url.database)) if in_file else None
 
 
 def connectable(url: URL, *, immutable: bool = False) -> Engine:
-    """An engine for a URL of `parse_url`, not yet connected.
+    """Return an engine for a URL of `parse_url`, not yet connected.
 
     Args:
         immutable: The file is on a disk that cannot be written: no locks and no write-ahead log.
@@ -108,7 +108,7 @@ def connectable(url: URL, *, immutable: bool = False) -> Engine:
 
 
 def create_file(path: Path) -> None:
-    """Makes the empty file of a new ledger, readable by its owner only, in a folder that is, too."""
+    """Make the empty file of a new ledger, readable by its owner only, in a folder that is, too."""
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     try:
         os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
@@ -122,7 +122,7 @@ def create_file(path: Path) -> None:
 
 
 def use_write_ahead_log(engine: Engine) -> None:
-    """Turns an SQLite file's write-ahead log on, for good. Does nothing to other databases."""
+    """Turn an SQLite file's write-ahead log on, for good. Does nothing to other databases."""
     if engine.dialect.name != "sqlite":
         return
     deadline = time.monotonic() + BUSY_SECONDS
@@ -142,7 +142,7 @@ def use_write_ahead_log(engine: Engine) -> None:
 
 
 def lock_for_migration(connection: Connection) -> None:
-    """Keeps others from migrating until the transaction ends; on SQLite its BEGIN has done so."""
+    """Keep others from migrating until the transaction ends; on SQLite its BEGIN has done so."""
     if connection.dialect.name == "postgresql":
         connection.exec_driver_sql(f"SELECT pg_advisory_xact_lock({POSTGRESQL_LOCK})")
         connection.exec_driver_sql(f"CREATE SCHEMA IF NOT EXISTS {POSTGRESQL_SCHEMA}")
@@ -164,7 +164,7 @@ def admission(connection: Connection) -> Iterator[Connection]:
 
 
 def forbid_changes(connection: Connection, tables: Iterable[Table]) -> None:
-    """Makes the database itself refuse to change or remove rows of these tables."""
+    """Make the database itself refuse to change or remove rows of these tables."""
     if connection.dialect.name == "postgresql":
         connection.exec_driver_sql(
             "CREATE OR REPLACE FUNCTION refuse_change() RETURNS trigger LANGUAGE plpgsql AS "
@@ -185,7 +185,7 @@ def forbid_changes(connection: Connection, tables: Iterable[Table]) -> None:
 
 
 def insert_row(connection: Connection, table: Table, row: Mapping[str, Any]) -> int:
-    """Inserts a row and returns its number."""
+    """Insert a row and return its number."""
     key = connection.execute(table.insert(), row).inserted_primary_key
     assert key is not None  # noqa: S101  an INSERT of one row always has a key
     return int(key[0])
@@ -197,7 +197,7 @@ def batches(values: Sequence[T]) -> Iterator[Sequence[T]]:
 
 
 def inspector(connection: Connection) -> Inspector:
-    """What tables there are."""
+    """Return what tables there are."""
     found: Inspector = inspect(connection)
     return found
 

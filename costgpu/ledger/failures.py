@@ -23,7 +23,7 @@ _FORBIDDEN = {errno.EACCES, errno.EPERM, errno.EROFS}
 
 @contextmanager
 def translated(place: str) -> Iterator[None]:
-    """Turns what the database and the disk raise into `LedgerError` and its kinds; not `IntegrityError`.
+    """Turn what the database and the disk raise into `LedgerError` and its kinds; not `IntegrityError`.
 
     The place is the ledger's file, or its URL without a password.
     """
@@ -40,7 +40,7 @@ def translated(place: str) -> Iterator[None]:
 
 
 def damaged(place: str, what: str) -> LedgerDamaged:
-    """The error for a ledger whose content is not what costgpu writes."""
+    """Return the error for a ledger whose content is not what costgpu writes."""
     return LedgerDamaged(
         f"The ledger {place} is damaged: {what}.",
         hint="Nothing in it was changed. Restore it from a backup, or move it (and its -wal file) away: the next run "
@@ -49,13 +49,13 @@ def damaged(place: str, what: str) -> LedgerDamaged:
 
 
 def not_allowed(exc: BaseException) -> bool:
-    """Whether the file or its folder may not be written (or not be opened at all)."""
+    """Return whether the file or its folder may not be written (or not be opened at all)."""
     origin = exc.orig if isinstance(exc, DBAPIError) else exc
     return isinstance(origin, sqlite3.Error) and primary_code(origin) in _NOT_ALLOWED
 
 
 def explained(exc: Exception, place: str) -> LedgerError:
-    """The error of ours for one of the database or the disk."""
+    """Return the error of ours for one of the database or the disk."""
     origin = exc.orig if isinstance(exc, DBAPIError) else exc
     if isinstance(origin, OSError):
         return _of_the_disk(origin, place)
@@ -71,7 +71,7 @@ def explained(exc: Exception, place: str) -> LedgerError:
 
 
 def _unreachable(exc: DBAPIError) -> bool:
-    """Whether the connection was refused or lost: class 08, an end of the server (57P), or no answer at all."""
+    """Return whether the connection was refused or lost: class 08, an end of the server (57P), or no answer at all."""
     state = getattr(exc.orig, "sqlstate", None)
     lost = exc.connection_invalidated or (isinstance(exc, OperationalError) and state is None)
     return lost or (isinstance(state, str) and state.startswith(("08", "57P")))
@@ -121,7 +121,7 @@ def _error(message: str, hint: str = "") -> LedgerError:
 
 
 def primary_code(exc: sqlite3.Error) -> int:
-    """The primary result code of SQLite; the extended ones are finer."""
+    """Return the primary result code of SQLite; the extended ones are finer."""
     return getattr(exc, "sqlite_errorcode", 0) & 0xFF
 
 

@@ -55,7 +55,7 @@ MIGRATIONS = (
 
 
 def pending(connection: Connection, place: str) -> tuple[Migration, ...]:
-    """The steps that the ledger still lacks, in order; all of them for an empty one.
+    """Return the steps that the ledger still lacks, in order; all of them for an empty one.
 
     Raises:
         LedgerTooNew: It has had steps that this version does not know.
@@ -75,7 +75,7 @@ def pending(connection: Connection, place: str) -> tuple[Migration, ...]:
 
 
 def refuse_newer(applied: set[str], place: str) -> None:
-    """Raises `LedgerTooNew` if there are steps that this version does not know."""
+    """Raise `LedgerTooNew` if there are steps that this version does not know."""
     unknown = sorted({schema.text(name) for name in applied} - {step.name for step in MIGRATIONS})
     if unknown:
         raise LedgerTooNew(
@@ -86,7 +86,7 @@ def refuse_newer(applied: set[str], place: str) -> None:
 
 
 def migrate(engine: Engine, place: str, at: datetime) -> None:
-    """Applies what is missing, step by step. Several processes may do so at once.
+    """Apply what is missing, step by step. Several processes may do so at once.
 
     Raises:
         LedgerTooNew, LedgerError: As `pending`.

@@ -28,7 +28,7 @@ Row = dict[str, Any]
 
 
 def run_row(first: RunEvent) -> Row:
-    """The row of `runs`, without its number, from the first event of a run."""
+    """Return the row of `runs`, without its number, from the first event of a run."""
     return {
         "run_id": first.run_id,
         "at_us": to_microseconds(first.at),
@@ -38,7 +38,7 @@ def run_row(first: RunEvent) -> Row:
 
 
 def tag_rows(first: RunEvent) -> list[Row]:
-    """The rows of `run_tags`, without the run's number, from the first event of a run."""
+    """Return the rows of `run_tags`, without the run's number, from the first event of a run."""
     tags = _part(_part(first.data, "spec"), "tags")
     values = {plain(key): text_of(tags, key) for key in tags}
     return [{"key": key, "value": value} for key, value in values.items()]
@@ -86,7 +86,7 @@ def closing_row(explaining: Iterable[RunEvent], closed: RunEvent) -> Row:
 
 
 def outcome_row(explaining: Iterable[RunEvent], closed: RunEvent, closing: Mapping[str, Any]) -> Row | None:
-    """The row of `outcomes`, without the run's number; None if neither the job's time nor an estimate is known."""
+    """Return the row of `outcomes`, without the run's number; None if neither the job's time nor an estimate is known."""
     intended: Mapping[str, Any] = {}
     attempted: Mapping[str, Any] = {}
     finished: Mapping[str, Any] = {}
@@ -129,7 +129,7 @@ def outcome_row(explaining: Iterable[RunEvent], closed: RunEvent, closing: Mappi
 
 
 def _job_seconds(intended: Mapping[str, Any], finished: Mapping[str, Any], closing: Mapping[str, Any]) -> float | None:
-    """How long the job ran, without boot and set-up; None if that is not known, or cannot be."""
+    """Return how long the job ran, without boot and set-up; None if that is not known, or cannot be."""
     began, ended = number_of(finished, "job_started_epoch"), number_of(finished, "finished_epoch")
     if began is None and not text_of(_part(intended, "spec"), "setup"):
         began = number_of(finished, "started_epoch")  # an older agent; without a set-up the job begins at once
@@ -146,23 +146,23 @@ def _same(one: Mapping[str, Any], other: Mapping[str, Any], *keys: str) -> bool:
 
 
 def plain(text: str) -> str:
-    """The text as every database can hold and index it."""
+    """Return the text as every database can hold and index it."""
     return text[:LONGEST_TEXT].replace("\0", "\ufffd").encode("utf-8", "replace").decode()
 
 
 def text_of(data: Mapping[str, Any], key: str) -> str:
-    """The text at a key, such as every database can hold; empty if there is none."""
+    """Return the text at a key, such as every database can hold; empty if there is none."""
     value = data.get(key)
     return plain(value) if isinstance(value, str) else ""
 
 
 def first_text(*places: tuple[Mapping[str, Any], str]) -> str:
-    """The first text that is not empty."""
+    """Return the first text that is not empty."""
     return next(filter(None, (text_of(*place) for place in places)), "")
 
 
 def number_of(data: Mapping[str, Any], key: str) -> float | None:
-    """The finite number at a key; None if there is none."""
+    """Return the finite number at a key; None if there is none."""
     try:
         number = float(_scalar(data, key))
     except (ValueError, OverflowError):
@@ -171,7 +171,7 @@ def number_of(data: Mapping[str, Any], key: str) -> float | None:
 
 
 def nano_of(data: Mapping[str, Any], key: str) -> int | None:
-    """The amount at a key in 1e-9 US dollars; None if there is none."""
+    """Return the amount at a key in 1e-9 US dollars; None if there is none."""
     try:
         return to_nano(Decimal(str(_scalar(data, key))))
     except (InvalidOperation, ValueError):
@@ -179,7 +179,7 @@ def nano_of(data: Mapping[str, Any], key: str) -> int | None:
 
 
 def _scalar(data: Mapping[str, Any], key: str) -> int | float | str:
-    """The number or text at a key; an empty text, which is no number, for anything else."""
+    """Return the number or text at a key; an empty text, which is no number, for anything else."""
     value = data.get(key)
     return value if isinstance(value, int | float | str) and not isinstance(value, bool) else ""
 

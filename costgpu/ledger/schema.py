@@ -222,7 +222,7 @@ RECORDS = tuple(table for table in metadata.tables.values() if table is not migr
 
 
 def to_microseconds(at: datetime) -> int:
-    """The integer that an aware time is kept as; exact.
+    """Return the integer that an aware time is kept as; exact.
 
     Raises:
         ValueError: The time has no zone.
@@ -237,7 +237,7 @@ class DamagedCellError(ValueError):
 
 
 def from_microseconds(value: object) -> datetime:
-    """The UTC time that was kept; exact, whatever it is.
+    """Return the UTC time that was kept; exact, whatever it is.
 
     Raises:
         DamagedCellError: It is none.
@@ -249,7 +249,7 @@ def from_microseconds(value: object) -> datetime:
 
 
 def instant(value: object) -> datetime:
-    """The UTC time that was kept, for everything that counts with it.
+    """Return the UTC time that was kept, for everything that counts with it.
 
     Raises:
         DamagedCellError: It is none, or years off.
@@ -260,14 +260,14 @@ def instant(value: object) -> datetime:
 
 
 def whole(value: object) -> int:
-    """The whole number in a cell."""
+    """Return the whole number in a cell."""
     if isinstance(value, bool) or not isinstance(value, int):
         raise DamagedCellError(f"a whole number is expected, not {type(value).__name__}")
     return value
 
 
 def total(value: object) -> int:
-    """The sum of whole numbers; 0 of none. SQLite makes another number of it if one of them was none."""
+    """Return the sum of whole numbers; 0 of none. SQLite makes another number of it if one of them was none."""
     if value is None:
         return 0
     if isinstance(value, Decimal) and value.is_finite() and value == value.to_integral_value():
@@ -276,7 +276,7 @@ def total(value: object) -> int:
 
 
 def number(value: object) -> float | None:
-    """The finite number in a cell; None if it is empty."""
+    """Return the finite number in a cell; None if it is empty."""
     if value is None:
         return None
     if isinstance(value, bool) or not isinstance(value, int | float) or not abs(value) <= LARGEST:
@@ -285,21 +285,21 @@ def number(value: object) -> float | None:
 
 
 def text(value: object) -> str:
-    """The text in a cell."""
+    """Return the text in a cell."""
     if not isinstance(value, str):
         raise DamagedCellError(f"a text is expected, not {type(value).__name__}")
     return value
 
 
 def to_nano(usd: Decimal) -> int | None:
-    """The integer that an amount of US dollars is summed as; None if it is too large or not finite."""
+    """Return the integer that an amount of US dollars is summed as; None if it is too large or not finite."""
     if not usd.is_finite() or abs(usd) >= LARGEST * NANO:
         return None
     return int((usd / NANO).to_integral_value(ROUND_HALF_EVEN))
 
 
 def from_nano(value: object) -> Decimal:
-    """The amount in US dollars.
+    """Return the amount in US dollars.
 
     Raises:
         DamagedCellError: It is none.

@@ -70,7 +70,7 @@ class Ledger:
 
     @classmethod
     def open(cls, url: str | None = None, *, folder: Path | None = None) -> Self:
-        """A ledger; no file is touched yet.
+        """Return a ledger; no file is touched yet.
 
         Args:
             url: ``postgresql://...`` or ``sqlite:////absolute/path``; ``sqlite://`` is in memory, for tests. None for
@@ -92,11 +92,11 @@ class Ledger:
 
     @property
     def place(self) -> str:
-        """The ledger's file, or its URL without the password."""
+        """Return the ledger's file, or its URL without the password."""
         return self._place
 
     def append(self, event: RunEvent, admit: Callable[[], None] | None = None) -> None:
-        """Adds an event. When this returns, it is on the disk.
+        """Add an event. When this returns, it is on the disk.
 
         Args:
             admit: Called in the transaction before the event is added; what it raises keeps the event out. While it reads
@@ -125,11 +125,11 @@ class Ledger:
             raise failures.damaged(self._place, "rows that belong together do not fit") from exc
 
     def events(self, run_id: str) -> tuple[RunEvent, ...]:
-        """The run's events, oldest first; none if the run is unknown."""
+        """Return the run's events, oldest first; none if the run is unknown."""
         return self.events_of((run_id,)).get(run_id, ())
 
     def events_of(self, run_ids: Sequence[str]) -> dict[str, tuple[RunEvent, ...]]:
-        """The events of many runs, oldest first, in the order asked for; unknown runs are left out."""
+        """Return the events of many runs, oldest first, in the order asked for; unknown runs are left out."""
         found: dict[str, list[RunEvent]] = {run_id: [] for run_id in run_ids if _can_be_asked(run_id)}
         known = list(found)
 
@@ -160,21 +160,21 @@ class Ledger:
                 self.leave_out(what(row), str(exc))
 
     def leave_out(self, what: str, why: str) -> None:
-        """Keeps in mind that an answer lacks something damaged."""
+        """Keep in mind that an answer lacks something damaged."""
         self.damage.setdefault(what, failures.damaged(self._place, f"{what} cannot be read: {why}"))
 
     def open_runs(self) -> tuple[str, ...]:
-        """The runs without a CLOSED event, oldest first."""
+        """Return the runs without a CLOSED event, oldest first."""
         closed = select(closings.c.run).where(closings.c.run == runs.c.run).exists()
         query = select(runs.c.run_id).where(~closed).order_by(runs.c.run)
         return self._ids(query)
 
     def recent_runs(self, limit: int = 50) -> tuple[str, ...]:
-        """The newest runs, newest first."""
+        """Return the newest runs, newest first."""
         return self._ids(select(runs.c.run_id).order_by(runs.c.run.desc()).limit(limit))
 
     def resolve(self, text: str) -> tuple[str, ...]:
-        """The runs that a person means by the beginning of a run id or the name of a job, newest first.
+        """Return the runs that a person means by the beginning of a run id or the name of a job, newest first.
 
         A whole run id means this run alone.
         """
@@ -254,12 +254,12 @@ class Ledger:
         return RunEvent(run_id=row.run_id, sequence=row.sequence, at=at, kind=kind, data=data)
 
     def insert(self, table: Table, rows: Sequence[Mapping[str, Any]]) -> None:
-        """Adds rows to a table, all of them or none."""
+        """Add rows to a table, all of them or none."""
         if rows:
             self.write(lambda connection: connection.execute(table.insert(), rows))
 
     def write(self, work: Callable[[Connection], object]) -> None:
-        """Does some work (INSERT and SELECT only) in one transaction that is flushed to the disk.
+        """Do some work (INSERT and SELECT only) in one transaction that is flushed to the disk.
 
         What the work raises undoes it.
         """
@@ -276,7 +276,7 @@ class Ledger:
                 work(connection)
 
     def read(self, work: Callable[[Connection], T], empty: T) -> T:
-        """What some work finds; `empty` in a ledger that does not exist yet, which stays so."""
+        """Return what some work finds; `empty` in a ledger that does not exist yet, which stays so."""
         with failures.translated(self._place):
             if (admitting := getattr(self._admitting, "connection", None)) is not None:
                 return work(admitting)
@@ -322,7 +322,7 @@ class Ledger:
 
 
 def event_row(event: RunEvent) -> projections.Row:
-    """The row of `events`, without its number.
+    """Return the row of `events`, without its number.
 
     Raises:
         TypeError, ValueError: The event cannot be stored.
@@ -340,7 +340,7 @@ def event_row(event: RunEvent) -> projections.Row:
 
 
 def default_folder() -> Path:
-    """Where the ledger is if nobody says otherwise."""
+    """Return where the ledger is if nobody says otherwise."""
     from costgpu.config import data_path  # noqa: PLC0415  only for those who need it
 
     return data_path()
@@ -355,12 +355,12 @@ def _conflict(event: RunEvent) -> LedgerConflict:
 
 
 def _can_be_asked(text: str) -> bool:
-    """Whether a database can hold the text at all."""
+    """Return whether a database can hold the text at all."""
     return "\0" not in text and not any("\ud800" <= character <= "\udfff" for character in text)
 
 
 def _identity(file: Path | None) -> tuple[int, int] | None:
-    """Which file is at the path now; None if there is none."""
+    """Return which file is at the path now; None if there is none."""
     try:
         found = file.stat() if file else None
     except FileNotFoundError:
@@ -369,7 +369,7 @@ def _identity(file: Path | None) -> tuple[int, int] | None:
 
 
 def _log_of(file: Path) -> bool:
-    """Whether the file's write-ahead log holds anything."""
+    """Return whether the file's write-ahead log holds anything."""
     try:
         return file.with_name(f"{file.name}-wal").stat().st_size > 0
     except OSError:

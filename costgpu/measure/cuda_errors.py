@@ -62,7 +62,7 @@ _IN_CUDA = re.compile(r"[/\\]torch[/\\](backends[/\\])?(cuda|accelerator)[/\\][^
 
 
 def says_cuda(text: str) -> bool:
-    """Whether an error or a last line asks for a CUDA device."""
+    """Return whether an error or a last line asks for a CUDA device."""
     return _CUDA.search(text) is not None
 
 
@@ -73,19 +73,19 @@ def crashed_for_cuda(record: ProbeRecord) -> bool:
 
 
 def lists_gpus(text: str) -> str:
-    """The program or library for a list of GPUs that a text names; empty without one."""
+    """Return the program or library for a list of GPUs that a text names; empty without one."""
     found = _LISTS.search(text)
     return "" if found is None else "NVML" if found[0].lower() == "nvml" else found[0]
 
 
 def ran_on_fake_cuda(record: ProbeRecord) -> bool:
-    """Whether the script ran with what it asks a GPU for landing on the CPU."""
+    """Return whether the script ran with what it asks a GPU for landing on the CPU."""
     torch = record.get("torch")
     return torch is not None and torch["fake_cuda"]
 
 
 def wants_launcher(record: ProbeRecord | None) -> bool:
-    """Whether the script crashed for want of what torchrun puts into its environment."""
+    """Return whether the script crashed for want of what torchrun puts into its environment."""
     if record is None or record["status"] != "crashed":
         return False
     message = record["message"]
@@ -94,13 +94,13 @@ def wants_launcher(record: ProbeRecord | None) -> bool:
 
 
 def wants_several_gpus(record: ProbeRecord) -> bool:
-    """Whether it starts a process for each GPU, and so none where there is none, or asks for several by itself."""
+    """Return whether it starts a process for each GPU, and so none where there is none, or asks for several by itself."""
     torch, ranks = record.get("torch"), record.get("ranks")
     return (torch is not None and torch["processes_for_no_gpu"]) or (ranks is not None and ranks["asked"] > 1)
 
 
 def fails_as_one_of_several(record: ProbeRecord) -> bool:
-    """Whether it crashed in code that works with other ranks, which may be more than they can be stood in for.
+    """Return whether it crashed in code that works with other ranks, which may be more than they can be stood in for.
 
     What the script itself raises is its own, and so is what a library says of the sizes that it was given.
     """
@@ -111,7 +111,7 @@ def fails_as_one_of_several(record: ProbeRecord) -> bool:
 
 
 def only_on_a_gpu(record: ProbeRecord) -> str:
-    """What the script crashed in that runs on an NVIDIA GPU only; empty if it is nothing of the kind."""
+    """Return what the script crashed in that runs on an NVIDIA GPU only; empty if it is nothing of the kind."""
     missing, trail, message = record.get("missing") or "", record["trail"], record["message"]
     for package, name in _PACKAGES.items():
         if missing == package or missing.startswith(package + "."):
@@ -131,7 +131,7 @@ def only_on_a_gpu(record: ProbeRecord) -> str:
 
 
 def _package_of(trail: str) -> str:
-    """The innermost of such packages in a traceback."""
+    """Return the innermost of such packages in a traceback."""
     for path in reversed(_FRAME.findall(trail)):
         dotted = path.replace("\\", "/").replace("/", ".")
         for package, name in _PACKAGES.items():

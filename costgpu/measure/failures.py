@@ -46,7 +46,7 @@ _MEMORY = re.compile(r"can't allocate memory|cannot allocate memory|out of memor
 
 
 def explain(outcome: Outcome, request: Request, interpreter: Interpreter) -> ScriptError | None:
-    """The error of a measurement that cannot be used; None for one that can."""
+    """Return the error of a measurement that cannot be used; None for one that can."""
     error = _explain(outcome, request, interpreter)
     if error is not None and outcome.isolation is Isolation.WRITE_PROTECTED:
         return _refused(outcome, request) or error
@@ -54,7 +54,7 @@ def explain(outcome: Outcome, request: Request, interpreter: Interpreter) -> Scr
 
 
 def _refused(outcome: Outcome, request: Request) -> ScriptError | None:
-    """The error of a script that a refused write has ended; None for one that ended in another way."""
+    """Return the error of a script that a refused write has ended; None for one that ended in another way."""
     record, said = outcome.record, _printed(outcome.log)[-LINES_OF_PROGRAMS:]
     if record is not None and record["status"] == "crashed":
         own = record["message"].splitlines()
@@ -67,7 +67,10 @@ def _refused(outcome: Outcome, request: Request) -> ScriptError | None:
 
 
 def write_refused(name: str, said: Iterable[str], folder: Path, scratch: Path) -> WouldHarmFiles | None:
-    """The error of a program that a refused write has ended, by the lines that it printed; None if none tells of one."""
+    """Return the error of a program that a refused write has ended, by the lines that it printed.
+
+    None if none tells of one.
+    """
     place = refused_write(said, folder, scratch.parent)
     if not place:
         return None
@@ -114,7 +117,7 @@ def _explain(outcome: Outcome, request: Request, interpreter: Interpreter) -> Sc
 
 
 def _works_elsewhere(record: ProbeRecord, outcome: Outcome, name: str) -> ScriptError | None:
-    """The error of a script that leaves its work to other programs or processes; None for one that works itself."""
+    """Return the error of a script that leaves its work to other programs or processes; None for one that works itself."""
     status = record["status"]
     if status not in ("cut", "ended", "never_stepped"):
         return None
@@ -141,7 +144,7 @@ def _works_elsewhere(record: ProbeRecord, outcome: Outcome, name: str) -> Script
 
 
 def writes_too_much(name: str, limit_bytes: int) -> WouldHarmFiles:
-    """The error of a program that writes more than may be kept away from the user's files."""
+    """Return the error of a program that writes more than may be kept away from the user's files."""
     return WouldHarmFiles(
         f"{name} wrote more than {format_size(limit_bytes)} while it was measured, where its writes are kept for a while.",
         hint="Make room where the cache is (costgpu doctor shows it), or let the script write less: fewer checkpoints.",
@@ -149,13 +152,13 @@ def writes_too_much(name: str, limit_bytes: int) -> WouldHarmFiles:
 
 
 def quote_last_lines(message: str, lines: Iterable[str]) -> str:
-    """A message with the last lines that a program printed, if it printed any."""
+    """Return a message with the last lines that a program printed, if it printed any."""
     last = [f"\n    {line[:QUOTED_CHARS]}" for line in lines if line.strip()][-QUOTED_LINES:]
     return f"{message} Its last lines:{''.join(last)}" if last else message
 
 
 def killed_by_signal(name: str, number: int, lines: Iterable[str], log: Path) -> KilledBySignal:
-    """The error of a program that a signal ended, which was not ours."""
+    """Return the error of a program that a signal ended, which was not ours."""
     word = signal.Signals(number).name if number in set(signal.Signals) else f"signal {number}"
     memory = "Most often the system ran out of memory: try a smaller batch, and see `dmesg`."
     return KilledBySignal(
@@ -165,7 +168,7 @@ def killed_by_signal(name: str, number: int, lines: Iterable[str], log: Path) ->
 
 
 def _printed(log: Path) -> list[str]:
-    """The last lines of a log that are not blank."""
+    """Return the last lines of a log that are not blank."""
     try:
         text = log.read_bytes()[-8000:].decode("utf-8", "replace")
     except OSError:
@@ -221,7 +224,7 @@ def _ended_without_steps(record: ProbeRecord, name: str, outcome: Outcome) -> Sc
 
 
 def _found_no_gpu(record: ProbeRecord, name: str, outcome: Outcome) -> ScriptError | None:
-    """The error of a script with torch that ended without a step because there is no GPU; None for any other."""
+    """Return the error of a script with torch that ended without a step because there is no GPU; None for any other."""
     torch = record.get("torch")
     if torch is None or any(phase["steps"] for phase in record.get("phases", [])):
         return None
@@ -234,7 +237,10 @@ def _found_no_gpu(record: ProbeRecord, name: str, outcome: Outcome) -> ScriptErr
 
 
 def _looks_for_gpu(record: ProbeRecord, name: str, outcome: Outcome) -> ScriptError | None:
-    """The error of a script that asked a program for GPUs, and ended before it made an optimizer; None for any other."""
+    """Return the error of a script that asked a program for GPUs, and ended before it made an optimizer.
+
+    None for any other.
+    """
     said = "\n".join([*_printed(outcome.log)[-QUOTED_LINES:], *outcome.programs])
     lister = "" if record.get("optimizers_made") else lists_gpus(said)
     return _needs_cuda(name, f"it looks for one with {lister}", record) if lister else None
@@ -269,7 +275,7 @@ def _never_stepped(record: ProbeRecord, request: Request) -> ScriptError:
 
 
 def _prepares(series: SeriesRecord) -> str:
-    """A progress bar that is not the job, in words."""
+    """Return a progress bar that is not the job, in words."""
     facts = series["facts"]
     if series["source"] != "tqdm" or not series["steps"]:
         return ""
@@ -369,7 +375,7 @@ def _last_words(kind: str, message: str) -> str:
 
 
 def _world(record: ProbeRecord) -> str:
-    """The number of ranks that it was told, where it was told more than one."""
+    """Return the number of ranks that it was told, where it was told more than one."""
     ranks = record.get("ranks")
     if ranks is None or ranks["measured"] == 1:
         return ""

@@ -86,7 +86,7 @@ def machine_of_torch(timed: Sequence[Mapping[str, Any]], threads: int, accelerat
 
 
 def measure_host(threads: int = 0, python: str | None = None) -> HostSpeed:
-    """This machine's speed without torch, for so many threads (0: as many as cores); takes about two seconds."""
+    """Return this machine's speed without torch, for so many threads (0: as many as cores); takes about two seconds."""
     cores = usable_cores()
     figures = _figures(python, cores)
     copy = figures.get("copy_gbps") or [DEFAULT_CORE_GBPS * cores]
@@ -137,7 +137,7 @@ def _figures(python: str | None, cores: int) -> dict[str, Any]:
 
 
 def _run_json(command: list[str], limit_seconds: float, environment: dict[str, str]) -> dict[str, Any]:
-    """The last line that a command prints, as JSON."""
+    """Return the last line that a command prints, as JSON."""
     answer = subprocess.run(
         command,
         capture_output=True,
@@ -167,7 +167,7 @@ def usable_cores() -> int:
 
 
 def cpu_model() -> str:
-    """The CPU's name as the system gives it."""
+    """Return the CPU's name as the system gives it."""
     for line in _cpu_info().splitlines():
         if line.startswith("model name"):
             return line.split(":", 1)[1].strip()
@@ -196,7 +196,7 @@ def _cpu_info() -> str:
 
 
 def _clock_ghz() -> float:
-    """The highest clock that the system tells, GHz."""
+    """Return the highest clock that the system tells, GHz."""
     try:
         clock: Any = psutil.cpu_freq()  # None where the system does not tell
     except (OSError, RuntimeError, NotImplementedError, AttributeError):

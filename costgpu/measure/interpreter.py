@@ -33,7 +33,7 @@ class Interpreter:
 
     @property
     def variables(self) -> Mapping[str, str]:
-        """The variables that it runs with."""
+        """Return the variables that it runs with."""
         return os.environ if self.environment is None else self.environment
 
 
@@ -66,7 +66,7 @@ def find_surroundings(prefixes: Prefixes, python: str, folder: Path) -> Surround
 
 
 def has_inline_metadata(source: bytes) -> bool:
-    """Whether a script names its packages itself (PEP 723)."""
+    """Return whether a script names its packages itself (PEP 723)."""
     return _INLINE_METADATA.search(source) is not None
 
 
@@ -81,7 +81,7 @@ def python_of_script(uv: str, script: Path, folder: Path) -> str:
 
 
 def _run(command: Sequence[str], folder: Path) -> str:
-    """What a command prints."""
+    """Return what a command prints."""
     try:
         answer = subprocess.run(
             command,
@@ -105,7 +105,7 @@ def _run(command: Sequence[str], folder: Path) -> str:
 
 
 def _told(text: str) -> Surroundings | None:
-    """What `_TELL` has printed, among other lines."""
+    """Return what `_TELL` has printed, among other lines."""
     for line in reversed(text.splitlines()):
         if line.startswith("["):
             python, environment = json.loads(line)
@@ -114,7 +114,7 @@ def _told(text: str) -> Surroundings | None:
 
 
 def _keep(command: Sequence[str], folder: Path) -> Surroundings | None:
-    """The same from a process that stays until this one ends, and with it what it runs in."""
+    """Return the same from a process that stays until this one ends, and with it what it runs in."""
     child = subprocess.Popen(
         command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, cwd=folder
     )
@@ -127,7 +127,7 @@ def _keep(command: Sequence[str], folder: Path) -> Surroundings | None:
 
 
 def find_interpreter(asked: str | None, environment: dict[str, str]) -> Interpreter:
-    """The interpreter for the script: the one asked for, else the active venv's, else ``python``.
+    """Return the interpreter for the script: the one asked for, else the active venv's, else ``python``.
 
     Raises:
         InterpreterError: It is missing, does not start, or is older than 3.8.
@@ -163,7 +163,7 @@ def find_interpreter(asked: str | None, environment: dict[str, str]) -> Interpre
 
 
 def default_interpreter(environment: dict[str, str]) -> tuple[str | None, str]:
-    """The active environment's Python, else the one on PATH, and which of the two it is; None without any."""
+    """Return the active environment's Python, else the one on PATH, and which of the two it is; None without any."""
     for variable in ("VIRTUAL_ENV", "CONDA_PREFIX"):
         if folder := environment.get(variable):
             for place in ("bin/python", "Scripts/python.exe", "python.exe"):

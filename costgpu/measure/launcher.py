@@ -123,22 +123,22 @@ class Launch:
 
     @property
     def torchrun(self) -> bool:
-        """Whether it is torchrun, by one of its names."""
+        """Return whether it is torchrun, by one of its names."""
         return self.launcher in TORCHRUN
 
     @property
     def per_gpu(self) -> bool:
-        """Whether a run starts one process for each GPU of its machine, with torchrun."""
+        """Return whether a run starts one process for each GPU of its machine, with torchrun."""
         return self.ranked and not self.runner
 
     @property
     def elastic(self) -> bool:
-        """Whether it may go on with fewer machines, or start its processes again."""
+        """Return whether it may go on with fewer machines, or start its processes again."""
         return self.least_machines < self.machines or self.max_restarts > 0
 
     @property
     def asked(self) -> str:
-        """How many processes it starts, for people; empty for one."""
+        """Return how many processes it starts, for people; empty for one."""
         if self.processes == 1:
             return ""
         machines = f" on {self.machines} machines" if self.machines > 1 else ""
@@ -147,7 +147,7 @@ class Launch:
 
 
 def find_launch(command: Sequence[str], module: str | None = None) -> Launch | None:
-    """The launch that a command line is; None if it is none, but a script, a module or another program.
+    """Return the launch that a command line is; None if it is none, but a script, a module or another program.
 
     Raises:
         UsageError: It names a launcher and no script.
@@ -164,7 +164,7 @@ def find_launch(command: Sequence[str], module: str | None = None) -> Launch | N
 
 
 def _launch_of(command: Sequence[str]) -> Launch | None:
-    """The launch that a command line without prefixes is."""
+    """Return the launch that a command line without prefixes is."""
     if not command:
         return None
     name = PurePath(command[0]).name
@@ -182,7 +182,7 @@ def _launch_of(command: Sequence[str]) -> Launch | None:
 
 
 def with_settings(launch: Launch, text: str) -> Launch:
-    """The launch with what accelerate's file of settings says; the command line comes first."""
+    """Return the launch with what accelerate's file of settings says; the command line comes first."""
     settings = dict(_SETTING.findall(text))
     environment = dict(launch.environment)
     mixed = settings.get("mixed_precision", "no")
@@ -273,12 +273,12 @@ def _read(launcher: str, words: Sequence[str], flags: frozenset[str]) -> _Line:
 
 
 def _is(name: str, names: frozenset[str]) -> bool:
-    """Whether an option is one of these, perhaps cut short as argparse allows."""
+    """Return whether an option is one of these, perhaps cut short as argparse allows."""
     return name in names or (len(name) > 4 and any(known.startswith(name) for known in names))
 
 
 def _option(line: _Line, *names: str) -> str | None:
-    """The value of the first of these options that is given, perhaps by a name cut short."""
+    """Return the value of the first of these options that is given, perhaps by a name cut short."""
     for full in names:
         for name, value in line.options.items():
             if name == full or (len(name) > 4 and full.startswith(name)):
@@ -287,7 +287,7 @@ def _option(line: _Line, *names: str) -> str | None:
 
 
 def _number(text: str | None, default: int | None) -> int | None:
-    """A number; of a range (``1:4``) its end; None for as many as there are devices.
+    """Return a number; of a range (``1:4``) its end; None for as many as there are devices.
 
     Raises:
         UsageError: Neither.
@@ -305,7 +305,7 @@ def _number(text: str | None, default: int | None) -> int | None:
 
 
 def _least(text: str | None) -> str | None:
-    """The beginning of a range (``1:4``); a number as it is."""
+    """Return the beginning of a range (``1:4``); a number as it is."""
     return text.partition(":")[0] if text is not None else None
 
 
@@ -393,7 +393,7 @@ def _deepspeed(words: Sequence[str]) -> Launch:
 
 
 def local_rank_argument(source: str) -> str:
-    """The argument by which a script that reads its rank from the command line is told it; empty if it has none."""
+    """Return the argument by which a script that reads its rank from the command line is told it; empty if it has none."""
     for name in ("--local-rank", "--local_rank"):
         if re.search(re.escape(name) + r"\b", source):
             return f"{name}=0"

@@ -83,7 +83,7 @@ def split_prefixes(command: Sequence[str]) -> tuple[Prefixes, tuple[str, ...]]:
 
 
 def _read(program: _Program, words: list[str]) -> tuple[list[str], list[str]]:
-    """The words of a prefix, and those behind it; no words if it is told to do something else."""
+    """Return the words of a prefix, and those behind it; no words if it is told to do something else."""
     at = 1
     for verb in (*program.verbs, ""):
         at, module = _skip_options(program, words, at)
@@ -97,7 +97,7 @@ def _read(program: _Program, words: list[str]) -> tuple[list[str], list[str]]:
 
 
 def _skip_options(program: _Program, words: list[str], at: int) -> tuple[int, bool]:
-    """Where the first word is that is no option, and whether it is a module to be run."""
+    """Return where the first word is that is no option, and whether it is a module to be run."""
     valued = program.valued.split()
     while at < len(words) and words[at].startswith("-") and words[at] != "-":
         word, at = words[at], at + 1

@@ -33,12 +33,12 @@ PROFILE = FileKind(
 
 
 def to_document(profile: WorkloadProfile) -> dict[str, Any]:
-    """The profile as a JSON-ready dictionary with its format and version first."""
+    """Return the profile as a JSON-ready dictionary with its format and version first."""
     return {"format": FORMAT, "version": VERSION, **asdict(profile)}
 
 
 def save_profile(profile: WorkloadProfile, path: Path) -> None:
-    """Writes the profile, replacing the file only when all of it is on disk.
+    """Write the profile, replacing the file only when all of it is on disk.
 
     Raises:
         ProfileError: The file cannot be written.
@@ -48,7 +48,7 @@ def save_profile(profile: WorkloadProfile, path: Path) -> None:
 
 
 def _out_of_range(document: Any) -> str:
-    """Where a number is that nobody can count with; empty if there is none."""
+    """Return where a number is that nobody can count with; empty if there is none."""
     below: list[tuple[str, Any]] = [("", document)]
     while below:
         where, value = below.pop()
@@ -61,7 +61,7 @@ def _out_of_range(document: Any) -> str:
 
 
 def load_profile(path: Path) -> WorkloadProfile:
-    """Reads a profile.
+    """Read a profile.
 
     Raises:
         ProfileError: Not readable, not JSON, not a profile, from a newer version, or damaged.

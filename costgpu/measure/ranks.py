@@ -20,7 +20,7 @@ def gpus_of(launch: Launch | None) -> int:
 
 
 def rank_environment(launch: Launch) -> dict[str, str]:
-    """What the launcher sets for its first process; empty for plain Python."""
+    """Return what the launcher sets for its first process; empty for plain Python."""
     if launch.launcher == "python":
         return {}
     ranks = ranks_of(launch)
@@ -30,7 +30,7 @@ def rank_environment(launch: Launch) -> dict[str, str]:
 
 
 def world_environment(ranks: int, machines: int, *, elastic: bool = False) -> dict[str, str]:
-    """The variables of rank 0. `elastic` adds those that only torchrun sets."""
+    """Return the variables of rank 0. `elastic` adds those that only torchrun sets."""
     local = max(1, ranks // machines)
     found = {
         "RANK": "0",

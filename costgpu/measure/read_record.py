@@ -20,7 +20,7 @@ SHOWN = 200
 
 
 def check_record(record: object) -> None:
-    """Checks what the probe has written.
+    """Check what the probe has written.
 
     Raises:
         ScriptError: It is not what a probe writes.
@@ -33,7 +33,7 @@ def check_record(record: object) -> None:
 
 
 def _wrong(hint: Any, value: Any, where: str) -> str:
-    """What is wrong with a value, and where; empty if nothing is."""
+    """Return what is wrong with a value, and where; empty if nothing is."""
     origin, arguments = typing.get_origin(hint), typing.get_args(hint)
     if hint is Any or (hint is type(None) and value is None):
         return ""

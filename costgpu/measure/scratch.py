@@ -27,7 +27,7 @@ class Scratch:
 
     @classmethod
     def make(cls, cache: Path, name: str) -> Scratch:
-        """A folder of its own for one measurement; old ones are removed."""
+        """Return a folder of its own for one measurement; old ones are removed."""
         root = cache / "measurements"
         root.mkdir(parents=True, exist_ok=True)
         old = sorted((p for p in root.iterdir() if p.is_dir()), key=lambda p: p.stat().st_mtime)
@@ -42,21 +42,21 @@ class Scratch:
 
     @property
     def open(self) -> Path:
-        """What a measured program really writes; what is beside it is out of its reach."""
+        """Return what a measured program really writes; what is beside it is out of its reach."""
         return self.folder / "open"
 
     @property
     def stepping(self) -> bool:
-        """Whether the probe has seen a step."""
+        """Return whether the probe has seen a step."""
         return os.path.lexists(self.open / "stepping")
 
     @property
     def log(self) -> Path:
-        """The program's own output."""
+        """Return the program's own output."""
         return self.folder / "output.log"
 
     def close(self, layers: Path | None) -> Changes:
-        """What the program changed; removes what is not worth keeping. Without layers, the journal tells."""
+        """Return what the program changed; removes what is not worth keeping. Without layers, the journal tells."""
         if layers is None:
             files = self.open / "files"
             diverted = sorted(path for path in set(self._journal("diverted")) if os.path.lexists(f"{files}{path}"))
@@ -75,7 +75,10 @@ class Scratch:
         return changes
 
     def opened(self) -> str:
-        """What the probe has noted of files that were opened and of modules; see `costgpu.measure.footprint.gather`."""
+        """Return what the probe has noted of files that were opened and of modules.
+
+        See `costgpu.measure.footprint.gather`.
+        """
         return self._read("opened.jsonl")
 
     def programs(self) -> list[str]:
@@ -83,7 +86,7 @@ class Scratch:
         return sorted(set(self._journal("program")))
 
     def read_result(self) -> object:
-        """What the probe has written at its end, as it is; None if that is nothing, or no JSON."""
+        """Return what the probe has written at its end, as it is; None if that is nothing, or no JSON."""
         with contextlib.suppress(ValueError, RecursionError):
             return json.loads(self._read("result.json"))
         return None
@@ -99,7 +102,7 @@ class Scratch:
         return found
 
     def _read(self, name: str) -> str:
-        """A file that a measured program may have replaced by anything; empty if it is none, or endless."""
+        """Return a file that a measured program may have replaced by anything; empty if it is none, or endless."""
         try:
             descriptor = os.open(self.open / name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
         except OSError:

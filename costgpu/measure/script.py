@@ -96,7 +96,7 @@ def _run_until_measured(
     progress: Callable[[float, bool], None],
     threads: Mapping[str, str],
 ) -> Outcome:
-    """Runs the script as it is; if it refuses, once more for each of the reasons that there is an answer to."""
+    """Run the script as it is; if it refuses, once more for each of the reasons that there is an answer to."""
     options: dict[str, bool] = {}
     while True:
         outcome = run_probe(request, interpreter, cache, progress, threads=threads, **options)

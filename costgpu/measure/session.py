@@ -37,12 +37,12 @@ QUIET_TRACKERS = {"WANDB_MODE": "disabled", "COMET_MODE": "disabled", "NEPTUNE_M
 
 
 def hard_limit_seconds(measure_for_seconds: float) -> float:
-    """The longest that a program is watched after its first step, even if it has hardly stepped."""
+    """Return the longest that a program is watched after its first step, even if it has hardly stepped."""
     return max(5 * measure_for_seconds, measure_for_seconds + 60)
 
 
 def child_environment(marker: str, variables: Mapping[str, str] = os.environ) -> dict[str, str]:
-    """The environment of a measured program; everything that it starts carries the marker."""
+    """Return the environment of a measured program; everything that it starts carries the marker."""
     return {**variables, **QUIET_TRACKERS, MARKER: marker, "PYTHONUNBUFFERED": "1"}
 
 
@@ -65,7 +65,7 @@ class Request:
 
     @property
     def python(self) -> str | None:
-        """The interpreter that the command names; None if it names none."""
+        """Return the interpreter that the command names; None if it names none."""
         return self.launch.python if self.launch is not None else None
 
     @property
@@ -113,7 +113,7 @@ def run_probe(
     alone: bool = False,
     threads: Mapping[str, str] = MappingProxyType({}),
 ) -> Outcome:
-    """Runs the script under the probe.
+    """Run the script under the probe.
 
     Args:
         cache: Folder under which this measurement gets its own.

@@ -35,7 +35,7 @@ def workload_key(
     processes: int = 0,
     variables: Iterable[str] = (),
 ) -> str:
-    """The key, as 32 hexadecimal digits; empty if there is nothing to read.
+    """Return the key, as 32 hexadecimal digits; empty if there is nothing to read.
 
     Args:
         script: None with `module`.
@@ -129,7 +129,7 @@ def _imports(tree: ast.AST, path: Path, roots: Sequence[Path]) -> Iterator[tuple
 
 
 def _files(dotted: str, roots: Sequence[Path]) -> Iterator[tuple[Path, Path]]:
-    """The files that importing a name reads: packages on the way, and the module."""
+    """Yield the files that importing a name reads: packages on the way, and the module."""
     parts = dotted.split(".") if dotted else []
     for root in roots:
         here = root
@@ -145,7 +145,7 @@ def _files(dotted: str, roots: Sequence[Path]) -> Iterator[tuple[Path, Path]]:
 
 
 def _module_files(dotted: str, roots: Sequence[Path]) -> Iterator[Path]:
-    """The file that ``python -m`` runs."""
+    """Yield the file that ``python -m`` runs."""
     for root in roots:
         base = root.joinpath(*dotted.split("."))
         for file in (base / "__main__.py", base.with_name(f"{base.name}.py")):
@@ -195,7 +195,7 @@ def _named(arguments: Sequence[str], workdir: Path) -> dict[Path, str]:
 
 
 def _is_dynamic(tree: ast.AST) -> bool:
-    """Whether it imports by names that are made at run time."""
+    """Return whether it imports by names that are made at run time."""
     for node in ast.walk(tree):
         names = [name.name for name in node.names] if isinstance(node, ast.Import) else []
         if isinstance(node, ast.ImportFrom):

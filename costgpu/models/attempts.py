@@ -26,7 +26,7 @@ class AttemptsSummary:
 
 
 def job_seconds(view: RunView) -> float:
-    """How long the job itself has run on the machine of a run."""
+    """Return how long the job itself has run on the machine of a run."""
     status = view.status
     if status is not None and status.finished_epoch is not None and status.job_started_epoch is not None:
         return max(0.0, status.finished_epoch - status.job_started_epoch)
@@ -36,7 +36,7 @@ def job_seconds(view: RunView) -> float:
 
 
 def summarize(views: Sequence[RunView]) -> AttemptsSummary | None:
-    """The runs of one job, in order, as far as they are closed; None for a job that had no second machine."""
+    """Return the runs of one job, in order, as far as they are closed; None for a job that had no second machine."""
     made = [view for view in views if view.receipt is not None and view.receipt.instance is not None]
     if len(made) < 2:
         return None
@@ -56,7 +56,7 @@ def summarize(views: Sequence[RunView]) -> AttemptsSummary | None:
 
 
 def _lost_seconds(view: RunView, after: RunView) -> float:
-    """How much of the work on a machine the next one had to do again."""
+    """Return how much of the work on a machine the next one had to do again."""
     worked, status = job_seconds(view), view.status
     if after.restored_from is None:
         return worked
@@ -77,7 +77,7 @@ def _start_seconds(view: RunView) -> float:
 
 
 def _on_demand_usd(view: RunView, seconds: float) -> Decimal | None:
-    """What so much time of the machine of a run would have cost on demand, disk and address included."""
+    """Return what so much time of the machine of a run would have cost on demand, disk and address included."""
     option = view.option
     if option is None or option.offer.purchase_option is not PurchaseOption.SPOT:
         return None

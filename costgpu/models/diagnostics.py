@@ -63,27 +63,27 @@ Look = Callable[[], Check]
 
 
 def ok(name: str, detail: str, fix: str = "") -> Check:
-    """A check that passed."""
+    """Return a check that passed."""
     return Check(name=name, status=Status.OK, detail=detail, fix=fix)
 
 
 def warning(name: str, detail: str, fix: str) -> Check:
-    """A check of something that works and should be changed."""
+    """Return a check of something that works and should be changed."""
     return Check(name=name, status=Status.WARNING, detail=detail, fix=fix)
 
 
 def unknown(name: str, detail: str, fix: str = "") -> Check:
-    """A check without a result."""
+    """Return a check without a result."""
     return Check(name=name, status=Status.UNKNOWN, detail=detail, fix=fix)
 
 
 def failed(name: str, error: CostGpuError) -> Check:
-    """A check that failed."""
+    """Return a check that failed."""
     return Check(name=name, status=Status.FAILED, detail=error.message, fix=error.hint, exit_code=error.exit_code)
 
 
 def examine(name: str, look: Look, seconds: float = SECONDS) -> Check:
-    """Runs one check within a time limit; it never raises.
+    """Run one check within a time limit; it never raises.
 
     Args:
         name: Name of the check if `look` raises.
@@ -116,7 +116,7 @@ class Examination:
         self._seconds = seconds
 
     def add(self, name: str, look: Look, *, after: Sequence[Check] = ()) -> Check:
-        """Runs one check, or says why not.
+        """Run one check, or says why not.
 
         Args:
             after: Checks that must not have failed for this to make sense.
@@ -132,7 +132,7 @@ class Examination:
 
 
 def clock_check(whose: str, theirs: datetime, ours: datetime) -> Check:
-    """Compares this computer's clock with another one.
+    """Compare this computer's clock with another one.
 
     Args:
         whose: Owner of the other clock.
@@ -170,7 +170,7 @@ def permissions_check(needed: Sequence[str], held: Sequence[str], optional: Sequ
 
 
 def gravest(checks: Sequence[Check]) -> type[CostGpuError] | None:
-    """The class of errors that the failed checks amount to; None if nothing failed."""
+    """Return the class of errors that the failed checks amount to; None if nothing failed."""
     codes = {check.exit_code for check in checks if check.status is Status.FAILED}
     return next((kind for kind in ERROR_SEVERITY if codes & _codes(kind)), None)
 

@@ -27,7 +27,7 @@ class InstanceState(StrEnum):
 
     @property
     def alive(self) -> bool:
-        """Whether anything of it can still be billed or come back."""
+        """Return whether anything of it can still be billed or come back."""
         return self is not InstanceState.TERMINATED
 
 

@@ -220,7 +220,7 @@ class JobStatus:
 
     @property
     def obeyed_signal(self) -> bool:
-        """Whether a request to stop that was not the agent's ended the job, which then called that a success."""
+        """Return whether a request to stop that was not the agent's ended the job, which then called that a success."""
         return self.exit_code == 0 and self.reason is EndReason.JOB_FAILED
 
 
@@ -268,5 +268,5 @@ class Checkpoint:
 
     @property
     def total_bytes(self) -> int:
-        """The size of all files."""
+        """Return the size of all files."""
         return sum(entry.size for entry in self.files)

@@ -84,7 +84,7 @@ class Offer:
 
     @property
     def dearest_usd_per_hour(self) -> Decimal:
-        """The price, or the list price behind it if that is higher."""
+        """Return the price, or the list price behind it if that is higher."""
         own = self.own_price
         return self.price_usd_per_hour if own is None else max(self.price_usd_per_hour, own.list_usd_per_hour)
 

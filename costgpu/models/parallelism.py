@@ -27,7 +27,7 @@ class Scheme(StrEnum):
 
     @property
     def predicted(self) -> bool:
-        """Whether its time on several GPUs can be predicted."""
+        """Return whether its time on several GPUs can be predicted."""
         return self not in (Scheme.TENSOR, Scheme.PIPELINE, Scheme.OTHER)
 
     @property
@@ -37,12 +37,12 @@ class Scheme(StrEnum):
 
     @property
     def shards_optimizer(self) -> bool:
-        """Whether a rank holds, and updates, only a part of the optimizer's state."""
+        """Return whether a rank holds, and updates, only a part of the optimizer's state."""
         return self.shards_parameters or self in (Scheme.ZERO1, Scheme.ZERO2)
 
     @property
     def shards_parameters(self) -> bool:
-        """Whether a rank holds only a part of the parameters between uses."""
+        """Return whether a rank holds only a part of the parameters between uses."""
         return self in (Scheme.ZERO3, Scheme.FSDP, Scheme.FSDP_GRAD_OP, Scheme.HSDP)
 
 

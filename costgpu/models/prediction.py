@@ -42,7 +42,7 @@ class Candidate:
 
     @property
     def is_gpu(self) -> bool:
-        """Whether it has an accelerator."""
+        """Return whether it has an accelerator."""
         return self.accelerator is not None
 
     @property
@@ -201,13 +201,13 @@ class Prediction:
 
     @property
     def outlasts_own_price(self) -> bool:
-        """Whether the job may last longer than the own price that it begins with."""
+        """Return whether the job may last longer than the own price that it begins with."""
         held = self.candidate.own_price_seconds
         return held is not None and self.wall_seconds.high > held
 
     @property
     def offer(self) -> Offer | None:
-        """The candidate's offer; None for this machine."""
+        """Return the candidate's offer; None for this machine."""
         return self.candidate.offer
 
 

@@ -36,10 +36,10 @@ class PriceUpdate:
 
 
 def key_of(offer: Offer) -> Key:
-    """What an offer's price is the price of."""
+    """Return what an offer's price is the price of."""
     return (offer.provider, offer.region, offer.instance_type, offer.purchase_option)
 
 
 def by_key(offers: Iterable[Offer]) -> Mapping[Key, Offer]:
-    """The offers by what their prices are the prices of."""
+    """Return the offers by what their prices are the prices of."""
     return {key_of(offer): offer for offer in offers}

@@ -52,7 +52,7 @@ class ReapFindings:
     failed: dict[str, CostGpuError] = field(default_factory=dict)  # resources that could not be ended -> the error
 
     def add(self, more: ReapFindings) -> None:
-        """Adds what was found elsewhere."""
+        """Add what was found elsewhere."""
         self.orphans += more.orphans
         self.leftovers += more.leftovers
         self.kept += more.kept
@@ -60,7 +60,7 @@ class ReapFindings:
 
     @property
     def leaking(self) -> bool:
-        """Whether anything was found that no run needs."""
+        """Return whether anything was found that no run needs."""
         return bool(self.orphans or self.leftovers)
 
     @property
@@ -71,7 +71,7 @@ class ReapFindings:
 
     @property
     def prices_known(self) -> bool:
-        """Whether the sum is complete."""
+        """Return whether the sum is complete."""
         return all(orphan.usd_per_hour is not None for orphan in self.orphans)
 
     @property

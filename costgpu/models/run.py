@@ -229,7 +229,7 @@ class RunView:
 
     @property
     def waits(self) -> bool:
-        """Whether it is to be started by whoever comes next: nothing is billed, and nobody needs to be there."""
+        """Return whether it is to be started by whoever comes next: nothing is billed, and nobody needs to be there."""
         return self.state is RunState.INTENT and (self.spec.queued or self.is_later_attempt)
 
     @property
@@ -240,12 +240,12 @@ class RunView:
 
     @property
     def outputs_home(self) -> bool:
-        """Whether what its job has made is home, rather than kept for the next machine."""
+        """Return whether what its job has made is home, rather than kept for the next machine."""
         return self.collected and self.reason not in (EndReason.PREEMPTED, EndReason.INTERRUPTED)
 
     @property
     def is_later_attempt(self) -> bool:
-        """Whether it is for a job that has begun on another machine."""
+        """Return whether it is for a job that has begun on another machine."""
         return self.spec.attempt is not None and self.spec.attempt.index > 0
 
     @property
@@ -271,7 +271,7 @@ class RunView:
         return f"{workdir}/rank-{self.first_rank}" if self.spec.outputs_from is OutputsFrom.ALL else None
 
     def account_at(self, provider: str) -> str:
-        """The account that pays for the run at this provider; empty if it is not known."""
+        """Return the account that pays for the run at this provider; empty if it is not known."""
         if self.create_call is not None and self.create_call.account:
             return self.create_call.account
         return self.identity.account if self.identity.provider == provider else ""
@@ -295,7 +295,7 @@ class RunView:
         return self.metered(self.latest_end(now))
 
     def latest_end(self, now: datetime) -> datetime:
-        """The confirmed end; else now, but not beyond the lease."""
+        """Return the confirmed end; else now, but not beyond the lease."""
         return self.confirmed_at or (now if self.lease_until is None else min(now, self.lease_until + OVERDUE))
 
 

@@ -57,7 +57,7 @@ class GpuPath(StrEnum):
 
 
 def key_on(workload: str, nodes: int) -> str:
-    """The key of a workload on several machines, by which its measured speed is found again; its own on one."""
+    """Return the key of a workload on several machines, by which its measured speed is found again; its own on one."""
     return f"{workload}@{nodes}" if workload and nodes > 1 else workload
 
 

@@ -24,7 +24,7 @@ def document(schema: str, **parts: Any) -> str:
 
 
 def json_object(parts: Mapping[str, Any]) -> dict[str, Any]:
-    """A part of a document."""
+    """Return a part of a document."""
     return {key: json_value(value) for key, value in parts.items()}
 
 

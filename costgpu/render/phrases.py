@@ -61,7 +61,7 @@ def with_article(noun: str) -> str:
 
 
 def visible(text: str, longest: int = LONGEST_NAME) -> str:
-    """The text without invisible characters and such that change its direction, cut to `longest`."""
+    """Return the text without invisible characters and such that change its direction, cut to `longest`."""
     shown = "".join(" " if unicodedata.category(char) in _INVISIBLE else char for char in text)
     return shown if len(shown) <= longest else shown[: longest - 1] + "…"
 
@@ -185,7 +185,7 @@ def model_phrase(phase: Phase) -> str:
 
 
 def notes_of(verdict: Verdict, profile: WorkloadProfile) -> list[str]:
-    """What to know about the workload, the answer, and the figures of the best offers; each thing once."""
+    """Return what to know about the workload, the answer, and the figures of the best offers; each thing once."""
     notes = [*profile.notes, *verdict.notes]
     for kind, prediction in (("CPU", verdict.best_cpu), ("GPU", verdict.best_gpu)):
         notes += [f"The {kind} figure: {note}." for note in (prediction.notes if prediction else ())]

@@ -31,7 +31,7 @@ _UNFINISHED = re.compile(rb"(?:\x1b(?:\[[0-9;:]{0,64})?|\xc2|\xd8|\xe2[\x80\x81]
 
 
 def escaped(text: str) -> str:
-    """The text with every character that a terminal would obey, or that cannot be written, spelled out."""
+    """Return the text with every character that a terminal would obey, or that cannot be written, spelled out."""
     return _COMMANDS.sub(lambda found: _spelled(found.group()), text)
 
 
@@ -47,7 +47,7 @@ class LogFilter:
         self._held = b""  # the beginning of what may become a colour
 
     def feed(self, data: bytes) -> bytes:
-        """What of the stream up to now may be shown and has not been."""
+        """Return what of the stream up to now may be shown and has not been."""
         data = self._held + data
         unfinished = _UNFINISHED.search(data, max(0, len(data) - 70))
         data, self._held = (data[: unfinished.start()], unfinished.group()) if unfinished else (data, b"")
@@ -83,12 +83,12 @@ class _Protected:
 
 
 def unprotected(stream: TextIO) -> TextIO:
-    """The stream itself, for what draws on a terminal; what it is given must be `escaped` before."""
+    """Return the stream itself, for what draws on a terminal; what it is given must be `escaped` before."""
     return stream.unprotected if isinstance(stream, _Protected) else stream
 
 
 def is_terminal(stream: BinaryIO) -> bool:
-    """Whether a terminal reads it."""
+    """Return whether a terminal reads it."""
     try:
         return stream.isatty()
     except ValueError:  # closed

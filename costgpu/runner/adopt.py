@@ -31,7 +31,7 @@ JobDriver = Driver | GroupDriver | RecoveryDriver
 def adopt(
     view: RunView, ledger: EventStore, services: Services, observer: Observer, secrets: Mapping[str, str] | None
 ) -> Driver:
-    """A driver that goes on with a run. To be used within `lock_run` of its folder."""
+    """Return a driver that goes on with a run. To be used within `lock_run` of its folder."""
     journal = RunJournal(ledger, services.clock, view.run_id)
     if journal.view.detached and journal.view.state is not RunState.CLOSED:
         journal.add(EventKind.ADOPTED, client=socket.gethostname())
@@ -43,7 +43,7 @@ def adopt(
 def adopt_job(
     view: RunView, ledger: EventStore, services: Services, observer: Observer, secrets: Mapping[str, str] | None
 ) -> JobDriver:
-    """A driver that goes on with all runs of a run's job. To be used within `lock_runs` of their folders."""
+    """Return a driver that goes on with all runs of a run's job. To be used within `lock_runs` of their folders."""
     drivers = [adopt(one, ledger, services, observer, secrets) for one in runs_of_job(ledger, view)]
     if view.spec.attempt is not None:
         return RecoveryDriver(runs=drivers, ledger=ledger, services=services, observer=observer, secrets=secrets)
@@ -51,7 +51,7 @@ def adopt_job(
 
 
 def provider_of(view: RunView, ledger: EventStore, services: Services) -> Provider:
-    """The adapter of a run's machine, with the credentials that the run was launched with.
+    """Return the adapter of a run's machine, with the credentials that the run was launched with.
 
     Raises:
         AuthError: They are another account's: what it does not know would look as if it were gone.
@@ -61,7 +61,7 @@ def provider_of(view: RunView, ledger: EventStore, services: Services) -> Provid
 
 
 def job_status(view: RunView, services: Services) -> JobStatus | None:
-    """What the agent says about an open run; None if it does not answer or there is none yet."""
+    """Return what the agent says about an open run; None if it does not answer or there is none yet."""
     if view.instance is None or view.state not in (RunState.SYNCING, RunState.RUNNING, RunState.COLLECTING):
         return None
     try:
@@ -80,12 +80,12 @@ def job_status(view: RunView, services: Services) -> JobStatus | None:
 
 
 def log_tail(status: JobStatus, last_bytes: int = 4096) -> LogPosition:
-    """Where to start showing the output of a job that has been running for a while."""
+    """Return where to start showing the output of a job that has been running for a while."""
     return LogPosition(stdout=max(0, status.stdout_bytes - last_bytes), stderr=max(0, status.stderr_bytes - last_bytes))
 
 
 def collect_finished(ledger: RunStore, services: Services, observer: Observer) -> list[str]:
-    """Takes over the runs of this computer whose client is gone: what is finished comes home and is ended.
+    """Take over the runs of this computer whose client is gone: what is finished comes home and is ended.
 
     A run whose job had not started is ended too: nobody is left to start it. A job that runs is left alone.
 
@@ -134,7 +134,7 @@ def finish_job(view: RunView, ledger: RunStore, services: Services, observer: Ob
 
 
 def _take_over(driver: Driver) -> bool:
-    """Whether there is something to be done for a run whose client is gone; a job that runs is left alone."""
+    """Return whether there is something to be done for a run whose client is gone; a job that runs is left alone."""
     context, view = driver.context, driver.view
     if view.state is RunState.CLOSED:
         return False  # another process was quicker
@@ -181,7 +181,7 @@ def catch_up(context: RunContext) -> bool | None:
 
 
 def _job_over(context: RunContext) -> bool:
-    """Whether the machine says so, or is gone."""
+    """Return whether the machine says so, or is gone."""
     try:
         return context.connection().status().phase is JobPhase.FINISHED
     except CostGpuError:

@@ -15,13 +15,13 @@ from costgpu.runner.timeouts import CLEAN_UP_SECONDS, CONFIRM_SECONDS, TERMINATE
 
 
 def end_by_hand(ref: InstanceRef, account: str = "") -> str:
-    """The command with which a person ends this instance without costgpu; the account is empty if it is not known."""
+    """Return the command with which a person ends this instance without costgpu; the account is empty if it is not known."""
     spec = registry.find(ref.provider)
     return spec.end_by_hand(ref, account) if spec is not None else f"costgpu cancel {ref.instance_id}"
 
 
 def _by_hand(provider: Provider, ref: InstanceRef) -> str:
-    """The same, with the account of the credentials where the command needs it."""
+    """Return the same, with the account of the credentials where the command needs it."""
     account = ""
     spec = registry.find(ref.provider)
     if spec is not None and spec.account_in_end_command:
@@ -31,7 +31,7 @@ def _by_hand(provider: Provider, ref: InstanceRef) -> str:
 
 
 def end_instance(provider: Provider, ref: InstanceRef, clock: Clock, *, known_since: datetime) -> Instance | None:
-    """Ends an instance and returns its confirmed last state; None if the provider does not know it any more.
+    """End an instance and return its confirmed last state; None if the provider does not know it any more.
 
     Raises:
         TerminationUnconfirmed: It may be billing; the message has the command to end it by hand.
@@ -58,7 +58,7 @@ def request_termination(provider: Provider, ref: InstanceRef, clock: Clock) -> N
 def wait_until_terminated(
     provider: Provider, ref: InstanceRef, clock: Clock, *, known_since: datetime
 ) -> Instance | None:
-    """Waits until the provider says that the instance is gone; None if it does not know it any more.
+    """Wait until the provider says that the instance is gone; None if it does not know it any more.
 
     Raises:
         TerminationUnconfirmed: It does not say so.
@@ -96,7 +96,7 @@ def wait_until_terminated(
 
 
 def clean_up(provider: Provider, run_id: str, region: str, clock: Clock) -> tuple[str, ...]:
-    """Removes what the run leaves besides its machine; returns what stays, in words. Never raises for a provider."""
+    """Remove what the run leaves besides its machine; return what stays, in words. Never raises for a provider."""
     started, wait = clock.monotonic(), 0.5
     while True:
         try:

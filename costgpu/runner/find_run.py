@@ -37,7 +37,7 @@ class RunStore(EventStore, Protocol):
 
 
 def load_run(ledger: EventStore, run_id: str) -> RunView:
-    """The run as the ledger tells it.
+    """Return the run as the ledger tells it.
 
     Raises:
         RunNotFound: The ledger does not know it.
@@ -50,7 +50,10 @@ def load_run(ledger: EventStore, run_id: str) -> RunView:
 
 
 def runs_of_job(ledger: EventStore, view: RunView) -> tuple[RunView, ...]:
-    """The runs of a run's job: those of all its machines, by number, or those that follow on each other; else itself."""
+    """Return the runs of a run's job: those of all its machines, by number, or those that follow on each other.
+
+    Else itself.
+    """
     if view.spec.attempt is not None:
         return attempts_of_job(ledger, view)
     if view.spec.node is None:
@@ -59,14 +62,17 @@ def runs_of_job(ledger: EventStore, view: RunView) -> tuple[RunView, ...]:
 
 
 def current_run(ledger: EventStore, view: RunView) -> RunView:
-    """The run that a person means who names any run of a job that goes on after interruptions: its last; else itself."""
+    """Return the run that a person means who names any run of a job that goes on after interruptions: its last.
+
+    Else itself.
+    """
     return attempts_of_job(ledger, view)[-1]
 
 
 def resolve_run(
     text: str, ledger: RunStore, providers: Callable[[], Sequence[Provider]], owner: Callable[[], str] = current_owner
 ) -> RunView | TaggedInstance:
-    """The run that a person means.
+    """Return the run that a person means.
 
     By tag the beginning of an id, or a name, means only one's own: everybody's machines are in sight there.
 
@@ -143,7 +149,7 @@ def _belongs_to(mine: str, owner: str) -> bool:
 
 
 def _owned(provider: Provider, not_asked: dict[str, str]) -> Iterable[Instance]:
-    """What a provider has of ours; notes who could not be asked, and why."""
+    """Return what a provider has of ours; notes who could not be asked, and why."""
     try:
         owned = provider.list_owned(None)
     except ProviderError as error:
@@ -162,7 +168,7 @@ class ExpectedMachine(NamedTuple):
 
 
 def expected_machine(events: Iterable[RunEvent]) -> ExpectedMachine | None:
-    """Where a run may have a machine: also one whose create call was never answered. None: it certainly has none."""
+    """Return where a run may have a machine: also one whose create call was never answered. None: it certainly has none."""
     found: ExpectedMachine | None = None
     identity: Mapping[str, Any] = {}
     options: Any = ()

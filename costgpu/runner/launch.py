@@ -36,7 +36,7 @@ def new_run_id() -> str:
 
 
 def job_name(text: str) -> str:
-    """A name for people and tags: letters, digits and dashes, at most 40."""
+    """Return a name for people and tags: letters, digits and dashes, at most 40."""
     return re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-")[:40] or "job"
 
 
@@ -79,7 +79,7 @@ def launch(
 
 
 def intend(plan: Plan, journal: RunJournal, *, owner: str, queued: bool, attempt: Attempt | None) -> RunView:
-    """Records a plan that was agreed to as a run of one machine; nothing is asked of a provider.
+    """Return records a plan that was agreed to as a run of one machine; nothing is asked of a provider.
 
     Raises:
         LedgerError: It could not be recorded.
@@ -177,7 +177,7 @@ def _context(
 
 
 def full_places(driver: GroupDriver) -> frozenset[tuple[int, str | None]]:
-    """The place that had room for some of a job's machines and not for all; none if it failed for another reason.
+    """Return the place that had room for some of a job's machines and not for all; none if it failed for another reason.
 
     Where the provider chose the zone, that is the choice itself and the zone: asked for by name, it is as full.
     """
@@ -196,7 +196,7 @@ def full_places(driver: GroupDriver) -> frozenset[tuple[int, str | None]]:
 
 
 def _intent(plan: Plan, spec: JobSpec, owner: str, spent: Decimal = Decimal(0)) -> dict[str, Any]:
-    """What a run begins with.
+    """Return what a run begins with.
 
     Args:
         spent: What earlier tries of the same job have cost: it is taken off every machine's share of the cap.
@@ -216,7 +216,7 @@ def _intent(plan: Plan, spec: JobSpec, owner: str, spent: Decimal = Decimal(0)) 
 
 
 def _within_cap(option: Option, spent: Decimal) -> Option:
-    """The option with a lease that is shorter by what was spent already."""
+    """Return the option with a lease that is shorter by what was spent already."""
     lease = option.lease
     if not spent or not lease.usd_per_hour:
         return option
@@ -226,7 +226,7 @@ def _within_cap(option: Option, spent: Decimal) -> Option:
 
 
 def _estimate(plan: Plan) -> dict[str, float] | None:
-    """What was predicted for the run of one machine."""
+    """Return what was predicted for the run of one machine."""
     if plan.prediction is None:
         return None
     wall, cost = plan.prediction.wall_seconds, plan.prediction.cost_usd

@@ -16,11 +16,11 @@ class ManyRuns(EventStore, Protocol):
     """A ledger that reads many runs at once."""
 
     def events_of(self, run_ids: Sequence[str]) -> Mapping[str, Sequence[RunEvent]]:
-        """The events of many runs, in the order asked for; unknown runs are left out."""
+        """Return the events of many runs, in the order asked for; unknown runs are left out."""
 
 
 def load_runs(ledger: ManyRuns, run_ids: Sequence[str]) -> tuple[list[RunView], dict[str, LedgerError]]:
-    """The runs as the ledger tells them, and why others cannot be read: one that is damaged does not hide the rest.
+    """Return the runs as the ledger tells them, and why others cannot be read: one that is damaged does not hide the rest.
 
     Raises:
         LedgerError: It is not one run that cannot be read, but the ledger.

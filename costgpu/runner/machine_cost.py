@@ -41,7 +41,7 @@ class Machine:
         return _share(self.cost_usd, period.overlap(self.started_at, end), end - self.started_at)
 
     def upcoming_in(self, period: Period, now: datetime) -> Decimal:
-        """What it will add in a period by its rate, if it lives as long as it may."""
+        """Return what it will add in a period by its rate, if it lives as long as it may."""
         if not self.going or not self.usd_per_hour:
             return ZERO
         end = min((at for at in (self.stops_at, period.end) if at is not None), default=now)
@@ -49,7 +49,7 @@ class Machine:
         return added if self.cap_left_usd is None else min(added, self.cap_left_usd)
 
     def committed_in(self, period: Period, now: datetime) -> Decimal:
-        """What it may still cost in a period under its cap."""
+        """Return what it may still cost in a period under its cap."""
         if self.cap_left_usd is None or not self.going:
             return self.upcoming_in(period, now)
         if period.end is None or self.stops_at is None or self.stops_at <= period.end:
@@ -58,7 +58,7 @@ class Machine:
 
 
 def _share(amount: Decimal, part: timedelta, whole: timedelta) -> Decimal:
-    """The amount for a part of a time, exactly; nothing for no time."""
+    """Return the amount for a part of a time, exactly; nothing for no time."""
     if part <= timedelta() or whole <= timedelta():
         return ZERO
     return amount * (part // MICROSECOND) / (whole // MICROSECOND)

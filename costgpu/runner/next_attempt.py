@@ -65,7 +65,7 @@ def may_go_on(view: RunView, reason: EndReason) -> bool:
 
 
 def next_attempt(views: Sequence[RunView], reason: EndReason, seconds: float) -> NextAttempt | TheEnd | None:
-    """What follows on the last run of a job.
+    """Return what follows on the last run of a job.
 
     Args:
         views: All its runs so far, in order; the last is about to be closed.
@@ -107,7 +107,7 @@ def next_attempt(views: Sequence[RunView], reason: EndReason, seconds: float) ->
 
 
 def _counted(attempt: Attempt, reason: EndReason, *, had_machine: bool) -> Attempt:
-    """The attempt after one that has ended for this reason."""
+    """Return the attempt after one that has ended for this reason."""
     failed, searches = 0, 0
     if reason is EndReason.JOB_FAILED:
         failed = attempt.failed_resumes + 1
@@ -123,25 +123,25 @@ def _counted(attempt: Attempt, reason: EndReason, *, had_machine: bool) -> Attem
 
 
 def _worst_cost(view: RunView, seconds: float) -> Decimal:
-    """What so much time of a machine can have cost: a spot price may be higher than the one that was listed."""
+    """Return what so much time of a machine can have cost: a spot price may be higher than the one that was listed."""
     if view.option is None:
         return Decimal(0)
     return (Decimal(str(seconds)) * view.option.lease.usd_per_hour / 3600).quantize(Decimal("0.000001"))
 
 
 def _is_forgotten(view: RunView) -> bool:
-    """Whether it had a spot machine of which the provider knows nothing any more: it was taken back long ago."""
+    """Return whether it had a spot machine of which the provider knows nothing any more: it was taken back long ago."""
     spot = view.option is not None and view.option.offer.purchase_option is PurchaseOption.SPOT
     return spot and view.forgotten and view.started_at is not None
 
 
 def _failed_at_once(view: RunView) -> bool:
-    """Whether a job that went on from a checkpoint could not."""
+    """Return whether a job that went on from a checkpoint could not."""
     return view.restored_from is not None and view.saved_at is None and job_seconds(view) < AT_ONCE_SECONDS
 
 
 def _what_is_left(option: Option, spec: JobSpec, spent: Decimal, used: float, worked: float) -> Option | None:
-    """The option with the lease that the limits of the job still allow; None if that is too short for a machine.
+    """Return the option with the lease that the limits of the job still allow; None if that is too short for a machine.
 
     Args:
         spent: USD so far, at most.

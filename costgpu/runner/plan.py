@@ -56,7 +56,7 @@ class LaunchPlace:
 
 
 def this_machine(price_usd_per_hour: Decimal, today: date, *, vcpus: int, memory_gib: float) -> Offer:
-    """This machine as an offer; free unless the user says what it costs."""
+    """Return this machine as an offer; free unless the user says what it costs."""
     return Offer(
         provider=LOCAL,
         instance_type="this-machine",
@@ -149,7 +149,7 @@ def lease_for(
     on_demand_usd_per_hour: Decimal | None = None,
     estimated_seconds: float | None = None,
 ) -> Lease:
-    """How long a machine may live: the tightest of what the user allows, else a multiple of the estimate.
+    """Return how long a machine may live: the tightest of what the user allows, else a multiple of the estimate.
 
     Args:
         limits: What the user allows.

@@ -44,7 +44,7 @@ class ReapFilter:
     owner: str = ""
 
     def fits(self, since: datetime | None, lease_until: datetime | None, owner: str) -> bool:
-        """Whether something with these facts is meant."""
+        """Return whether something with these facts is meant."""
         mine = (self.owner, label_form(self.owner))
         if self.owner and owner not in mine and not owner.startswith(f"{self.owner}@"):
             return False
@@ -56,12 +56,12 @@ ANYTHING = ReapFilter()
 
 
 def label_form(owner: str) -> str:
-    """An owner as a label can hold it: all that a provider without free text for tags tells of whose a thing is."""
+    """Return an owner as a label can hold it: all that a provider without free text for tags tells of whose a thing is."""
     return re.sub(r"[^a-z0-9_-]+", "-", owner.lower())[:63]
 
 
 def agreed_now(provider: Provider, clock: Clock) -> tuple[datetime, float]:
-    """The time by which a provider's things may be ended, and how many seconds this computer's clock is ahead of it.
+    """Return the time by which a provider's things may be ended, and how many seconds this computer's clock is ahead of it.
 
     Of this computer's clock and the provider's the one that is behind: a lease is over when both say so. A wrong clock
     may leave something where it is, and never ends what is wanted. A provider that does not tell the time is no clock.
@@ -85,7 +85,7 @@ def find_orphans(
     only: ReapFilter = ANYTHING,
     prices: Prices = lambda _: {},
 ) -> ReapFindings:
-    """What is ours and should not be there. Changes nothing.
+    """Return what is ours and should not be there. Changes nothing.
 
     Args:
         regions: None for all.
@@ -163,7 +163,10 @@ def _why(instance: Instance, now: datetime, view: RunView | None) -> OrphanReaso
 
 
 def _is_left(leftover: OrphanedResource, view: RunView | None, now: datetime) -> bool | None:
-    """Whether something of a run that has no wanted machine in sight is left over; None: only if it has none anywhere."""
+    """Return whether something of a run that has no wanted machine in sight is left over.
+
+    None: only if it has none anywhere.
+    """
     if view is not None:
         return view.state is RunState.CLOSED or (view.lease_until is not None and now > view.lease_until)
     if leftover.lease_until is not None:
@@ -180,7 +183,7 @@ def _without_machine(
     regions: Sequence[str] | None,
     unwanted: set[InstanceRef],
 ) -> list[OrphanedResource]:
-    """Those whose runs have no machine in any region but unwanted ones; none at all if a region does not say."""
+    """Return those whose runs have no machine in any region but unwanted ones; none at all if a region does not say."""
     if not doubtful:
         return []
     if regions is not None:
@@ -195,7 +198,7 @@ def _without_machine(
 
 
 def end_orphans(found: ReapFindings, provider: Callable[[str], Provider], clock: Clock) -> None:
-    """Ends what `find_orphans` has found, and confirms it. One failure does not keep the others alive."""
+    """End what `find_orphans` has found, and confirms it. One failure does not keep the others alive."""
     asked: list[Orphan] = []
     for orphan in found.orphans:
         ref = orphan.instance.ref
@@ -255,7 +258,7 @@ def _remove(found: ReapFindings, provider: Callable[[str], Provider], clock: Clo
 
 
 def _runs_of(machines: Iterable[Instance]) -> set[str]:
-    """Runs whose things these machines may need: their own, and that of node 0, whose tag is on what a group shares."""
+    """Run whose things these machines may need: their own, and that of node 0, whose tag is on what a group shares."""
     known = list(machines)
     return {machine.run_id for machine in known} | {machine.group_id for machine in known if machine.group_id}
 

@@ -64,17 +64,17 @@ class _Live:
     accounts: dict[str, str | None] = field(default_factory=dict)  # of the credentials here; None: it does not say
 
     def of(self, view: RunView) -> Instance | None:
-        """The machine of an open run, the living one if there are several."""
+        """Return the machine of an open run, the living one if there are several."""
         ref = view.instance
         found = [i for i in self.instances if (i.ref == ref if ref else i.run_id == view.run_id)]
         return max(found, key=lambda i: i.state.alive, default=None)
 
     def answered(self, provider: str, region: str) -> bool:
-        """Whether what is not listed there is not there."""
+        """Return whether what is not listed there is not there."""
         return provider in self.asked and f"{provider}/{region}" not in self.not_asked
 
     def same_account(self, view: RunView, provider: str) -> bool:
-        """Whether who was asked can see the machine of a run: others' are never listed. If not, it is noted."""
+        """Return whether who was asked can see the machine of a run: others' are never listed. If not, it is noted."""
         wanted = view.account_at(provider)
         if not wanted:
             return True
@@ -94,12 +94,12 @@ class _Live:
 
 
 def run_selection(budget: Budget) -> history.Selection:
-    """Which runs a budget counts."""
+    """Return which runs a budget counts."""
     return history.Selection(provider=budget.provider, owner=budget.owner, tags=budget.tags)
 
 
 def machines_counted(budget: Budget, machines: Iterable[Machine]) -> list[Machine]:
-    """The machines that a budget counts."""
+    """Return the machines that a budget counts."""
     mine = run_selection(budget)
     return [
         machine
@@ -111,7 +111,7 @@ def machines_counted(budget: Budget, machines: Iterable[Machine]) -> list[Machin
 def gather(
     ledger: Ledger, budgets: Sequence[Budget], providers: Sequence[Provider] | None, now: datetime, prices: Prices
 ) -> Spending:
-    """Looks at everything that budgets count, once.
+    """Look at everything that budgets count, once.
 
     Closed runs are read before open ones: one that is closed meanwhile is missed this time, and never counted twice.
 
@@ -142,7 +142,7 @@ def gather(
 
 
 def budget_state(spending: Spending, budget: Budget) -> BudgetState:
-    """How one of the budgets stands for which everything was gathered."""
+    """Return how one of the budgets stands for which everything was gathered."""
     period = bounds(budget.every, budget.time_zone, spending.at)
     mine = machines_counted(budget, spending.machines)
     spent = spending.closed_usd.get(budget.name, ZERO) + sum((machine.cost_in(period) for machine in mine), ZERO)
@@ -165,7 +165,7 @@ def budget_state(spending: Spending, budget: Budget) -> BudgetState:
 
 
 def shipped_prices(machines: Sequence[Instance]) -> dict[InstanceRef, Decimal]:
-    """What machines cost by the prices in use, disk and address not included; this computer is free.
+    """Return what machines cost by the prices in use, disk and address not included; this computer is free.
 
     They are those that ship with costgpu, over them what `costgpu prices refresh` has fetched, and over both the own ones.
     """
@@ -246,7 +246,7 @@ def _compare_clocks(provider: Provider, spending: Spending) -> None:
 
 
 def _read_closed(ledger: Ledger, budgets: Iterable[Budget], spending: Spending) -> list[datetime]:
-    """Adds up closed runs; returns when the periods began that have a beginning."""
+    """Add up closed runs; return when the periods began that have a beginning."""
     starts = []
     for budget in budgets:
         period = bounds(budget.every, budget.time_zone, spending.at)
@@ -259,7 +259,7 @@ def _read_closed(ledger: Ledger, budgets: Iterable[Budget], spending: Spending) 
 
 
 def _open_views(ledger: Ledger, spending: Spending) -> list[RunView]:
-    """The open runs; one that cannot be read does not hide the others."""
+    """Return the open runs; one that cannot be read does not hide the others."""
     try:
         views, damaged = load_runs(ledger, ledger.open_runs())
     except LedgerError as error:
@@ -288,7 +288,7 @@ def _name_unasked(views: Iterable[RunView], live: _Live, spending: Spending) -> 
 
 
 def _open_machine(view: RunView, live: _Live, now: datetime) -> Machine | None:
-    """What an open run costs; None as long as nothing was asked of a provider."""
+    """Return what an open run costs; None as long as nothing was asked of a provider."""
     option, call = view.option, view.create_call
     if option is None or call is None or view.state is RunState.INTENT:
         return None
@@ -352,7 +352,7 @@ def _reserved_machines(views: Sequence[RunView], now: datetime) -> list[Machine]
 
 
 def _old_enough(view: RunView, now: datetime) -> bool:
-    """Whether a provider that does not list the machine means that it is gone."""
+    """Return whether a provider that does not list the machine means that it is gone."""
     return view.known_since is not None and (now - view.known_since).total_seconds() > VISIBLE_SECONDS
 
 

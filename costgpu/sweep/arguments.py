@@ -13,7 +13,7 @@ _PLACE = re.compile(r"\{(" + NAME.pattern + r")\}")
 
 
 def check_template(template: str | None, names: Sequence[str]) -> tuple[str, ...] | None:
-    """The words of ``--args``; None without a template.
+    """Return the words of ``--args``; None without a template.
 
     Raises:
         UsageError: It cannot be read, or its names are not those of the parameters.
@@ -34,7 +34,7 @@ def check_template(template: str | None, names: Sequence[str]) -> tuple[str, ...
 
 
 def arguments_of(setting: Setting, template: Sequence[str] | None = None) -> list[str]:
-    """The words for one setting: ``--lr 1e-4``, or the template's.
+    """Return the words for one setting: ``--lr 1e-4``, or the template's.
 
     A word of the template that becomes empty is left out, so that an empty value can mean no flag at all.
     """

@@ -49,7 +49,7 @@ def parse_asha(*, wanted: bool, grace: int | None, factor: int | None, most: int
 
 
 def least_share(asha: Asha, reports: float) -> float:
-    """The share of the work that is left where every choice is perfect, from 0 to 1.
+    """Return the share of the work that is left where every choice is perfect, from 0 to 1.
 
     Args:
         reports: How often a full trial prints the metric.

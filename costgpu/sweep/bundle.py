@@ -41,7 +41,7 @@ class Sweep:
 
 @cache
 def tuner_file() -> bytes:
-    """A zip archive that Python runs; the same bytes every time."""
+    """Return a zip archive that Python runs; the same bytes every time."""
     target = io.BytesIO()
     with zipfile.ZipFile(target, "w") as archive:
         for source in sorted(SOURCE.glob("*.py")):
@@ -53,7 +53,7 @@ def tuner_file() -> bytes:
 def tuner_spec(
     sweep: Sweep, name: str, argv: Sequence[str], *, python: str, nodes: int, grace_seconds: float
 ) -> dict[str, Any]:
-    """What the tuner reads.
+    """Return what the tuner reads.
 
     Args:
         name: Of the sweep, as of its folder.
@@ -84,22 +84,22 @@ def tuner_spec(
 
 
 def write_bundle(folder: Path, spec: dict[str, Any]) -> None:
-    """Writes the two files into a folder of this computer, from which they are sent."""
+    """Write the two files into a folder of this computer, from which they are sent."""
     folder.mkdir(parents=True, exist_ok=True)
     (folder / Path(PROGRAM).name).write_bytes(tuner_file())
     (folder / Path(SPEC).name).write_text(json.dumps(spec), encoding="utf-8")
 
 
 def tuner_argv(name: str) -> tuple[str, ...]:
-    """The command of the run: its last word tells which sweep it is."""
+    """Return the command of the run: its last word tells which sweep it is."""
     return (PROGRAM, SPEC, name)
 
 
 def sweep_of(argv: Sequence[str]) -> str | None:
-    """The name of the sweep that a run with this command carries out; None for any other run."""
+    """Return the name of the sweep that a run with this command carries out; None for any other run."""
     return argv[2] if len(argv) == 3 and tuple(argv[:2]) == (PROGRAM, SPEC) else None
 
 
 def results_folder(name: str) -> str:
-    """Where results come home to, relative to the user's folder."""
+    """Return where results come home to, relative to the user's folder."""
     return f"{RESULTS}/{name}"

@@ -25,13 +25,13 @@ class Metric:
 
     @property
     def name(self) -> str:
-        """A name for tables: what stands before the group, ``val_loss`` of ``val_loss=([0-9.]+)``."""
+        """Return a name for tables: what stands before the group, ``val_loss`` of ``val_loss=([0-9.]+)``."""
         words = re.findall(r"[A-Za-z_][A-Za-z0-9_/@.]*", re.sub(r"\\.", " ", self.pattern.partition("(")[0]))
         return words[-1].rstrip(".") if words else "metric"
 
 
 def parse_metric(pattern: str | None, mode: str) -> Metric:
-    """The metric of ``--metric`` and ``--mode``.
+    """Return the metric of ``--metric`` and ``--mode``.
 
     Raises:
         UsageError: There is none, the pattern is no regular expression, or it has not exactly one group.

@@ -73,7 +73,7 @@ class Results:
         self.trials = [Trial(number=number, setting=one) for number, one in enumerate(self.settings, start=1)]
 
     def feed(self, line: str) -> Trial | None:
-        """Takes one event; the trial that it is about, if it is about one, and fits."""
+        """Take one event; the trial that it is about, if it is about one, and fits."""
         try:
             event = json.loads(line)
         except ValueError:
@@ -120,7 +120,7 @@ class Results:
 
     @property
     def best(self) -> Trial | None:
-        """The best trial; None as long as there is no value."""
+        """Return the best trial; None as long as there is no value."""
         return min(self.ranked[:1], key=lambda trial: trial.number, default=None)
 
     def count(self, *statuses: TrialStatus) -> int:
@@ -146,7 +146,7 @@ def _end(trial: Trial, event: dict[str, Any]) -> None:
 
 
 def _number(value: object) -> float | None:
-    """A number, or the text of one: JSON has no nan."""
+    """Return a number, or the text of one: JSON has no nan."""
     if isinstance(value, bool) or not isinstance(value, int | float | str):
         return None
     try:
@@ -160,7 +160,7 @@ def _text(value: object) -> str:
 
 
 def read_results(settings: Iterable[Setting], mode: Mode, lines: Iterable[str]) -> Results:
-    """The results that a file of events, or a log with marked lines, tells of."""
+    """Return the results that a file of events, or a log with marked lines, tells of."""
     results = Results(list(settings), mode)
     for line in lines:
         results.feed(line.removeprefix(MARK))

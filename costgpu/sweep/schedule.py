@@ -39,7 +39,7 @@ class Shares:
 
 
 def share_out(asked: int | None, trials: int, machines: Resources, profile: WorkloadProfile | None) -> Shares:
-    """The number of trials at once, and what each of them gets.
+    """Return the number of trials at once, and what each of them gets.
 
     Args:
         asked: ``--concurrent``; None for one on each GPU, or on each machine without GPUs.
@@ -71,7 +71,7 @@ def share_out(asked: int | None, trials: int, machines: Resources, profile: Work
 
 
 def _that_fit(machines: Resources, profile: WorkloadProfile | None) -> int | None:
-    """How many trials fit into one machine at once, at least 1; None if it is not known."""
+    """Return how many trials fit into one machine at once, at least 1; None if it is not known."""
     if profile is None:
         return None
     found: list[int] = []
@@ -121,6 +121,6 @@ def sweep_time(trial: Range, trials: int, shares: Shares, asha: Asha | None, rep
 
 
 def of_the_sweep(prediction: Prediction, time: SweepTime, nodes: int) -> Prediction:
-    """The prediction of one trial on one machine, as that of the whole sweep on all of them."""
+    """Return the prediction of one trial on one machine, as that of the whole sweep on all of them."""
     whole = with_run(prediction, time.seconds)
     return replace(whole, cost_usd=whole.cost_usd.times(nodes))

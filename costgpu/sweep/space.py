@@ -107,7 +107,7 @@ class Space:
 
 
 def parse_space(grid: Sequence[str], random_: Sequence[str], draws: int | None, seed: int) -> Space:
-    """The space of ``--grid``, ``--param`` and ``--random``.
+    """Return the space of ``--grid``, ``--param`` and ``--random``.
 
     Raises:
         UsageError: A text is not understood, a name stands twice, or the options do not go together.

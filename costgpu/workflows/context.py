@@ -111,7 +111,7 @@ class AppContext:
         return Ledger.open(url)
 
     def _note(self, error: CostGpuError) -> None:
-        """Notes once what is wrong with the settings."""
+        """Note once what is wrong with the settings."""
         if error.message not in self._noted:
             self._noted.add(error.message)
             self.reporter.note(f"{error.message} The default settings are used.", error.hint)
@@ -136,7 +136,7 @@ class AppContext:
         )
 
     def provider(self, name: str) -> Provider:
-        """The adapter of that name."""
+        """Return the adapter of that name."""
         from costgpu.providers import registry
 
         if name not in self._adapters:
@@ -144,7 +144,7 @@ class AppContext:
         return self._adapters[name]
 
     def provider_config(self, name: str) -> ProviderConfig:
-        """What an adapter of that name is made with.
+        """Return what an adapter of that name is made with.
 
         Raises:
             ConfigError: The settings are wrong, the provider has some, and this command is strict about it.
@@ -213,7 +213,7 @@ class _UnknownLedger:
 
 
 def askable(adapter: Callable[[str], Provider]) -> tuple[list[Provider], dict[str, str]]:
-    """Providers that can be asked, and why others cannot: one that cannot be used does not hide the others."""
+    """Return providers that can be asked, and why others cannot: one that cannot be used does not hide the others."""
     from costgpu.providers import registry
 
     found, unusable = [], registry.broken()

@@ -30,7 +30,7 @@ class CronPlan:
 
     @property
     def texts(self) -> list[bytes]:
-        """The crontab lines."""
+        """Return the crontab lines."""
         return [lines.line(self.schedule, task) for task in self.tasks]
 
 
@@ -44,7 +44,7 @@ class CrontabChange:
 
 
 def plan_cron(every: str, *, reap: bool, enforce: bool, queue: bool = False) -> CronPlan:
-    """The commands with the environment that they need."""
+    """Return the commands with the environment that they need."""
     schedule, program = lines.Schedule.parse(every), _program()
     environment = cron_environment(os.environ, program[0], shutil.which, _home())
     commands = [[*program, "budget", "check", *(["--enforce"] if enforce else [])]]
@@ -57,7 +57,7 @@ def plan_cron(every: str, *, reap: bool, enforce: bool, queue: bool = False) -> 
 
 
 def instructions(plan: CronPlan) -> list[str | bytes]:
-    """How to install the commands by hand: crontab lines, and a systemd timer."""
+    """Return how to install the commands by hand: crontab lines, and a systemd timer."""
     folder, name = systemd_timer.FOLDER, systemd_timer.NAME
     return [
         "# crontab (costgpu budget cron --install does it):",
@@ -70,7 +70,7 @@ def instructions(plan: CronPlan) -> list[str | bytes]:
 
 
 def install(plan: CronPlan) -> CrontabChange:
-    """Puts the lines into the user's crontab; its other lines stay as they are."""
+    """Put the lines into the user's crontab; its other lines stay as they are."""
     old = crontab_file.read()
     new = lines.install(old, plan.texts)
     notes = list(plan.notes)
@@ -85,7 +85,7 @@ def install(plan: CronPlan) -> CrontabChange:
 
 
 def remove() -> CrontabChange:
-    """Takes the lines out of the user's crontab."""
+    """Take the lines out of the user's crontab."""
     old = crontab_file.read()
     new = lines.remove(old)
     copy = crontab_file.replace(old, new, SystemClock().now()) if new != old else None
@@ -93,7 +93,7 @@ def remove() -> CrontabChange:
 
 
 def _program() -> list[str]:
-    """How to start this costgpu from anywhere."""
+    """Return how to start this costgpu from anywhere."""
     beside = Path(sys.executable).absolute().with_name("costgpu")
     if os.access(beside, os.X_OK) and beside.is_file():
         return [str(beside)]
@@ -104,7 +104,7 @@ def _program() -> list[str]:
 
 
 def _home() -> str:
-    """The home folder that cron will give us; empty where the system does not say."""
+    """Return the home folder that cron will give us; empty where the system does not say."""
     try:
         import pwd
 
@@ -114,7 +114,7 @@ def _home() -> str:
 
 
 def _cron_runs() -> bool:
-    """Whether a cron daemon seems to be there; true if that cannot be found out."""
+    """Return whether a cron daemon seems to be there; true if that cannot be found out."""
     with contextlib.suppress(psutil.Error, OSError):
         return any(process.info["name"] in CRON_DAEMONS for process in psutil.process_iter(["name"]))
     return True

@@ -44,7 +44,7 @@ def examine(
     spot: bool,
     smallest: bool = False,
 ) -> list[Place]:
-    """This computer, and the clouds that were named or can be examined; the clouds are asked side by side.
+    """Return this computer, and the clouds that were named or can be examined; the clouds are asked side by side.
 
     Args:
         smallest: Whether to look at the cheapest machine of each place where none is named.
@@ -67,7 +67,7 @@ def examine(
 
 
 def permissions(provider: str) -> str:
-    """The least permissions that are enough, as the provider takes them."""
+    """Return the least permissions that are enough, as the provider takes them."""
     policies = {spec.name: spec.policy for spec in registry.specs() if spec.policy is not None}
     if provider not in policies:
         raise UsageError(f"--policy {provider}: there is none.", hint=f"Use {' or '.join(policies)}.")
@@ -75,7 +75,7 @@ def permissions(provider: str) -> str:
 
 
 def _places(infra: Sequence[str]) -> list[str]:
-    """The places to ask, as they were named, without this computer."""
+    """Return the places to ask, as they were named, without this computer."""
     regions: dict[str, set[str]] = {}
     for offer in price_store.list_offers() if infra else ():
         regions.setdefault(offer.provider, set()).add(offer.region)
@@ -99,7 +99,7 @@ class _Wanted:
 
 
 def _offers(places: list[str], wanted: _Wanted, *, asked: bool, reporter: Reporter) -> dict[str, Offer | None]:
-    """The machine to ask about in each place. Places that were named must have it; of the others, one of them."""
+    """Return the machine to ask about in each place. Places that were named must have it; of the others, one of them."""
     if wanted.instance_type is not None and wanted.gpus is not None:
         raise UsageError("-t and --gpus contradict each other.", hint="A machine type has its accelerators.")
     found: dict[str, Offer | None] = {}
@@ -116,7 +116,7 @@ def _offers(places: list[str], wanted: _Wanted, *, asked: bool, reporter: Report
 
 
 def _offer(place: str, wanted: _Wanted, reporter: Reporter) -> Offer | None:
-    """The cheapest offer of what was asked for; None if nothing was.
+    """Return the cheapest offer of what was asked for; None if nothing was.
 
     Raises:
         PriceNotFound: There is none.
@@ -151,12 +151,12 @@ def _offer(place: str, wanted: _Wanted, reporter: Reporter) -> Offer | None:
 
 
 def clouds() -> tuple[ProviderSpec, ...]:
-    """The providers that can be examined."""
+    """Return the providers that can be examined."""
     return tuple(spec for spec in registry.specs() if spec.diagnostics is not None)
 
 
 def cloud_checks(context: AppContext, name: str, offer: Offer | None, *, asked: bool) -> Sequence[Check]:
-    """What is found of one provider; never raises.
+    """Return what is found of one provider; never raises.
 
     Args:
         context: Clock and settings. Settings that cannot be read count as not set: the checks of this computer say so.
@@ -181,7 +181,7 @@ def cloud_checks(context: AppContext, name: str, offer: Offer | None, *, asked: 
 
 
 def own_checks(context: AppContext) -> Sequence[Check]:
-    """What is found of this computer."""
+    """Return what is found of this computer."""
     done = Examination()
     done.add("python", _python)
     done.add("settings", lambda: _settings(context))
@@ -199,7 +199,7 @@ def _python() -> Check:
 
 
 def _isolation() -> Check:
-    """How far the user's files are out of reach of the programs that `costgpu estimate` measures."""
+    """Return how far the user's files are out of reach of the programs that `costgpu estimate` measures."""
     from costgpu.measure.isolation.levels import MEANINGS, Isolation
     from costgpu.measure.isolation.start import examine_isolation
 
@@ -245,7 +245,7 @@ def _data_folder() -> Check:
 
 
 def _ledger() -> Check:
-    """Reads it; whether it can be written is asked of the system, so that nothing is changed."""
+    """Read it; whether it can be written is asked of the system, so that nothing is changed."""
     from costgpu.ledger import Ledger
 
     with Ledger.open(ledger_url()) as ledger:

@@ -16,7 +16,7 @@ ENV_FILE = FileKind(most_bytes=2**20, error=UsageError, name="--env-file", hint=
 
 
 def job_environment(names: Sequence[str], env_file: str | None) -> dict[str, str]:
-    """The variables that travel to the job.
+    """Return the variables that travel to the job.
 
     Args:
         names: ``KEY=VALUE``, or ``KEY`` to take it from this process.
@@ -53,7 +53,7 @@ def job_environment(names: Sequence[str], env_file: str | None) -> dict[str, str
 
 
 def environment_again(spec: JobSpec) -> dict[str, str] | None:
-    """The environment of a job that was started before, from this process; None if a variable is missing."""
+    """Return the environment of a job that was started before, from this process; None if a variable is missing."""
     found: dict[str, str] = {}
     if spec.env_file is not None:
         with contextlib.suppress(UsageError):

@@ -34,7 +34,7 @@ def offer_query(
     max_price: str | float | Decimal | None = None,
     sort: str = SortKey.PRICE,
 ) -> OfferQuery:
-    """The query that the options of `costgpu offers` mean.
+    """Return the query that the options of `costgpu offers` mean.
 
     Raises:
         UsageError: An option cannot be read.
@@ -55,7 +55,7 @@ def offer_query(
 
 
 def has_image(provider: str) -> bool:
-    """Whether the settings name an image of the user's own for machines there.
+    """Return whether the settings name an image of the user's own for machines there.
 
     Raises:
         ConfigError: The user's settings cannot be read.

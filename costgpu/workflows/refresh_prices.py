@@ -21,7 +21,7 @@ from costgpu.workflows.reporter import Reporter
 
 
 def price_sources(*, public: bool = False) -> dict[str, ProviderSpec]:
-    """The providers with a price list; with one that needs no credentials."""
+    """Return the providers with a price list; with one that needs no credentials."""
     return {
         spec.name: spec
         for spec in registry.specs()
@@ -76,7 +76,7 @@ def refresh_prices(
 
 
 def _wanted(infra: Sequence[str], known: Sequence[Offer], *, public: bool) -> list[tuple[str, list[str]]]:
-    """Providers and their regions.
+    """Return providers and their regions.
 
     Raises:
         AuthError: Nothing is named, and there are no credentials.
@@ -131,7 +131,7 @@ def _read(
     reporter: Reporter,
     updates: list[PriceUpdate],
 ) -> list[CostGpuError]:
-    """Adds to `updates` what the price lists say, list by list; what has gone wrong."""
+    """Add to `updates` what the price lists say, list by list; what has gone wrong."""
     failed: list[CostGpuError] = []
     for part in [[region] for region in regions] if source.by_region else [list(regions)]:
         where = part[0] if len(part) == 1 else f"{len(part)} regions"

@@ -24,7 +24,7 @@ class Reporter(Protocol):
         """A remark, and what to do about it."""
 
     def measuring(self, what: str, measure_seconds: float, limit_seconds: float) -> AbstractContextManager[Tick]:
-        """Shows the progress of a measurement while the context lasts."""
+        """Show the progress of a measurement while the context lasts."""
 
 
 class LogReporter:
@@ -35,6 +35,6 @@ class LogReporter:
         LOGGER.warning("%s", f"{text} ({hint})" if hint else text)
 
     def measuring(self, what: str, measure_seconds: float, limit_seconds: float) -> AbstractContextManager[Tick]:
-        """An informational line in the log."""
+        """Return an informational line in the log."""
         LOGGER.info("%s: %g s, at most %g s", what, measure_seconds, limit_seconds)
         return nullcontext(lambda _seconds, _stepping: None)

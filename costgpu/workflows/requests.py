@@ -30,7 +30,7 @@ def refuse_empty(option: str) -> None:
 
 
 def request_of(kind: type[Request], arguments: Mapping[str, Any], **more: Any) -> Request:
-    """A request with the arguments that have the names of its fields; None leaves a field as it is by default.
+    """Return a request with the arguments that have the names of its fields; None leaves a field as it is by default.
 
     Args:
         kind: Its fields are texts, numbers, switches or tuples of texts.

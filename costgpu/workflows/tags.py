@@ -20,7 +20,7 @@ def split_tag(word: str) -> tuple[str, str]:
 
 
 def parse_tags(words: Iterable[str]) -> dict[str, str]:
-    """The user's tags.
+    """Return the user's tags.
 
     Raises:
         UsageError: No provider would take them.

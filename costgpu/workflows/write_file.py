@@ -37,7 +37,7 @@ def check_target(path: Path, *, force: bool) -> None:
 
 
 def write_file(path: Path, chunks: Iterable[str], *, force: bool) -> None:
-    """Writes UTF-8 text. The file gets its name when all of it is on the disk.
+    """Write UTF-8 text. The file gets its name when all of it is on the disk.
 
     Args:
         path: Where. What a link points to is replaced, and keeps its permissions.

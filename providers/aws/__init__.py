@@ -62,7 +62,7 @@ def _bucket(url: str) -> Bucket:
 
 
 def has_credentials() -> bool:
-    """Whether some are configured, usable or not: variables and files first, then boto3, which also knows roles."""
+    """Return whether some are configured, usable or not: variables and files first, then boto3, which also knows roles."""
     if any(os.environ.get(name) for name in VARIABLES):
         return True
     if any(Path(os.environ.get(name, usual)).expanduser().is_file() for name, usual in FILES.items()):

@@ -43,7 +43,7 @@ class CostExplorer(CachedBilling):
         self._clients = Clients()
 
     def account(self) -> str:
-        """The number of the account."""
+        """Return the number of the account."""
         return self._clients.identity().account
 
     def ask(self, start: datetime, end: datetime) -> tuple[Sequence[BilledRow], int]:

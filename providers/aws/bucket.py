@@ -41,7 +41,7 @@ class S3Bucket:
         return f"{self._prefix}/{name}" if self._prefix else name
 
     def _client(self) -> Any:
-        """A client for the region that the bucket is in: a presigned address holds only there."""
+        """Return a client for the region that the bucket is in: a presigned address holds only there."""
         if self._made is None:
             self._made = self._in(self._clients.home())
             try:
@@ -66,7 +66,7 @@ class S3Bucket:
         return self._clients.new_client("s3", region, signature_version="s3v4")
 
     def presign_put(self, name: str, seconds: float) -> str:
-        """A URL to which anybody who has it can PUT this one object. It is a secret.
+        """Return a URL to which anybody who has it can PUT this one object. It is a secret.
 
         Args:
             seconds: How long it holds; at most seven days, and never longer than the credentials that signed it.
@@ -86,7 +86,7 @@ class S3Bucket:
         return moment.astimezone(UTC) if isinstance(moment, datetime) else None
 
     def exists(self, name: str) -> bool:
-        """Whether the object is there."""
+        """Return whether the object is there."""
         with self._clients.speaking(f"look for {self._key(name)} in {self.url}"):
             reply = self._client().list_objects_v2(Bucket=self._bucket, Prefix=self._key(name), MaxKeys=1)
         return any(row["Key"] == self._key(name) for row in reply.get("Contents", ()))

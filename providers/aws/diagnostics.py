@@ -53,7 +53,7 @@ class Question:
 
 
 def questions(document: Mapping[str, Any], account: str, region: str) -> tuple[Question, ...]:
-    """What our policy allows, as questions: one for each of its statements."""
+    """Return what our policy allows, as questions: one for each of its statements."""
     return tuple(
         Question(
             actions=_texts(statement["Action"]),
@@ -69,7 +69,7 @@ def _texts(value: str | Sequence[str]) -> tuple[str, ...]:
 
 
 def _concrete(arn: str, account: str, region: str) -> str:
-    """An ARN that a pattern of ours stands for."""
+    """Return an ARN that a pattern of ours stands for."""
     partition, service, where, whose, what = arn.split(":", 5)[1:]
     kind = what.partition("/")[0]
     example = _EXAMPLES.get(kind, _EXAMPLES["*"])
@@ -94,7 +94,7 @@ def _context(condition: Mapping[str, Mapping[str, Any]], region: str) -> dict[st
 
 
 def is_needed(action: str, *, spot: bool) -> bool:
-    """Whether no run works without it; the others are for schedules, buckets, bills, prices and better messages."""
+    """Return whether no run works without it; the others are for schedules, buckets, bills, prices and better messages."""
     if action == "iam:CreateServiceLinkedRole":
         return spot
     return action.startswith(("ec2:", "ssm:")) and action not in _NOT_NEEDED
@@ -189,7 +189,7 @@ class AwsDiagnostics:
         return check
 
     def _entity(self, principal: str) -> str:
-        """The user or role whose policies count; empty if there is none."""
+        """Return the user or role whose policies count; empty if there is none."""
         assumed = _ASSUMED.match(principal)
         if assumed is None:
             return principal if re.match(r"arn:aws[a-z-]*:iam::\d+:(user|role)/", principal) else ""
@@ -199,7 +199,7 @@ class AwsDiagnostics:
         return f"arn:{partition}:iam::{account}:role/{name}"
 
     def _denied(self, entity: str, question: Question) -> Iterator[tuple[str, tuple[str, ...]]]:
-        """What is not allowed, with the condition keys of the user's own policies that a simulation does not know."""
+        """Yield what is not allowed, with the condition keys of the user's own policies that a simulation does not know."""
         given: dict[str, Any] = {"PolicySourceArn": entity, "ActionNames": list(question.actions)}
         if question.resources:
             given["ResourceArns"] = list(question.resources)
@@ -222,7 +222,10 @@ class AwsDiagnostics:
                     yield result["EvalActionName"], tuple(sorted(keys))
 
     def _disk_key(self, who: Identity, region: str, *, spot: bool) -> Check:
-        """Whether machines can be given their encrypted disk, with the account's default key; no dry run tells that."""
+        """Return whether machines can be given their encrypted disk, with the account's default key.
+
+        No dry run tells that.
+        """
         name = "disk key"
         try:
             with self._clients.speaking("ask for the default key of disks"):
@@ -255,7 +258,7 @@ class AwsDiagnostics:
         return diagnostics.ok(name, f"{whose}, which these credentials may use")
 
     def _missing_for(self, key: str, who: Identity, region: str) -> list[str]:
-        """The actions on the account's own key that these credentials do not have by policies of their own.
+        """Return the actions on the account's own key that these credentials do not have by policies of their own.
 
         Raises:
             ProviderError: AWS does not tell.

@@ -19,5 +19,5 @@ GPU AMI, Ubuntu 24.04 and 22.04 (2026-10-08)."""
 
 
 def needs_own_image(offer: Offer) -> bool:
-    """Whether no public image has a driver for the machine's accelerator."""
+    """Return whether no public image has a driver for the machine's accelerator."""
     return offer.accelerator is not None and offer.family not in DRIVER_FAMILIES.get(offer.architecture, ())

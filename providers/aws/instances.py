@@ -43,7 +43,7 @@ PAGES = {"PaginationConfig": {"PageSize": 1000}}
 
 
 def tags_in(row: Mapping[str, Any]) -> dict[str, str]:
-    """The tags of anything that EC2 describes; interfaces have theirs elsewhere."""
+    """Return the tags of anything that EC2 describes; interfaces have theirs elsewhere."""
     return {tag["Key"]: tag.get("Value", "") for tag in row.get("Tags") or row.get("TagSet") or ()}
 
 
@@ -101,7 +101,7 @@ class Instances:
         return None
 
     def _filtered(self, region: str, name: str, value: str) -> list[Instance]:
-        """The machines that a filter of EC2 leaves, all pages of them."""
+        """Return the machines that a filter of EC2 leaves, all pages of them."""
         with self._clients.speaking(f"list instances in {region}"):
             rows = list(self._machines(region, Filters=[{"Name": name, "Values": [value]}], **PAGES))
         return [instance_from(row, region) for row in rows]

@@ -39,7 +39,7 @@ SNAPSHOT_USD_PER_GIB_MONTH = {"standard": 0.05, "archive": 0.0125}
 
 
 def volume_usd_per_hour(row: Mapping[str, Any]) -> float:
-    """The price of one entry of ``Volumes``, attached or not: size, and performance beyond what is included."""
+    """Return the price of one entry of ``Volumes``, attached or not: size, and performance beyond what is included."""
     kind = str(row.get("VolumeType") or "gp3")
     monthly = float(row.get("Size", 0)) * VOLUME_USD_PER_GIB_MONTH.get(kind, max(VOLUME_USD_PER_GIB_MONTH.values()))
     included, each = IOPS_USD_PER_MONTH.get(kind, (0, 0.0))
@@ -51,7 +51,10 @@ def volume_usd_per_hour(row: Mapping[str, Any]) -> float:
 
 
 def snapshot_usd_per_hour(row: Mapping[str, Any]) -> float:
-    """The highest price of one entry of ``Snapshots``: a full copy. Blocks that other snapshots share are charged once."""
+    """Return the highest price of one entry of ``Snapshots``: a full copy.
+
+    Blocks that other snapshots share are charged once.
+    """
     whole = row.get("FullSnapshotSizeInBytes")
     gib = whole / 2**30 if whole else row.get("VolumeSize", 0)
     monthly = gib * SNAPSHOT_USD_PER_GIB_MONTH.get(str(row.get("StorageTier") or "standard"), 0.05)
@@ -202,7 +205,7 @@ class Inventory(Instances):
             return [row for page in pages for row in page[kind.plural.title().replace("_", "")]]
 
     def clean_up(self, run_id: str, region: str) -> tuple[OrphanedResource, ...]:
-        """Removes a run's security group, schedule and stray disks; returns what has to wait.
+        """Remove a run's security group, schedule and stray disks; return what has to wait.
 
         That is everything if its machine still lives.
         """
@@ -227,7 +230,7 @@ class Inventory(Instances):
         return tuple(waiting)
 
     def _of_run(self, region: str, kind: Kind, run_id: str) -> list[Any]:
-        """The rows that carry a run's tag. Who may not list placement groups has not made one, either."""
+        """Return the rows that carry a run's tag. Who may not list placement groups has not made one, either."""
         try:
             return self._rows(region, kind, f"tag:{TAG_RUN}", run_id)
         except AuthError:
@@ -236,7 +239,7 @@ class Inventory(Instances):
             raise
 
     def remove(self, leftover: OrphanedResource) -> bool:
-        """Removes one thing that still carries our tag and is no instance; returns whether it is gone.
+        """Remove one thing that still carries our tag and is no instance; return whether it is gone.
 
         Raises:
             InvalidRequest: It does not carry our tag, or it is of a kind that costgpu does not know.
@@ -259,7 +262,7 @@ class Inventory(Instances):
         return all(self._remove(region, kind, row) for row in rows)  # one, or none any more
 
     def _remove(self, region: str, kind: Kind, row: Any) -> bool:
-        """Deletes one thing; returns whether it is gone."""
+        """Delete one thing; return whether it is gone."""
         resource = row[kind.id_key]
         with self._clients.speaking(f"remove the {kind.name} {resource} in {region}"):
             if not kind.idle(row):
@@ -277,7 +280,7 @@ def _leftover(region: str, kind: Kind, row: Any) -> OrphanedResource:
 
 
 def _attached(instances: Sequence[Instance], volumes: Sequence[Any], addresses: Sequence[Any]) -> dict[str, float]:
-    """What the disks and the address of each instance cost an hour; stopped machines keep theirs."""
+    """Return what the disks and the address of each instance cost an hour; stopped machines keep theirs."""
     found: dict[str, float] = defaultdict(float)
     for row in volumes:
         for attachment in row.get("Attachments") or ():
@@ -290,7 +293,7 @@ def _attached(instances: Sequence[Instance], volumes: Sequence[Any], addresses: 
 
 
 def _together(failed: list[tuple[str, str]], asked: int) -> tuple[tuple[str, str], ...]:
-    """What failed; a kind that could be listed in none of several regions is named once."""
+    """Return what failed; a kind that could be listed in none of several regions is named once."""
     kinds = Counter(place.partition(" ")[2] for place, _ in failed)
     everywhere = {kind for kind, count in kinds.items() if kind and count == asked > 1}
     told: list[tuple[str, str]] = []

@@ -56,12 +56,12 @@ class Images:
         self._cache = ImageCache()
 
     def check(self, offer: Offer) -> None:
-        """Raises `InvalidRequest` if no image is known for the offer's type; asks nobody."""
+        """Raise `InvalidRequest` if no image is known for the offer's type; ask nobody."""
         if self._image is None:
             parameters_for(offer)
 
     def find(self, offer: Offer) -> Image:
-        """The image that an offer boots."""
+        """Return the image that an offer boots."""
         names = (self._image,) if self._image else parameters_for(offer)
         key = (offer.region, names)
         region = offer.region
@@ -103,14 +103,14 @@ break the cap. Source: EC2 user guide, "Unlimited mode for burstable performance
 
 
 def tags_of(request: CreateRequest) -> dict[str, str]:
-    """The user's tags, and ours over them."""
+    """Return the user's tags, and ours over them."""
     theirs = {key: value for key, value in request.tags.items() if key not in OUR_TAGS}
     made = {**theirs, **our_tags(request), "Name": f"costgpu-{request.name}"}
     return {key: value[:TAG_VALUE_CHARACTERS] for key, value in made.items()}
 
 
 def user_data(script: str) -> bytes:
-    """The boot script as user data; compressed if it has to be.
+    """Return the boot script as user data; compressed if it has to be.
 
     Raises:
         InvalidRequest: Too long even so.
@@ -128,7 +128,7 @@ def user_data(script: str) -> bytes:
 def parameters(
     request: CreateRequest, image: Image, place: Place, groups: Sequence[str], placement_group: str = ""
 ) -> dict[str, Any]:
-    """The arguments of RunInstances; the same for the same request.
+    """Return the arguments of RunInstances; the same for the same request.
 
     Args:
         groups: The run's security group, and that of its node group; empty for a dry run, before there are any.
@@ -170,7 +170,7 @@ def parameters(
 
 
 def _interface(place: Place, groups: Sequence[str], *, efa: bool) -> dict[str, Any]:
-    """The only network interface, also of types that could have EFA on several.
+    """Return the only network interface, also of types that could have EFA on several.
 
     AWS gives no public address to a machine that is launched with more than one. An Elastic IP address would be billed
     until somebody releases it, which no power-off and no schedule does.

@@ -54,7 +54,7 @@ class Network:
         self._offerings: dict[tuple[str, str], frozenset[str]] = {}
 
     def place(self, request: CreateRequest) -> Place:
-        """The subnet for a request.
+        """Return the subnet for a request.
 
         Raises:
             InvalidRequest: There is no default VPC, no default subnet in the zone, or the subnet is elsewhere.
@@ -85,7 +85,7 @@ class Network:
         return Place(vpc_id=inside[0]["VpcId"], subnet_id=inside[0]["SubnetId"])
 
     def zones(self, offer: Offer) -> tuple[str | None, ...]:
-        """Where to try, in this order; None leaves the choice to AWS.
+        """Return where to try, in this order; None leaves the choice to AWS.
 
         Raises:
             InvalidRequest: No zone of the region has the type.
@@ -112,7 +112,7 @@ class Network:
         return self._subnets[region]
 
     def _offering(self, offer: Offer) -> frozenset[str]:
-        """The zones of the region that have the type."""
+        """Return the zones of the region that have the type."""
         key = (offer.region, offer.instance_type)
         if key not in self._offerings:
             with self._clients.speaking(f"find the zones of {offer.region} that have {offer.instance_type}"):
@@ -127,7 +127,7 @@ class Network:
         return self._offerings[key]
 
     def ensure_group(self, request: CreateRequest, vpc_id: str, tags: Mapping[str, str]) -> str:
-        """The run's security group with port 22 open to `request.allow_from`; made, or found again."""
+        """Return the run's security group with port 22 open to `request.allow_from`; made, or found again."""
         region, name = request.offer.region, security_group_name(request.run_id)
         ec2 = self._clients.client("ec2", region)
         with self._clients.speaking(f"create the security group {name} in {region}"):
@@ -214,7 +214,7 @@ def _same(rule: Mapping[str, Any], wanted: Mapping[str, Any]) -> bool:
 
 
 def _without(rule: Mapping[str, Any], wanted: Mapping[str, Any]) -> dict[str, Any]:
-    """The part of a rule that has to go, in the form that revoking takes."""
+    """Return the part of a rule that has to go, in the form that revoking takes."""
     keep = _cidrs(wanted) if _same_ports(rule, wanted) else set()
     stale: dict[str, Any] = {key: rule[key] for key in PORTS if key in rule}
     for kind, key in (("IpRanges", "CidrIp"), ("Ipv6Ranges", "CidrIpv6")):

@@ -27,7 +27,7 @@ class SharedResources:
 
 
 def ensure_shared(clients: Clients, network: Network, request: CreateRequest, vpc_id: str) -> SharedResources:
-    """Those of the request's group, made or found again.
+    """Return those of the request's group, made or found again.
 
     Raises:
         InvalidRequest: Something of that name is not costgpu's.

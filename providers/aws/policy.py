@@ -10,10 +10,10 @@ if TYPE_CHECKING:
 
 
 def policy() -> str:
-    """The IAM policy that is enough, exactly as shipped."""
+    """Return the IAM policy that is enough, exactly as shipped."""
     return Path(__file__).with_name("policy.json").read_text(encoding="utf-8")
 
 
 def end_by_hand(ref: InstanceRef, account: str = "") -> str:  # noqa: ARG001 - the command names no account
-    """The command that terminates an instance without costgpu."""
+    """Return the command that terminates an instance without costgpu."""
     return f"aws ec2 terminate-instances --region {ref.region} --instance-ids {ref.instance_id}"

@@ -56,7 +56,7 @@ class PriceList:
         return price_update(products, self.spot(region, LINUX, now), known, region, today=now.date())
 
     def on_demand(self, region: str, attributes: Mapping[str, str]) -> Iterator[Mapping[str, Any]]:
-        """The products in a region as JSON documents.
+        """Yield the products in a region as JSON documents.
 
         Args:
             attributes: That products must have, such as ``operatingSystem``.
@@ -83,7 +83,7 @@ class PriceList:
             yield document
 
     def spot(self, region: str, products: Sequence[str], now: datetime) -> Iterator[Mapping[str, Any]]:
-        """The spot prices that hold now, by instance type and zone.
+        """Yield the spot prices that hold now, by instance type and zone.
 
         Args:
             now: Earlier prices are of no interest.
@@ -203,7 +203,7 @@ def _absent(offer: Offer, region: str, no_spot: str) -> str:
 
 
 def _plain_type(product: Mapping[str, Any], region: str) -> str | None:
-    """The instance type of a product that is nothing but the machine, in that region; None for others."""
+    """Return the instance type of a product that is nothing but the machine, in that region; None for others."""
     attributes = part(product, "product", "attributes")
     plain = all(attributes.get(name) == value for name, value in PLAIN.items())
     on_demand = attributes.get("marketoption", "OnDemand") == "OnDemand"

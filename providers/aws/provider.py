@@ -70,7 +70,7 @@ class AwsProvider(Inventory):
             self._clients.client("ec2", offer.region).run_instances(DryRun=True, **call)
 
     def layers(self, request: CreateRequest) -> tuple[Safeguard, ...]:
-        """What the create call arms; once this process has made it, whether the schedule really is armed."""
+        """Return what the create call arms; once this process has made it, whether the schedule really is armed."""
         until = request.lease_until
         power_off = "power-off terminates the instance (InstanceInitiatedShutdownBehavior)"
         watchdog = "user data, at every boot, before anything else: powers the machine off"
@@ -87,7 +87,7 @@ class AwsProvider(Inventory):
         return self._network.zones(offer)
 
     def create(self, request: CreateRequest) -> Instance:
-        """Creates the instance, or returns the one that this token has created; then arms the schedule."""
+        """Create the instance, or returns the one that this token has created; then arms the schedule."""
         self._clients.require(request.offer.region)
         instance = self.find(request) or self._create(request)
         self._new[instance.ref] = self._clock.monotonic()
@@ -134,7 +134,7 @@ class AwsProvider(Inventory):
         ) from error.__cause__
 
     def find(self, request: CreateRequest) -> Instance | None:
-        """The instance that this request's token created."""
+        """Return the instance that this request's token created."""
         region = request.offer.region
         self._clients.require(region)
         found = self._filtered(region, "client-token", request.token)

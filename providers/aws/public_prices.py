@@ -96,7 +96,7 @@ class PublicPrices:
 
     @cached_property
     def _spot_page(self) -> _SpotPage:
-        """The spot prices of all regions; without them the list prices are still worth having."""
+        """Return the spot prices of all regions; without them the list prices are still worth having."""
         url = f"{self._other or SPOT}/spot.json"
         try:
             with _open(url) as reply:
@@ -118,7 +118,7 @@ class _SpotPage:
 
 
 def products(lines: Iterable[str], url: str) -> Iterator[Mapping[str, Any]]:
-    """The lines of a bulk list that may be plain machines, as documents of the kind that ``GetProducts`` gives.
+    """Yield the lines of a bulk list that may be plain machines, as documents of the kind that ``GetProducts`` gives.
 
     Raises:
         ProviderError: It is not such a list.
@@ -154,7 +154,7 @@ def _rows(lines: Iterable[str], url: str) -> Iterator[list[str]]:
 
 
 def spot_rows(document: Any, region: str, day: date | None) -> Iterator[Mapping[str, Any]]:
-    """The prices of one region, as rows of the kind that ``DescribeSpotPriceHistory`` gives; none without a day.
+    """Yield the prices of one region, as rows of the kind that ``DescribeSpotPriceHistory`` gives; none without a day.
 
     The page shows one price for a region, the lowest: it is taken for that of a zone. What has no price is 0 or no number.
     """
@@ -192,7 +192,7 @@ def _open(url: str, headers: Mapping[str, str] | None = None) -> Any:
 
 
 def _lines(url: str, clock: Clock) -> Iterator[str]:
-    """The lines of a file as they come; after a broken connection it goes on at the byte where it was.
+    """Yield the lines of a file as they come; after a broken connection it goes on at the byte where it was.
 
     Raises:
         InvalidRequest: There is no such file.
@@ -230,7 +230,7 @@ def _lines(url: str, clock: Clock) -> Iterator[str]:
 
 
 def _again(url: str, error: Exception, tries: int, clock: Clock) -> int:
-    """Waits before another try; the number of tries so far."""
+    """Wait before another try; the number of tries so far."""
     if tries + 1 >= TRIES:
         raise Unreachable(f"{url} does not answer: {error}.", hint="Try again later.") from error
     clock.sleep(WAIT_SECONDS * 2**tries)

@@ -43,7 +43,7 @@ class Quota:
 
 
 def bucket_of(instance_type: str) -> QuotaBucket | None:
-    """The bucket of an instance type; None for those with a quota of their own that costgpu does not know."""
+    """Return the bucket of an instance type; None for those with a quota of their own that costgpu does not know."""
     match = re.match(r"([a-z]+)(\d*)", instance_type)
     letters, generation = match.groups() if match else ("", "")
     if letters in ("g", "gr", "vt"):
@@ -58,7 +58,7 @@ def bucket_of(instance_type: str) -> QuotaBucket | None:
 
 
 def look_up(clients: Clients, offer: Offer) -> Quota:
-    """The quota and, if these credentials may read it, its value."""
+    """Return the quota and, if these credentials may read it, its value."""
     bucket = bucket_of(offer.instance_type)
     spot = offer.purchase_option is PurchaseOption.SPOT
     if bucket is None:
@@ -74,7 +74,7 @@ def look_up(clients: Clients, offer: Offer) -> Quota:
 
 
 def check(clients: Clients, offer: Offer, machines: int = 1) -> Quota:
-    """The quota, which is large enough for so many machines of the offer, or could not be read.
+    """Return the quota, which is large enough for so many machines of the offer, or could not be read.
 
     Raises:
         QuotaExceeded: It is too small.
@@ -86,7 +86,7 @@ def check(clients: Clients, offer: Offer, machines: int = 1) -> Quota:
 
 
 def exceeded(quota: Quota, offer: Offer, said: str = "", *, machines: int = 1) -> QuotaExceeded:
-    """The error that says what the quota is, what is needed, and how to ask for more.
+    """Return the error that says what the quota is, what is needed, and how to ask for more.
 
     Args:
         said: AWS's own words, if it has refused already.

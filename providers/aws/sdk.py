@@ -128,7 +128,7 @@ def foreign() -> tuple[type[Exception], ...]:
 
 
 def config(**settings: Any) -> Any:
-    """A ``botocore.config.Config``."""
+    """Return a ``botocore.config.Config``."""
     return import_module("botocore.config").Config(**settings)
 
 
@@ -149,7 +149,7 @@ class Tolerate(contextlib.AbstractContextManager[None, bool]):
 
 
 def translate(exc: Exception, doing: str, *, decode: Decoder | None = None) -> ProviderError:
-    """The error to raise ``from exc``.
+    """Return the error to raise ``from exc``.
 
     Args:
         decode: Turns an encoded authorization message into the action that is missing, if that is allowed.
@@ -244,7 +244,7 @@ def _denied(exc: Any, doing: str, text: str, decode: Decoder | None, hint: str) 
 
 
 def denied_action(document: str) -> str | None:
-    """The action in a decoded authorization message, such as ``ec2:RunInstances``."""
+    """Return the action in a decoded authorization message, such as ``ec2:RunInstances``."""
     try:
         context = json.loads(document).get("context", {})
     except (ValueError, AttributeError):
@@ -268,7 +268,7 @@ class Clients:
         self._date = ""
 
     def client(self, service: str, region: str, *, attempts: int = 3) -> Any:
-        """A boto3 client.
+        """Return a boto3 client.
 
         Args:
             attempts: How often one call is tried in all; 1 leaves every decision to the caller.
@@ -282,7 +282,7 @@ class Clients:
             return self._clients[key]
 
     def new_client(self, service: str, region: str, *, attempts: int = 3, **settings: Any) -> Any:
-        """A boto3 client that nobody else uses.
+        """Return a boto3 client that nobody else uses.
 
         Args:
             settings: Further ones of a ``botocore.config.Config``.
@@ -303,11 +303,11 @@ class Clients:
         self._date = http_response.headers.get("date") or self._date
 
     def told_at(self) -> datetime | None:
-        """The time of AWS's last answer, by its clock; None before one."""
+        """Return the time of AWS's last answer, by its clock; None before one."""
         return date_in(self._date)
 
     def session(self) -> Any:
-        """The ``boto3.Session``."""
+        """Return the ``boto3.Session``."""
         with self._lock:
             if self._given is None:
                 self._given = boto3().Session()
@@ -315,7 +315,7 @@ class Clients:
 
     @contextlib.contextmanager
     def speaking(self, doing: str) -> Iterator[None]:
-        """Translates what botocore raises inside the block."""
+        """Translate what botocore raises inside the block."""
         try:
             yield
         except foreign() as exc:
@@ -328,7 +328,7 @@ class Clients:
         return None
 
     def home(self) -> str:
-        """The region for questions that are about no region: the configured one, or us-east-1."""
+        """Return the region for questions that are about no region: the configured one, or us-east-1."""
         region = str(self.session().region_name or FALLBACK_REGION)
         known = self.regions_of()
         if region not in known:
@@ -336,7 +336,7 @@ class Clients:
         return region
 
     def require(self, region: str) -> None:
-        """Raises `InvalidRequest`, with near names, if AWS has no such region."""
+        """Raise `InvalidRequest`, with near names, if AWS has no such region."""
         if region in self._known:
             return
         with self.speaking(f"find the region {region}"):
@@ -349,7 +349,7 @@ class Clients:
         self._known.add(region)
 
     def regions_of(self, service: str = "ec2") -> set[str]:
-        """The regions in which a service is known to exist; asks nobody."""
+        """Return the regions in which a service is known to exist; asks nobody."""
         session = self.session()
         return {
             region
@@ -358,7 +358,7 @@ class Clients:
         }
 
     def enabled_regions(self) -> Sequence[str]:
-        """The regions that the account can use, sorted."""
+        """Return the regions that the account can use, sorted."""
         with self.speaking("list the regions of the account"):
             reply = self.client("ec2", self.home()).describe_regions()
         return sorted(row["RegionName"] for row in reply["Regions"])

@@ -20,12 +20,12 @@ TARGET = "arn:aws:scheduler:::aws-sdk:ec2:terminateInstances"
 
 
 def schedule_name(run_id: str, instance_id: str) -> str:
-    """The name of a machine's schedule: at most 64 characters of letters, digits and dashes."""
+    """Return the name of a machine's schedule: at most 64 characters of letters, digits and dashes."""
     return f"{PREFIX}{run_id}-{instance_id}"
 
 
 def run_of(name: str) -> str:
-    """The run in a schedule's name; empty if the name is not one of ours."""
+    """Return the run in a schedule's name; empty if the name is not one of ours."""
     run_id, dash, instance_id = name.removeprefix(PREFIX).partition("-")
     return run_id if name.startswith(PREFIX) and dash and instance_id.startswith("i-") else ""
 
@@ -42,7 +42,7 @@ class Schedules:
         self._role_arn = role_arn
 
     def planned(self, lease_until: datetime) -> Safeguard:
-        """The layer as it will be."""
+        """Return the layer as it will be."""
         if not self._role_arn:
             return Safeguard(
                 name=LAYER, armed=False, detail="no role for EventBridge is configured (aws_scheduler_role_arn)"
@@ -50,7 +50,7 @@ class Schedules:
         return Safeguard(name=LAYER, armed=True, detail="EventBridge terminates the instance", deadline=lease_until)
 
     def arm(self, ref: InstanceRef, run_id: str, lease_until: datetime) -> Safeguard:
-        """Makes the schedule, once; never raises: the machine exists, and other layers hold it."""
+        """Make the schedule, once; never raises: the machine exists, and other layers hold it."""
         if not self._role_arn:
             return self.planned(lease_until)
         name, moment = schedule_name(run_id, ref.instance_id), lease_until.astimezone(UTC)
@@ -75,7 +75,7 @@ class Schedules:
         return Safeguard(name=LAYER, armed=True, detail=f"EventBridge schedule {name}", deadline=lease_until)
 
     def made(self, region: str, run_id: str = "") -> list[OrphanedResource]:
-        """The schedules of a run, or of all runs, in a region."""
+        """Return the schedules of a run, or of all runs, in a region."""
         if region not in self._clients.regions_of("scheduler"):
             return []
         prefix = f"{PREFIX}{run_id}-" if run_id else PREFIX
@@ -89,17 +89,17 @@ class Schedules:
         ]
 
     def remove(self, region: str, name: str) -> None:
-        """Deletes one; it may be gone already."""
+        """Delete one; it may be gone already."""
         with sdk.Tolerate("ResourceNotFoundException"):
             self._clients.client("scheduler", region).delete_schedule(Name=name)
 
     @property
     def configured(self) -> bool:
-        """Whether schedules are armed at all."""
+        """Return whether schedules are armed at all."""
         return bool(self._role_arn)
 
     def remove_quietly(self, region: str, name: str) -> bool:
-        """Deletes one; returns whether it is gone."""
+        """Delete one; return whether it is gone."""
         with contextlib.suppress(*sdk.foreign()):
             self.remove(region, name)
             return True

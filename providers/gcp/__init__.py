@@ -48,7 +48,7 @@ def _price_source(config: ProviderConfig) -> PriceSource:
 
 
 def has_credentials() -> bool:
-    """Whether ``google.auth`` would find some, without importing it.
+    """Return whether ``google.auth`` would find some, without importing it.
 
     Source: Google Cloud, "How Application Default Credentials works" (2026-11).
     """

@@ -69,7 +69,7 @@ class BillingExport(CachedBilling):
         self._clients = Clients(clock, project)
 
     def account(self) -> str:
-        """The project."""
+        """Return the project."""
         return self._clients.project
 
     def ask(self, start: datetime, end: datetime) -> tuple[Sequence[BilledRow], int]:

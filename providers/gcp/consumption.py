@@ -23,14 +23,14 @@ SCHEMA, VERSION = "costgpu.gcp-consumption-options", 1
 
 
 def is_sold(offer: Offer) -> bool:
-    """Whether Google sells machines of the offer's type that way."""
+    """Return whether Google sells machines of the offer's type that way."""
     sold = read_options().get(offer.instance_type.partition("+")[0])
     return sold is None or offer.purchase_option.value in sold
 
 
 @cache
 def read_options(path: Path = TABLE) -> Mapping[str, frozenset[str]]:
-    """The ways in which machine types are sold, by type; those that are sold in every way are left out.
+    """Return the ways in which machine types are sold, by type; those that are sold in every way are left out.
 
     Raises:
         ConfigError: The data file cannot be read, or contradicts itself.

@@ -34,7 +34,7 @@ NOT_NEEDED = frozenset(
 
 
 def permissions_in(document: str) -> tuple[str, ...]:
-    """Those of a role's YAML, which has them as its only list."""
+    """Return those of a role's YAML, which has them as its only list."""
     return tuple(line[2:].strip() for line in document.splitlines() if line.startswith("- "))
 
 

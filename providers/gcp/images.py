@@ -9,7 +9,7 @@ if TYPE_CHECKING:
 
 
 def needs_own_image(offer: Offer) -> bool:
-    """Whether no public image has a driver for the machine's accelerator.
+    """Return whether no public image has a driver for the machine's accelerator.
 
     None is for Arm, and none has the licensed driver of a part of a GPU.
     """

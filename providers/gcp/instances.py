@@ -57,7 +57,7 @@ class History:
 
 
 def history_from(operations: Sequence[Any]) -> History:
-    """The history that the operations on one instance tell, in any order.
+    """Return the history that the operations on one instance tell, in any order.
 
     What stopped it last counts, not what moved it or stopped it before it was started again. Its own system also
     switches it off because Google takes it back; then that is the cause.
@@ -86,7 +86,7 @@ def history_from(operations: Sequence[Any]) -> History:
 
 
 def _interrupts(operation: Any) -> bool:
-    """Whether Google has ended the machine for a reason of its own: capacity, its host, its disk."""
+    """Return whether Google has ended the machine for a reason of its own: capacity, its host, its disk."""
     kind = str(operation.operation_type)
     return kind.startswith(SYSTEM) and kind not in STARTS | DELETES | STOPS and not kind.startswith(GO_ON)
 
@@ -163,7 +163,7 @@ def split_id(ref: InstanceRef) -> tuple[str, str]:
 
 
 def ref_of(zone: str, name: str) -> InstanceRef:
-    """What names an instance for ever: names contain the run's id."""
+    """Return what names an instance for ever: names contain the run's id."""
     return InstanceRef(provider="gcp", region=region_of(zone), instance_id=f"{zone}/{name}")
 
 
@@ -201,7 +201,7 @@ def instance_from(row: Any, history: History | None = None) -> Instance:
 
 
 def _will_be_deleted(row: Any, told: History) -> bool:
-    """Whether the end of a stopping machine is a deletion; else its own system has just switched it off.
+    """Return whether the end of a stopping machine is a deletion; else its own system has just switched it off.
 
     The deletion may be over by the time that the operations are read. As long as nothing is on record it is one of the
     two. It is called a deletion then: whoever waits for that, and finds the machine off instead, ends it.
@@ -217,7 +217,7 @@ def _address(row: Any) -> str:
 
 
 def gone(ref: InstanceRef, told: History) -> Instance:
-    """An instance that Google does not know any more, from what its zone's operations tell."""
+    """Return an instance that Google does not know any more, from what its zone's operations tell."""
     assert told.created_at is not None  # noqa: S101 - it was there
     return Instance(
         ref=ref,
@@ -259,7 +259,7 @@ class Instances:
         return instance_from(row, history_of(self._clients, last_part(str(row.zone)), str(row.name)))
 
     def _is_over(self, zone: str, name: str, told: History) -> bool:
-        """Whether a machine that cannot be found was there, and is deleted.
+        """Return whether a machine that cannot be found was there, and is deleted.
 
         Without a word about its deletion that takes a while of this process's own: its clock and Google's may differ.
         """
@@ -271,7 +271,7 @@ class Instances:
         return told.created and self._clients.clock.monotonic() - missed > SETTLE_SECONDS
 
     def _of_token(self, request: CreateRequest, zone: str) -> Instance | None:
-        """The machine of a request's token, in whatever state; None if there never was one.
+        """Return the machine of a request's token, in whatever state; None if there never was one.
 
         Raises:
             Unreachable: Its creation is under way, or is not to be seen yet: ask again.

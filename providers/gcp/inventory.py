@@ -45,7 +45,7 @@ IDLE_ADDRESS_USD_PER_HOUR = 0.01  # reserved, and used by nothing
 
 
 def disk_usd_per_hour(row: Any) -> float:
-    """The price of one disk; attached or not, it costs the same."""
+    """Return the price of one disk; attached or not, it costs the same."""
     kind = last_part(str(row.type_))
     monthly = int(row.size_gb) * DISK_USD_PER_GIB_MONTH.get(kind, max(DISK_USD_PER_GIB_MONTH.values()))
     if kind == "hyperdisk-balanced":
@@ -55,7 +55,7 @@ def disk_usd_per_hour(row: Any) -> float:
 
 
 def snapshot_usd_per_hour(row: Any) -> float:
-    """The price of one snapshot: what it takes, without the blocks that it shares with earlier ones."""
+    """Return the price of one snapshot: what it takes, without the blocks that it shares with earlier ones."""
     gib = int(row.storage_bytes) / 2**30
     return round(gib * SNAPSHOT_USD_PER_GIB_MONTH / HOURS_PER_MONTH, 6)
 
@@ -132,14 +132,14 @@ class Found:
 
     @property
     def region(self) -> str:
-        """Where it is, or where the run was to which it belongs."""
+        """Return where it is, or where the run was to which it belongs."""
         if self.kind.scope == GLOBAL:
             return self.tags.get("costgpu-region", GLOBAL)
         return region_of(self.place) if self.kind.scope == "zone" else self.place
 
     @property
     def group_id(self) -> str:
-        """The group whose machines share it; empty for what belongs to a single run."""
+        """Return the group whose machines share it; empty for what belongs to a single run."""
         group_id = self.tags.get(TAG_GROUP, "")
         return group_id if group_id and str(self.row.name) == group_name(group_id) else ""
 
@@ -224,7 +224,7 @@ class Inventory(Instances):
         return [each for each in found if each.tags[TAG_RUN] == label_value(run_id)]
 
     def clean_up(self, run_id: str, region: str) -> tuple[OrphanedResource, ...]:
-        """Removes a run's firewall rules, stray disks and addresses, and what its group shares; returns what has to wait.
+        """Remove a run's firewall rules, stray disks and addresses, and what its group shares; return what has to wait.
 
         That is everything if its machine still lives.
         """
@@ -240,7 +240,7 @@ class Inventory(Instances):
         )
 
     def remove(self, leftover: OrphanedResource) -> bool:
-        """Removes one thing that still carries our label and is no instance; returns whether it is gone.
+        """Remove one thing that still carries our label and is no instance; return whether it is gone.
 
         Raises:
             InvalidRequest: It does not carry our label, or it is of a kind that costgpu does not know.
@@ -261,13 +261,13 @@ class Inventory(Instances):
         return not self._is_shared_by_machines(found) and self._remove(found)
 
     def _is_shared_by_machines(self, found: Found) -> bool:
-        """Whether machines need what their group shares: Google lets rules go that are in use."""
+        """Return whether machines need what their group shares: Google lets rules go that are in use."""
         if not found.group_id:
             return False
         return any(each.state.alive for each in self._of_run(found.group_id, TAG_GROUP))
 
     def _remove(self, found: Found) -> bool:
-        """Deletes one thing; whether it is gone."""
+        """Delete one thing; whether it is gone."""
         kind, name = found.kind, str(found.row.name)
         if not kind.idle(found.row):
             return False
@@ -293,12 +293,12 @@ def _tags(kind: Kind, row: Any) -> dict[str, str]:
 
 
 def _fold(place: str) -> str:
-    """The region of a zone; a region stays one."""
+    """Return the region of a zone; a region stays one."""
     return region_of(place) if place.count("-") > 1 else place
 
 
 def _attached(instances: Sequence[Instance], rows: Sequence[Found]) -> dict[str, float]:
-    """What the disks and the address of each instance cost an hour; a machine that is off keeps its disks only."""
+    """Return what the disks and the address of each instance cost an hour; a machine that is off keeps its disks only."""
     found: dict[str, float] = defaultdict(float)
     for each in rows:
         if each.kind is DISK:

@@ -62,12 +62,12 @@ _FACT = re.compile(r"(costgpu-[a-z-]+)=(\S+)")
 
 
 def label_value(text: str) -> str:
-    """A text as a label can hold it: ``ann@laptop`` becomes ``ann-laptop``."""
+    """Return a text as a label can hold it: ``ann@laptop`` becomes ``ann-laptop``."""
     return _OTHER.sub("-", text.lower())[:VALUE_CHARACTERS]
 
 
 def labels_of(request: CreateRequest) -> dict[str, str]:
-    """The labels of a machine and its disk: ours, and of the user's tags those that can be labels."""
+    """Return the labels of a machine and its disk: ours, and of the user's tags those that can be labels."""
     ours = {key: label_value(value) for key, value in our_tags(request).items()}
     theirs = {
         key: value
@@ -78,7 +78,7 @@ def labels_of(request: CreateRequest) -> dict[str, str]:
 
 
 def metadata_value(request: CreateRequest) -> str:
-    """The exact tags, as JSON in ASCII."""
+    """Return the exact tags, as JSON in ASCII."""
     return json.dumps({**request.tags, **our_tags(request)}, sort_keys=True)
 
 
@@ -103,7 +103,7 @@ def tags_from(labels: Mapping[str, str], kept: str = "") -> dict[str, str]:
 
 
 def facts_of(request: CreateRequest) -> str:
-    """What stands in the description of things that have no labels."""
+    """Return what stands in the description of things that have no labels."""
     facts = {
         **{key: label_value(value) for key, value in our_tags(request).items()},
         "costgpu-region": request.offer.region,
@@ -112,7 +112,7 @@ def facts_of(request: CreateRequest) -> str:
 
 
 def facts_from(description: str) -> dict[str, str]:
-    """The tags in such a description; empty for what is not ours."""
+    """Return the tags in such a description; empty for what is not ours."""
     return dict(_FACT.findall(description))
 
 
@@ -124,7 +124,7 @@ def split_type(instance_type: str) -> tuple[str, str, int]:
 
 
 def join_type(machine: str, accelerators: list[tuple[str, int]]) -> str:
-    """The reverse of `split_type`, from Google's names of what is attached."""
+    """Return the reverse of `split_type`, from Google's names of what is attached."""
     names = {google: ours for ours, google in ATTACHED.items()}
     for google, count in accelerators:
         if google in names and machine.startswith("n1-"):
@@ -133,28 +133,28 @@ def join_type(machine: str, accelerators: list[tuple[str, int]]) -> str:
 
 
 def name_of(token: str) -> str:
-    """The instance's name, which is never used for another one."""
+    """Return the instance's name, which is never used for another one."""
     name = f"costgpu-{token}"
     return name if NAME.fullmatch(name) else f"costgpu-{uuid.uuid5(NAMESPACE, token)}"
 
 
 def request_id(token: str) -> str:
-    """What Google knows a repeated request by."""
+    """Return what Google knows a repeated request by."""
     return str(uuid.uuid5(NAMESPACE, f"instance/{token}"))
 
 
 def network_tag(run_id: str) -> str:
-    """What the run's firewall rules are about, and the name of the one that lets the caller in."""
+    """Return what the run's firewall rules are about, and the name of the one that lets the caller in."""
     return f"costgpu-{run_id}"
 
 
 def is_spot(offer: Offer) -> bool:
-    """Whether it can be taken back."""
+    """Return whether it can be taken back."""
     return offer.purchase_option is PurchaseOption.SPOT
 
 
 def disk_type(machine: str) -> str:
-    """The cheapest kind of SSD disk that the machine type takes."""
+    """Return the cheapest kind of SSD disk that the machine type takes."""
     return "hyperdisk-balanced" if HYPERDISK_ONLY.match(machine) else "pd-balanced"
 
 
@@ -192,12 +192,12 @@ class Images:
         self._cache = ImageCache()
 
     def check(self, offer: Offer) -> None:
-        """Raises `InvalidRequest` if no image is known for the offer's type; asks nobody."""
+        """Raise `InvalidRequest` if no image is known for the offer's type; ask nobody."""
         if self._named is None:
             families_for(offer)
 
     def find(self, offer: Offer) -> Image:
-        """The image that an offer boots."""
+        """Return the image that an offer boots."""
         key = self._named or (*families_for(offer), _is_old(offer))
         return self._cache.get(key, offer, lambda: _image(self._look_up(offer)))
 
@@ -256,7 +256,7 @@ def _numbers(family: str) -> tuple[int, ...]:
 def body(
     request: CreateRequest, zone: str, image: Image, network: str, subnetwork: str = "", notice_seconds: int = 0
 ) -> dict[str, Any]:
-    """The instance of ``instances.insert``, by the client's names; the same for the same request.
+    """Return the instance of ``instances.insert``, by the client's names; the same for the same request.
 
     Args:
         network: ``global/networks/...``.

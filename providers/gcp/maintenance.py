@@ -27,7 +27,7 @@ class SimulatedMaintenance(Instances):
         self._clients.write(doing, "Instances", "simulate_maintenance_event_unary", zone=zone, instance=name)
 
     def maintained(self, ref: InstanceRef) -> HostMaintenance:
-        """What its zone's operations and its own description tell."""
+        """Return what its zone's operations and its own description tell."""
         zone, name = split_id(ref)
         question = {"zone": zone, "filter": f'targetLink eq ".*/instances/{name}"'}
         pages = self._clients.pages(f"list what happened to {name} in {zone}", "ZoneOperations", "list", **question)

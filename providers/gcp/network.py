@@ -33,7 +33,7 @@ def rule_names(run_id: str) -> tuple[str, str]:
 
 
 def caller(allow_from: str) -> str:
-    """The range of addresses that is let in.
+    """Return the range of addresses that is let in.
 
     Raises:
         InvalidRequest: It is no such range, or not one of IPv4: the machines have no other address.
@@ -71,7 +71,7 @@ class Network:
         return f"regions/{region}/subnetworks/{self._subnet}" if self._subnet else ""
 
     def check(self) -> None:
-        """Raises `InvalidRequest` if there is no such network."""
+        """Raise `InvalidRequest` if there is no such network."""
         doing = f"look up the network {self._name}"
         if self._clients.maybe(doing, "Networks", "get", network=self._name) is None:
             raise InvalidRequest(
@@ -80,7 +80,7 @@ class Network:
             )
 
     def open(self, request: CreateRequest) -> None:
-        """Makes the run's rules, or finds them again; in force when this returns.
+        """Make the run's rules, or finds them again; in force when this returns.
 
         Raises:
             InvalidRequest: A rule of that name is not costgpu's.
@@ -135,7 +135,7 @@ class Network:
                 self._clients.finished(f"make the firewall rule {name}", operation, seconds=RULE_SECONDS)
 
     def _insert(self, rule: dict[str, Any], run_id: str) -> Any | None:
-        """The operation; None if the rule is there already as it should be."""
+        """Return the operation; None if the rule is there already as it should be."""
         doing = f"make the firewall rule {rule['name']}"
         try:
             return self._clients.write(doing, "Firewalls", "insert_unary", firewall_resource=rule)
@@ -156,7 +156,7 @@ class Network:
         return self._clients.write(doing, "Firewalls", "patch_unary", firewall=name, firewall_resource=resource)
 
     def _of_run(self, name: str, run_id: str) -> Any | None:
-        """The run's own rule; None if there is none of that name.
+        """Return the run's own rule; None if there is none of that name.
 
         Raises:
             InvalidRequest: It is somebody else's.

@@ -28,7 +28,7 @@ Policy = Mapping[str, Any]
 
 
 def allowed(policy: Policy, wanted: Collection[str], undecided: Callable[[str], bool]) -> bool | None:
-    """What a list policy says.
+    """Return what a list policy says.
 
     Args:
         wanted: Values that stand for what is asked for; any of them is enough.
@@ -94,7 +94,7 @@ class OrgPolicies:
         return next((said for said in self._told.values() if isinstance(said, ProviderError)), None)
 
     def breaches(self, region: str = "", image: str = "") -> Sequence[str]:
-        """What the policies forbid of a machine, for certain, in words.
+        """Return what the policies forbid of a machine, for certain, in words.
 
         Args:
             region: Where it is to be; empty if that is not known.

@@ -10,12 +10,12 @@ if TYPE_CHECKING:
 
 
 def role() -> str:
-    """The custom role that is enough, exactly as shipped."""
+    """Return the custom role that is enough, exactly as shipped."""
     return Path(__file__).with_name("role.yaml").read_text(encoding="utf-8")
 
 
 def end_by_hand(ref: InstanceRef, project: str = "") -> str:
-    """The command that deletes an instance without costgpu; without a project, in the one that gcloud is set to."""
+    """Return the command that deletes an instance without costgpu; without a project, in the one that gcloud is set to."""
     zone, _, name = ref.instance_id.rpartition("/")
     chosen = f" --project {project}" if project else ""
     return f"gcloud compute instances delete {name} --zone {zone or ref.region}{chosen} --quiet"

@@ -79,7 +79,7 @@ class GcpProvider(SimulatedMaintenance, Inventory):
         self._policies.check(request.offer.region, self._images.find(request.offer).name)
 
     def layers(self, request: CreateRequest) -> tuple[Safeguard, ...]:
-        """What the create call arms."""
+        """Return what the create call arms."""
         until = request.lease_until
         limit = "Google deletes the running machine and its disk (terminationTime, DELETE)"
         watchdog = (
@@ -92,7 +92,7 @@ class GcpProvider(SimulatedMaintenance, Inventory):
         )
 
     def zones(self, offer: Offer) -> tuple[str | None, ...]:
-        """The zones of the region that have the type, one by one."""
+        """Return the zones of the region that have the type, one by one."""
         self._images.check(offer)
         self._clients.require(offer.region)
         if offer.zone is not None:
@@ -120,7 +120,7 @@ class GcpProvider(SimulatedMaintenance, Inventory):
         return {place for page in pages for place, row in rows_in(page, field) if str(row.name) == name}
 
     def _zone(self, request: CreateRequest) -> str:
-        """Where a request goes: always the same zone for the same request."""
+        """Return where a request goes: always the same zone for the same request."""
         zone = request.zone or request.offer.zone or self._zones_with(request.offer)[0]
         if region_of(zone) != request.offer.region:
             raise InvalidRequest(f"The zone {zone} is not in {request.offer.region}.")
@@ -134,7 +134,7 @@ class GcpProvider(SimulatedMaintenance, Inventory):
         return launch.body(request, zone, image, self._network.path, subnet, notice)
 
     def create(self, request: CreateRequest) -> Instance:
-        """Creates the instance, or returns the one that this token has created.
+        """Create the instance, or returns the one that this token has created.
 
         Google accepts a call at once and says seconds later, in its operation, that there is no capacity or quota: so
         this waits until the machine has its resources.
@@ -193,7 +193,7 @@ class GcpProvider(SimulatedMaintenance, Inventory):
             self._clock.sleep(POLL_SECONDS)
 
     def _own(self, instance: Instance, request: CreateRequest) -> Instance:
-        """The instance, if it is the one that was asked for."""
+        """Return the instance, if it is the one that was asked for."""
         if instance.run_id != label_value(request.run_id) or instance.instance_type != request.offer.instance_type:
             project = self._clients.project
             whose = f"run {instance.run_id}" if instance.run_id else "not costgpu's"
@@ -204,7 +204,7 @@ class GcpProvider(SimulatedMaintenance, Inventory):
         return instance
 
     def find(self, request: CreateRequest) -> Instance | None:
-        """The instance that this request's token created."""
+        """Return the instance that this request's token created."""
         self._clients.require(request.offer.region)
         return self._of_token(request, self._zone(request))
 

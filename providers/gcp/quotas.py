@@ -61,7 +61,7 @@ def quotas_in(rows: Sequence[Any], where: str) -> dict[str, Quota]:
 
 
 def needs(offer: Offer, seconds: float) -> list[tuple[tuple[str, ...], float]]:
-    """What an offer counts against: metrics of which any one is enough, and how much of it."""
+    """Return what an offer counts against: metrics of which any one is enough, and how much of it."""
     spot, machine = is_spot(offer), split_type(offer.instance_type)[0]
     found: list[tuple[tuple[str, ...], float]] = []
     if offer.accelerator is not None:
@@ -80,7 +80,7 @@ def needs(offer: Offer, seconds: float) -> list[tuple[tuple[str, ...], float]]:
 
 
 def asked(offer: Offer, metrics: Sequence[str], known: Mapping[str, Quota]) -> list[str]:
-    """Those of the metrics that really count.
+    """Return those of the metrics that really count.
 
     A preemptible quota of 0 was never asked for: spot machines count against the standard one then. With one, they count
     against that alone. Source: Compute Engine, "Allocation quotas", preemptible quotas (2026-11).
@@ -91,7 +91,10 @@ def asked(offer: Offer, metrics: Sequence[str], known: Mapping[str, Quota]) -> l
 
 
 def missing(offer: Offer, seconds: float, known: Mapping[str, Quota], machines: int = 1) -> tuple[Quota, float] | None:
-    """The first quota that is too small, and what one machine needs of it; None if all that are known are large enough."""
+    """Return the first quota that is too small, and what one machine needs of it.
+
+    None if all that are known are large enough.
+    """
     for metrics, count in needs(offer, seconds):
         counting = asked(offer, metrics, known)
         quotas = [known[metric] for metric in counting if metric in known]
@@ -102,7 +105,7 @@ def missing(offer: Offer, seconds: float, known: Mapping[str, Quota], machines: 
 
 
 def looked_at(offer: Offer, seconds: float, known: Mapping[str, Quota]) -> dict[str, bool]:
-    """The metrics that an offer counts against, and whether their quotas could be read."""
+    """Return the metrics that an offer counts against, and whether their quotas could be read."""
     found: dict[str, bool] = {}
     for metrics, count in needs(offer, seconds):
         counting = asked(offer, metrics, known)
@@ -116,7 +119,7 @@ def _fits(quota: Quota, amount: float) -> bool:
 
 
 def check(clients: Clients, offer: Offer, seconds: float, machines: int = 1) -> dict[str, bool]:
-    """Raises `QuotaExceeded` if a quota that can be read does not allow so many machines more.
+    """Raise `QuotaExceeded` if a quota that can be read does not allow so many machines more.
 
     Returns:
         See `looked_at`.
@@ -137,7 +140,7 @@ def check(clients: Clients, offer: Offer, seconds: float, machines: int = 1) -> 
 
 
 def exceeded(quota: Quota, count: float, offer: Offer, project: str, machines: int = 1) -> QuotaExceeded:
-    """The error that says what the quota is, what is needed, and how to ask for more.
+    """Return the error that says what the quota is, what is needed, and how to ask for more.
 
     Args:
         count: What one machine needs of it.

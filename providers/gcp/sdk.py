@@ -69,12 +69,12 @@ def anonymous() -> Any:
 
 
 def session(credentials: Any) -> Any:
-    """An HTTP session that signs in with them; for what has no client among the compute ones."""
+    """Return an HTTP session that signs in with them; for what has no client among the compute ones."""
     return import_module("google.auth.transport.requests").AuthorizedSession(credentials)
 
 
 def unsigned(url: str, seconds: float) -> Any | None:
-    """The HTTP response to somebody who has not signed in, a refusal included; None if there is none."""
+    """Return the HTTP response to somebody who has not signed in, a refusal included; None if there is none."""
     requests = import_module("requests")
     try:
         return requests.get(url, timeout=seconds, allow_redirects=False)
@@ -83,7 +83,7 @@ def unsigned(url: str, seconds: float) -> Any | None:
 
 
 def document(response: Any) -> Mapping[str, Any]:
-    """The JSON of an answer; empty if it is none."""
+    """Return the JSON of an answer; empty if it is none."""
     try:
         found = response.json()
     except ValueError:
@@ -111,7 +111,7 @@ def reasons_of(exc: Any) -> frozenset[str]:
 
 
 def status_of(exc: Any) -> int:
-    """The HTTP status of a refusal; 0 for what is no answer of Google."""
+    """Return the HTTP status of a refusal; 0 for what is no answer of Google."""
     code = getattr(exc, "code", None)
     return int(code) if isinstance(code, int) else 0
 
@@ -133,7 +133,7 @@ class Refusal:
 
 
 def translate(exc: Exception, doing: str, *, project: str = "") -> ProviderError:
-    """The error to raise ``from exc``.
+    """Return the error to raise ``from exc``.
 
     Args:
         project: Whose; empty if that is not known yet.
@@ -180,7 +180,7 @@ def refusal_of(operation: Any) -> Refusal | None:
 
 
 def refused(said: Refusal, doing: str, *, project: str = "") -> ProviderError:
-    """The error for what Google has refused."""
+    """Return the error for what Google has refused."""
     names, known = said.names, codes()
     code = ", ".join(sorted(names)) or (f"HTTP {said.status}" if said.status else "")
     message = f"Could not {doing}: {code}: {said.text}".rstrip(": ")
@@ -249,12 +249,12 @@ def _judged(said: Refusal, doing: str, message: str, whose: str) -> ProviderErro
 
 
 def quota_page(project: str) -> str:
-    """Where a person sees all quotas of a project."""
+    """Return where a person sees all quotas of a project."""
     return f"https://console.cloud.google.com/iam-admin/quotas?project={project}"
 
 
 def ask_for_more(metric: str, project: str) -> str:
-    """How a person asks for a higher quota."""
+    """Return how a person asks for a higher quota."""
     search = f" (search for {metric})" if metric else ""
     return f"Ask Google for more: {quota_page(project)}{search}; small requests take minutes."
 

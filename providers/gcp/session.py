@@ -61,7 +61,7 @@ class Clients:
             return self._project
 
     def client(self, kind: str) -> Any:
-        """A client such as ``Instances`` or ``ZoneOperations``."""
+        """Return a client such as ``Instances`` or ``ZoneOperations``."""
         with self._lock:
             if kind not in self._clients:
                 self._sign_in()
@@ -79,7 +79,7 @@ class Clients:
         self._date = response.headers.get("Date") or self._date
 
     def told_at(self) -> datetime | None:
-        """The time of Google's last answer, by its clock; None before one."""
+        """Return the time of Google's last answer, by its clock; None before one."""
         return date_in(self._date)
 
     def _sign_in(self) -> None:
@@ -136,7 +136,7 @@ class Clients:
         return getattr(self.client(kind), method)(request=request, timeout=SECONDS, retry=None)
 
     def asked(self, doing: str, method: str, url: str, document: Any = None) -> Any:
-        """The HTTP response of an API that has no client here, signed in as the clients are.
+        """Return the HTTP response of an API that has no client here, signed in as the clients are.
 
         Raises:
             ProviderError: It is a refusal, or there is none.
@@ -157,7 +157,7 @@ class Clients:
         return repeated(self.clock, ask, (Unreachable,), tries=READ_TRIES, first_wait=READ_WAIT)
 
     def finished(self, doing: str, operation: Any, *, seconds: float) -> bool:
-        """Waits for an operation; whether it is done in time.
+        """Wait for an operation; whether it is done in time.
 
         Raises:
             ProviderError: It failed: the error that is written in it.
@@ -175,7 +175,7 @@ class Clients:
         return True
 
     def operation(self, doing: str, operation: Any) -> Any:
-        """An operation as it is now."""
+        """Return an operation as it is now."""
         kind, where = "GlobalOperations", {}
         if operation.zone:
             kind, where = "ZoneOperations", {"zone": last_part(operation.zone)}
@@ -184,13 +184,13 @@ class Clients:
         return self.read(doing, kind, "get", operation=operation.name, **where)
 
     def require(self, region: str) -> None:
-        """Raises `InvalidRequest`, with near names, if Google has no such region."""
+        """Raise `InvalidRequest`, with near names, if Google has no such region."""
         if region in self.regions():
             return
         raise unknown_region("Google Cloud", region, self._regions, ("us-central1", "us-east1", "europe-west4"))
 
     def regions(self) -> frozenset[str]:
-        """The regions that the project can use."""
+        """Return the regions that the project can use."""
         if not self._regions:
             pages = self.pages("list the regions of the project", "Regions", "list")
             self._regions = frozenset(str(row.name) for page in pages for row in page.items)
@@ -221,7 +221,7 @@ def repeated(
     tries: int,
     first_wait: float,
 ) -> T:
-    """Makes a call again while it fails with such errors; the waits double, and the last error is raised."""
+    """Make a call again while it fails with such errors; the waits double, and the last error is raised."""
     retrying = tenacity.Retrying(
         retry=tenacity.retry_if_exception_type(errors),
         stop=tenacity.stop_after_attempt(tries),
@@ -242,7 +242,7 @@ def sign_in(url: str) -> tuple[Any, str | None]:
 
 
 def endpoint() -> str:
-    """The address that is asked instead of the public one; empty for that.
+    """Return the address that is asked instead of the public one; empty for that.
 
     Raises:
         InvalidRequest: It is not encrypted, and not on this machine or a private network.
@@ -261,14 +261,14 @@ def endpoint() -> str:
 
 
 def _kind_of(credentials: Any) -> str:
-    """What to call credentials that do not tell whose they are."""
+    """Return what to call credentials that do not tell whose they are."""
     if type(credentials).__module__.startswith("google.oauth2.credentials"):
         return "a user, signed in with gcloud"
     return "anonymous" if type(credentials).__name__ == "AnonymousCredentials" else "application default credentials"
 
 
 def _source_of(credentials: Any) -> str:
-    """Where credentials came from, in words."""
+    """Return where credentials came from, in words."""
     if type(credentials).__name__ == "AnonymousCredentials":
         return ENDPOINT
     if os.environ.get("GOOGLE_APPLICATION_CREDENTIALS"):
@@ -279,12 +279,12 @@ def _source_of(credentials: Any) -> str:
 
 
 def is_done(operation: Any) -> bool:
-    """Whether it is over, well or not."""
+    """Return whether it is over, well or not."""
     return getattr(operation.status, "name", str(operation.status)) == "DONE"
 
 
 def last_part(url: str) -> str:
-    """The name at the end of a resource's URL."""
+    """Return the name at the end of a resource's URL."""
     return url.rsplit("/", 1)[-1]
 
 

@@ -46,7 +46,7 @@ class SkuCatalog:
         return sku_prices.price_update(documents, known, regions, today=now.date(), mapping=mapping)
 
     def skus(self, service: str) -> Iterator[Mapping[str, Any]]:
-        """The SKUs of a service as JSON documents, page by page.
+        """Yield the SKUs of a service as JSON documents, page by page.
 
         Args:
             service: Such as ``services/6F81-5844-456A``, which is Compute Engine.

@@ -71,7 +71,7 @@ class SkuMapping:
     attached: Mapping[str, Component]  # component of each accelerator that is attached to a machine
 
     def parts(self, offer: Offer) -> tuple[Part, ...]:
-        """What the machine of an offer is made of.
+        """Return what the machine of an offer is made of.
 
         Raises:
             LookupError: The data do not say, or say nothing of its accelerators.
@@ -104,7 +104,7 @@ Rates = Mapping[tuple[str, str, PurchaseOption], Sequence[Rate]]
 
 
 def read_mapping(path: Path = MAPPING) -> SkuMapping:
-    """The data file, checked.
+    """Return the data file, checked.
 
     Raises:
         ConfigError: It cannot be read, or contradicts itself.
@@ -154,7 +154,7 @@ def _parts(row: Mapping[str, Any], components: Mapping[str, Component], path: Pa
 
 
 def rates_in(documents: Iterable[Any], mapping: SkuMapping) -> tuple[Rates, int]:
-    """The rates that SKU documents tell, and how many documents there were.
+    """Return the rates that SKU documents tell, and how many documents there were.
 
     Args:
         documents: As the API has them in JSON: ``skuId``, ``description``, ``category``, ``serviceRegions``,
@@ -176,7 +176,7 @@ def rates_in(documents: Iterable[Any], mapping: SkuMapping) -> tuple[Rates, int]
 
 
 def _meaning(document: Mapping[str, Any], mapping: SkuMapping) -> tuple[Component, PurchaseOption] | None:
-    """The component and purchase option of a SKU; None for those of no interest."""
+    """Return the component and purchase option of a SKU; None for those of no interest."""
     found = _DESCRIPTION.fullmatch(" ".join(str(document.get("description", "")).split()))
     if found is None or _NOT_A_PLACE.search(found["place"] or ""):
         return None
@@ -223,7 +223,7 @@ def _usd(price: Mapping[str, Any]) -> Fraction:
 
 
 def compose(offer: Offer, rates: Rates, mapping: SkuMapping) -> Decimal:
-    """The price of an offer's machine, USD per hour: all of its parts, or none.
+    """Return the price of an offer's machine, USD per hour: all of its parts, or none.
 
     Raises:
         LookupError: The rate of a part is missing, contradicts itself, or is no rate.

@@ -43,7 +43,7 @@ class Folder:
         self.path = path
 
     def facts(self) -> Facts | None:
-        """What it is; None if that is not written.
+        """Return what it is; None if that is not written.
 
         Raises:
             Damaged: It is written, and cannot be used.
@@ -60,7 +60,7 @@ class Folder:
             return Ending("unknown", f"the record is damaged: {error}", self._changed(name))
 
     def agent_record(self, name: str) -> dict[str, object]:
-        """A document of the agent's; empty if it is missing or damaged."""
+        """Return a document of the agent's; empty if it is missing or damaged."""
         try:
             return records.read(self.path / name) or {}
         except Damaged:
@@ -74,7 +74,7 @@ class Folder:
             return time.time()
 
     def write_once(self, name: str, content: dict[str, Any]) -> bool:
-        """Writes a document whole, unless it is there; returns whether this call wrote it.
+        """Write a document whole, unless it is there; return whether this call wrote it.
 
         On a full disk the space that `reserve` has set aside is given up for it.
         """
@@ -101,12 +101,12 @@ class Folder:
         return True
 
     def reserve(self) -> None:
-        """Sets some disk and a name aside, if there is room: the end must be written on a full disk, too."""
+        """Set some disk and a name aside, if there is room: the end must be written on a full disk, too."""
         with contextlib.suppress(OSError), (self.path / BALLAST).open("xb") as stream:
             stream.write(bytes(_RESERVED_BYTES))
 
     def has(self, name: str) -> bool:
-        """Whether something of this name is there."""
+        """Return whether something of this name is there."""
         return os.path.lexists(self.path / name)
 
     def say(self, text: str) -> None:
@@ -131,7 +131,7 @@ class Folder:
                 yield True
 
     def host(self) -> Process | None:
-        """The host process, if it lives."""
+        """Return the host process, if it lives."""
         try:
             found = records.read(self.path / "host.json")
             written = None if found is None else records.host_record(found)
@@ -143,7 +143,7 @@ class Folder:
         return lives if lives is not None and lives.started == written.started else None
 
     def write(self, name: str, content: dict[str, Any]) -> None:
-        """Writes a document whole, over what was there."""
+        """Write a document whole, over what was there."""
         fresh = self.path / f".{name}.new"
         fresh.unlink(missing_ok=True)
         with fresh.open("x", encoding="utf-8") as stream:
@@ -151,11 +151,11 @@ class Folder:
         fresh.replace(self.path / name)
 
     def members(self) -> list[Process]:
-        """What lives of the instance, except its host and the caller."""
+        """Return what lives of the instance, except its host and the caller."""
         return members(self.path, self._belonging())
 
     def end_all(self) -> list[Process]:
-        """Ends that; returns what could not be ended."""
+        """End that; return what could not be ended."""
         return end_all(self.path, self._belonging())
 
     def _belonging(self) -> Belonging:

@@ -103,7 +103,7 @@ class Host:
                 os.read(bell, 4096)
 
     def _end(self) -> bool:
-        """Ends what runs, and writes that down as well as the disk allows; whether this process is done.
+        """End what runs, and write that down as well as the disk allows; whether this process is done.
 
         Nothing keeps it from ending the instance: not a full disk, not a folder that cannot be written.
         """
@@ -142,7 +142,7 @@ class Host:
                         self._folder.write_once("booted", {"status": os.waitstatus_to_exitcode(status)})
 
     def _note(self) -> None:
-        """Writes down what belongs to the instance: should its guards be killed, all of it is found, mark or not."""
+        """Write down what belongs to the instance: should its guards be killed, all of it is found, mark or not."""
         table = processes.processes()
         mine = {(pid, table[pid].started) for pid in processes.descendants(table, os.getpid())}
         if (now := time.monotonic()) >= self._look_at:  # the job's own tree descends from a client
@@ -157,7 +157,7 @@ class Host:
 
 
 def finish(folder: Folder, ending: dict[str, Any] | None = None) -> bool:
-    """Ends what runs and writes it down; False if something could not be ended.
+    """End what runs and write it down; False if something could not be ended.
 
     Args:
         ending: Why, if ``end.json`` does not say it.
@@ -178,12 +178,12 @@ def finish(folder: Folder, ending: dict[str, Any] | None = None) -> bool:
 
 
 def environment() -> dict[str, str]:
-    """What an instance gets of this process's environment."""
+    """Return what an instance gets of this process's environment."""
     return {key: value for key, value in os.environ.items() if key in KEPT_VARIABLES or key.startswith("LC_")}
 
 
 def power_off(folder: Folder, reason: str) -> int:
-    """The button. The host does it, if there is one; else this process."""
+    """Return the button. The host does it, if there is one; else this process."""
     ending = {"by": "instance", "reason": reason, "at": time.time()}
     with contextlib.suppress(OSError):  # on a full disk it is ended all the same
         if folder.write_once("end.json", ending):

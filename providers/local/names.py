@@ -14,7 +14,7 @@ INSTANCE_ID = re.compile(r"local-[a-z0-9-]{1,80}")
 
 
 def id_of(token: str) -> str:
-    """The same for the same token, in every process."""
+    """Return the same for the same token, in every process."""
     plain = f"{PREFIX}{token}"
     return plain if INSTANCE_ID.fullmatch(plain) else PREFIX + hashlib.sha256(token.encode()).hexdigest()[:32]
 

@@ -92,7 +92,7 @@ def descendants(table: dict[int, Process], root: int) -> set[int]:
 
 
 def members(folder: Path, belonging: Belonging, sessions: Collection[int] = ()) -> list[Process]:
-    """What belongs to an instance, except the caller itself and the host.
+    """Return what belongs to an instance, except the caller itself and the host.
 
     Args:
         sessions: More sessions that are known to be its.
@@ -154,7 +154,7 @@ def send(one: Process, number: signal.Signals) -> bool:
 
 
 def gone(one: Process, within_seconds: float = _GONE_SECONDS) -> bool:
-    """Waits for the end of a process; whether it came in time."""
+    """Wait for the end of a process; whether it came in time."""
     until = time.monotonic() + within_seconds
     while _lives(one):
         if time.monotonic() > until:
@@ -186,7 +186,7 @@ def _is_marked(pid: int, folder: Path) -> bool:
 
 
 def _writes_logs(pid: int, folder: Path) -> bool:
-    """Whether its stdout or stderr is one of the job's logs: so is a process that has cleared its environment."""
+    """Return whether its stdout or stderr is one of the job's logs: so is a process that has cleared its environment."""
     for number in (1, 2):
         with contextlib.suppress(OSError):
             target = os.readlink(_PROC / str(pid) / "fd" / str(number))  # noqa: PTH115 - not a path if it is a pipe

@@ -13,12 +13,12 @@ _ROOT = Path(version.__file__).absolute().parents[1]
 
 
 def command(verb: str, home: Path) -> list[str]:
-    """The host program; -P and -E keep the current folder and the user's variables out of its imports."""
+    """Return the host program; -P and -E keep the current folder and the user's variables out of its imports."""
     return [sys.executable, "-P", "-E", "-c", _PROGRAM, str(_ROOT), verb, str(home)]
 
 
 def button(home: Path) -> str:
-    """The power-off button, as a shell script; it also works when this Python is gone, if the host still lives."""
+    """Return the power-off button, as a shell script; it also works when this Python is gone, if the host still lives."""
     quoted = shlex.quote(str(home))
     return f"""#!/bin/sh
 # Powers this local instance off: everything that runs in it is ended. The argument is the reason, for the record.

@@ -124,7 +124,7 @@ class LocalProvider:
 
     @_translated
     def create(self, request: CreateRequest) -> Instance:
-        """Makes the folder and starts its host; the same token gets the same instance as long as its folder is there."""
+        """Make the folder and start its host; the same token gets the same instance as long as its folder is there."""
         self.check(request)
         instance_id = id_of(request.token)
         home = Folder(self.folder / instance_id)
@@ -181,7 +181,7 @@ class LocalProvider:
 
     @_translated
     def clean_up(self, run_id: str, region: str) -> tuple[OrphanedResource, ...]:
-        """Empties the folders of the run's terminated instances, except logs, and except outputs that nobody fetched."""
+        """Empty the folders of the run's terminated instances, except logs, and except outputs that nobody fetched."""
         left: list[OrphanedResource] = []
         for home in self._homes():
             is_named = home.path.name.startswith(f"{PREFIX}{run_id}-")
@@ -250,7 +250,7 @@ class LocalProvider:
 
     @_translated
     def console(self, ref: InstanceRef) -> str:
-        """What the boot script and the agent said."""
+        """Return what the boot script and the agent said."""
         if not INSTANCE_ID.fullmatch(ref.instance_id):
             return ""
         try:
@@ -316,7 +316,7 @@ class LocalProvider:
             )
 
     def _read_facts(self, home: Folder) -> Facts | None:
-        """What it is; None if that is not written.
+        """Return what it is; None if that is not written.
 
         Raises:
             ProviderError: Its record is damaged.
@@ -332,7 +332,7 @@ class LocalProvider:
             ) from error
 
     def _facts(self, home: Folder) -> Facts:
-        """What it is.
+        """Return what it is.
 
         Raises:
             InvalidRequest: It is not ours.
@@ -363,7 +363,7 @@ class LocalProvider:
             raise
 
     def _is_bare(self, home: Folder) -> bool:
-        """Whether a job has removed the record of what it ran on, and all that ran there has ended, too."""
+        """Return whether a job has removed the record of what it ran on, and all that ran there has ended, too."""
         return home.has("terminated.json") and self._read_facts(home) is None and not self._running(home)
 
     def _running(self, home: Folder) -> str:
@@ -392,7 +392,7 @@ class LocalProvider:
         )
 
     def _state(self, home: Folder, facts: Facts) -> InstanceState:
-        """The truth, also if the host was killed, or the machine restarted."""
+        """Return the truth, also if the host was killed, or the machine restarted."""
         if _is_over(home, facts):
             return InstanceState.TERMINATED
         ending = home.has("end.json") and not self._is_stuck(home)
@@ -419,18 +419,18 @@ class LocalProvider:
             return InstanceState.TERMINATED if _finish(home, lost) else InstanceState.RUNNING
 
     def _is_stuck(self, home: Folder) -> bool:
-        """Whether its end was asked for too long ago."""
+        """Return whether its end was asked for too long ago."""
         asked = home.ending("end.json")
         return asked is not None and time.time() - asked.at > STUCK_SECONDS
 
 
 def _is_over(home: Folder, facts: Facts) -> bool:
-    """Whether it is written that it is over, and true: a job can write it, too."""
+    """Return whether it is written that it is over, and true: a job can write it, too."""
     return home.has("terminated.json") and (processes.boot_id() != facts.boot_id or not home.members())
 
 
 def _finish(home: Folder, ending: dict[str, Any]) -> bool:
-    """Ends what runs; whether nothing runs any more. Where that cannot be written down, it is asked again next time."""
+    """End what runs; whether nothing runs any more. Where that cannot be written down, it is asked again next time."""
     try:
         return finish(home, ending)
     except OSError:

@@ -52,7 +52,7 @@ class Ending(NamedTuple):
 
 
 def open_regular(path: Path) -> int:
-    """A descriptor to read a regular file with; never waits, and follows no link.
+    """Return a descriptor to read a regular file with; never waits, and follows no link.
 
     Raises:
         OSError: There is none, or something else is there.
@@ -65,7 +65,7 @@ def open_regular(path: Path) -> int:
 
 
 def read(path: Path) -> dict[str, object] | None:
-    """The document; None if it is not there.
+    """Return the document; None if it is not there.
 
     Raises:
         Damaged: Something is there that is none.
@@ -90,7 +90,7 @@ def read(path: Path) -> dict[str, object] | None:
 
 
 def facts(document: Mapping[str, object]) -> Facts:
-    """Raises `Damaged`."""
+    """Raise `Damaged`."""
     tags = document.get("tags")
     if not isinstance(tags, dict) or not all(isinstance(value, str) for value in tags.values()):
         raise Damaged("instance.json has no tags")
@@ -108,12 +108,12 @@ def facts(document: Mapping[str, object]) -> Facts:
 
 
 def host_record(document: Mapping[str, object]) -> HostRecord:
-    """Raises `Damaged`."""
+    """Raise `Damaged`."""
     return HostRecord(pid=int(_number(document, "pid", 1 << 31)), started=_text(document, "started"))
 
 
 def ending(document: Mapping[str, object]) -> Ending:
-    """Raises `Damaged`."""
+    """Raise `Damaged`."""
     return Ending(by=_text(document, "by"), reason=_text(document, "reason"), at=_number(document, "at", _MAX_EPOCH))
 
 

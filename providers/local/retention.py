@@ -24,7 +24,7 @@ def is_safe(home: Folder) -> bool:
 
 
 def clean(home: Folder) -> None:
-    """Empties the folder of a terminated instance, except for what must stay."""
+    """Empty the folder of a terminated instance, except for what must stay."""
     kept = KEPT if is_safe(home) else KEPT | _OUTPUTS
     for path in home.path.iterdir():
         if path.name in kept:
@@ -36,7 +36,7 @@ def clean(home: Folder) -> None:
 
 
 def forget_old(homes: Iterable[Folder]) -> None:
-    """Removes the folders of instances that have been over for long."""
+    """Remove the folders of instances that have been over for long."""
     for home in homes:
         over = home.ending("terminated.json")
         if over is not None and time.time() - over.at > KEEP_SECONDS:
@@ -44,7 +44,7 @@ def forget_old(homes: Iterable[Folder]) -> None:
 
 
 def _remove(folder: Path) -> None:
-    """Removes what can be removed of a folder; `shutil.rmtree` gives up where a job has nested them too deep."""
+    """Remove what can be removed of a folder; `shutil.rmtree` gives up where a job has nested them too deep."""
     quiet = subprocess.DEVNULL
     subprocess.run(["rm", "-rf", "--", folder], stdin=quiet, stdout=quiet, stderr=quiet, check=False)
 

@@ -54,7 +54,7 @@ def advise(
     spot_offers: Sequence[Prediction] = (),
     wider_offers: Sequence[Prediction] = (),
 ) -> tuple[Advice, ...]:
-    """The advice for a workload, the most dollars first; empty where there is none that the model can tell.
+    """Return the advice for a workload, the most dollars first; empty where there is none that the model can tell.
 
     Args:
         offers: Predictions for the places that were considered.
@@ -115,7 +115,7 @@ def _together(
 
 
 def _best(context: AdviceContext, before: Sequence[Option], options: Sequence[Option]) -> tuple[Option, Advice] | None:
-    """The smallest of these options, after those before them, with nearly all of the largest saving."""
+    """Return the smallest of these options, after those before them, with nearly all of the largest saving."""
     found = [(option, advice) for option in options if (advice := context.best_advice(*before, option)) is not None]
     if not found:
         return None

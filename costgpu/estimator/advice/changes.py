@@ -30,30 +30,30 @@ WORKER_START_SECONDS = 0.12
 
 
 def traced(workload: Workload) -> bool:
-    """Whether the work of every phase is known op by op."""
+    """Return whether the work of every phase is known op by op."""
     return all(phase.gpu is GpuPath.TRACED and phase.trace_steps > 0 for phase in workload.profile.phases)
 
 
 def uses_loader(data: DataLoading) -> bool:
-    """Whether its batches come from a DataLoader whose work was timed."""
+    """Return whether its batches come from a DataLoader whose work was timed."""
     return data.batches_per_step > 0 and bool(data.fetch_seconds_per_batch)
 
 
 def with_half(workload: Workload, dtype: str) -> Workload:
-    """The workload under ``torch.autocast("cuda")``; `dtype` is ``float16`` or ``bfloat16``."""
+    """Return the workload under ``torch.autocast("cuda")``; `dtype` is ``float16`` or ``bfloat16``."""
     framework = workload.profile.framework
     casts = [Autocast(device="cuda", dtype=dtype, enabled=True), *framework.autocast]
     return replace(workload, profile=replace(workload.profile, framework=replace(framework, autocast=casts)))
 
 
 def with_tf32(workload: Workload) -> Workload:
-    """The workload after ``torch.set_float32_matmul_precision("high")``."""
+    """Return the workload after ``torch.set_float32_matmul_precision("high")``."""
     framework = replace(workload.profile.framework, float32_matmul_precision="high", matmul_tf32=True)
     return replace(workload, profile=replace(workload.profile, framework=framework))
 
 
 def with_workers(workload: Workload, workers: int) -> Workload:
-    """The workload with so many DataLoader workers in every phase that has a DataLoader with fewer."""
+    """Return the workload with so many DataLoader workers in every phase that has a DataLoader with fewer."""
 
     def change(phase: Phase) -> Phase:
         if not uses_loader(phase.data) or phase.data.workers >= workers:
@@ -83,7 +83,7 @@ def _wait_here(phase: Phase, workload: Workload, workers: int) -> float:
 
 
 def with_batch(workload: Workload, factor: float) -> Workload:
-    """The workload with `factor` times the samples in a batch and as many steps fewer: the same samples in all.
+    """Return the workload with `factor` times the samples in a batch and as many steps fewer: the same samples in all.
 
     Arithmetic, data, the script's own Python and the bytes of activations are taken per sample; launches, framework
     calls, the optimizer and the bytes of weights and their gradients per step.
@@ -120,7 +120,7 @@ def with_batch(workload: Workload, factor: float) -> Workload:
 
 
 def with_fewer_accumulations(workload: Workload, factor: int) -> Workload:
-    """The workload with `factor` micro-batches of every step in one: the same gradients from fewer launches."""
+    """Return the workload with `factor` micro-batches of every step in one: the same gradients from fewer launches."""
 
     def change(phase: Phase) -> Phase:
         data = larger_data(phase.data, factor)
@@ -136,23 +136,23 @@ def with_fewer_accumulations(workload: Workload, factor: int) -> Workload:
 
 
 def without_host_python(workload: Workload) -> Workload:
-    """The workload without the script's own Python in the step."""
+    """Return the workload without the script's own Python in the step."""
     splits = [replace(split, host=0.0) for split in workload.splits]
     return replace(_phases(workload, lambda phase: replace(phase, host_seconds_per_step=0.0)), splits=splits)
 
 
 def with_setup(workload: Workload, seconds: float) -> Workload:
-    """The workload with a set-up of so many seconds."""
+    """Return the workload with a set-up of so many seconds."""
     return replace(workload, profile=replace(workload.profile, setup_seconds=seconds))
 
 
 def without_epoch_starts(workload: Workload) -> Workload:
-    """The workload without the work between epochs that is neither validation nor a checkpoint."""
+    """Return the workload without the work between epochs that is neither validation nor a checkpoint."""
     return _phases(workload, lambda phase: replace(phase, extras=[e for e in phase.extras if not starts_epoch(e)]))
 
 
 def starts_epoch(extra: Extra) -> bool:
-    """Whether it is work that repeats with every epoch, before its first step."""
+    """Return whether it is work that repeats with every epoch, before its first step."""
     return extra.kind is ExtraKind.EPOCH_START and extra.rhythm is Rhythm.EPOCH
 
 

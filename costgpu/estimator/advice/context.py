@@ -63,11 +63,11 @@ class AdviceContext:
 
     @property
     def free(self) -> bool:
-        """Whether the recommendation is this machine, where only time can be saved."""
+        """Return whether the recommendation is this machine, where only time can be saved."""
         return self.before is not None and self.before.candidate.offer is None
 
     def after(self, changed: Workload, place: Prediction) -> Prediction:
-        """The changed workload there; scaled by what was measured there, if anything was."""
+        """Return the changed workload there; scaled by what was measured there, if anything was."""
         found = predict(changed, place.candidate)
         if place.provenance is not Provenance.MEASURED or place.run_seconds.value <= 0:
             return found
@@ -76,13 +76,16 @@ class AdviceContext:
         return found if abs(factor - 1) < 1e-9 else scaled(found, factor)
 
     def places(self) -> Iterable[Prediction]:
-        """Where the changed workload may run: offers; or this machine, if that costs nothing."""
+        """Return where the changed workload may run: offers; or this machine, if that costs nothing."""
         if self.free:
             return [self.before] if self.before is not None else []
         return self.offers
 
     def best_advice(self, *options: Option) -> Advice | None:
-        """The advice to make these changes, on the best offer for them or else on the recommended machine; or None."""
+        """Return the advice to make these changes, on the best offer for them or else on the recommended machine.
+
+        Or None.
+        """
         if self.before is None:
             return None
         found = [
@@ -129,7 +132,7 @@ class AdviceContext:
         notes: Sequence[str] = (),
         at_most: bool = False,
     ) -> Advice | None:
-        """The advice that leads to `after`; None if it saves too little, or less than the model can tell.
+        """Return the advice that leads to `after`; None if it saves too little, or less than the model can tell.
 
         Args:
             overhead: Seconds of it that the prediction does not know.
@@ -174,7 +177,7 @@ class AdviceContext:
 
 
 def _changed(workload: Workload, place: Candidate, options: Sequence[Option]) -> Workload | None:
-    """The workload after all these changes; None if one of them does not apply there."""
+    """Return the workload after all these changes; None if one of them does not apply there."""
     for option in options:
         changed = option.change(workload, place)
         if changed is None:
@@ -191,7 +194,7 @@ def error_between(one: Prediction, other: Prediction, on_one_chip: float = PAIRE
 
 
 def paired(one: Candidate, other: Candidate) -> bool:
-    """Whether two places have the same accelerator, or the same CPU family without one, or are both this machine."""
+    """Return whether two places have the same accelerator, or the same CPU family without one, or are both this machine."""
     if one.offer is None or other.offer is None:
         return one.offer is other.offer
     if one.accelerator is not None and other.accelerator is not None:
@@ -202,7 +205,7 @@ def paired(one: Candidate, other: Candidate) -> bool:
 
 
 def scaled(prediction: Prediction, factor: float) -> Prediction:
-    """The prediction with `factor` times the run."""
+    """Return the prediction with `factor` times the run."""
     return replace(
         with_run(prediction, prediction.run_seconds.times(factor)),
         step_seconds=prediction.step_seconds * factor,
@@ -222,7 +225,7 @@ def scaled(prediction: Prediction, factor: float) -> Prediction:
 
 
 def cheapest_of_each_type(offers: Sequence[Prediction], keep: Prediction | None) -> tuple[Prediction, ...]:
-    """The cheapest place of each instance type and purchase option, as only the price differs; `keep` stays in."""
+    """Return the cheapest place of each instance type and purchase option, as only the price differs; `keep` stays in."""
     least: dict[tuple[str, str, str, int], Prediction] = {}
     for place in offers:
         offer = place.candidate.offer

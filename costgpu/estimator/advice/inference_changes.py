@@ -16,7 +16,7 @@ from costgpu.models.workload import Inference, Phase, Rhythm
 
 
 def with_items(workload: Workload, factor: float) -> Workload:
-    """The workload with `factor` times the items in each unit of its last phase, and as many units fewer.
+    """Return the workload with `factor` times the items in each unit of its last phase, and as many units fewer.
 
     Arithmetic, data and the bytes of activations are taken per item; launches, framework calls, the script's own Python
     and the bytes of weights per unit. Other phases stay as they are, and so does a last one that is training.
@@ -49,7 +49,7 @@ def _seconds(split: StepSplit) -> float:
 
 
 def _larger_phase(phase: Phase, inference: Inference, factor: float, ratio: float) -> Phase:
-    """The phase with `factor` times the items in a unit, which takes `ratio` times as long here, loading apart."""
+    """Return the phase with `factor` times the items in a unit, which takes `ratio` times as long here, loading apart."""
     total, waited, made = phase.total, phase.data.wait_seconds_per_step, inference.generation
     waiting = waiting_of(phase, factor)
     apart = waited + phase.waiting_seconds_per_step
@@ -77,31 +77,31 @@ def _larger_phase(phase: Phase, inference: Inference, factor: float, ratio: floa
 
 
 def with_weights(workload: Workload, dtype: str) -> Workload:
-    """The workload with its fp32 models converted to a half precision on a GPU, without autocast."""
+    """Return the workload with its fp32 models converted to a half precision on a GPU, without autocast."""
     execution = workload.execution
     off = replace(execution.precision, half=None)
     return replace(workload, execution=replace(execution, weights=dtype, precision=off))
 
 
 def with_inference_tf32(workload: Workload) -> Workload:
-    """The workload with TF32 for the fp32 matrix products of its inference."""
+    """Return the workload with TF32 for the fp32 matrix products of its inference."""
     precision = workload.execution.precision
     tf32 = Precision(half=None, matmul_tf32=True, conv_tf32=precision.conv_tf32)
     return replace(workload, execution=replace(workload.execution, precision=tf32))
 
 
 def with_channels_last(workload: Workload) -> Workload:
-    """The workload with its images and convolutions in channels-last order."""
+    """Return the workload with its images and convolutions in channels-last order."""
     return replace(workload, execution=replace(workload.execution, channels_last=True))
 
 
 def with_compile(workload: Workload) -> Workload:
-    """The workload under torch.compile in its default mode."""
+    """Return the workload under torch.compile in its default mode."""
     return replace(workload, execution=replace(workload.execution, runtime=Runtime.COMPILED))
 
 
 def with_cpu_bfloat16(workload: Workload, cpu: CpuSpec, vcpus: int) -> Workload:
-    """The workload with its fp32 models in bf16 on this CPU, calls into the framework and Python left as they are.
+    """Return the workload with its fp32 models in bf16 on this CPU, calls into the framework and Python left as they are.
 
     The gain is that of the whole unit by the formulas for both types, so that nets of tiny ops hardly gain.
     """

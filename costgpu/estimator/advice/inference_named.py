@@ -53,7 +53,7 @@ def named_options(context: AdviceContext) -> Iterator[Advice]:
 
 
 def _engine(phase: Phase, made: Generation, before: Prediction, spec: AcceleratorSpec) -> Advice:
-    """What an engine with CUDA graphs would make of the same prompts, one batch at a time."""
+    """Return what an engine with CUDA graphs would make of the same prompts, one batch at a time."""
     dtype = phase.inference.weights_dtype if phase.inference is not None else ""
     parameters = phase.model_bytes / BYTES_PER_PARAMETER.get(dtype, 2.0)
     narrower = 2.0 / BYTES_PER_PARAMETER.get(dtype, 2.0)

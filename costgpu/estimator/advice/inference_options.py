@@ -89,7 +89,7 @@ def batch(context: AdviceContext) -> list[Option]:
 
 
 def batch_factor(workload: Workload, place: Candidate) -> float:
-    """How many times the script's batch nearly saturates the place's GPU and fits it; 1 for no change."""
+    """Return how many times the script's batch nearly saturates the place's GPU and fits it; 1 for no change."""
     spec, offer = place.accelerator, place.offer
     phase, unit = workload.profile.phases[-1], workload.units[-1]
     if spec is None or offer is None or offer.accelerator is None or unit is None:
@@ -107,7 +107,7 @@ def idle_share(workload: Workload, place: Candidate) -> float:
 
 
 def half(context: AdviceContext) -> list[Option]:
-    """The model itself in half precision on a GPU: bf16 where the hardware has it, else fp16."""
+    """Return the model itself in half precision on a GPU: bf16 where the hardware has it, else fp16."""
     if not _wide(context.workload):
         return []
 
@@ -259,18 +259,18 @@ def _only_inference(workload: Workload) -> bool:
 
 
 def _any_wide(workload: Workload) -> bool:
-    """Whether a model is in fp32."""
+    """Return whether a model is in fp32."""
     return any(p.inference is not None and p.inference.weights_dtype not in HALF_TYPES for p in _inferences(workload))
 
 
 def _wide(workload: Workload) -> bool:
-    """Whether all models are PyTorch's and in fp32, and stay so on a GPU."""
+    """Return whether all models are PyTorch's and in fp32, and stay so on a GPU."""
     narrow = any(p.inference is not None and p.inference.weights_dtype in HALF_TYPES for p in _inferences(workload))
     return _torch(workload) and not narrow and workload.execution.weights is None
 
 
 def _convolves(workload: Workload) -> bool:
-    """Whether images are convolved, not only sequences."""
+    """Return whether images are convolved, not only sequences."""
     return any(
         row.op == "aten::convolution" and row.inputs and len(row.inputs[0][0]) == 4
         for phase in _inferences(workload)

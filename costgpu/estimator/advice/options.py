@@ -64,7 +64,7 @@ def _torch(workload: Workload) -> bool:
 
 
 def half_for(place: Candidate) -> str:
-    """The half precision to use on an accelerator; empty where there is no unit for it."""
+    """Return the half precision to use on an accelerator; empty where there is no unit for it."""
     spec = place.accelerator
     if spec is None or spec.compute_capability is None:
         return ""
@@ -74,7 +74,7 @@ def half_for(place: Candidate) -> str:
 
 
 def _half_already(workload: Workload) -> bool:
-    """Whether most of the arithmetic is in half precision without autocast."""
+    """Return whether most of the arithmetic is in half precision without autocast."""
     half = sum(flops for work in workload.works for (_, dtype), flops in work.flops.items() if dtype in HALF_TYPES)
     return half > 0.5 * sum(work.total_flops for work in workload.works)
 
@@ -114,7 +114,7 @@ def workers(context: AdviceContext) -> list[Option]:
 
 
 def _steady(workload: Workload) -> bool:
-    """Whether this machine's cores are its own: workers on cores that neighbours use make nothing faster."""
+    """Return whether this machine's cores are its own: workers on cores that neighbours use make nothing faster."""
     machine = workload.profile.machine
     return machine.gemm_gflops_low >= STEADY * machine.gemm_gflops
 
@@ -142,7 +142,7 @@ def _with_workers(context: AdviceContext, now: int, number: int, notes: tuple[st
 
 
 def amdahl(prediction: Prediction) -> str:
-    """Which part of a step no GPU can speed up, and what that limits; empty if it is little."""
+    """Return which part of a step no GPU can speed up, and what that limits; empty if it is little."""
     step = sum(prediction.terms.values())
     names = {"loading": "loading", "host": "the script's own Python", "copy": "copies to the GPU"}
     if step <= 0:
@@ -156,7 +156,7 @@ def amdahl(prediction: Prediction) -> str:
 
 
 def host_python(context: AdviceContext) -> list[Option]:
-    """The script's own Python out of the step, where it is a good part of it on a GPU."""
+    """Return the script's own Python out of the step, where it is a good part of it on a GPU."""
     before = context.before
     if before is None or not before.candidate.is_gpu or not traced(context.workload):
         return []
@@ -225,7 +225,7 @@ def batches(context: AdviceContext) -> list[Option]:
 
 
 def _launches_known(context: AdviceContext) -> bool:
-    """Whether there are traced launches to spread, and the memory of a larger batch can be told."""
+    """Return whether there are traced launches to spread, and the memory of a larger batch can be told."""
     workload = context.workload
     known = traced(workload) and all(phase.saved_tensor_bytes > 0 for phase in workload.profile.phases)
     return known and context.before is not None and context.before.candidate.is_gpu

@@ -43,7 +43,7 @@ def place_advice(
 
 
 def preprocessing(context: AdviceContext) -> Advice | None:
-    """What the script does before its first step, done before on a cheap CPU machine."""
+    """Return what the script does before its first step, done before on a cheap CPU machine."""
     workload, before = context.workload, context.before
     movable = workload.profile.setup_seconds - START_SECONDS
     loads_model = all(phase.inference is not None for phase in workload.profile.phases)
@@ -59,7 +59,7 @@ def preprocessing(context: AdviceContext) -> Advice | None:
 
 
 def between_epochs(context: AdviceContext) -> Advice | None:
-    """What the script does again before every epoch, done once and kept."""
+    """Return what the script does again before every epoch, done once and kept."""
     workload = context.workload
     phases = zip(workload.profile.phases, workload.scope.epochs, strict=True)
     again = [
@@ -162,7 +162,7 @@ def _chips(count: float, name: str) -> str:
 
 
 def _why_smaller(workload: Workload, before: Prediction) -> list[str]:
-    """Which part of the recommended accelerator lies idle."""
+    """Return which part of the recommended accelerator lies idle."""
     step, offer = sum(before.terms.values()), before.offer
     chip = offer.accelerator if offer is not None else None
     if chip is None or step <= 0:
@@ -179,7 +179,7 @@ def _why_smaller(workload: Workload, before: Prediction) -> list[str]:
 
 
 def region(context: AdviceContext, wider: Sequence[Prediction]) -> Advice | None:
-    """The same instance type where it is cheapest, among the regions that the user's options had left out."""
+    """Return the same instance type where it is cheapest, among the regions that the user's options had left out."""
     before = context.before
     was = before.offer if before is not None else None
     if was is None:
@@ -213,7 +213,7 @@ def need_gib(workload: Workload) -> float:
 
 
 def does_not_fit(context: AdviceContext, wider: Sequence[Prediction]) -> Advice | None:
-    """The cheapest accelerator that holds the job, or, where none does, the number of them that would."""
+    """Return the cheapest accelerator that holds the job, or, where none does, the number of them that would."""
     if not trains_alone(context.workload.profile):
         return _sharded_instead(context, wider)
     if not traced(context.workload):
@@ -274,7 +274,7 @@ def _sharded_instead(context: AdviceContext, wider: Sequence[Prediction]) -> Adv
 
 
 def _made_to_fit(workload: Workload, places: Sequence[Prediction]) -> str:
-    """The cheapest GPU that inference would fit after a change of batch or precision, and the change; else empty."""
+    """Return the cheapest GPU that inference would fit after a change of batch or precision, and the change; else empty."""
     if any(phase.inference is None for phase in workload.profile.phases):
         return ""
     for place in sorted(places, key=lambda place: hourly_usd(place.candidate)):

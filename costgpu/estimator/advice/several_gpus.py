@@ -27,7 +27,7 @@ RECIPE = (
 
 
 def as_several(workload: Workload, scheme: Scheme = Scheme.DDP) -> Workload | None:
-    """The workload as one process on each GPU; None if that is not a change of a PyTorch training script.
+    """Return the workload as one process on each GPU; None if that is not a change of a PyTorch training script.
 
     The batch of a GPU stays; where the number of steps is fixed, it is divided.
     """
@@ -53,7 +53,10 @@ def as_several(workload: Workload, scheme: Scheme = Scheme.DDP) -> Workload | No
 
 
 def several_gpus(context: AdviceContext) -> Advice | None:
-    """The cheapest place with several GPUs that takes far less time under DDP; None for a short job, or without one."""
+    """Return the cheapest place with several GPUs that takes far less time under DDP.
+
+    None for a short job, or without one.
+    """
     before, changed = context.before, as_several(context.workload)
     if before is None or changed is None or not before.candidate.is_gpu or not context.workload.scope.whole:
         return None
@@ -87,7 +90,7 @@ def several_gpus(context: AdviceContext) -> Advice | None:
 
 
 def _batch_words(after: Prediction, changed: Workload) -> str:
-    """What becomes of the batch and of the steps."""
+    """Return what becomes of the batch and of the steps."""
     scaling = after.scaling
     assert scaling is not None  # noqa: S101 - the caller's condition
     size = changed.profile.phases[-1].data.batch_size
@@ -109,7 +112,7 @@ def _on_several(changed: Workload, places: Iterable[Prediction]) -> list[Predict
 
 
 def sharded_place(workload: Workload, places: Sequence[Prediction], preferences: Preferences) -> Prediction | None:
-    """The best place whose GPUs hold the training together under FSDP; None if it is not known that any do."""
+    """Return the best place whose GPUs hold the training together under FSDP; None if it is not known that any do."""
     parallelism = workload.profile.parallelism
     if parallelism is None or trains_alone(workload.profile):
         changed = as_several(workload, Scheme.FSDP)

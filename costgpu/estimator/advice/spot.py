@@ -51,7 +51,7 @@ def spot_machine(context: AdviceContext, spot: Sequence[Prediction]) -> Advice |
 
 
 def _with_checkpoints(place: Prediction) -> Prediction:
-    """The place as it is where checkpoints were seen; else with the best ones."""
+    """Return the place as it is where checkpoints were seen; else with the best ones."""
     found = place.interruptions
     return place if found is None or found.interval_seconds is not None else at_best_interval(place)
 

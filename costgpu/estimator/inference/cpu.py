@@ -71,7 +71,7 @@ HALF_GFLOPS = {
 
 
 def half_unit(cpu: CpuSpec, dtype: str) -> HalfUnit:
-    """What a CPU has for matrix products in ``bfloat16`` or ``float16``."""
+    """Return what a CPU has for matrix products in ``bfloat16`` or ``float16``."""
     arm, rapids = cpu.model.startswith("Neoverse"), "Rapids" in cpu.microarchitecture
     if not cpu.bf16_in_hardware:
         return HalfUnit.NONE
@@ -95,7 +95,7 @@ class CpuTerms:
 
 
 def unit_terms_on_cpu(unit: Unit, cpu: CpuSpec, vcpus: int, dtype: str) -> CpuTerms:
-    """The formula above for a whole unit.
+    """Return the formula above for a whole unit.
 
     Args:
         dtype: Type that the model computes in: ``float32``, ``bfloat16`` or ``float16``.

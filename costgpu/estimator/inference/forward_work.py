@@ -64,7 +64,7 @@ class ForwardWork:
         return sum(moved for (group, _), moved in self.moved.items() if group == WEIGHTS)
 
     def scaled(self, batch: float) -> ForwardWork:
-        """The work with so many times the items: kernels and weights stay."""
+        """Return the work with so many times the items: kernels and weights stay."""
         return ForwardWork(
             flops={key: batch * flops for key, flops in self.flops.items()},
             tiled={key: batch * flops for key, flops in self.tiled.items()},
@@ -82,7 +82,7 @@ class ForwardWork:
 
 
 def forward_work(ops: Iterable[OpRow], passes: float = 1.0) -> ForwardWork:
-    """The work of one forward pass from the rows of a trace of `passes` passes."""
+    """Return the work of one forward pass from the rows of a trace of `passes` passes."""
     work = ForwardWork()
     rows = list(ops)
     for row in rows:
@@ -96,7 +96,7 @@ def forward_work(ops: Iterable[OpRow], passes: float = 1.0) -> ForwardWork:
 
 
 def counted_forward(totals: StepTotals) -> ForwardWork:
-    """The work of a forward pass of which only sums are known."""
+    """Return the work of a forward pass of which only sums are known."""
     step = op_costs.counted_work(totals)
     work = ForwardWork(dict(step.flops), dict(step.tiled), kernels=step.kernels, autocast_kernels=step.autocast_kernels)
     work.moved[POINTWISE, totals.dtype] = step.bytes_moved
@@ -146,11 +146,11 @@ def _group(row: OpRow, one: op_costs.StepWork) -> str:
 
 
 def _weight(row: OpRow) -> TensorShape | None:
-    """The operand of a matrix product that is a parameter, as far as its place tells."""
+    """Return the operand of a matrix product that is a parameter, as far as its place tells."""
     place = 2 if row.op in _WITH_BIAS else 1 if row.op in ("aten::mm", "aten::linear") else None
     return row.inputs[place] if place is not None and len(row.inputs) > place else None
 
 
 def _dtype(row: OpRow) -> str:
-    """The dtype of most bytes of an op."""
+    """Return the dtype of most bytes of an op."""
     return max([*row.inputs, *row.outputs], key=op_costs.elements)[2]

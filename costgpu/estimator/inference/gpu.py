@@ -153,7 +153,7 @@ class ForwardTerms:
 
     @property
     def host(self) -> float:
-        """What the host adds beyond the device."""
+        """Return what the host adds beyond the device."""
         return self.seconds - self.device
 
     @property
@@ -162,11 +162,11 @@ class ForwardTerms:
         return self.device / self.seconds if self.seconds > 0 else 0.0
 
     def times(self, factor: float) -> ForwardTerms:
-        """The terms of so many passes in a row."""
+        """Return the terms of so many passes in a row."""
         return self.plus(self, factor - 1.0)
 
     def plus(self, other: ForwardTerms, factor: float = 1.0) -> ForwardTerms:
-        """The terms of this pass and then `factor` times another."""
+        """Return the terms of this pass and then `factor` times another."""
         whole = self.device + factor * other.device
         share = (
             (self.device * self.unruled_share + factor * other.device * other.unruled_share) / whole if whole else 0.0
@@ -195,7 +195,7 @@ def forward_terms(
     host_speed: float = 1.0,
     coefficients: Mapping[str, tuple[str, float]] = COEFFICIENTS,
 ) -> ForwardTerms:
-    """The model above for one forward pass of `work` on `spec`.
+    """Return the model above for one forward pass of `work` on `spec`.
 
     Args:
         own: Seconds of the script's own Python in it on that host, if they were measured.
@@ -225,7 +225,10 @@ def forward_terms(
 
 
 def device_sums(work: ForwardWork, spec: AcceleratorSpec, execution: Execution) -> dict[str, float]:
-    """The sums that make up the device's time, by the names of `COEFFICIENTS`; seconds but for the number of kernels."""
+    """Return the sums that make up the device's time, by the names of `COEFFICIENTS`.
+
+    Seconds but for the number of kernels.
+    """
     sums: dict[str, float] = defaultdict(float)
     clock = clock_share(spec)
     for (kind, traced), flops in work.flops.items():
@@ -289,7 +292,7 @@ def host_seconds(
 def forward_interval(
     terms: ForwardTerms, spec: AcceleratorSpec, execution: Execution, *, year: int
 ) -> tuple[Interval, list[str]]:
-    """The 80 % interval of a forward pass, and the reasons why it is wider than the base.
+    """Return the 80 % interval of a forward pass, and the reasons why it is wider than the base.
 
     Args:
         year: Year of the prediction, to tell a new architecture.

@@ -45,7 +45,7 @@ class MemoryNeed:
         return self.gib * (MARGIN if self.traced else MARGIN_UNTRACED)
 
     def times(self, batch: float) -> MemoryNeed:
-        """The need with so many times the items."""
+        """Return the need with so many times the items."""
         return replace(self, cache=self.cache * batch, activations=self.activations * batch)
 
 
@@ -58,7 +58,7 @@ class Fit:
 
 
 def memory_need(phase: Phase, execution: Execution, *, quantized: str = "") -> MemoryNeed:
-    """The need of a phase of inference.
+    """Return the need of a phase of inference.
 
     Args:
         quantized: ``int8`` or ``int4`` for weights that are quantized to it; the computation is then in half precision.
@@ -90,7 +90,7 @@ def largest_batch(need: MemoryNeed, memory_gib: float) -> float:
 
 
 def what_fits(phase: Phase, execution: Execution, memory_gib: float) -> tuple[Fit, ...]:
-    """The changes with which a phase fits so much memory, least change first, each with its largest batch."""
+    """Return the changes with which a phase fits so much memory, least change first, each with its largest batch."""
     half = replace(execution, weights="float16")
     wide = phase.inference is not None and phase.inference.weights_dtype not in HALF_TYPES
     tried = [("as written", memory_need(phase, execution))]

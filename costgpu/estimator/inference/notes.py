@@ -12,7 +12,7 @@ NETWORK_BYTES_PER_SECOND = (0.1e9, 0.3e9)  # of a download to a fresh machine: a
 
 
 def inference_notes(profile: WorkloadProfile) -> tuple[str, ...]:
-    """A sentence for each thing; empty for training."""
+    """Return a sentence for each thing; empty for training."""
     return tuple(dict.fromkeys(note for phase in profile.phases for note in _notes(phase)))
 
 

@@ -42,7 +42,7 @@ def throughput(
 
 
 def saturating_batch(unit: Unit, spec: AcceleratorSpec, execution: Execution, *, copy: float = 0.0) -> float:
-    """The batch, times the script's, that reaches 89 % of the best throughput.
+    """Return the batch, times the script's, that reaches 89 % of the best throughput.
 
     A net of one pass whose weights are small reaches it at about 1.1 H / g items, g being the device seconds of one.
     """
@@ -80,7 +80,7 @@ def best_batch(
 
 
 def _power(items: float) -> float:
-    """The largest power of two that is not above it."""
+    """Return the largest power of two that is not above it."""
     power = 1.0
     while 2 * power <= items:
         power *= 2

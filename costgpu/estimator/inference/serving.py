@@ -38,7 +38,7 @@ class Service:
 
 
 def service(rate: float, capacity: float, usd_per_hour: float, *, headroom: float = HEADROOM) -> Service:
-    """What it takes to serve `rate` items per second.
+    """Return what it takes to serve `rate` items per second.
 
     Args:
         capacity: Items per second of one machine, at the batch that its latency allows.

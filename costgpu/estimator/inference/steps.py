@@ -79,13 +79,13 @@ def on_cpu_in_half(
 
 
 def _first_share(seconds: list[float]) -> float | None:
-    """The prefill's share of a unit that has decodes as well."""
+    """Return the prefill's share of a unit that has decodes as well."""
     whole = sum(seconds)
     return seconds[0] / whole if len(seconds) > 1 and whole > 0 else None
 
 
 def unit_rows(phase: Phase) -> list[OpRow]:
-    """The rows of a phase's trace, its decodes as often as the units of the trace make them."""
+    """Return the rows of a phase's trace, its decodes as often as the units of the trace make them."""
     generation = phase.inference.generation if phase.inference is not None else None
     if generation is None or not generation.traced_decodes:
         return phase.ops

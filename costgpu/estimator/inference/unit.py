@@ -34,7 +34,7 @@ class Unit:
     own_seconds: float | None = None  # seconds of the script's own Python in it here; None if not measured
 
     def scaled(self, batch: float) -> Unit:
-        """The unit with so many times the items; the script's own Python is taken to stay, as launches do."""
+        """Return the unit with so many times the items; the script's own Python is taken to stay, as launches do."""
         return replace(
             self,
             passes=tuple(replace(one, work=one.work.scaled(batch)) for one in self.passes),
@@ -43,7 +43,7 @@ class Unit:
 
 
 def unit_of(phase: Phase) -> Unit:
-    """The unit of a phase of inference."""
+    """Return the unit of a phase of inference."""
     inference = phase.inference
     items = inference.items_per_step if inference is not None else None
     own = phase.host_seconds_per_step if phase.step.count and phase.host_seconds_per_step > 0 else None
@@ -60,7 +60,7 @@ def unit_of(phase: Phase) -> Unit:
 
 
 def execution_of(framework: Framework) -> Execution:
-    """How a script runs on a GPU as it is written."""
+    """Return how a script runs on a GPU as it is written."""
     runtime = Runtime.COMPILED if framework.compiled else Runtime.EAGER
     return Execution(precision_of(framework), runtime=runtime)
 
@@ -68,7 +68,7 @@ def execution_of(framework: Framework) -> Execution:
 def pass_terms(
     unit: Unit, spec: AcceleratorSpec, execution: Execution, *, host_speed: float = 1.0
 ) -> list[ForwardTerms]:
-    """The terms of one pass of each kind: of a generation the prefill's and one decode's.
+    """Return the terms of one pass of each kind: of a generation the prefill's and one decode's.
 
     Args:
         host_speed: Speed of one core of the GPU's host, of a current GPU instance's.
@@ -88,7 +88,7 @@ def pass_terms(
 
 
 def unit_terms(unit: Unit, spec: AcceleratorSpec, execution: Execution, *, host_speed: float = 1.0) -> ForwardTerms:
-    """The terms of one unit on a GPU, copies and data loading apart."""
+    """Return the terms of one unit on a GPU, copies and data loading apart."""
     whole = None
     for one, terms in zip(unit.passes, pass_terms(unit, spec, execution, host_speed=host_speed), strict=True):
         whole = terms.times(one.times) if whole is None else whole.plus(terms, one.times)

@@ -24,7 +24,7 @@ from costgpu.models.parallelism import Scheme
 def scaling_interval(
     seconds: float, efficiency: float, group: Group, scheme: Scheme, *, loader_measured: bool = True
 ) -> tuple[Interval, list[str]]:
-    """What the seconds of a step on the group may be over those predicted, and the reasons for the width.
+    """Return what the seconds of a step on the group may be over those predicted, and the reasons for the width.
 
     Args:
         seconds: Predicted seconds of the step.

@@ -28,12 +28,12 @@ class Layout:
     checkpointed: bool = False  # whether activations are computed again in the backward pass
 
     def of(self, parallelism: Parallelism) -> Parallelism:
-        """The parallelism under this layout."""
+        """Return the parallelism under this layout."""
         return replace(parallelism, scheme=self.scheme)
 
 
 def layouts(group: Group, micro_batches: float) -> Iterator[Layout]:
-    """The ways that are worth a try on these GPUs, the simplest first.
+    """Yield the ways that are worth a try on these GPUs, the simplest first.
 
     Args:
         group: The GPUs.
@@ -52,7 +52,7 @@ def layouts(group: Group, micro_batches: float) -> Iterator[Layout]:
 
 
 def held_under(layout: Layout, held: TrainingBytes, layers: float) -> TrainingBytes:
-    """What a process holds under a layout.
+    """Return what a process holds under a layout.
 
     Args:
         layout: The layout.

@@ -23,13 +23,13 @@ class Links:
 
     @property
     def slowest(self) -> float:
-        """The bandwidth that a collective of all GPUs runs at."""
+        """Return the bandwidth that a collective of all GPUs runs at."""
         known = [rate for rate in (self.local, self.network) if rate is not None]
         return min(known)
 
 
 def links_between(interconnect: Interconnect | None, gpus: int, nodes: int) -> Links | str:
-    """The links between so many GPUs in each of so many machines; or the reason why they cannot be told.
+    """Return the links between so many GPUs in each of so many machines; or the reason why they cannot be told.
 
     Args:
         interconnect: Links of the machine; None if they are not known.

@@ -57,7 +57,7 @@ def _gathered(held: TrainingBytes, parallelism: Parallelism) -> float:
 
 
 def least_gpus(held: TrainingBytes, parallelism: Parallelism, memory: float, margin: float) -> int | None:
-    """The least number of GPUs, of a power of two up to 64, on which it fits; None if it fits on none.
+    """Return the least number of GPUs, of a power of two up to 64, on which it fits; None if it fits on none.
 
     Args:
         held: Bytes of one process that holds everything.

@@ -11,7 +11,9 @@ ONE = Group(gpus=1, nodes=1, links=None)
 
 
 def group_on(parallelism: Parallelism | None, candidate: Candidate) -> Group | str:
-    """The GPUs of the candidate that the training uses; or the reason why it cannot run, or cannot be predicted, there.
+    """Return the GPUs of the candidate that the training uses.
+
+    Or the reason why it cannot run, or cannot be predicted, there.
 
     Args:
         parallelism: How the script trains; None for one process.

@@ -21,12 +21,12 @@ ASSUMED_SPLIT = "whether its data is divided between the processes is not known;
 
 
 def keeps_global_batch(parallelism: Parallelism) -> bool:
-    """Whether the global batch stays with more ranks, so that each takes less of it (strong scaling)."""
+    """Return whether the global batch stays with more ranks, so that each takes less of it (strong scaling)."""
     return parallelism.batch is BatchScaling.GLOBAL or parallelism.scheme is Scheme.DATA_PARALLEL
 
 
 def step_ratio(parallelism: Parallelism, ranks: int) -> float:
-    """Steps of an epoch with so many ranks over those with the ranks of the measurement."""
+    """Return steps of an epoch with so many ranks over those with the ranks of the measurement."""
     if keeps_global_batch(parallelism) or parallelism.sampler_distributed is False:
         return 1.0
     before = max(1, parallelism.measured_ranks)
@@ -38,7 +38,7 @@ def step_ratio(parallelism: Parallelism, ranks: int) -> float:
 
 
 def scope_with(scope: Scope, parallelism: Parallelism, ranks: int) -> tuple[Scope, list[str]]:
-    """The scope with the steps that so many ranks take, and remarks on their number.
+    """Return the scope with the steps that so many ranks take, and remarks on their number.
 
     Args:
         scope: As told by the profile.

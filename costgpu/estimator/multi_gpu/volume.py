@@ -27,7 +27,7 @@ class Volume:
 
 
 def bytes_per_step(parallelism: Parallelism, micro_batches: float) -> Volume | None:
-    """What each GPU contributes to the collectives of a step; None if it is not known.
+    """Return what each GPU contributes to the collectives of a step; None if it is not known.
 
     Args:
         micro_batches: Forward and backward passes of one optimizer step.
@@ -52,6 +52,6 @@ def bytes_per_step(parallelism: Parallelism, micro_batches: float) -> Volume | N
 
 
 def _as_seen(parallelism: Parallelism) -> Volume | None:
-    """The bytes of the collectives that were seen, where the size of the model is not known."""
+    """Return the bytes of the collectives that were seen, where the size of the model is not known."""
     moved = sum(TRIPS.get(one.op, 0.0) * one.bytes_per_step for one in parallelism.collectives)
     return Volume(moved) if moved > 0 else None

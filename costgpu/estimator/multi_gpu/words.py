@@ -15,7 +15,7 @@ NEEDS = "needs "  # begins the reason where memory is too small
 
 
 def lacks_memory(reason: str) -> bool:
-    """Whether a reason why it cannot run somewhere is memory."""
+    """Return whether a reason why it cannot run somewhere is memory."""
     return reason.startswith(NEEDS)
 
 

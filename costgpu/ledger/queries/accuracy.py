@@ -48,7 +48,7 @@ class Accuracy:
 def comparisons(
     ledger: Ledger, selection: Selection, *, since: datetime | None = None, until: datetime | None = None
 ) -> tuple[Comparison, ...]:
-    """The runs with an estimate that can be held against what happened, oldest first."""
+    """Return the runs with an estimate that can be held against what happened, oldest first."""
     bills = _billed(ledger)
     found = (
         _compared(run, _whole(run, bills.get(run.run_id, [])))
@@ -108,7 +108,7 @@ def _median(values: Iterable[float]) -> float | None:
 
 
 def _billed(ledger: Ledger) -> dict[str, list[BilledCost]]:
-    """What providers have said of each run, ever."""
+    """Return what providers have said of each run, ever."""
     found: dict[str, list[BilledCost]] = {}
     for cost in without_repeats(
         latest_bills(ledger, datetime.min.replace(tzinfo=UTC), datetime.max.replace(tzinfo=UTC))
@@ -119,7 +119,7 @@ def _billed(ledger: Ledger) -> dict[str, list[BilledCost]]:
 
 
 def _whole(run: ClosedRun, costs: Sequence[BilledCost]) -> Decimal | None:
-    """The sum, if every part was said late enough to be complete, and one of them after the run's end."""
+    """Return the sum, if every part was said late enough to be complete, and one of them after the run's end."""
     ended = run.ended_at or run.closed_at
     if not costs or max(cost.said_at for cost in costs) < ended + LATE:
         return None

@@ -25,7 +25,7 @@ COLUMNS = tuple(field.name for field in fields(ClosedRun))
 
 
 def as_csv(runs: Iterable[ClosedRun]) -> Iterator[str]:
-    """A header, then a line a run; tags as JSON, what is not known as an empty cell."""
+    """Return a header, then a line a run; tags as JSON, what is not known as an empty cell."""
     return lines([COLUMNS], ([getattr(run, column) for column in COLUMNS] for run in runs))
 
 

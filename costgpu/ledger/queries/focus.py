@@ -56,7 +56,7 @@ def as_focus(
     since: datetime | None = None,
     until: datetime | None = None,
 ) -> Iterator[str]:
-    """A FOCUS dataset as CSV: a header, then a line a run and billing month. What is null is an empty cell.
+    """Return a FOCUS dataset as CSV: a header, then a line a run and billing month. What is null is an empty cell.
 
     Runs without a machine, or whose end was never recorded, have no charge and no line.
 
@@ -71,7 +71,7 @@ def as_focus(
 
 
 def metadata(at: datetime) -> dict[str, Any]:
-    """The metadata that the specification wants beside a dataset: version, generator, columns."""
+    """Return the metadata that the specification wants beside a dataset: version, generator, columns."""
     return {
         "DataGenerator": {"DataGenerator": "costgpu"},
         "Schema": [
@@ -87,14 +87,14 @@ def metadata(at: datetime) -> dict[str, Any]:
 
 
 def data_type(column: str) -> dict[str, Any]:
-    """The data type of a column, as the metadata writes it."""
+    """Return the data type of a column, as the metadata writes it."""
     return next((kind for ends, kind in TYPES.items() if column.endswith(ends)), {"DataType": "String"})
 
 
 def rows_of(
     run: ClosedRun, names: Names, since: datetime | None = None, until: datetime | None = None
 ) -> Iterator[dict[str, Any]]:
-    """The charges of one run, month by month: column -> value, None where nothing is known."""
+    """Yield the charges of one run, month by month: column -> value, None where nothing is known."""
     if run.started_at is None or run.ended_at is None or run.metered_cost_usd is None:
         return
     began, ended = to_microseconds(run.started_at), to_microseconds(run.ended_at)

@@ -77,7 +77,7 @@ class Selection:
     tags: Mapping[str, str] = field(default_factory=dict)  # a run must have all of them, with these values
 
     def includes(self, *, provider: str, owner: str, name: str, tags: Mapping[str, str]) -> bool:
-        """Whether a run or machine with these facts is meant: the same rule as in the database."""
+        """Return whether a run or machine with these facts is meant: the same rule as in the database."""
         return (
             self.provider in ("", provider)
             and (self.owner in ("", owner) or owner.startswith(f"{self.owner}@"))
@@ -130,7 +130,7 @@ def closed_runs(
     newest_first: bool = False,
     limit: int | None = None,
 ) -> Iterator[ClosedRun]:
-    """The closed runs that were charged for at some time of [since, until), in the order in which they began.
+    """Yield the closed runs that were charged for at some time of [since, until), in the order in which they began.
 
     A run that never had a machine counts by when it was closed. The rows stream: a few thousand are in memory at a time.
 
@@ -193,7 +193,7 @@ def _spent(
 
 
 def without_damaged(ledger: Ledger, sums: Callable[[Connection, Sequence[ColumnElement[bool]]], T], empty: T) -> T:
-    """Sums of closed runs. Runs with damaged rows are left out of them, and kept in the ledger's `damage`.
+    """Sum of closed runs. Runs with damaged rows are left out of them, and kept in the ledger's `damage`.
 
     Args:
         sums: Given a condition that closed runs must meet; `DamagedCellError` if a sum is none.
@@ -278,7 +278,7 @@ def joined() -> Join:
 
 
 def within(since: datetime | None, until: datetime | None) -> list[ColumnElement[bool]]:
-    """What overlaps [since, until); what took no time does if it happened in it."""
+    """Return what overlaps [since, until); what took no time does if it happened in it."""
     found: list[ColumnElement[bool]] = []
     if since is not None:
         first = to_microseconds(since)
@@ -305,7 +305,7 @@ def edges(
 
 
 def conditions(selection: Selection) -> list[ColumnElement[bool]]:
-    """What a selection means in the database."""
+    """Return what a selection means in the database."""
     found: list[ColumnElement[bool]] = []
     if selection.provider:
         found.append(closings.c.provider == plain(selection.provider))

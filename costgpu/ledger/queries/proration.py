@@ -4,7 +4,7 @@ from __future__ import annotations
 
 
 def share(amount: int, began: int, ended: int, low: int | None, high: int | None) -> int:
-    """The part of an amount, spread evenly over [began, ended), that falls into [low, high).
+    """Return the part of an amount, spread evenly over [began, ended), that falls into [low, high).
 
     The parts of periods that follow on each other add up to the amount, whatever is rounded. What took no time falls
     into the period that holds its moment.
@@ -21,7 +21,7 @@ def share(amount: int, began: int, ended: int, low: int | None, high: int | None
 
 
 def _until(amount: int, began: int, ended: int, at: int) -> int:
-    """What has fallen due before a moment."""
+    """Return what has fallen due before a moment."""
     if at <= began:
         return 0
     return amount if at >= ended else amount * (at - began) // (ended - began)

@@ -88,7 +88,7 @@ def totals(
     since: datetime | None = None,
     until: datetime | None = None,
 ) -> tuple[Total, ...]:
-    """Sums by group: days and months in their order, everything else by cost, the dearest first.
+    """Sum by group: days and months in their order, everything else by cost, the dearest first.
 
     Args:
         tag: The key of the tag, with `By.TAG`.
@@ -191,7 +191,7 @@ def _spread(
     times: tuple[int, int, int | None, int | None],
     amounts: tuple[float, int, bool],
 ) -> None:
-    """Adds one run across an edge to the groups that it falls into."""
+    """Add one run across an edge to the groups that it falls into."""
     began, ended, low, high = times
     used, nano, lost = amounts
     first, last = began if low is None else max(began, low), ended if high is None else min(ended, high)

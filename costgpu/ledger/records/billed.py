@@ -57,7 +57,7 @@ def record_bills(
     end: datetime,
     said_at: datetime | None = None,
 ) -> int:
-    """Adds what is new about a period; what was said before and is not any more becomes zero.
+    """Add what is new about a period; what was said before and is not any more becomes zero.
 
     What was said later already stays: a kept answer is older than it looks.
 
@@ -108,7 +108,7 @@ def record_bills(
 
 
 def latest_bills(ledger: Ledger, start: datetime, end: datetime) -> tuple[BilledCost, ...]:
-    """What was said last about every run and part of a period, oldest part first; zeros are left out."""
+    """Return what was said last about every run and part of a period, oldest part first; zeros are left out."""
 
     def read(connection: Connection) -> tuple[BilledCost, ...]:
         rows = (row for row in _latest(connection, start, end) if row.nano_usd)

@@ -61,7 +61,7 @@ class Budget:
     enforce_spent: bool = False  # with `enforce`: whether only a budget that is spent refuses
 
     def same_rule(self, other: Budget) -> bool:
-        """Whether the same money is counted against the same amount: what was told once need not be told again."""
+        """Return whether the same money is counted against the same amount: what was told once need not be told again."""
         mine, theirs = (
             (b.name, b.amount_usd, b.every, b.time_zone, b.provider, b.owner, dict(b.tags)) for b in (self, other)
         )
@@ -76,13 +76,13 @@ class Period:
     end: datetime | None = None
 
     def seconds(self) -> float:
-        """How long it is."""
+        """Return how long it is."""
         if self.start is None or self.end is None:
             return math.inf
         return (self.end - self.start).total_seconds()
 
     def overlap(self, start: datetime, end: datetime) -> timedelta:
-        """How much of [start, end) is in it."""
+        """Return how much of [start, end) is in it."""
         low = start if self.start is None else max(start, self.start)
         high = end if self.end is None else min(end, self.end)
         return max(timedelta(), high - low)
@@ -103,42 +103,42 @@ class BudgetState:
 
     @property
     def percent(self) -> int:
-        """The share of the amount that is spent, rounded down: it shows 100 only when it is."""
+        """Return the share of the amount that is spent, rounded down: it shows 100 only when it is."""
         return int(self.spent_usd * 100 / self.budget.amount_usd)
 
     @property
     def left_usd(self) -> Decimal:
-        """What is not spent yet; never negative."""
+        """Return what is not spent yet; never negative."""
         return max(Decimal(0), self.budget.amount_usd - self.spent_usd)
 
     @property
     def open_usd(self) -> Decimal:
-        """What is neither spent nor committed; negative if both together are more than the amount."""
+        """Return what is neither spent nor committed; negative if both together are more than the amount."""
         return self.budget.amount_usd - self.spent_usd - self.committed_usd
 
     def refuses(self, cap_usd: Decimal) -> bool:
-        """Whether a run that may cost so much is not to begin."""
+        """Return whether a run that may cost so much is not to begin."""
         beyond = self.exceeded or (not self.budget.enforce_spent and cap_usd > self.open_usd)
         return self.budget.enforce and beyond
 
     @property
     def crossed(self) -> tuple[int, ...]:
-        """The thresholds that are reached, ascending."""
+        """Return the thresholds that are reached, ascending."""
         return crossed(self.budget, self.spent_usd)
 
     @property
     def exceeded(self) -> bool:
-        """Whether nothing is left."""
+        """Return whether nothing is left."""
         return self.spent_usd >= self.budget.amount_usd
 
 
 def crossed(budget: Budget, spent_usd: Decimal) -> tuple[int, ...]:
-    """The thresholds that this much has reached, ascending."""
+    """Return the thresholds that this much has reached, ascending."""
     return tuple(t for t in budget.thresholds if spent_usd * 100 >= budget.amount_usd * t)
 
 
 def bounds(every: Every, zone: str, now: datetime) -> Period:
-    """The period that an instant is in.
+    """Return the period that an instant is in.
 
     Days begin at midnight there, or at the first instant after it if clocks skip it; where a clock shows midnight
     twice, the first time counts. Weeks begin on Monday.
@@ -160,7 +160,7 @@ def bounds(every: Every, zone: str, now: datetime) -> Period:
 
 
 def forecast(period: Period, now: datetime, spent_usd: Decimal, upcoming_usd: Decimal) -> Decimal | None:
-    """What will be spent at the period's end if it goes on as until now.
+    """Return what will be spent at the period's end if it goes on as until now.
 
     Args:
         period: The one that `now` is in.
@@ -182,12 +182,12 @@ def forecast(period: Period, now: datetime, spent_usd: Decimal, upcoming_usd: De
 
 
 def clock_is_off(now: datetime, newest: datetime | None) -> bool:
-    """Whether a clock cannot be right: years off, or more than a day before what the ledger has seen last."""
+    """Return whether a clock cannot be right: years off, or more than a day before what the ledger has seen last."""
     return not FIRST_YEAR <= now.year <= LAST_YEAR or (newest is not None and newest - now > timedelta(days=1))
 
 
 def parse_name(text: str) -> str:
-    """The name of a budget.
+    """Return the name of a budget.
 
     Raises:
         UsageError: Empty, too long, or with other characters than letters, digits, dot, dash and underscore.
@@ -202,7 +202,7 @@ def parse_name(text: str) -> str:
 
 
 def parse_amount(text: str) -> Decimal:
-    """The amount of a budget, US dollars: ``200``, ``$200``, ``99.50 USD``.
+    """Return the amount of a budget, US dollars: ``200``, ``$200``, ``99.50 USD``.
 
     Raises:
         UsageError: Another currency, not positive, less than a cent, or absurdly much.
@@ -246,7 +246,7 @@ def parse_thresholds(text: str) -> tuple[int, ...]:
 
 
 def parse_zone(text: str, known: Iterable[str]) -> str:
-    """The IANA name of the time zone that a user wrote.
+    """Return the IANA name of the time zone that a user wrote.
 
     Raises:
         UsageError: There is no such zone; the hint names the nearest of those that are `known`.
@@ -282,7 +282,7 @@ def _next(every: Every, first: date) -> date:
 
 
 def _midnight(day: date, zone: ZoneInfo) -> datetime:
-    """The first instant at which clocks there show midnight of that day, or later."""
+    """Return the first instant at which clocks there show midnight of that day, or later."""
     midnight = datetime.combine(day, time(), zone)
     earlier, later = (midnight.replace(fold=fold).astimezone(UTC) for fold in (1, 0))
     if earlier >= later:

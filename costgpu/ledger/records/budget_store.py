@@ -79,7 +79,7 @@ class Alert:
     detail: str = ""  # by which way the last attempt was delivered, or what failed. Never an address
 
     def due(self, now: datetime) -> bool:
-        """Whether somebody should tell people now."""
+        """Return whether somebody should tell people now."""
         if self.delivered is not None:
             return not self.delivered
         return self.last_attempt_at is None or abs(now - self.last_attempt_at) >= PATIENCE
@@ -94,7 +94,7 @@ class DeliveryAttempt:
 
 
 def set_budget(ledger: Ledger, budget: Budget, at: datetime, *, replace: bool = False) -> bool:
-    """Makes a budget, or says anew what it is.
+    """Make a budget, or says anew what it is.
 
     Returns:
         Whether anything was written: nothing is if it says so already.
@@ -129,7 +129,7 @@ def set_budget(ledger: Ledger, budget: Budget, at: datetime, *, replace: bool = 
 
 
 def remove_budget(ledger: Ledger, name: str, at: datetime) -> None:
-    """Ends a budget; its rows and alerts stay in the ledger.
+    """End a budget; its rows and alerts stay in the ledger.
 
     Raises:
         BudgetError: There is no budget of that name.
@@ -147,14 +147,14 @@ def remove_budget(ledger: Ledger, name: str, at: datetime) -> None:
 
 
 def unknown_budget(name: str, known: Sequence[str]) -> BudgetError:
-    """The error for a name that no budget has."""
+    """Return the error for a name that no budget has."""
     near = difflib.get_close_matches(name, known, 3, 0.5) or list(known)[:5]
     hint = f"There {'are' if len(near) > 1 else 'is'} {', '.join(near)}." if near else "costgpu budget set makes one."
     return BudgetError(f"There is no budget {name!r}.", hint=hint)
 
 
 def all_budgets(ledger: Ledger, damaged: list[LedgerDamaged] | None = None) -> tuple[StoredBudget, ...]:
-    """What is set now, by name.
+    """Return what is set now, by name.
 
     Args:
         damaged: Where to put the errors of budgets that cannot be read; None to raise the first one.
@@ -163,14 +163,14 @@ def all_budgets(ledger: Ledger, damaged: list[LedgerDamaged] | None = None) -> t
 
 
 def alerts_of(ledger: Ledger, stored: StoredBudget, period: Period) -> tuple[Alert, ...]:
-    """The thresholds of a budget that were found crossed in a period, ascending."""
+    """Return the thresholds of a budget that were found crossed in a period, ascending."""
     return ledger.read(lambda connection: _alerts(connection, stored, to_microseconds(_start(period))), ())
 
 
 def claim_delivery(
     ledger: Ledger, stored: StoredBudget, period: Period, thresholds: Sequence[int], spent_usd: Decimal, now: datetime
 ) -> DeliveryAttempt:
-    """Notes what is crossed, and claims the alerts that nobody has delivered yet and nobody is delivering now.
+    """Note what is crossed, and claims the alerts that nobody has delivered yet and nobody is delivering now.
 
     The caller has to write the result of every alert that it is given, with `finish_delivery`; if it dies before, the
     alerts are due again after 10 minutes.
@@ -231,7 +231,7 @@ def claim_delivery(
 
 
 def finish_delivery(ledger: Ledger, told: Sequence[Alert], now: datetime, *, delivered: bool, detail: str) -> None:
-    """Notes what became of the alerts that `claim_delivery` gave.
+    """Note what became of the alerts that `claim_delivery` gave.
 
     Args:
         told: The alerts of the attempt.
@@ -272,7 +272,7 @@ def newest_entry(ledger: Ledger) -> datetime | None:
 
 
 def _alone(connection: Connection) -> None:
-    """Keeps others from setting budgets until the transaction ends; on SQLite its BEGIN has done so."""
+    """Keep others from setting budgets until the transaction ends; on SQLite its BEGIN has done so."""
     if connection.dialect.name == "postgresql":
         connection.execute(select(func.pg_advisory_xact_lock(POSTGRESQL_LOCK)))
 

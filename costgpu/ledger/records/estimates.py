@@ -30,7 +30,7 @@ class Estimate:
 
 
 def record_estimate(ledger: Ledger, estimate: Estimate) -> None:
-    """Appends an answer."""
+    """Append an answer."""
     row = {
         "at_us": to_microseconds(estimate.at),
         "workload": plain(estimate.workload),
@@ -43,7 +43,7 @@ def record_estimate(ledger: Ledger, estimate: Estimate) -> None:
 
 
 def recent_estimates(ledger: Ledger, limit: int = 50) -> tuple[Estimate, ...]:
-    """The newest answers, newest first."""
+    """Return the newest answers, newest first."""
     query = select(estimates).order_by(estimates.c.id.desc()).limit(limit)
 
     def read(connection: Connection) -> tuple[Estimate, ...]:

@@ -27,7 +27,7 @@ _Timed = tuple[datetime, float, float | None]
 
 
 def measured_speeds(ledger: Ledger, workload: str, *, here: str = "") -> Mapping[Place, MeasuredSpeed]:
-    """What the last successful runs of a workload tell about instance types.
+    """Return what the last successful runs of a workload tell about instance types.
 
     Args:
         workload: Its key; nothing is known of the empty one.

@@ -64,11 +64,11 @@ class Sighting:
 
     @property
     def key(self) -> tuple[str, str]:
-        """What names the machine for ever."""
+        """Return what names the machine for ever."""
         return self.provider, self.instance_id
 
     def after(self, before: Sighting | None) -> Sighting:
-        """The same, with what was known before: its price is never looked up again, and no clock takes time back."""
+        """Return the same, with what was known before: its price is never looked up again, and no clock takes time back."""
         if before is None:
             return self
         price = self.usd_per_hour if before.usd_per_hour is None else before.usd_per_hour
@@ -76,7 +76,7 @@ class Sighting:
         return replace(self, usd_per_hour=price, seen_at=seen_at)
 
     def says_more(self, before: Sighting | None) -> bool:
-        """Whether this is worth a row after that one."""
+        """Return whether this is worth a row after that one."""
         if before is None or replace(before, seen_at=self.seen_at, ended=self.ended) != self:
             return True
         return self.seen_at != before.seen_at if self.ended else self.seen_at - before.seen_at >= AGAIN
@@ -88,7 +88,9 @@ def sightings_since(ledger: Ledger, since: datetime | None = None) -> tuple[Sigh
 
 
 def outside_closed_runs(ledger: Ledger, machines: Sequence[Sighting], now: datetime) -> list[Sighting]:
-    """Those of some machines that no closed run of the ledger has paid for; from its end on, if a run has for a while.
+    """Return those of some machines that no closed run of the ledger has paid for.
+
+    From its end on, if a run has for a while.
 
     None of the machines may be of an open run.
     """
@@ -117,12 +119,12 @@ def outside_closed_runs(ledger: Ledger, machines: Sequence[Sighting], now: datet
 
 
 def record_sightings(ledger: Ledger, machines: Sequence[Sighting]) -> None:
-    """Adds a row for each of these machines."""
+    """Add a row for each of these machines."""
     ledger.insert(sightings, [_row(each) for each in machines])
 
 
 def last_sightings(ledger: Ledger, machines: Iterable[Sighting]) -> dict[tuple[str, str], Sighting]:
-    """What the ledger says of these machines, by `Sighting.key`."""
+    """Return what the ledger says of these machines, by `Sighting.key`."""
     keys = list({each.key for each in machines})
     found: dict[tuple[str, str], Sighting] = {}
 

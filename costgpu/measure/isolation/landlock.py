@@ -127,7 +127,7 @@ Instruction = tuple[int, int, int, int]  # of classic BPF: code, jump if true, j
 
 
 def supported() -> int:
-    """The Landlock ABI of the running kernel; 0 where there is none, or no filter is known for this processor."""
+    """Return the Landlock ABI of the running kernel; 0 where there is none, or no filter is known for this processor."""
     if not sys.platform.startswith("linux") or os.uname().machine not in AUDIT_ARCHITECTURES:
         return 0
     try:
@@ -137,7 +137,7 @@ def supported() -> int:
 
 
 def specification(writable: Sequence[str | os.PathLike[str]]) -> dict[str, object]:
-    """What goes into SPEC.json, beside ``report``, for a program that this process starts.
+    """Return what goes into SPEC.json, beside ``report``, for a program that this process starts.
 
     Args:
         writable: Existing folders, absolute, beneath which the program can write; or files.
@@ -161,12 +161,12 @@ def handled_rights(abi: int) -> int:
 
 
 def folder_rights(abi: int) -> int:
-    """The rights beneath a writable folder: all but making device nodes, which are other names of the disks."""
+    """Return the rights beneath a writable folder: all but making device nodes, which are other names of the disks."""
     return handled_rights(abi) & ~(MAKE_CHAR | MAKE_BLOCK)
 
 
 def seccomp_program(machine: str, abi: int) -> list[Instruction]:
-    """The filter for a processor (``x86_64``, ``aarch64``) and a Landlock ABI."""
+    """Return the filter for a processor (``x86_64``, ``aarch64``) and a Landlock ABI."""
     which = list(AUDIT_ARCHITECTURES).index(machine)
 
     def refuse(number: int) -> list[Instruction]:
@@ -215,7 +215,7 @@ def seccomp_program(machine: str, abi: int) -> list[Instruction]:
 
 
 def _system_call(number: int, *arguments: object) -> int:
-    """A system call by its number.
+    """Return a system call by its number.
 
     Raises:
         OSError: It failed.
@@ -309,7 +309,7 @@ def _check_parent(parent: int) -> None:
 
 
 def _keep(child: int, parent: int, report: int) -> None:
-    """Waits for the program and ends as it does; ends all that it has started when `parent` ends. Does not return.
+    """Wait for the program and end as it does; end all that it has started when `parent` ends. Does not return.
 
     It is outside the rules, so that the program cannot stop it (Linux 6.12), and daemons become its children.
     """
@@ -343,7 +343,7 @@ def _keep(child: int, parent: int, report: int) -> None:
 
 
 def main(argv: Sequence[str]) -> int:
-    """Puts the rules on this process and becomes the program; returns an exit status only if it cannot."""
+    """Put the rules on this process and become the program; return an exit status only if it cannot."""
     spec_path, *command = argv
     with open(spec_path, encoding="utf-8") as stream:
         spec = json.load(stream)

@@ -34,7 +34,7 @@ class Changes:
 
 
 def read_changes(layers: Path) -> Changes:
-    """Compares the layers with the files that are there."""
+    """Compare the layers with the files that are there."""
     upper, written = layers / "upper", 0
     changed, created, removed = [], [], []
     sizes: dict[str, int] = {}
@@ -53,7 +53,7 @@ def read_changes(layers: Path) -> Changes:
 
 
 def remove_layers(layers: Path) -> None:
-    """Removes a folder as far as that is possible, whatever a program has made in it: of any depth, of any mode.
+    """Remove a folder as far as that is possible, whatever a program has made in it: of any depth, of any mode.
 
     What is in a folder below is moved up before that is removed, so that no path gets long.
     """
@@ -70,7 +70,7 @@ def remove_layers(layers: Path) -> None:
 
 
 def _empty(top: int, numbers: Iterator[int]) -> bool:
-    """Removes what is in a folder, and moves what is in its folders up into it; whether anything was done."""
+    """Remove what is in a folder, and move what is in its folders up into it; whether anything was done."""
     done = False
     for name in os.listdir(top):
         with contextlib.suppress(OSError):
@@ -90,7 +90,7 @@ def _empty(top: int, numbers: Iterator[int]) -> bool:
 
 
 def _lift(name: str, inner: int, top: int, numbers: Iterator[int]) -> None:
-    """Removes a file, or moves a folder up under a name of its own."""
+    """Remove a file, or moves a folder up under a name of its own."""
     if not stat.S_ISDIR(os.lstat(name, dir_fd=inner).st_mode):
         os.unlink(name, dir_fd=inner)
         return
@@ -121,7 +121,7 @@ class SizeLimit:
         self._walked_at = -WALK_SECONDS
 
     def exceeded(self) -> bool:
-        """Whether the program has written more, or left a disk no room for files; others may write there, too."""
+        """Return whether the program has written more, or left a disk no room for files; others may write there, too."""
         now = [(*_free_now(place), free, files) for place, free, files in self._places]
         if any(files < (1 - FREE_SHARE) * files_before for _, files, _, files_before in now):
             return True

@@ -29,12 +29,12 @@ MEANINGS = {
 
 
 def candidates(wanted: Isolation | None = None) -> tuple[Isolation, ...]:
-    """The levels to try on this system, strongest first; only the one that is wanted if there is one."""
+    """Return the levels to try on this system, strongest first; only the one that is wanted if there is one."""
     if wanted is not None:
         return (wanted,)
     return tuple(level for level in Isolation if _LINUX or level is not Isolation.COPY_ON_WRITE)
 
 
 def isolation_notes(level: Isolation) -> list[str]:
-    """What a verdict says of the level at which its program was measured: nothing where nothing could be harmed."""
+    """Return what a verdict says of the level at which its program was measured: nothing where nothing could be harmed."""
     return [] if level is Isolation.COPY_ON_WRITE else [MEANINGS[level]]

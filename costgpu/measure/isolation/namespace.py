@@ -72,7 +72,7 @@ class MountAttributes(ctypes.Structure):
 
 
 def checked(result: int, what: str) -> int:
-    """The result of a call of the C library.
+    """Return the result of a call of the C library.
 
     Raises:
         OSError: It failed.
@@ -90,14 +90,14 @@ def mount(source: str, target: str, kind: str, flags: int = 0, options: str = ""
 
 
 def bind(source: str, target: str, *, read_only: bool = False) -> None:
-    """Shows `source` at `target`, with everything that is mounted beneath."""
+    """Show `source` at `target`, with everything that is mounted beneath."""
     mount(source, target, "none", MS_BIND | MS_REC)
     if read_only:
         protect(target)
 
 
 def protect(target: str) -> None:
-    """Makes a mount and all beneath read-only; devices in it can still be used."""
+    """Make a mount and all beneath read-only; devices in it can still be used."""
     attributes = MountAttributes(set=MOUNT_ATTR_RDONLY)
     size = ctypes.c_size_t(ctypes.sizeof(attributes))
     path = os.fsencode(target)
@@ -123,14 +123,14 @@ def leave_the_old_root() -> None:
 
 
 def has_no_reader(pipe: int) -> bool:
-    """Whether all who could read from a pipe have closed it, or have ended."""
+    """Return whether all who could read from a pipe have closed it, or have ended."""
     poll = select.poll()
     poll.register(pipe, 0)
     return bool(poll.poll(0))
 
 
 def write_text(path: str, text: str) -> None:
-    """Writes a file of the kernel in one call."""
+    """Write a file of the kernel in one call."""
     file = os.open(path, os.O_WRONLY)
     try:
         os.write(file, text.encode())
@@ -217,7 +217,7 @@ class World:
             bind(path, target, read_only=True)
 
     def _prepare(self, path: str) -> None:
-        """Copies the folders that are to be written, and those above them, to the upper layer.
+        """Copy the folders that are to be written, and those above them, to the upper layer.
 
         The kernel would copy them with their owner, and somebody else cannot be named in our user namespace.
         """
@@ -254,7 +254,7 @@ class World:
 
     @staticmethod
     def _same_owner(original: str, copy: str) -> None:
-        """Gives a copy, or the upper folder that stands for an overlay, the owner and mode of the original."""
+        """Give a copy, or the upper folder that stands for an overlay, the owner and mode of the original."""
         found = os.stat(original)
         try:
             os.chown(copy, found.st_uid, found.st_gid)
@@ -287,7 +287,7 @@ class World:
         self._same_owner(path, target)
 
     def _show_over(self, path: str) -> None:
-        """Shows what leads to folders that are to be written, over a crowded folder that is read-only itself."""
+        """Show what leads to folders that are to be written, over a crowded folder that is read-only itself."""
         beneath = path.rstrip("/") + "/"
         leading = [folder for folder in [*self.needed, *self.wanted, *self.writable] if folder.startswith(beneath)]
         for child in sorted({beneath + folder[len(beneath) :].partition("/")[0] for folder in leading}):
@@ -310,7 +310,7 @@ class World:
                 self.kept.append(path)
 
     def _copy(self, path: str, size: int) -> bool:
-        """Copies a file, unless it is large or the memory is half full: new files need some. Returns whether it did."""
+        """Copy a file, unless it is large or the memory is half full: new files need some. Returns whether it did."""
         room = os.statvfs(os.path.dirname(self.root + path))
         if size > MAX_COPIED or room.f_bavail * room.f_frsize < SKELETON_BYTES // 2:
             return False
@@ -381,7 +381,7 @@ class World:
                 bind(path, path, read_only=True)
 
     def enter(self) -> None:
-        """Makes it the root of every process in this namespace; the old one goes."""
+        """Make it the root of every process in this namespace; the old one goes."""
         os.chdir(self.root)
         number = SYS_PIVOT_ROOT.get(os.uname().machine)
         if number is None:
@@ -392,13 +392,13 @@ class World:
 
 
 def ancestors(path: str) -> list[str]:
-    """The path itself and every folder above it, but the root."""
+    """Return the path itself and every folder above it, but the root."""
     parts = path.strip("/").split("/")
     return ["/" + "/".join(parts[:count]) for count in range(1, len(parts) + 1)]
 
 
 def innermost(path: str, folders: list[str]) -> str | None:
-    """The innermost of the folders that hold a path, or are it."""
+    """Return the innermost of the folders that hold a path, or are it."""
     return max((one for one in folders if path == one or path.startswith(one.rstrip("/") + "/")), key=len, default=None)
 
 
@@ -453,7 +453,7 @@ def pass_on_end(send: Callable[[int, int], None], pid: int) -> None:
 
 
 def supervise(child: int, alone: bool) -> int:
-    """Waits for the command, as its init if it has a PID namespace of its own; returns its wait status."""
+    """Wait for the command, as its init if it has a PID namespace of its own; return its wait status."""
     while True:
         pid, status = os.wait() if alone else os.waitpid(child, 0)
         if pid == child:
@@ -461,7 +461,7 @@ def supervise(child: int, alone: bool) -> int:
 
 
 def end_like(status: int) -> None:
-    """Ends as the command did; does not return."""
+    """End as the command did; do not return."""
     if os.WIFSIGNALED(status):
         number = os.WTERMSIG(status)
         if number != signal.SIGKILL:
@@ -471,7 +471,7 @@ def end_like(status: int) -> None:
 
 
 def main(arguments: list[str]) -> None:
-    """Sets everything up, runs the command, and ends as it does."""
+    """Set everything up, run the command, and end as it does."""
     with open(arguments[0]) as file:
         spec = json.load(file)
     report, folder, own = spec["report"], os.getcwd(), spec["own_processes"]

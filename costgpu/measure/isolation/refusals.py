@@ -17,7 +17,7 @@ MOST_CHARS = 300
 
 
 def refused_write(said: Iterable[str], folder: Path, ours: Path) -> str:
-    """What could not be written, and could have been without us: a path, or a line that names none; empty if nothing.
+    """Return what could not be written, and could have been without us: a path, or a line that names none; empty if nothing.
 
     Args:
         said: Lines of the program's output, or of the error that ended it; the last that tells counts.
@@ -35,7 +35,7 @@ def refused_write(said: Iterable[str], folder: Path, ours: Path) -> str:
 
 
 def _paths(line: str, folder: Path) -> Iterator[str]:
-    """What is a path in a line, the likeliest first."""
+    """Yield what is a path in a line, the likeliest first."""
     yield from reversed(_QUOTED.findall(line))
     for part in reversed(re.split(r":\s", line)[:-1]):
         for word in (part, part.rpartition(" ")[2]):
@@ -49,7 +49,7 @@ def _counts_from(folder: Path, word: str) -> bool:
 
 
 def _is_writable(path: str) -> bool:
-    """Whether the user may write it, or make or remove it in its folder."""
+    """Return whether the user may write it, or make or remove it in its folder."""
     try:
         return os.access(path, os.W_OK) or (Path(path).parent.is_dir() and os.access(Path(path).parent, os.W_OK))
     except (OSError, ValueError):

@@ -21,7 +21,7 @@ DEVICES = ("/dev/null", "/dev/zero", "/dev/random", "/dev/urandom", "/dev/tty", 
 
 
 def profile(writable: Sequence[str]) -> str:
-    """The rules for a program that may write beneath these folders only.
+    """Return the rules for a program that may write beneath these folders only.
 
     Args:
         writable: Absolute paths; links in them are followed here (``/var`` and ``/tmp`` are links), as rules see real paths.
@@ -46,7 +46,7 @@ def profile(writable: Sequence[str]) -> str:
 
 
 def quoted(path: str) -> str:
-    """A path as a string of the profile's language.
+    """Return a path as a string of the profile's language.
 
     Raises:
         ValueError: It holds a character that no string there can.
@@ -57,5 +57,5 @@ def quoted(path: str) -> str:
 
 
 def start_command(writable: Sequence[str], command: Sequence[str]) -> list[str]:
-    """The command line that starts a command under the profile."""
+    """Return the command line that starts a command under the profile."""
     return [SANDBOX_EXEC, "-p", profile(writable), *command]

@@ -43,7 +43,7 @@ class IsolatedProcess:
     refused: dict[Isolation, str] = field(default_factory=dict)  # stronger levels, and why they are not given
 
     def elsewhere(self, folder: Path) -> list[Path]:
-        """Where it writes that is not in the measurement's folder."""
+        """Return where it writes that is not in the measurement's folder."""
         return [self.layers] if self.layers is not None and self.layers.parent != folder else []
 
 
@@ -105,7 +105,7 @@ def start_isolated(
     prepare: Callable[[Isolation], None] | None = None,
     watch: FileWatch | None = None,
 ) -> IsolatedProcess:
-    """Starts a command in a session of its own.
+    """Start a command in a session of its own.
 
     Args:
         command: Absolute path of the program, and its arguments.
@@ -170,7 +170,7 @@ def _under_seatbelt(command: _Command, writable: list[str]) -> subprocess.Popen[
 def _with_temporary(
     command: _Command, start: Callable[[_Command, list[str]], subprocess.Popen[bytes]]
 ) -> subprocess.Popen[bytes]:
-    """Starts the command with a temporary folder of its own, which goes when the process object does."""
+    """Start the command with a temporary folder of its own, which goes when the process object does."""
     if command.watch is not None:
         command.watch.begin_here()
     beside = str(command.scratch.folder.parent)  # where the next measurements remove what is left of a killed one
@@ -232,7 +232,7 @@ def other_places() -> list[Path]:
 
 
 def _launch(launcher: str, command: _Command, **spec: object) -> tuple[subprocess.Popen[bytes], str]:
-    """Starts the command through a launcher; returns what that reports."""
+    """Start the command through a launcher; return what that reports."""
     reader, writer = os.pipe()
     try:
         path = command.scratch.folder / "isolation.json"
@@ -255,7 +255,7 @@ def _launch(launcher: str, command: _Command, **spec: object) -> tuple[subproces
 
 
 def _heard(reader: int) -> str:
-    """What the launcher reports before it hands over; why not, if it says nothing."""
+    """Return what the launcher reports before it hands over; why not, if it says nothing."""
     ready, _, _ = select.select([reader], [], [], SET_UP_SECONDS)
     if not ready:
         return f"namespaces: not set up within {SET_UP_SECONDS:.0f} s"

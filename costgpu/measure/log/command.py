@@ -132,7 +132,10 @@ def measure_command(
 
 
 def _with_waiting(phase: Phase, activity: ActivityRecord | None, machine: Machine) -> Phase:
-    """The phase with what of a step waits, and what of it one core does; on a machine with a GPU that is not known."""
+    """Return the phase with what of a step waits, and what of it one core does.
+
+    On a machine with a GPU that is not known.
+    """
     if activity is None or machine.accelerators or activity["wall"] <= 0:
         return phase
     waiting = waiting_share(activity)
@@ -143,7 +146,7 @@ def _with_waiting(phase: Phase, activity: ActivityRecord | None, machine: Machin
 
 
 def find_program(argv: Sequence[str], workdir: Path) -> str:
-    """The absolute path of the program.
+    """Return the absolute path of the program.
 
     Raises:
         UsageError: There is no command at all.
@@ -171,7 +174,7 @@ def find_program(argv: Sequence[str], workdir: Path) -> str:
 def _explain(
     watch: ProcessMonitor, reading: LogReading | None, *, name: str, log: Path, pattern: str | None, limit: float
 ) -> ScriptError | None:
-    """The error of a command that cannot be measured; None for one that can. `limit` is in seconds."""
+    """Return the error of a command that cannot be measured; None for one that can. `limit` is in seconds."""
     crashed, took = watch.returncode != 0 and not watch.stopped, format_duration(watch.wall_seconds)
     seen = max((stream.lines for stream in watch.log.streams.values()), default=0)
     if crashed and (reading is None or seen < ENOUGH_LINES):

@@ -71,17 +71,17 @@ class Stream:
 
     @property
     def counts(self) -> bool:
-        """Whether it can be a counter at all."""
+        """Return whether it can be a counter at all."""
         return self.rises > 0 and self.falls <= max(1.0, RESETS_PER_RISE * self.rises)
 
     @property
     def complete(self) -> bool:
-        """Whether it has reached its total."""
+        """Return whether it has reached its total."""
         return self.total is not None and bool(self.samples) and self.samples[-1].step >= self.total
 
     @property
     def over(self) -> bool:
-        """Whether it has come to its end once and for all, as a bar of the preparations does; not one of an epoch."""
+        """Return whether it has come to its end once and for all, as a bar of the preparations does; not one of an epoch."""
         epochs = self.pattern.per_epoch or (bool(self.samples) and self.samples[-1].epoch is not None)
         return self.complete and self.restarts == 0 and not epochs
 
@@ -100,7 +100,7 @@ class ProgressLog:
         self._epoch: float | None = None
 
     def read(self, line: Line) -> bool:
-        """Whether the line says anything about progress."""
+        """Return whether the line says anything about progress."""
         self.lines += 1
         for fact in FACTS:
             if fact.needle in line.text and (match := fact.regex.search(line.text)) is not None:
@@ -128,13 +128,13 @@ class ProgressLog:
         return hit
 
     def best(self, now: float | None = None) -> Stream | None:
-        """The counter of the training, by all that has been read until `now`; None if nothing counts yet."""
+        """Return the counter of the training, by all that has been read until `now`; None if nothing counts yet."""
         counters = [stream for stream in self.streams.values() if stream.counts]
         end = self.last_at if now is None else max(now, self.last_at)
         return min(counters, key=lambda stream: _rank(stream, end), default=None)
 
     def outer(self, inner: Stream) -> Stream | None:
-        """The bar around the bar of the training, if there is one: it moves when that one starts again."""
+        """Return the bar around the bar of the training, if there is one: it moves when that one starts again."""
         for stream in self.streams.values():
             if stream is inner or not stream.pattern.named or not stream.total or stream.evaluating:
                 continue

@@ -42,7 +42,7 @@ class LineSplitter:
         self._at: float | None = None
 
     def feed(self, chunk: bytes, at: float) -> list[Line]:
-        """The lines that this chunk completes, which came `at` this second."""
+        """Return the lines that this chunk completes, which came `at` this second."""
         lines: list[Line] = []
         start = 0
         for end in _ENDS.finditer(chunk):
@@ -53,7 +53,7 @@ class LineSplitter:
         return lines
 
     def close(self) -> list[Line]:
-        """What is held as a line, complete or not; nothing is held afterwards."""
+        """Return what is held as a line, complete or not; nothing is held afterwards."""
         text = _ESCAPES.sub("", self._held.decode("utf-8", "replace"))
         at, self._at = self._at, None
         self._held.clear()
@@ -147,7 +147,7 @@ def _progress(pattern: Pattern, match: re.Match[str], line: Line) -> Progress:
 
 
 def _number(text: str | None) -> float | None:
-    """A number, perhaps with ``k`` or ``M`` behind it; None for anything else."""
+    """Return a number, perhaps with ``k`` or ``M`` behind it; None for anything else."""
     if not text:
         return None
     scale = _PREFIX.get(text[-1], 1.0)
@@ -173,7 +173,7 @@ def _printed_seconds(groups: dict[str, str | None]) -> float | None:
 
 
 def user_pattern(text: str) -> Pattern:
-    """The pattern of ``--step-pattern``.
+    """Return the pattern of ``--step-pattern``.
 
     Args:
         text: A regular expression. Named groups step, total, epoch, epochs and speed (steps per second) are used;

@@ -56,14 +56,14 @@ class _Pace:
     across: list[tuple[float, float, float]] = field(default_factory=list)
 
     def beyond(self, each: float | None) -> list[_Interval]:
-        """The intervals across the ends of epochs that have `each` steps."""
+        """Return the intervals across the ends of epochs that have `each` steps."""
         if not each:
             return []
         return [_Interval(s, steps + n * each, 0.0) for s, steps, n in self.across if steps + n * each >= 0]
 
 
 def read_phase(log: ProgressLog, *, started_at: float, ended: bool, kind: str = "") -> LogReading | None:
-    """The training that a log tells of; None if no counter in it can be timed. An empty `kind` is recognised."""
+    """Return the training that a log tells of; None if no counter in it can be timed. An empty `kind` is recognised."""
     stream = log.best()
     if stream is None:
         return None
@@ -158,13 +158,13 @@ def _pace(samples: list[Sample], scope: Scope) -> _Pace:
 
 
 def _times(intervals: list[_Interval], median: float) -> StepTimes:
-    """The times of a step; for the mean an interval counts by its steps, and with three medians at most."""
+    """Return the times of a step; for the mean an interval counts by its steps, and with three medians at most."""
     seconds = sum(min(i.seconds, SPIKE * median * i.steps) for i in intervals)
     return summarize([interval.each for interval in intervals], seconds / sum(i.steps for i in intervals))
 
 
 def _excess(intervals: list[_Interval], mean: float) -> float:
-    """What an interval holds beyond its steps, in seconds."""
+    """Return what an interval holds beyond its steps, in seconds."""
     return statistics.fmean(interval.seconds - interval.steps * mean for interval in intervals)
 
 
@@ -195,7 +195,7 @@ def _pauses(
 
 
 def _gpu(stream: Stream, log: ProgressLog, kind: str) -> tuple[GpuPath, str, str]:
-    """How its seconds on a GPU can be known, why, and the kind of its work."""
+    """Return how its seconds on a GPU can be known, why, and the kind of its work."""
     if kind:
         return GpuPath.TABLE, f"only its output was seen; by --like its work is taken to be of the kind {kind}", kind
     if stream.pattern.no_gpu:
@@ -212,7 +212,7 @@ def _gpu(stream: Stream, log: ProgressLog, kind: str) -> tuple[GpuPath, str, str
 
 
 def example_of(text: str) -> str:
-    """A line, short enough to be quoted."""
+    """Return a line, short enough to be quoted."""
     text = " ".join(text.split())
     return text if len(text) <= EXAMPLE_CHARS else text[: EXAMPLE_CHARS - 3] + "..."
 
@@ -228,7 +228,7 @@ def _chosen(stream: Stream, log: ProgressLog) -> str:
 
 
 def _printed(samples: list[Sample], mean: float, batch: float | None) -> list[str]:
-    """A note if the program's own speed is not the clock's."""
+    """Return a note if the program's own speed is not the clock's."""
     later = samples[len(samples) // 2 :]  # averages since the start have settled
     said = [s.printed_seconds for s in later if s.printed_seconds]
     if not said and batch:

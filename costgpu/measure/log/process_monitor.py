@@ -91,7 +91,7 @@ class ProcessMonitor:
         progress: Callable[[float, bool], None],
         isolation: Isolation | None = None,
     ) -> None:
-        """Runs it until it ends or enough has been seen; nothing of it is left.
+        """Run it until it ends or enough has been seen; nothing of it is left.
 
         Raises:
             ScriptNotFound: The system cannot start it.
@@ -195,7 +195,7 @@ class ProcessMonitor:
                 self._first = line.at
 
     def _enough(self, now: float) -> bool:
-        """Whether what was seen will do, or nothing can be expected any more."""
+        """Return whether what was seen will do, or nothing can be expected any more."""
         best = self.log.best(now)
         if best is None:
             since = self.started_at if self._first is None else self._first
@@ -222,7 +222,7 @@ class ProcessMonitor:
         self._cpu = max(self._cpu, cpu)
 
     def _look(self, child: subprocess.Popen[bytes], now: float) -> None:
-        """Notes whether anything of it computes."""
+        """Note whether anything of it computes."""
         if self._first is None or now - self._looked_at < TICK_SECONDS:
             return
         self._looked_at = now

@@ -23,7 +23,7 @@ class Scope(Enum):
 
 
 def scope_of(stream: Stream, log: ProgressLog) -> Scope:
-    """Whether the counter starts again with every epoch, as far as the log tells."""
+    """Return whether the counter starts again with every epoch, as far as the log tells."""
     if stream.pattern.unit == "epoch":
         return Scope.WHOLE
     if stream.restarts > 0:
@@ -49,7 +49,7 @@ def scope_of(stream: Stream, log: ProgressLog) -> Scope:
 def log_total(
     stream: Stream, log: ProgressLog, scope: Scope, seconds: float, *, started_at: float, ended: bool
 ) -> Total:
-    """The total of the counter's steps, of so many seconds each."""
+    """Return the total of the counter's steps, of so many seconds each."""
     each, how_each = _per_epoch(stream, log, scope, seconds)
     epochs, how_epochs = _epochs(stream, log)
     whole, how = _whole(stream, log, scope)
@@ -81,7 +81,7 @@ def log_total(
 
 
 def _whole(stream: Stream, log: ProgressLog, scope: Scope) -> tuple[float | None, str]:
-    """Steps of the whole training where one number tells them."""
+    """Return steps of the whole training where one number tells them."""
     if scope is Scope.WHOLE:
         if stream.pattern.unit == "percent":
             return 100.0, f"100 % of {stream.pattern.label}'s progress"
@@ -97,7 +97,7 @@ def _whole(stream: Stream, log: ProgressLog, scope: Scope) -> tuple[float | None
 
 
 def _epochs(stream: Stream, log: ProgressLog) -> tuple[float | None, str]:
-    """The number of epochs, and who says so."""
+    """Return the number of epochs, and who says so."""
     if stream.epochs:
         return stream.epochs, f"{stream.epochs:,.0f} epochs by the same lines"
     outer = log.outer(stream) if stream.pattern.named else None
@@ -111,7 +111,7 @@ def _epochs(stream: Stream, log: ProgressLog) -> tuple[float | None, str]:
 
 
 def _per_epoch(stream: Stream, log: ProgressLog, scope: Scope, seconds: float) -> tuple[float | None, str]:
-    """Steps of an epoch, and who says so."""
+    """Return steps of an epoch, and who says so."""
     if scope is not Scope.EPOCH:
         return None, ""
     if stream.total:

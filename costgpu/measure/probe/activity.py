@@ -23,18 +23,18 @@ def state_of(pid, thread):
 
 
 def runs(pid: str, leaving_out: tuple[str, ...] = ()) -> bool:
-    """Whether a thread of the process runs, but for some of them."""
+    """Return whether a thread of the process runs, but for some of them."""
     return any(state_of(pid, one) == RUNNING for one in threads_of(pid) if one not in leaving_out)
 
 
 def waits_outside(pid, thread):
-    """Whether a thread that does not run waits for something that no thread of its process does."""
+    """Return whether a thread that does not run waits for something that no thread of its process does."""
     number = read("/proc/{}/task/{}/syscall".format(pid, thread)).split(" ")[0]
     return bool(FUTEX) and number.isdigit() and number != FUTEX
 
 
 def descendants(pid: str) -> list[str]:
-    """Processes that it has started, and those that they have."""
+    """Return processes that it has started, and those that they have."""
     found: list[str] = []
     waiting = [pid]
     while waiting and len(found) < MOST_PROCESSES:

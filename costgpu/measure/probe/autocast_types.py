@@ -46,7 +46,7 @@ class AutocastTypes:
         self.cast: Set[Hashable] = set()
 
     def follow(self, name: str, backward: bool, inputs: Tensors, outputs: Tensors) -> Dict[str, Any]:
-        """What autocast would do to one call.
+        """Return what autocast would do to one call.
 
         Args:
             backward: Whether it is part of the backward pass, which runs without autocast.
@@ -76,7 +76,7 @@ class AutocastTypes:
         return {key: value for key, value in found.items() if value}
 
     def written(self, inputs: Tensors, outputs: Tensors, half: bool) -> bool:
-        """Notes the type of what was made, and says whether the call's first float output is half."""
+        """Note the type of what was made, and say whether the call's first float output is half."""
         own = {storage for storage, _ in inputs}
         first = None
         for storage, decided in outputs:
@@ -88,7 +88,7 @@ class AutocastTypes:
         return bool(first)
 
     def needs_cast(self, storage: Hashable, backward: bool) -> bool:
-        """Whether a half copy has to be made: parameters have one after their first use, saved tensors as well."""
+        """Return whether a half copy has to be made: parameters have one after their first use, saved tensors as well."""
         had = storage in self.cast
         if not backward:
             self.cast.add(storage)

@@ -124,7 +124,7 @@ def die_with_parent():
 
 
 def run_script(config):
-    """Runs the script as `python script.py` or `python -m module` would."""
+    """Run the script as `python script.py` or `python -m module` would."""
     if config.get("module"):
         import runpy
 

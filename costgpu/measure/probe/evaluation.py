@@ -63,7 +63,7 @@ class Evaluation:
             self.recorder.trace_as("forward")
 
     def trains(self):
-        """Whether a module of it is in training mode again."""
+        """Return whether a module of it is in training mode again."""
         return any(vars(one).get("training") for one in self.modules.values())
 
     def step_made(self):

@@ -116,7 +116,7 @@ class FirstStep:
 
     @property
     def running(self):
-        """Whether its trace is the one that goes on."""
+        """Return whether its trace is the one that goes on."""
         return self.trace is not None and not self.over
 
     def end(self, now):
@@ -138,11 +138,11 @@ class FirstStep:
             self.trace = None
 
     def is_slow(self):
-        """Whether it took so long that a second step should not be needed for the trace."""
+        """Return whether it took so long that a second step should not be needed for the trace."""
         return self.trace is not None and (self.seconds or 0.0) >= SLOW_SHARE * self.recorder.config["measure_for"]
 
     def use(self, phase):
-        """Makes its trace the trace of the phase that it began."""
+        """Make its trace the trace of the phase that it began."""
         rows = self.trace.tracer.rows
         for key in [one for one, row in rows.items() if row["phase"] == "optimizer" and row["op"] in MAKES_STATE]:
             del rows[key]

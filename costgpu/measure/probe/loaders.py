@@ -74,16 +74,19 @@ class Loaders:
                 return
 
     def last_drawn(self):
-        """The loader that the last training batch came from; None without one."""
+        """Return the loader that the last training batch came from; None without one."""
         training = [i for i in self.drawn if i != VALIDATION]
         return next((one for one in self.by_iterator.values() if training and id(one) == training[-1]), None)
 
     def feeds(self, first):
-        """The loader of the training, after its `first` step or a later one; None for what is read beside the steps."""
+        """Return the loader of the training, after its `first` step or a later one.
+
+        None for what is read beside the steps.
+        """
         return self.feeding if first or self.feeding is self.fed_before else None
 
     def was_opened(self, training):
-        """Whether an epoch of the training loader has begun; without one only a fit says so itself."""
+        """Return whether an epoch of the training loader has begun; without one only a fit says so itself."""
         return id(training) in self.opened or FIT in self.opened
 
     def forget(self):
@@ -93,7 +96,7 @@ class Loaders:
 
 
 def is_same_data(one, other):
-    """Whether two loaders give the same items: one data set, and as many batches of it."""
+    """Return whether two loaders give the same items: one data set, and as many batches of it."""
     try:
         return one.dataset is other.dataset and len(one) == len(other)
     except (AttributeError, TypeError):

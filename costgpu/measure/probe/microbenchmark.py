@@ -79,7 +79,7 @@ def by_turns(works, windows, seconds=WINDOW_SECONDS):
 
 
 def copier(threads):
-    """Copies `COPY_BYTES` with all threads; `memmove` runs without the interpreter's lock."""
+    """Copy `COPY_BYTES` with all threads; `memmove` runs without the interpreter's lock."""
     share = COPY_BYTES // threads
     pairs = [(ctypes.create_string_buffer(share), ctypes.create_string_buffer(share)) for _ in range(threads)]
 

@@ -8,7 +8,7 @@ from .schedstat import clock, cpu_clock
 
 
 def make_tracer(torch):
-    """The class of the op tracer, for this torch. It serves the real script and FakeTensorMode alike."""
+    """Return the class of the op tracer, for this torch. It serves the real script and FakeTensorMode alike."""
     from torch.utils._python_dispatch import TorchDispatchMode
 
     def describe(value):
@@ -34,7 +34,7 @@ def make_tracer(torch):
     composite = {}  # op -> whether it is made of others, which autograd would have taken it apart into
 
     def whole(func):
-        """Whether inference mode, which is below autograd, hands us an op in one piece that is made of others."""
+        """Return whether inference mode, which is below autograd, hands us an op in one piece that is made of others."""
         if not in_inference_mode():
             return False
         if func not in composite:

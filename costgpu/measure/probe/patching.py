@@ -32,7 +32,7 @@ def harmless(hook):
 
 
 def replace(owner, name, make):
-    """Puts ``make(what is there)`` in the place of ``owner.name``, where there is something, and returns it."""
+    """Put ``make(what is there)`` in the place of ``owner.name``, where there is something, and return it."""
     inner = getattr(owner, name, None)
     if owner is None or inner is None:  # None itself has an __init__
         return None
@@ -58,7 +58,7 @@ def wrap(owner, name, call):
 
 
 def patch(owner, name, make):
-    """Replaces a function, or a method that the class itself defines, by ``make(it)``, once."""
+    """Replace a function, or a method that the class itself defines, by ``make(it)``, once."""
     inner = owner.__dict__.get(name) if isinstance(owner, type) else getattr(owner, name, None)
     if owner is not None and inner is not None and not getattr(inner, "_costgpu", False):
         made = replace(owner, name, make)
@@ -67,7 +67,7 @@ def patch(owner, name, make):
 
 
 def observe(owner, name, hook, *, before=False):
-    """Calls ``hook`` with the same arguments after (or before) each call of ``owner.name``."""
+    """Call ``hook`` with the same arguments after (or before) each call of ``owner.name``."""
     hook = harmless(hook)
 
     def make(inner):

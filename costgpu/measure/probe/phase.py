@@ -76,7 +76,7 @@ class Phase:
         self.own = None  # (file, line) of the script's code that led here, where the step is in a library
 
     def holds(self, frame):
-        """Whether a step at this frame is inside the loop of the phase."""
+        """Return whether a step at this frame is inside the loop of the phase."""
         low, high = self.top_lines
         return any(live is self.frame and low <= live.f_lineno <= high for live in outwards(frame))
 
@@ -85,7 +85,7 @@ class Phase:
         self.frame = self.outer = self.entry = None
 
     def follow(self, entry, before):
-        """Notes the script's frame that a library calls, and whether that is one more call after the phase before."""
+        """Note the script's frame that a library calls, and whether that is one more call after the phase before."""
         self.entry = entry
         if before is not None and entry is not None and before.entry is not None:
             if before.entry.f_code is entry.f_code:
@@ -159,17 +159,17 @@ class Phase:
                 del self.special[interval]
 
     def counted_snapshots(self):
-        """The snapshots, in which the loops over optimizers are told: they do not multiply the steps."""
+        """Return the snapshots, in which the loops over optimizers are told: they do not multiply the steps."""
         for loop in (loop for shot in self.snapshots for loop in shot["loops"]):
             loop["optimizers"] = loop["optimizers"] or (loop["path"], loop["line"]) in self.members
         return self.snapshots
 
     def steps_elsewhere(self):
-        """Steps of the anchor's optimizer at other places: what is left of an epoch after its loop, for example."""
+        """Return steps of the anchor's optimizer at other places: what is left of an epoch after its loop, for example."""
         return sum(n for (site, one), n in self.sites.items() if one == self.anchor_optimizer and site != self.anchor)
 
     def mark(self, kind, value):
-        """Notes what the last interval held."""
+        """Note what the last interval held."""
         if self.seconds:
             self.special.setdefault(len(self.seconds) - 1, {})[kind] = value
 
@@ -185,13 +185,13 @@ class Phase:
         return [[round(value, 7) for value in values[:count]] for values in times]
 
     def may_trace_again(self):
-        """Whether there is a late step to compare with the traced one, and it is quick enough to be traced, too."""
+        """Return whether there is a late step to compare with the traced one, and it is quick enough to be traced, too."""
         seen = sorted(self.seconds)
         quick = bool(seen) and seen[len(seen) // 2] * self.turn() < MOST_LATE_SECONDS
         return quick and self.trace is not None and self.late is None and not self.first_traced
 
     def turn(self):
-        """Steps that hold one whole turn of every optimizer (a critic that steps five times per generator)."""
+        """Return steps that hold one whole turn of every optimizer (a critic that steps five times per generator)."""
         anchor = (self.anchor, self.anchor_optimizer)
         anchors = self.sites.get(anchor, 1)
         others = [n for key, n in self.sites.items() if key != anchor]

@@ -85,7 +85,7 @@ class Recorder:
         self.started, self.queued_before = clock(), queued()
 
     def plain_loop_stack(self):
-        """Reads loops where torch is not what trains."""
+        """Read loops where torch is not what trains."""
         if self.plain_stack is None:
             self.plain_stack = plain_loop_stack(library_roots())
         return self.plain_stack
@@ -107,15 +107,15 @@ class Recorder:
 
     @property
     def trains(self):
-        """Whether a training phase has begun; a phase of inference may be what comes before it."""
+        """Return whether a training phase has begun; a phase of inference may be what comes before it."""
         return self.phase is not None and self.inference.phase is None
 
     def computes_with_torch(self):
-        """Whether torch has been set to work: then its steps are what counts, and no bar or loop of the script's."""
+        """Return whether torch has been set to work: then its steps are what counts, and no bar or loop of the script's."""
         return bool(self.optimizers_made or self.backwards)
 
     def loops_count(self):
-        """Whether the script's bare loops have been seen to advance, and may be what it is for."""
+        """Return whether the script's bare loops have been seen to advance, and may be what it is for."""
         return self.loops.moved() and not self.progress.transfers() and not self.progress.awaits_training()
 
     # -- what the hooks tell
@@ -312,7 +312,7 @@ class Recorder:
         phase.own_seconds.append(self.last - now)
 
     def enough(self, elapsed):
-        """Whether what was seen answers the question, after `elapsed` seconds from the first step."""
+        """Return whether what was seen answers the question, after `elapsed` seconds from the first step."""
         phase, steps, limit = self.phase, self.config.get("steps"), self.config["measure_for"]
         if phase is None:
             return self.progress.enough(clock())
@@ -324,7 +324,7 @@ class Recorder:
         return elapsed >= limit and (untraced >= 5 or (untraced >= 1 and elapsed >= 1.5 * limit))
 
     def is_evaluating(self):
-        """Whether an evaluation goes on after the last counted step."""
+        """Return whether an evaluation goes on after the last counted step."""
         return (self.evaluation.began is not None and self.evaluation.used) or VALIDATION in self.loaders.drawn
 
     # -- loops
@@ -348,7 +348,7 @@ class Recorder:
             phase.outer = (frames[named[-1]["depth"]], named[-1]["target"])
 
     def watch_outer(self, phase, earlier):
-        """Notes when an outer loop moves on, for scripts without a DataLoader to show where an epoch starts."""
+        """Note when an outer loop moves on, for scripts without a DataLoader to show where an epoch starts."""
         if phase.outer is None or earlier < self.outer_due:
             return
         begin = clock()
@@ -397,7 +397,7 @@ class Recorder:
             phase.followed = followed(phase.sizes, traced.sizes)
 
     def weigh_first(self, phase, earlier):
-        """Takes the trace of a slow first step, unless other optimizers step after it, or the next is quick."""
+        """Take the trace of a slow first step, unless other optimizers step after it, or the next is quick."""
         if earlier == 0 and self.first.is_slow():
             self.first.use(phase)
         elif earlier == 1 and phase.first_traced:
@@ -407,7 +407,7 @@ class Recorder:
     # -- the end
 
     def finish(self, status, **detail):
-        """Writes the result and ends this process at once; the parent ends its children."""
+        """Write the result and end this process at once; the parent ends its children."""
         if not self.finished.acquire(False):
             return
         self.status = status

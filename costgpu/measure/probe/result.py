@@ -23,7 +23,7 @@ RESULT_VERSION = 1
 
 
 def write_result(recorder, status, detail):
-    """Writes the result file whole, or not at all."""
+    """Write the result file whole, or not at all."""
     recorder.inference.settle(status)
     times = os.times()
     imports = recorder.imports
@@ -76,7 +76,7 @@ def peak_memory():
 
 
 def torch_facts(torch, autocast, compiled) -> TorchFacts:
-    """What torch says of itself and was told about precision."""
+    """Return what torch says of itself and was told about precision."""
     matmul = getattr(torch.backends.cuda, "matmul", None)
     try:
         count = 0 if GPU_REQUESTS.fake_cuda else torch.cuda.device_count()
@@ -104,7 +104,7 @@ def torch_facts(torch, autocast, compiled) -> TorchFacts:
 
 
 def ranks_record(recorder) -> RanksRecord:
-    """How it trains in several processes; of the first training phase."""
+    """Return how it trains in several processes; of the first training phase."""
     phase = next((one for one in recorder.phases if not isinstance(one, InferencePhase)), None)
     schemes, parts, collectives = recorder.schemes, recorder.data_parts, WORLD.collectives
     return {
@@ -131,7 +131,7 @@ def ranks_record(recorder) -> RanksRecord:
 
 
 def phase_record(phase, torch, fetch) -> PhaseRecord:
-    """A phase as JSON-ready values."""
+    """Return a phase as JSON-ready values."""
     trace = phase.trace
     path, line = phase.own or (phase.anchor[0].co_filename, phase.anchor[1]) if phase.anchor else ("", 0)
     counts: dict[int, int] = {}
@@ -180,7 +180,7 @@ def usual_fetches(recorder):
 
 
 def describe_loader(loader, fetch) -> Loader:
-    """A DataLoader; `fetch` holds CPU seconds, number, waits and queues of fetches, None if they were not timed."""
+    """Return a DataLoader; `fetch` holds CPU seconds, number, waits and queues of fetches, None if they were not timed."""
     return {
         "workers": attribute(loader, "num_workers", 0),
         "batch_size": attribute(loader, "batch_size"),
@@ -194,7 +194,7 @@ def describe_loader(loader, fetch) -> Loader:
 
 
 def device_type(phase, torch):
-    """Where the parameters of the phase's optimizers live: ``cpu``, ``cuda``, ..."""
+    """Return where the parameters of the phase's optimizers live: ``cpu``, ``cuda``, ..."""
     for optimizer in phase.optimizers.values():
         for group in optimizer.param_groups:
             for value in group["params"]:
@@ -213,7 +213,7 @@ def safe_length(value):
 
 
 def describe_batch(batch, torch) -> Batch:
-    """Samples and bytes of a batch in any nesting."""
+    """Return samples and bytes of a batch in any nesting."""
     sizes, total, stack = [], 0, [batch]
     while stack:
         value = stack.pop()

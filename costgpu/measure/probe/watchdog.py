@@ -51,7 +51,7 @@ class Watchdog(threading.Thread):
                 self.finish("cut")
 
     def idle(self, now):
-        """Whether the current gap between steps is far longer than a step: validation, or something that hangs."""
+        """Return whether the current gap between steps is far longer than a step: validation, or something that hangs."""
         last, phase = self.recorder.last, self.recorder.phase
         if phase is None:
             return True
@@ -73,7 +73,7 @@ class Watchdog(threading.Thread):
 
 
 def main_stack(thread):
-    """Where the script is now: its own frames, innermost last."""
+    """Return where the script is now: its own frames, innermost last."""
     frame = sys._current_frames().get(thread)
     entries = traceback.extract_stack(frame) if frame is not None else []
     entries = [e for e in entries if not e.filename.startswith((PROBE_ROOT, "<frozen"))]

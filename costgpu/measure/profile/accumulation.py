@@ -81,12 +81,12 @@ def _at_its_end(snapshots: list[Snapshot]) -> bool:
 
 
 def loops_of(snapshots: list[Snapshot]) -> list[Loop]:
-    """The loops that count, from the last snapshot: not those over a list of optimizers."""
+    """Return the loops that count, from the last snapshot: not those over a list of optimizers."""
     return [loop for loop in snapshots[-1]["loops"] if not loop["optimizers"]] if snapshots else []
 
 
 def iterations_per_step(snapshots: list[Snapshot], micro_batches: float = 1.0) -> float:
-    """Iterations of the innermost loop per counted step (gradient accumulation: above 1)."""
+    """Return iterations of the innermost loop per counted step (gradient accumulation: above 1)."""
     return accumulation(snapshots, micro_batches).per_step
 
 
@@ -103,7 +103,7 @@ def _measured(snapshots: list[Snapshot], micro_batches: float) -> float:
 
 
 def rates_of(snapshots: list[Snapshot]) -> list[Rate]:
-    """Iterations of the innermost loop per step between neighbouring snapshots."""
+    """Return iterations of the innermost loop per step between neighbouring snapshots."""
     found: list[Rate] = []
     for before, after in pairwise(snapshots):
         inner, later = loops_of([before]), loops_of([after])
@@ -131,13 +131,13 @@ def rates_of(snapshots: list[Snapshot]) -> list[Rate]:
 
 
 def _new_lap(before: Snapshot, after: Snapshot) -> bool:
-    """Whether the innermost loop's loader ran out between the two: what it had left over came on top of a step."""
+    """Return whether the innermost loop's loader ran out between the two: what it had left over came on top of a step."""
     trips = number(loops_of([after])[-1]["trips"])
     return trips is not None and trips > 0 and before["batches"] // trips < (after["batches"] - 1) // trips
 
 
 def position(loops: list[Loop]) -> float:
-    """Iterations of the innermost loop so far, from the variables of all loops; nan if one is not known."""
+    """Return iterations of the innermost loop so far, from the variables of all loops; nan if one is not known."""
     passed = 0.0
     for loop in loops:
         trips = number(loop["trips"])
@@ -148,7 +148,7 @@ def position(loops: list[Loop]) -> float:
 
 
 def raised_between(before: list[Loop], after: list[Loop], level: int) -> float:
-    """Iterations of one of the loops between two snapshots, by a counter that it raises; 0 if it has none."""
+    """Return iterations of one of the loops between two snapshots, by a counter that it raises; 0 if it has none."""
     home = before[level]
     for loop, later in zip(before, after, strict=False):
         for bound, same in zip(loop["bounds"], later["bounds"], strict=False):
@@ -164,12 +164,12 @@ def raised_between(before: list[Loop], after: list[Loop], level: int) -> float:
 
 
 def passed_by(loop: Loop) -> float | None:
-    """Iterations of a loop before the one that it is in, by its variable; None if that does not tell."""
+    """Return iterations of a loop before the one that it is in, by its variable; None if that does not tell."""
     return None if loop["index"] is None else (loop["index"] - loop["start"]) / loop["stride"]
 
 
 def first_step(shot: Snapshot) -> float | None:
-    """Iterations of the innermost loop up to the first step; None if the first snapshot does not tell."""
+    """Return iterations of the innermost loop up to the first step; None if the first snapshot does not tell."""
     inner = loops_of([shot])
     if not inner or shot["anchor"] != 1:
         return None

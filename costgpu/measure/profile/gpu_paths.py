@@ -29,7 +29,7 @@ NOTHING = "a GPU does nothing for this code as it is written"
 
 
 def gpu_path(series: SeriesRecord) -> tuple[GpuPath, str, str]:
-    """How its seconds on a GPU can be known, why, and its kind in the benchmark table."""
+    """Return how its seconds on a GPU can be known, why, and its kind in the benchmark table."""
     source, facts = series["source"], series["facts"]
     if source in ("keras", "tensorflow", "jax"):
         if facts.get("totals"):

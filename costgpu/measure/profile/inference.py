@@ -14,7 +14,7 @@ MOST_SIZES = 2  # numbers of items of a unit, beside the last: with more, the le
 
 
 def inference_of(raw: PhaseRecord) -> Inference | None:
-    """What the units of the phase make; None for training."""
+    """Return what the units of the phase make; None for training."""
     facts = raw.get("inference")
     if facts is None:
         return None
@@ -30,7 +30,7 @@ def inference_of(raw: PhaseRecord) -> Inference | None:
 
 
 def inference_of_series(series: SeriesRecord) -> Inference | None:
-    """What the steps of a framework's predictions make; None for training."""
+    """Return what the steps of a framework's predictions make; None for training."""
     facts = series["facts"]
     if not facts.get("inference"):
         return None
@@ -44,12 +44,12 @@ def inference_of_series(series: SeriesRecord) -> Inference | None:
 
 
 def known_by_one(raw: PhaseRecord) -> bool:
-    """Whether one unit of inference tells enough: it was traced, and timed as a whole or by its parts."""
+    """Return whether one unit of inference tells enough: it was traced, and timed as a whole or by its parts."""
     return bool(raw.get("inference") and raw["seconds"] and raw["trace_steps"])
 
 
 def unit_of(inference: Inference) -> str:
-    """What one unit is called."""
+    """Return what one unit is called."""
     if inference.generation is not None:
         return "prompt batch" if (inference.items_per_step or 1) > 1 else "prompt"
     if inference.items_per_step is None:
@@ -71,7 +71,7 @@ def inference_total(raw: PhaseRecord, *, ended: bool) -> Total:
 
 
 def _counting_loops(raw: PhaseRecord, facts: InferenceFacts) -> list[list[Loop]]:
-    """The loops around each snapshot whose iterations are units: not those over the parts of one unit."""
+    """Return the loops around each snapshot whose iterations are units: not those over the parts of one unit."""
     made, told = facts["generation"], raw["told"]
     inner = facts["over_modules"] or (made is not None and made["same_loop"])
     found = [shot["loops"][: len(shot["loops"]) - inner] for shot in raw["snapshots"]]
@@ -82,19 +82,19 @@ def _counting_loops(raw: PhaseRecord, facts: InferenceFacts) -> list[list[Loop]]
 
 
 def _over_results(loop: Loop) -> bool:
-    """Whether a comprehension (or the like) runs over what a call gives: the driver's own iterations."""
+    """Return whether a comprehension (or the like) runs over what a call gives: the driver's own iterations."""
     return loop["kind"] == "for" and loop["trips"] is None and loop["source"].endswith(")")
 
 
 def warm_up_seconds(raw: PhaseRecord, phase: Phase) -> float:
-    """What the first unit took beyond the others: it pays for what is made only once."""
+    """Return what the first unit took beyond the others: it pays for what is made only once."""
     facts = raw.get("inference")
     seconds = facts["warm_seconds"] if facts is not None else None
     return max(0.0, seconds - phase.step.median_seconds) if seconds and phase.step.count else 0.0
 
 
 def tail(raw: PhaseRecord) -> list[Extra]:
-    """What an ended script did after its last unit."""
+    """Return what an ended script did after its last unit."""
     facts = raw.get("inference")
     if facts is None or facts["tail_seconds"] < 0.1:
         return []
@@ -103,7 +103,7 @@ def tail(raw: PhaseRecord) -> list[Extra]:
 
 
 def _driver(trips: float | str | None, name: str) -> Loop:
-    """A loop of a library's that says how long it is."""
+    """Return a loop of a library's that says how long it is."""
     return {
         "file": name,
         "path": name,

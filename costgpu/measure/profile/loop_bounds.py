@@ -29,7 +29,7 @@ _NEGATED = {"<": ">=", "<=": ">", ">": "<=", ">=": "<", "==": "!=", "!=": "=="}
 
 
 def number(value: Trips) -> float | None:
-    """A number of the probe: None is unknown, ``inf`` endless."""
+    """Return a number of the probe: None is unknown, ``inf`` endless."""
     return None if value is None else math.inf if value == "inf" else float(value)
 
 
@@ -51,7 +51,7 @@ class Cap:
 
 
 def find_caps(snapshots: list[Snapshot], loops: list[Loop], per_iteration: float) -> tuple[list[Cap], list[EarlyExit]]:
-    """The caps of the loops (outermost first), and the tests that may end them early but follow no counter."""
+    """Return the caps of the loops (outermost first), and the tests that may end them early but follow no counter."""
     found: list[tuple[Bound, int, Cap]] = []
     early: list[EarlyExit] = []
     clocks = {loop["clock"]["test"] for loop in loops if "clock" in loop}  # which are told of apart
@@ -78,7 +78,7 @@ def _with_inner_break(
     snapshots: list[Snapshot],
     loops: list[Loop],
 ) -> Cap:
-    """The cap of an outer loop where the same test also leaves the inner one: then no whole body is made of it."""
+    """Return the cap of an outer loop where the same test also leaves the inner one: then no whole body is made of it."""
     values = _values(bound, loops[level], snapshots)
     for other, inner, first in found:
         if (
@@ -103,7 +103,7 @@ def _values(bound: Bound, loop: Loop, snapshots: list[Snapshot]) -> list[tuple[s
 def _static_cap(
     bound: Bound, level: int, snapshots: list[Snapshot], loops: list[Loop], per_iteration: float
 ) -> Cap | None:
-    """A counter raised by a constant once per iteration of a known loop."""
+    """Return a counter raised by a constant once per iteration of a known loop."""
     first = _same_bound(snapshots[0], loops[level], bound)
     if first is None:
         return None
@@ -159,13 +159,13 @@ def _static_cap(
 
 
 def _home(bound: Bound, level: int, loops: list[Loop]) -> int:
-    """The innermost loop that makes the test."""
+    """Return the innermost loop that makes the test."""
     depth = loops[level]["depth"]
     return next((n for n, x in enumerate(loops) if x["line"] == bound["home"] and x["depth"] == depth), level)
 
 
 def _leaves(bound: Bound, level: int, loops: list[Loop]) -> int:
-    """The outermost loop that the test ends: `return` leaves all of its function, an exit everything."""
+    """Return the outermost loop that the test ends: `return` leaves all of its function, an exit everything."""
     if bound["everywhere"]:
         return 0
     if bound["how"] == "return":
@@ -174,13 +174,13 @@ def _leaves(bound: Bound, level: int, loops: list[Loop]) -> int:
 
 
 def step_is_index(target: Loop, text: str) -> bool:
-    """Whether the compared text is the loop variable itself (perhaps plus a constant)."""
+    """Return whether the compared text is the loop variable itself (perhaps plus a constant)."""
     name = target.get("target", "")
     return bool(name) and text.replace("(", "").replace(")", "").split("+")[0].strip() == name
 
 
 def _scope(counter: Counter, loops: list[Loop], level: int, depth: int, place: int) -> int:
-    """The outermost loop that is inside one life of the counter."""
+    """Return the outermost loop that is inside one life of the counter."""
     if counter["targets"] and not counter["increment"]:
         return place
     same = [n for n, loop in enumerate(loops) if loop["depth"] == depth]
@@ -199,7 +199,7 @@ def _same_bound(shot: Snapshot, loop: Loop, bound: Bound) -> Bound | None:
 
 
 def _first_ending(bound: Bound, side: int, value: float, step: float, limit: float) -> int | None:
-    """The least number of steps of the counter after which the test ends the loop; None if it never does."""
+    """Return the least number of steps of the counter after which the test ends the loop; None if it never does."""
     holds = _HOLDS[bound["operator"]]
     if step == 0 or math.isinf(limit):
         return None
@@ -222,7 +222,7 @@ def _iterations_until(
     innermost: bool,
     per_iteration: float,
 ) -> float | None:
-    """Iterations of the counter's loop until the test ends the loop; None if it never does."""
+    """Return iterations of the counter's loop until the test ends the loop; None if it never does."""
     check, here = bound["line"], bound["step_line"]
     before = bound["how"] == "while" or check < here
     seen = value - (per_iteration - 1) * step if innermost else value
@@ -239,7 +239,7 @@ def _iterations_until(
 def _moving_cap(
     bound: Bound, level: int, snapshots: list[Snapshot], loops: list[Loop], per_iteration: float
 ) -> Cap | None:
-    """A counter that is raised out of sight, or by amounts that vary, seen to move with the steps or the laps."""
+    """Return a counter that is raised out of sight, or by amounts that vary, seen to move with the steps or the laps."""
     seen: list[tuple[int, tuple[float, float]]] = []
     for shot in snapshots:
         same = _same_bound(shot, loops[level], bound)
@@ -276,7 +276,7 @@ def _moving_cap(
 
 
 def _moved_with_steps(values: list[tuple[int, float]], bound: Bound, side: int, limit: float) -> float | None:
-    """The steps after which a counter ends the loop that grows evenly with them; None if it does not."""
+    """Return the steps after which a counter ends the loop that grows evenly with them; None if it does not."""
     (begin, first), (end, last) = values[0], values[-1]
     rate = (last - first) / (end - begin)
     if any(abs(now - first - rate * (at - begin)) > abs(rate) + 1e-9 for at, now in values):
@@ -289,7 +289,10 @@ def _moved_with_steps(values: list[tuple[int, float]], bound: Bound, side: int, 
 def _moved_with_laps(
     values: list[tuple[int, float]], bound: Bound, side: int, limit: float, lap: float
 ) -> float | None:
-    """The iterations of an outer loop after which a counter ends it that grows evenly with them; None if it does not."""
+    """Return the iterations of an outer loop after which a counter ends it that grows evenly with them.
+
+    None if it does not.
+    """
     laps = [math.floor((at - 1) / lap + 1e-9) for at, _ in values]
     passed, first = laps[-1] - laps[0], values[0][1]
     if passed < 1:
@@ -303,7 +306,7 @@ def _moved_with_laps(
 
 
 def _moved_on_average(values: list[tuple[int, float]], limit: float) -> float | None:
-    """The steps after which a counter comes to its limit that grew as fast in the first half as in the second."""
+    """Return the steps after which a counter comes to its limit that grew as fast in the first half as in the second."""
     (begin, first), (end, last) = values[0], values[-1]
     middle, then = min(values[1:-1], key=lambda value: abs(value[0] - (begin + end) / 2))
     jump = min((abs(b - a) for (_, a), (_, b) in pairwise(values) if a != b), default=0.0)
@@ -316,7 +319,7 @@ def _moved_on_average(values: list[tuple[int, float]], limit: float) -> float | 
 
 
 def _steps_of_lap(inner: list[Loop], per_iteration: float) -> float | None:
-    """Steps of one iteration of the loop around these; None if that is not known, or changes."""
+    """Return steps of one iteration of the loop around these; None if that is not known, or changes."""
     trips = [number(loop["trips"]) for loop in inner]
     if any(one is None or math.isinf(one) for one in trips) or any(loop["varies"] for loop in inner):
         return None

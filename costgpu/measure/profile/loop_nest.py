@@ -67,7 +67,7 @@ def _walk(
     first: float | None,
     begin: list[Loop],
 ) -> tuple[list[float | None], Cap | None, bool]:
-    """Steps in one execution of each loop (same order as `loops`).
+    """Return steps in one execution of each loop (same order as `loops`).
 
     Also the cap that decides the whole, if one does, and whether all caps that were applied are sure.
     """
@@ -106,12 +106,12 @@ def _walk(
 
 
 def carries(loops: list[Loop], level: int) -> bool:
-    """Whether a loop is a library's around a loop of the script's own: a command line's or a trainer's, made once."""
+    """Return whether a loop is a library's around a loop of the script's own: a command line's or a trainer's, made once."""
     return loops[level]["library"] and any(not loop["library"] for loop in loops[level + 1 :])
 
 
 def _rounds(trips: float, loop: Loop, begin: Loop | None) -> float:
-    """Iterations of an outer loop that come to the step, where it does so every so many of them only."""
+    """Return iterations of an outer loop that come to the step, where it does so every so many of them only."""
     gate = loop.get("gate")
     if gate is None or gate["every"] <= 1 or math.isinf(trips):
         return trips
@@ -172,12 +172,12 @@ def _steps_of(
 
 
 def _known_trips(loops: list[Loop]) -> float:
-    """The product of the trip counts; one that is not known is left out."""
+    """Return the product of the trip counts; one that is not known is left out."""
     return math.prod(number(loop["trips"]) or 1.0 for loop in loops)
 
 
 def expected_between(snapshots: list[Snapshot], nest: Nest) -> float | None:
-    """Steps that the loops say to have been made from the first snapshot to the last; None if they do not tell."""
+    """Return steps that the loops say to have been made from the first snapshot to the last; None if they do not tell."""
     first, last, count = loops_of(snapshots[:1]), loops_of(snapshots), 0.0
     if len(first) != len(last):
         return None

@@ -36,7 +36,7 @@ _NEAR = 0.05  # of a whole number of reductions per step: buckets are padded, an
 
 
 def parallelism_of(record: ProbeRecord, launch: Launch | None = None) -> Parallelism | None:
-    """How it trains in several processes; None for a script that trains in one."""
+    """Return how it trains in several processes; None for a script that trains in one."""
     ranks = record.get("ranks")
     if ranks is None or not (
         ranks["sightings"] or ranks["asked"] > 1 or (launch is not None and launch.processes != 1)
@@ -83,7 +83,7 @@ def parallelism_of(record: ProbeRecord, launch: Launch | None = None) -> Paralle
 
 
 def of_whole_model(phase: Phase, parallelism: Parallelism | None) -> Phase:
-    """The phase with sizes of the whole model, where the rank that was measured held only a part of it.
+    """Return the phase with sizes of the whole model, where the rank that was measured held only a part of it.
 
     Sharded parameters and optimizer states are spread evenly, so that one factor fits all of an optimizer.
     """
@@ -115,13 +115,13 @@ def of_whole_model(phase: Phase, parallelism: Parallelism | None) -> Phase:
 
 
 def _processes(ranks: RanksRecord) -> int | None:
-    """Processes that the script itself asks for; None for one per GPU."""
+    """Return processes that the script itself asks for; None for one per GPU."""
     one_per_gpu = ranks["needs_launcher"] or (ranks["asked"] == ranks["assumed"] and not ranks["fixed"])
     return None if one_per_gpu or ranks["asked"] == 1 else ranks["asked"]
 
 
 def _scheme(ranks: RanksRecord, trained: int) -> tuple[Scheme, str, list[Sighting]]:
-    """The scheme that decides, how it was found, and the sightings that hold the model."""
+    """Return the scheme that decides, how it was found, and the sightings that hold the model."""
     seen: list[tuple[Scheme, Sighting]] = []
     for one in ranks["sightings"]:
         kinds = one["schemes"]
@@ -145,7 +145,7 @@ def _scheme(ranks: RanksRecord, trained: int) -> tuple[Scheme, str, list[Sightin
 
 
 def _models(first: Sighting | None, seen: list[tuple[Scheme, Sighting]]) -> list[Sighting]:
-    """The sighting that holds the model: the one that decides, or else the one with the most parameters."""
+    """Return the sighting that holds the model: the one that decides, or else the one with the most parameters."""
     if first is not None and first["parameters"]:
         return [first]
     return sorted((one for _, one in seen if one["parameters"]), key=lambda one: -one["parameters"])[:1]
@@ -171,7 +171,7 @@ def _element_bytes(rows: list[CollectiveRow], default: float) -> float:
 
 
 def _reductions(rows: list[CollectiveRow], trained: int) -> float:
-    """How often all gradients are reduced in a step; 1 where that was not seen."""
+    """Return how often all gradients are reduced in a step; 1 where that was not seen."""
     share = sum(row["elements"] for row in rows) / trained if trained else 0.0
     if share < _LEAST_SHARE:
         return 1.0
@@ -180,7 +180,7 @@ def _reductions(rows: list[CollectiveRow], trained: int) -> float:
 
 
 def _sharded_reductions(rows: list[CollectiveRow], trained: int, models: list[Sighting]) -> float:
-    """The same by the number of calls, where the number of units is known: small units are padded."""
+    """Return the same by the number of calls, where the number of units is known: small units are padded."""
     units = sum(one["units"] for one in models)
     calls = sum(row["calls"] for row in rows) / units if units else 0.0
     whole = round(calls)
@@ -224,7 +224,7 @@ def _rank_batch(ranks: RanksRecord) -> int | None:
 
 
 def _distributed(ranks: RanksRecord) -> bool | None:
-    """Whether a rank gets its own part: by the class of its sampler, else by the length of its loader."""
+    """Return whether a rank gets its own part: by the class of its sampler, else by the length of its loader."""
     data = ranks["data"]
     if ranks["sampler_inserted"]:
         return True
@@ -247,7 +247,7 @@ def _by_length(data: DataPart, ranks: int) -> bool | None:
 
 
 def parallel_notes(found: Parallelism | None, record: ProbeRecord, launch: Launch | None = None) -> list[str]:
-    """What a reader should know of it."""
+    """Return what a reader should know of it."""
     ranks = record.get("ranks")
     if found is None or ranks is None:
         return []

@@ -68,7 +68,7 @@ def build_profile(
     version: str,
     launch: Launch | None = None,
 ) -> WorkloadProfile:
-    """The profile of one measurement, of which at least one phase stepped. `created` is ISO 8601, UTC."""
+    """Return the profile of one measurement, of which at least one phase stepped. `created` is ISO 8601, UTC."""
     later: list[LaterPhase] = []
     setup = record.get("setup_seconds", 0.0)
     torch = record.get("torch")
@@ -117,14 +117,14 @@ def build_profile(
 
 
 def _shared_out(phase: Phase, waiting: float, serial: float) -> Phase:
-    """A phase of which a share only waits, and a share of the rest runs on one core."""
+    """Return a phase of which a share only waits, and a share of the rest runs on one core."""
     idle = waiting * phase.step.seconds
     busy = phase.step.seconds - idle
     return replace(phase, host_seconds_per_step=serial * busy, waiting_seconds_per_step=idle)
 
 
 def trained_by_torch(record: ProbeRecord) -> bool:
-    """Whether torch's optimizers (or backward passes) tell the steps; else it is the probe's progress series."""
+    """Return whether torch's optimizers (or backward passes) tell the steps; else it is the probe's progress series."""
     phases = record.get("phases") or []
     if any(phase["steps"] > 1 or known_by_one(phase) for phase in phases):
         return True
@@ -170,7 +170,7 @@ def _later_phases(record: ProbeRecord, last: Phase) -> list[LaterPhase]:
 
 
 def told_total(told: Told, seen: int) -> Total | None:
-    """The number of steps as the trainer says it, of which some were seen; None if it does not know either."""
+    """Return the number of steps as the trainer says it, of which some were seen; None if it does not know either."""
     how = f"{told['trainer']}: {told['how']}"
     each, seconds = told["per_epoch"], told.get("seconds")
     if each is not None and each >= FOREVER_EPOCH:
@@ -333,7 +333,7 @@ def _framework(record: ProbeRecord, facts: TorchFacts) -> Framework:
 
 
 def _channels_last(row: Op) -> bool:
-    """Whether this is a convolution whose input has its channels innermost, and that is not so by chance."""
+    """Return whether this is a convolution whose input has its channels innermost, and that is not so by chance."""
     if row["op"] != "aten::convolution" or not row["inputs"]:
         return False
     shape, strides, _ = row["inputs"][0]
@@ -341,7 +341,7 @@ def _channels_last(row: Op) -> bool:
 
 
 def _attention_kernels(record: ProbeRecord, facts: TorchFacts) -> list[str]:
-    """What the script chose or brought along, and torch's own function where the trace shows it.
+    """Return what the script chose or brought along, and torch's own function where the trace shows it.
 
     With dropout a CPU takes that function apart; the softmax that is left is used nowhere else.
     """

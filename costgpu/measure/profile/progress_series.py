@@ -45,17 +45,17 @@ UNSEEN = "what it computes with {} was not seen, so that no GPU time is known"
 
 
 def usable(record: ProbeRecord) -> bool:
-    """Whether the record has progress that is not torch's and from which a phase can be made."""
+    """Return whether the record has progress that is not torch's and from which a phase can be made."""
     return shows_progress(record) or _whole_run(record)
 
 
 def shows_progress(record: ProbeRecord) -> bool:
-    """Whether something other than torch's steps was seen to repeat."""
+    """Return whether something other than torch's steps was seen to repeat."""
     return _chosen(record) is not None or _loops(record) is not None
 
 
 def progress_phases(record: ProbeRecord) -> list[Phase]:
-    """The phases of a script that no torch optimizer steps, and whose progress is `usable`: the one going on is last.
+    """Return the phases of a script that no torch optimizer steps, and whose progress is `usable`: the one going on is last.
 
     A training that came before it is a phase of its own; a bar or a loop that came before is not, nor are predictions
     between trainings that repeat.
@@ -86,7 +86,7 @@ def later_fits(record: ProbeRecord) -> list[LaterPhase]:
 
 
 def _same_family(one: SeriesRecord, other: SeriesRecord) -> bool:
-    """Whether neither can be inside the other: trainings of boosted trees, fits of scikit-learn, of Keras."""
+    """Return whether neither can be inside the other: trainings of boosted trees, fits of scikit-learn, of Keras."""
     return not one["setup"] and one["steps"] > 0 and _FAMILY.get(one["source"], 0) == _FAMILY.get(other["source"], -1)
 
 
@@ -137,7 +137,7 @@ def share_of_cores(cpu_seconds: float, busy_seconds: float, cores: int) -> float
 
 
 def notes_of(record: ProbeRecord) -> list[str]:
-    """What a reader should know of how it was measured."""
+    """Return what a reader should know of how it was measured."""
     series = _chosen(record)
     if series is None:
         if not (progress := _loops(record)):
@@ -176,7 +176,7 @@ def notes_of(record: ProbeRecord) -> list[str]:
 
 
 def _chosen(record: ProbeRecord) -> SeriesRecord | None:
-    """The series that the phase is made of: the probe ranks them; an outer bar counts once it has moved enough."""
+    """Return the series that the phase is made of: the probe ranks them; an outer bar counts once it has moved enough."""
     found = [series for series in record.get("series") or [] if _may_be_the_job(series, record)]
     found = [series for series in found if _has_enough(series, record)]
     if not found:
@@ -199,7 +199,7 @@ def _may_be_the_job(series: SeriesRecord, record: ProbeRecord) -> bool:
 
 
 def _loops(record: ProbeRecord) -> LoopProgress | None:
-    """The script's bare loops, where they may be the job."""
+    """Return the script's bare loops, where they may be the job."""
     found = record.get("loops")
     if found is None or record["status"] != "ended":
         return None if record.get("awaits_training") else found
@@ -216,7 +216,7 @@ def _seconds(series: SeriesRecord) -> float:
 
 
 def _only_beside(seconds: float, elsewhere: float) -> bool:
-    """Whether a script that ended did most of its work before or after this bar or loop."""
+    """Return whether a script that ended did most of its work before or after this bar or loop."""
     return elsewhere > LEAST_RUN_SECONDS + seconds
 
 
@@ -230,12 +230,12 @@ def _has_enough(series: SeriesRecord, record: ProbeRecord) -> bool:
 
 
 def _stepped_slowly(series: SeriesRecord) -> bool:
-    """Whether it made one or two steps, each so long that no more of them could be waited for."""
+    """Return whether it made one or two steps, each so long that no more of them could be waited for."""
     return bool(series["steps"]) and min([series["lead"], *series["seconds"]]) >= SLOW_SECONDS
 
 
 def _whole_run(record: ProbeRecord) -> bool:
-    """Whether the run as a whole is the measure: it ended, and did something beside importing."""
+    """Return whether the run as a whole is the measure: it ended, and did something beside importing."""
     if record["status"] != "ended":
         return False
     least = LEAST_WITH_FRAMEWORK_SECONDS if _frameworks(record) else LEAST_RUN_SECONDS
@@ -249,12 +249,12 @@ def _frameworks(record: ProbeRecord) -> list[str]:
 
 
 def _only_step(record: ProbeRecord) -> bool:
-    """Whether torch stepped once in all: then the run is that step, with what leads to it."""
+    """Return whether torch stepped once in all: then the run is that step, with what leads to it."""
     return sum(phase["steps"] for phase in record.get("phases") or []) == 1
 
 
 def _series_phase(series: SeriesRecord, record: ProbeRecord, *, over: bool = False) -> Phase:
-    """The phase of one series; `over` if another has begun since."""
+    """Return the phase of one series; `over` if another has begun since."""
     raw = _intervals(series)
     facts = series["facts"]
     step, _ = step_times(raw)

@@ -36,7 +36,7 @@ class Work:
 
     @property
     def kind(self) -> ExtraKind:
-        """What it is when it takes time."""
+        """Return what it is when it takes time."""
         if self.raw["kind"] == "checkpoint":
             return ExtraKind.CHECKPOINT
         validates = self.raw["kind"] == "validation" or self.raw["evaluates"]
@@ -44,17 +44,17 @@ class Work:
 
     @property
     def inside(self) -> list[int]:
-        """The intervals of the measurement in which it was to come, as far as they are known."""
+        """Return the intervals of the measurement in which it was to come, as far as they are known."""
         return [i for i in self.due or () if i >= 0]
 
     def is_reached(self, count: int) -> bool:
-        """Whether it should have come in `count` intervals."""
+        """Return whether it should have come in `count` intervals."""
         if self.due is not None:
             return bool(self.inside)
         return self.rhythm is Rhythm.STEPS and self.every is not None and 2 * self.every <= count
 
     def as_extra(self, kind: ExtraKind, seconds: float, *, measured: bool, note: str) -> Extra:
-        """The work as an extra of so many seconds each; once and for all if it does not come back."""
+        """Return the work as an extra of so many seconds each; once and for all if it does not come back."""
         note += AT_MOST if self.raw["at_most"] else ""
         if self.every is None or math.isinf(self.every):
             return Extra(kind=kind, seconds_each=seconds * self.times, rhythm=Rhythm.RUN, measured=measured, note=note)
@@ -70,7 +70,7 @@ class Work:
 
 
 def works_of(phase: Intervals, total: Total, per_iteration: float) -> list[Work]:
-    """What the source names beside the steps, with its place among the intervals.
+    """Return what the source names beside the steps, with its place among the intervals.
 
     Args:
         per_iteration: Iterations of the innermost loop for a step.
@@ -81,7 +81,7 @@ def works_of(phase: Intervals, total: Total, per_iteration: float) -> list[Work]
 
 
 def epoch_starts(phase: Intervals) -> list[int]:
-    """The intervals in which an epoch began."""
+    """Return the intervals in which an epoch began."""
     return sorted(
         int(i) for i, event in phase["special"].items() if event.get("opened") and int(i) < len(phase["seconds"])
     )
@@ -125,17 +125,17 @@ def _work(
 
 
 def in_loop(work: PeriodicWork, loop: Loop) -> bool:
-    """Whether a piece of work stands in the body of this loop."""
+    """Return whether a piece of work stands in the body of this loop."""
     return work["loop_line"] == loop["line"] and work["path"] == loop["path"]
 
 
 def _is_regular(raw: PeriodicWork) -> bool:
-    """Whether it comes after always as many iterations."""
+    """Return whether it comes after always as many iterations."""
     return raw["opens"] is not None and all(b - a == raw["every"] for a, b in pairwise(raw["opens"]))
 
 
 def _interval(raw: PeriodicWork, at: float, each: float) -> int:
-    """The interval that holds what comes at an iteration, counted from the one of step `raw["step"]`."""
+    """Return the interval that holds what comes at an iteration, counted from the one of step `raw["step"]`."""
     return raw["step"] - 1 + math.floor((at if raw["after"] else at - 1) / each + 1e-9)
 
 
@@ -159,7 +159,7 @@ def _due_epochs(raw: PeriodicWork, boundaries: list[int]) -> list[int] | None:
 
 
 def _laps(phase: Intervals, level: int) -> float:
-    """Iterations of an outer loop that were seen to pass, by its variable; 0 if it has none."""
+    """Return iterations of an outer loop that were seen to pass, by its variable; 0 if it has none."""
     first, last = (shot["loops"][level : level + 1] for shot in (phase["snapshots"][0], phase["snapshots"][-1]))
     if not first or not last or first[0]["index"] is None or last[0]["index"] is None or not last[0]["stride"]:
         return 0.0
@@ -167,7 +167,7 @@ def _laps(phase: Intervals, level: int) -> float:
 
 
 def repeating(kind: ExtraKind, seen: dict[int, float], works: Sequence[Work], phase: Intervals, total: Total) -> Extra:
-    """The rhythm of what was seen in some intervals, which is never shorter than what was seen not to happen."""
+    """Return the rhythm of what was seen in some intervals, which is never shorter than what was seen not to happen."""
     each, at, count = usual_seconds(seen), sorted(seen), len(phase["seconds"])
     note = f"seen {len(at)} times" if len(at) > 1 else "seen once"
     own = [work for work in works if explains(work, kind)]
@@ -216,19 +216,19 @@ def _in_epochs(extra: Extra, phase: Intervals, total: Total) -> Extra:
 
 
 def usual_seconds(seen: dict[int, float]) -> float:
-    """The median of what was seen; the mean where most of it took no time that can be told."""
+    """Return the median of what was seen; the mean where most of it took no time that can be told."""
     return statistics.median(seen.values()) or statistics.fmean(seen.values())
 
 
 def explains(work: Work, kind: ExtraKind) -> bool:
-    """Whether what was seen of a kind may be this work."""
+    """Return whether what was seen of a kind may be this work."""
     if kind is ExtraKind.CHECKPOINT:
         return work.raw["kind"] == "checkpoint"
     return kind is ExtraKind.VALIDATION and work.raw["kind"] != "checkpoint"
 
 
 def _agrees(due: Sequence[int], at: Sequence[int]) -> bool:
-    """Whether it came when it was to come, give or take a step."""
+    """Return whether it came when it was to come, give or take a step."""
     return len(due) == len(at) > 0 and all(abs(a - b) <= 1 for a, b in zip(due, at, strict=True))
 
 
@@ -242,7 +242,7 @@ def unreached(
     batch_size: int | None,
     state_seconds: float,
 ) -> list[Extra]:
-    """What the source says will come, and the measurement ended before.
+    """Return what the source says will come, and the measurement ended before.
 
     Args:
         state_seconds: Seconds that a checkpoint takes.
@@ -290,7 +290,7 @@ def forward_seconds(
 
 
 def _comes(work: Work, total: Total, count: int) -> bool:
-    """Whether it is still to come, and was not to be seen in `count` intervals already."""
+    """Return whether it is still to come, and was not to be seen in `count` intervals already."""
     if work.every is None or work.is_reached(count) or (work.rhythm is Rhythm.STEPS and work.every == 1):
         return False
     if math.isinf(work.every):
@@ -300,7 +300,7 @@ def _comes(work: Work, total: Total, count: int) -> bool:
 
 
 def _is_anothers(extra: Extra, works: Sequence[Work]) -> bool:
-    """Whether work is that of a gate which was seen to open, so that others may still come."""
+    """Return whether work is that of a gate which was seen to open, so that others may still come."""
     rhythm = (extra.rhythm, extra.every)
     return any(work.inside and explains(work, extra.kind) and (work.rhythm, work.every) == rhythm for work in works)
 

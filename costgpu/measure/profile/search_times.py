@@ -82,7 +82,7 @@ def _line(pairs: Sequence[tuple[float, float]]) -> tuple[float, float]:
 
 
 def note_of_search(series: SeriesRecord) -> list[str]:
-    """What a reader should know of the candidates that were not seen."""
+    """Return what a reader should know of the candidates that were not seen."""
     search = series["facts"].get("search")
     if search is None or search["tried"] >= search["candidates"]:
         return []

@@ -25,7 +25,7 @@ ONCE = ("fit", "call")  # units that the loops around them repeat, and nothing e
 
 
 def total_of(series: SeriesRecord, raw: Intervals, record: ProbeRecord, *, ended: bool) -> Total:
-    """The total of a series; if it `ended`, its steps are simply known."""
+    """Return the total of a series; if it `ended`, its steps are simply known."""
     facts, seen = series["facts"], float(series["steps"])
     per_epoch = facts.get("per_epoch")
     if ended:
@@ -94,7 +94,7 @@ def within_budget(total: Total, budget: TimeBudget | None) -> Total:
 
 
 def total_of_calls(each: str, count: float, again: Again) -> Total:
-    """The total of loops of `count` iterations (`each`, in words) that are called again and again."""
+    """Return the total of loops of `count` iterations (`each`, in words) that are called again and again."""
     around = [loop for loop in again["around"] if loop.get("trips") != 1]
     times = math.prod(number(loop["trips"]) or math.inf for loop in around)
     if not around or math.isinf(times):
@@ -113,7 +113,7 @@ def place_of(loop: SurroundingLoop | PlainLoop) -> str:
 
 
 def _bars_total(series: SeriesRecord, record: ProbeRecord) -> Total:
-    """The bar's own total, as often as the loops around it come round."""
+    """Return the bar's own total, as often as the loops around it come round."""
     each = series["facts"].get("total")
     if each is None:
         return Total(kind=TotalKind.UNKNOWN, steps=None, steps_per_epoch=None, how="the progress bar has no total")
@@ -139,7 +139,10 @@ def _bars_total(series: SeriesRecord, record: ProbeRecord) -> Total:
 
 
 def _rounds(series: SeriesRecord, outer: SeriesRecord | None) -> tuple[float | None, str]:
-    """How often a bar is opened, by the loops (or the bar) around it, and these in words; None if that is not known."""
+    """Return how often a bar is opened, by the loops (or the bar) around it, and these in words.
+
+    None if that is not known.
+    """
     known = [loop for loop in series["around"] if number(loop["trips"]) not in (None, 1.0)]
     if any(loop["trips"] is None for loop in series["around"]) or (outer is not None and not known):
         if outer is None or len(series["around"]) > 1:

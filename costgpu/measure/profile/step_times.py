@@ -38,7 +38,7 @@ def summarize(
     traced_only: bool = False,
     by_median: bool = False,
 ) -> StepTimes:
-    """The figures of step times (at least one), around a mean that is computed elsewhere."""
+    """Return the figures of step times (at least one), around a mean that is computed elsewhere."""
     ordered = sorted(values)
     return StepTimes(
         count=len(ordered),
@@ -53,12 +53,12 @@ def summarize(
 
 
 def single_step(seconds: float) -> StepTimes:
-    """The times of a step that was seen once."""
+    """Return the times of a step that was seen once."""
     return summarize([seconds], seconds)
 
 
 def step_times(phase: Intervals) -> tuple[StepTimes, list[int]]:
-    """The times of a plain step, and the indices of the intervals that were used."""
+    """Return the times of a plain step, and the indices of the intervals that were used."""
     seconds, special = phase["seconds"], phase["special"]
     everything = list(range(len(seconds)))
     plain = [i for i in everything if str(i) not in special]
@@ -90,7 +90,7 @@ def _drift(values: list[float]) -> float:
 
 
 def data_loading(phase: Intervals, used: list[int], per_step: float) -> DataLoading:
-    """How batches arrive, from the plain intervals `used`; `per_step` batches per step."""
+    """Return how batches arrive, from the plain intervals `used`; `per_step` batches per step."""
     loader: Loader = phase["loader"] or {}
     batch = phase["batch"]
     wait = 0.0

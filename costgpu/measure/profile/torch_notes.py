@@ -15,7 +15,7 @@ from costgpu.units import format_duration, plural_unit
 
 
 def stepped_once(record: ProbeRecord) -> bool:
-    """Whether the only step that was seen took so long that its time is an answer."""
+    """Return whether the only step that was seen took so long that its time is an answer."""
     return any(phase.get("first") is not None for phase in record.get("phases") or [])
 
 
@@ -42,7 +42,7 @@ def trains_again(later: LaterPhase, unit: str) -> str:
 
 
 def torch_notes(phases: list[Phase], later: list[LaterPhase], record: ProbeRecord, facts: TorchFacts) -> list[str]:
-    """What to know of a profile that torch's steps tell, one sentence each."""
+    """Return what to know of a profile that torch's steps tell, one sentence each."""
     notes = []
     last = phases[-1]
     raw = stepped(record)[-1]

@@ -36,7 +36,7 @@ LEAST_EPOCH_STEPS = 10  # an inner loop of fewer steps is not an epoch (a critic
 
 
 def total_steps(phase: Intervals, *, ended: bool, micro_batches: float = 1.0) -> Total:
-    """The total of one phase; if it ended, its steps are simply known.
+    """Return the total of one phase; if it ended, its steps are simply known.
 
     Args:
         micro_batches: Backward passes of a step, for a phase of which only one was seen.
@@ -46,7 +46,7 @@ def total_steps(phase: Intervals, *, ended: bool, micro_batches: float = 1.0) ->
 
 
 def _counted(phase: Intervals, *, ended: bool, micro_batches: float) -> Total:
-    """The total by the loops' lengths and counters alone."""
+    """Return the total by the loops' lengths and counters alone."""
     snapshots = [shot for shot in phase["snapshots"] if shot["loops"]]
     nest = _nest_of(phase, micro_batches)
     epoch = steps_per_epoch(phase, nest)
@@ -90,7 +90,7 @@ def _nest_of(phase: Intervals, micro_batches: float = 1.0) -> Nest | None:
 def _of_loops(
     count: float, phase: Intervals, snapshots: list[Snapshot], nest: Nest, micro_batches: float, *, steady: bool
 ) -> Total:
-    """The total of loops that are known, with all that may make it another number."""
+    """Return the total of loops that are known, with all that may make it another number."""
     loops, cap = nest.loops, nest.cap
     how = f"it stops at {cap.text}" if cap else _product(loops, nest.steps.per_step)
     kind, doubts = TotalKind.EXACT, _doubts(phase, nest, steady=steady)
@@ -129,7 +129,7 @@ def _of_loops(
 
 
 def _begins_late(loops: list[Loop]) -> Loop | None:
-    """An outer loop that counts nothing, in which a test lets no step through at first; None if there is none."""
+    """Return an outer loop that counts nothing, in which a test lets no step through at first; None if there is none."""
     around = (loop for loop in loops[:-1] if loop["index"] is None and number(loop["trips"]) not in (None, 1.0))
     return next((loop for loop in around if "opens" in loop or "guard" in loop), None)
 
@@ -156,7 +156,7 @@ def _doubts(phase: Intervals, nest: Nest, *, steady: bool) -> list[str]:
 
 
 def _of_mean(mean: Mean, phase: Intervals, nest: Nest) -> Total:
-    """The total of loops of known length around others that are as long as they were seen to be, on average."""
+    """Return the total of loops of known length around others that are as long as they were seen to be, on average."""
     known, each = nest.loops[: mean.level + 1], f"{mean.each:,.3g}" if mean.each < 100 else f"{mean.each:,.0f}"
     how = f"{_product(known, 1.0)} × {each} on average, measured over {mean.rounds:,.0f} of them; "
     how += "later ones may be longer"
@@ -168,7 +168,7 @@ def _of_mean(mean: Mean, phase: Intervals, nest: Nest) -> Total:
 
 
 def _of_calls(phase: Intervals, nest: Nest) -> Total:
-    """What is known of loops in a function that a library calls again and again."""
+    """Return what is known of loops in a function that a library calls again and again."""
     loops = nest.loops
     inside = max((n + 1 for n, loop in enumerate(loops) if loop["library"]), default=0)
     first = next((n for n, loop in enumerate(loops) if loop.get("driven")), min(inside, len(loops) - 1))
@@ -179,7 +179,7 @@ def _of_calls(phase: Intervals, nest: Nest) -> Total:
 
 
 def called_again(each: str, times: float, by: str, count: float) -> Total:
-    """The total of what is called again and again: nobody knows how often.
+    """Return the total of what is called again and again: nobody knows how often.
 
     Args:
         each: What one call makes, in words; `count` of them.
@@ -193,7 +193,7 @@ def called_again(each: str, times: float, by: str, count: float) -> Total:
 
 
 def _unread(nest: Nest) -> str:
-    """Which loop has no length, and what is known beside it."""
+    """Return which loop has no length, and what is known beside it."""
     loops = nest.loops
     unread = [n for n, loop in enumerate(loops) if number(loop["trips"]) is None and not carries(loops, n)]
     open_ended = [n for n in unread if not loops[n]["library"]] or unread or [0]
@@ -239,13 +239,13 @@ def _steps_per_loader(phase: Intervals, per_step: float) -> float | None:
 
 
 def observed_epoch(phase: Intervals) -> float | None:
-    """Steps between two moments at which a loader was opened or an outer loop moved on."""
+    """Return steps between two moments at which a loader was opened or an outer loop moved on."""
     lengths = sorted(_epochs_seen(phase))
     return lengths[len(lengths) // 2] if lengths else None
 
 
 def _epochs_seen(phase: Intervals) -> list[float]:
-    """Steps of each epoch that was seen to its end; of the first one only where it is all there is."""
+    """Return steps of each epoch that was seen to its end; of the first one only where it is all there is."""
     at = _boundaries(phase)
     return [float(b - a) for a, b in pairwise(at)] or [float(i + 1) for i in at]
 
@@ -255,7 +255,7 @@ def _boundaries(phase: Intervals) -> list[int]:
 
 
 def steps_per_epoch(phase: Intervals, nest: Nest | None) -> float | None:
-    """Steps of an epoch: of one iteration of the loop over epochs, else of the data; None if there is none.
+    """Return steps of an epoch: of one iteration of the loop over epochs, else of the data; None if there is none.
 
     The loop over epochs is the one that says so, or the one around the innermost loop that is long enough, or that
     walks a DataLoader.
@@ -276,7 +276,7 @@ def steps_per_epoch(phase: Intervals, nest: Nest | None) -> float | None:
 
 
 def steps_of_rounds(phase: Intervals) -> dict[tuple[str, int], float]:
-    """Steps of one iteration of each loop around the step, by its file and line; without those that are not known."""
+    """Return steps of one iteration of each loop around the step, by its file and line; without those that are not known."""
     nest = _nest_of(phase)
     levels = nest.levels[1:] if nest is not None else []
     known = zip(nest.loops if nest is not None else [], levels, strict=False)
@@ -292,7 +292,7 @@ def epochs_between_starts(phase: Intervals, total: Total) -> float:
 
 
 def _counts_epochs(loop: Loop) -> bool:
-    """Whether a loop is named so: `for epoch in ...`, `while self.epoch < ...`, but not `range(steps_per_epoch)`."""
+    """Return whether a loop is named so: `for epoch in ...`, `while self.epoch < ...`, but not `range(steps_per_epoch)`."""
     if "target" in loop:
         return "epoch" in loop["target"].lower()
     words = re.findall(r"[a-z_]*epochs?[a-z_]*", loop["source"].lower())
@@ -300,7 +300,7 @@ def _counts_epochs(loop: Loop) -> bool:
 
 
 def _skips(loops: list[Loop], snapshots: list[Snapshot], micro_batches: float) -> int | None:
-    """The line of a test that passes iterations by; None without one, or where every iteration was seen to step."""
+    """Return the line of a test that passes iterations by; None without one, or where every iteration was seen to step."""
     around = [loop["skips"] for loop in loops[:-1] if "skips" in loop and not loop["library"]]
     if around or "skips" not in loops[-1]:
         return around[0] if around else None
@@ -310,7 +310,7 @@ def _skips(loops: list[Loop], snapshots: list[Snapshot], micro_batches: float) -
 
 
 def package_of(path: str) -> str:
-    """The package that an installed file belongs to; else its name."""
+    """Return the package that an installed file belongs to; else its name."""
     parts = re.split(r"[\\/]", path)
     for folder in ("site-packages", "dist-packages"):
         if folder in parts[:-1]:

@@ -22,7 +22,7 @@ def queued_by_all(activity: ActivityRecord | None) -> float:
 
 
 def notes_of_queue(activity: ActivityRecord | None, found: Neighbours) -> list[str]:
-    """What to say of a machine that had no core for the script for much of the time."""
+    """Return what to say of a machine that had no core for the script for much of the time."""
     notes = []
     if found.share >= BUSY_SHARE:
         notes.append(

@@ -60,7 +60,7 @@ def spending_against_budget(
     periods: Sequence[tuple[int, Sequence[float]]],
     amount: float,
 ) -> list[Markup]:
-    """What a budget has spent since the start of each of its periods, and its amount.
+    """Return what a budget has spent since the start of each of its periods, and its amount.
 
     Args:
         days: All days of the picture.
@@ -104,7 +104,7 @@ def _frame(width: int, height: int, count: int, most: float) -> tuple[svg.Scale,
 
 
 def _runs(pairs: Sequence[Pair], across: svg.LogScale, up: svg.LogScale) -> list[Markup]:
-    """A mark for each run, with the interval of its estimate."""
+    """Return a mark for each run, with the interval of its estimate."""
     parts = []
     for pair in pairs:
         x, y = across.at(pair.estimated), up.at(pair.actual)
@@ -181,7 +181,7 @@ def cost_and_time(
 
 
 def _front(points: Sequence[Point], across: svg.LogScale, up: svg.LogScale) -> list[Markup]:
-    """Steps through the candidates that no other beats in both."""
+    """Return steps through the candidates that no other beats in both."""
     least = math.inf
     corners: list[tuple[float, float]] = []
     for point in sorted((p for p in points if p.front), key=lambda p: (p.seconds[0], p.usd[0])):
@@ -198,7 +198,7 @@ def _interval(point: Point, across: svg.LogScale, up: svg.LogScale) -> Markup:
 
 
 def _mark(point: Point, across: svg.LogScale, up: svg.LogScale, taken: list[tuple[float, float]]) -> Markup:
-    """The mark, with its number where there is most room."""
+    """Return the mark, with its number where there is most room."""
     x, y = across.at(point.seconds[0]), up.at(point.usd[0])
     places = [(x + a * radius, y + b * radius) for radius in (16.0, 24.0, 34.0) for a, b in DIRECTIONS]
 
@@ -217,7 +217,7 @@ def _mark(point: Point, across: svg.LogScale, up: svg.LogScale, taken: list[tupl
 
 
 def shares(width: int, stacks: Sequence[Stack]) -> list[Markup]:
-    """A bar of full width for each stack, cut into the shares of its parts; each takes `STACK_HEIGHT`."""
+    """Return a bar of full width for each stack, cut into the shares of its parts; each takes `STACK_HEIGHT`."""
     parts = []
     for index, stack in enumerate(stacks):
         y = 4 + index * STACK_HEIGHT

@@ -76,7 +76,7 @@ def phases_table(verdict: Verdict, profile: WorkloadProfile) -> Table | None:
 
 
 def service_table(service: Service) -> Table:
-    """This machine, if it carries the load, the best offers, and those of the types that were asked for."""
+    """Return this machine, if it carries the load, the best offers, and those of the types that were asked for."""
     rows = [
         [
             _star(one.prediction, service.recommended.prediction if service.recommended is not None else None),
@@ -98,7 +98,7 @@ def _month(one: ServicePlan) -> str:
 
 
 def service_tiles(service: Service) -> list[tuple[str, str, str]]:
-    """The recommendation in figures."""
+    """Return the recommendation in figures."""
     one = service.recommended
     if one is None:
         return []

@@ -34,7 +34,7 @@ Tile = tuple[str, str, str]
 
 
 def report_html(summary: Summary, *, place: str, version: str, all_time: Decimal) -> str:
-    """The page.
+    """Return the page.
 
     Args:
         place: Where the ledger is; without a password.
@@ -186,7 +186,7 @@ def _share_cells(tally: Tally, total: Decimal) -> list[str]:
 
 
 def _ranked(tallies: Mapping[str, Tally]) -> list[tuple[str, Tally]]:
-    """The most expensive first."""
+    """Return the most expensive first."""
     return sorted(tallies.items(), key=lambda item: (-item[1].usd, -item[1].seconds, item[0]))
 
 

@@ -34,7 +34,7 @@ BELOW = "The table below has the numbers."
 
 
 def spending_section(summary: Summary) -> Section:
-    """What was spent by day, week or month."""
+    """Return what was spent by day, week or month."""
     step, buckets = _buckets(summary.days)
     rows = [
         (
@@ -73,7 +73,7 @@ def spending_section(summary: Summary) -> Section:
 
 
 def _buckets(days: Sequence[date]) -> tuple[str, list[tuple[int, int]]]:
-    """How the days are put together, and from which to which."""
+    """Return how the days are put together, and from which to which."""
     if len(days) <= BY_DAY:
         return "day", [(i, i + 1) for i in range(len(days))]
     step = "week" if len(days) <= BY_WEEK else "month"
@@ -133,7 +133,7 @@ def _budget_picture(use: BudgetUse, description: str) -> Markup:
 
 
 def _rule(budget: Budget) -> Markup:
-    """What a budget counts."""
+    """Return what a budget counts."""
     only = [*([budget.provider] if budget.provider else []), *([f"runs of {budget.owner}"] if budget.owner else [])]
     only += [f"tag {key}={value}" for key, value in budget.tags.items()]
     what = name(", ".join(only), 300) or "all runs"
@@ -141,7 +141,7 @@ def _rule(budget: Budget) -> Markup:
 
 
 def estimates_section(summary: Summary) -> Section | None:
-    """How good the estimates were; None without a run that had one and succeeded."""
+    """Return how good the estimates were; None without a run that had one and succeeded."""
     accuracy, pairs = summary.accuracy, summary.pairs
     if accuracy.median_error is None:
         return None

@@ -80,7 +80,7 @@ def _printable(value: Any) -> Any:
 
 
 def render(template: str, **values: Any) -> str:
-    """A page from a template of this room."""
+    """Return a page from a template of this room."""
     return _environment().get_template(template).render(currency_note=currency_note(), **values)
 
 
@@ -93,19 +93,19 @@ def responsive(
     narrow: int = 230,
     width: int = WIDE,
 ) -> Markup:
-    """A picture for wide and one for narrow screens, of which only one is shown; drawn for its width and height."""
+    """Return a picture for wide and one for narrow screens, of which only one is shown; drawn for its width and height."""
     sizes = ((width, wide), (NARROW, narrow))
     pictures = (picture(*size, label, description, draw(*size)) for size in sizes)
     return Markup('<div class="wide">{}</div><div class="narrow">{}</div>').format(*pictures)
 
 
 def name(words: str, longest: int = LONGEST_NAME) -> Markup:
-    """A name from outside, isolated from the direction of the text around it."""
+    """Return a name from outside, isolated from the direction of the text around it."""
     return Markup("<bdi>{}</bdi>").format(visible(words, longest)) if words else Markup("")
 
 
 def two_lines(first: str, second: str) -> Markup:
-    """A cell with a second, softer line."""
+    """Return a cell with a second, softer line."""
     return Markup('{}<br><span class="soft">{}</span>').format(first, second)
 
 
@@ -130,7 +130,7 @@ def hours(seconds: float) -> str:
 
 
 def interval(low: str, high: str) -> str:
-    """An interval that breaks only behind its dash."""
+    """Return an interval that breaks only behind its dash."""
     first, last = (words.replace(" ", "\N{NO-BREAK SPACE}") for words in (low, high))
     return f"{first}\N{NO-BREAK SPACE}– {last}"
 

@@ -90,7 +90,7 @@ class Tally:
 
 
 def together(tallies: Iterable[Tally]) -> Tally:
-    """The sum of tallies."""
+    """Return the sum of tallies."""
     found = Tally()
     for tally in tallies:
         found.add(tally.usd, tally.seconds, tally.runs)
@@ -112,7 +112,7 @@ class Pair:
 
     @property
     def inside(self) -> bool | None:
-        """Whether the interval held."""
+        """Return whether the interval held."""
         return None if self.low is None or self.high is None else self.low <= self.actual <= self.high
 
 
@@ -181,7 +181,7 @@ class Summary:
 
     @property
     def wasted(self) -> Tally:
-        """The tallies of `WASTED` together."""
+        """Return the tallies of `WASTED` together."""
         return together(self.outcomes[outcome] for outcome in WASTED if outcome in self.outcomes)
 
 
@@ -209,7 +209,7 @@ class Calendar:
             at = period.end
 
     def split(self, began: int, ended: int, nano_usd: int) -> list[tuple[int, Decimal]]:
-        """The parts of a cost by day, by their shares of the time; what is outside of the period is left out."""
+        """Return the parts of a cost by day, by their shares of the time; what is outside of the period is left out."""
         if ended < self._low or began >= self._high:
             return []
         first = max(0, bisect_right(self.starts, began) - 1)
@@ -224,7 +224,7 @@ class Calendar:
 
 
 def cost_before(view: RunView, now: datetime, start: datetime | None, low: datetime) -> Decimal:
-    """What an open run has cost in [start, low); None is the beginning of time."""
+    """Return what an open run has cost in [start, low); None is the beginning of time."""
     began, ended, nano = _metered(view, now)
     first = began if start is None else to_microseconds(start)
     return from_nano(share(nano, began, ended, first, max(first, to_microseconds(low))))
@@ -241,7 +241,7 @@ def summarise(
     zone: str,
     before: Mapping[str, Decimal],
 ) -> Summary:
-    """Sums up what runs have cost in a period.
+    """Sum up what runs have cost in a period.
 
     Args:
         closed: Runs that were charged for, or closed, within the period.
@@ -315,7 +315,7 @@ class _Adder:
         self._summary.outcomes[CostOutcome.OPEN].add(usd, seconds)
 
     def use(self, budget: Budget, before: Decimal) -> BudgetUse:
-        """How a budget went, from what was added."""
+        """Return how a budget went, from what was added."""
         calendar, spent = self._calendars[budget.time_zone], self._spent[budget.name]
 
         def period_end(day: int) -> datetime | None:
@@ -338,7 +338,7 @@ class _Adder:
         owner: str,
         tags: Mapping[str, str],
     ) -> tuple[Decimal, float]:
-        """Counts a run; returns what of its cost and time is in the period."""
+        """Count a run; return what of its cost and time is in the period."""
         summary, (began, ended, nano) = self._summary, metered
         by_day = summary.gpu_usd if accelerator else summary.cpu_usd
         inside = Decimal(0)

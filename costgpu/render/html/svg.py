@@ -38,7 +38,10 @@ PointList = Iterable[tuple[float, float]]
 
 
 def tag(name: str, *content: str, **attributes: str | float | None) -> Markup:
-    """An element; ``class_`` is written for ``class`` and ``text_anchor`` for ``text-anchor``; None leaves one out."""
+    """Return an element; ``class_`` is written for ``class`` and ``text_anchor`` for ``text-anchor``.
+
+    None leaves one out.
+    """
     written = Markup("").join(
         Markup(' {}="{}"').format(key.rstrip("_").replace("_", "-"), _attribute(value))
         for key, value in attributes.items()
@@ -55,7 +58,7 @@ def _attribute(value: str | float) -> str:
 
 
 def picture(width: int, height: int, name: str, description: str, parts: Sequence[Markup]) -> Markup:
-    """An image with a name and a description for those who cannot see it."""
+    """Return an image with a name and a description for those who cannot see it."""
     return tag(
         "svg",
         *parts,
@@ -73,7 +76,7 @@ def titled(title: str, *parts: Markup) -> Markup:
 
 
 def line(style: str, x1: float, y1: float, x2: float, y2: float) -> Markup:
-    """A straight line of a class of the style sheet."""
+    """Return a straight line of a class of the style sheet."""
     return tag("line", class_=style, x1=x1, x2=x2, y1=y1, y2=y2)
 
 
@@ -83,12 +86,12 @@ def text(x: float, y: float, words: str, *, anchor: str = "middle", style: str |
 
 
 def polyline(style: str, points: PointList, shape: str = "polyline") -> Markup:
-    """A line through points, or a `polygon`."""
+    """Return a line through points, or a `polygon`."""
     return tag(shape, class_=style, points=" ".join(f"{x:.1f},{y:.1f}" for x, y in points))
 
 
 def mark(style: str, x: float, y: float, radius: float) -> Markup:
-    """A square for CPUs, a diamond for one's own GPU, else a circle: another shape, not only another colour."""
+    """Return a square for CPUs, a diamond for one's own GPU, else a circle: another shape, not only another colour."""
     if style == "cpu":
         return tag("rect", class_="dot cpu", x=x - radius, y=y - radius, width=2 * radius, height=2 * radius)
     if style == "own":
@@ -120,12 +123,12 @@ class LogScale(Scale):
         return Scale.at(self, math.log10(max(value, 1e-300)))
 
     def has(self, value: float) -> bool:
-        """Whether the value is inside."""
+        """Return whether the value is inside."""
         return self.low <= math.log10(value) <= self.high
 
 
 def log_scale(values: Iterable[float], start: float, end: float, least_decades: float = LEAST_DECADES) -> LogScale:
-    """A scale that holds all values, with a margin."""
+    """Return a scale that holds all values, with a margin."""
     logs = [math.log10(max(value, 1e-300)) for value in values]
     middle, half = (min(logs) + max(logs)) / 2, (max(logs) - min(logs)) / 2
     half = max(least_decades / 2, half * (1 + 2 * MARGIN))
@@ -133,7 +136,7 @@ def log_scale(values: Iterable[float], start: float, end: float, least_decades: 
 
 
 def time_ticks(scale: LogScale) -> list[Tick]:
-    """Times with names, as many as there is room for."""
+    """Return times with names, as many as there is room for."""
     return _spaced(scale, [[(seconds, time_name(seconds)) for seconds in tier] for tier in TIMES], ROOM_ACROSS)
 
 

@@ -25,7 +25,7 @@ LOG_SPAN = 50.0  # the largest value over the smallest from which on the axis is
 
 
 def sweep_html(results: Results, metric: Metric, *, title: str, version: str, at: datetime) -> str:
-    """The page.
+    """Return the page.
 
     Args:
         title: What was swept, and where.

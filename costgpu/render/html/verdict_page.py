@@ -78,7 +78,7 @@ def verdict_html(
     service: Service | None = None,
     version: str = "",
 ) -> str:
-    """The page.
+    """Return the page.
 
     Args:
         advice: What would make the job cheaper, best first, a sentence each.
@@ -204,7 +204,7 @@ def _cost_in_time(prediction: Prediction) -> str:
 
 
 def _name(prediction: Prediction, own: Ownership | None) -> str:
-    """Where, as plain text."""
+    """Return where, as plain text."""
     if own is not None and prediction is own.prediction:
         spec = prediction.candidate.accelerator
         return f"your {visible(spec.name)}" if spec else "your GPU"
@@ -227,7 +227,7 @@ def _point(prediction: Prediction, label: str, verdict: Verdict, own: Ownership 
 
 
 def _candidates(verdict: Verdict, own: Ownership | None, energy: Sequence[float] | None, today: date) -> Table:
-    """This machine, the offers, and one's own GPU."""
+    """Return this machine, the offers, and one's own GPU."""
     rows: list[list[str]] = []
     for number, prediction in enumerate((verdict.here, *verdict.table)):
         offer = prediction.candidate.offer
@@ -273,7 +273,7 @@ def _times(prediction: Prediction, *, own: bool = False) -> list[str]:
 
 
 def _steps(verdict: Verdict, own: Ownership | None) -> Section | None:
-    """What a step's time goes into, of this machine and the best candidates; None if nothing is known."""
+    """Return what a step's time goes into, of this machine and the best candidates; None if nothing is known."""
     shown = [("This machine", verdict.here)]
     for title, best in (("Best CPU offer", verdict.best_cpu), ("Best GPU offer", verdict.best_gpu)):
         shown += [(f"{title}: {offer_name(best)}", best)] if best is not None else []
@@ -324,7 +324,7 @@ def _style(key: str) -> str:
 
 
 def _phase_facts(phase: Phase) -> str:
-    """What was measured of a step."""
+    """Return what was measured of a step."""
     step, unit = phase.step, phase.unit or "step"
     took = f"{format_duration(step.median_seconds)} a {unit} here (median of {step.count:,})"
     if step.count >= LEAST_STEPS:
@@ -333,7 +333,7 @@ def _phase_facts(phase: Phase) -> str:
 
 
 def _prices(verdict: Verdict, today: date) -> Section:
-    """How old the prices are, and the source of each number."""
+    """Return how old the prices are, and the source of each number."""
     shown = (("This machine", verdict.here), ("Best CPU offer", verdict.best_cpu), ("Best GPU offer", verdict.best_gpu))
     rows: list[list[str]] = []
     for title, prediction in shown:

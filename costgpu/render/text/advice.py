@@ -49,7 +49,7 @@ def advice_block(advice: Sequence[Advice], *, unit: str = WHOLE) -> Block:
 
 
 def _short(one: Advice) -> list[str]:
-    """The change and its saving in two rows; what does not fit is left out of the change, and not of the saving."""
+    """Return the change and its saving in two rows; what does not fit is left out of the change, and not of the saving."""
     rest, brief = f"{saving(one)}{_then(one)}.", re.sub(r" \([^()]*\)", "", one.action)
     words = brief.split()
     tries = [
@@ -62,7 +62,7 @@ def _short(one: Advice) -> list[str]:
 
 
 def sentences(one: Advice) -> list[str]:
-    """The change with its saving, what that was computed from, and what else to know."""
+    """Return the change with its saving, what that was computed from, and what else to know."""
     found = [f"{one.action}{saving(one)}{_then(one)}."]
     found += one.notes
     if one.basis:
@@ -96,7 +96,7 @@ def _time(one: Advice) -> str:
 
 
 def _then(one: Advice) -> str:
-    """Where it then runs, if that is another machine."""
+    """Return where it then runs, if that is another machine."""
     if one.before is None or one.after is None or one.after.candidate.offer is None:
         return ""
     if one.before.candidate.offer == one.after.candidate.offer:

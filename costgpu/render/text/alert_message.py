@@ -18,7 +18,7 @@ CENT = Decimal("0.01")
 
 
 def title(state: BudgetState) -> str:
-    """The subject of a mail, the first line of a notification."""
+    """Return the subject of a mail, the first line of a notification."""
     how = "exceeded" if state.exceeded else f"{state.percent} % used"
     return f"costgpu budget {state.budget.name}: {how}"
 
@@ -39,7 +39,7 @@ def message(state: BudgetState) -> str:
 
 
 def late_message(budget: Budget, alert: Alert) -> str:
-    """What could not be delivered in a period that is over."""
+    """Return what could not be delivered in a period that is over."""
     at = alert.crossed_at.astimezone(ZoneInfo(budget.time_zone))
     what = "was exceeded" if alert.threshold == FULL else f"crossed {alert.threshold} %"
     return (

@@ -39,7 +39,7 @@ class Standing:
 
 
 def plan_note(state: BudgetState, cap_usd: Decimal) -> str:
-    """What a budget says to a run whose cap is `cap_usd`."""
+    """Return what a budget says to a run whose cap is `cap_usd`."""
     name, left = state.budget.name, state.left_usd - state.committed_usd - cap_usd
     head = f"Budget {name}: {amounts(state)}"
     if state.committed_usd >= CENT:
@@ -73,12 +73,12 @@ def begins_anew(state: BudgetState) -> str:
 
 
 def line(text: str) -> str:
-    """A line for a mail or a terminal, at most 80 wide."""
+    """Return a line for a mail or a terminal, at most 80 wide."""
     return wrap(text, rest="  ")
 
 
 def definition(budget: Budget) -> str:
-    """What a budget is, in one sentence without a full stop."""
+    """Return what a budget is, in one sentence without a full stop."""
     what = [f"provider {budget.provider}"] if budget.provider else []
     what += [f"person {budget.owner}"] if budget.owner else []
     what += [f"tag {key}={value}" for key, value in sorted(budget.tags.items())]
@@ -101,7 +101,7 @@ def show_text(standings: Sequence[Standing], problems: Sequence[CostGpuError] = 
 
 
 def show_json(standings: Sequence[Standing], problems: Sequence[CostGpuError], now: datetime) -> str:
-    """The same as a versioned document."""
+    """Return the same as a versioned document."""
     return document(
         "costgpu.budgets",
         at=now,
@@ -120,7 +120,7 @@ def check_json(
     exit_code: int,
     now: datetime,
 ) -> str:
-    """What a check has found and done, as a versioned document."""
+    """Return what a check has found and done, as a versioned document."""
     return document(
         "costgpu.budget-check",
         at=now,

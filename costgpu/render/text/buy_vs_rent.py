@@ -30,7 +30,7 @@ def cents(amount: float) -> str:
 
 
 def own_sentences(own: Ownership, unit: str) -> list[str]:
-    """What there is to say about an own GPU, one paragraph each; `unit` is what the amounts are for."""
+    """Return what there is to say about an own GPU, one paragraph each; `unit` is what the amounts are for."""
     prediction, spec = own.prediction, own.prediction.candidate.accelerator
     name = visible(spec.name) if spec else "the GPU"
     if prediction.infeasible:
@@ -92,7 +92,7 @@ def rounded(value: float) -> str:
 
 
 def own_basis(own: Ownership) -> list[str]:
-    """What the figures rest on, one sentence each."""
+    """Return what the figures rest on, one sentence each."""
     spec = own.prediction.candidate.accelerator
     if spec is None or own.prediction.infeasible:
         return []
@@ -106,13 +106,13 @@ def own_basis(own: Ownership) -> list[str]:
 
 
 def own_text(own: Ownership, unit: str) -> str:
-    """The block below the verdict's table."""
+    """Return the block below the verdict's table."""
     lines = ["Rent or own", *(wrap(line, "  ") for line in own_sentences(own, unit))]
     return "\n".join([*lines, *(wrap(line, "  - ") for line in own_basis(own))])
 
 
 def energy_text(rows: Sequence[tuple[str, float]]) -> str:
-    """The energy of each candidate: rows of its name and kWh, in the order of the verdict's table."""
+    """Return the energy of each candidate: rows of its name and kWh, in the order of the verdict's table."""
     lines = ["Energy of the machine, without cooling (modelled from published figures)"]
     for (name, _), shown in zip(rows, energies([amount for _, amount in rows]), strict=True):
         lines.append(f"  {visible(name, 64):64} {shown:>12}")
@@ -120,14 +120,14 @@ def energy_text(rows: Sequence[tuple[str, float]]) -> str:
 
 
 def energies(amounts: Sequence[float]) -> list[str]:
-    """A column of energies in one unit."""
+    """Return a column of energies in one unit."""
     if max(amounts, default=0.0) < 0.1:
         return [f"{amount * 1000:.2g} Wh" for amount in amounts]
     return [f"{amount:,.0f} kWh" if amount >= 10 else f"{amount:.2g} kWh" for amount in amounts]
 
 
 def notebook_text(notebooks: Sequence[FreeNotebook]) -> str:
-    """The free services that the job would fit; empty if it fits none."""
+    """Return the free services that the job would fit; empty if it fits none."""
     return "\n".join(wrap(line, "- ") for line in notebook_lines(notebooks))
 
 
@@ -143,7 +143,7 @@ def notebook_lines(notebooks: Sequence[FreeNotebook]) -> list[str]:
 
 
 def own_value(own: Ownership) -> dict[str, Any]:
-    """A part of a document; an infinite number of jobs is null."""
+    """Return a part of a document; an infinite number of jobs is null."""
     spec = own.prediction.candidate.accelerator
     value = {
         "accelerator": spec.name if spec else None,

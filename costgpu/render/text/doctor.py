@@ -30,7 +30,7 @@ class Place:
 
 
 def doctor_text(places: Sequence[Place], closing: str = FREE) -> str:
-    """A paragraph for each place, the sum, and a last line."""
+    """Return a paragraph for each place, the sum, and a last line."""
     blocks = ["\n".join([_title(place), *(_lines(check) for check in place.checks)]) for place in places]
     return "\n\n".join([*blocks, f"{_sum(places)}\n{closing}"])
 
@@ -57,7 +57,7 @@ def _sum(places: Sequence[Place]) -> str:
 
 
 def doctor_json(places: Sequence[Place], now: datetime, exit_code: int) -> str:
-    """The same as a versioned document."""
+    """Return the same as a versioned document."""
     rows = [
         {
             "place": place.name,

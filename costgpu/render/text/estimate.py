@@ -73,7 +73,7 @@ def verdict_text(
     besides: Sequence[Block] = (),
     service: Service | None = None,
 ) -> str:
-    """The answer, what it rests on, and the offers worth a look.
+    """Return the answer, what it rests on, and the offers worth a look.
 
     Args:
         today: The day from which the age of prices is counted.
@@ -99,7 +99,7 @@ def verdict_text(
 
 
 def _headline(verdict: Verdict) -> Block:
-    """The answer, and what would turn it; where both need more rows than there are, words of the answer give way."""
+    """Return the answer, and what would turn it; where both need more rows than there are, words of the answer give way."""
     every = [doubt.turns for doubt in verdict.doubts if doubt.turns]
     turns = " ".join(every[:TURNS])
     chosen = verdict.recommended.candidate.offer if verdict.recommended is not None else None
@@ -123,14 +123,17 @@ def _headline(verdict: Verdict) -> Block:
 
 
 def _sentences(full: Sequence[str], short: str = "") -> Block:
-    """A paragraph whose first sentence is its short form, unless that is given."""
+    """Return a paragraph whose first sentence is its short form, unless that is given."""
     if not full:
         return Block()
     return replace(paragraph(short or full[0], 3, 2), full=wrap(" ".join(full)))
 
 
 def _doubts(verdict: Verdict, profile: WorkloadProfile, log: str | None) -> Block:
-    """The doubts that would not turn the answer in one row, the most important first, and where to read more; all notes."""
+    """Return the doubts that would not turn the answer in one row, the most important first, and where to read more.
+
+    All notes.
+    """
     notes = notes_of(verdict, profile)
     turning = [doubt for doubt in verdict.doubts if doubt.turns][:TURNS]
     doubts = [doubt.words for doubt in verdict.doubts if doubt.words and doubt not in turning]
@@ -156,7 +159,7 @@ def _doubts(verdict: Verdict, profile: WorkloadProfile, log: str | None) -> Bloc
 
 
 def _measured_rows(profile: WorkloadProfile, most: int) -> list[str]:
-    """The same in so many rows: of several phases the last one, and what was measured of it."""
+    """Return the same in so many rows: of several phases the last one, and what was measured of it."""
     last, count = profile.phases[-1], len(profile.phases)
     name = cut(profile.script, SHORT_NAME)
     phases = f" ({count} phases, the last at {cut(last.label, SHORT_NAME)})" if count > 1 else ""
@@ -167,7 +170,7 @@ def _measured_rows(profile: WorkloadProfile, most: int) -> list[str]:
 
 
 def _measured(profile: WorkloadProfile) -> str:
-    """How long the script runs, by its loops, and what a step was measured to take."""
+    """Return how long the script runs, by its loops, and what a step was measured to take."""
     lines = []
     for phase in profile.phases:
         place = "" if phase.label == profile.script else f" ({phase.label})"
@@ -176,7 +179,7 @@ def _measured(profile: WorkloadProfile) -> str:
 
 
 def _step_lines(profile: WorkloadProfile) -> list[str]:
-    """What a step of the last phase takes here, and what comes beside the steps."""
+    """Return what a step of the last phase takes here, and what comes beside the steps."""
     last = profile.phases[-1]
     step = last.step
     where = f"{profile.machine.cores} cores of {profile.machine.cpu_model}"
@@ -248,7 +251,7 @@ def _service_block(service: Service, today: date) -> Block:
 
 
 def _table(verdict: Verdict, rows: Sequence[Prediction], today: date) -> list[str]:
-    """The lines of the table with these rows of it."""
+    """Return the lines of the table with these rows of it."""
     boot = ", boot included" if verdict.unit == "the whole job" else ""
     clocked = any(p.time_limit is not None and p.time_limit.reached for p in rows)
     spans = {id(p): _steps_made(p) if clocked else _cost_span(p) for p in rows}
@@ -340,7 +343,7 @@ def _explanation(verdict: Verdict, profile: WorkloadProfile, today: date) -> str
 
 
 def _terms(title: str, prediction: Prediction, today: date) -> list[str]:
-    """How the time and price of one candidate came about."""
+    """Return how the time and price of one candidate came about."""
     offer = prediction.candidate.offer
     step, run = format_duration(prediction.step_seconds), format_duration(prediction.run_seconds.value)
     terms = {TERM_PHRASES.get(name, name): seconds for name, seconds in prediction.terms.items()}
@@ -372,7 +375,7 @@ def _shares(parts: Mapping[str, float]) -> list[str]:
 def verdict_json(
     verdict: Verdict, profile: WorkloadProfile, today: date, *, besides: Mapping[str, Any] | None = None
 ) -> str:
-    """The versioned document, with the parts in `besides`; amounts in seconds and US dollars, the trace left out."""
+    """Return the versioned document, with the parts in `besides`; amounts in seconds and US dollars, the trace left out."""
     workload = json_value(profile)
     for phase in workload["phases"]:
         phase.pop("ops")

@@ -15,7 +15,7 @@ WIDTH = 20
 
 
 def trial_text(trial: Trial) -> str:
-    """A paragraph for one machine."""
+    """Return a paragraph for one machine."""
     lines = [f"{trial.offer.provider}: {trial.offer.instance_type} in {trial.offer.region}, from the create call on"]
     for name, text in _rows(trial):
         lead = f"  {name:<{WIDTH}} "
@@ -51,7 +51,7 @@ def _seconds(value: float | None) -> str:
 
 
 def total_text(trials: Sequence[Trial], report: str) -> str:
-    """What it has cost, and where the report is."""
+    """Return what it has cost, and where the report is."""
     where = f"The report is in {report}: read it, and send it to the authors of costgpu."
     if not trials:
         return where

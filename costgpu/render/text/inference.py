@@ -19,12 +19,12 @@ PLACE_WIDTH = 12
 
 
 def places_of(verdict: Verdict) -> list[Prediction]:
-    """This machine, the best CPU offer and the best GPU offer, as far as there are any."""
+    """Return this machine, the best CPU offer and the best GPU offer, as far as there are any."""
     return [p for p in (verdict.here, verdict.best_cpu, verdict.best_gpu) if p is not None]
 
 
 def inference_text(verdict: Verdict, profile: WorkloadProfile) -> str:
-    """The phases of a script that trains and infers, and what each phase of inference makes; empty for training."""
+    """Return the phases of a script that trains and infers, and what each phase of inference makes; empty for training."""
     if all(phase.inference is None for phase in profile.phases):
         return ""
     blocks = [phases_text(verdict, profile)] if len(profile.phases) > 1 and verdict.unit == WHOLE_JOB else []
@@ -55,7 +55,7 @@ def throughput_rows(verdict: Verdict, index: int) -> list[tuple[Prediction, tupl
 def _throughput_lines(
     rows: Sequence[tuple[Prediction, tuple[Throughput, ...]]], verdict: Verdict, where: str, *, kinds: int | None = None
 ) -> list[str]:
-    """A table for each kind that is counted: tokens out and in, then items."""
+    """Return a table for each kind that is counted: tokens out and in, then items."""
     lines = ["Once it runs, boot and set-up apart" + where + ":"]
     names = list(dict.fromkeys(rate.name for _, rates in rows for rate in rates))
     for name in [*names[:0:-1], *names[:1]][:kinds]:
@@ -89,7 +89,7 @@ def _row(mark: str, name: str, rate: str, between: str, cost: str, span: str) ->
 
 
 def fixed_words(verdict: Verdict) -> str:
-    """What comes once, on the best offers."""
+    """Return what comes once, on the best offers."""
     words = []
     for place in (verdict.best_cpu, verdict.best_gpu):
         if place is not None and place.candidate.offer is not None:
@@ -159,7 +159,7 @@ def _place_value(place: Prediction, rates: Sequence[Throughput]) -> dict[str, An
 
 
 def phase_values(phases: Sequence[PhasePrediction]) -> list[dict[str, Any]]:
-    """The phases of one prediction as parts of a document."""
+    """Return the phases of one prediction as parts of a document."""
     return [
         {**picked(phase, "label", "step_seconds", "sustained_seconds", "seconds"), "terms_seconds": phase.terms}
         for phase in phases

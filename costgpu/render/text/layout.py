@@ -29,7 +29,7 @@ def _widened(text: str) -> str:
 
 
 def wrap(text: str, first: str = "", rest: str | None = None) -> str:
-    """A paragraph; a number stays on the line of its percent sign.
+    """Return a paragraph; a number stays on the line of its percent sign.
 
     Args:
         first: Beginning of the first line.
@@ -59,7 +59,7 @@ def fold(text: str, most: int, first: str = "") -> list[str]:
 
 
 def _pieces(word: str, room: int) -> str:
-    """A word with a space wherever a row would end within it."""
+    """Return a word with a space wherever a row would end within it."""
     pieces = []
     while columns(word) > room:
         pieces.append(_beginning(word, room))
@@ -74,7 +74,7 @@ def _beginning(text: str, width: int) -> str:
 
 
 def labelled(label: str, text: str) -> str:
-    """A row of a list of facts: the label, then the text in a column of its own."""
+    """Return a row of a list of facts: the label, then the text in a column of its own."""
     return wrap(text, f"  {label:<{LABEL_WIDTH}}")
 
 
@@ -96,7 +96,7 @@ class Column(Generic[Item]):
 
 
 def table(columns: Sequence[Column[Item]], items: Iterable[Item], gap: str = " ") -> list[str]:
-    """The lines of a table with one row for each item; each column is as wide as its longest cell.
+    """Return the lines of a table with one row for each item; each column is as wide as its longest cell.
 
     A column with nothing in it is left out.
     """

@@ -71,7 +71,7 @@ def history_text(runs: Sequence[ClosedRun], *, selected: bool, limit: int) -> st
 
 
 def history_json(runs: Sequence[ClosedRun], now: datetime) -> str:
-    """The same as a versioned document; as `costgpu ledger export --format json`."""
+    """Return the same as a versioned document; as `costgpu ledger export --format json`."""
     return document("costgpu.ledger", at=now, runs=[run_value(run) for run in runs])
 
 
@@ -99,7 +99,7 @@ def totals_text(found: Sequence[Total], by: str, since: datetime | None, until: 
 
 
 def totals_json(found: Sequence[Total], by: str, since: datetime | None, until: datetime | None, now: datetime) -> str:
-    """The same as a versioned document."""
+    """Return the same as a versioned document."""
     return document(
         "costgpu.ledger-totals",
         at=now,
@@ -132,7 +132,7 @@ def _total_value(group: Total, key: str | None) -> dict[str, Any]:
 
 
 def accuracy_text(groups: Sequence[Accuracy], newest_first: Sequence[Comparison]) -> str:
-    """How good the estimates were, and the runs that say so."""
+    """Return how good the estimates were, and the runs that say so."""
     if not groups:
         return "Nothing to compare yet: no run that had an estimate has succeeded."
     lines = [_accuracy_sentences(groups[0])]
@@ -165,7 +165,7 @@ def _accuracy_phrase(group: Accuracy) -> str:
 
 
 def accuracy_json(groups: Sequence[Accuracy], found: Sequence[Comparison], now: datetime) -> str:
-    """The same as a versioned document, oldest run first."""
+    """Return the same as a versioned document, oldest run first."""
     runs = [
         {
             **run_value(one.run),
@@ -232,7 +232,7 @@ def billed_json(
     sources: Sequence[tuple[str, datetime]],
     notes: Sequence[str] = (),
 ) -> str:
-    """The same as a versioned document."""
+    """Return the same as a versioned document."""
     runs = [row for row in rows if row.run_id]
     total = _billed_sum(runs)
     return document(
@@ -250,7 +250,7 @@ def billed_json(
 
 
 def _billed_table(runs: Sequence[Compared]) -> list[str]:
-    """The sums are only compared where both amounts of every run are known."""
+    """Compare the sums only where both amounts of every run are known."""
     complete = all(row.metered_usd is not None and row.billed_usd is not None for row in runs)
     total = _billed_sum(runs)
     columns: tuple[Column[Compared], ...] = (
@@ -268,7 +268,7 @@ def _untagged(rows: Sequence[Compared]) -> Decimal | None:
 
 
 def _billed_sum(runs: Sequence[Compared]) -> Compared:
-    """The sum of each column, as far as it is known."""
+    """Return the sum of each column, as far as it is known."""
 
     def known(amounts: Iterable[Decimal | None]) -> Decimal | None:
         found = [amount for amount in amounts if amount is not None]

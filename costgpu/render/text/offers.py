@@ -43,13 +43,13 @@ def offers_table(offers: Sequence[Offer], today: date, *, total: int | None = No
 
 
 def offers_json(offers: Sequence[Offer], today: date, *, total: int | None = None) -> str:
-    """The versioned document; arguments as for `offers_table`."""
+    """Return the versioned document; arguments as for `offers_table`."""
     rows = [offer_value(offer, today) for offer in offers]
     return document("costgpu.offers", total=len(offers) if total is None else total, offers=rows)
 
 
 def offer_value(offer: Offer, today: date) -> dict[str, Any]:
-    """An offer as a part of a document."""
+    """Return an offer as a part of a document."""
     per_accelerator = price_per_accelerator(offer)
     return {
         **picked(
@@ -118,7 +118,7 @@ def _notes(offers: Sequence[Offer], total: int) -> list[str]:
 
 
 def image_notes(offers: Iterable[Offer]) -> list[str]:
-    """What the mark at machines means that boot no public image, if there are any."""
+    """Return what the mark at machines means that boot no public image, if there are any."""
     settings = sorted({registry.image_setting(one.provider) for one in offers if registry.needs_own_image(one)})
     return [IMAGE_NOTE.format(" or ".join(settings))] if settings else []
 

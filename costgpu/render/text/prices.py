@@ -97,7 +97,7 @@ def prices_json(
     folder: str,
     own: Sequence[StoredPrice] = (),
 ) -> str:
-    """The versioned document; arguments as for `prices_text`."""
+    """Return the versioned document; arguments as for `prices_text`."""
     places = [
         {
             "provider": provider,
@@ -135,7 +135,7 @@ def own_price_value(price: StoredPrice) -> dict[str, Any]:
 
 
 def refresh_text(results: Sequence[RefreshResult], now: datetime) -> str:
-    """What each provider's refresh has brought."""
+    """Return what each provider's refresh has brought."""
     lines: list[str] = []
     for result in results:
         entries = counted(result.documents, "price list entry", "price list entries")
@@ -151,7 +151,7 @@ def refresh_text(results: Sequence[RefreshResult], now: datetime) -> str:
 
 
 def refresh_json(results: Sequence[RefreshResult], now: datetime) -> str:
-    """The same as a versioned document."""
+    """Return the same as a versioned document."""
     return document(
         "costgpu.prices-refresh",
         at=now,
@@ -218,7 +218,7 @@ def _name(key: Key) -> str:
 
 
 def _grouped(offers: Iterable[Offer], attribute: str) -> list[Group]:
-    """The offers by provider and an attribute."""
+    """Return the offers by provider and an attribute."""
     key = attrgetter("provider", attribute)
     return [(name, list(group)) for name, group in groupby(sorted(offers, key=key), key=key)]
 

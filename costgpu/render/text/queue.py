@@ -22,15 +22,15 @@ class Waiting(Protocol):
 
     @property
     def view(self) -> RunView:
-        """The run."""
+        """Return the run."""
 
     @property
     def waits_for(self) -> str:
-        """A sentence without its full stop; empty if it may start."""
+        """Return a sentence without its full stop; empty if it may start."""
 
 
 def queue_text(found: Sequence[Waiting], now: datetime) -> str:
-    """A line for each run, in the order in which they are started, and what each waits for."""
+    """Return a line for each run, in the order in which they are started, and what each waits for."""
     if not found:
         return "Nothing waits. costgpu run --queue train.py puts a run into the queue."
     columns: tuple[Column[Waiting], ...] = (
@@ -48,7 +48,7 @@ def queue_text(found: Sequence[Waiting], now: datetime) -> str:
 
 
 def queue_json(found: Sequence[Waiting], now: datetime) -> str:
-    """The same as a versioned document."""
+    """Return the same as a versioned document."""
     return document(
         "costgpu.queue",
         at=now,
@@ -57,7 +57,7 @@ def queue_json(found: Sequence[Waiting], now: datetime) -> str:
 
 
 def queued_text(view: RunView, position: int) -> str:
-    """What a person should know who has put a run into the queue."""
+    """Return what a person should know who has put a run into the queue."""
     return wrap(
         f"Run {view.run_id} ({view.name}) waits, as number {position} in the queue. costgpu queue shows what for;"
         f" costgpu queue --start, in crontab or by hand, starts it when it may; costgpu cancel {view.run_id} takes it out.",
@@ -66,7 +66,7 @@ def queued_text(view: RunView, position: int) -> str:
 
 
 def started_text(view: RunView) -> str:
-    """What has become of a run that was started."""
+    """Return what has become of a run that was started."""
     if view.state is RunState.CLOSED:
         reason = view.reason.value.replace("_", " ") if view.reason is not None else "closed"
         return wrap(f"Run {view.run_id} ({view.name}) could not be started: {reason}.", rest="  ")

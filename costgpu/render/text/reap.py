@@ -17,7 +17,7 @@ HOURS_PER_MONTH = 730  # as the providers count
 
 
 def reap_text(found: ReapFindings, now: datetime, *, done: bool) -> str:
-    """A line for each machine and resource that was found, or ended where `done`; empty if all is well."""
+    """Return a line for each machine and resource that was found, or ended where `done`; empty if all is well."""
     lines = [_orphan(orphan, found, now, done=done) for orphan in found.orphans]
     lines += [_leftover(leftover, found, done=done) for leftover in found.leftovers]
     lines += [f"failed: {what}: {error}" for what, error in found.failed.items()]
@@ -71,7 +71,7 @@ def _price(usd_per_hour: Decimal | float) -> str:
 
 
 def reap_json(found: ReapFindings, now: datetime) -> str:
-    """The same as a versioned document."""
+    """Return the same as a versioned document."""
     rate = found.usd_per_hour
     return document(
         "costgpu.reap",

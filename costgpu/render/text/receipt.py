@@ -50,7 +50,7 @@ ENDED_BY_PHRASES = {
 
 
 def receipts_text(views: Sequence[RunView]) -> str:
-    """The receipts of all machines of a job, and what they have cost together."""
+    """Return the receipts of all machines of a job, and what they have cost together."""
     if views[0].spec.attempt is not None:
         return _attempts_text(views)
     texts = [
@@ -66,13 +66,13 @@ def receipts_text(views: Sequence[RunView]) -> str:
 
 
 def receipts_json(views: Sequence[RunView], now: datetime) -> str:
-    """The same as a versioned document."""
+    """Return the same as a versioned document."""
     receipts = [view.receipt for view in views if view.receipt is not None]
     return document("costgpu.job", at=now, receipts=receipts, attempts=summarize(views))
 
 
 def _attempts_text(views: Sequence[RunView]) -> str:
-    """The receipts of all machines that a job had one after the other, and what the interruptions have cost."""
+    """Return the receipts of all machines that a job had one after the other, and what the interruptions have cost."""
     made = [view for view in views if view.receipt is not None and view.receipt.instance is not None] or views[-1:]
     texts = [receipt_text(view.receipt, view, safeguards=view is made[0]) for view in made if view.receipt is not None]
     total = summarize(views)
@@ -102,7 +102,7 @@ def _attempts_text(views: Sequence[RunView]) -> str:
 
 
 def receipt_text(receipt: Receipt, view: RunView, *, safeguards: bool = True) -> str:
-    """The proof that nothing is billed any more.
+    """Return the proof that nothing is billed any more.
 
     Args:
         safeguards: Whether to list what stood behind it; the machines of a job have the same.
@@ -141,7 +141,7 @@ def receipt_text(receipt: Receipt, view: RunView, *, safeguards: bool = True) ->
 
 
 def safeguards_text(safeguards: Sequence[Safeguard]) -> str:
-    """A line for each: whether it is armed, what it does, and by when."""
+    """Return a line for each: whether it is armed, what it does, and by when."""
     lines = []
     for safeguard in safeguards:
         sign, state = ("+", "") if safeguard.armed else ("-", "NOT armed: ")

@@ -33,7 +33,7 @@ STAYING_ROWS = 5
 
 
 def plan_text(plan: Plan, now: datetime, job: Sequence[tuple[str, str]] = ()) -> str:
-    """A row for each fact, then what ends the machine, then notes.
+    """Return a row for each fact, then what ends the machine, then notes.
 
     Args:
         job: Rows that say what is run; none for the command of the run.
@@ -82,7 +82,7 @@ def plan_text(plan: Plan, now: datetime, job: Sequence[tuple[str, str]] = ()) ->
 
 
 def _files(plan: Plan) -> str:
-    """What travels, what does not, and how far it is known what the script needs."""
+    """Return what travels, what does not, and how far it is known what the script needs."""
     parts = [f"{counted(plan.files, 'file')}, {format_size(plan.bytes)}"]
     if plan.left_out:
         parts.append(f"left out: {', '.join(f'{why} ({number})' for why, number in plan.left_out.items())}")
@@ -96,7 +96,7 @@ def _files(plan: Plan) -> str:
 
 
 def _recovery_rows(plan: Plan, recovery: Recovery) -> list[tuple[str, str]]:
-    """What happens when the machine is taken back, and who has to be there."""
+    """Return what happens when the machine is taken back, and who has to be there."""
     spec, most = plan.spec, counted(recovery.most, "further machine")
     spot = [option for option in plan.options if option.offer.purchase_option is PurchaseOption.SPOT]
     dear = " on demand where no spot machine is free," if len(spot) < len(plan.options) else ""
@@ -111,12 +111,12 @@ def _recovery_rows(plan: Plan, recovery: Recovery) -> list[tuple[str, str]]:
 
 
 def plan_json(plan: Plan, now: datetime) -> str:
-    """The plan as a versioned document."""
+    """Return the plan as a versioned document."""
     return document("costgpu.plan", at=now, plan=plan)
 
 
 def _machine_rows(plan: Plan, now: datetime) -> list[tuple[str, str]]:
-    """Where, at what price, for how long."""
+    """Return where, at what price, for how long."""
     offer, lease = plan.options[0].offer, plan.options[0].lease
     free = offer.price_usd_per_hour == 0
     if offer.provider == "local":
@@ -143,7 +143,7 @@ def _machine_rows(plan: Plan, now: datetime) -> list[tuple[str, str]]:
 
 
 def _cloud_rows(plan: Plan, offer: Offer, now: datetime) -> list[tuple[str, str]]:
-    """The rented machine, its price, and the places to turn to where there is none."""
+    """Return the rented machine, its price, and the places to turn to where there is none."""
     gpu = f" ({accelerator_name(offer.accelerator)})" if offer.accelerator else ""
     purchase = offer.purchase_option.value.replace("_", "-")
     days = (now.date() - plan.price_as_of).days
@@ -163,7 +163,7 @@ def _cloud_rows(plan: Plan, offer: Offer, now: datetime) -> list[tuple[str, str]
 
 
 def _ranks(plan: Plan) -> str:
-    """How many processes there will be, and what starts them."""
+    """Return how many processes there will be, and what starts them."""
     spec, accelerator = plan.spec, plan.options[0].offer.accelerator
     if spec.launcher is Launcher.NONE:
         return f"{spec.nodes}, one on each machine"
@@ -237,13 +237,13 @@ def jobs_text(views: Sequence[RunView], tagged: Sequence[TaggedInstance], now: d
 
 
 def jobs_json(views: Sequence[RunView], tagged: Sequence[TaggedInstance], now: datetime) -> str:
-    """The list as a versioned document."""
+    """Return the list as a versioned document."""
     runs, machines = [run_value(view, now) for view in views], [item.instance for item in tagged]
     return document("costgpu.jobs", at=now, runs=runs, tagged=machines)
 
 
 def run_value(view: RunView, now: datetime | None = None) -> dict[str, Any]:
-    """A run as a part of a document."""
+    """Return a run as a part of a document."""
     told = ((field, field.value(view)) for field in run_fields(now))
     return {field.key: value for field, value in told if field.always or value is not None}
 
@@ -292,7 +292,7 @@ def launched_json(
     schema: str = "costgpu.run",
     **more: Any,
 ) -> str:
-    """A job that was carried out, as a versioned document: the run of its first machine, and those of the others.
+    """Return a job that was carried out, as a versioned document: the run of its first machine, and those of the others.
 
     Args:
         more: Further parts of the document.
@@ -315,7 +315,7 @@ def launched_json(
 
 
 def detached_text(view: RunView) -> str:
-    """How to come back to a run that goes on."""
+    """Return how to come back to a run that goes on."""
     until = f"{view.lease_until:%Y-%m-%d %H:%M} UTC" if view.lease_until else "its lease ends"
     cap = view.option.lease.worst_cost_usd if view.option else Decimal(0)
     if not view.spec.auto_shutdown:

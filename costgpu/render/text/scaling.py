@@ -16,7 +16,7 @@ LEAST_SHARE = 0.005  # of a step, to be told
 
 
 def scaling_sentences(prediction: Prediction | None) -> list[str]:
-    """How well the GPUs of a place work together, what the rest is lost to, and the memory; none with one GPU."""
+    """Return how well the GPUs of a place work together, what the rest is lost to, and the memory; none with one GPU."""
     scaling = prediction.scaling if prediction is not None else None
     if prediction is None or scaling is None:
         return []
@@ -88,7 +88,7 @@ def scaling_value(prediction: Prediction) -> dict[str, Any]:
 
 
 def scaling_values(rows: Sequence[Prediction]) -> list[dict[str, Any]]:
-    """The lines of `scaling_table` as parts of a document."""
+    """Return the lines of `scaling_table` as parts of a document."""
     return [
         json_object(
             {

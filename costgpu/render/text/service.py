@@ -13,13 +13,13 @@ from costgpu.units import format_bare_usd, format_duration, format_free, format_
 
 
 def service_plans(service: Service) -> list[ServicePlan]:
-    """This machine, if it carries the load, the best offers, and those of the types that were asked for."""
+    """Return this machine, if it carries the load, the best offers, and those of the types that were asked for."""
     plans = [one for one in (service.here, service.best_cpu, service.best_gpu) if one is not None]
     return [*plans, *(one for one in service.asked if one not in plans)]
 
 
 def month_words(one: ServicePlan) -> tuple[str, str]:
-    """The cost a month and its interval, which is empty where the number of machines is certain."""
+    """Return the cost a month and its interval, which is empty where the number of machines is certain."""
     usd = one.usd_per_month
     if one.prediction.candidate.offer is None:
         return format_free(), ""
@@ -28,7 +28,7 @@ def month_words(one: ServicePlan) -> tuple[str, str]:
 
 
 def service_text(service: Service) -> str:
-    """The machines for the load, how busy they are, how long an answer takes, and what they cost a month."""
+    """Return the machines for the load, how busy they are, how long an answer takes, and what they cost a month."""
 
     def mark(one: ServicePlan) -> str:
         return "*" if one is service.recommended else ">" if one in service.asked else " "
@@ -63,7 +63,7 @@ def service_text(service: Service) -> str:
 
 
 def service_value(service: Service) -> dict[str, Any]:
-    """The service as a part of a document; amounts in US dollars a month, times in seconds."""
+    """Return the service as a part of a document; amounts in US dollars a month, times in seconds."""
     return json_object(
         {
             **picked(service, "rate_per_second", "item", "choice", "sentence"),

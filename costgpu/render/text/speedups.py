@@ -59,12 +59,12 @@ def speedups_table(rows: Sequence[Speedup]) -> str:
 
 
 def speedups_json(rows: Sequence[Speedup]) -> str:
-    """The versioned document: every row with all that the table knows of it."""
+    """Return the versioned document: every row with all that the table knows of it."""
     return document("costgpu.speedups", speedups=[_row_value(row) for row in rows])
 
 
 def _row_value(row: Speedup) -> dict[str, Any]:
-    """What is not known is null."""
+    """Return what is not known is null."""
     names = (
         "kind detail framework grade plausible ratio ratio_low ratio_high cpu cpu_cores cpu_core_gflops cpu_seconds"
         " gpu gpu_seconds unit units weight remark source measured as_of"

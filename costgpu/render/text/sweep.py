@@ -38,7 +38,7 @@ _SETTING_WIDTH, _AXIS_WIDTH = 30, 60
 def sweep_plan_text(
     plan: Plan, now: datetime, sweep: Sweep, time: SweepTime | None, argv: Sequence[str], folder: str
 ) -> str:
-    """The plan of the run, with what is tried in it.
+    """Return the plan of the run, with what is tried in it.
 
     Args:
         time: None if the length of a trial is not known.
@@ -110,7 +110,7 @@ def _asha(asha: Asha, time: SweepTime | None) -> str:
 
 
 def number_text(value: float | None) -> str:
-    """A value of the metric: five significant digits."""
+    """Return a value of the metric: five significant digits."""
     return "" if value is None else f"{value:.5g}"
 
 
@@ -145,14 +145,14 @@ def progress_text(results: Results, metric: str) -> str:
 
 
 def live_rows(results: Results, metric: str, most: int) -> list[str]:
-    """The live table: what runs, then the best of what is over."""
+    """Return the live table: what runs, then the best of what is over."""
     running = [trial for trial in results.trials if trial.status is TrialStatus.RUNNING]
     over = [trial for trial in results.ranked if trial.status is not TrialStatus.RUNNING]
     return table(columns(metric), [*running, *over][: max(0, most - 1)])
 
 
 def end_text(trial: Trial, results: Results, metric: str) -> str:
-    """A line of a log: the end of a trial."""
+    """Return a line of a log: the end of a trial."""
     value = f", best {metric} {number_text(trial.best)} of {counted(trial.reports, 'report')}" if trial.reports else ""
     words = setting_words(trial.setting)
     line = f"{trial_name(trial.number, len(results.trials))} ({words}) {_status(trial)}{value}"
@@ -160,7 +160,7 @@ def end_text(trial: Trial, results: Results, metric: str) -> str:
 
 
 def results_text(results: Results, metric: str, folder: str | None) -> str:
-    """What came of it: the best settings first.
+    """Return what came of it: the best settings first.
 
     Args:
         folder: Where the results are; None if nothing came home.
@@ -186,7 +186,7 @@ def results_text(results: Results, metric: str, folder: str | None) -> str:
 
 
 def outcome_error(results: Results, metric: Metric) -> CostGpuError | None:
-    """What is wrong with a sweep as a whole, and what to do; None if nothing is."""
+    """Return what is wrong with a sweep as a whole, and what to do; None if nothing is."""
     if results.outcome == "failed":
         last = next((trial.tail for trial in reversed(results.trials) if trial.tail), "")
         return TrialsFailed(
@@ -209,7 +209,7 @@ def outcome_error(results: Results, metric: Metric) -> CostGpuError | None:
 
 
 def trials_question(plan: Plan, trials: int) -> str:
-    """What a large sweep takes, as a question."""
+    """Return what a large sweep takes, as a question."""
     prediction, lease = plan.prediction, plan.options[0].lease
     takes = "how long they take is not known"
     if prediction is not None:
@@ -220,7 +220,7 @@ def trials_question(plan: Plan, trials: int) -> str:
 
 
 def results_value(results: Results, metric: Metric, folder: str) -> dict[str, Any]:
-    """The results as a part of a document; values that are not finite are null."""
+    """Return the results as a part of a document; values that are not finite are null."""
     best, count = results.best, len(results.trials)
     names = ("number", "setting", "status", "best", "best_report", "last", "reports", "seconds", "exit_code", "host")
     return {
@@ -233,7 +233,7 @@ def results_value(results: Results, metric: Metric, folder: str) -> dict[str, An
 
 
 def sweep_plan_json(plan: Plan, now: datetime, sweep: Sweep, time: SweepTime | None, folder: str) -> str:
-    """The plan as a versioned document; the prediction in it is that of the whole sweep."""
+    """Return the plan as a versioned document; the prediction in it is that of the whole sweep."""
     told = {
         "folder": folder,
         "metric": sweep.metric,

@@ -79,7 +79,7 @@ class _Scale:
 
 
 def _forced(text: str, encoding: str) -> str:
-    """What the terminal cannot show becomes a question mark."""
+    """Return what the terminal cannot show becomes a question mark."""
     if not _can(encoding, ""):
         encoding = "ascii"
     return text.replace("µ", "u").encode(encoding, "replace").decode(encoding)

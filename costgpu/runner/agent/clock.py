@@ -11,7 +11,7 @@ def uptime() -> float:
 
 
 def boot_id() -> str:
-    """A value that changes with every boot; empty if unknown."""
+    """Return a value that changes with every boot; empty if unknown."""
     try:
         with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as stream:
             return stream.read().strip()
@@ -35,5 +35,5 @@ class Clock:
         return boot_id()
 
     def sleep(self, seconds: float) -> None:
-        """Waits."""
+        """Wait."""
         time.sleep(seconds)

@@ -73,6 +73,6 @@ def _without_arguments(command: str) -> str:
 
 
 def _form(value: str) -> str:
-    """A pattern for a value: a short one is a word of its own, and not every such letter."""
+    """Return a pattern for a value: a short one is a word of its own, and not every such letter."""
     form = re.escape(value)
     return form if len(value) >= _LEAST_ANYWHERE else r"(?<!\w)%s(?!\w)" % form

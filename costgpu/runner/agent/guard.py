@@ -67,7 +67,7 @@ class MachineGuard:
         return self._supervisor_of(self.order)
 
     def save(self, **changes: Any) -> None:
-        """Writes changes of the state to disk; where that is impossible, they hold as long as this process lives."""
+        """Write changes of the state to disk; where that is impossible, they hold as long as this process lives."""
         with self._saving:
             self.state.update(changes)
             try:
@@ -94,7 +94,7 @@ class MachineGuard:
         self._uploads = dict(uploads)
 
     def cancel(self) -> None:
-        """Ends the job as its user wishes; does nothing if it is over."""
+        """End the job as its user wishes; do nothing if it is over."""
         if self.order is not None and job_end(self.home) is None:
             grace = min(self.order["grace_seconds"], max(0.0, self.remaining_seconds()))
             self._terminate_job(limits.Termination("cancelled", "It was cancelled.", grace))
@@ -112,7 +112,7 @@ class MachineGuard:
     # --- once a second -------------------------------------------------------------------------------------------
 
     def check(self) -> str | None:
-        """Looks at everything once; the reason if the machine must be powered off now."""
+        """Look at everything once; the reason if the machine must be powered off now."""
         self._read_contact()
         if self.order is None:
             return "unclaimed" if self._since_contact() >= setting("UNCLAIMED_SECONDS", 900.0) else None
@@ -271,7 +271,7 @@ class MachineGuard:
         )
 
     def _needs_nobody(self) -> bool:
-        """Whether a machine whose outputs are not wanted may end; what a failed job has said is kept for a while."""
+        """Return whether a machine whose outputs are not wanted may end; what a failed job has said is kept for a while."""
         ended = job_end(self.home)
         patience = setting("PATIENCE_SECONDS", 900.0)
         return ended is not None and (ended.exit_code == 0 or self.clock.time() - ended.finished_epoch >= patience)
@@ -280,7 +280,7 @@ class MachineGuard:
         self.finalize(order, uploads, lambda: self.remaining_seconds() < _LAST_SECONDS)
 
     def finalize(self, order: dict[str, Any], uploads: dict[str, str], give_up: Callable[[], bool]) -> None:
-        """Uploads what the finished job has left and computes checksums; what it goes on from comes first."""
+        """Upload what the finished job has left and compute checksums; what it goes on from comes first."""
         alone = self._checkpoints is None or self._checkpoints.stop()
         if LIST in uploads and job_status(self.home)["reason"] == "preempted":
             try:

@@ -30,7 +30,7 @@ class PythonNotFound(Exception):
 
 
 def base_environment(home: Home) -> dict[str, str]:
-    """What a login has, and where outputs are looked for."""
+    """Return what a login has, and where outputs are looked for."""
     entry = pwd.getpwuid(os.getuid())
     kept = {k: v for k, v in os.environ.items() if k in KEPT.split() or k.startswith(KEPT_STARTS)}
     environment = {"HOME": entry.pw_dir, "USER": entry.pw_name, "LOGNAME": entry.pw_name, "LANG": "C.UTF-8"}
@@ -44,7 +44,7 @@ def base_environment(home: Home) -> dict[str, str]:
 
 
 def python_environment(environment: Mapping[str, str], python: str) -> dict[str, str]:
-    """The environment in which `python` and its pip are the first on the path."""
+    """Return the environment in which `python` and its pip are the first on the path."""
     folder = os.path.dirname(python)
     changed = dict(environment)
     changed["PATH"] = folder + os.pathsep + environment.get("PATH", _DEFAULT_PATH)
@@ -65,7 +65,7 @@ def made_by_setup(home: Home) -> str | None:
 def choose_python(
     order: Mapping[str, object], home: Home, environment: Mapping[str, str], step: Callable[..., int]
 ) -> list[str]:
-    """The interpreter, and ``PIP_BREAK_SYSTEM_PACKAGES`` as second item if pip needs that.
+    """Return the interpreter, and ``PIP_BREAK_SYSTEM_PACKAGES`` as second item if pip needs that.
 
     `step` runs a command (arguments, additional environment) with its output in stderr.log and returns its exit code.
 
@@ -115,7 +115,7 @@ def _exits_with_0(python: str, program: str) -> bool:
 
 
 def _own_environment(best: str, home: Home, step: Callable[..., int]) -> list[str]:
-    """A virtual environment on top of what the image has; the image's own Python if that cannot be made."""
+    """Return a virtual environment on top of what the image has; the image's own Python if that cannot be made."""
     venv = home.file("venv")
     python = os.path.join(venv, "bin", "python3")
 

@@ -19,7 +19,7 @@ _SIOCGIFADDR = 0x8915  # linux/sockios.h
 
 
 def job_command(order: Mapping[str, Any], python: str, gpus: int, home: str = "") -> list[str]:
-    """The command line of the job.
+    """Return the command line of the job.
 
     Args:
         order: What the agent was told to run.
@@ -42,7 +42,7 @@ def job_command(order: Mapping[str, Any], python: str, gpus: int, home: str = ""
 
 
 def is_ray(order: Mapping[str, Any]) -> bool:
-    """Whether the job runs on a Ray cluster."""
+    """Return whether the job runs on a Ray cluster."""
     return (order.get("rendezvous") or {}).get("launcher") == "ray"
 
 

@@ -39,7 +39,7 @@ class JobConditions(NamedTuple):
 
 
 def job_termination(job: JobConditions) -> Termination | None:
-    """The most urgent reason to end the job now; None if there is none."""
+    """Return the most urgent reason to end the job now; None if there is none."""
     grace = min(job.grace, max(0.0, job.remaining - job.reserve / 3))
     if job.notice:
         return Termination("preempted", "The provider takes the machine back: %s." % job.notice, min(grace, 60.0))
@@ -62,7 +62,7 @@ def reserve_seconds(grace: float, whole: float, upload_bytes: int | None = None)
 
 
 def last_seconds(watchdog_delay: float, whole: float) -> float:
-    """How long before the deadline of a lease of `whole` seconds a machine switches off that nobody has ended.
+    """Return how long before the deadline of a lease of `whole` seconds a machine switches off that nobody has ended.
 
     Where its boot script's watchdog waits beyond the deadline, the provider itself deletes a running machine then, with
     its disk; one that has switched itself off it may leave alone, and bill its disk. So there it is after the deadline,
@@ -74,7 +74,7 @@ def last_seconds(watchdog_delay: float, whole: float) -> float:
 
 
 def min_free_bytes(total_bytes: int) -> int:
-    """How much of a disk of this size must stay free."""
+    """Return how much of a disk of this size must stay free."""
     return int(max(MIN_FREE_BYTES, min(MAX_FREE_BYTES, FREE_SHARE * total_bytes)))
 
 
@@ -94,7 +94,7 @@ class FinishedConditions(NamedTuple):
 
 
 def power_off_reason(machine: FinishedConditions) -> str | None:
-    """The reason to power off now, as `EndReason`; None to wait."""
+    """Return the reason to power off now, as `EndReason`; None to wait."""
     if machine.remaining <= machine.last_seconds:
         return "deadline"
     if not machine.power_off:

@@ -27,7 +27,7 @@ _SILENCE_SECONDS = 40.0  # a daemon that asks a driver may be busy for 30 s
 
 
 def stream_logs(home: Home, positions: list[int]) -> None:
-    """Writes the stream to stdout. Looks at the sizes of the files: what the job does costs nothing extra."""
+    """Write the stream to stdout. Looks at the sizes of the files: what the job does costs nothing extra."""
     out = sys.stdout.fileno()
     keepalive = setting("KEEPALIVE_SECONDS", 5.0)
     files: list[int | None] = [None, None]

@@ -66,7 +66,7 @@ class MeetingFailed(Exception):
 
 
 def meet(home: Home, stage: str, python: str) -> int:
-    """Takes part in a meeting; returns an exit code, and leaves the sentence for people in the home."""
+    """Take part in a meeting; return an exit code, and leave the sentence for people in the home."""
     order = home.read("order.json") or {}
     rendezvous = order["rendezvous"]
     facts: dict[str, Any] = {"epoch": time.time(), "gpus": gpu_count()}
@@ -101,7 +101,7 @@ def library_versions(python: str) -> dict[str, str]:
 
 
 def complaint(stage: str, facts: Mapping[int, Mapping[str, Any]]) -> str:
-    """What is wrong with what the machines told of themselves, by node; empty if nothing is.
+    """Return what is wrong with what the machines told of themselves, by node; empty if nothing is.
 
     Clocks are compared with that of node 0 at the moment in which it heard of them (`heard`).
     """
@@ -178,7 +178,7 @@ def _missing(missing: list[int], stage: str, rendezvous: Mapping[str, Any], seco
 def _all_reach_all(
     rendezvous: Mapping[str, Any], told: Mapping[int, Mapping[str, Any]], lines: Mapping[int, Line], own: socket.socket
 ) -> str:
-    """Collectives connect every machine with every other, at ports of their own choice."""
+    """Return collectives connect every machine with every other, at ports of their own choice."""
     places = {rank: [str(each["address"]), int(each["port"])] for rank, each in told.items() if rank}
     places[0] = [rendezvous["own_address"], own.getsockname()[1]]
     for line in lines.values():
@@ -266,7 +266,7 @@ def unreached(places: Mapping[int, Any], rank: int) -> list[int]:
 
 
 def listen(rendezvous: Mapping[str, Any]) -> socket.socket:
-    """Listens where the ranks will meet.
+    """Listen where the ranks will meet.
 
     Raises:
         MeetingFailed: The port is taken.
@@ -286,7 +286,7 @@ def listen(rendezvous: Mapping[str, Any]) -> socket.socket:
 
 
 def _listen_anywhere(rendezvous: Mapping[str, Any]) -> socket.socket:
-    """A port of this machine's that the others try to reach; the kernel answers them."""
+    """Return a port of this machine's that the others try to reach; the kernel answers them."""
     listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
     try:
         listener.bind((rendezvous["own_address"], 0))
@@ -308,16 +308,16 @@ class Line:
 
     @property
     def holds_line(self) -> bool:
-        """Whether a whole object has come already that was not read."""
+        """Return whether a whole object has come already that was not read."""
         return b"\n" in self._rest
 
     def write(self, value: Mapping[str, Any]) -> None:
-        """Sends one. Raises OSError if the other side is gone."""
+        """Send one. Raises OSError if the other side is gone."""
         self.connection.settimeout(_connect_seconds())
         self.connection.sendall(json.dumps(value).encode() + b"\n")
 
     def read(self, seconds: float) -> dict[str, Any]:
-        """The next one. Raises OSError if none comes in time, ValueError if it is no JSON object."""
+        """Return the next one. Raises OSError if none comes in time, ValueError if it is no JSON object."""
         until = time.monotonic() + seconds
         while b"\n" not in self._rest:
             left = until - time.monotonic()
@@ -335,5 +335,5 @@ class Line:
         return value
 
     def close(self) -> None:
-        """Ends the connection."""
+        """End the connection."""
         self.connection.close()

@@ -29,7 +29,7 @@ def _run(argv: Sequence[str]) -> bool:
 
 
 def power_off(home: Home, reason: str, clock: Clock) -> None:
-    """Returns only where the machine is a folder, and its power-off command has succeeded."""
+    """Return only where the machine is a folder, and its power-off command has succeeded."""
     home.write_console("agent %s: powering off (wall %d)" % (reason, clock.time()))
     if not home.exists("ended_by"):
         try:
@@ -63,7 +63,7 @@ def lifetime_left(home: Home, clock: Clock) -> float:
 
 
 def watchdog_delay(home: Home, deadline_epoch: float) -> float:
-    """How many seconds after the job's deadline the watchdog acts; 0 without a watchdog."""
+    """Return how many seconds after the job's deadline the watchdog acts; 0 without a watchdog."""
     try:
         return max(0.0, float(_words(home, "limits")[0]) - deadline_epoch)
     except (OSError, ValueError, IndexError):

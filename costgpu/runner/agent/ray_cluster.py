@@ -39,7 +39,7 @@ class AskedToEnd(Exception):
 
 
 def run_cluster(home: Home, python: str) -> int:
-    """This machine's part, to its end; returns the exit code, and leaves in `RESULT` what else is to be said."""
+    """Return this machine's part, to its end; returns the exit code, and leaves in `RESULT` what else is to be said."""
     order = home.read("order.json") or {}
     ray = RayProcesses(home, order, python)
     home.write(RESULT, {"folder": ray.folder})
@@ -64,7 +64,7 @@ def failure(home: Home) -> tuple[str, str]:
 
 
 def clean_up(home: Home) -> None:
-    """Removes Ray's folder where it is outside of the home. To be called when no process of Ray's is left."""
+    """Remove Ray's folder where it is outside of the home. To be called when no process of Ray's is left."""
     remove_folder((home.read(RESULT) or {}).get("folder"))
 
 
@@ -125,7 +125,7 @@ class RayNode:
         ]
 
     def _gather(self, listener: socket.socket, others: dict[int, Line], address: str) -> None:
-        """Waits until all machines are in the cluster."""
+        """Wait until all machines are in the cluster."""
         ready: set[int] = set()
         until = time.monotonic() + JOIN_SECONDS
         while len(ready) < self.nodes - 1:
@@ -205,7 +205,7 @@ class RayNode:
     # --- the other nodes ------------------------------------------------------------------------------------------------
 
     def run_worker(self) -> int:
-        """A Ray node, as long as the head's script runs. Its exit code says how this machine's part has ended."""
+        """Return a Ray node, as long as the head's script runs. Its exit code says how this machine's part has ended."""
         self.ray.check_version()
         line: Line | None = None
         try:
@@ -222,7 +222,7 @@ class RayNode:
                 line.close()
 
     def _join(self) -> tuple[Line, str]:
-        """The connection to node 0, and where Ray's head is."""
+        """Return the connection to node 0, and where Ray's head is."""
         until, last = time.monotonic() + JOIN_SECONDS, ""
         while time.monotonic() < until:
             self._go_on_forming()
@@ -270,7 +270,7 @@ class RayNode:
     # --- both -----------------------------------------------------------------------------------------------------------
 
     def _start(self, *options: str) -> None:
-        """Starts this machine's Ray processes; when this returns they are in the cluster."""
+        """Start this machine's Ray processes; when this returns they are in the cluster."""
         starting = self.ray.start(options)
         while starting.poll() is None:
             self._go_on_forming()
@@ -292,7 +292,7 @@ class RayNode:
             pass  # a full disk is the guard's to judge
 
     def _wait(self, sources: list[Any]) -> list[Any]:
-        """Sources that have something to say, after a second, a signal, or the end of a child at the latest."""
+        """Return sources that have something to say, after a second, a signal, or the end of a child at the latest."""
         waiting = [each for each in sources if isinstance(each, Line) and each.holds_line]
         if waiting:
             return waiting
@@ -304,7 +304,7 @@ class RayNode:
 
 
 def _read(line: Line) -> dict[str, Any] | None:
-    """What came; None if the other side is gone, or is none of ours."""
+    """Return what came; None if the other side is gone, or is none of ours."""
     try:
         return line.read(10.0)
     except (OSError, ValueError):

@@ -54,7 +54,7 @@ class RayProcesses:
         self.environment.pop("RAY_ADDRESS", None)
 
     def check_version(self) -> None:
-        """Raises `RayFailed` if the job's interpreter has no Ray that can be used."""
+        """Raise `RayFailed` if the job's interpreter has no Ray that can be used."""
         how = 'install it in the set-up: pip install "ray[default,data,train,tune]"'
         told = subprocess.run(  # noqa: PLW1510
             [self.python, "-c", _VERSION], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
@@ -99,14 +99,14 @@ class RayProcesses:
         return options
 
     def check(self) -> None:
-        """Raises `RayFailed` if the head or the node of this machine has ended."""
+        """Raise `RayFailed` if the head or the node of this machine has ended."""
         for pid, started, name in self.daemons:
             if not machine_stats.is_alive(pid, started):
                 what = "Ray's head" if name == "gcs_server" else "The Ray node"
                 raise RayFailed("job_failed", "%s on node %d has ended unexpectedly (%s)." % (what, self.node, name))
 
     def stop(self) -> None:
-        """Ends Ray's processes at once: nobody needs them any more, and some of them do not obey SIGTERM (2.60)."""
+        """End Ray's processes at once: nobody needs them any more, and some of them do not obey SIGTERM (2.60)."""
         below = machine_stats.descendants(self.supervisor)
         rays = {entry.pid for entry in below if is_ray_daemon(entry.pid)}
         for pid, _, _ in self.daemons:
@@ -119,7 +119,7 @@ class RayProcesses:
 
 
 def remove_folder(folder: object) -> None:
-    """Removes Ray's folder, if it is one outside of a home."""
+    """Remove Ray's folder, if it is one outside of a home."""
     if isinstance(folder, str) and folder.startswith(_TEMPORARY) and os.path.dirname(folder) == "/tmp":
         shutil.rmtree(folder, ignore_errors=True)
 
@@ -130,7 +130,7 @@ def _folder(home: Home) -> str:
 
 
 def _daemons(supervisor: int) -> Iterator[tuple[int, int, str]]:
-    """The two without which there is no Ray on this machine."""
+    """Yield the two without which there is no Ray on this machine."""
     for entry in machine_stats.descendants(supervisor):
         name = machine_stats.name_of(entry.pid)
         if name in ("gcs_server", "raylet"):
@@ -138,7 +138,7 @@ def _daemons(supervisor: int) -> Iterator[tuple[int, int, str]]:
 
 
 def free_port() -> int:
-    """A TCP port that nothing on this machine listens at now."""
+    """Return a TCP port that nothing on this machine listens at now."""
     with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as asked:
         asked.bind(("", 0))
         return int(asked.getsockname()[1])

@@ -17,7 +17,7 @@ _MAX_LINE_BYTES = 64 << 20
 
 
 def memory_file(value: dict[str, Any]) -> int:
-    """A file that is on no disk; only this process and its child can open it."""
+    """Return a file that is on no disk; only this process and its child can open it."""
     descriptor = os.memfd_create("costgpu")
     data = json.dumps(value).encode()
     while data:
@@ -26,7 +26,7 @@ def memory_file(value: dict[str, Any]) -> int:
 
 
 def call_daemon(home: Home, request: dict[str, Any], timeout: float = 15.0) -> dict[str, Any]:
-    """Sends a request to the daemon; waits up to `timeout` seconds for one that is being started again.
+    """Send a request to the daemon; wait up to `timeout` seconds for one that is being started again.
 
     Raises:
         OSError: There is no daemon.
@@ -62,7 +62,7 @@ def _call_once(request: dict[str, Any], seconds: float = _REPLY_SECONDS) -> dict
 
 
 def read_line(connection: socket.socket, seconds: float) -> bytes:
-    """A line, all of which has to come within this time.
+    """Return a line, all of which has to come within this time.
 
     Raises:
         OSError: It does not, it is too long, or the other side is gone.

@@ -30,7 +30,7 @@ RESERVED_BYTES = 4 << 20  # in each
 
 
 def setting(name: str, default: float) -> float:
-    """A number from ``COSTGPU_AGENT_<name>``: only tests set these."""
+    """Return a number from ``COSTGPU_AGENT_<name>``: only tests set these."""
     try:
         return float(os.environ["COSTGPU_AGENT_" + name])
     except (KeyError, ValueError):
@@ -38,7 +38,7 @@ def setting(name: str, default: float) -> float:
 
 
 def open_regular(path: str) -> int:
-    """A descriptor to read a regular file with; never waits, and follows no link at the end of the path.
+    """Return a descriptor to read a regular file with; never waits, and follows no link at the end of the path.
 
     Raises:
         OSError: There is none, or something else is there.
@@ -51,7 +51,7 @@ def open_regular(path: str) -> int:
 
 
 def make_way(path: str, keep_regular: bool = True) -> None:
-    """Takes away whatever is at a path, unless it is a regular file; a folder gets another name."""
+    """Take away whatever is at a path, unless it is a regular file; a folder gets another name."""
     try:
         mode = os.lstat(path).st_mode
     except OSError:
@@ -63,7 +63,7 @@ def make_way(path: str, keep_regular: bool = True) -> None:
 
 
 def open_to_write(path: str, more: int = 0) -> int:
-    """A descriptor to write a regular file with, made if need be; never waits, and follows no link.
+    """Return a descriptor to write a regular file with, made if need be; never waits, and follows no link.
 
     Raises:
         OSError: Something is in its place that cannot be taken away.
@@ -87,14 +87,14 @@ class Home:
         return os.path.join(self.path, name)
 
     def exists(self, name: str) -> bool:
-        """Whether the home has such a regular file."""
+        """Return whether the home has such a regular file."""
         try:
             return stat.S_ISREG(os.lstat(self.file(name)).st_mode)
         except OSError:
             return False
 
     def read(self, name: str) -> dict[str, Any] | None:
-        """A JSON object; None if it is missing or damaged."""
+        """Return a JSON object; None if it is missing or damaged."""
         try:
             with open(open_regular(self.file(name)), encoding="utf-8") as stream:
                 value = json.loads(stream.read(MAX_RECORD_BYTES))
@@ -103,7 +103,7 @@ class Home:
         return value if isinstance(value, dict) else None
 
     def write(self, name: str, value: dict[str, Any]) -> None:
-        """Replaces a JSON object atomically; durable when this returns."""
+        """Replace a JSON object atomically; durable when this returns."""
         data = json.dumps(value).encode()
         try:
             self._replace(name, data)
@@ -149,7 +149,7 @@ class Home:
                 make_way(self.file(name), keep_regular=False)
 
     def record_contact(self, hold_seconds: float | None = None) -> None:
-        """Notes that a client has called, and for how long it will be busy (fetching) without calling again.
+        """Note that a client has called, and for how long it will be busy (fetching) without calling again.
 
         None, from a client that only looks, does not shorten what another one has said.
         """
@@ -190,11 +190,11 @@ class Home:
         return found.st_size if stat.S_ISREG(found.st_mode) else 0
 
     def open_log(self, name: str) -> int:
-        """A descriptor that appends to a log, and reads it; whatever else is in its place goes."""
+        """Return a descriptor that appends to a log, and reads it; whatever else is in its place goes."""
         return open_to_write(self.file(name), os.O_APPEND)
 
     def restore_log(self, name: str, descriptor: int) -> None:
-        """Puts a log back in its place, from the descriptor that wrote it, if the job has put something else there."""
+        """Put a log back in its place, from the descriptor that wrote it, if the job has put something else there."""
         path = self.file(name)
         try:
             there, ours = os.lstat(path), os.fstat(descriptor)
@@ -217,7 +217,7 @@ class Home:
             pass
 
     def write_console(self, text: str) -> None:
-        """Writes a line for people to the machine's console."""
+        """Write a line for people to the machine's console."""
         targets = [self.file("console.log")] + (["/dev/console"] if self.remote else [])
         for target in targets:
             try:

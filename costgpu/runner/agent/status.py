@@ -23,7 +23,7 @@ class JobEnd(NamedTuple):
 
 
 def job_end(home: Home) -> JobEnd | None:
-    """The record of the job's end; None as long as there is none. What is not such a record is none."""
+    """Return the record of the job's end; None as long as there is none. What is not such a record is none."""
     ended = home.read("exit.json")
     if ended is None:
         return None
@@ -42,7 +42,7 @@ def _text(value: Any) -> str:
 
 
 def job_status(home: Home) -> dict[str, Any]:
-    """The fields of `costgpu.models.job.JobStatus`."""
+    """Return the fields of `costgpu.models.job.JobStatus`."""
     ended = job_end(home)  # first: what is written before it is then seen, too
     order = home.read("order.json")
     progress = home.read("progress.json") or {}

@@ -39,7 +39,7 @@ class JobNotRun(Exception):
 
 
 def adopt_orphans() -> None:
-    """Makes this process the new parent of orphans below it."""
+    """Make this process the new parent of orphans below it."""
     try:
         import ctypes
 
@@ -162,7 +162,7 @@ class Supervisor:
             raise JobNotRun(128 + signal.SIGTERM, "cancelled", "It was ended during its set-up.")
 
     def _execute(self, argv: Sequence[str], environment: Mapping[str, str], stdout: int) -> int:
-        """Runs one command to its end and returns its exit code, 128 + signal if a signal ended it."""
+        """Run one command to its end and return its exit code, 128 + signal if a signal ended it."""
         self.main = os.fork()
         if self.main == 0:
             self._exec(argv, environment, stdout)
@@ -203,7 +203,7 @@ class Supervisor:
             os._exit(127)
 
     def _wait(self, until: float | None) -> int | None:
-        """Waits for a signal or a time; returns the main process's status if that has ended."""
+        """Wait for a signal or a time; return the main process's status if that has ended."""
         status = self._reap()
         if status is not None:
             return status
@@ -259,7 +259,7 @@ class Supervisor:
             self._signal_all(signal.SIGTERM)
 
     def _leftover_commands(self) -> list[str]:
-        """Waits a moment for helpers that leave by themselves, and returns the command lines of what then still runs.
+        """Wait a moment for helpers that leave by themselves, and return the command lines of what then still runs.
 
         Nothing is waited for where somebody has asked for the end, and of a job that has not begun.
         """

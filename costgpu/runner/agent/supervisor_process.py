@@ -24,7 +24,7 @@ _ROUND_SECONDS = 0.05
 def start_supervisor(
     program: str, secrets: Mapping[str, str], uploads: Mapping[str, str]
 ) -> tuple[dict[str, Any], int]:
-    """Starts a supervisor that waits for its order.
+    """Start a supervisor that waits for its order.
 
     Returns:
         What the order must say of it, and the descriptor whose closing lets it go on.
@@ -48,16 +48,16 @@ class SupervisorProcess:
         self._boot_id = order["boot_id"]
 
     def is_alive(self) -> bool:
-        """Whether that very process is running; process numbers are used again."""
+        """Return whether that very process is running; process numbers are used again."""
         return self._boot_id == boot_id() and machine_stats.is_alive(self.pid, self._started)
 
     def signal(self, number: int) -> None:
-        """Sends a signal if the process is running."""
+        """Send a signal if the process is running."""
         if self.is_alive():
             os.kill(self.pid, number)
 
     def read_upload_urls(self) -> dict[str, str]:
-        """The upload addresses that it keeps in memory; empty if it is gone."""
+        """Return the upload addresses that it keeps in memory; empty if it is gone."""
         if not self.is_alive():
             return {}
         try:

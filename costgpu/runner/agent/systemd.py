@@ -41,7 +41,7 @@ _LOOP = 'while [ ! -e "$1/ended_by" ]; do "$2" -I "$3" daemon >>"$1/agent.log" 2
 
 
 def start_service(home: Home, program: str) -> None:
-    """Starts a daemon that is restarted when it dies; does nothing if there is one."""
+    """Start a daemon that is restarted when it dies; do nothing if there is one."""
     if home.remote and os.getuid() == 0 and os.path.isdir("/run/systemd/system") and shutil.which("systemctl"):
         text = _UNIT_FILE.format(
             python=sys.executable, program=program, log=home.file("agent.log"), stop=upload_at_shutdown.STOP_SECONDS
@@ -63,7 +63,7 @@ def start_service(home: Home, program: str) -> None:
 
 
 def install(home: Home, program: str) -> dict[str, Any]:
-    """Makes sure that a daemon of this very program guards the machine.
+    """Make sure that a daemon of this very program guards the machine.
 
     Raises:
         OSError: It does not come up.

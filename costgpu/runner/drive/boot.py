@@ -37,7 +37,7 @@ from costgpu.runner.timeouts import (
 
 
 def boot(context: RunContext) -> None:
-    """Waits until the machine answers as itself."""
+    """Wait until the machine answers as itself."""
     clock = context.clock
     # how long others have waited before, by the clock; from then on it may be set without ending or prolonging this
     before = max(0.0, (clock.now() - context.view.changed_at).total_seconds()) - clock.monotonic()
@@ -78,7 +78,7 @@ def sync(context: RunContext) -> None:
 
 
 def install_agent(context: RunContext) -> bool:
-    """Puts the agent on the machine; whether it needs the files. A job that runs already is recorded.
+    """Put the agent on the machine; whether it needs the files. A job that runs already is recorded.
 
     A machine whose GPUs do not answer needs none, and is ended after a while.
     """
@@ -99,7 +99,7 @@ def install_agent(context: RunContext) -> bool:
 
 
 def send_files(context: RunContext) -> bool:
-    """Sends the files to a machine with an agent; whether the job can be started now."""
+    """Send the files to a machine with an agent; whether the job can be started now."""
 
     def send(host: Host) -> bool:
         selection = context.services.select(context.view)
@@ -113,7 +113,7 @@ def send_files(context: RunContext) -> bool:
 
 
 def restore(context: RunContext) -> bool:
-    """Puts the checkpoint on a machine that has the files; whether the job can be started now."""
+    """Put the checkpoint on a machine that has the files; whether the job can be started now."""
 
     def put_back(host: Host) -> bool:
         restore_checkpoint(context, host)
@@ -123,7 +123,7 @@ def restore(context: RunContext) -> bool:
 
 
 def start_job(context: RunContext, rendezvous: Rendezvous | None) -> None:
-    """Starts the job on a machine that has its files.
+    """Start the job on a machine that has its files.
 
     Args:
         rendezvous: How it finds the other machines of its job; None if there are none, and no Ray cluster.
@@ -142,7 +142,7 @@ def start_job(context: RunContext, rendezvous: Rendezvous | None) -> None:
 
 
 def _with_machine(context: RunContext, act: Callable[[Host], bool]) -> bool:
-    """What a step before the job's start says; False after any failure, which is dealt with here."""
+    """Return what a step before the job's start says; False after any failure, which is dealt with here."""
     try:
         return act(context.connection())
     except HostUnreachable as error:
@@ -167,7 +167,7 @@ def _with_machine(context: RunContext, act: Callable[[Host], bool]) -> bool:
 
 
 def _gpus_answer(context: RunContext, host: Host) -> bool:
-    """Whether the driver names the GPUs that are paid for; if not yet, it is asked again by the next step.
+    """Return whether the driver names the GPUs that are paid for; if not yet, it is asked again by the next step.
 
     Raises:
         DriverFailed: It has had its time.
@@ -194,7 +194,7 @@ def _gpus_answer(context: RunContext, host: Host) -> bool:
 
 
 def _nvidia_gpus(view: RunView) -> int:
-    """How many of NVIDIA's GPUs the machine must have, a part of one counted as one; 0 for other machines."""
+    """Return how many of NVIDIA's GPUs the machine must have, a part of one counted as one; 0 for other machines."""
     accelerator = view.option.offer.accelerator if view.option is not None else None
     if accelerator is None:
         return 0

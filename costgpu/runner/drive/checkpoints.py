@@ -31,7 +31,7 @@ def save_when_due(context: RunContext) -> None:
 
 
 def save_checkpoint(context: RunContext, *, everything: bool = False) -> None:
-    """Keeps what is whole on the machine now, or learns what it has in the bucket. What goes wrong is only told.
+    """Keep what is whole on the machine now, or learns what it has in the bucket. What goes wrong is only told.
 
     Args:
         everything: Whether the outputs belong to it, too: the machine is about to go.
@@ -76,7 +76,7 @@ def record_saved(context: RunContext, checkpoint: Checkpoint) -> None:
 
 
 def checkpoint_to_restore(context: RunContext) -> Checkpoint | None:
-    """What the job goes on from: the newest, or an older one after it has failed as soon as it went on from that."""
+    """Return what the job goes on from: the newest, or an older one after it has failed as soon as it went on from that."""
     attempt = context.view.spec.attempt
     if context.keeping is None or attempt is None or attempt.index == 0:
         return None
@@ -84,7 +84,7 @@ def checkpoint_to_restore(context: RunContext) -> Checkpoint | None:
 
 
 def restore_checkpoint(context: RunContext, host: Host) -> None:
-    """Puts it on a machine that has the files; a machine of a first attempt gets nothing."""
+    """Put it on a machine that has the files; a machine of a first attempt gets nothing."""
     checkpoint = checkpoint_to_restore(context)
     if checkpoint is None or context.keeping is None:
         return

@@ -82,7 +82,7 @@ def _fetch_outputs(context: RunContext) -> None:
 
 
 def _keep_for_next(context: RunContext) -> bool:
-    """The machine is about to be taken away: what the job goes on from comes first, then all else that it has made.
+    """Upload before the machine is taken away: what the job goes on from comes first, then all else that it has made.
 
     Returns:
         Whether that is done; with a bucket the machine does it by itself, and is asked again.
@@ -178,7 +178,7 @@ def recover_outputs(context: RunContext) -> None:
 def _place(
     context: RunContext, source: OutputSource, entries: Sequence[FileEntry], folders: Sequence[str] = ()
 ) -> PlacedOutputs:
-    """Puts outputs into the working folder and tells whoever watches."""
+    """Put outputs into the working folder and tell whoever watches."""
     view = context.view
     home = view.outputs_folder or view.spec.workdir
     if home != view.spec.workdir:
@@ -201,7 +201,7 @@ def _record_collected(context: RunContext, placed: PlacedOutputs, missing: Seque
 
 
 def staying_error(outputs: Outputs, placed: PlacedOutputs) -> OutputsMissing | None:
-    """The error for what is on the machine and cannot be read there, or not be kept here; None if nothing is."""
+    """Return the error for what is on the machine and cannot be read there, or not be kept here; None if nothing is."""
     if outputs.trouble:
         return OutputsMissing(outputs.trouble, hint="--outputs none says that none are expected.")
     staying = {**outputs.unreadable, **placed.left_out}
@@ -227,7 +227,7 @@ def _short(path: str) -> str:
 
 
 def placed_summary(placed: PlacedOutputs, home: str, view: RunView | None, run_id: str = "") -> str:
-    """What came home, in a sentence."""
+    """Return what came home, in a sentence."""
     if view is not None and list(view.spec.outputs) == NO_OUTPUTS:
         return "No outputs are brought home (--outputs none)."
     if not placed.files and not placed.left_out:
@@ -251,7 +251,7 @@ class DownloadedOutputs:
     """An `OutputSource` for a machine that is gone: all of its outputs may be here already."""
 
     def fetch(self, entries: Sequence[FileEntry], folder: Path) -> None:
-        """Raises `HostUnreachable` if one is not."""
+        """Raise `HostUnreachable` if one is not."""
         for entry in entries:
             if not has_content(folder / entry.path, entry):
                 raise HostUnreachable(f"{entry.path} had not arrived when the machine ended")
@@ -265,7 +265,7 @@ def _expect_outputs(folder: Path, entries: Sequence[FileEntry]) -> None:
 
 
 def _expected_outputs(folder: Path) -> tuple[FileEntry, ...] | None:
-    """What was coming home when a client was killed; None if that had not begun."""
+    """Return what was coming home when a client was killed; None if that had not begun."""
     try:
         return tuple(from_json(FileEntry, one) for one in json.loads((folder / "outputs.json").read_text()))
     except (OSError, ValueError, CostGpuError):

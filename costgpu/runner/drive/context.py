@@ -125,7 +125,7 @@ class RunContext:
 
     @property
     def view(self) -> RunView:
-        """The run now."""
+        """Return the run now."""
         return self.journal.view
 
     @property
@@ -135,23 +135,23 @@ class RunContext:
 
     @property
     def folder(self) -> Path:
-        """The run's private folder."""
+        """Return the run's private folder."""
         return self.services.folder / self.view.run_id
 
     @property
     def instance(self) -> InstanceRef:
-        """The run's machine; asked for only once there is one."""
+        """Return the run's machine; asked for only once there is one."""
         assert self.view.instance is not None  # noqa: S101
         return self.view.instance
 
     @property
     def lease_until(self) -> datetime:
-        """The end of the lease; asked for only after a create call."""
+        """Return the end of the lease; asked for only after a create call."""
         assert self.view.lease_until is not None  # noqa: S101
         return self.view.lease_until
 
     def provider(self) -> Provider:
-        """The adapter of the current create call, with the credentials that the run was launched with.
+        """Return the adapter of the current create call, with the credentials that the run was launched with.
 
         Raises:
             AuthError: They are another account's: what it does not know would look as if it were gone.
@@ -170,25 +170,25 @@ class RunContext:
         return provider
 
     def account(self, provider: Provider) -> str:
-        """The account that the credentials for a provider belong to; asked once."""
+        """Return the account that the credentials for a provider belong to; asked once."""
         if provider.name not in self._accounts:
             identity = retry_provider_call(self.clock, provider.identity, limit_seconds=DESCRIBE_SECONDS)
             self._accounts[provider.name] = identity.account
         return self._accounts[provider.name]
 
     def keys(self) -> Keys:
-        """The one-run keys; made before the first create call and never again."""
+        """Return the one-run keys; made before the first create call and never again."""
         if self.view.instance is None:
             return make_keys(self.folder)
         return load_keys(self.folder)
 
     def describe(self) -> Instance | None:
-        """The machine as its provider describes it now; None if it does not know it."""
+        """Return the machine as its provider describes it now; None if it does not know it."""
         provider, ref = self.provider(), self.instance
         return retry_provider_call(self.clock, lambda: provider.describe(ref), limit_seconds=DESCRIBE_SECONDS)
 
     def connection(self) -> Host:
-        """The connection, made anew where it was lost. Raises `HostUnreachable` if the machine does not answer."""
+        """Return the connection, made anew where it was lost. Raises `HostUnreachable` if the machine does not answer."""
         if self._host is None:
             instance = self.describe()
             if instance is None or instance.endpoint is None or not instance.state.alive:
@@ -203,7 +203,7 @@ class RunContext:
 
     @property
     def is_connected(self) -> bool:
-        """Whether there is a connection, as far as is known."""
+        """Return whether there is a connection, as far as is known."""
         return self._host is not None
 
     def answered(self) -> None:
@@ -216,12 +216,12 @@ class RunContext:
             self.provider().open_access(instance, self.services.allow_from(instance.ref.provider))
 
     def use_connection(self, host: Host) -> None:
-        """Takes over a connection."""
+        """Take over a connection."""
         self.disconnect()
         self._host = host
 
     def disconnect(self) -> None:
-        """Closes the connection. Idempotent."""
+        """Close the connection. Idempotent."""
         if self._host is not None:
             with contextlib.suppress(CostGpuError, OSError):
                 self._host.close()
@@ -242,7 +242,7 @@ class RunContext:
         return now - timedelta(seconds=self.clock.monotonic() - since)
 
     def check_alive(self, instance: Instance | None) -> None:
-        """Raises `MachineEnded` for a machine that is no more; not as long as it is there, or may be."""
+        """Raise `MachineEnded` for a machine that is no more; not as long as it is there, or may be."""
         if instance is None:
             if (self.clock.now() - self.known_since()).total_seconds() < VISIBLE_SECONDS:
                 return
@@ -252,7 +252,7 @@ class RunContext:
 
     @property
     def past_lease(self) -> bool:
-        """Whether the machine should have ended itself some time ago.
+        """Return whether the machine should have ended itself some time ago.
 
         The clock here may be wrong, or be set while the run goes on: the provider's own has the last word.
         """
@@ -284,7 +284,7 @@ class RunContext:
         self.journal.refresh()
 
     def seconds_disconnected(self) -> float:
-        """How long there has been no connection; the first call begins to count."""
+        """Return how long there has been no connection; the first call begins to count."""
         now = self.clock.monotonic()
         self.disconnected_at = now if self.disconnected_at is None else self.disconnected_at
         return now - self.disconnected_at
@@ -324,7 +324,7 @@ class RunContext:
             insist(lambda: self.journal.add(EventKind.GIVEN_UP))
 
     def end(self, reason: EndReason, by: EndedBy = EndedBy.CLIENT, error: CostGpuError | None = None) -> None:
-        """Turns the run towards its end."""
+        """Turn the run towards its end."""
         self.error = self.error or error
         if self.view.state is RunState.INTENT:
             self.journal.refresh()  # a create call may be written without this process having heard so
@@ -348,7 +348,7 @@ class RunContext:
 
 
 def insist(act: Callable[[], object]) -> None:
-    """Does what the user wants, whatever another process has written meanwhile."""
+    """Do what the user wants, whatever another process has written meanwhile."""
     while True:
         with contextlib.suppress(LedgerConflict):
             act()

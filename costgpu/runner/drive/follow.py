@@ -17,7 +17,7 @@ from costgpu.runner.timeouts import DASHBOARD_POLL_SECONDS, RECONNECT_SECONDS, S
 
 
 def follow(context: RunContext, *, meanwhile: Callable[[], None] = lambda: None, quiet: bool = False) -> None:
-    """Passes the job's output on until it is over.
+    """Pass the job's output on until it is over.
 
     Args:
         meanwhile: Called whenever the machine gives a sign of life; may raise to end this.

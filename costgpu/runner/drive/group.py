@@ -68,7 +68,7 @@ class GroupDriver:
 
     @property
     def view(self) -> RunView:
-        """The run of machine 0, which stands for the job."""
+        """Return the run of machine 0, which stands for the job."""
         return self.drivers[0].view
 
     @property
@@ -88,7 +88,7 @@ class GroupDriver:
 
     @property
     def error(self) -> CostGpuError | None:
-        """What the command line ends with; None for the exit code of the job."""
+        """Return what the command line ends with; None for the exit code of the job."""
         drivers = self.drivers[:1] if self._went_on else self.drivers
         found = [driver.error for driver in drivers if driver.error is not None]
         causes = [error for error in found if not isinstance(error, NodesApart | RunCancelled)]
@@ -106,7 +106,10 @@ class GroupDriver:
 
     @property
     def decisive(self) -> RunView:
-        """The run that tells how the job has ended: the one that failed first, or was missing; else that of machine 0."""
+        """Return the run that tells how the job has ended: the one that failed first, or was missing.
+
+        Else that of machine 0.
+        """
         if self._went_on:
             return self.view
         missing = next((view for view in self.views if node.is_missing(view)), None)
@@ -117,7 +120,7 @@ class GroupDriver:
 
     @property
     def _went_on(self) -> bool:
-        """Whether the job has ended well, though a machine of it is gone.
+        """Return whether the job has ended well, though a machine of it is gone.
 
         Under torchrun and its like machine 0 ends well only if all ranks do that were still needed.
         """
@@ -128,12 +131,12 @@ class GroupDriver:
 
     @property
     def first_failed(self) -> RunView | None:
-        """The run whose job failed first, by the machines' clocks; None if none did."""
+        """Return the run whose job failed first, by the machines' clocks; None if none did."""
         failed = [view for view in self.views if node.has_failed(view)]
         return min(failed, key=node.finished_at, default=None)
 
     def drive(self) -> RunView:
-        """Takes all runs to their end and returns that of machine 0.
+        """Take all runs to their end and return that of machine 0.
 
         Raises:
             Detached: The user left on purpose, or a detached run was asked for.
@@ -190,7 +193,7 @@ class GroupDriver:
         return [driver for driver in self.drivers if driver.view.state in states]
 
     def _is_broken(self) -> bool:
-        """Whether a machine has ended, or is to end, that the others cannot do without."""
+        """Return whether a machine has ended, or is to end, that the others cannot do without."""
         ended = [view for view in self.views if node.is_missing(view)]
         if not ended or all(view.state in (*ENDING, RunState.COLLECTING) for view in self.views):
             return False
@@ -255,7 +258,7 @@ class GroupDriver:
             self._installed.add(node.number(context.view))
 
     def _send(self, context: RunContext) -> None:
-        """Sends the files to one machine; the others hear that they have to wait."""
+        """Send the files to one machine; the others hear that they have to wait."""
         size = context.services.select(context.view).total_bytes
         for driver in self._in(RunState.SYNCING):
             if driver.context is not context:
@@ -276,7 +279,7 @@ class GroupDriver:
                 driver.context.connection().status()
 
     def _start(self, left: Sequence[Driver]) -> None:
-        """Starts the job: all machines have its files."""
+        """Start the job: all machines have its files."""
         try:
             addresses = [node.private_address(driver.context) for driver in self.drivers]
             ray = node.ray_access(self.context)
@@ -300,7 +303,7 @@ class GroupDriver:
             lead.context.seconds_disconnected()  # begins to count
 
     def _is_given_up(self, lead: Driver, running: Sequence[Driver]) -> bool:
-        """Ends the last machine if it does not answer any more, and the job is over on all others."""
+        """End the last machine if it does not answer any more, and the job is over on all others."""
         context = lead.context
         silent = context.disconnected_at is not None and context.seconds_disconnected() > RECONNECT_SECONDS
         # it may well be busy, or done, with outputs that nobody has yet: then its lease and its agent end it
@@ -392,12 +395,12 @@ class GroupDriver:
     # -- people --------------------------------------------------------------------------------------------------------
 
     def cancel(self) -> RunView:
-        """Ends the job on all machines; where it runs it is asked first, and outputs are brought home."""
+        """End the job on all machines; where it runs it is asked first, and outputs are brought home."""
         self.give_up(EndReason.CANCELLED)
         return self.drive()
 
     def give_up(self, reason: EndReason) -> None:
-        """Turns all runs towards their end; `drive` takes them there."""
+        """Turn all runs towards their end; `drive` takes them there."""
         for driver in self.drivers:
             if driver.view.state not in ENDING:
                 driver.give_up(reason)
@@ -466,5 +469,5 @@ def _act(driver: Driver, act: Callable[[RunContext], None]) -> None:
 
 
 def _end(driver: Driver, reason: EndReason, error: CostGpuError | None) -> None:
-    """Turns one run towards its end."""
+    """Turn one run towards its end."""
     driver.turn(partial(insist, partial(driver.context.end, reason, EndedBy.CLIENT, error)))

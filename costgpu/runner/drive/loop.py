@@ -54,7 +54,7 @@ def advance(
     stopped: Callable[[], None],
     turn: Callable[[Callable[[], None]], None],
 ) -> None:
-    """Takes steps until all is over; Ctrl-C and signals are reacted to between two steps.
+    """Take steps until all is over; Ctrl-C and signals are reacted to between two steps.
 
     Args:
         turn: Carries out a step or a reaction, and shows what it has changed.
@@ -79,7 +79,7 @@ class Driver:
 
     @property
     def view(self) -> RunView:
-        """The run now."""
+        """Return the run now."""
         return self.context.view
 
     @property
@@ -98,7 +98,7 @@ class Driver:
 
     @property
     def decisive(self) -> RunView:
-        """The run that tells how the job has ended: this one."""
+        """Return the run that tells how the job has ended: this one."""
         return self.view
 
     @property
@@ -108,11 +108,11 @@ class Driver:
 
     @property
     def error(self) -> CostGpuError | None:
-        """What the command line ends with once the run is closed; None for the job's own exit code."""
+        """Return what the command line ends with once the run is closed; None for the job's own exit code."""
         return self.context.error
 
     def drive(self) -> RunView:
-        """Takes the run to its end and returns it closed.
+        """Take the run to its end and return it closed.
 
         Raises:
             Detached: The user left on purpose, or a detached run was asked for.
@@ -161,12 +161,12 @@ class Driver:
             self._provider_failed(error)
 
     def cancel(self) -> RunView:
-        """Ends the run; a running job is asked first, and its outputs are brought home."""
+        """End the run; a running job is asked first, and its outputs are brought home."""
         self.give_up(EndReason.CANCELLED)
         return self.drive()
 
     def give_up(self, reason: EndReason) -> None:
-        """Turns a run towards its end; `drive` takes it there.
+        """Turn a run towards its end; `drive` takes it there.
 
         Raises:
             ProviderError: The credentials are not the run's, or nobody can be asked; nothing is changed.
@@ -219,7 +219,7 @@ class Driver:
         insist(lambda: context.end(reason))
 
     def _answering_host(self) -> Host:
-        """The connection to a machine whose job is to end; one that does not answer at once is given some time.
+        """Return the connection to a machine whose job is to end; one that does not answer at once is given some time.
 
         Raises:
             HostUnreachable: It does not answer.
@@ -273,7 +273,7 @@ class Driver:
 
 
 def _unconfirmed(view: RunView, error: ProviderError) -> TerminationUnconfirmed:
-    """The error for a machine that may be there, and about which nobody can be asked."""
+    """Return the error for a machine that may be there, and about which nobody can be asked."""
     ref = view.instance
     if ref is None:
         place = f"{view.option.offer.provider} {view.option.offer.region}" if view.option else "the provider"

@@ -19,7 +19,7 @@ from costgpu.runner.state.journal import RunJournal
 
 
 def record_next_attempt(context: RunContext, reason: EndReason, seconds: float) -> bool:
-    """Writes the intent of the next attempt; returns whether there is one. Of an interrupted job without, tells why.
+    """Write the intent of the next attempt; return whether there is one. Of an interrupted job without, tell why.
 
     A ledger that cannot be written does not keep a run from being closed: its job has then come to its end.
     """

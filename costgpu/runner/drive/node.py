@@ -25,7 +25,7 @@ _LOCAL_DASHBOARD_PORTS, _LOCAL_PORTS, _LOCAL_PORT_COUNT = 10000, 20000, 10000
 
 
 def rendezvous_of(view: RunView, addresses: Sequence[str], ray: RayAccess | None = None) -> Rendezvous:
-    """How the machine of a run finds the others.
+    """Return how the machine of a run finds the others.
 
     Args:
         addresses: Private addresses of all machines, by number.
@@ -49,7 +49,7 @@ def rendezvous_of(view: RunView, addresses: Sequence[str], ray: RayAccess | None
 
 
 def ray_access(context: RunContext) -> RayAccess | None:
-    """How the Ray cluster of a job is reached; None for a job without one.
+    """Return how the Ray cluster of a job is reached; None for a job without one.
 
     Every process of ours tells all machines the same, whichever it starts: the token is made from the private key of
     machine 0's run.
@@ -81,7 +81,7 @@ def private_address(context: RunContext) -> str:
 
 
 def is_missing(view: RunView) -> bool:
-    """Whether a machine has ended, or is to end, whose job had not ended well."""
+    """Return whether a machine has ended, or is to end, whose job had not ended well."""
     return view.state in ENDING and view.status is None and view.reason is not EndReason.SUCCEEDED
 
 
@@ -115,7 +115,7 @@ def number(view: RunView) -> int:
 
 
 def name(view: RunView) -> str:
-    """The machine, for people."""
+    """Return the machine, for people."""
     return f"Machine {number(view)}" + (f" ({view.instance.instance_id})" if view.instance is not None else "")
 
 
@@ -135,7 +135,7 @@ def what_happened(view: RunView) -> str:
 
 
 def has_failed(view: RunView) -> bool:
-    """Whether its job is over, and not well."""
+    """Return whether its job is over, and not well."""
     return view.status is not None and not view.status.ended_well
 
 

@@ -118,7 +118,7 @@ def environment_lost(view: RunView) -> RunCancelled:
 
 
 def create_instance(context: RunContext) -> None:
-    """Makes the create call, again and again while it is not answered.
+    """Make the create call, again and again while it is not answered.
 
     A refusal proves that nothing was created only if no call before it, by whatever process, went unanswered.
     """
@@ -163,7 +163,7 @@ def create_instance(context: RunContext) -> None:
 
 
 def create_request(view: RunView, keys: Keys) -> CreateRequest:
-    """The current create call: the same each time, in each process."""
+    """Return the current create call: the same each time, in each process."""
     tried, option = view.create_call, view.option
     assert tried is not None and option is not None  # noqa: S101, PT018 - there is no call without them
     spec = registry.spec(option.offer.provider)
@@ -192,7 +192,7 @@ def create_request(view: RunView, keys: Keys) -> CreateRequest:
 
 
 def _group(view: RunView, option: Option) -> NodeGroup | None:
-    """The machines that this one works with; None if it works alone."""
+    """Return the machines that this one works with; None if it works alone."""
     node = view.spec.node
     if node is None:
         return None
@@ -249,7 +249,7 @@ def record_instance(context: RunContext, instance: Instance) -> None:
 
 
 def find_created(context: RunContext) -> Instance | None:
-    """The machine of a create call whose answer was lost, looked for until it would have to be visible.
+    """Return the machine of a create call whose answer was lost, looked for until it would have to be visible.
 
     Counted from the last call: this process's own, or the last that another one can have made.
     """
@@ -270,7 +270,7 @@ def find_created(context: RunContext) -> Instance | None:
 
 
 def _next_place(context: RunContext) -> tuple[int, str | None] | None:
-    """The first option and zone that have not refused.
+    """Return the first option and zone that have not refused.
 
     Of a job that goes on after interruptions, the place that was taken back and those on demand come last.
     """

@@ -16,7 +16,7 @@ from costgpu.runner.files.sent_folder import forget_sent
 
 
 def close_run(context: RunContext, reason: EndReason, by: EndedBy, left_behind: tuple[str, ...]) -> None:
-    """Writes the receipt of a run whose end is confirmed, or that never had a machine."""
+    """Write the receipt of a run whose end is confirmed, or that never had a machine."""
     view = context.view
     seconds, cost = view.metered(context.clock.now())
     made = view.instance is not None
@@ -52,7 +52,7 @@ def close_run(context: RunContext, reason: EndReason, by: EndedBy, left_behind: 
 
 
 def _safeguards(view: RunView) -> tuple[Safeguard, ...]:
-    """Those that the provider armed, and those that are the same everywhere."""
+    """Return those that the provider armed, and those that are the same everywhere."""
     if view.instance is None:
         return ()
     agent, client, reaper = common_safeguards(view.lease_until)

@@ -36,7 +36,7 @@ def search_pause(searches: int) -> float:
 
 
 def store_of(folder: Path, job_id: str) -> CheckpointStore:
-    """Where the checkpoints of a job are kept."""
+    """Return where the checkpoints of a job are kept."""
     return CheckpointStore(folder / job_id / STORE)
 
 
@@ -59,12 +59,12 @@ class RecoveryDriver:
 
     @property
     def driver(self) -> Driver:
-        """That of now: of the first run that is not closed, or of the last."""
+        """Return that of now: of the first run that is not closed, or of the last."""
         return next((one for one in self.runs if one.view.state is not RunState.CLOSED), self.runs[-1])
 
     @property
     def view(self) -> RunView:
-        """The run of now."""
+        """Return the run of now."""
         return self.driver.view
 
     @property
@@ -90,12 +90,12 @@ class RecoveryDriver:
 
     @property
     def decisive(self) -> RunView:
-        """The run that tells how the job has ended: the last one that had a machine."""
+        """Return the run that tells how the job has ended: the last one that had a machine."""
         return next((view for view in reversed(self.views) if view.instance is not None), self.view)
 
     @property
     def error(self) -> CostGpuError | None:
-        """What the command line ends with; None for the exit code of the job."""
+        """Return what the command line ends with; None for the exit code of the job."""
         return self.runs[-1].error
 
     @property
@@ -104,7 +104,7 @@ class RecoveryDriver:
         return next((driver.broken for driver in self.runs if driver.broken is not None), None)
 
     def drive(self) -> RunView:
-        """Takes the job to its end and returns its last run, closed.
+        """Take the job to its end and return its last run, closed.
 
         Raises:
             Detached: The user left on purpose, or a detached run was asked for.
@@ -127,7 +127,7 @@ class RecoveryDriver:
         return self.view
 
     def cancel(self) -> RunView:
-        """Ends the job: a running one is asked first, and its outputs are brought home; it does not go on."""
+        """End the job: a running one is asked first, and its outputs are brought home; it does not go on."""
         for driver in self.runs:
             if driver.view.state is not RunState.CLOSED:
                 driver.cancel()
@@ -135,7 +135,7 @@ class RecoveryDriver:
         return self.view
 
     def _go_on(self) -> bool:
-        """Whether there is another run; takes hold of it."""
+        """Return whether there is another run; takes hold of it."""
         attempt = self.runs[-1].view.spec.attempt
         assert attempt is not None  # noqa: S101 - every run of such a job has one
         run_id = attempt_id(attempt.job_id, attempt.index + 1)
@@ -190,7 +190,7 @@ class RecoveryDriver:
             keeping.avoided = (before.option.offer, before.create_call.zone if before.create_call else None)
 
     def _keep_sent(self) -> None:
-        """Keeps the files of a job that begins, as they are now. A job whose files cannot be kept is ended."""
+        """Keep the files of a job that begins, as they are now. A job whose files cannot be kept is ended."""
         sent = sent_folder(self.services.folder, self.view)
         if sent_selection(sent) is not None:
             return
@@ -201,7 +201,7 @@ class RecoveryDriver:
             raise
 
     def _check(self, job_id: str) -> None:
-        """Raises the error for a job that cannot go on now, or from here."""
+        """Raise the error for a job that cannot go on now, or from here."""
         view = self.view
         error: CostGpuError | None = None
         if self.secrets is None and view.spec.env_names:
@@ -223,7 +223,7 @@ class RecoveryDriver:
         )
 
     def _due(self) -> float:
-        """How many seconds are left until another machine is looked for, where none was to be had."""
+        """Return how many seconds are left until another machine is looked for, where none was to be had."""
         view, attempt = self.view, self.view.spec.attempt
         if attempt is None or attempt.searches == 0:
             return 0.0
@@ -242,13 +242,13 @@ class RecoveryDriver:
             ) from None
 
     def _is_given_up(self) -> bool:
-        """Whether somebody has cancelled the job, perhaps while it had no machine."""
+        """Return whether somebody has cancelled the job, perhaps while it had no machine."""
         for driver in self.runs:
             driver.context.journal.refresh()
         return any(view.given_up for view in self.views)
 
     def _get_from_bucket(self) -> None:
-        """Fetches what the last machine has left in the bucket, if that is newer than what is here.
+        """Fetch what the last machine has left in the bucket, if that is newer than what is here.
 
         Raises:
             ProviderError: The bucket does not answer, or refuses.
@@ -307,7 +307,7 @@ def recovering_driver(
     *,
     detach: bool = False,
 ) -> Driver:
-    """A driver for one run of a job that goes on after interruptions."""
+    """Return a driver for one run of a job that goes on after interruptions."""
     attempt = journal.view.spec.attempt
     assert attempt is not None  # noqa: S101 - every run of such a job has one
     context = RunContext(
@@ -322,7 +322,7 @@ def recovering_driver(
 
 
 def with_sent_files(services: Services) -> Services:
-    """The services, with the files that a job was begun with where these are kept."""
+    """Return the services, with the files that a job was begun with where these are kept."""
 
     def select(view: RunView) -> Selection:
         kept = sent_selection(sent_folder(services.folder, view))

@@ -177,7 +177,7 @@ def _believed(context: RunContext, at: datetime) -> datetime | None:
 
 
 def _reason_in(marker: str) -> EndReason | None:
-    """The reason within ``agent idle`` or ``watchdog deadline``; None if there is none."""
+    """Return the reason within ``agent idle`` or ``watchdog deadline``; None if there is none."""
     kind, _, word = marker.partition(" ")
     if kind == "watchdog":
         return EndReason.UNCLAIMED if word == "unclaimed" else EndReason.DEADLINE
@@ -185,7 +185,7 @@ def _reason_in(marker: str) -> EndReason | None:
 
 
 def _ended_by(view: RunView, instance: Instance | None, marker: str, now: datetime) -> EndedBy:
-    """Who ended a machine that is gone.
+    """Return who ended a machine that is gone.
 
     Args:
         view: The run, before the end is recorded.
@@ -214,7 +214,7 @@ def _ended_by(view: RunView, instance: Instance | None, marker: str, now: dateti
 
 
 def _past_lease(view: RunView, instance: Instance | None, now: datetime) -> bool:
-    """Whether a machine that is gone, or off, has come to the end of its lease."""
+    """Return whether a machine that is gone, or off, has come to the end of its lease."""
     at = now
     if instance is not None and instance.by_guest and instance.ended_at is not None:
         at = instance.ended_at + timedelta(seconds=EARLY_SECONDS)

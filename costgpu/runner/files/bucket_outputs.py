@@ -62,7 +62,7 @@ class BucketOutputs:
         return {what: bucket.presign_put(f"{view.run_id}/{name}", seconds) for what, name in names.items()}
 
     def checkpoint(self, view: RunView, folder: Path) -> list[tuple[Checkpoint, str]]:
-        """The checkpoints that a machine has left there, the newest first: two at most.
+        """Return the checkpoints that a machine has left there, the newest first: two at most.
 
         Args:
             folder: The run's private folder.
@@ -119,7 +119,7 @@ class BucketOutputs:
             _remove(incoming)
 
     def check(self, url: str, until: datetime) -> str:
-        """Looks whether the bucket is there and open to us; returns what a person should know, or nothing.
+        """Look whether the bucket is there and open to us; return what a person should know, or nothing.
 
         Raises:
             ProviderError: It is not.
@@ -193,7 +193,7 @@ class FolderHost:
         )
 
     def fetch(self, entries: Sequence[FileEntry], folder: Path) -> None:
-        """Copies them."""
+        """Copy them."""
         for entry in entries:
             target = folder / entry.path
             target.parent.mkdir(parents=True, exist_ok=True)
@@ -202,7 +202,7 @@ class FolderHost:
 
 
 def _places(text: bytes) -> Iterator[tuple[str, Checkpoint]]:
-    """What is in each place, from the list that a machine writes. Raises `Unfit`."""
+    """Yield what is in each place, from the list that a machine writes. Raises `Unfit`."""
     slots = set()
     for row in agent_reply.Fields(agent_reply.decode(text)).rows("places"):
         fields = agent_reply.Fields(row)
@@ -238,7 +238,7 @@ def _unpack(bucket: Bucket, name: str, folder: Path, *, spare: int = _SPARE_BYTE
 
 
 def _status(folder: Path) -> JobStatus:
-    """The job's end as the agent wrote it beside the logs."""
+    """Return the job's end as the agent wrote it beside the logs."""
     try:
         with (folder / "status.json").open("rb") as file:
             return agent_reply.status(agent_reply.Fields(agent_reply.decode(file.read(_STATUS_BYTES))))
@@ -247,7 +247,7 @@ def _status(folder: Path) -> JobStatus:
 
 
 def _extract(tar: tarfile.TarFile, member: tarfile.TarInfo, folder: Path, room: int) -> int:
-    """Writes one plain file below the folder; everything else in an archive is left out or refused.
+    """Write one plain file below the folder; everything else in an archive is left out or refused.
 
     Args:
         room: Bytes that may be written.

@@ -36,7 +36,7 @@ class CheckpointStore:
     def keep(
         self, checkpoint: Checkpoint, fetch: Callable[[Checkpoint, Path], object], *, replaces: bool = False
     ) -> None:
-        """Keeps one more: its contents first, so that what is listed is whole; older ones go.
+        """Keep one more: its contents first, so that what is listed is whole; older ones go.
 
         One with exactly the files of the newest one is not kept twice.
 
@@ -72,7 +72,7 @@ class CheckpointStore:
         self._forget()
 
     def discard_damaged(self) -> int:
-        """Removes checkpoints that cannot be read, or of which a content is missing, or not what it was.
+        """Remove checkpoints that cannot be read, or of which a content is missing, or not what it was.
 
         Returns:
             How many.
@@ -97,7 +97,7 @@ class CheckpointStore:
         return discarded
 
     def newest(self, before: int = 0) -> Checkpoint | None:
-        """The newest one, or one that is older by so many; the oldest there is; None without any."""
+        """Return the newest one, or one that is older by so many; the oldest there is; None without any."""
         found: Checkpoint | None = None
         for number in sorted(self._numbers(), reverse=True):
             with contextlib.suppress(OSError, ValueError, CostGpuError):
@@ -108,7 +108,7 @@ class CheckpointStore:
         return found
 
     def fetch(self, entries: Sequence[FileEntry], folder: Path) -> None:
-        """Copies files of a checkpoint; an `OutputSource`."""
+        """Copy files of a checkpoint; an `OutputSource`."""
         for entry in entries:
             target = folder / entry.path
             target.parent.mkdir(parents=True, exist_ok=True)
@@ -117,7 +117,7 @@ class CheckpointStore:
             os.utime(target, ns=(entry.modified_ns, entry.modified_ns))
 
     def remove(self) -> None:
-        """Removes all of them: nobody goes on from them any more."""
+        """Remove all of them: nobody goes on from them any more."""
         shutil.rmtree(self._folder, ignore_errors=True)
 
     def _numbers(self) -> list[int]:
@@ -127,7 +127,7 @@ class CheckpointStore:
         return self._folder / f"{number:06d}.json"
 
     def _forget(self) -> None:
-        """Removes contents that no checkpoint needs."""
+        """Remove contents that no checkpoint needs."""
         needed: set[str] = set()
         for number in self._numbers():
             try:
@@ -156,7 +156,7 @@ class CheckpointStore:
 
 
 def _same(one: Checkpoint, other: Checkpoint) -> bool:
-    """Whether two checkpoints have exactly the same files."""
+    """Return whether two checkpoints have exactly the same files."""
     return {entry.path: entry for entry in one.files} == {entry.path: entry for entry in other.files}
 
 
@@ -168,7 +168,7 @@ def _remove(path: Path) -> None:
 
 
 def newest_path(checkpoint: Checkpoint, patterns: Sequence[str]) -> str:
-    """The file or folder that a job goes on from, relative to the working folder; empty if no pattern names one.
+    """Return the file or folder that a job goes on from, relative to the working folder; empty if no pattern names one.
 
     That is the file that was changed last among those that match. Where a pattern ends in a name with a wildcard, as in
     ``out/checkpoint-*``, and folders have such names, it is the folder.
@@ -178,7 +178,7 @@ def newest_path(checkpoint: Checkpoint, patterns: Sequence[str]) -> str:
 
 
 def _named(path: str, patterns: Sequence[str]) -> str | None:
-    """What of a path a pattern names: the path itself or the folder that it is in; None if none does."""
+    """Return what of a path a pattern names: the path itself or the folder that it is in; None if none does."""
     parts = PurePosixPath(path).parts
     for pattern in patterns:
         wanted = PurePosixPath(pattern).parts

@@ -22,7 +22,7 @@ _LARGE_BYTES = 1024 * 1024  # from here on several threads are worth it: hashing
 
 
 def with_checksums(root: Path, files: list[tuple[str, int]], stays: dict[str, str]) -> Iterable[FileEntry]:
-    """Reads every file once; in several threads where that is faster."""
+    """Read every file once; in several threads where that is faster."""
     top = os.fspath(root)
     found: list[FileEntry | str | None] = [None] * len(files)
 
@@ -44,7 +44,7 @@ def with_checksums(root: Path, files: list[tuple[str, int]], stays: dict[str, st
 
 
 def _read(top: str, path: str) -> FileEntry | str | None:
-    """The file's entry, or why it stays here, or None if it is gone."""
+    """Return the file's entry, or why it stays here, or None if it is gone."""
     for _ in range(_TRIES):
         digest, size, head = hashlib.sha256(), 0, b""
         try:

@@ -26,7 +26,7 @@ def fetch_verified(
     folder: Path,
     announce: Callable[[int], None] | None = None,
 ) -> None:
-    """Copies `entries` below the remote folder `source` into `folder`. What is there with the same checksum stays.
+    """Copy `entries` below the remote folder `source` into `folder`. What is there with the same checksum stays.
 
     An entry without a checksum (a log that still grows) must only be at least as long as announced.
 
@@ -83,7 +83,7 @@ def _fetch_batch(
 
 
 def _target(folder: Path, path: str) -> Path:
-    """Where a path of the machine belongs; refuses whatever leaves `folder`, by name or by a link."""
+    """Return where a path of the machine belongs; refuses whatever leaves `folder`, by name or by a link."""
     parts = path.split("/")
     if not is_inside(path):
         raise OutputsDamaged(f"The machine names a file outside its folder: {path!r}.", hint="Nothing was fetched.")

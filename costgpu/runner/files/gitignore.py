@@ -64,7 +64,7 @@ class _Wild:
         self.rules.append((rule, re.compile(regex, re.DOTALL)))
 
     def get(self, text: str, is_folder: bool) -> _Rule | None:
-        """The last rule that matches."""
+        """Return the last rule that matches."""
         if not self.rules:
             return None
         if self._any is None:  # most entries match none
@@ -118,7 +118,7 @@ class RuleFile:
         return self._count > 0
 
     def _add(self, rule: _Rule) -> bool:
-        """Puts a rule where it is found; False for one that matches nothing."""
+        """Put a rule where it is found; False for one that matches nothing."""
         special = [found.start() for found in _SPECIAL.finditer(rule.pattern, 0, len(rule.pattern))][:2]
         if not special:
             (self._names if rule.by_name else self._paths).add(rule.pattern, rule)
@@ -134,7 +134,7 @@ class RuleFile:
         return True
 
     def decide(self, path: str, name: str, is_folder: bool) -> bool | None:
-        """Whether the entry is ignored; None if no rule is about it.
+        """Return whether the entry is ignored; None if no rule is about it.
 
         Args:
             path: From the walk's root.
@@ -169,7 +169,7 @@ class RuleFile:
                 yield rule
 
     def may_keep_below(self, path: str) -> bool:
-        """Whether a ``!`` rule could be about something inside this folder."""
+        """Return whether a ``!`` rule could be about something inside this folder."""
         if self._keeps_names:
             return True
         inner = as_bytes(self._above + path[self._cut :] + "/")
@@ -180,7 +180,7 @@ class RuleFile:
 
 
 def read_rules(path: Path, label: str, *, cut: int = 0, above: str = "") -> RuleFile | None:
-    """The rules of a file; None if it is not there, not a regular file, unreadable, or has no rules.
+    """Return the rules of a file; None if it is not there, not a regular file, unreadable, or has no rules.
 
     Raises:
         SyncRefused: It is too large.
@@ -197,7 +197,7 @@ def read_rules(path: Path, label: str, *, cut: int = 0, above: str = "") -> Rule
 
 
 def _read(path: Path, most: int) -> bytes | None:
-    """The first bytes of a regular file; None if there is none. Never waits, and follows no link."""
+    """Return the first bytes of a regular file; None if there is none. Never waits, and follows no link."""
     try:
         with open(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK), "rb") as file:  # noqa: PTH123
             return file.read(most) if stat.S_ISREG(os.fstat(file.fileno()).st_mode) else None
@@ -229,7 +229,7 @@ def repository_rules(folder: Path) -> list[RuleFile]:
 
 
 def _git_folder(top: Path) -> Path:
-    """Where the repository keeps what its work trees share."""
+    """Return where the repository keeps what its work trees share."""
     folder = top / ".git"
     if (written := _read(folder, _SMALL_FILE)) is not None:  # a work tree or a submodule
         folder = top / os.fsdecode(written).removeprefix("gitdir:").strip()
@@ -259,7 +259,7 @@ def _parse(line: str, order: int) -> _Rule | None:
 
 
 def _without_trailing_spaces(line: str) -> str:
-    """The line without the spaces at its end that no backslash protects."""
+    """Return the line without the spaces at its end that no backslash protects."""
     short = line.rstrip(" ")
     backslashes = len(short) - len(short.rstrip("\\"))
     return short + " " if backslashes % 2 and len(short) < len(line) else short

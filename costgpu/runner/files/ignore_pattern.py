@@ -30,7 +30,7 @@ _NAMED: dict[str, Callable[[str], bool]] = {
 
 
 def translated(pattern: str) -> str | None:
-    """The pattern as a regular expression to be matched fully; None if it matches nothing."""
+    """Return the pattern as a regular expression to be matched fully; None if it matches nothing."""
     parts: list[str] = []  # each but the last ends with a slash
     part, any_folders = "", False  # what is between two ``**``, and whether one is in front of it
     component: list[str] = [""]  # what is between two slashes, as the pieces between its stars
@@ -70,7 +70,7 @@ def translated(pattern: str) -> str | None:
 
 
 def _component(pieces: list[str]) -> str:
-    """What matches the whole of a name, decided once."""
+    """Return what matches the whole of a name, decided once."""
     if len(pieces) == 1:
         return pieces[0]
     first, *middle, last = pieces
@@ -78,14 +78,14 @@ def _component(pieces: list[str]) -> str:
 
 
 def _between(part: str, any_folders: bool, *, last: bool) -> str:
-    """What stands between two ``**``; after one, it may begin in any folder, and the first one decides."""
+    """Return what stands between two ``**``; after one, it may begin in any folder, and the first one decides."""
     if not any_folders:
         return part
     return f"(?:[^/]*/)*?{part}" if last else f"(?>(?:[^/]*/)*?{part})"
 
 
 def _parse_set(pattern: str, start: int) -> tuple[set[str], int] | None:
-    """The characters of the set that begins after ``[``, and where the pattern goes on; None if it never ends."""
+    """Return the characters of the set that begins after ``[``, and where the pattern goes on; None if it never ends."""
     position = start + (pattern[start : start + 1] in ("!", "^"))
     members: set[str] = set()
     last: str | None = None  # the first end of a range, if one follows

@@ -11,7 +11,7 @@ _OWN_BYTES = 200  # of what costgpu puts in front of a path and behind it while 
 
 
 def is_inside(path: str, separator: str = os.sep) -> bool:
-    """Whether a path with forward slashes is relative and stays below its folder, on this kind of system.
+    """Return whether a path with forward slashes is relative and stays below its folder, on this kind of system.
 
     A backslash and a colon are letters like others where paths are separated by slashes.
 
@@ -39,5 +39,5 @@ def why_impossible(path: str, folder: str) -> str:
 
 
 def printable_path(path: str) -> str:
-    """The path as a message can show it: control characters and bytes that are no text are escaped."""
+    """Return the path as a message can show it: control characters and bytes that are no text are escaped."""
     return path if path.isprintable() else ascii(path)

@@ -55,7 +55,7 @@ class PlacedOutputs:
 
     @property
     def problem(self) -> RunError | None:
-        """The error to show if some outputs are not in their places."""
+        """Return the error to show if some outputs are not in their places."""
         if not self.stuck:
             return None
         shown = "; ".join(f"{printable_path(one.path)}: {one.why}" for one in self.stuck[:_LISTED])
@@ -132,7 +132,7 @@ class _Placement:
         self._made: set[Path] = set()  # folders
 
     def prepare(self) -> None:
-        """Makes the hidden folder, which git does not see either."""
+        """Make the hidden folder, which git does not see either."""
         self._workdir.mkdir(parents=True, exist_ok=True)
         for folder in (self._own, self._own / "incoming", self._incoming):
             if folder.is_symlink():
@@ -142,11 +142,11 @@ class _Placement:
             file.write("*\n")
 
     def staged_words(self) -> str:
-        """Where the part is that has come already."""
+        """Return where the part is that has come already."""
         return f" What has come is in {self._incoming}." if any(self._incoming.glob("*")) else ""
 
     def stage(self, host: OutputSource, entries: Sequence[FileEntry]) -> None:
-        """Fetches what is neither in its place nor staged yet; all of it is then on disk."""
+        """Fetch what is neither in its place nor staged yet; all of it is then on disk."""
         lacking, missing = [], 0
         for group in _groups(entries, _folding(self._incoming)):
             folder = self._incoming / str(group.number)
@@ -175,14 +175,14 @@ class _Placement:
         return sum(lacking) + _SPARE_BYTES <= shutil.disk_usage(self._incoming).free
 
     def make_folders(self, folders: Sequence[str]) -> None:
-        """Makes folders that have nothing in them; what is in the way stays."""
+        """Make folders that have nothing in them; what is in the way stays."""
         for folder in folders:
             if is_inside(folder) and not why_impossible(folder, os.fspath(self._workdir)):
                 with contextlib.suppress(OSError, _InTheWay):
                     self._folder_for(f"{folder}/.")
 
     def place(self, entries: Sequence[FileEntry]) -> PlacedOutputs:
-        """Gives every output its place, whatever happens to the others."""
+        """Give every output its place, whatever happens to the others."""
         stuck = []
         outside = {entry.path.partition("/")[0] for entry in entries if entry.source}
         there = {folder for folder in outside if os.path.lexists(self._workdir / folder)}
@@ -231,7 +231,10 @@ class _Placement:
         raise _InTheWay("something keeps writing it")
 
     def _folder_for(self, path: str) -> Path:
-        """The folder of this output, made if necessary; never outside the working folder, nor in a repository's own."""
+        """Return the folder of this output, made if necessary.
+
+        Never outside the working folder, nor in a repository's own.
+        """
         parts = path.split("/")
         if parts[0].casefold() == OWN_FOLDER:
             raise _InTheWay("that is costgpu's own folder")
@@ -254,7 +257,7 @@ class _Placement:
         return folder
 
     def _keep(self, target: Path, path: str) -> None:
-        """Moves what is in the place to the folder of what was replaced, under a name that is free."""
+        """Move what is in the place to the folder of what was replaced, under a name that is free."""
         kept = self._kept / path
         kept.parent.mkdir(parents=True, exist_ok=True)
         number = 0
@@ -271,7 +274,7 @@ class _Placement:
             self._kept_again.append(kept)
 
     def _kept_before(self, entries: Sequence[FileEntry]) -> list[Path]:
-        """What this call and killed ones before it have kept, each under its own name."""
+        """Return what this call and killed ones before it have kept, each under its own name."""
         return [kept for entry in entries if os.path.lexists(kept := self._kept / entry.path)]
 
     def _tidy(self, *, anything_left: bool) -> None:
@@ -309,13 +312,13 @@ class _Group:
     folders: dict[str, str] = field(default_factory=dict)  # the same for the folders above them -> an output in it
 
     def clash(self, name: str, parents: list[str]) -> str | None:
-        """The output that has this place already."""
+        """Return the output that has this place already."""
         met = (self.files.get(name), self.folders.get(name), *map(self.files.get, parents))
         return next((one for one in met if one is not None), None)
 
 
 def _groups(entries: Sequence[FileEntry], fold: Callable[[str], str]) -> list[_Group]:
-    """The same for the same entries, however many of them have landed."""
+    """Return the same for the same entries, however many of them have landed."""
     groups: list[_Group] = []
     for entry in entries:
         name = fold(entry.path)
@@ -337,7 +340,7 @@ def _groups(entries: Sequence[FileEntry], fold: Callable[[str], str]) -> list[_G
 
 
 def _folding(folder: Path) -> Callable[[str], str]:
-    """How this file system compares names."""
+    """Return how this file system compares names."""
     probe = folder / f".probe-{secrets.token_hex(4)}"
     probe.touch()
     try:

@@ -26,7 +26,7 @@ _NO_LINKS = {errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.EMLINK, errno.E
 
 
 def put_new(source: Path, target: Path) -> None:
-    """Gives the file a second name; as a copy where that is impossible, or moved where there is but one name to a file.
+    """Give the file a second name; as a copy where that is impossible, or moved where there is but one name to a file.
 
     Raises:
         FileExistsError: The name is taken, by whatever.
@@ -46,7 +46,7 @@ def put_new(source: Path, target: Path) -> None:
 
 
 def move_across(source: Path, target: Path) -> None:
-    """Moves to another file system; the source goes last."""
+    """Move to another file system; the source goes last."""
     with _copied(source, target) as draft:
         draft.rename(target)
     source.unlink()
@@ -66,7 +66,7 @@ def _copied(source: Path, target: Path) -> Iterator[Path]:
 
 
 def has_size(path: Path, size: int) -> bool:
-    """Whether a regular file of this size is there."""
+    """Return whether a regular file of this size is there."""
     try:
         found = os.lstat(path)
     except OSError:
@@ -75,7 +75,7 @@ def has_size(path: Path, size: int) -> bool:
 
 
 def has_content(path: Path, entry: FileEntry) -> bool:
-    """Whether the regular file is there with this very content."""
+    """Return whether the regular file is there with this very content."""
     try:
         return has_size(path, entry.size) and sha256_of(path) == entry.sha256
     except OSError:
@@ -83,7 +83,7 @@ def has_content(path: Path, entry: FileEntry) -> bool:
 
 
 def open_regular(path: Path) -> BufferedReader:
-    """Opens a regular file for reading; never waits, and follows no link.
+    """Open a regular file for reading; never waits, and follow no link.
 
     Raises:
         OSError: There is none, or something else is there.
@@ -102,7 +102,7 @@ def sha256_of(path: Path) -> str:
 
 
 def to_disk(paths: Iterable[Path]) -> None:
-    """Makes sure that the files outlive a loss of power: the machine that has the originals is about to end."""
+    """Make sure that the files outlive a loss of power: the machine that has the originals is about to end."""
 
     def sync(path: Path) -> None:
         descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
@@ -119,7 +119,7 @@ def to_disk(paths: Iterable[Path]) -> None:
 
 
 def _file_system_to_disk(folder: Path) -> bool:
-    """Writes all that the folder's file system holds, at once; False where that is impossible. All outputs are on one.
+    """Write all that the folder's file system holds, at once; False where that is impossible. All outputs are on one.
 
     Raises:
         OSError: It could not be written.

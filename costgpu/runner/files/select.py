@@ -31,7 +31,7 @@ _LISTED = 5
 
 
 def select(workdir: Path, *, limit_bytes: int, include: Sequence[str] = (), exclude: Sequence[str] = ()) -> Selection:
-    """The files of the folder that travel, with checksums.
+    """Return the files of the folder that travel, with checksums.
 
     Rules, strongest first: secrets, repositories and virtual environments never travel; `exclude`; `include`;
     ``.costgpuignore`` files, whose ``!`` rules bring back what the following leave out; what git tracks;
@@ -186,7 +186,7 @@ class _Walk:
                 self._tracked.add(whole)
 
     def _leave(self, folder: _Folder) -> bool:
-        """Whether anything in it travels."""
+        """Return whether anything in it travels."""
         kept = not folder.reason
         if kept and folder.prefix and not folder.travels:
             self.folders.append(folder.prefix[:-1])
@@ -199,7 +199,7 @@ class _Walk:
     def _enter(
         self, prefix: str, weak: list[RuleFile], own: list[RuleFile], level: _Level, reason: str
     ) -> _Folder | None:
-        """Opens one folder; None if nothing in it travels.
+        """Open one folder; None if nothing in it travels.
 
         Args:
             prefix: Its path and a slash; empty for the top.
@@ -256,7 +256,7 @@ class _Walk:
         return True
 
     def _decide(self, path: str, name: str, is_folder: bool, folder: _Folder) -> tuple[str, _Level]:
-        """What keeps the entry back, empty if nothing does, and how what is in it then stands."""
+        """Return what keeps the entry back, empty if nothing does, and how what is in it then stands."""
         asked = self._extra.decide(path, name, is_folder)
         if asked:
             return EXCLUDED, _Level.OWN
@@ -279,7 +279,7 @@ class _Walk:
         return "", _Level.KEPT
 
     def _may_come_back(self, path: str, own: list[RuleFile], reason: str, level: _Level) -> bool:
-        """Whether a folder that is left out may hold something that a stronger rule asks for."""
+        """Return whether a folder that is left out may hold something that a stronger rule asks for."""
         if reason == EXCLUDED:
             return False
         if self._extra.may_keep_below(path):
@@ -288,7 +288,7 @@ class _Walk:
         return level is _Level.IGNORED and (tracked or any(rules.may_keep_below(path) for rules in own))
 
     def _link(self, entry: os.DirEntry[str], path: str, folder: _Folder) -> bool:
-        """A link stays a link if it points into the folder."""
+        """Return a link stays a link if it points into the folder."""
         full = f"{self._top}/{path}"
         try:
             text = os.readlink(full)  # noqa: PTH115

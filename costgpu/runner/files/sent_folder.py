@@ -17,7 +17,7 @@ FILES, LIST = "files", "selection.json"
 
 
 def sent_folder(folder: Path, view: RunView) -> Path:
-    """Where the files are kept that the job of a run was begun with.
+    """Return where the files are kept that the job of a run was begun with.
 
     Args:
         folder: Private folder of all runs.
@@ -27,12 +27,12 @@ def sent_folder(folder: Path, view: RunView) -> Path:
 
 
 def forget_sent(folder: Path, view: RunView) -> None:
-    """Removes them: the job is over."""
+    """Remove them: the job is over."""
     shutil.rmtree(sent_folder(folder, view), ignore_errors=True)
 
 
 def keep_sent(selection: Selection, folder: Path) -> None:
-    """Copies the files of a selection into `folder`, which is complete or not there.
+    """Copy the files of a selection into `folder`, which is complete or not there.
 
     Raises:
         RunError: There is no room, or a file has gone meanwhile.
@@ -64,7 +64,7 @@ def _keep(selection: Selection, folder: Path) -> None:
 
 
 def sent_selection(folder: Path) -> Selection | None:
-    """The selection that was kept there; None if there is none."""
+    """Return the selection that was kept there; None if there is none."""
     try:
         listed = json.loads((folder / LIST).read_text())
         files = tuple(from_json(FileEntry, each) for each in listed["files"])

@@ -50,7 +50,7 @@ class AgentHost:
         self._agent = ("/bin/sh", f"{transport.home}/agent")
 
     def install(self) -> None:
-        """Puts the agent there and starts it, if it is not running. Idempotent.
+        """Put the agent there and start it, if it is not running. Idempotent.
 
         Raises:
             HostUnreachable: The connection was lost, or the machine ended a command: it may be ending. Call again.
@@ -59,7 +59,7 @@ class AgentHost:
         install_agent(self._transport, self._python, self._timeouts)
 
     def driver_trouble(self, gpus: int, seconds: float) -> str:
-        """What NVIDIA's driver says instead of naming so many GPUs; empty if it names them."""
+        """Return what NVIDIA's driver says instead of naming so many GPUs; empty if it names them."""
         return self._call(
             "driver",
             lambda fields: fields.text("trouble"),
@@ -69,7 +69,7 @@ class AgentHost:
         )
 
     def send(self, selection: Selection) -> int:
-        """Sends the files that are not there yet, verified on arrival; returns the bytes that travelled.
+        """Send the files that are not there yet, verified on arrival; return the bytes that travelled.
 
         Raises:
             SyncRefused: A file changed while it was being sent.
@@ -92,7 +92,7 @@ class AgentHost:
     def _send_archive(
         self, command: str, root: Path, entries: Sequence[FileEntry], added: Mapping[str, Path] = MappingProxyType({})
     ) -> int:
-        """Sends files below `root`, or where `added` says, to a command of the agent; returns the bytes that travelled."""
+        """Send files below `root`, or where `added` says, to a command of the agent; return the bytes that travelled."""
         size, travelled = sum(entry.size for entry in entries), 0
 
         def counted() -> Iterator[bytes]:
@@ -113,7 +113,7 @@ class AgentHost:
         return transfer_seconds(size, self._timeouts.call)
 
     def start(self, order: JobOrder, secrets: Mapping[str, str], uploads: Mapping[str, str]) -> None:
-        """Starts the job, once; secrets and addresses travel on standard input."""
+        """Start the job, once; secrets and addresses travel on standard input."""
         self._call("start", _nothing, order=asdict(order), secrets=dict(secrets), uploads=dict(uploads))
 
     def status(self) -> JobStatus:
@@ -153,7 +153,7 @@ class AgentHost:
             raise HostUnreachable(f"The job's output is broken: byte {frame.position} came for {expected}.")
 
     def outputs(self) -> Outputs:
-        """What the job has made, as the machine tells it."""
+        """Return what the job has made, as the machine tells it."""
         return self._call("outputs", agent_reply.outputs, self._timeouts.checksums)
 
     def fetch(self, entries: Sequence[FileEntry], folder: Path) -> None:
@@ -174,7 +174,7 @@ class AgentHost:
         self._fetch("", entries, folder)
 
     def checkpoint(self, *, everything: bool = False) -> Checkpoint:
-        """What of the job's checkpoints is whole now; copies of it are on the machine until the next call."""
+        """Return what of the job's checkpoints is whole now; copies of it are on the machine until the next call."""
         return self._call("checkpoint", agent_reply.checkpoint, self._timeouts.checksums, everything=everything)
 
     def fetch_checkpoint(self, checkpoint: Checkpoint, folder: Path) -> None:
@@ -186,7 +186,7 @@ class AgentHost:
         self._fetch("checkpoints", by_checksum(checkpoint.files), folder)
 
     def restore(self, checkpoint: Checkpoint, folder: Path) -> int:
-        """Puts a checkpoint into the working folder, from files named by their checksums; returns the bytes that travelled.
+        """Put a checkpoint into the working folder, from files named by their checksums; return the bytes that travelled.
 
         Raises:
             SyncRefused: A file in `folder` is gone or damaged.

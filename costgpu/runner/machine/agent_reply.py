@@ -41,18 +41,18 @@ class Unfit(ValueError):
 
 
 def was_ended(completed: Completed) -> bool:
-    """Whether a signal ended it, as when its machine is switched off."""
+    """Return whether a signal ended it, as when its machine is switched off."""
     return completed.returncode < 0 or completed.returncode >= _SIGNALLED
 
 
 def unusable(what: str, completed: Completed) -> MachineUnusable:
-    """The error for a command that failed, with its last line on stderr."""
+    """Return the error for a command that failed, with its last line on stderr."""
     words = completed.stderr[-4096:].decode("utf-8", "replace").strip().splitlines()
     return MachineUnusable(f"The machine cannot be used: {what}" + (f" ({words[-1][:300]})." if words else "."))
 
 
 def misfit(border: str, error: Exception) -> MachineUnusable:
-    """The error for something that the machine said and that does not fit."""
+    """Return the error for something that the machine said and that does not fit."""
     return MachineUnusable(f"What the agent on the machine says ({border}) cannot be used: {error}.", hint=_HINT)
 
 
@@ -79,7 +79,7 @@ class Fields:
         return name in self._fields
 
     def has_value(self, name: str) -> bool:
-        """Whether it is there, and not null."""
+        """Return whether it is there, and not null."""
         return self._fields.get(name) is not None
 
     def _take(self, name: str) -> object:
@@ -88,23 +88,23 @@ class Fields:
         return self._fields[name]
 
     def text(self, name: str, default: str | None = None) -> str:
-        """A text; one that is too long for people is cut."""
+        """Return a text; one that is too long for people is cut."""
         value = default if default is not None and name not in self._fields else self._take(name)
         if not isinstance(value, str):
             raise Unfit(f"`{name}` is {_kind(value)} instead of a text")
         return value[:MAX_TEXT]
 
     def count(self, name: str, most: int) -> int:
-        """A whole number from 0 to `most`; 0 if it is missing."""
+        """Return a whole number from 0 to `most`; 0 if it is missing."""
         return whole(self._fields.get(name, 0), name, most)
 
     def optional_count(self, name: str, most: int) -> int | None:
-        """The same, or null, or missing."""
+        """Return the same, or null, or missing."""
         value = self._fields.get(name)
         return None if value is None else whole(value, name, most)
 
     def epoch(self, name: str) -> float | None:
-        """A Unix time, or null, or missing."""
+        """Return a Unix time, or null, or missing."""
         value = self._fields.get(name)
         if value is None:
             return None
@@ -122,25 +122,25 @@ class Fields:
         return value
 
     def choice(self, name: str, kind: type[E]) -> E:
-        """A member of an enumeration."""
+        """Return a member of an enumeration."""
         value = self._take(name)
         if not isinstance(value, str) or value not in kind.__members__.values():
             raise Unfit(f"`{name}` is {_shown(value)}, none of those that are known")
         return kind(value)
 
     def inner(self, name: str) -> Fields:
-        """The fields of an object that is in this one."""
+        """Return the fields of an object that is in this one."""
         return Fields(self._take(name))
 
     def rows(self, name: str) -> list[object]:
-        """A list of at most `MAX_FILES` items."""
+        """Return a list of at most `MAX_FILES` items."""
         value = self._take(name)
         if not isinstance(value, list):
             raise Unfit(f"`{name}` is {_kind(value)} instead of a list")
         return _bounded(value, name)
 
     def texts(self, name: str) -> Mapping[str, str]:
-        """An object with nothing but texts; empty if it is missing."""
+        """Return an object with nothing but texts; empty if it is missing."""
         value = self._fields.get(name, {})
         if not isinstance(value, dict) or not all(isinstance(each, str) for each in value.values()):
             raise Unfit(f"`{name}` is no object of texts")
@@ -149,7 +149,7 @@ class Fields:
 
 
 def whole(value: object, name: str, most: int) -> int:
-    """A whole number from 0 to `most`.
+    """Return a whole number from 0 to `most`.
 
     Raises:
         Unfit: It is none.
@@ -179,7 +179,7 @@ def _shown(value: object) -> str:
 
 
 def decode(text: str | bytes) -> Any:
-    """A JSON value that is not deeper than `MAX_DEPTH`, and without NaN and infinities.
+    """Return a JSON value that is not deeper than `MAX_DEPTH`, and without NaN and infinities.
 
     Raises:
         Unfit: It is none.
@@ -208,7 +208,7 @@ def _no_number(name: str) -> None:
 
 
 def parse_reply(completed: Completed, border: str) -> Fields | AgentError | None:
-    """What the agent has answered; None if it has not.
+    """Return what the agent has answered; None if it has not.
 
     Raises:
         MachineUnusable: It has, and that is no answer.
@@ -226,7 +226,7 @@ def parse_reply(completed: Completed, border: str) -> Fields | AgentError | None
 
 
 def checked_reply(completed: Completed, border: str) -> Fields:
-    """The agent's answer.
+    """Return the agent's answer.
 
     Raises:
         HostUnreachable: There is none because the machine has ended the command, or the agent is silent.
@@ -253,7 +253,7 @@ def checked_reply(completed: Completed, border: str) -> Fields:
 
 
 def status(fields: Fields) -> JobStatus:
-    """How the job fares. Raises `Unfit`."""
+    """Return how the job fares. Raises `Unfit`."""
     phase = fields.choice("phase", JobPhase)
     reason = fields.choice("reason", EndReason) if fields.has_value("reason") else None
     if (phase is JobPhase.FINISHED) != (reason is not None):
@@ -273,7 +273,7 @@ def status(fields: Fields) -> JobStatus:
 
 
 def entries(fields: Fields, *, verified: bool) -> tuple[FileEntry, ...]:
-    """The rows of `files`. Raises `Unfit`.
+    """Return the rows of `files`. Raises `Unfit`.
 
     Args:
         verified: Whether each must have a checksum.
@@ -297,7 +297,7 @@ def _entry(row: object, *, verified: bool) -> FileEntry:
 
 
 def checkpoint(fields: Fields) -> Checkpoint:
-    """What was whole when it was looked for. Raises `Unfit`."""
+    """Return what was whole when it was looked for. Raises `Unfit`."""
     files = []
     for row in fields.rows("files"):
         if not isinstance(row, list) or len(row) != _COLUMNS:
@@ -315,7 +315,7 @@ def checkpoint(fields: Fields) -> Checkpoint:
 
 
 def outputs(fields: Fields) -> Outputs:
-    """What the job has made. Raises `Unfit`."""
+    """Return what the job has made. Raises `Unfit`."""
     missing = fields.rows("missing")
     if not all(isinstance(each, str) for each in missing):
         raise Unfit("`missing` is no list of texts")
@@ -336,7 +336,7 @@ def outputs(fields: Fields) -> Outputs:
 
 
 def lacking(fields: Fields, announced: Collection[str]) -> frozenset[str]:
-    """Which of the announced files the machine lacks. Raises `Unfit`."""
+    """Return which of the announced files the machine lacks. Raises `Unfit`."""
     rows = fields.rows("lacking")
     found = frozenset(each for each in rows if isinstance(each, str))
     if len(found) != len(rows) or not found.issubset(announced):

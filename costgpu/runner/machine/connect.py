@@ -11,7 +11,7 @@ from costgpu.runner.machine.host import Host, Keys
 
 
 def connect(instance: Instance, keys: Keys) -> Host:
-    """Connects to a machine, now and once.
+    """Connect to a machine, now and once.
 
     Raises:
         HostUnreachable: It has no address yet, or does not answer or let us in (yet).

@@ -24,7 +24,7 @@ _SLOWEST_BYTES_PER_SECOND = 50_000.0  # what a transfer may take, before it coun
 
 
 def endless_output(command: str) -> MachineUnusable:
-    """The error for a command that writes more than `MAX_OUTPUT_BYTES`."""
+    """Return the error for a command that writes more than `MAX_OUTPUT_BYTES`."""
     return MachineUnusable(
         f"`{command}` on the machine has written more than {MAX_OUTPUT_BYTES >> 20} MiB.",
         hint="If the job has left more than a hundred thousand files: pack them into one, or name some with --outputs.",
@@ -32,7 +32,7 @@ def endless_output(command: str) -> MachineUnusable:
 
 
 def transfer_seconds(size: int, least: float) -> float:
-    """How long so many bytes may travel, in seconds."""
+    """Return how long so many bytes may travel, in seconds."""
     return least + size / _SLOWEST_BYTES_PER_SECOND
 
 
@@ -61,12 +61,12 @@ class Selection:
 
     @property
     def total_bytes(self) -> int:
-        """The size of all files."""
+        """Return the size of all files."""
         return sum(entry.size for entry in self.files)
 
     @property
     def left_out(self) -> dict[str, int]:
-        """How many files and whole folders each pattern or reason kept back."""
+        """Return how many files and whole folders each pattern or reason kept back."""
         return dict(sorted(Counter(self.stays.values()).items()))
 
 
@@ -108,7 +108,7 @@ class Transport(Protocol):
     def run(
         self, argv: Sequence[str], *, stdin: bytes | Iterable[bytes] = b"", timeout_seconds: float = 60
     ) -> Completed:
-        """Runs a command to its end.
+        """Run a command to its end.
 
         Args:
             argv: The command. A missing one is a return code of 127; one killed by a signal, minus its number.
@@ -121,10 +121,10 @@ class Transport(Protocol):
         """
 
     def stream(self, argv: Sequence[str], *, stdin: bytes = b"") -> AbstractContextManager[Iterator[bytes]]:
-        """Runs a command and yields its stdout as it comes; leaving the block ends it. Silence is not an error."""
+        """Run a command and yields its stdout as it comes; leaving the block ends it. Silence is not an error."""
 
     def download(self, files: Sequence[RemoteFile]) -> None:
-        """Copies files home: SFTP, or a copy. Parents exist already. Holes stay holes.
+        """Copy files home: SFTP, or a copy. Parents exist already. Holes stay holes.
 
         Raises:
             OutputsMissing: One is not there (any more), or is no regular file.
@@ -133,7 +133,7 @@ class Transport(Protocol):
         """
 
     def forward(self, port: int) -> int | None:
-        """A port of this computer's loopback that leads to one of the machine's, as long as the connection lasts.
+        """Return a port of this computer's loopback that leads to one of the machine's, as long as the connection lasts.
 
         None as long as nothing listens there. The same one again for a second call.
         """
@@ -153,27 +153,27 @@ class Host(Protocol):
     """A machine with the agent on it. Errors: `HostUnreachable`, `MachineUnusable`, `SetupFailed`, ..."""
 
     def install(self) -> None:
-        """Puts the agent there and starts it, if it is not running; it then guards the machine. Idempotent.
+        """Put the agent there and start it, if it is not running; it then guards the machine. Idempotent.
 
         Raises:
             MachineUnusable: No Python 3.8 or newer on the image, no space, ...
         """
 
     def driver_trouble(self, gpus: int, seconds: float) -> str:
-        """What NVIDIA's driver says instead of naming so many GPUs; empty if it names them.
+        """Return what NVIDIA's driver says instead of naming so many GPUs; empty if it names them.
 
         Args:
             seconds: What its answer may take.
         """
 
     def send(self, selection: Selection) -> int:
-        """Sends the working folder, verified on arrival; returns the bytes that travelled. Idempotent."""
+        """Send the working folder, verified on arrival; return the bytes that travelled. Idempotent."""
 
     def hold(self, size: int) -> None:
         """Tells the agent that its client is busy for as long as so many bytes take: it is not to count as gone."""
 
     def start(self, order: JobOrder, secrets: Mapping[str, str], uploads: Mapping[str, str]) -> None:
-        """Starts the job, once: a second call with a job already there changes nothing.
+        """Start the job, once: a second call with a job already there changes nothing.
 
         Args:
             secrets: Environment of the job. Travels on standard input, is on no disk and in no argument there.
@@ -190,7 +190,7 @@ class Host(Protocol):
         """
 
     def outputs(self) -> Outputs:
-        """What the finished job has made."""
+        """Return what the finished job has made."""
 
     def fetch(self, entries: Sequence[FileEntry], folder: Path) -> None:
         """Brings outputs into `folder`, each verified before it gets its name.
@@ -203,7 +203,9 @@ class Host(Protocol):
         """Brings ``stdout.log`` and ``stderr.log`` into `folder`."""
 
     def checkpoint(self, *, everything: bool = False) -> Checkpoint:
-        """What of the job's checkpoints is whole now; number 0 as long as nothing has changed since they were put there.
+        """Return what of the job's checkpoints is whole now.
+
+        Number 0 as long as nothing has changed since they were put there.
 
         Args:
             everything: Whether the outputs belong to it, too: at the end of a job that is to go on elsewhere.
@@ -217,7 +219,7 @@ class Host(Protocol):
         """
 
     def restore(self, checkpoint: Checkpoint, folder: Path) -> int:
-        """Puts a checkpoint into the working folder that was sent; returns the bytes that travelled. Idempotent.
+        """Put a checkpoint into the working folder that was sent; return the bytes that travelled. Idempotent.
 
         Args:
             folder: Holds its files, named by their checksums.

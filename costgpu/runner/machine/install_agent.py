@@ -57,7 +57,7 @@ put(os.path.join(home, "agent"), text.encode(), 0o755)
 
 @cache
 def agent_file() -> bytes:
-    """A zip archive that Python runs."""
+    """Return a zip archive that Python runs."""
     target = io.BytesIO()
     with zipfile.ZipFile(target, "w") as archive:
         for source in sorted(SOURCE.rglob("*.py")):
@@ -70,12 +70,12 @@ def agent_file() -> bytes:
 
 @cache
 def agent_sha256() -> str:
-    """The hexadecimal checksum of that file."""
+    """Return the hexadecimal checksum of that file."""
     return hashlib.sha256(agent_file()).hexdigest()
 
 
 def install_agent(transport: Transport, python: str, timeouts: AgentTimeouts) -> None:
-    """Puts the agent there and starts it, if it is not running. Idempotent."""
+    """Put the agent there and start it, if it is not running. Idempotent."""
     wanted = f"agent-{agent_sha256()[:16]}.pyz"
     if _is_running(transport, wanted, timeouts):
         return
@@ -93,7 +93,7 @@ def install_agent(transport: Transport, python: str, timeouts: AgentTimeouts) ->
 
 
 def _is_running(transport: Transport, wanted: str, timeouts: AgentTimeouts) -> bool:
-    """Whether this very agent runs now; starts it if it is only stored."""
+    """Return whether this very agent runs now; starts it if it is only stored."""
     script = 'test -f "$1" && exec /bin/sh "$2" install'
     there = _run(
         transport,
@@ -112,7 +112,7 @@ def _is_running(transport: Transport, wanted: str, timeouts: AgentTimeouts) -> b
 
 
 def _run(transport: Transport, argv: Sequence[str], *, stdin: bytes = b"", timeout_seconds: float) -> Completed:
-    """A command of the installation; one that a signal ended says nothing about the machine's fitness."""
+    """Return a command of the installation; one that a signal ended says nothing about the machine's fitness."""
     completed = transport.run(argv, stdin=stdin, timeout_seconds=timeout_seconds)
     if was_ended(completed):
         raise HostUnreachable("The machine ended the command without an answer.")

@@ -19,7 +19,7 @@ HOST_KEY = "host_ed25519"
 
 
 def make_keys(folder: Path) -> Keys:
-    """Makes the run's two ed25519 key pairs, or returns those that are already there.
+    """Make the run's two ed25519 key pairs, or returns those that are already there.
 
     Safe against being killed half-way and against a second process that does the same.
 
@@ -44,7 +44,7 @@ def make_keys(folder: Path) -> Keys:
 
 
 def load_keys(folder: Path) -> Keys:
-    """The keys that `make_keys` has put into the run's private folder.
+    """Return the keys that `make_keys` has put into the run's private folder.
 
     Raises:
         RunError: They are not there, are open to other users, or are damaged.
@@ -66,7 +66,7 @@ def _new_private_key() -> bytes:
 
 
 def _put_once(path: Path, content: bytes) -> None:
-    """Writes the file with mode 0600, whole or not at all; leaves one that another process has put there."""
+    """Write the file with mode 0600, whole or not at all; leave one that another process has put there."""
     draft = path.with_name(f".{path.name}.{secrets.token_hex(6)}")
     descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     try:

@@ -41,7 +41,7 @@ Frame = LogData | SignOfLife | JobStatus
 
 
 def watch(chunks: Iterator[bytes], silence: float) -> Iterator[bytes]:
-    """The same chunks; raises `HostUnreachable` when none came for too long."""
+    """Yield the same chunks; raise `HostUnreachable` when none came for too long."""
     arrived: queue.Queue[bytes | BaseException | None] = queue.Queue(maxsize=64)
     left = threading.Event()
 
@@ -80,7 +80,7 @@ def watch(chunks: Iterator[bytes], silence: float) -> Iterator[bytes]:
 
 
 def read_frames(chunks: Iterator[bytes], silence: float, monotonic: Callable[[], float]) -> Iterator[Frame]:
-    """The stream's frames; whatever comes before its beginning is a login's chatter.
+    """Yield the stream's frames; whatever comes before its beginning is a login's chatter.
 
     Args:
         chunks: The bytes as they come.

@@ -12,7 +12,7 @@ _DIGITS = 11
 
 
 def attempt_id(job_id: str, index: int) -> str:
-    """The run id of an attempt: the same for every process, so that no two can begin it.
+    """Return the run id of an attempt: the same for every process, so that no two can begin it.
 
     Args:
         index: Number among the runs of the job, from 0.
@@ -23,7 +23,10 @@ def attempt_id(job_id: str, index: int) -> str:
 
 
 def attempts_of_job(ledger: EventStore, view: RunView) -> tuple[RunView, ...]:
-    """The runs of a run's job that follow on each other, the run itself as it is given; only that without recovery."""
+    """Return the runs of a run's job that follow on each other, the run itself as it is given.
+
+    Only that without recovery.
+    """
     attempt = view.spec.attempt
     if attempt is None:
         return (view,)

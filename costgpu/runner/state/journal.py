@@ -15,7 +15,7 @@ class EventStore(Protocol):
     """What the engine needs of a ledger."""
 
     def append(self, event: RunEvent, admit: Callable[[], None] | None = None, /) -> None:
-        """Raises `LedgerConflict` if the run already has this sequence number, `LedgerError` if it cannot write.
+        """Raise `LedgerConflict` if the run already has this sequence number, `LedgerError` if it cannot write.
 
         What `admit` raises keeps the event out; of two processes at once, one decides after the other.
         """
@@ -41,7 +41,7 @@ class RunJournal:
 
     @property
     def view(self) -> RunView:
-        """The run as of the last event."""
+        """Return the run as of the last event."""
         if self._stale or self._view is None:
             try:
                 self._view = self._read()
@@ -53,7 +53,7 @@ class RunJournal:
         return self._view
 
     def _read(self) -> RunView:
-        """The view by what the ledger says. Raises `LedgerDamaged` if it has lost something."""
+        """Return the view by what the ledger says. Raises `LedgerDamaged` if it has lost something."""
         try:
             found = replay(self.book.events(self.run_id))
         except IllegalEvent as error:
@@ -70,7 +70,7 @@ class RunJournal:
         )
 
     def begin(self, data: Mapping[str, Any]) -> RunView:
-        """Writes the intent. Raises `LedgerError` if it cannot."""
+        """Write the intent. Raises `LedgerError` if it cannot."""
         event = RunEvent(run_id=self.run_id, sequence=0, at=self.clock.now(), kind=EventKind.INTENDED, data=data)
         view = begin(event)
         self.book.append(event)
@@ -78,11 +78,11 @@ class RunJournal:
         return view
 
     def refresh(self) -> None:
-        """Looks whether another process has appended."""
+        """Look whether another process has appended."""
         self._stale = self.broken is None
 
     def add(self, kind: EventKind, admit: Callable[[], None] | None = None, /, **data: Any) -> RunView:
-        """Appends an event and returns the new view.
+        """Append an event and return the new view.
 
         Args:
             admit: As `EventStore.append`; None for an event that nobody decides on.

@@ -17,7 +17,7 @@ except ImportError:  # no advisory locks on this system: the ledger's sequence n
 
 @contextlib.contextmanager
 def lock_run(folder: Path) -> Iterator[None]:
-    """Holds the run whose private folder this is.
+    """Hold the run whose private folder this is.
 
     Raises:
         RunBusy: Another process does.
@@ -51,7 +51,7 @@ def lock_run(folder: Path) -> Iterator[None]:
 
 @contextlib.contextmanager
 def lock_runs(folders: Iterable[Path]) -> Iterator[None]:
-    """Holds all runs of a job. Errors: those of `lock_run`."""
+    """Hold all runs of a job. Errors: those of `lock_run`."""
     with contextlib.ExitStack() as locks:
         for folder in folders:
             locks.enter_context(lock_run(folder))
@@ -59,7 +59,7 @@ def lock_runs(folders: Iterable[Path]) -> Iterator[None]:
 
 
 def is_driven(folder: Path) -> bool:
-    """Whether a process drives this run now."""
+    """Return whether a process drives this run now."""
     if not (folder / "driver.lock").exists():
         return False
     try:

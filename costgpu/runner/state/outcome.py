@@ -27,7 +27,7 @@ _ALLOW = {EndReason.IDLE: "--idle-duration", EndReason.MAX_DURATION: "--max-dura
 
 
 def error_for(view: RunView) -> CostGpuError | None:
-    """The error that the end of a job amounts to; None if it ended by itself, well or not."""
+    """Return the error that the end of a job amounts to; None if it ended by itself, well or not."""
     status, reason = view.status, view.reason
     detail = f" {status.detail}" if status and status.detail else ""
     if status is not None and status.obeyed_signal:
@@ -77,7 +77,7 @@ def after_interruption(view: RunView) -> str:
 
 
 def exit_code(view: RunView) -> int:
-    """The exit code of a run that needs no error: the job's own; 1 if it is not known."""
+    """Return the exit code of a run that needs no error: the job's own; 1 if it is not known."""
     if view.status is None or view.status.exit_code is None:
         return 1
     return view.status.exit_code

@@ -114,7 +114,7 @@ class _Closed:
 
 
 def _read(kind: type[T], event: RunEvent, **more: Any) -> T:
-    """What an event holds.
+    """Return what an event holds.
 
     Raises:
         IllegalEvent: It does not.
@@ -137,7 +137,7 @@ def _check_time(event: RunEvent) -> None:
 
 
 def begin(event: RunEvent) -> RunView:
-    """The view of a run from its first event.
+    """Return the view of a run from its first event.
 
     Raises:
         IllegalEvent: It is not an intent.
@@ -162,7 +162,7 @@ def begin(event: RunEvent) -> RunView:
 
 
 def apply(view: RunView, event: RunEvent) -> RunView:
-    """The view after one more event.
+    """Return the view after one more event.
 
     Raises:
         IllegalEvent: It cannot follow.
@@ -184,7 +184,7 @@ def apply(view: RunView, event: RunEvent) -> RunView:
 
 
 def _remarks(view: RunView, event: RunEvent) -> RunView:
-    """What may be told at any time, and changes no state."""
+    """Return what may be told at any time, and changes no state."""
     if event.kind is E.SAVED:
         return replace(view, saved_at=_read(_Checkpoint, event).taken_at)
     if event.kind is E.RESTORED:
@@ -195,7 +195,7 @@ def _remarks(view: RunView, event: RunEvent) -> RunView:
 
 
 def replay(events: Iterable[RunEvent]) -> RunView:
-    """The view after all events of one run, in order.
+    """Return the view after all events of one run, in order.
 
     Raises:
         IllegalEvent: There are none, or they cannot be in this order.

@@ -131,7 +131,7 @@ class Sweep:
                 sys.stderr.write("Ray has ended unexpectedly: %s\n" % error)
 
     def _write(self, events: Any) -> None:
-        """Writes events until the last one; decides whether the metric can still appear."""
+        """Write events until the last one; decides whether the metric can still appear."""
         while True:
             try:
                 event: Event = events.get()
@@ -250,7 +250,7 @@ def _stopper(tune: Any, sweep: Sweep) -> Any:
 
 
 def trainable(tune: Any, spec: Dict[str, Any], events: Any, home: str) -> Any:
-    """The class whose objects Ray Tune makes, one for each trial that runs, where there is room for it.
+    """Return the class whose objects Ray Tune makes, one for each trial that runs, where there is room for it.
 
     Args:
         home: Ray's id of the machine with the tuner.

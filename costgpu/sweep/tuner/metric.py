@@ -12,7 +12,9 @@ BEYOND = 1e300  # what a scheduler is told of a value that is not finite: worse 
 
 
 def find_value(pattern: "re.Pattern[str]", line: str, longest: int = LONGEST_LINE) -> Optional[float]:
-    """The last value that the pattern's group captures in `longest` characters of a line; None if it captures no number.
+    """Return the last value that the pattern's group captures in `longest` characters of a line.
+
+    None if it captures no number.
 
     What touches the end of a line that was cut there is none: it may go on. ``nan`` and ``inf`` are values. What follows a
     number, such as a comma or full stop, is not looked at.
@@ -25,7 +27,7 @@ def find_value(pattern: "re.Pattern[str]", line: str, longest: int = LONGEST_LIN
 
 
 def number(text: Optional[str]) -> Optional[float]:
-    """A number that a group has captured; None for anything else."""
+    """Return a number that a group has captured; None for anything else."""
     text = (text or "").strip()
     for candidate in (text, text.rstrip(_PUNCTUATION)):
         try:
@@ -36,14 +38,14 @@ def number(text: Optional[str]) -> Optional[float]:
 
 
 def is_better(value: float, than: Optional[float], mode: str) -> bool:
-    """Whether a value is better than another one; one that is not finite never is."""
+    """Return whether a value is better than another one; one that is not finite never is."""
     if not math.isfinite(value):
         return False
     return than is None or (value < than if mode == "min" else value > than)
 
 
 def for_scheduler(value: float, mode: str) -> float:
-    """The value as a scheduler can compare it: a diverged trial is the worst of all."""
+    """Return the value as a scheduler can compare it: a diverged trial is the worst of all."""
     if math.isfinite(value):
         return value
     return BEYOND if mode == "min" else -BEYOND

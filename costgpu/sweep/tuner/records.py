@@ -31,7 +31,7 @@ class Records:
         self.write({"event": "begin", "trials": len(settings), "at": time.time()})
 
     def take(self, event: Event, ending: bool = False) -> None:
-        """Writes an event of a trial down.
+        """Write an event of a trial down.
 
         Args:
             ending: Whether the whole sweep is being ended: a trial that is stopped now was not beaten by others.
@@ -58,7 +58,7 @@ class Records:
         self.take({**event, "seconds": None, "reports": 0, "best": None, "best_report": 0, "last": None})
 
     def write(self, event: Event) -> None:
-        """Writes any event to the folder and to stdout."""
+        """Write any event to the folder and to stdout."""
         line = json.dumps(event)
         self._progress.write(line + "\n")
         self._progress.flush()
@@ -72,7 +72,7 @@ class Records:
         os.chmod(path, event["mode"])
 
     def close(self) -> None:
-        """Writes the table of all trials."""
+        """Write the table of all trials."""
         self._progress.close()
         names = list(self.settings[0])
         with open(os.path.join(self.folder, TABLE), "w", encoding="utf-8", newline="") as stream:

@@ -10,7 +10,7 @@ QUIET_SECONDS = 0.5  # an open file that was not changed for as long is one that
 
 
 def is_saving(group: int, folder: str, now: float, quiet_seconds: float = QUIET_SECONDS) -> bool:
-    """Whether a process has a file open that it was writing until just now; False where ``/proc`` does not tell.
+    """Return whether a process has a file open that it was writing until just now; False where ``/proc`` does not tell.
 
     Args:
         group: The process group.

@@ -37,7 +37,7 @@ class TrialFolder:
         self.links: List[str] = []
 
     def make(self) -> None:
-        """Makes the folder; what an earlier attempt of the trial has left goes."""
+        """Make the folder; what an earlier attempt of the trial has left goes."""
         if os.path.lexists(self.path):
             shutil.rmtree(self.path)
         os.makedirs(self.path)
@@ -75,7 +75,7 @@ class TrialFolder:
         self.links.append(path)
 
     def keep_outputs(self, patterns: Sequence[str]) -> List[str]:
-        """Removes what is no output, and returns the paths of those that are there.
+        """Remove what is no output, and return the paths of those that are there.
 
         Args:
             patterns: Which files are kept, as ``fnmatch`` or names of folders; empty for all that are new or changed.
@@ -126,7 +126,7 @@ def _matches(path: str, pattern: str) -> bool:
 
 
 def _is_large(folder: str) -> bool:
-    """Whether a copy for each trial would be too much."""
+    """Return whether a copy for each trial would be too much."""
     size = count = 0
     for path in files_below(folder):
         try:

@@ -29,7 +29,7 @@ Event = Dict[str, Any]
 
 
 def is_told(report: int) -> bool:
-    """Whether a report is an event of its own: a curve needs no more points than that."""
+    """Return whether a report is an event of its own: a curve needs no more points than that."""
     return report <= ALL_REPORTS or report % (1 << (report.bit_length() - ALL_REPORTS.bit_length() + 1)) == 0
 
 
@@ -72,7 +72,7 @@ class TrialProcess:
         self._began = time.monotonic()
 
     def start(self) -> None:
-        """Makes the folder and starts the script in it."""
+        """Make the folder and start the script in it."""
         self.folder.make()
         self.emit({"event": "start", "trial": self.number, "host": self.host, "at": time.time()})
         python = self.spec["python"] or sys.executable
@@ -100,7 +100,7 @@ class TrialProcess:
         self._reader.start()
 
     def step(self) -> Dict[str, Any]:
-        """Waits for the next value of the metric, or for a heartbeat.
+        """Wait for the next value of the metric, or for a heartbeat.
 
         Returns:
             ``reports`` and ``done``, and ``value`` once there is one.
@@ -118,7 +118,7 @@ class TrialProcess:
         return result
 
     def end(self) -> None:
-        """Ends the script; all that it started goes with it. Idempotent.
+        """End the script; all that it started goes with it. Idempotent.
 
         A file that it is writing just now may become whole, for up to half of the grace; then SIGTERM, the rest of the
         grace to save something, and SIGKILL.
@@ -138,7 +138,7 @@ class TrialProcess:
         self._finish("stopped" if code is None or code == 0 else "failed", self._process.returncode)
 
     def _wait_for_save(self, until: float) -> Optional[int]:
-        """Waits while the script writes a file; the exit code of a script that has ended, None of one that runs."""
+        """Wait while the script writes a file; the exit code of a script that has ended, None of one that runs."""
         assert self._process is not None
         while (code := self._process.poll()) is None:
             if time.monotonic() > until or not is_saving(self._process.pid, self.folder.path, time.time()):
@@ -157,7 +157,7 @@ class TrialProcess:
         self._finish("failed" if code else "succeeded" if self.reports else "no_metric", code)
 
     def _drain(self) -> None:
-        """Takes what a script that was ended has written."""
+        """Take what a script that was ended has written."""
         self._wait_for_reader()
         while not self._values.empty():
             self._take(self._values.get_nowait())
@@ -221,7 +221,7 @@ class TrialProcess:
         )
 
     def _send(self, paths: List[str]) -> None:
-        """Sends the trial's files to the machine with the tuner, piece by piece."""
+        """Send the trial's files to the machine with the tuner, piece by piece."""
         for path in paths:
             full = os.path.join(self.folder.path, path)
             with open(full, "rb") as stream:
@@ -242,7 +242,7 @@ class TrialProcess:
                 pass
 
     def _read(self) -> None:
-        """Writes the log and looks for the metric; a thread of its own, so that the script never waits for us."""
+        """Write the log and look for the metric; a thread of its own, so that the script never waits for us."""
         assert self._process is not None
         assert self._process.stdout is not None
         pending, is_cut = b"", False

@@ -64,7 +64,7 @@ class Estimate:
 
 
 def own_gpu(request: EstimateRequest) -> tuple[AcceleratorSpec, OwnershipTerms] | None:
-    """The user's own GPU and what it costs; None without one.
+    """Return the user's own GPU and what it costs; None without one.
 
     Raises:
         UsageError: There is no such card or no such price.
@@ -170,7 +170,7 @@ def _node_counts(request: EstimateRequest, profile: WorkloadProfile) -> tuple[in
 
 
 def as_nodes(places: Sequence[Candidate], counts: Sequence[int]) -> list[Candidate]:
-    """The places as so many machines each, and those without GPUs as they are, to compare with."""
+    """Return the places as so many machines each, and those without GPUs as they are, to compare with."""
     if tuple(counts) == (1,):
         return list(places)
     return [*(place for place in places if not place.is_gpu), *on_nodes(places, counts)]

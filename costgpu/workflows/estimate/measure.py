@@ -41,7 +41,7 @@ DOWNLOAD_BYTES = 100_000_000  # written while it was measured; a download of thi
 
 
 def script_request(options: ScriptOptions, reporter: Reporter, steps: int | None = None) -> Request:
-    """What to measure or run, with clear errors for what is not a script."""
+    """Return what to measure or run, with clear errors for what is not a script."""
     measure_seconds, start_seconds = options.measure_seconds, options.start_seconds  # a wrong time span is told first
     launch, workdir = options.launch, options.workdir
     command, module = options.command, options.module
@@ -82,7 +82,7 @@ def script_request(options: ScriptOptions, reporter: Reporter, steps: int | None
 
 
 def _program_request(options: ScriptOptions, folder: Path) -> Request:
-    """What to run of a command that is no Python script."""
+    """Return what to run of a command that is no Python script."""
     prefixes = split_prefixes(options.command)[0]
     if prefixes.deciding:
         raise UsageError(
@@ -109,7 +109,7 @@ def _program_request(options: ScriptOptions, folder: Path) -> Request:
 
 
 def _surroundings(launch: Launch, script: Path | None, python: str | None, folder: Path) -> Surroundings:
-    """What the script finds behind its prefixes; `python` is the interpreter that was asked for besides."""
+    """Return what the script finds behind its prefixes; `python` is the interpreter that was asked for besides."""
     prefixes = launch.prefixes
     uv = next((one.removesuffix(" run") for one in prefixes.deciding if one.endswith("uv run")), None)
     if uv and python is None and launch.python is None and script is not None and has_inline_metadata(_bytes(script)):
@@ -211,7 +211,7 @@ def run_measurement(request: Request, python: str | None, reporter: Reporter) ->
 
 
 def note_files(outcome: Outcome, reporter: Reporter) -> None:
-    """Notes what became of the files that were written."""
+    """Note what became of the files that were written."""
     changes = outcome.changes
     if count := len(changes.changed) + len(changes.created):
         what = f"{_files(count)}, {format_size(changes.written_bytes)}"
@@ -265,7 +265,7 @@ def find_profile(request: EstimateRequest, now: datetime, reporter: Reporter) ->
 
 
 def _nominal(request: EstimateRequest, now: datetime) -> ProfileSource:
-    """The profile of a kind of work or of a language model that is not here."""
+    """Return the profile of a kind of work or of a language model that is not here."""
     from costgpu.estimator.reference_profiles import language_model_profile, reference_profile
     from costgpu.measure.host_info import measure_host
     from costgpu.pricing.references import reference

@@ -43,12 +43,12 @@ class ScriptOptions:
 
     @cached_property
     def launch(self) -> Launch | None:
-        """How the command starts a Python script through a launcher or an interpreter; None if it does neither."""
+        """Return how the command starts a Python script through a launcher or an interpreter; None if it does neither."""
         return find_launch(self.command, self.module)
 
     @cached_property
     def program(self) -> tuple[str, ...]:
-        """The command line of a program that is no Python script, without variables in front; empty for a script."""
+        """Return the command line of a program that is no Python script, without variables in front; empty for a script."""
         words = split_prefixes(self.command)[1]
         if self.module is not None or self.launch is not None or not words or not is_program(words[0]):
             return ()
@@ -56,7 +56,7 @@ class ScriptOptions:
 
     @property
     def isolation_level(self) -> Isolation | None:
-        """The only level to measure at; None for the strongest that this machine gives."""
+        """Return the only level to measure at; None for the strongest that this machine gives."""
         if self.isolation is not None and self.isolation not in list(Isolation):
             raise UsageError(f"There is no isolation {self.isolation!r}.", hint=f"Choose {', '.join(Isolation)}.")
         return Isolation(self.isolation) if self.isolation is not None else None
@@ -112,18 +112,18 @@ class EstimateRequest(ScriptOptions):
 
     @property
     def is_measured(self) -> bool:
-        """Whether there is something to measure, and not only a kind of work or the size of a language model."""
+        """Return whether there is something to measure, and not only a kind of work or the size of a language model."""
         return self.params is None and (self.like is None or bool(self.command))
 
     @property
     def is_program(self) -> bool:
-        """Whether the command is neither a Python script nor a profile, but a program that can be started."""
+        """Return whether the command is neither a Python script nor a profile, but a program that can be started."""
         if self.module is not None or not self.command or not is_program(self.command[0]):
             return False
         return self.step_pattern is not None or self.like is not None or self.launch is None
 
     def preferences(self) -> Preferences:
-        """The user's objective and limits."""
+        """Return the user's objective and limits."""
         if self.objective not in list(Objective):
             raise UsageError(f"There is no objective {self.objective!r}.", hint="Choose cheapest, fastest or balanced.")
         return Preferences(
@@ -139,7 +139,7 @@ class EstimateRequest(ScriptOptions):
 
 
 def is_program(word: str) -> bool:
-    """Whether this can be started and is neither a Python script, a notebook nor a profile."""
+    """Return whether this can be started and is neither a Python script, a notebook nor a profile."""
     path = Path(word)
     if path.suffix in (".py", ".json", ".ipynb") or path.is_dir() or not word:
         return False
@@ -171,7 +171,7 @@ def _first_line(path: Path) -> bytes:
 
 
 def _node_counts(text: str) -> tuple[int, ...]:
-    """The number of machines of ``4``, the powers of two of ``2-16``."""
+    """Return the number of machines of ``4``, the powers of two of ``2-16``."""
     wanted = parse_range(text.replace("-", ".."), what="--nodes", within=NumberRange(1, MOST_NODES))
     low, high = wanted.low, MOST_NODES if wanted.high is None else wanted.high
     if low != int(low) or high != int(high):

@@ -44,7 +44,10 @@ class SpeedHistory:
             self._ledger.close()
 
     def speed(self, offer: Offer | None, nodes: int = 1) -> MeasuredSpeed | None:
-        """How long this workload took on so many such machines (None: on this one); None if that was never measured."""
+        """Return how long this workload took on so many such machines (None: on this one).
+
+        None if that was never measured.
+        """
         from costgpu.ledger.records.measured_speeds import HERE
 
         if nodes not in self._known:
@@ -52,7 +55,7 @@ class SpeedHistory:
         return self._known[nodes].get(HERE if offer is None else (offer.provider, offer.instance_type))
 
     def record(self, verdict: Verdict, profile: WorkloadProfile, now: datetime) -> None:
-        """Keeps an answer."""
+        """Keep an answer."""
         if self._broken:
             return
         from costgpu.config import load_settings

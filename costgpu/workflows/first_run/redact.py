@@ -48,7 +48,7 @@ class Redactor:
         return text
 
     def value(self, value: Any) -> Any:
-        """A JSON value whose texts are without them; keys are the program's own."""
+        """Return a JSON value whose texts are without them; keys are the program's own."""
         if isinstance(value, str):
             return self.text(value)
         if isinstance(value, dict):
@@ -57,5 +57,5 @@ class Redactor:
 
 
 def _replaced(found: str, kind: str) -> str:
-    """A time of day looks like a short IPv6 address."""
+    """Return a time of day looks like a short IPv6 address."""
     return found if kind == "address" and _TIME.fullmatch(found) else f"<{kind}>"

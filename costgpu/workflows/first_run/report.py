@@ -26,7 +26,7 @@ PERSONAL = frozenset({"credentials"})  # checks whose words are nothing but who 
 def report(
     places: Sequence[Place], trials: Sequence[Trial], now: datetime, most_usd: Decimal | None, redactor: Redactor
 ) -> str:
-    """The JSON document.
+    """Return the JSON document.
 
     Args:
         places: This computer first: of it only names and results of checks are told.
@@ -67,5 +67,5 @@ def _trial(trial: Trial) -> dict[str, object]:
 
 
 def write_report(path: Path, text: str, *, force: bool) -> None:
-    """Writes it. Raises `UsageError` if the file is there already, and `force` does not say that it may go."""
+    """Write it. Raises `UsageError` if the file is there already, and `force` does not say that it may go."""
     write_file(path, [text], force=force)

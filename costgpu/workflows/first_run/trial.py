@@ -44,7 +44,7 @@ class Allowance:
         self.left_usd = most_usd
 
     def take(self, worst_usd: Decimal) -> None:
-        """Raises `CapTooSmall` if that is more than what is left; then nothing is taken."""
+        """Raise `CapTooSmall` if that is more than what is left; then nothing is taken."""
         if worst_usd > self.left_usd:
             raise CapTooSmall(
                 f"The machine could cost {format_dollars(worst_usd)}, and {format_dollars(self.left_usd)} are left.",
@@ -63,7 +63,7 @@ class PlannedTrial:
 
     @property
     def worst_usd(self) -> Decimal:
-        """The most that it can cost."""
+        """Return the most that it can cost."""
         return self.planned.plan.most_usd
 
 
@@ -95,7 +95,7 @@ def planned_trial(offer: Offer, allowance: Allowance, reporter: Reporter) -> Ite
 
 
 def carry_out(trial: PlannedTrial, allowance: Allowance, observer: Observer) -> tuple[Trial, CostGpuError | None]:
-    """Creates the machine, measures it, and ends it.
+    """Create the machine, measures it, and end it.
 
     Returns:
         What was seen; and the error, if it did not come as far as its job, may still be billing, or was cancelled. What
@@ -180,7 +180,7 @@ def _trial(
 
 
 def redactor_for(context: AppContext, providers: Sequence[str], trials: Sequence[Trial]) -> Redactor:
-    """Takes what is known of the accounts, of this computer and of the trials out of every text."""
+    """Take what is known of the accounts, of this computer and of the trials out of every text."""
     settings = context.settings
     found = [settings.bucket, settings.owner, current_owner(), settings.caller_address, str(Path.home())]
     found += [trial.run_id for trial in trials]

@@ -24,7 +24,7 @@ def say(text: str) -> None:
 
 
 def main() -> None:
-    """Waits for SIGTERM, or too long."""
+    """Wait for SIGTERM, or too long."""
     asked: list[int] = []
     signal.signal(signal.SIGTERM, lambda number, _: asked.append(number))
     if shutil.which(QUERY[0]):

@@ -56,7 +56,7 @@ class Watch:
     _thread: threading.Thread | None = None
 
     def connector(self, connect: Connector) -> Connector:
-        """Connects as `connect` does, and notes who has answered when."""
+        """Connect as `connect` does, and note who has answered when."""
 
         def attempt(instance: Instance, keys: Keys) -> Host:
             try:
@@ -85,7 +85,7 @@ class Watch:
         self.inner.waiting(view, what)
 
     def output(self, stream: LogStream, data: bytes) -> None:
-        """Notes when the job has said its last words."""
+        """Note when the job has said its last words."""
         self.said += data
         if self.last_words_at is None and LAST_WORDS.encode() in self.said:
             self.last_words_at = self.clock.now()
@@ -116,7 +116,7 @@ class Watch:
             self.clock.sleep(POLL_SECONDS)
 
     def _look(self, ref: InstanceRef) -> None:
-        """Notes how the provider describes the machine, if that is new."""
+        """Note how the provider describes the machine, if that is new."""
         with contextlib.suppress(ProviderError):
             found = self.provider.describe(ref)
             now = Sighting(
@@ -130,7 +130,7 @@ class Watch:
                 self.seen.append((self.clock.now(), now))
 
     def _wait(self, ref: InstanceRef, seconds: float, done: Callable[[], bool], *, late: bool = False) -> bool:
-        """Looks again and again, at the machine, too; whether it was done in time.
+        """Look again and again, at the machine, too; whether it was done in time.
 
         Args:
             late: Whether to go on after the end of the run.
@@ -175,7 +175,7 @@ class Watch:
         )
 
     def finish(self, view: RunView | None) -> None:
-        """Looks a last time, once the run is over; waits for the job's last words on the console if it has said any."""
+        """Look a last time, once the run is over; wait for the job's last words on the console if it has said any."""
         self._over.set()
         if self._thread is not None:
             self._thread.join()

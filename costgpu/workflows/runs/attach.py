@@ -27,7 +27,7 @@ def open_run(context: AppContext, text: str) -> RunView:
 
 
 def attach_run(context: AppContext, view: RunView, observer: Observer) -> JobDriver:
-    """Takes an open run to its end, together with those of the other machines of its job.
+    """Take an open run to its end, together with those of the other machines of its job.
 
     Raises:
         RunBusy: Another process drives it; see `watch_run`.
@@ -52,7 +52,7 @@ def attach_run(context: AppContext, view: RunView, observer: Observer) -> JobDri
 
 
 def watch_run(context: AppContext, view: RunView, observer: Observer) -> int:
-    """Shows the job's output to its end and returns the job's exit code; changes nothing."""
+    """Show the job's output to its end and return the job's exit code; changes nothing."""
     _, instance = run_and_machine(context, view.run_id)
     if instance is None:
         raise RunError(f"Run {view.run_id} has no machine yet.", hint="costgpu jobs shows how far it is.")

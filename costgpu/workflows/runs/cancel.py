@@ -20,7 +20,7 @@ from costgpu.workflows.runs.find_run import connection, run_and_machine
 
 
 def cancel_run(context: AppContext, view: RunView, observer: Observer, *, now: bool = False) -> JobDriver | None:
-    """Takes a run to its end: the job is asked to end, its outputs are downloaded, its machines are terminated.
+    """Take a run to its end: the job is asked to end, its outputs are downloaded, its machines are terminated.
 
     Args:
         observer: Shows what the job writes from now on.
@@ -48,7 +48,7 @@ def cancel_run(context: AppContext, view: RunView, observer: Observer, *, now: b
 
 
 def cancel_driven(context: AppContext, view: RunView, *, now: bool) -> None:
-    """Ends a run that another process drives: its job is asked to end, or the ledger tells the driver."""
+    """End a run that another process drives: its job is asked to end, or the ledger tells the driver."""
     given_up: set[str] = set()
     while left := [one for one in runs_of_job(context.ledger, view) if one.run_id not in given_up]:
         for one in left:  # first: a run that is about to end is not to be followed by another one
@@ -75,7 +75,10 @@ def _cancel_driven(context: AppContext, view: RunView, *, now: bool) -> None:
 
 
 def _can_be_told(view: RunView) -> bool:
-    """Whether the ledger can tell the driver; of several machines also while they end: it may be about to try elsewhere."""
+    """Return whether the ledger can tell the driver.
+
+    Of several machines also while they end: it may be about to try elsewhere.
+    """
     return view.state is not RunState.CLOSED and (view.state is not RunState.TERMINATING or view.spec.node is not None)
 
 

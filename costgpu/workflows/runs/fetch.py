@@ -21,7 +21,7 @@ from costgpu.workflows.sweep.bundle import read_spec
 
 
 def fetch_outputs(context: AppContext, text: str, to: str | None) -> tuple[list[str], RunError | None]:
-    """Downloads what there is; the machine is left as it is.
+    """Download what there is; the machine is left as it is.
 
     Args:
         to: Target folder; None for the one that the job was sent from.
@@ -58,7 +58,7 @@ def fetch_outputs(context: AppContext, text: str, to: str | None) -> tuple[list[
 
 
 def _page_of_sweep(context: AppContext, view: RunView | None, to: str | None) -> list[str]:
-    """Writes the page of a sweep whose results have come home; a sentence about it."""
+    """Write the page of a sweep whose results have come home; a sentence about it."""
     spec = read_spec(view.spec.argv) if view is not None else None
     if view is None or spec is None:
         return []
@@ -88,7 +88,7 @@ def _fetch_from(
 
 
 def _from_store(context: AppContext, view: RunView, to: str | None) -> tuple[list[str], RunError | None] | None:
-    """What is kept here of a job that has no machine now; None if that is nothing."""
+    """Return what is kept here of a job that has no machine now; None if that is nothing."""
     attempt = view.spec.attempt
     assert attempt is not None  # noqa: S101 - asked for such jobs only
     store = store_of(context.tools.folder, attempt.job_id)

@@ -18,12 +18,12 @@ from costgpu.workflows.context import AppContext
 
 
 def find_run(context: AppContext, text: str) -> RunView | TaggedInstance:
-    """A run by its id, name or machine: as the ledger tells it or, without one, as its machine's tags do."""
+    """Return a run by its id, name or machine: as the ledger tells it or, without one, as its machine's tags do."""
     return resolve_run(text, context.ledger, context.providers, lambda: context.settings.owner or current_owner())
 
 
 def recorded_run(context: AppContext, text: str) -> RunView:
-    """A run that the ledger knows."""
+    """Return a run that the ledger knows."""
     found = find_run(context, text)
     if isinstance(found, TaggedInstance):
         raise RunNotFound(
@@ -34,7 +34,7 @@ def recorded_run(context: AppContext, text: str) -> RunView:
 
 
 def run_and_machine(context: AppContext, text: str) -> tuple[RunView | None, Instance | None]:
-    """The run and its machine as it is now. Raises `AuthError` if the credentials are not the run's."""
+    """Return the run and its machine as it is now. Raises `AuthError` if the credentials are not the run's."""
     found = find_run(context, text)
     if isinstance(found, TaggedInstance):
         return None, found.instance

@@ -59,7 +59,7 @@ def _tagged(context: AppContext, known: set[str]) -> list[TaggedInstance]:
 
 
 def waiting_runs(context: AppContext, views: Sequence[RunView]) -> list[str]:
-    """A sentence for each job of this computer that no client drives: its outputs wait for somebody."""
+    """Return a sentence for each job of this computer that no client drives: its outputs wait for somebody."""
     from costgpu.config import runs_folder
     from costgpu.runner.state.lock import is_driven
 
@@ -86,5 +86,5 @@ def waiting_runs(context: AppContext, views: Sequence[RunView]) -> list[str]:
 
 
 def _stands_for_job(view: RunView) -> bool:
-    """Whether it is the run by which its job is called: of several machines, that of the first."""
+    """Return whether it is the run by which its job is called: of several machines, that of the first."""
     return view.spec.node is None or view.spec.node.node == 0

@@ -29,12 +29,12 @@ class KeptLogs:
 
     @property
     def files(self) -> list[Path]:
-        """Those that are there."""
+        """Return those that are there."""
         return [self.folder / name for name in LOGS if (self.folder / name).is_file()]
 
 
 def fetch_logs(context: AppContext, text: str) -> KeptLogs:
-    """The logs of a run, fetched from its machine as long as that has more than what is here.
+    """Return the logs of a run, fetched from its machine as long as that has more than what is here.
 
     Raises:
         RunError: There is no machine yet.
@@ -97,7 +97,10 @@ def follow_logs(context: AppContext, text: str, observer: Observer) -> bool:
 
 
 def fetch_all_logs(context: AppContext, text: str) -> Iterator[KeptLogs]:
-    """The logs of all machines of a run's job, one after the other; one that cannot be had is named and passed over."""
+    """Yield the logs of all machines of a run's job, one after the other.
+
+    One that cannot be had is named and passed over.
+    """
     view, _ = run_and_machine(context, text)
     if view is None:
         yield fetch_logs(context, text)
@@ -110,7 +113,7 @@ def fetch_all_logs(context: AppContext, text: str) -> Iterator[KeptLogs]:
 
 
 def machine_of_rank(context: AppContext, text: str, rank: int) -> str:
-    """The run whose machine has a rank.
+    """Return the run whose machine has a rank.
 
     Raises:
         UsageError: The job has no such rank.
@@ -129,7 +132,7 @@ def machine_of_rank(context: AppContext, text: str, rank: int) -> str:
 
 
 def lines_of_rank(lines: Iterable[bytes], rank: int) -> Iterator[bytes]:
-    """The lines that torchrun has marked with a rank, without the mark; all of them where none is marked."""
+    """Yield the lines that torchrun has marked with a rank, without the mark; all of them where none is marked."""
     mark, marked, held = b"[rank%d]:" % rank, False, []
     for line in lines:
         if line.startswith(mark):

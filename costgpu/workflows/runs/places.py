@@ -45,7 +45,7 @@ def default_infra(default: str | None, *, renting: bool) -> tuple[str, ...]:
 
 
 def check_credentials(context: AppContext, providers: Iterable[str]) -> None:
-    """Checks that one of the providers accepts the credentials here.
+    """Check that one of the providers accepts the credentials here.
 
     Raises:
         AuthError: None does.
@@ -72,7 +72,7 @@ def check_credentials(context: AppContext, providers: Iterable[str]) -> None:
 
 
 def _with_credentials(providers: Iterable[str]) -> tuple[list[str], list[str]]:
-    """Providers with credentials here, and those without."""
+    """Return providers with credentials here, and those without."""
     usable: list[str] = []
     without: list[str] = []
     for name in providers:
@@ -123,7 +123,7 @@ def find_places(
     *,
     workload_key: str,
 ) -> Places:
-    """Where to run a job.
+    """Return where to run a job.
 
     Where the ledger has earlier runs of the same workload, their measured speed is the prediction.
 

@@ -146,7 +146,7 @@ def plan_run(request: RunRequest, script: Request, context: AppContext, adapt: A
 
 
 def _profile(request: RunRequest, script: Request, reporter: Reporter) -> WorkloadProfile | None:
-    """What the script does; None if it is not to be, or cannot be measured here."""
+    """Return what the script does; None if it is not to be, or cannot be measured here."""
     if request.profile is not None:
         return load_profile(Path(request.profile))
     if not request.estimate:
@@ -176,7 +176,7 @@ def _check_backend(profile: WorkloadProfile | None, place: LaunchPlace) -> None:
 
 
 def _as_launched(request: RunRequest, script: Request) -> Request:
-    """The script as it will be started: one rank of those that the run's own options ask for."""
+    """Return the script as it will be started: one rank of those that the run's own options ask for."""
     if script.launch is not None or (request.machines == 1 and request.nproc is None):
         return script
     each = int(request.nproc) if request.nproc and request.nproc.isdigit() else None
@@ -227,7 +227,7 @@ def _completed(
 def _first_possible(
     context: AppContext, options: tuple[Option, ...]
 ) -> tuple[tuple[Option, ...], tuple[str | None, ...], list[str]]:
-    """The options from the first one on that its provider can launch, that one's zones, and what was passed over."""
+    """Return the options from the first one on that its provider can launch, that one's zones, and what was passed over."""
     passed: list[str] = []
     for index, option in enumerate(options):
         try:
@@ -244,7 +244,7 @@ def _first_possible(
 def _identities(
     context: AppContext, options: tuple[Option, ...]
 ) -> tuple[tuple[Option, ...], dict[str, Identity], list[str]]:
-    """The options that credentials here can pay for, whose money it is at each provider, and what was left out."""
+    """Return the options that credentials here can pay for, whose money it is at each provider, and what was left out."""
     refused: dict[str, ProviderError] = {}
     found: dict[str, Identity] = {}
     for name in dict.fromkeys(option.offer.provider for option in options):
@@ -272,7 +272,7 @@ def make_plan(
     profile: WorkloadProfile | None = None,
     packages: PackageSource | None = None,
 ) -> Plan:
-    """The plan, with everything checked that can be checked without spending."""
+    """Return the plan, with everything checked that can be checked without spending."""
     wanted = options_for(places.ranked, limits)
     if places.fallback:
         wanted += options_for(places.fallback, limits)[:FALLBACK_OPTIONS]
@@ -355,7 +355,7 @@ def make_plan(
 
 
 def _driver_note(offer: Offer) -> list[str]:
-    """What may be wrong with a GPU that is older than the open driver; nothing for others."""
+    """Return what may be wrong with a GPU that is older than the open driver; nothing for others."""
     known = accelerators().get(offer.accelerator.name) if offer.accelerator is not None else None
     if known is None or known.compute_capability is None or known.compute_capability >= OPEN_MODULES_SINCE:
         return []
@@ -364,7 +364,7 @@ def _driver_note(offer: Offer) -> list[str]:
 
 
 def with_budgets(context: AppContext, plan: Plan) -> tuple[Plan, CostGpuError | None]:
-    """The plan with a note for every budget that the run falls under, and why it is refused, if it is.
+    """Return the plan with a note for every budget that the run falls under, and why it is refused, if it is.
 
     Nothing is asked of a provider. A run that costs nothing falls under no budget.
     """

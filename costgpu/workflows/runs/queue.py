@@ -42,7 +42,7 @@ class WaitingRun:
 
 
 def enqueue(context: AppContext, planned: PlannedRun, observer: Observer, run_id: str) -> RunView:
-    """Records a plan that was agreed to as a run that waits, and keeps its files as they are now.
+    """Return records a plan that was agreed to as a run that waits, and keeps its files as they are now.
 
     Raises:
         RunError: The files cannot be kept, or the script reads what stays here; nothing waits.
@@ -74,7 +74,7 @@ def _give_up(context: AppContext, view: RunView, observer: Observer) -> None:
 
 
 def waiting(context: AppContext) -> list[WaitingRun]:
-    """What waits, in the order in which it is started.
+    """Return what waits, in the order in which it is started.
 
     Raises:
         LedgerError: The ledger cannot be read.
@@ -164,7 +164,7 @@ def start_waiting(
 def _start(
     context: AppContext, view: RunView, observer: Observer, environment: Mapping[str, str] | None
 ) -> RunView | None:
-    """Starts a run and leaves it; None if it could not be started, which is told.
+    """Start a run and leave it; None if it could not be started, which is told.
 
     Raises:
         TerminationUnconfirmed: A machine may be billing.

@@ -43,7 +43,7 @@ def requirement(package: str = PACKAGE) -> str:
 
 
 def check_ray(python: str) -> None:
-    """Checks that an interpreter of this computer has Ray.
+    """Check that an interpreter of this computer has Ray.
 
     Raises:
         MissingImport: It has not.

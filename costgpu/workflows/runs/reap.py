@@ -42,7 +42,7 @@ TAGS_ONLY = "Only the tags on the machines count."
 def reap(
     context: AppContext, observer: Observer, infra: Sequence[str], *, end: bool, older_than: str | None, mine: bool
 ) -> ReapFindings:
-    """Looks, and ends what was found if that was asked for.
+    """Look, and end what was found if that was asked for.
 
     Args:
         observer: Shows what `end` does first: it takes over runs of this computer whose client is gone.
@@ -81,7 +81,7 @@ def reap(
 
 
 def error_for(found: ReapFindings, *, ended: bool) -> CostGpuError | None:
-    """The worst of what was found; None if all is well."""
+    """Return the worst of what was found; None if all is well."""
     again = "The lines above say why; costgpu reap --yes tries again."
     if ended and (alive := found.not_ended):
         names = ", ".join(orphan.instance.ref.instance_id for orphan in alive)
@@ -115,7 +115,7 @@ def _only(context: AppContext, older_than: str | None, *, mine: bool) -> ReapFil
 
 
 def _ledger_memory(context: AppContext, *, broken: bool) -> Callable[[str], RunView | None]:
-    """What the ledger knows of runs, each asked for once; None for what it does not know or cannot say.
+    """Return what the ledger knows of runs, each asked for once; None for what it does not know or cannot say.
 
     A ledger that cannot be read is noted once.
     """
@@ -140,7 +140,7 @@ def _ledger_memory(context: AppContext, *, broken: bool) -> Callable[[str], RunV
 
 
 def _collect(context: AppContext, observer: Observer) -> bool:
-    """Takes over what is finished; whether the ledger could be used."""
+    """Take over what is finished; whether the ledger could be used."""
     try:
         collect_finished(context.ledger, context.tools, observer)
     except (ConfigError, LedgerError) as error:
@@ -196,7 +196,7 @@ def _without_credentials(context: AppContext, places: Sequence[Place], *, everyw
 
 
 def _machine_of(context: AppContext, run_id: str) -> ExpectedMachine | None:
-    """Where an open run may have a machine; None if it has none, or its record is damaged."""
+    """Return where an open run may have a machine; None if it has none, or its record is damaged."""
     with contextlib.suppress(LedgerDamaged, LedgerTooNew):
         return expected_machine(context.ledger.events(run_id))
     return None

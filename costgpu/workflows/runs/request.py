@@ -89,17 +89,17 @@ class RunRequest(ScriptOptions):
 
     @property
     def all_outputs(self) -> bool:
-        """Whether outputs of all machines are wanted."""
+        """Return whether outputs of all machines are wanted."""
         return self.outputs_from == OutputsFrom.ALL.value
 
     @property
     def on_ray(self) -> bool:
-        """Whether the script is to run on a Ray cluster."""
+        """Return whether the script is to run on a Ray cluster."""
         return self.engine == Engine.RAY.value
 
     @property
     def renting(self) -> bool:
-        """Whether what is asked for cannot be this machine."""
+        """Return whether what is asked for cannot be this machine."""
         return bool(self.instance_type or self.gpus or self.cpus or self.memory or self.spot)
 
 
@@ -240,7 +240,7 @@ def _valued(variables: tuple[str, ...]) -> list[str]:
 
 
 def _recovery(request: RunRequest, workdir: Path) -> Recovery | None:
-    """How the job goes on; None if it is not to."""
+    """Return how the job goes on; None if it is not to."""
     if request.recover is None:
         return None
     try:
@@ -275,7 +275,7 @@ def _check_ray(request: RunRequest) -> None:
 
 
 def limits_of(request: RunRequest, *, longest_hours: float) -> Limits:
-    """What the user allows."""
+    """Return what the user allows."""
     lease = None if request.auto_shutdown else request.lease or DEFAULT_LEASE
     return Limits(
         max_cost_usd=None if request.max_cost is None else parse_usd(request.max_cost, "--max-cost"),
@@ -292,7 +292,7 @@ def limits_of(request: RunRequest, *, longest_hours: float) -> Limits:
 def job_spec(
     request: RunRequest, script: Request, limits: Limits, environment: Mapping[str, str], *, bucket: str | None
 ) -> JobSpec:
-    """The job as asked for.
+    """Return the job as asked for.
 
     Raises:
         UsageError: A path leaves the folder, or a number or tag is not one.
@@ -343,7 +343,7 @@ def job_spec(
 
 
 def _launcher(asked: str | None, launch: Launch | None) -> Launcher:
-    """What starts the ranks on several machines: what the command says, else what was asked for, else torchrun."""
+    """Return what starts the ranks on several machines: what the command says, else what was asked for, else torchrun."""
     named = Launcher.TORCHRUN if asked is None else _one_of(Launcher, asked, "--launcher")
     if named is Launcher.RAY:
         raise UsageError("Ray is no launcher of ranks.", hint="Give --engine ray.")
@@ -375,7 +375,7 @@ def _one_of(kind: type[E], text: str, option: str) -> E:
 
 
 def _port(text: str | None) -> int:
-    """Where machines meet: what the job's environment says, as launchers read it."""
+    """Return where machines meet: what the job's environment says, as launchers read it."""
     if text is None:
         return MEETING_PORT
     if not (text.isascii() and text.isdigit() and len(text) <= _PORT_DIGITS and FIRST_PORT <= int(text) <= LAST_PORT):
@@ -394,7 +394,7 @@ def _argv(script: Request, *, several: bool) -> tuple[str, ...]:
 
 
 def _program(script: Request) -> str:
-    """The module, or the script as it is called in the folder that is sent."""
+    """Return the module, or the script as it is called in the folder that is sent."""
     if script.script is None:
         return str(script.module)
     try:

@@ -23,7 +23,7 @@ from costgpu.workflows.task_files.read_task import with_task_file
 
 @contextmanager
 def planned_run(request: RunRequest, reporter: Reporter) -> Iterator[tuple[AppContext, PlannedRun]]:
-    """Checks and plans; nothing is spent. The context can carry the plan out."""
+    """Check and plans; nothing is spent. The context can carry the plan out."""
     request = with_task_file(request, reporter)
     check(request)
     script = script_request(request, reporter)
@@ -32,7 +32,7 @@ def planned_run(request: RunRequest, reporter: Reporter) -> Iterator[tuple[AppCo
 
 
 def context_of(request: RunRequest, workdir: Path, reporter: Reporter) -> AppContext:
-    """What a run is planned and carried out with, by the settings of its folder and the options of its request."""
+    """Return what a run is planned and carried out with, by the settings of its folder and the options of its request."""
     return AppContext(
         reporter,
         workdir,
@@ -44,7 +44,7 @@ def context_of(request: RunRequest, workdir: Path, reporter: Reporter) -> AppCon
 
 
 def is_free(plan: Plan) -> bool:
-    """Whether the run costs nothing, so that nobody needs to agree to it."""
+    """Return whether the run costs nothing, so that nobody needs to agree to it."""
     first = plan.options[0]
     return first.offer.provider == "local" and not first.offer.price_usd_per_hour
 

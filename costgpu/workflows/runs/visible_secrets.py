@@ -14,7 +14,7 @@ _OPTION = re.compile(r"(--?[A-Za-z][\w-]*)(?:=(.*))?", re.DOTALL)
 
 
 def visible_secrets(request: RunRequest) -> Iterator[tuple[str, str]]:
-    """What looks like a secret, in words that do not repeat it, and what to do about it."""
+    """Yield what looks like a secret, in words that do not repeat it, and what to do about it."""
     for word in request.env:
         name, sign, value = word.partition("=")
         if sign and value and _NAME.search(name):

@@ -32,7 +32,7 @@ class Bills:
 
 
 def billing_providers(context: AppContext) -> list[Billing]:
-    """Providers with credentials here that tell what they have billed."""
+    """Return providers with credentials here that tell what they have billed."""
     from costgpu.providers import registry
 
     found = (
@@ -46,7 +46,7 @@ def billing_providers(context: AppContext) -> list[Billing]:
 def charges(
     providers: Sequence[Billing], start: datetime, end: datetime, *, fresh: bool
 ) -> tuple[list[Billing], list[Billing], Bills]:
-    """Providers that can be asked, those of them that charge for the answer, and those that refuse already.
+    """Return providers that can be asked, those of them that charge for the answer, and those that refuse already.
 
     An answer that is kept costs nothing.
     """
@@ -77,7 +77,7 @@ def ask(
 
 
 def compare(context: AppContext, bills: Sequence[Bill], start: datetime, end: datetime) -> BilledPeriod:
-    """Stores the answers and compares them with what was metered; without answers, those stored before.
+    """Store the answers and compare them with what was metered; without answers, those stored before.
 
     Raises:
         LedgerError: They cannot be stored or read.

@@ -50,7 +50,7 @@ class CheckResult:
 
     @property
     def exit_code(self) -> int:
-        """The worst of what there is to say."""
+        """Return the worst of what there is to say."""
         if self.alive:
             return TerminationUnconfirmed.exit_code
         if self.undelivered:
@@ -78,7 +78,7 @@ class BudgetCheck:
         self._undelivered: list[str] = []
 
     def carry_out(self, *, enforce: bool) -> CheckResult:
-        """Looks, alerts and, with `enforce`, ends what runs beyond a budget.
+        """Look, alerts and, with `enforce`, end what runs beyond a budget.
 
         Raises:
             LedgerError: The budgets cannot be read.
@@ -163,7 +163,7 @@ class BudgetCheck:
             spending.problems.append(error)
 
     def _send(self, state: BudgetState, attempt: DeliveryAttempt, news: Sequence[str]) -> tuple[bool, str]:
-        """Whether everybody knows now, and by which way or what has failed."""
+        """Return whether everybody knows now, and by which way or what has failed."""
         try:
             urls = [url.get_secret_value() for url in self._context.checked_settings().alert_urls]
         except CostGpuError as error:
@@ -233,7 +233,7 @@ def standing_of(
     state: BudgetState | None = None,
     new: tuple[int, ...] = (),
 ) -> Standing:
-    """A budget with its alerts; alerts that cannot be read are one more problem."""
+    """Return a budget with its alerts; alerts that cannot be read are one more problem."""
     state = state or budget_state(spending, stored.budget)
     alerts: Sequence[Alert] = ()
     try:
@@ -244,6 +244,6 @@ def standing_of(
 
 
 def note_problems(context: AppContext, problems: Sequence[CostGpuError]) -> None:
-    """Notes what could not be read, written or believed."""
+    """Note what could not be read, written or believed."""
     for problem in problems:
         context.reporter.note(problem.message, problem.hint)

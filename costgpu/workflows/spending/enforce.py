@@ -32,7 +32,7 @@ class Enforcement:
         self._context, self._say = context, say
 
     def enforce(self, standings: Sequence[Standing], spending: Spending) -> None:
-        """Ends what the exceeded budgets count, each machine once; others' machines are only named."""
+        """End what the exceeded budgets count, each machine once; others' machines are only named."""
         done: set[tuple[str, object]] = set()
         for standing in standings:
             if not standing.state.exceeded:
@@ -54,7 +54,7 @@ class Enforcement:
             self._name_only(machine, "it was launched from another computer", why)
 
     def _owner(self) -> str:
-        """The user's name in the owner tag."""
+        """Return the user's name in the owner tag."""
         try:
             return self._context.settings.owner or current_owner()
         except CostGpuError:
@@ -112,7 +112,7 @@ def _name(machine: Machine) -> str:
 
 
 def _from_here(run_id: str) -> bool:
-    """Whether this computer has the key of a run, and so can download its outputs."""
+    """Return whether this computer has the key of a run, and so can download its outputs."""
     try:
         return (runs_folder() / run_id / USER_KEY).exists()
     except (CostGpuError, OSError):
@@ -127,7 +127,7 @@ class _Leaving(NullObserver):
 
 
 def end_run(context: AppContext, run_id: str) -> RunView | None:
-    """Cancels a run as `costgpu cancel` does, without showing what its job writes; None if another terminal does it.
+    """Cancel a run as `costgpu cancel` does, without showing what its job writes; None if another terminal does it.
 
     Raises:
         CostGpuError: It goes on, or its end is not confirmed.

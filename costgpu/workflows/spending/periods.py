@@ -14,7 +14,7 @@ _MONTH = re.compile(r"(\d{4})(?:-(\d{2}))?", re.ASCII)
 
 
 def period(since: str | None, until: str | None, now: datetime) -> tuple[datetime | None, datetime | None]:
-    """The period that is meant. Raises `UsageError` for what is no time, or ends before it begins."""
+    """Return the period that is meant. Raises `UsageError` for what is no time, or ends before it begins."""
     low = when("--since", since, now) if since is not None else None
     high = when("--until", until, now) if until is not None else None
     if low is not None and high is not None and low >= high:
@@ -23,7 +23,7 @@ def period(since: str | None, until: str | None, now: datetime) -> tuple[datetim
 
 
 def when(option: str, text: str, now: datetime) -> datetime:
-    """A year, month, day or time of UTC, or so long ago; to the second."""
+    """Return a year, month, day or time of UTC, or so long ago; to the second."""
     words = text.strip()
     try:
         if _AGO.fullmatch(words):

@@ -35,7 +35,7 @@ def report_period(since: str | None, until: str | None, now: datetime) -> tuple[
 
 
 def report_page(context: AppContext, low: datetime, high: datetime) -> str:
-    """The page for a period."""
+    """Return the page for a period."""
     ledger, now, everything = context.ledger, context.clock.now(), Selection()
     budgets = [stored.budget for stored in all_budgets(ledger)]
     views, unreadable = _open_runs(context) if low <= now else ([], 0)
@@ -78,7 +78,7 @@ def _spent_before(
 
 
 def _open_runs(context: AppContext) -> tuple[list[RunView], int]:
-    """The open runs, and how many of them cannot be read."""
+    """Return the open runs, and how many of them cannot be read."""
     found, damaged = load_runs(context.ledger, context.ledger.open_runs())
     for run_id in damaged:
         context.reporter.note(f"run {run_id} cannot be read and is not counted.")

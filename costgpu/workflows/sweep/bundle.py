@@ -18,19 +18,19 @@ from costgpu.sweep.bundle import PROGRAM, SPEC, sweep_of
 
 
 def bundle_folder(name: str) -> Path:
-    """The private folder with the files of a sweep; it need not exist."""
+    """Return the private folder with the files of a sweep; it need not exist."""
     return data_folder() / "sweeps" / name
 
 
 def forget_bundle(argv: Sequence[str]) -> None:
-    """Removes the files of a sweep that is over and whose results are home."""
+    """Remove the files of a sweep that is over and whose results are home."""
     name = sweep_of(argv)
     if name is not None:
         shutil.rmtree(bundle_folder(name), ignore_errors=True)
 
 
 def read_spec(argv: Sequence[str]) -> dict[str, Any] | None:
-    """What the tuner of a run was told; None for a run that is no sweep, or one of another computer."""
+    """Return what the tuner of a run was told; None for a run that is no sweep, or one of another computer."""
     name = sweep_of(argv)
     if name is None:
         return None
@@ -42,7 +42,7 @@ def read_spec(argv: Sequence[str]) -> dict[str, Any] | None:
 
 
 def with_bundle(selection: Selection, argv: Sequence[str]) -> Selection:
-    """What a run sends; of a sweep with the tuner and what it is to do.
+    """Return what a run sends; of a sweep with the tuner and what it is to do.
 
     Raises:
         SyncRefused: They are not here (any more).

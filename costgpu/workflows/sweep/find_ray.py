@@ -14,7 +14,7 @@ _SECONDS = 120.0
 
 
 def find_ray(script_python: str) -> str:
-    """The interpreter for the tuner: the script's own if it has Ray Tune, else the one that costgpu runs under.
+    """Return the interpreter for the tuner: the script's own if it has Ray Tune, else the one that costgpu runs under.
 
     Raises:
         MissingImport: Neither has it.
@@ -39,7 +39,7 @@ def _has_ray(python: str) -> bool:
 
 
 def setup_with_ray(setup: str, *, users: bool) -> str:
-    """The set-up command of a rented machine, and Ray, unless its image has that.
+    """Return the set-up command of a rented machine, and Ray, unless its image has that.
 
     Args:
         users: Whether the command is the user's, and may do anything to its shell.

@@ -44,17 +44,17 @@ class PlannedSweep:
 
     @property
     def folder(self) -> str:
-        """Where its results come home to, relative to the user's folder."""
+        """Return where its results come home to, relative to the user's folder."""
         return results_folder(self.name)
 
     def write(self) -> None:
-        """Puts the files that travel with it into their place."""
+        """Put the files that travel with it into their place."""
         write_bundle(bundle_folder(self.name), self.spec)
 
 
 @contextmanager
 def planned_sweep(request: SweepRequest, reporter: Reporter) -> Iterator[tuple[AppContext, PlannedSweep]]:
-    """Checks and plans; nothing is spent. The context can carry the plan out.
+    """Check and plans; nothing is spent. The context can carry the plan out.
 
     Raises:
         UsageError: An option is wrong.
@@ -100,7 +100,7 @@ def planned_sweep(request: SweepRequest, reporter: Reporter) -> Iterator[tuple[A
 
 
 def _free_name(name: str, context: AppContext) -> str:
-    """A name that no sweep of this computer has: the job's, and the time."""
+    """Return a name that no sweep of this computer has: the job's, and the time."""
     at: datetime = context.clock.now()
     stem = f"{name}-{at:%Y%m%d-%H%M%S}"
     number, found = 1, stem
@@ -111,7 +111,7 @@ def _free_name(name: str, context: AppContext) -> str:
 
 
 def _resources(place: LaunchPlace, nodes: int) -> Resources:
-    """What one machine of the place has."""
+    """Return what one machine of the place has."""
     offer = place.offer
     if offer.provider == "local":
         from costgpu.runner.agent.observe.machine_stats import gpu_count
@@ -131,7 +131,7 @@ def _resources(place: LaunchPlace, nodes: int) -> Resources:
 def _timed(
     sweep: Sweep, shares: Shares, places: Places, profile: WorkloadProfile | None, nodes: int
 ) -> tuple[SweepTime | None, Places]:
-    """How long the sweep takes at the first place, and the places with the predictions of the whole sweep."""
+    """Return how long the sweep takes at the first place, and the places with the predictions of the whole sweep."""
     if profile is None:
         return None, places
     scope = scope_of(profile)

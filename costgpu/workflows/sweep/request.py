@@ -34,7 +34,7 @@ class SweepRequest(RunRequest):
 
 
 def sweep_of_request(request: SweepRequest) -> Sweep:
-    """The sweep as asked for, without what depends on the machine.
+    """Return the sweep as asked for, without what depends on the machine.
 
     Raises:
         UsageError: An option is wrong, or two do not go together.

@@ -20,7 +20,7 @@ _PAGE_FILE = FileKind(most_bytes=0, error=UsageError, write_hint="The other resu
 
 
 def metric_of(spec: dict[str, Any]) -> Metric:
-    """The metric that a tuner was told."""
+    """Return the metric that a tuner was told."""
     return Metric(pattern=spec["metric"], mode=Mode(spec["mode"]))
 
 
@@ -30,7 +30,7 @@ def empty_results(spec: dict[str, Any]) -> Results:
 
 
 def results_at_home(spec: dict[str, Any], workdir: Path) -> Results | None:
-    """What the events tell that came home; None if none did."""
+    """Return what the events tell that came home; None if none did."""
     try:
         with open_regular(workdir / spec["folder"] / PROGRESS) as stream:
             lines = stream.read().decode("utf-8", "replace").splitlines()
@@ -40,7 +40,7 @@ def results_at_home(spec: dict[str, Any], workdir: Path) -> Results | None:
 
 
 def write_page(results: Results, spec: dict[str, Any], workdir: Path, now: datetime) -> Path | None:
-    """Writes the page beside the other results; None if there are none."""
+    """Write the page beside the other results; None if there are none."""
     folder = workdir / str(spec["folder"])
     if not folder.is_dir():
         return None

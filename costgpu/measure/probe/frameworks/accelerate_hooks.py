@@ -68,7 +68,7 @@ def attach_trainer(schemes, module):
 
 @harmless
 def set_launch_environment(words, ranks):
-    """Sets what `accelerate launch` with these options and its file of settings sets for its processes."""
+    """Set what `accelerate launch` with these options and its file of settings sets for its processes."""
     launch = importlib.import_module("accelerate.commands.launch")
     environments = importlib.import_module("accelerate.utils.launch")
     try:

@@ -16,7 +16,7 @@ CATBOOST_GPU = ("task_type", "devices", "gpu_ram_part")
 
 
 def open_rounds(progress, source, total, folds=None, **facts):
-    """The series of one training, or of one of the `folds` that a cross-validation trains side by side."""
+    """Return the series of one training, or of one of the `folds` that a cross-validation trains side by side."""
     for earlier in progress.series:
         if earlier.source in SOURCES:
             earlier.open = False  # one training ends before another begins

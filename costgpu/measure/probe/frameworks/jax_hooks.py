@@ -106,7 +106,7 @@ class JaxHooks:
         return clean is not None and not clean()
 
     def shapes(self, args, kwargs):
-        """The arguments with arrays replaced by their shapes: a donated array is gone after the call."""
+        """Return the arguments with arrays replaced by their shapes: a donated array is gone after the call."""
         shape = self.jax.ShapeDtypeStruct
 
         def abstract(value):
@@ -230,7 +230,7 @@ def taken_and_given_back(closed):
 
 
 def items_of(args):
-    """The leading dimension of the first argument that is an array itself, and no collection of weights."""
+    """Return the leading dimension of the first argument that is an array itself, and no collection of weights."""
     return next((int(one.shape[0]) for one in args if getattr(one, "shape", ())), None)
 
 

@@ -135,7 +135,7 @@ class KerasHooks:
     # -- loops of the script's own
 
     def elsewhere(self):
-        """Whether a fit tells the steps itself, or this is not the script's main thread."""
+        """Return whether a fit tells the steps itself, or this is not the script's main thread."""
         return self.fitting is not None or threading.get_ident() != self.progress.recorder.thread
 
     def attach_functions(self, module):
@@ -232,7 +232,7 @@ def parameters_of(optimizer):
 
 
 def batch_of(local):
-    """Samples in a batch of `fit`; None if neither its arguments nor its data tell."""
+    """Return samples in a batch of `fit`; None if neither its arguments nor its data tell."""
     data = local.get("x")
     if attribute(data, "element_spec") is not None or attribute(data, "_input_dataset") is not None:  # tf.data
         for _ in range(20):
@@ -251,7 +251,7 @@ def batch_of(local):
 
 
 def first_size(args):
-    """The first dimension of the first tensor among these."""
+    """Return the first dimension of the first tensor among these."""
     stack = list(args)[::-1]
     while stack:
         value = stack.pop()

@@ -101,7 +101,7 @@ class LayerCounter:
         return total
 
     def totals(self):
-        """A training step's totals: the backward pass is twice the forward one. None if no layer was called."""
+        """Return a training step's totals: the backward pass is twice the forward one. None if no layer was called."""
         flops, moved = sum(r[0] for r in self.rows), sum(r[1] for r in self.rows)
         if not self.rows or not moved:
             return None

@@ -31,7 +31,7 @@ class LightningHooks:
         return found
 
     def tune(self, inner, *args, **kwargs):
-        """The learning rate, or the size of a batch, is looked for with fits that are not the job."""
+        """Return the learning rate, or the size of a batch, is looked for with fits that are not the job."""
         self.recorder.tuning += 1
         try:
             return inner(*args, **kwargs)

@@ -108,7 +108,7 @@ class OneRank:
         self.fixed = source is not None and "device_count" not in source.text
 
     def trains(self, target):
-        """Whether a backward pass can be reached from the code of a function of the script's.
+        """Return whether a backward pass can be reached from the code of a function of the script's.
 
         Followed is what its code names: functions and classes of the script, and of those, of its modules and of a
         method's own class the attributes that it names. A process that feeds the training names nothing of it.

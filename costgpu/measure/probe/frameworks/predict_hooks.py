@@ -138,7 +138,7 @@ class Predictions:
 
 
 def in_training():
-    """Whether a booster is at work on a round, or between rounds, whose objective, metric or callback predicts."""
+    """Return whether a booster is at work on a round, or between rounds, whose objective, metric or callback predicts."""
     for live in itertools.islice(outwards(sys._getframe(2)), MOST_FRAMES):
         if live.f_code.co_name in ("train", "cv", "update"):
             if live.f_code.co_filename.replace("\\", "/").endswith(TRAINING_FILES):

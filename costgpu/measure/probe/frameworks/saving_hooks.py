@@ -80,7 +80,7 @@ def lightning_saves(callbacks, trainer=None, validation=None, steps=None, per_ep
 
 
 def saves_after_validation(callback, trainer, validation):
-    """Whether a ModelCheckpoint saves at the end of evaluations, and not of epochs of training."""
+    """Return whether a ModelCheckpoint saves at the end of evaluations, and not of epochs of training."""
     asked = getattr(callback, "_save_on_train_epoch_end", None)
     if asked is not None:
         return not asked

@@ -140,7 +140,7 @@ class SklearnHooks:
             self.plan, plan.outside = plan, self.scoring - 1
 
     def frame(self):
-        """The innermost frame of the script's own thread: a search may fit in others."""
+        """Return the innermost frame of the script's own thread: a search may fit in others."""
         return sys._current_frames().get(self.progress.recorder.thread)
 
     @harmless
@@ -156,13 +156,13 @@ class SklearnHooks:
             self.plan.fitted(candidate, innermost(estimator), kept=len(series.seconds) > kept)
 
     def searching(self):
-        """Whether a search (a cross-validation) goes on whose fits are counted, and not the trees inside them."""
+        """Return whether a search (a cross-validation) goes on whose fits are counted, and not the trees inside them."""
         return self.scoring and any(
             one.unit == "search fit" and one.open and one.steps >= LEAST_STEPS for one in self.progress.series
         )
 
     def find(self, unit, estimator, open_series):
-        """The open series of what this estimator's fit is made of; `open_series` makes it of its key and its name."""
+        """Return the open series of what this estimator's fit is made of; `open_series` makes it of its key and its name."""
         place = self.going[1] if self.going is not None else own_place()
         key = (unit, type(estimator).__name__, place)
         known = self.progress.keyed.get(key)
@@ -210,7 +210,7 @@ class SklearnHooks:
 
 
 def innermost(estimator):
-    """The estimator that a search (a selection of features, a calibration) fits, and the last step of a pipeline."""
+    """Return the estimator that a search (a selection of features, a calibration) fits, and the last step of a pipeline."""
     while True:
         if type(estimator).__module__.startswith(FITS_OTHERS) and hasattr(estimator, "estimator"):
             estimator = estimator.estimator
@@ -221,7 +221,7 @@ def innermost(estimator):
 
 
 def is_part(estimator, whole):
-    """Whether a fit is one of those that another estimator's own consists of."""
+    """Return whether a fit is one of those that another estimator's own consists of."""
     parted = type(whole).__module__.startswith(FITS_OTHERS) and not hasattr(whole, "cv_results_")
     return parted and type(estimator) is type(innermost(whole)) and estimator is not whole
 

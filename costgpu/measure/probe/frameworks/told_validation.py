@@ -14,7 +14,7 @@ EVALUATES_AT_THE_END = 5  # Hugging Face's version since which `eval_strategy="s
 
 
 def known(read, *given):
-    """What `read` says; None if the objects of a trainer raise, or are not what they are in the versions we know."""
+    """Return what `read` says; None if the objects of a trainer raise, or are not what they are in the versions we know."""
     try:
         return read(*given)
     except Exception:  # noqa: BLE001 - another version of it, a stand-in, or the user's own
@@ -22,7 +22,7 @@ def known(read, *given):
 
 
 def positive(value):
-    """A finite number above 0; None for anything else that an attribute may hold."""
+    """Return a finite number above 0; None for anything else that an attribute may hold."""
     if isinstance(value, (str, bytes, bool)):
         return None
     value = known(float, value)
@@ -30,7 +30,7 @@ def positive(value):
 
 
 def is_kind(one, name):
-    """Whether this is an object of a library's class of that name, or of one that is derived from it."""
+    """Return whether this is an object of a library's class of that name, or of one that is derived from it."""
     return any(kind.__name__ == name for kind in type(one).__mro__)
 
 
@@ -40,7 +40,7 @@ def length(value):
 
 
 def paced(rhythm, every, times, steps, per_epoch):
-    """The rhythm, stretched where the training ends amid it: ``(rhythm, every)``, or None if it never comes.
+    """Return the rhythm, stretched where the training ends amid it: ``(rhythm, every)``, or None if it never comes.
 
     Args:
         times: How often it comes in all; None if that is not known.
@@ -60,7 +60,7 @@ def paced(rhythm, every, times, steps, per_epoch):
 
 
 def validation(pace, sizes) -> Validation | None:
-    """What is told of evaluations of these parts: (batches, samples in one), each None if not known."""
+    """Return what is told of evaluations of these parts: (batches, samples in one), each None if not known."""
     if pace is None or positive(pace[1]) is None:
         return None
     batches = [number for number, _ in sizes]
@@ -100,7 +100,7 @@ def lightning_sizes(trainer):
 
 
 def flattened(loaders):
-    """The loaders in lists, dictionaries and Lightning's own combinations."""
+    """Yield the loaders in lists, dictionaries and Lightning's own combinations."""
     loaders = attribute(loaders, "iterables", loaders)
     if isinstance(loaders, dict):
         loaders = list(loaders.values())
@@ -112,7 +112,7 @@ def flattened(loaders):
 
 
 def limited(batches, limit):
-    """What `limit_val_batches` leaves of them: a number of batches, or a share."""
+    """Return what `limit_val_batches` leaves of them: a number of batches, or a share."""
     if isinstance(limit, int):
         return limit if batches is None else min(batches, limit)
     return None if batches is None else math.floor(batches * limit)
@@ -175,7 +175,7 @@ def hugging_face_validation(trainer, steps, per_epoch) -> Validation | None:
 
 
 def evaluations_by_steps(steps, every, delay):
-    """How often `steps` steps are evaluated that have a multiple of `every`, from `delay` on."""
+    """Return how often `steps` steps are evaluated that have a multiple of `every`, from `delay` on."""
     times = math.floor(steps / every) - max(0, math.ceil(min(delay, steps + 1) / every) - 1)
     version = str(getattr(sys.modules.get("transformers"), "__version__", "")).partition(".")[0]
     at_end = not version.isdigit() or int(version) >= EVALUATES_AT_THE_END

@@ -223,7 +223,7 @@ class TorchHooks:
         )
 
     def guard_mapping(self, inner):
-        """A shared mapping writes to its file behind Python's back."""
+        """Return a shared mapping writes to its file behind Python's back."""
 
         def from_file(filename, shared=False, *args, **kwargs):
             if shared:

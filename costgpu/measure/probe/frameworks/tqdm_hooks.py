@@ -56,7 +56,7 @@ def attach_tqdm(progress, module):
 
 
 def length_of(bar):
-    """How many items the bar is over, without those that it began with; None if it does not say."""
+    """Return how many items the bar is over, without those that it began with; None if it does not say."""
     if has_length(bar):
         return len(bar.iterable)
     total, begun = getattr(bar, "total", None), getattr(bar, "initial", 0) or 0

@@ -75,7 +75,7 @@ def hugging_face(trainer) -> Told:
 
 
 def hugging_face_epoch(trainer):
-    """Steps of an epoch, by the loader that the trainer goes through; None if it has no length."""
+    """Return steps of an epoch, by the loader that the trainer goes through; None if it has no length."""
     batches = known(lambda: length(trainer.callback_handler.train_dataloader))
     accumulate = positive(getattr(trainer.args, "gradient_accumulation_steps", 1)) or 1
     return float(math.ceil(batches / accumulate)) if batches else None
@@ -98,7 +98,7 @@ def ignite(engine) -> Told | None:
 
 
 def ignite_stops(engine, handlers):
-    """What may end an engine's run: its handlers, and an EarlyStopping, which usually hangs on the evaluator."""
+    """Return what may end an engine's run: its handlers, and an EarlyStopping, which usually hangs on the evaluator."""
     found = []
     functions = [one for one in handlers if STOP_WORDS & set(getattr(getattr(one, "__code__", None), "co_names", ()))]
     if "ignite.handlers.early_stopping" in sys.modules:
@@ -145,7 +145,7 @@ def reinforced(model, total, each, stops, how) -> Told:
 
 
 def own_callback(model):
-    """Whether `learn` was called with a callback of the user's, or one that stops: any may return False."""
+    """Return whether `learn` was called with a callback of the user's, or one that stops: any may return False."""
     for live in outwards(sys._getframe(1)):
         if live.f_code.co_name == "learn" and live.f_locals.get("self") is model:
             given = live.f_locals.get("callback")
@@ -183,12 +183,12 @@ def may_stop(kind):
 
 
 def shortest(limits):
-    """The least of these seconds; None without one."""
+    """Return the least of these seconds; None without one."""
     return min([one for one in map(positive, limits) if one is not None], default=None)
 
 
 def number(value):
-    """A finite count, ``inf``, or None."""
+    """Return a finite count, ``inf``, or None."""
     value = known(float, value)
     if value is None or value != value or value < 0:  # noqa: PLR0124 - nan
         return None

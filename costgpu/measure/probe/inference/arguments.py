@@ -10,7 +10,7 @@ CHANNELS = (1, 3, 4)
 
 
 def tensors_of(torch, args, kwargs):
-    """The tensors in a call's arguments, named or in any nesting, in their order."""
+    """Return the tensors in a call's arguments, named or in any nesting, in their order."""
     stack, found, looked = [kwargs, args], [], 0
     while stack and looked < MOST_VALUES:
         value = stack.pop()
@@ -27,7 +27,7 @@ def tensors_of(torch, args, kwargs):
 
 
 def named(values):
-    """What an object like a dictionary holds; nothing where it is like one in its keys only."""
+    """Return what an object like a dictionary holds; nothing where it is like one in its keys only."""
     try:
         return [values[name] for name in list(values.keys())]
     except Exception:  # noqa: BLE001 - a class of the user's
@@ -35,12 +35,12 @@ def named(values):
 
 
 def first_tensor(torch, args, kwargs):
-    """The tensor whose leading dimension counts the items; None without one."""
+    """Return the tensor whose leading dimension counts the items; None without one."""
     return next((one for one in tensors_of(torch, args, kwargs) if one.dim()), None)
 
 
 def kind_of(torch, tensor):
-    """What an item probably is: ``image``, ``text``, or just ``item``."""
+    """Return what an item probably is: ``image``, ``text``, or just ``item``."""
     if tensor is None:
         return "item"
     if (
@@ -53,7 +53,7 @@ def kind_of(torch, tensor):
 
 
 def is_tokens(tensor):
-    """Whether these are token ids: one row of integers for each sequence."""
+    """Return whether these are token ids: one row of integers for each sequence."""
     return tensor.dim() == 2 and not tensor.is_floating_point() and "int" in str(tensor.dtype)
 
 

@@ -31,7 +31,7 @@ def read_safely(read, owner):
 
 
 def pipeline(iterator):
-    """A pipeline's iterator over a DataLoader; the one around it, over its results, is of the same length."""
+    """Return a pipeline's iterator over a DataLoader; the one around it, over its results, is of the same length."""
     batches = float(len(iterator.loader))
     if not hasattr(iterator.loader, "batch_sampler"):
         return None

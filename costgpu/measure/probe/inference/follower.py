@@ -40,7 +40,7 @@ class InferenceFollower:
 
     @property
     def phase(self):
-        """The phase of inference that is going on; None in training and before anything."""
+        """Return the phase of inference that is going on; None in training and before anything."""
         phase = self.recorder.phase
         return phase if isinstance(phase, InferencePhase) else None
 
@@ -167,7 +167,7 @@ class InferenceFollower:
             made.decode()
 
     def decoding(self, module, before, frame):
-        """Whether this call of one token goes on with a prompt: a loop of the script's own, with a cache."""
+        """Return whether this call of one token goes on with a prompt: a loop of the script's own, with a cache."""
         phase = self.phase
         if phase is None or id(module) not in phase.roots:
             return False
@@ -209,7 +209,7 @@ class InferenceFollower:
         self.end_unit(phase, frame, now)
 
     def find_phase(self, frame, now):
-        """The phase that this call is in, which may begin with it."""
+        """Return the phase that this call is in, which may begin with it."""
         recorder, phase = self.recorder, self.phase
         top, lines, looped = self.places.outermost_loop(frame)
         if phase is not None and phase.looped == looped and phase.holds(frame):
@@ -293,7 +293,7 @@ class InferenceFollower:
             phase.own_seconds.append(recorder.last - now)
 
     def events_of(self, phase):
-        """What a unit held beside its work."""
+        """Return what a unit held beside its work."""
         recorder = self.recorder
         kept = {}
         if recorder.first_step is not None:
@@ -314,7 +314,7 @@ class InferenceFollower:
     # -- provisional or not
 
     def established(self, phase, now):
-        """Whether this is the job, and no preparation of it."""
+        """Return whether this is the job, and no preparation of it."""
         return phase.anchors >= ENOUGH_UNITS and not self.places.may_train(phase)
 
     def note_first_step(self, phase):
@@ -324,7 +324,7 @@ class InferenceFollower:
         recorder.module_hooks.narrow(list(phase.roots.values()))
 
     def conclude(self):
-        """The time to reach a training step is over: whether what was seen is inference."""
+        """Return the time to reach a training step is over: whether what was seen is inference."""
         phase = self.phase
         if phase is None or self.recorder.first_step is not None:
             return False
@@ -337,7 +337,7 @@ class InferenceFollower:
         return False
 
     def cannot_wait(self, now):
-        """Whether one call of `generate` takes longer than the measurement: then its parts tell."""
+        """Return whether one call of `generate` takes longer than the measurement: then its parts tell."""
         phase = self.phase
         made = phase.generation if phase is not None else None
         return (
@@ -350,7 +350,7 @@ class InferenceFollower:
         )
 
     def idle(self, now):
-        """Whether no model has been called for long: the script may be at something else."""
+        """Return whether no model has been called for long: the script may be at something else."""
         phase = self.phase
         if phase is None or self.root is not None or self.generating is not None or phase.ended is None:
             return False

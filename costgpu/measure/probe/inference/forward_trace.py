@@ -77,7 +77,7 @@ class UnitTracer:
 
     @property
     def going(self):
-        """The tracer that goes on, unless it follows what may be the first training step."""
+        """Return the tracer that goes on, unless it follows what may be the first training step."""
         return None if self.recorder.first.running else self.recorder.tracing
 
     def begin(self, phase, root):
@@ -101,7 +101,7 @@ class UnitTracer:
         self.recorder.step_trace.stop()
 
     def stop(self, phase):
-        """Ends the trace of a unit that will not be complete."""
+        """End the trace of a unit that will not be complete."""
         if phase is not None and self.going is not None:
             self.end()
 

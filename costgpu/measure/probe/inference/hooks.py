@@ -42,7 +42,7 @@ class ModuleHooks:
             replace(getattr(torch, name, None), "__enter__", partial(self.without_gradients, root))
 
     def without_gradients(self, root, inner):
-        """A test after training says so; what torch does without gradients inside of a step does not count."""
+        """Return a test after training says so; what torch does without gradients inside of a step does not count."""
 
         def __enter__(context):
             if (not self.handles and not self.compiled) or self.narrowed:
@@ -67,7 +67,7 @@ class ModuleHooks:
                 self.attach()
 
     def gradients(self, inner, *args, **kwargs):
-        """Updates from gradients of one's own are not inference."""
+        """Update from gradients of one's own are not inference."""
         self.follower.no_more = True
         self.detach()
         harmless(self.follower.training_begins)()

@@ -36,7 +36,7 @@ class InferencePhase(Phase):
         self.own_work = False  # whether no optimizer was made when it ended
 
     def is_anchor(self, site, module, nest=(), direct=False):
-        """Whether this call begins a unit; `direct` if it is part of a `forward` that was called itself."""
+        """Return whether this call begins a unit; `direct` if it is part of a `forward` that was called itself."""
         key = (site, id(module))
         if not self.looped:
             key = next((known for known in self.sites if known[1] == id(module)), key)
@@ -65,11 +65,11 @@ class InferencePhase(Phase):
 
     @property
     def tried(self):
-        """Whether a model was only tried, as far as is known: a call or two outside of any loop."""
+        """Return whether a model was only tried, as far as is known: a call or two outside of any loop."""
         return not self.looped and self.anchors < ENOUGH_UNITS
 
     def inner_key(self):
-        """The place that repeats most inside of a unit; None without one."""
+        """Return the place that repeats most inside of a unit; None without one."""
         found = max(self.since, key=lambda key: self.since[key], default=None)
         return found if found is not None and self.since[found] >= REPEATS else None
 
@@ -86,13 +86,13 @@ class InferencePhase(Phase):
         return 1
 
     def size(self, tensor):
-        """Notes how many items the unit has that begins now."""
+        """Note how many items the unit has that begins now."""
         if len(self.sizes) < MOST_SIZES:
             self.sizes.append(int(tensor.shape[0]) if tensor is not None else None)
 
 
 def describe(phase) -> InferenceFacts:
-    """What is known of the units, as JSON-ready values."""
+    """Return what is known of the units, as JSON-ready values."""
     return {
         "sizes": [] if phase.grows else phase.sizes,
         "kind": "item" if phase.grows else phase.kind,

@@ -49,11 +49,14 @@ class Places:
         phase.may_train = self.trains_around(frame)
 
     def may_train(self, phase):
-        """Whether what was seen so far may be no more than preparation."""
+        """Return whether what was seen so far may be no more than preparation."""
         return bool(phase.may_train or (self.recorder.optimizers_made and self.recorder.progress.names_training()))
 
     def trains_around(self, frame):
-        """Whether a loop around this place makes training steps; those of libraries are read if there is an optimizer."""
+        """Return whether a loop around this place makes training steps.
+
+        Those of libraries are read if there is an optimizer.
+        """
         stack, trainings = self.recorder.loop_stack, self.recorder.upcoming_work.trainings
         trainings.libraries = self.recorder.optimizers_made > 0
         trainings.look_from([])
@@ -73,12 +76,12 @@ class Places:
 
 
 def loops_of(live):
-    """The loops of a live frame around its line; those of libraries that cannot be read are none."""
+    """Return the loops of a live frame around its line; those of libraries that cannot be read are none."""
     source = Source.of(live.f_code.co_filename)
     scope = source.scope(live.f_code) if source is not None else None
     return source.loops(scope, live.f_lineno) if scope is not None else []
 
 
 def is_live(frame):
-    """Whether a frame is still running in this thread."""
+    """Return whether a frame is still running in this thread."""
     return frame is not None and any(live is frame for live in outwards(sys._getframe(1)))

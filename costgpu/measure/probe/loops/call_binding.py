@@ -44,7 +44,10 @@ def bind_call(call, evaluator):
 
 
 def imagine(call, evaluator):
-    """An object of a class of the user's as a plain constructor would make it, which is read, not run; raises Unknown."""
+    """Return an object of a class of the user's as a plain constructor would make it, which is read, not run.
+
+    Raises Unknown.
+    """
     kind = evaluator.value(call.func)
     init = inspect.getattr_static(kind, "__init__", None) if isinstance(kind, type) else None
     if not is_own(init) or kind.__new__ is not object.__new__ or hasattr(kind, "__del__"):
@@ -103,7 +106,10 @@ def bind(function, bound, call, evaluator):
 
 
 def given_to(call, evaluator):
-    """The values of a call's arguments, by position and by name, with those in `*values` and `**values`; raises Unknown."""
+    """Return the values of a call's arguments, by position and by name, with those in `*values` and `**values`.
+
+    Raises Unknown.
+    """
     values, named = [], {}
     for node in call.args:
         many = evaluator.value(node.value) if isinstance(node, ast.Starred) else None
@@ -131,7 +137,7 @@ def is_own(function):
 
 
 def plain_function(value):
-    """A Python function and what it is bound to; None twice for anything else, none of whose attributes is asked for.
+    """Return a Python function and what it is bound to; None twice for anything else, none of whose attributes is asked for.
 
     Decorators that keep the function (`torch.no_grad()` does) are seen through.
     """
@@ -147,7 +153,7 @@ def plain_function(value):
 
 
 def arguments(kind, call):
-    """The expression of each argument that a call of a class gives it, its default where it gives none."""
+    """Return the expression of each argument that a call of a class gives it, its default where it gives none."""
     parameters = list(inspect.signature(kind).parameters.values())
     found = dict(zip([one.name for one in parameters if one.kind < one.VAR_POSITIONAL], call.args))
     found.update({k.arg: k.value for k in call.keywords if k.arg})

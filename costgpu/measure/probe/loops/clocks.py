@@ -38,7 +38,10 @@ class Clock:
                 self.raised.add(dotted(statement.target))
 
     def terms(self, node, evaluator, scale=1.0, deep=0):
-        """A list of (factor, value, name) whose sum an expression is; the value of a clock is a `Now`; raises Unknown."""
+        """Return a list of (factor, value, name) whose sum an expression is; the value of a clock is a `Now`.
+
+        Raises Unknown.
+        """
         if deep > 2 * MOST_DEEP:
             raise Unknown("too deep")
 
@@ -95,7 +98,7 @@ class Clock:
 
 
 def unfolded(node, evaluator):
-    """What a property, or a function of one `return`, returns, and what it sees; raises Unknown."""
+    """Return what a property, or a function of one `return`, returns, and what it sees; raises Unknown."""
     if isinstance(node, ast.Call):
         function, bound = plain_function(evaluator.value(node.func))
         given = [] if bound is None else [bound]
@@ -111,7 +114,7 @@ def unfolded(node, evaluator):
 
 
 def read_clock(function):
-    """What a clock says now; None for any other function."""
+    """Return what a clock says now; None for any other function."""
     if not isinstance(function, types.BuiltinFunctionType):
         return None
     if function in CLOCKS:
@@ -131,7 +134,7 @@ def seconds_of(value):
 
 
 def clock_seconds(test, ends, loop, place):
-    """The seconds from the start of a clock to when a test of it ends the loop; None if it is no such test.
+    """Return the seconds from the start of a clock to when a test of it ends the loop; None if it is no such test.
 
     Args:
         ends: The truth of the test that ends the loop.
@@ -178,7 +181,7 @@ def seconds_to_end(test, ends, loop, place):
 
 
 def follows_clock(side, loop, place):
-    """Whether a number that a loop compares is made of what a clock says in it: `spent += time.time() - begin`."""
+    """Return whether a number that a loop compares is made of what a clock says in it: `spent += time.time() - begin`."""
     names, grown = {dotted(side)}, True
     given = [pair for one in own_statements(loop.body) for pair in assigned_pairs(one)]
     given += [(one.target, one.value) for one in own_statements(loop.body) if isinstance(one, ast.AugAssign)]
@@ -197,7 +200,7 @@ def follows_clock(side, loop, place):
 
 
 def starts_anew(name, loop, place):
-    """Whether the clock of a loop starts with each execution of it, or there is only one."""
+    """Return whether the clock of a loop starts with each execution of it, or there is only one."""
     outer = [one for one in place.loops() if one.lineno < loop.lineno and encloses(one, loop.lineno)]
     if not outer and not place.repeated:
         return True

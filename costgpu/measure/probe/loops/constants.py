@@ -32,7 +32,7 @@ class Constants:
         self.shared = source.names_shared()
 
     def open_tests(self, tests, counts=False):
-        """The tests that are not settled; None if one of them never comes out as it must.
+        """Return the tests that are not settled; None if one of them never comes out as it must.
 
         With `counts`, a comparison with an attribute stays open: something out of sight may change it.
         """
@@ -47,7 +47,7 @@ class Constants:
         return left
 
     def orders_attribute(self, test):
-        """Whether this is `self.epoch < limit`, and not of a setting."""
+        """Return whether this is `self.epoch < limit`, and not of a setting."""
         sides = [test.left, *test.comparators] if isinstance(test, ast.Compare) else []
         named = [one for one in sides if isinstance(one, ast.Attribute) and not is_settings(one.value, self.evaluator)]
         return bool(named) and isinstance(test.ops[0], ORDERS)
@@ -61,12 +61,12 @@ class Constants:
             return None
 
     def number(self, node, sign=1):
-        """The value of an expression that cannot change, times a sign; None if it can."""
+        """Return the value of an expression that cannot change, times a sign; None if it can."""
         value = read_number(node, self.evaluator) if self.fixed(node) or self.unchanged(node) else None
         return None if value is None else sign * value
 
     def fixed(self, node):
-        """Whether an expression is made of constants, of names that no loop here assigns, and of settings."""
+        """Return whether an expression is made of constants, of names that no loop here assigns, and of settings."""
         if isinstance(node, ast.Constant):
             return True
         if isinstance(node, ast.Name):
@@ -91,13 +91,13 @@ class Constants:
         return False
 
     def unchanged(self, node):
-        """Whether this is an attribute that nothing in this file assigns, of an object that stays: `env.num_envs`."""
+        """Return whether this is an attribute that nothing in this file assigns, of an object that stays: `env.num_envs`."""
         if not isinstance(node, ast.Attribute) or dotted(node) in self.stored or node.attr in self.changed:
             return False
         return self.fixed(node.value) or self.unchanged(node.value)
 
     def free_of_stored(self, node):
-        """Whether no name in an expression is assigned by what is repeated."""
+        """Return whether no name in an expression is assigned by what is repeated."""
         return not any(
             isinstance(one, (ast.Name, ast.Attribute)) and dotted(one) in self.stored for one in ast.walk(node)
         )
@@ -117,7 +117,7 @@ def same(one, other):
 
 
 def is_settings(node, evaluator):
-    """Whether an expression names a bag of settings (args, cfg, self.config), which nobody changes while training."""
+    """Return whether an expression names a bag of settings (args, cfg, self.config), which nobody changes while training."""
     if any(part.startswith(SETTINGS_NAMES) for part in dotted(node).lower().split(".")):
         return True
     try:

@@ -37,7 +37,7 @@ class Subject:
             self.spot = (id(place.evaluator.globals), side.id)
 
     def is_at(self, node, there):
-        """Whether an expression in another place is this variable."""
+        """Return whether an expression in another place is this variable."""
         if there.own and there.source.segment(node) == self.text:
             return True
         if isinstance(node, ast.Name):
@@ -54,7 +54,7 @@ class There:
 
 
 def spot_of(node, evaluator):
-    """The object and the name that an attribute really is, behind properties, or the key of an item; else None."""
+    """Return the object and the name that an attribute really is, behind properties, or the key of an item; else None."""
     if isinstance(node, ast.Subscript):
         owner, key = evaluator.known(node.value), evaluator.known(index_of(node))
         return (id(owner), [key]) if isinstance(key, (int, str)) and owner is not MISSING else None
@@ -74,7 +74,7 @@ def spot_of(node, evaluator):
 
 
 def counter(side, loop, place, constants) -> Counter:
-    """How one side of a comparison changes: where, by how much, and which loop starts it anew."""
+    """Return how one side of a comparison changes: where, by how much, and which loop starts it anew."""
     subject = Subject(side, place)
     found = Counter(
         text=subject.text,
@@ -105,7 +105,7 @@ def counter(side, loop, place, constants) -> Counter:
 
 
 def settle(found, raises, place):
-    """Adds to a counter where it is raised by the same amount each time, if there is one such loop."""
+    """Add to a counter where it is raised by the same amount each time, if there is one such loop."""
     steady = [one for one in raises if not one.sets and one.when != "sometimes"]
     found["unsteady"] = any(one.when == "sometimes" for one in raises)
     for one in raises:
@@ -124,7 +124,10 @@ def settle(found, raises, place):
 
 
 def raises_below(subject, place):
-    """What the functions do that are on their way to the step; their lines are before or after the one that leads there."""
+    """Yield what the functions do that are on their way to the step.
+
+    Their lines are before or after the one that leads there.
+    """
     around = place.loops()
     home = (place.depth, around[-1].lineno) if around else None
     for below in place.below:
@@ -141,7 +144,7 @@ def raises_below(subject, place):
 
 
 def raises_in(body, line, subject, there, skips=ast.Continue):
-    """Where a body raises the counter, and the loops and calls in it do that are not on their way to the step.
+    """Yield where a body raises the counter, and the loops and calls in it are not on their way to the step.
 
     What follows a test that ends in a statement of the kind `skips` is not always reached.
     """
@@ -176,13 +179,13 @@ def unless_set_back(raises, when):
 
 
 def chooses(statement):
-    """Whether the value that `statement` assigns is one or another, by a test: `bad = bad + 1 if worse else 0`."""
+    """Return whether the value that `statement` assigns is one or another, by a test: `bad = bad + 1 if worse else 0`."""
     tests = (ast.IfExp, ast.Compare, ast.BoolOp)
     return not isinstance(statement, ast.Assign) or any(isinstance(node, tests) for node in ast.walk(statement.value))
 
 
 def laps(loop, there):
-    """How often a loop beside the step runs each time; None if that varies or cannot be read."""
+    """Return how often a loop beside the step runs each time; None if that varies or cannot be read."""
     if leaves(loop.body, ast.Break) or isinstance(loop, ast.While) or not there.constants.free_of_stored(loop.iter):
         return None
     try:
@@ -193,7 +196,7 @@ def laps(loop, there):
 
 
 def raises_of_call(call, subject, there):
-    """Where a function raises the counter that is called beside the step: one of the user's, or of the same file."""
+    """Return where a function raises the counter that is called beside the step: one of the user's, or of the same file."""
     called = there.evaluator.known(call.func)
     plain, bound = plain_function(called)
     if plain is None:  # an object that can be called
@@ -212,7 +215,7 @@ def raises_of_call(call, subject, there):
 
 
 def parameters(scope):
-    """The names of a function's parameters, but for the object that it is a method of."""
+    """Return the names of a function's parameters, but for the object that it is a method of."""
     return (
         {node.arg for node in ast.walk(scope.args) if isinstance(node, ast.arg)} - {"self", "cls"}
         if hasattr(scope, "args")
@@ -221,7 +224,7 @@ def parameters(scope):
 
 
 def increment(statement, subject, there):
-    """What `statement` adds to the counter, and the sign; None if it does not."""
+    """Return what `statement` adds to the counter, and the sign; None if it does not."""
     if isinstance(statement, ast.AugAssign) and isinstance(statement.op, (ast.Add, ast.Sub)):
         if subject.is_at(statement.target, there):
             return statement.value, -1 if isinstance(statement.op, ast.Sub) else 1
@@ -234,7 +237,7 @@ def increment(statement, subject, there):
 
 
 def assigns(statement, subject, there):
-    """Whether `statement` itself, not a loop inside it, assigns the counter."""
+    """Return whether `statement` itself, not a loop inside it, assigns the counter."""
     if isinstance(statement, (*LOOPS, ast.FunctionDef)):
         return False
     assigned = [node for node in ast.walk(statement) if isinstance(node, ast.Assign)]
@@ -244,7 +247,7 @@ def assigns(statement, subject, there):
 
 
 def line_of(statement, body, line):
-    """The line of an increment; half a line off where the step is on it, too: `step(); n += 1`."""
+    """Return the line of an increment; half a line off where the step is on it, too: `step(); n += 1`."""
     if statement.lineno != line:
         return statement.lineno
     calls = [node for node in own_statements(body) if isinstance(node, ast.Call) and encloses(node, line)]

@@ -85,7 +85,7 @@ class Walker:
                 return
 
     def walk_loop(self, loop, tests, home, gated):
-        """A loop inside; the tests that lead to what follows it."""
+        """Return a loop inside; the tests that lead to what follows it."""
         if not encloses_any([loop], self.line):
             self.beside.append((loop, tests))
         inner = Walker(loop, self.line)
@@ -111,7 +111,7 @@ def parts_of(test, tests):
 
 
 def way_of(statement):
-    """How a statement leaves loops: ``break``, ``return``, ``exit``; None if it does not."""
+    """Return how a statement leaves loops: ``break``, ``return``, ``exit``; None if it does not."""
     if isinstance(statement, ast.Break):
         return "break"
     if isinstance(statement, ast.Return):
@@ -126,7 +126,7 @@ def way_of(statement):
 
 
 def function_exits(source):
-    """The first way out of the program in each function of a file, by the function's name; errors are none."""
+    """Return the first way out of the program in each function of a file, by the function's name; errors are none."""
     if source.exits is None:
         source.exits = {}
         for function in ast.walk(source.tree):
@@ -142,7 +142,7 @@ def function_exits(source):
 
 
 def is_error(statement):
-    """Whether an exit says that something went wrong: `sys.exit("no such file")`, `sys.exit(1)`."""
+    """Return whether an exit says that something went wrong: `sys.exit("no such file")`, `sys.exit(1)`."""
     call = statement.value if isinstance(statement, ast.Expr) else statement.exc
     given = call.args[0] if isinstance(call, ast.Call) and call.args else None
     if isinstance(statement, ast.Raise):

@@ -12,12 +12,12 @@ MOST_FILES = 10**6  # counting more would take seconds
 
 
 def reads_folder(name):
-    """Whether a call of this dotted name may list a folder."""
+    """Return whether a call of this dotted name may list a folder."""
     return name.rsplit(".", 1)[-1] in READERS
 
 
 def count_files(node, name, evaluator):
-    """How many entries the call gives; None if it is not one of a folder that can be told."""
+    """Return how many entries the call gives; None if it is not one of a folder that can be told."""
     owner, _, method = name.rpartition(".")
     options = {k.arg: evaluator.value(k.value) for k in node.keywords if k.arg}
     if owner == "os" and method in ("listdir", "scandir"):
@@ -36,7 +36,7 @@ def count_files(node, name, evaluator):
 
 
 def path(node, evaluator):
-    """The `Path` of an expression: a variable, `Path(...)`, or one of these with `/ "name"`."""
+    """Return the `Path` of an expression: a variable, `Path(...)`, or one of these with `/ "name"`."""
     if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Div):
         base = path(node.left, evaluator)
         return base / text(node.right, evaluator) if base is not None else None
@@ -51,7 +51,7 @@ def path(node, evaluator):
 
 
 def text(node, evaluator):
-    """A string of the source: a literal, an f-string of plain parts, `os.path.join`, or a variable."""
+    """Return a string of the source: a literal, an f-string of plain parts, `os.path.join`, or a variable."""
     if isinstance(node, ast.JoinedStr):
         return "".join(
             text(part.value if isinstance(part, ast.FormattedValue) else part, evaluator) for part in node.values

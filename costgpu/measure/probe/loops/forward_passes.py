@@ -25,7 +25,7 @@ class ForwardPasses:
         self.going, self.recursive = [], set()  # functions that are being counted, and those that call themselves
 
     def of(self, node, evaluator, depth=0):
-        """Calls of models; raises Unknown where that cannot be told, and Trains."""
+        """Call of models; raise Unknown where that cannot be told, and Trains."""
         if isinstance(node, ELSEWHERE):
             return 0
         if isinstance(node, LOOPS):
@@ -91,7 +91,7 @@ class ForwardPasses:
         return count
 
     def ask_owner(self, call, evaluator):
-        """Raises Unknown for what a library's model does in a method of its own: `model.generate(...)`."""
+        """Raise Unknown for what a library's model does in a method of its own: `model.generate(...)`."""
         if isinstance(call.func, ast.Attribute) and not hasattr(self.module, call.func.attr):
             if isinstance(evaluated(evaluator, call.func.value), self.module):
                 raise Unknown("a library's method")

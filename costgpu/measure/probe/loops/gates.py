@@ -94,7 +94,7 @@ class Body:
             self.constants = Constants([self.loops[0]], self.source, self.place.evaluator)
 
     def closed(self, node, depth=0):
-        """A test with constants and `Counted` names alone, which are nodes with a `counted`."""
+        """Return a test with constants and `Counted` names alone, which are nodes with a `counted`."""
         if isinstance(node, ast.Constant) or hasattr(node, "counted"):
             return node
         present = self.is_there(node)
@@ -122,7 +122,7 @@ class Body:
         return made
 
     def is_there(self, node):
-        """The truth of `loader is not None`, where that cannot change; MISSING of anything else."""
+        """Return the truth of `loader is not None`, where that cannot change; MISSING of anything else."""
         if not isinstance(node, ast.Compare) or not is_none(node.comparators[0]) or not self.constants.fixed(node.left):
             return MISSING
         value = evaluated(self.place.evaluator, node.left)
@@ -137,7 +137,7 @@ class Body:
             return otherwise
 
     def given(self, name):
-        """The expression that a name stands for in each iteration, and the body that it is of; None without one."""
+        """Return the expression that a name stands for in each iteration, and the body that it is of; None without one."""
         values = [one for one in self.assigned if name in {dotted(node) for node in ast.walk(one[0])}]
         if values:
             target, value, tests = values[0]
@@ -146,7 +146,7 @@ class Body:
         return self.passed(name) if self.is_argument(name) else None
 
     def said(self, call):
-        """What a call of a function with one `return` gives, in this body's names; None if it needs others."""
+        """Return what a call of a function with one `return` gives, in this body's names; None if it needs others."""
         function = evaluated(self.place.evaluator, call.func)
         bound, function = isinstance(function, types.MethodType), plain_function(function)[0]
         source = Source.of(function.__code__.co_filename) if isinstance(function, types.FunctionType) else None
@@ -170,7 +170,7 @@ class Body:
         return self.repeated and name in code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
 
     def passed(self, name):
-        """What the caller passes for an argument; None if that cannot be told."""
+        """Return what the caller passes for an argument; None if that cannot be told."""
         live, caller = self.place.live, self.caller
         call = caller.call_of(live) if caller.place.live is live.f_back else None
         if call is None:
@@ -188,7 +188,7 @@ class Body:
         return (ast.Constant(value=value), self) if isinstance(value, PLAIN) and None not in by_name else None
 
     def call_of(self, live):
-        """The only call at this body's line that may have begun a frame."""
+        """Return the only call at this body's line that may have begun a frame."""
         calls = [
             node
             for node in ast.walk(self.scope)
@@ -199,7 +199,7 @@ class Body:
         return calls[0] if len(calls) == 1 else None
 
     def fixed_value(self, node):
-        """The value of an expression that cannot change while the loops go on; MISSING if it may."""
+        """Return the value of an expression that cannot change while the loops go on; MISSING if it may."""
         length = isinstance(node, ast.Call) and dotted(node.func) == "len" and len(node.args) == 1
         if not self.constants.fixed(node.args[0] if length else node):
             return MISSING
@@ -265,14 +265,14 @@ class Filled(ast.NodeTransformer):
 
 
 def as_loop(scope):
-    """A function's body as that of a loop."""
+    """Return a function's body as that of a loop."""
     made = ast.While(test=ast.Constant(value=True), body=scope.body, orelse=[])
     ast.copy_location(made.test, scope)
     return ast.copy_location(made, scope)
 
 
 def rebuilt(node: ast.expr, change: Callable[[ast.expr], ast.expr]) -> Any:
-    """A copy of an expression with its parts changed; a set becomes a list."""
+    """Return a copy of an expression with its parts changed; a set becomes a list."""
     made = ast.copy_location(ast.List(elts=node.elts, ctx=ast.Load()), node) if isinstance(node, ast.Set) else node
     made = copy.copy(made)
     for field, value in ast.iter_fields(made):
@@ -284,7 +284,7 @@ def rebuilt(node: ast.expr, change: Callable[[ast.expr], ast.expr]) -> Any:
 
 
 def counted_in(node):
-    """The `counted` of the names in a closed test: None for one of which nothing is known."""
+    """Return the `counted` of the names in a closed test: None for one of which nothing is known."""
     return [one.counted for one in ast.walk(node) if hasattr(one, "counted")]
 
 

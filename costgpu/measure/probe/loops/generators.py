@@ -13,13 +13,13 @@ BLOCKS = ("body", "orelse", "finalbody")
 
 
 def generator_trips(call, evaluator):
-    """How many items a call of a generator function gives; raises Unknown."""
+    """Return how many items a call of a generator function gives; raises Unknown."""
     _, scope, inside = bind_call(call, evaluator)
     return items_of_scope(scope, inside)
 
 
 def items_of(code, inside):
-    """How many items the generator function of this code gives in these variables; raises Unknown."""
+    """Return how many items the generator function of this code gives in these variables; raises Unknown."""
     source = Source.of(code.co_filename)
     scope = source.scope(code) if source is not None else None
     if scope is None:
@@ -37,7 +37,7 @@ def items_of_scope(scope, inside):
 
 
 def items_of_statement(node, inside):
-    """The items of a statement that runs once; the parts of a body must not leave it early."""
+    """Return the items of a statement that runs once; the parts of a body must not leave it early."""
     given = found_in([node], YIELDS)
     if not given:
         return 0
@@ -73,7 +73,7 @@ def found_in(body, kinds):
 
 
 def leaves(body, kind):
-    """Whether a `break` or `continue` of this loop itself, not of one inside it, is in its body."""
+    """Return whether a `break` or `continue` of this loop itself, not of one inside it, is in its body."""
     for node in body:
         if isinstance(node, kind):
             return True

@@ -15,7 +15,7 @@ MOST_LAYERS = 20
 
 
 def live_length(value, evaluator, layers=0):
-    """The length of an object; math.inf for an endless one. Raises Unknown; nothing is drawn from an iterator."""
+    """Return the length of an object; math.inf for an endless one. Raises Unknown; nothing is drawn from an iterator."""
     if layers > MOST_LAYERS:
         raise Unknown("too many layers")
     module = package_of(value)
@@ -45,7 +45,7 @@ BUILTIN_ITERATORS = ("list_iterator", "tuple_iterator", "range_iterator", "longr
 
 
 def length_of_builtin(value, evaluator, layers):
-    """What `enumerate`, `zip`, `map` and the iterators of lists were made of, from how they would be copied."""
+    """Return what `enumerate`, `zip`, `map` and the iterators of lists were made of, from how they would be copied."""
     if type(value).__module__ != "builtins":
         raise Unknown("no length")
     made, given = value.__reduce__()[:2]
@@ -75,7 +75,7 @@ def shortest_of(values, evaluator, layers):
 
 
 def length_of_bar(value, evaluator, layers):
-    """The length of a progress bar (tqdm's, or one like it) around an iterable; None for anything else."""
+    """Return the length of a progress bar (tqdm's, or one like it) around an iterable; None for anything else."""
     inner = own_value(value, "iterable")
     total = own_value(value, "total")
     if inner is MISSING or total is MISSING or inspect.getattr_static(type(value), "__iter__", None) is None:
@@ -84,7 +84,7 @@ def length_of_bar(value, evaluator, layers):
 
 
 def length_of_generator(value, evaluator, layers):
-    """The items of a generator that was made already: by the object it goes through, or by its source."""
+    """Return the items of a generator that was made already: by the object it goes through, or by its source."""
     frame = value.gi_frame
     if frame is None:
         raise Unknown("a generator that has ended")
@@ -103,7 +103,10 @@ def length_of_generator(value, evaluator, layers):
 
 
 def items_of_object(value, evaluator):
-    """The items of an object, from the source of its `__len__` of one `return`, or of its `__iter__`; raises Unknown."""
+    """Return the items of an object, from the source of its `__len__` of one `return`, or of its `__iter__`.
+
+    Raises Unknown.
+    """
     sizes = inspect.getattr_static(type(value), "__len__", None)
     if sizes is not None:
         return evaluator.read_property(sizes, value)
@@ -112,7 +115,7 @@ def items_of_object(value, evaluator):
 
 
 def length_of_iterable(value, evaluator):
-    """The items of an object without a length, from the source of its `__iter__`; raises Unknown."""
+    """Return the items of an object without a length, from the source of its `__iter__`; raises Unknown."""
     made = inspect.getattr_static(type(value), "__iter__", None)
     if not isinstance(made, types.FunctionType) or not made.__code__.co_argcount:
         raise Unknown("no length")

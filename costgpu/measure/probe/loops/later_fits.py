@@ -43,7 +43,7 @@ def later_fits(frame):
 
 
 def fit_calls(statement, source):
-    """Calls in a statement that fit something, or that lead to one that does."""
+    """Call in a statement that fit something, or that lead to one that does."""
     fitting = training_functions(source.tree, FITS)
     calls = [node for node in ast.walk(statement) if isinstance(node, ast.Call)]
     return [call for call in calls if dotted(call.func).rsplit(".", 1)[-1] in FITS or dotted(call.func) in fitting]
@@ -78,7 +78,7 @@ def rounds_of(body, source, scope, evaluator, depth=0):
 
 
 def sometimes(statement, calls):
-    """Whether one of the calls is made any number of times, by an expression of the statement."""
+    """Return whether one of the calls is made any number of times, by an expression of the statement."""
     kinds = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp, ast.Lambda, ast.IfExp, ast.BoolOp)
     inside = [one for node in ast.walk(statement) if isinstance(node, kinds) for one in ast.walk(node)]
     return any(call is one for call in calls for one in inside)
@@ -97,7 +97,7 @@ def rounds_of_call(call, scope, evaluator, depth):
 
 
 def refuse_early_ends(call):
-    """Raises Unknown for arguments that speak of stopping, and for those that are not written out."""
+    """Raise Unknown for arguments that speak of stopping, and for those that are not written out."""
     for keyword in call.keywords:
         if keyword.arg is None or "early_stop" in keyword.arg:
             raise Unknown("it may end early")
@@ -106,7 +106,7 @@ def refuse_early_ends(call):
 
 
 def rounds_of_estimator(owner, line, scope, evaluator):
-    """Rounds of a fit of the estimator that the last assignment before this line makes."""
+    """Round of a fit of the estimator that the last assignment before this line makes."""
     made = None
     for node in ast.walk(scope):
         if isinstance(node, ast.Assign) and node.lineno < line and isinstance(node.value, ast.Call):
@@ -123,7 +123,7 @@ def rounds_of_estimator(owner, line, scope, evaluator):
 
 
 def argument(call, name, function, scope, evaluator):
-    """The number that a call passes for a parameter, by name, by place, or by default."""
+    """Return the number that a call passes for a parameter, by name, by place, or by default."""
     parameters = inspect.signature(function).parameters
     place = list(parameters).index(name)
     given = [keyword.value for keyword in call.keywords if keyword.arg == name] + call.args[place : place + 1]
@@ -131,7 +131,7 @@ def argument(call, name, function, scope, evaluator):
 
 
 def number(node, scope, evaluator):
-    """The number that it will be when it is reached: a name that is assigned twice may be another one by then."""
+    """Return the number that it will be when it is reached: a name that is assigned twice may be another one by then."""
     names = {one.id for one in ast.walk(node) if isinstance(one, ast.Name)}
     stored = [one.id for one in ast.walk(scope) if isinstance(one, ast.Name) and isinstance(one.ctx, ast.Store)]
     if any(stored.count(name) > 1 for name in names):

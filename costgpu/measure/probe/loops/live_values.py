@@ -120,7 +120,7 @@ class Values:
         raise Unknown(type(node).__name__)
 
     def attribute(self, base, name):
-        """A plain attribute, or what a property would say: neither it nor `__getattr__` of the user's is called."""
+        """Return a plain attribute, or what a property would say: neither it nor `__getattr__` of the user's is called."""
         if package_of(base) in READ_FREELY:
             return getattr(base, name)
         found = inspect.getattr_static(base, name, MISSING)
@@ -138,7 +138,10 @@ class Values:
         raise Unknown("a descriptor")
 
     def missing(self, base, name):
-        """What `__getattr__` would give: a library's class is asked, a user's is read; a dictionary's keys are looked up."""
+        """Return what `__getattr__` would give: a library's class is asked, a user's is read.
+
+        A dictionary's keys are looked up.
+        """
         getter = inspect.getattr_static(type(base), "__getattr__", None)
         if isinstance(base, dict) and getter is not None:
             return item(base, name)
@@ -149,7 +152,7 @@ class Values:
         return self.read_property(getter, base, name)
 
     def read_property(self, getter, *given):
-        """A property of one `return`: what it would say, from its source."""
+        """Return a property of one `return`: what it would say, from its source."""
         names, returned = one_return(getter)
         if self.depth >= MOST_DEEP:
             raise Unknown("property")
@@ -199,12 +202,12 @@ class Values:
 
 
 def index_of(node):
-    """What stands in the brackets of a subscript."""
+    """Return what stands in the brackets of a subscript."""
     return node.slice.value if node.slice.__class__.__name__ == "Index" else node.slice  # 3.8
 
 
 def one_return(function):
-    """The parameters and the expression of a function of one `return`, from its source; raises Unknown."""
+    """Return the parameters and the expression of a function of one `return`, from its source; raises Unknown."""
     source = Source.of(getattr(getattr(function, "__code__", None), "co_filename", ""))
     scope = source.scope(function.__code__) if source is not None else None
     body = [node for node in scope.body if not is_docstring(node)] if scope is not None else []
@@ -214,7 +217,7 @@ def one_return(function):
 
 
 def item(base, key):
-    """What a dictionary or a sequence holds, asked past the methods of a class of the user's."""
+    """Return what a dictionary or a sequence holds, asked past the methods of a class of the user's."""
     if isinstance(base, dict):
         found = dict.get(base, key, MISSING)
         if found is MISSING:
@@ -227,7 +230,7 @@ def item(base, key):
 
 
 def own_value(base, name):
-    """What an object itself, not its class, holds under a name; MISSING for nothing."""
+    """Return what an object itself, not its class, holds under a name; MISSING for nothing."""
     try:
         return object.__getattribute__(base, "__dict__").get(name, MISSING)
     except AttributeError:

@@ -19,7 +19,7 @@ NUMBER_CHECKS = ("isnan", "isfinite", "isinf")
 
 
 def find_exits(record, loop, place):
-    """Adds the bounds and early exits of a loop to its record."""
+    """Add the bounds and early exits of a loop to its record."""
     try:
         ways, assigned = ways_out(loop, place.line)
     except RecursionError:
@@ -47,7 +47,7 @@ def find_exits(record, loop, place):
 
 
 def add_exits_of_functions(record, loop, place):
-    """Adds the exits of the program in functions of this file that the loop calls by name."""
+    """Add the exits of the program in functions of this file that the loop calls by name."""
     exits = function_exits(place.source)
     for node in own_statements(loop.body) if exits else ():
         way = exits.get(dotted(node.func).rsplit(".", 1)[-1]) if isinstance(node, ast.Call) else None
@@ -56,7 +56,7 @@ def add_exits_of_functions(record, loop, place):
 
 
 def add_foreign_exit(record, way, place):
-    """Adds an exit of another function than the loop's: an early one, since its counters live elsewhere."""
+    """Add an exit of another function than the loop's: an early one, since its counters live elsewhere."""
     found = early_exit(way, way.tests, place)
     if found not in record["early_exit"] and not any(name in found["test"] for name in NUMBER_CHECKS):
         record["early_exit"].append(found)
@@ -115,7 +115,7 @@ def add_exit(record, way, tests, loop, place, constants):
 
 
 def periodic(test, truth):
-    """Whether this is `n % every == 0`."""
+    """Return whether this is `n % every == 0`."""
     remainder = test.left if isinstance(test, ast.Compare) else test
     wanted = isinstance(test.ops[0], ast.Eq) if isinstance(test, ast.Compare) else False
     return isinstance(remainder, ast.BinOp) and isinstance(remainder.op, ast.Mod) and truth is wanted
@@ -136,7 +136,7 @@ def words_of(test, place):
 
 
 def bound_of(way, test, loop, place, constants):
-    """A comparison that ends the loop, if it is one of two numbers that can be read; else None."""
+    """Return a comparison that ends the loop, if it is one of two numbers that can be read; else None."""
     test, truth = test
     if isinstance(test, (ast.Name, ast.Attribute)):  # `while left:` counts down to nothing
         sides, operator = (test, ast.copy_location(ast.Constant(value=0), test)), "!="

@@ -15,7 +15,7 @@ MIRRORED = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "==": "==", "!=": "!="}
 
 
 def position(record, node, place):
-    """Iterations of the loop in all, and so far (None for what cannot be read); whether it may end earlier."""
+    """Return iterations of the loop in all, and so far (None for what cannot be read); whether it may end earlier."""
     counted = [of_counter(bound, record, node, place) for bound in record["bounds"]]
     early = bool(record["early_exit"]) or "clock" in record or None in counted
     if record["kind"] == "while":
@@ -62,7 +62,7 @@ def of_counter(bound, record, node, place):
 
 
 def assigned_before(scope, text, line, source):
-    """The number that the last `text = 0` before a line assigns; None if there is none, or it is no constant."""
+    """Return the number that the last `text = 0` before a line assigns; None if there is none, or it is no constant."""
     last, value = 0, None
     for statement in own_statements(scope.body):
         for name, given in assigned_pairs(statement):
@@ -74,7 +74,7 @@ def assigned_before(scope, text, line, source):
 
 
 def of_item(node, evaluator):
-    """Where in a list (tuple, dict, array) the item is that the loop is at; None unless it is there once."""
+    """Return where in a list (tuple, dict, array) the item is that the loop is at; None unless it is there once."""
     over, target = node.iter, node.target
     while isinstance(over, ast.Call) and over.args and wraps(over) and dotted(over.func) not in ("reversed", "sorted"):
         over = over.args[0]

@@ -41,11 +41,11 @@ class Place:
         self.evaluator.origins = self.origins
 
     def until(self, loop, seconds):
-        """The seconds that a deadline left when its loop was seen for the first time."""
+        """Return the seconds that a deadline left when its loop was seen for the first time."""
         return self.deadlines.setdefault((self.live.f_code, loop.lineno), seconds)
 
     def origins(self, text):
-        """The expressions that a name was assigned before the loops of this place."""
+        """Return the expressions that a name was assigned before the loops of this place."""
         around = self.loops()
         first = around[-1].lineno if around else self.line
         return made_before(self.scope, text, first, self.source)
@@ -68,7 +68,7 @@ class LoopStack:
         self.torch_root = os.path.dirname(torch.__file__) + os.sep
 
     def frames(self, frame):
-        """The frames from the script's top to the step, without torch's and the probe's own."""
+        """Return the frames from the script's top to the step, without torch's and the probe's own."""
         found = []
         for live in outwards(frame):
             path = live.f_code.co_filename
@@ -82,7 +82,7 @@ class LoopStack:
         return path.startswith(self.library_roots) or path.startswith("<")
 
     def snapshot(self, frame, own=False):
-        """The loops, outermost first; with `own`, libraries are left out, whose sources then need not be parsed."""
+        """Return the loops, outermost first; with `own`, libraries are left out, whose sources then need not be parsed."""
         loops, places = [], self.places(frame, own)
         callers = {id(live): called for live, *called in called_by_libraries(self.frames(frame))}
         caller, driven = "", False
@@ -111,7 +111,7 @@ class LoopStack:
         return loops
 
     def places(self, frame, own):
-        """The frames whose source can be read, outermost first."""
+        """Return the frames whose source can be read, outermost first."""
         found, frames = [], self.frames(frame)
         if own:
             frames = [live for live in frames if not self.is_library(live.f_code.co_filename)]
@@ -124,7 +124,7 @@ class LoopStack:
         return found
 
     def variables(self, frame):
-        """What the variables of the loops around a step hold, by identity: (path, line) -> ids, outermost first."""
+        """Return what the variables of the loops around a step hold, by identity: (path, line) -> ids, outermost first."""
         found = {}
         for live in self.frames(frame):
             source = Source.of(live.f_code.co_filename)
@@ -135,7 +135,7 @@ class LoopStack:
         return found
 
     def exit_at(self, frame):
-        """What may end the loop whose head is drawing an item in this frame, in words; empty for nothing."""
+        """Return what may end the loop whose head is drawing an item in this frame, in words; empty for nothing."""
         source = Source.of(frame.f_code.co_filename)
         scope = source.scope(frame.f_code) if source is not None else None
         place = Place(frame, frame, source, scope, 0, self.torch) if scope is not None else None
@@ -147,7 +147,7 @@ class LoopStack:
         return ""
 
     def generator(self, over, place):
-        """A loop of a comprehension."""
+        """Return a loop of a comprehension."""
         record = self.record(over, place, "for", over)
         self.count(record, over, place, over.lineno)
         if self.positions:
@@ -155,7 +155,7 @@ class LoopStack:
         return record
 
     def loop(self, node, place):
-        """A loop statement."""
+        """Return a loop statement."""
         if isinstance(node, (ast.For, ast.AsyncFor)):
             record = self.record(node, place, "for", node.iter)
             self.count(record, node.iter, place, node.lineno)
@@ -227,7 +227,7 @@ class LoopStack:
 
 
 def repeats(frame):
-    """Whether a frame is inside of a loop of its function."""
+    """Return whether a frame is inside of a loop of its function."""
     source = Source.of(frame.f_code.co_filename)
     scope = source.scope(frame.f_code) if source is not None else None
     return scope is not None and bool(source.loops(scope, frame.f_lineno))
@@ -238,7 +238,7 @@ def countable(trips):
 
 
 def unwrapped(node):
-    """What `enumerate(tqdm(...))` is over."""
+    """Return what `enumerate(tqdm(...))` is over."""
     while isinstance(node, ast.Call) and node.args and wraps(node):
         node = node.args[0]
     return node

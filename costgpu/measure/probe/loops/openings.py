@@ -61,7 +61,7 @@ class AtIteration(Evaluator):
         return all(self.truth(test) is truth for test, truth in tests)
 
     def line_of(self, *nodes):
-        """The first of these expressions, less the others, as a + b * iteration in whole numbers."""
+        """Return the first of these expressions, less the others, as a + b * iteration in whole numbers."""
         values = []
         for iteration in range(3):
             first, *others = [self.at(iteration, node) for node in nodes]
@@ -72,7 +72,7 @@ class AtIteration(Evaluator):
         return int(values[0]), int(by)
 
     def period(self, test, truth):
-        """Iterations after which a test with a remainder comes out the same, and those at which it holds; or None."""
+        """Return iterations after which a test with a remainder comes out the same, and those at which it holds; or None."""
         moduli = [
             node
             for node in ast.walk(test)
@@ -95,7 +95,7 @@ class AtIteration(Evaluator):
         return every, [one for one in range(every) if self.hold([(test, truth)], one)]
 
     def solved(self, test, truth, modulus):
-        """The same of `a % n == b`: only what `b` can be is tried."""
+        """Return the same of `a % n == b`: only what `b` can be is tried."""
         first, by = self.line_of(modulus.left)
         number = abs(int(self.value(modulus.right)))
         common = math.gcd(by, number)
@@ -107,7 +107,7 @@ class AtIteration(Evaluator):
         return every, sorted(one for one in places if self.hold([(test, truth)], one))
 
     def single(self, test, truth):
-        """Iterations at which `n == 5` or `n in (3, 9)` holds; None for another test."""
+        """Return iterations at which `n == 5` or `n in (3, 9)` holds; None for another test."""
         if not isinstance(test, ast.Compare):
             return None
         right = test.comparators[0]
@@ -121,7 +121,7 @@ class AtIteration(Evaluator):
         return sorted(int(one) for one in found if one == int(one))
 
     def places(self, tests, low):
-        """Iterations from about `low` on, in ascending order, at which tests may hold; and whether these are all."""
+        """Return iterations from about `low` on, in ascending order, at which tests may hold; and whether these are all."""
         periods, singles = [], []
         for test, truth in tests:
             period = self.period(test, truth)
@@ -139,7 +139,7 @@ class AtIteration(Evaluator):
         return (start + one for start in itertools.count(begin, every) for one in inside), False
 
     def openings(self, tests, low, high):
-        """Iterations from `low` to before `high` at which all tests hold; raises Unknown after many looks."""
+        """Yield iterations from `low` to before `high` at which all tests hold; raise Unknown after many looks."""
         places, all_told = self.places(tests, low)
         for place in itertools.islice(places, MOST_LOOKS):
             if place >= high:
@@ -150,7 +150,7 @@ class AtIteration(Evaluator):
             raise Unknown("too many looks")
 
     def rhythm(self, tests, first, step, resets):
-        """The rhythm of tests that all move with one loop.
+        """Return the rhythm of tests that all move with one loop.
 
         Args:
             first: Whether the statement is still to come in this iteration (0) or in the next (1).
@@ -179,14 +179,14 @@ class AtIteration(Evaluator):
 
 
 def is_equality(test, truth):
-    """Whether a test holds for one value alone: `a == b`, or `not a`."""
+    """Return whether a test holds for one value alone: `a == b`, or `not a`."""
     if isinstance(test, ast.Compare):
         return isinstance(test.ops[0], ast.Eq if truth else ast.NotEq)
     return not truth
 
 
 def rhythm_of(alternatives, line, body, key, step):
-    """The rhythm of a statement under alternatives of tests, in iterations of the loop with this key."""
+    """Return the rhythm of a statement under alternatives of tests, in iterations of the loop with this key."""
     found = distinct(of_all(tests, line, body, key, step) for tests in alternatives)
     if not found:
         return NEVER
@@ -217,7 +217,10 @@ def distinct(rhythms):
 
 
 def of_all(tests, line, body, key, step):
-    """The rhythm of tests that must all hold. Those that nothing is known of are left out if another tells a rhythm."""
+    """Return the rhythm of tests that must all hold.
+
+    Those that nothing is known of are left out if another tells a rhythm.
+    """
     at = AtIteration(key, body, line)
     known, unknown = [], False
     for test, truth in tests:
@@ -249,7 +252,7 @@ def of_all(tests, line, body, key, step):
 
 
 def of_stranger(at, node, truth):
-    """The rhythm of a test of a counter that grows where nobody looked: by one, if it is asked for a remainder."""
+    """Return the rhythm of a test of a counter that grows where nobody looked: by one, if it is asked for a remainder."""
     for one in ast.walk(node):
         if isinstance(one, ast.BinOp) and isinstance(one.op, ast.Mod) and is_settled(one.right):
             number = at.value(one.right)
@@ -259,7 +262,7 @@ def of_stranger(at, node, truth):
 
 
 def of_known(at, tests, order, first, step):
-    """The rhythm of tests of counters: those of loops further out hold for a whole lap of this one, or do not."""
+    """Return the rhythm of tests of counters: those of loops further out hold for a whole lap of this one, or do not."""
     rank = order.index(at.key)
     here, outside = [], []
     for test, truth in tests:

@@ -12,7 +12,7 @@ ARRAYS = ("np", "numpy", "torch", "jnp", "jax")
 
 
 def is_array(node, evaluator):
-    """Whether an expression is an array or a tensor: one that is at hand, or what a call of torch or NumPy makes."""
+    """Return whether an expression is an array or a tensor: one that is at hand, or what a call of torch or NumPy makes."""
     live = evaluator.known(node)
     if live is not MISSING:
         return hasattr(type(live), "shape")
@@ -25,7 +25,7 @@ def is_array(node, evaluator):
 
 
 def receiver(node, name, options, evaluator):
-    """What is taken apart, and the other arguments: `x.chunk(4)` and `torch.chunk(x, 4)` are one."""
+    """Return what is taken apart, and the other arguments: `x.chunk(4)` and `torch.chunk(x, 4)` are one."""
     given = list(node.args)
     if name.split(".")[0] in ARRAYS or "." not in name:
         whole = given.pop(0) if given else options["input"]
@@ -36,7 +36,7 @@ def receiver(node, name, options, evaluator):
 
 
 def size(whole, given, options, evaluator, place=1):
-    """The items along the dimension that is asked for, the first one by default."""
+    """Return the items along the dimension that is asked for, the first one by default."""
     along = given[place] if len(given) > place else options.get("dim", options.get("axis"))
     dimension = 0 if along is None else evaluator.number(along)
     return evaluator.trips(whole) if dimension == 0 else int(evaluator.value(whole).shape[int(dimension)])
@@ -88,7 +88,7 @@ def batched(node, name, options, evaluator):
 
 
 def reshape(node, name, options, evaluator):
-    """The first dimension of another shape of one-dimensional data, or of a tensor that is at hand."""
+    """Return the first dimension of another shape of one-dimensional data, or of a tensor that is at hand."""
     whole, given = receiver(node, name, options, evaluator)
     shape = [evaluator.value(one) for one in given]
     shape = list(shape[0]) if len(shape) == 1 and isinstance(shape[0], (list, tuple)) else shape

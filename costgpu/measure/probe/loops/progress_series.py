@@ -37,7 +37,7 @@ def is_snapshot_due(steps):
 
 
 def make_snapshot(anchor, loops, batches=0, all_batches=0) -> Snapshot:
-    """The loops around the step of this number, and the batches that were drawn up to it."""
+    """Return the loops around the step of this number, and the batches that were drawn up to it."""
     return {"anchor": anchor, "batches": batches, "all_batches": all_batches, "loops": loops}
 
 
@@ -122,7 +122,7 @@ class ProgressTracker:
             series.events[kind] = series.events.get(kind, 0.0) + seconds
 
     def loops_around(self, frame=None):
-        """The loops around this place, of the script and of searches, outermost first."""
+        """Return the loops around this place, of the script and of searches, outermost first."""
         return self.own_loops_around(frame or sys._getframe(2)) + library_loops()
 
     def own_loops_around(self, frame):
@@ -175,21 +175,21 @@ class ProgressTracker:
             series.last = clock()
 
     def read_periodic(self, frame, step):
-        """What the source names beside the steps of a loop, after this step."""
+        """Return what the source names beside the steps of a loop, after this step."""
         models = types.SimpleNamespace(**{**vars(NO_TORCH), "nn": types.SimpleNamespace(Module=self.models)})
         upcoming = UpcomingWork(models, self.recorder.plain_loop_stack())
         return upcoming.periodic(upcoming.bodies(frame)[0], None, step)
 
     def counts(self, series):
-        """Whether this may be what the script is for."""
+        """Return whether this may be what the script is for."""
         return not series.setup and (series.rank < TRAINS or not self.awaits_training())
 
     def awaits_training(self):
-        """Whether what a framework does will be what counts: a bar or a loop is then only what comes before it."""
+        """Return whether what a framework does will be what counts: a bar or a loop is then only what comes before it."""
         return self.recorder.computes_with_torch() or self.read_sources().await_training()
 
     def names_training(self):
-        """Whether the script may make use of an optimizer; it may only have loaded a checkpoint into it."""
+        """Return whether the script may make use of an optimizer; it may only have loaded a checkpoint into it."""
         own = self.read_sources()
         named = own.names - own.defined
         return bool(named & USES_OPTIMIZERS) or any(name.endswith("_training") for name in named)
@@ -200,16 +200,16 @@ class ProgressTracker:
         return self.prospects
 
     def transfers(self):
-        """Whether a bar that counts bytes is going on: the loop that it is in is no work either."""
+        """Return whether a bar that counts bytes is going on: the loop that it is in is no work either."""
         return any(one.open and one.setup == COUNTS_BYTES for one in self.series)
 
     def leading(self):
-        """The series that says the most of what the script does; None without one that has stepped and may count."""
+        """Return the series that says the most of what the script does; None without one that has stepped and may count."""
         stepped = [one for one in self.ranked() if one.steps and self.counts(one)]
         return stepped[0] if stepped else None
 
     def keras_length(self) -> Told | None:
-        """What a Keras fit that runs on torch says of its length."""
+        """Return what a Keras fit that runs on torch says of its length."""
         for one in self.series:
             if one.source == "keras" and one.open:
                 return {
@@ -241,7 +241,7 @@ class ProgressTracker:
         )
 
     def may_only_evaluate(self, series):
-        """Whether it is a jitted function that updates nothing, in a script that takes gradients somewhere."""
+        """Return whether it is a jitted function that updates nothing, in a script that takes gradients somewhere."""
         return "applied" in series.facts and bool(self.read_sources().names & TAKES_GRADIENTS)
 
     def record(self):

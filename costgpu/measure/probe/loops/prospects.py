@@ -57,7 +57,7 @@ class Prospects:
                 waiting += self.read(source.tree, os.path.dirname(path))
 
     def read(self, tree, folder):
-        """Adds what a file names; the files of local modules that it imports."""
+        """Add what a file names; the files of local modules that it imports."""
         local = []
         for node in ast.walk(tree):
             if isinstance(node, ast.Import):
@@ -88,7 +88,7 @@ class Prospects:
         return [path for path in found if os.path.isfile(path)]
 
     def await_training(self):
-        """Whether a framework is at hand, or named, that the script has more than a helper of."""
+        """Return whether a framework is at hand, or named, that the script has more than a helper of."""
         named = [name for name in TRAINERS if name in self.imported]
         loaded = [name for name in TRAINERS if name in sys.modules]
         if not named and not loaded:
@@ -99,7 +99,7 @@ class Prospects:
 
 
 def file_of(module):
-    """Where a module was loaded from; one that is loaded when it is first used stays as it is."""
+    """Return where a module was loaded from; one that is loaded when it is first used stays as it is."""
     try:
         return object.__getattribute__(module, "__dict__").get("__file__")
     except AttributeError:  # not a module

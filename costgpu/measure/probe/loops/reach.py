@@ -27,7 +27,7 @@ class Reach:
 
     @classmethod
     def of_call(cls, source, scope, evaluator, changing=frozenset()):
-        """That of a function that will be called, in its variables."""
+        """Return that of a function that will be called, in its variables."""
         made = cls(source, scope, evaluator, (), changing)
         made.constants = Constants(scope.body, source, evaluator)
         return made
@@ -46,7 +46,7 @@ class Reach:
             self.pass_by([statement])
 
     def leaves(self, statement):
-        """Whether nothing of its scope comes after this statement."""
+        """Return whether nothing of its scope comes after this statement."""
         if isinstance(statement, ast.If):
             truth = self.known(statement.test)
             taken = [] if truth is None else statement.body if truth else statement.orelse
@@ -56,7 +56,7 @@ class Reach:
         return ends or isinstance(statement, (ast.Return, ast.Raise))
 
     def known(self, test):
-        """How a test comes out that nothing changes until its turn; None if that is not known."""
+        """Return how a test comes out that nothing changes until its turn; None if that is not known."""
         if isinstance(test, ast.BoolOp):
             ends = isinstance(test.op, ast.Or)
             parts = [self.known(part) for part in test.values]
@@ -75,7 +75,7 @@ class Reach:
         return self.constants.truth(test)
 
     def nodes(self, *roots):
-        """The nodes of statements and expressions, without branches that are not taken and loops that make no turn."""
+        """Yield the nodes of statements and expressions, without branches that are not taken and loops that make no turn."""
         waiting = list(roots)
         while waiting:
             node = waiting.pop()
@@ -97,7 +97,7 @@ class Reach:
         return list(ast.iter_child_nodes(node))
 
     def is_empty(self, node):
-        """Whether this is a `range` of nothing."""
+        """Return whether this is a `range` of nothing."""
         if not isinstance(node, ast.Call) or dotted(node.func) != "range":
             return False
         try:
@@ -106,7 +106,7 @@ class Reach:
             return False
 
     def refuse_changing(self, node, filled_only=False):
-        """Raises Unknown for an expression with a name that changes before its turn."""
+        """Raise Unknown for an expression with a name that changes before its turn."""
         parts = self.sources_of(node)
         names = {dotted(one) for one in parts if isinstance(one, (ast.Name, ast.Attribute))}
         for name, filled in self.changing:
@@ -119,7 +119,7 @@ class Reach:
                     raise Unknown("{} changes before that".format(dotted(one)))
 
     def sources_of(self, node):
-        """The nodes of an expression, and of what its names are assigned in a function."""
+        """Return the nodes of an expression, and of what its names are assigned in a function."""
         found, names = [], set()
         waiting = [node]
         pairs = [] if isinstance(self.scope, ast.Module) else assignments(self.scope)

@@ -70,7 +70,7 @@ class Evaluator(Values):
             return self.length_as_made(dotted(node))
 
     def length_as_made(self, text):
-        """The length of an object that hides it, from what the name was assigned before."""
+        """Return the length of an object that hides it, from what the name was assigned before."""
         made = self.origins(text) if text not in self.looked_up else ()
         self.looked_up.add(text)
         try:
@@ -158,7 +158,7 @@ class Evaluator(Values):
         raise Unknown(dotted(node.func))
 
     def shortest(self, nodes, limit=math.inf):
-        """The least of the lengths; what has none that can be read is taken for no shorter, and noted."""
+        """Return the least of the lengths; what has none that can be read is taken for no shorter, and noted."""
         unread, lengths = [], [limit]
         for node in nodes:
             try:
@@ -187,7 +187,7 @@ class Evaluator(Values):
         return int(numbers[0])
 
     def length_of_loader(self, node):
-        """The length of a loader, sampler or data set of torch that is made in place; None for anything else."""
+        """Return the length of a loader, sampler or data set of torch that is made in place; None for anything else."""
         kind = self.known(node.func)
         if not isinstance(kind, type) or not kind.__module__.startswith("torch.utils.data"):
             return None
@@ -210,7 +210,7 @@ class Evaluator(Values):
     DATASET = {"take", "skip", "batch", "repeat", *SAME_LENGTH}
 
     def chained(self, node):
-        """The length of `ds.shuffle(9).take(5)`: what the methods of TensorFlow's datasets make of it."""
+        """Return the length of `ds.shuffle(9).take(5)`: what the methods of TensorFlow's datasets make of it."""
         if not isinstance(node, ast.Call):
             value = self.value(node)
             if package_of(value) != "tensorflow":

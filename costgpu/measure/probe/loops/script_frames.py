@@ -41,7 +41,7 @@ MOST_FRAMES_APART = 12  # between a transfer and the user's function that it rep
 
 
 def library_roots(*package_files):
-    """The folders that hold what is installed: Python's own, those on the path, and those of these packages."""
+    """Return the folders that hold what is installed: Python's own, those on the path, and those of these packages."""
     roots = [path for path in sys.path if path.endswith(("site-packages", "dist-packages"))] + [
         os.path.dirname(STANDARD)
     ]
@@ -51,7 +51,7 @@ def library_roots(*package_files):
 
 
 def outwards(frame):
-    """A frame and those that called it."""
+    """Yield a frame and those that called it."""
     while frame is not None:
         yield frame
         frame = frame.f_back
@@ -71,7 +71,7 @@ def place_of(frame):
 
 
 def package_of_file(path):
-    """The package that a file belongs to, if it is installed or part of Python; empty for the user's own."""
+    """Return the package that a file belongs to, if it is installed or part of Python; empty for the user's own."""
     for folder in INSTALLED:
         if folder in path:
             return path.rpartition(folder)[2].partition(os.sep)[0].partition(".")[0]
@@ -81,7 +81,7 @@ def package_of_file(path):
 
 
 def driver(frame):
-    """The user's own frame that makes this call, or else the name of the library that does.
+    """Return the user's own frame that makes this call, or else the name of the library that does.
 
     Of the standard library and of what only carries a function of the user's, the caller is the driver; a transfer
     drives even what the user's code does for it.
@@ -167,7 +167,7 @@ def library_loops(place=None):
 
 
 def trials(package, local):
-    """The loop of a search over its trials, where it says how many: each may be of another length."""
+    """Return the loop of a search over its trials, where it says how many: each may be of another length."""
     count = local.get(TRIALS[package][1])
     ends = any(local.get(name) not in (None, []) for name in ENDS_TRIALS)
     count = count if type(count) is int and count < sys.maxsize else None
@@ -196,7 +196,7 @@ def count_eliminations(local):
 
 
 def count_subsets(local):
-    """Sets of features that a sequential selection tries, each by a cross-validation; a tolerance may end it."""
+    """Set of features that a sequential selection tries, each by a cross-validation; a tolerance may end it."""
     return sum(local["n_features"] - at for at in range(local["n_iterations"]))
 
 

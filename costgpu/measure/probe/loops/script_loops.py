@@ -28,7 +28,7 @@ TENSORS = ("torch", "jax", "jaxlib", "tensorflow", "cupy")  # libraries that com
 
 
 def plain_loop_stack(libraries):
-    """Reads loops where torch is not what trains."""
+    """Read loops where torch is not what trains."""
     return LoopStack(NO_TORCH, libraries, {}, positions=True)
 
 
@@ -44,7 +44,7 @@ class ScriptLoops:
         self.libraries = set()  # whose tensors its loops make
 
     def look(self):
-        """Notes the live loops; called by the watchdog."""
+        """Note the live loops; called by the watchdog."""
         self.due -= 1
         if self.due > 0:
             return
@@ -70,7 +70,7 @@ class ScriptLoops:
             self.stride *= 2
 
     def look_closely(self):
-        """Notes how quickly loops move that begin anew between two looks: from looks close to each other."""
+        """Note how quickly loops move that begin anew between two looks: from looks close to each other."""
         last, loops = self.looks[-1]
         keys = [loop["key"] for loop in loops]
         for gap in CLOSE_SECONDS:
@@ -87,14 +87,14 @@ class ScriptLoops:
             last, loops = now, seen
 
     def moved(self):
-        """Whether a loop of known length has been seen to advance; one that is not always made is waited through."""
+        """Return whether a loop of known length has been seen to advance; one that is not always made is waited through."""
         found, recorder = self.progress(), self.recorder
         if found is None or len(found["loops"]) < 2 or not found["loops"][-2]["gated"]:
             return found is not None
         return clock() - recorder.started > recorder.config["start_limit"]
 
     def progress(self) -> LoopProgress | None:
-        """The loops of known length, outermost first, and how far they came: None if none advanced."""
+        """Return the loops of known length, outermost first, and how far they came: None if none advanced."""
         if len(self.looks) < 3:
             return None
         newest = self.looks[-1][1]
@@ -151,7 +151,7 @@ class ScriptLoops:
         return found
 
     def again(self, loops, times) -> Again:
-        """Who begins loops anew, and how often so far."""
+        """Return who begins loops anew, and how often so far."""
         return {"by": loops[-1]["caller"], "times": times, "around": self.around or []}
 
     def repeated(self, seen) -> LoopProgress | None:
@@ -224,7 +224,7 @@ def brief(loop):
 
 
 def iterations(loops):
-    """Iterations of the innermost of these loops so far."""
+    """Return iterations of the innermost of these loops so far."""
     passed = 0.0
     for loop in loops:
         passed = passed * loop["trips"] + min(loop["index"], loop["trips"])

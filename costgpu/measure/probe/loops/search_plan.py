@@ -98,7 +98,7 @@ class SearchPlan:
 
 
 def read_plan(current, frame):
-    """The plan of the search whose candidates are fitted around a frame, `current` if it is its; None without one."""
+    """Return the plan of the search whose candidates are fitted around a frame, `current` if it is its; None without one."""
     names = ("evaluate_candidates", "validation_curve", "learning_curve")
     local = locals_of(names, "model_selection/_search.py", "model_selection/_validation.py", frame=frame)
     held = next((local[name] for name in HELD if name in local), None)
@@ -140,7 +140,7 @@ def is_length(name):
 
 
 def length_of(candidate, resource=""):
-    """The number of parts of a candidate's fit; None if it does not say. A halving's own resource comes on top."""
+    """Return the number of parts of a candidate's fit; None if it does not say. A halving's own resource comes on top."""
     values = [value for name, value in candidate.items() if is_length(name) and name != resource]
     if not values:
         return 1.0 if resource else None
@@ -149,7 +149,7 @@ def length_of(candidate, resource=""):
 
 
 def comparable(value):
-    """A number, a word or nothing as it is; of anything else its identity, since comparing it could do anything."""
+    """Return a number, a word or nothing as it is; of anything else its identity, since comparing it could do anything."""
     if isinstance(value, bool) or value is None or isinstance(value, str):
         return repr(value)
     kind = type(value)
@@ -162,7 +162,7 @@ def comparable(value):
 
 
 def within(value, known):
-    """Whether a value is among those that are known, or between them."""
+    """Return whether a value is among those that are known, or between them."""
     value = comparable(value)
     if not known or value in known:
         return bool(known)
@@ -171,7 +171,7 @@ def within(value, known):
 
 
 def ends_by_itself(estimator):
-    """Whether a fit stopped before its limit of iterations."""
+    """Return whether a fit stopped before its limit of iterations."""
     try:
         made, limit = vars(estimator).get("n_iter_"), vars(estimator).get("max_iter")
         most = max(float(one) for one in made) if hasattr(made, "__len__") else float(made)

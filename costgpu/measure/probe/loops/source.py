@@ -63,7 +63,7 @@ class Source:
         return self.changed
 
     def scope(self, code):
-        """The function (or module) node of a code object."""
+        """Return the function (or module) node of a code object."""
         if code.co_name == "<module>":
             return self.tree
         key = (code.co_name, code.co_firstlineno)
@@ -98,7 +98,7 @@ class Source:
         return nodes
 
     def heads_at(self, scope, line):
-        """The `for` statements whose head is at this line."""
+        """Return the `for` statements whose head is at this line."""
         nodes = [node for node in self.repeats(scope) if isinstance(node, (ast.For, ast.AsyncFor))]
         return [node for node in nodes if encloses(node.iter, line)]
 
@@ -131,7 +131,7 @@ class Source:
         return text if len(text) <= limit else text[: limit - 1] + "…"
 
     def words(self, first, begin, last, end):
-        """The source between two places; ``ast.get_source_segment`` would take the whole file apart each time."""
+        """Return the source between two places; ``ast.get_source_segment`` would take the whole file apart each time."""
         lines = self.lines[first - 1 : last]
         if not lines:
             return "?"
@@ -155,7 +155,7 @@ def encloses_step(gate, calls):
 
 
 def assigned_pairs(statement):
-    """The targets of an assignment with what each is given; those of `a, b = 1, 2` one by one."""
+    """Yield the targets of an assignment with what each is given; those of `a, b = 1, 2` one by one."""
     for target in statement.targets if isinstance(statement, ast.Assign) else ():
         if isinstance(target, ast.Tuple) and isinstance(statement.value, ast.Tuple):
             yield from zip(target.elts, statement.value.elts)
@@ -164,7 +164,7 @@ def assigned_pairs(statement):
 
 
 def made_before(scope, text, line, source):
-    """The expressions that are assigned to a name before a line, `with` among them."""
+    """Return the expressions that are assigned to a name before a line, `with` among them."""
     found = []
     for statement in own_statements(scope.body):
         pairs = list(assigned_pairs(statement))
@@ -205,7 +205,7 @@ def following(body, line):
 
 
 def literal_values(loop):
-    """The values of `for name in [constant, ...]`; None for any other loop."""
+    """Return the values of `for name in [constant, ...]`; None for any other loop."""
     if isinstance(loop.target, ast.Name) and isinstance(loop.iter, (ast.List, ast.Tuple)):
         if loop.iter.elts and all(isinstance(e, ast.Constant) for e in loop.iter.elts):
             return [e.value for e in loop.iter.elts]
@@ -217,7 +217,7 @@ def names_in(node, context):
 
 
 def depends_on_outer(loop, enclosing):
-    """Whether the length of `loop` is computed from an outer loop's variable (a curriculum)."""
+    """Return whether the length of `loop` is computed from an outer loop's variable (a curriculum)."""
     for outer in enclosing:
         if outer is loop or not isinstance(outer, ast.For) or outer.lineno >= loop.lineno:
             continue

@@ -12,7 +12,10 @@ from .syntax import dotted
 
 
 def folds_of_call(call, evaluator):
-    """The folds of `splitter.split(X, y, groups)`, whether it has a name or is made in place; None for another split."""
+    """Return the folds of `splitter.split(X, y, groups)`, whether it has a name or is made in place.
+
+    None for another split.
+    """
     made = call.func.value
     given = {**dict(zip(("X", "y", "groups"), call.args)), **{k.arg: k.value for k in call.keywords if k.arg}}
 
@@ -41,13 +44,13 @@ def folds_of_call(call, evaluator):
 
 
 def folds_of_object(owner, data, groups, evaluator):
-    """The folds of a live splitter over these data; None if it is none."""
+    """Return the folds of a live splitter over these data; None if it is none."""
     given = {"X": data, "groups": groups}
     return folds(type(owner), setting_of(owner), lambda name: evaluator.length(given[name]), given.get)
 
 
 def setting_of(owner):
-    """What reads a splitter's settings; those that repeat others keep the number of folds among their arguments."""
+    """Return what reads a splitter's settings; those that repeat others keep the number of folds among their arguments."""
 
     def read(name):
         found = own_value(owner, name)
@@ -60,7 +63,7 @@ def setting_of(owner):
 
 
 def folds(kind, setting, items, values):
-    """The folds of a splitter of this class; None for a class that is none.
+    """Return the folds of a splitter of this class; None for a class that is none.
 
     Args:
         setting: Reads one of its settings by name.
@@ -85,7 +88,7 @@ def folds(kind, setting, items, values):
 
 
 def distinct(values, but=None):
-    """How many different values plain data hold, but for one."""
+    """Return how many different values plain data hold, but for one."""
     arrays = sys.modules.get("numpy")
     if arrays is not None and type(values) is arrays.ndarray:
         values = arrays.unique(values).tolist()

@@ -50,7 +50,7 @@ def time_budget(thread, loops_around):
 
 
 def given(local, name):
-    """A positive, finite number that an argument holds, or a plain attribute of it or of one of its items."""
+    """Return a positive, finite number that an argument holds, or a plain attribute of it or of one of its items."""
     owner, _, attribute = name.rpartition(".")
     values = [local.get(owner or attribute)]
     if owner:

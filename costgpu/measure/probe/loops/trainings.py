@@ -41,7 +41,7 @@ class Trainings:
         self.live = self.seen - {live.f_code for live in frames}
 
     def trains(self, reach, *nodes, depth=0, around=()):
-        """Whether a call in these statements, as far as they are reached, makes a training step."""
+        """Return whether a call in these statements, as far as they are reached, makes a training step."""
         calls = (node for node in reach.nodes(*nodes) if isinstance(node, ast.Call))
         return any(self.call_trains(call, reach, depth, around) for call in calls)
 
@@ -76,7 +76,7 @@ class Trainings:
         return self.trains(inside, *scope.body, depth=depth + 1, around=(*around, function))
 
     def times(self, statement, going, reach):
-        """How many times as long as the call in `going` one like it in this statement trains; raises Unknown.
+        """Return how many times as long as the call in `going` one like it in this statement trains; raises Unknown.
 
         Both must be written alike, with the objects that they are methods of, but for a number of epochs or the like.
         """
@@ -89,7 +89,7 @@ class Trainings:
         return times
 
     def recipe(self, statement, reach):
-        """How a statement's call that trains is written, and its length."""
+        """Return how a statement's call that trains is written, and its length."""
         nodes = [node for node in reach.nodes(statement) if isinstance(node, ast.Call)]
         calls = [node for node in nodes if isinstance(node.func, ast.Attribute) and self.call_trains(node, reach)]
         if len(calls) != 1 or not isinstance(statement, (ast.Expr, ast.Assign)):
@@ -115,7 +115,7 @@ class Trainings:
         return written, lengths[0]
 
     def is_common(self, name):
-        """Whether an object of which nothing is known may as well have a method of this name for something else."""
+        """Return whether an object of which nothing is known may as well have a method of this name for something else."""
         kinds = (dict, list, set, str, self.torch.nn.Module)
         return name == "step" or any(hasattr(kind, name) for kind in kinds)
 
@@ -132,7 +132,7 @@ class Trainings:
             return Evaluator(local, function.__globals__, self.torch)
 
     def leads_to_step(self, function, kind):
-        """Whether a step was made in this function, or in what it is a subclass's version of."""
+        """Return whether a step was made in this function, or in what it is a subclass's version of."""
         inner = within_wrapper(function)
         if inner is not None:
             return self.leads_to_step(inner, None)
@@ -140,7 +140,7 @@ class Trainings:
         return any(one is not None and one.__code__ in self.live for one in [function, *versions])
 
     def resolve(self, call, reach):
-        """The Python function that a call is of, what it is bound to, and its class; None where it is not known."""
+        """Return the Python function that a call is of, what it is bound to, and its class; None where it is not known."""
         evaluator, func = reach.evaluator, call.func
         value, kind = evaluated(evaluator, func), None
         if isinstance(func, ast.Attribute):
@@ -164,21 +164,21 @@ class Trainings:
         return (*plain_function(value), kind)
 
     def kind_of(self, node, line, reach):
-        """The class of an object that is made in place, or assigned to a name before this line."""
+        """Return the class of an object that is made in place, or assigned to a name before this line."""
         made = node if isinstance(node, ast.Call) else made_last(node, line, reach)
         value = evaluated(reach.evaluator, made.func) if made is not None else None
         return value if isinstance(value, type) else None
 
 
 def made_last(node, line, reach):
-    """The call that was assigned to a name last before a line; None for anything else."""
+    """Return the call that was assigned to a name last before a line; None for anything else."""
     found = made_before(reach.scope, reach.source.segment(node), line, reach.source)
     made = max(found, key=lambda one: one.lineno, default=None)
     return made if isinstance(made, ast.Call) else None
 
 
 def within_wrapper(function):
-    """What a decorator's function calls, which hides it; None for any other function."""
+    """Return what a decorator's function calls, which hides it; None for any other function."""
     held = [cell.cell_contents for cell in function.__closure__ or () if is_filled(cell)]
     found = [one for one in held if isinstance(one, types.FunctionType)]
     return found[0] if len(found) == 1 and function.__code__.co_flags & WRAPS == WRAPS else None

@@ -76,7 +76,10 @@ class UpcomingWork:
         return found[:MOST_PERIODIC]
 
     def bodies(self, frame):
-        """The script's own live frames, outermost first, each with the loops around its step; then those of its trainer."""
+        """Return the script's own live frames, outermost first, each with the loops around its step.
+
+        Then those of its trainer.
+        """
         frames = self.loop_stack.frames(frame)
         found, outside, caller = [], [], None
         sources = [Source.of(live.f_code.co_filename) for live in frames]
@@ -97,7 +100,7 @@ class UpcomingWork:
         return found, outside
 
     def applies(self, statement, reach, depth=0):
-        """Whether a loop in this statement, or in a function of the script's that it calls, runs a model."""
+        """Return whether a loop in this statement, or in a function of the script's that it calls, runs a model."""
         nodes = list(reach.nodes(statement))
         for loop in nodes:
             if isinstance(loop, LOOPS):
@@ -182,7 +185,7 @@ class UpcomingWork:
         return trips
 
     def periodic_work(self, loop, key, body, training_loader, passed):
-        """What a loop's body does beside the step: DataLoaders that it reads, what it saves, what takes its time."""
+        """Yield what a loop's body does beside the step: DataLoaders that it reads, what it saves, what takes its time."""
         evaluator, source = body.place.evaluator, body.source
         for node, tests in statements(loop, body):
             kinds = list(self.kinds_of(node, body, training_loader, gated=bool(tests)))
@@ -204,7 +207,7 @@ class UpcomingWork:
                 )
 
     def kinds_of(self, node, body, training_loader, gated):
-        """What a statement is: validations, a checkpoint, or other work that may take its time."""
+        """Yield what a statement is: validations, a checkpoint, or other work that may take its time."""
         found, evaluator, outside = 0, body.place.evaluator, self.loop_stack.is_library(body.path)
         for loader in self.loaders_read(node, evaluator, training_loader):
             if outside and is_of_training(loader, training_loader):
@@ -231,7 +234,7 @@ class UpcomingWork:
                 yield {"kind": "work", "source": heavy}
 
     def runs_a_model(self, node, body):
-        """What a statement is that runs a model again and again without a DataLoader; None for another."""
+        """Return what a statement is that runs a model again and again without a DataLoader; None for another."""
         passes = ForwardPasses(self.torch, self.loop_stack.is_library)
         try:
             count = passes.of(node, body.place.evaluator)
@@ -256,7 +259,10 @@ class UpcomingWork:
                     yield call, scope, inside
 
     def saves(self, statement, evaluator, gated):
-        """Whether a statement saves a model; behind no gate a method `save` of anything may as well save a picture."""
+        """Return whether a statement saves a model.
+
+        Behind no gate a method `save` of anything may as well save a picture.
+        """
         names = SAVING_CALLS if gated else SAVING_CALLS[1:]
         calls = [(dotted(node.func), node) for node in ast.walk(statement) if isinstance(node, ast.Call)]
         saving = [node for name, node in calls if name == "torch.save" or name.rsplit(".", 1)[-1] in names]
@@ -264,7 +270,7 @@ class UpcomingWork:
         return any(node not in idle for node in saving)
 
     def calls_one_that_saves(self, node, evaluator, depth=0):
-        """Whether it calls a function of the script's own that saves a model, whatever comes."""
+        """Return whether it calls a function of the script's own that saves a model, whatever comes."""
         return depth < MOST_CALLS_DEEP and any(
             self.saves(statement, inside, False) or self.calls_one_that_saves(statement, inside, depth + 1)
             for _, scope, inside in self.called(node, evaluator)
@@ -273,7 +279,10 @@ class UpcomingWork:
         )
 
     def heavy_call(self, node, evaluator, depth=0):
-        """The name of what takes time in these statements: it runs a model again and again, or loops; None for nothing."""
+        """Return the name of what takes time in these statements: it runs a model again and again, or loops.
+
+        None for nothing.
+        """
         for loop in ast.walk(node):
             if isinstance(loop, LOOPS):
                 calls = [one for one in ast.walk(loop) if isinstance(one, ast.Call) and not is_small(one)]
@@ -293,12 +302,12 @@ class UpcomingWork:
         return None
 
     def was_evaluated(self, node, evaluator, body):
-        """Whether a statement, or a function that it calls, was seen to run a model in eval mode."""
+        """Return whether a statement, or a function that it calls, was seen to run a model in eval mode."""
         codes = set(self.codes_called(node, evaluator))
         return any(code in codes or is_at(code, line, node, body) for code, line in self.evaluating)
 
     def codes_called(self, node, evaluator):
-        """The code of each function that a statement calls, once for each call."""
+        """Yield the code of each function that a statement calls, once for each call."""
         for call in ast.walk(node):
             function = plain_function(evaluated(evaluator, call.func))[0] if isinstance(call, ast.Call) else None
             if isinstance(function, types.FunctionType):
@@ -330,7 +339,7 @@ class UpcomingWork:
         self.evaluated.append((seconds, self.stack))
 
     def rhythm(self, tests, line, body, key, step):
-        """How often tests come out so; a rhythm that is not known where they cannot be read."""
+        """Return how often tests come out so; a rhythm that is not known where they cannot be read."""
         try:
             closed = [(test if isinstance(test, AnyOf) else body.closed(test), truth) for test, truth in tests]
             return rhythm_of(product(closed, body.assigned, 0), line, body, key, step)
@@ -375,18 +384,18 @@ def tested(node):
 
 
 def is_of_training(loader, training):
-    """Whether a trainer's loader may be what it trains on, which it may have wrapped."""
+    """Return whether a trainer's loader may be what it trains on, which it may have wrapped."""
     data = attribute(training, "dataset")
     return data is None or attribute(loader, "dataset") is data
 
 
 def is_at(code, line, node, body):
-    """Whether a frame's line is one of a statement of a body."""
+    """Return whether a frame's line is one of a statement of a body."""
     return code is body.place.live.f_code and node.lineno <= line <= node.end_lineno
 
 
 def returns_at_once(scope, variables):
-    """Whether a function begins with `if not path: return`, or the like, and is called without a path."""
+    """Return whether a function begins with `if not path: return`, or the like, and is called without a path."""
     first = next((one for one in scope.body if not is_docstring(one)), None)
     test = first.test if isinstance(first, ast.If) and isinstance(first.body[-1], ast.Return) else None
     asks = isinstance(test, ast.UnaryOp) or (isinstance(test, ast.Compare) and is_none(test.comparators[0]))
@@ -401,11 +410,11 @@ def is_backward(call):
 
 
 def is_small(call):
-    """Whether a call is one that reports, schedules or changes tensors in place."""
+    """Return whether a call is one that reports, schedules or changes tensors in place."""
     last = dotted(call.func).rsplit(".", 1)[-1]
     return last in SMALL_CALLS or (last.endswith("_") and not last.startswith("_"))
 
 
 def is_simple_at(statement, line):
-    """Whether this is a statement at a line that has no others in it."""
+    """Return whether this is a statement at a line that has no others in it."""
     return isinstance(statement, ast.stmt) and encloses(statement, line) and not hasattr(statement, "body")

@@ -49,7 +49,7 @@ class DataParts:
         wrap(torch.utils.data.DataLoader, "__init__", make)
 
     def look(self, frame=None):
-        """Reads the functions of the script that are on the stack."""
+        """Read the functions of the script that are on the stack."""
         for _, live in zip(range(MOST_FRAMES), outwards(frame or sys._getframe(1))):
             code = live.f_code
             if code in self.read or self.recorder.loop_stack.is_library(code.co_filename):
@@ -100,7 +100,7 @@ class DataParts:
 
 
 def takes_part(source, node):
-    """Whether it takes a rank's part of something: ``data[rank::world]``, ``data.shard(...)``."""
+    """Return whether it takes a rank's part of something: ``data[rank::world]``, ``data.shard(...)``."""
     if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
         return node.func.attr == "shard"
     if not isinstance(node, ast.Subscript) or not isinstance(node.slice, ast.Slice):
@@ -110,7 +110,7 @@ def takes_part(source, node):
 
 
 def statements_run(body, evaluator):
-    """The nodes of a function, but for branches of tests that are known not to be taken."""
+    """Yield the nodes of a function, but for branches of tests that are known not to be taken."""
     stack = list(body)
     while stack:
         node = stack.pop()
@@ -129,7 +129,7 @@ def statements_run(body, evaluator):
 
 
 def describe_data(loader):
-    """What a loader says of its part of the data; None without one."""
+    """Return what a loader says of its part of the data; None without one."""
     if loader is None:
         return None
     sampler, batches = attribute(loader, "sampler"), attribute(loader, "batch_sampler")

@@ -11,7 +11,7 @@ OWN_BACKEND = "costgpu_local"
 
 
 def make_local_group(torch, collectives):
-    """The class of such groups, for this torch."""
+    """Return the class of such groups, for this torch."""
     create_work = torch._C._distributed_c10d._create_work_from_future
 
     def done(result):
@@ -47,7 +47,7 @@ def make_local_group(torch, collectives):
             target.reshape(-1)[:most].copy_(source.reshape(-1)[:most])
 
     def repeat_(target, source, ranks, own):
-        """Fills a tensor with as many copies as there are ranks. The source may be the part of this one in it."""
+        """Fill a tensor with as many copies as there are ranks. The source may be the part of this one in it."""
         whole = target.is_contiguous() and target.numel() == ranks * source.numel()
         parts = target.detach().view(ranks, -1) if whole else target.detach().chunk(ranks)
         if source.data_ptr() != parts[own].data_ptr():

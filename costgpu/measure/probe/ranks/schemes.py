@@ -21,7 +21,7 @@ class Schemes:
         self.sampler_inserted = False  # the framework gives every rank its part of the data
 
     def sight(self, scheme, what, parameters=(), units=(), place=None):
-        """Adds a model, or a part of one, to the sighting of this kind.
+        """Add a model, or a part of one, to the sighting of this kind.
 
         Args:
             scheme: A value of costgpu's `Scheme`.
@@ -67,7 +67,7 @@ class Schemes:
             wrap(sys.modules.get(owner), "init_device_mesh", make_mesh)
 
     def on_construction(self, kind, scheme, package=""):
-        """Notes each object of a class that wraps a whole model."""
+        """Note each object of a class that wraps a whole model."""
 
         def make(inner, one, module, *args, **kwargs):
             note(module)
@@ -77,7 +77,7 @@ class Schemes:
         wrap(kind, "__init__", make)
 
     def on_call(self, owner, name, scheme, what):
-        """Notes each call of a function or construction of a class, before it is made."""
+        """Note each call of a function or construction of a class, before it is made."""
 
         def make(inner, *args, **kwargs):
             note()

@@ -49,7 +49,7 @@ class Sharded:
                     sys.modules[name].fully_shard = made
 
     def construct(self, inner, one, module, *args, **kwargs):
-        """The outermost constructor makes those of the module's parts, each of which is a unit."""
+        """Return the outermost constructor makes those of the module's parts, each of which is a unit."""
         loose = sizes_of(p for p in module.parameters() if not is_flattened(p))
         if not WORLD.has_gpu:
             kwargs.update(device_id=WORLD.torch.device("cpu"), sync_module_states=False)  # rank 0 has what others get
@@ -87,5 +87,5 @@ class Sharded:
 
 
 def is_flattened(parameter):
-    """Whether it belongs to a unit that has been made already."""
+    """Return whether it belongs to a unit that has been made already."""
     return getattr(parameter, "_is_flat_param", False) or getattr(parameter, "_fsdp_flattened", False)

@@ -100,7 +100,7 @@ class World:
         return group, prefix
 
     def make_parallel(self, inner, one, module, device_ids=None, output_device=None, *args, **kwargs):
-        """A GPU of its own is the CPU where there is none."""
+        """Return a GPU of its own is the CPU where there is none."""
         if self.ranks > 1 and not self.has_gpu:
             device_ids = output_device = None
         return inner(one, module, device_ids, output_device, *args, **kwargs)

@@ -34,7 +34,7 @@ class Diversion(View):
         self.folders.clear()
 
     def write_path(self, path, keep, always=False, create=True):
-        """What to open for writing instead of `path`; `keep` when the old content must be there first."""
+        """Return what to open for writing instead of `path`; `keep` when the old content must be there first."""
         real = self.resolve(path)
         if self.is_free(real):
             return self.unchanged(path, real)
@@ -54,7 +54,7 @@ class Diversion(View):
         return upper
 
     def new(self, real, path):
-        """Where to make what the view does not have yet."""
+        """Return where to make what the view does not have yet."""
         if status(self.place(real)) is not None:
             raise failure(errno.EEXIST, path)
         if self.is_free(real):
@@ -101,7 +101,7 @@ class Diversion(View):
             self.copy(real, below)
 
     def names(self, real):
-        """What a folder of the view holds, by name: where it really is."""
+        """Return what a folder of the view holds, by name: where it really is."""
         found, upper = {}, self.upper(real)
         if self.is_free(real) or self.lower(real) is not None:
             found = {name: os.path.join(real, name) for name in raw.listdir(real)}
@@ -115,7 +115,7 @@ class Diversion(View):
         return found
 
     def missing(self, real, *paths):
-        """The error for a path that is not there: perhaps something on the way is no folder."""
+        """Return the error for a path that is not there: perhaps something on the way is no folder."""
         while real != os.sep:
             real = os.path.dirname(real)
             found = status(self.place(real))
@@ -197,7 +197,7 @@ class Diversion(View):
 
 
 def raw_folder(path):
-    """Makes a folder of the upper layer, and those above it."""
+    """Make a folder of the upper layer, and those above it."""
     try:
         raw.mkdir(path)
     except FileNotFoundError:

@@ -57,7 +57,7 @@ class FakeCuda:
         fake_cuda_api.attach(torch, self.gpu, self.gpus, self.from_library)
 
     def place(self, value):
-        """The CPU for a CUDA device in any of its spellings; anything else as it is."""
+        """Return the CPU for a CUDA device in any of its spellings; anything else as it is."""
         if isinstance(value, str):
             found = CUDA_NAME.match(value)
             if found is None:
@@ -75,7 +75,7 @@ class FakeCuda:
         return self.cpu
 
     def from_library(self, frame):
-        """Whether a library asks, and not the script."""
+        """Return whether a library asks, and not the script."""
         return frame.f_code.co_filename.startswith(self.libraries)
 
     def placing(self, inner):

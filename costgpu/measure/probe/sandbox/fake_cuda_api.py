@@ -195,7 +195,7 @@ COMPUTED = {  # without the arguments that they are called with
 
 
 def always(answer):
-    """A function of any arguments that has one answer."""
+    """Return a function of any arguments that has one answer."""
     return lambda *args, **kwargs: answer
 
 
@@ -205,7 +205,7 @@ def computed(function):
 
 
 def put_known(owner, functions):
-    """Replaces those of these functions that this release of torch has."""
+    """Replace those of these functions that this release of torch has."""
     for name, function in functions.items():
         if hasattr(owner, name):
             setattr(owner, name, function)
@@ -255,7 +255,7 @@ def attach_types(torch):
 
 
 def attach_tools(torch):
-    """Marks for profilers, and versions of libraries."""
+    """Mark for profilers, and versions of libraries."""
     nvtx, profiler = getattr(torch.cuda, "nvtx", None), getattr(torch.cuda, "profiler", None)
     marks = ("range_push", "range_pop", "mark", "range_start", "range_end")
     put_known(nvtx, {**dict.fromkeys(marks, always(0)), "range": Nothing})

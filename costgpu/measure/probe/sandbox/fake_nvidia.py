@@ -75,7 +75,7 @@ def fields(index, gpus):
 
 
 def query(names, style, chosen, gpus):
-    """The lines of ``--query-gpu``."""
+    """Yield the lines of ``--query-gpu``."""
     first = fields(0, gpus)
     units = "nounits" not in style
     if "noheader" not in style:
@@ -87,7 +87,7 @@ def query(names, style, chosen, gpus):
 
 
 def answer(gpus, words):
-    """What ``nvidia-smi`` prints for these words, line by line."""
+    """Return what ``nvidia-smi`` prints for these words, line by line."""
     given, at = {}, 0
     while at < len(words):
         name, sign, value = words[at].partition("=")
@@ -132,7 +132,7 @@ def main(gpus, words):
 
 
 def put_program(scratch, gpus):
-    """Puts a program of the name ``nvidia-smi`` first on PATH."""
+    """Put a program of the name ``nvidia-smi`` first on PATH."""
     folder = os.path.join(scratch, "bin")
     os.makedirs(folder, exist_ok=True)
     program = PROGRAM.format(os.path.abspath(sys.argv[0]), __name__, gpus)

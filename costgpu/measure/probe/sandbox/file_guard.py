@@ -212,7 +212,7 @@ class FileGuard(Diversion):
             return False
 
     def entries(self, path):
-        """What the view has in a folder; None if it is as it was."""
+        """Return what the view has in a folder; None if it is as it was."""
         if not self.active():
             return None
         real = self.resolve(self.at("." if path is None else path))
@@ -294,7 +294,7 @@ class FileGuard(Diversion):
 
 
 def plain(function):
-    """A function as such: bound methods would become methods of the classes that hold them."""
+    """Return a function as such: bound methods would become methods of the classes that hold them."""
 
     def call(*args, **kwargs):
         return function(*args, **kwargs)

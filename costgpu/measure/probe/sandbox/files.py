@@ -17,17 +17,17 @@ class Files:
         self.real_open, self.real_os_open, self.raw_rename = io.open, os.open, os.replace
 
     def write_path(self, path, keep, always=False):
-        """Where a write to `path` goes; `keep` when the old content must be there first."""
+        """Return where a write to `path` goes; `keep` when the old content must be there first."""
         if not keep:
             sys.audit("costgpu.overwrites", path)  # native code opens it, and Python tells nobody
         return path
 
     def read_path(self, path, follow=True):
-        """What to read instead of `path`."""
+        """Return what to read instead of `path`."""
         return path
 
     def note(self, kind, path, other=""):
-        """Adds a JSON line to the journal, so that it survives any end of this process."""
+        """Add a JSON line to the journal, so that it survives any end of this process."""
         line = json.dumps({"kind": kind, "path": path, "other": other}) + "\n"
         fd = self.real_os_open(self.journal_path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
         try:
@@ -36,7 +36,7 @@ class Files:
             os.close(fd)
 
     def audit(self, event, args):
-        """Notes the programs that the script starts."""
+        """Note the programs that the script starts."""
         if event in ("subprocess.Popen", "os.system", "os.exec", "os.posix_spawn"):
             command = args[1] if event == "subprocess.Popen" else args[0]
             parts = [os.fsdecode(p) for p in (command if isinstance(command, (list, tuple)) else [command])]

@@ -6,7 +6,10 @@ import os
 
 
 def open_database(guard, connect, path, *args, **kwargs):
-    """A database is copied with what belongs to it, and the copy is opened; what a URI names is left to the system."""
+    """Open a copy of the database, made with what belongs to it.
+
+    What a URI names is left to the system.
+    """
     text = os.fsdecode(path)
     if text not in ("", ":memory:") and not text.startswith("file:"):
         for suffix in ("-wal", "-journal"):
@@ -17,12 +20,12 @@ def open_database(guard, connect, path, *args, **kwargs):
 
 
 def open_library(guard, dlopen, path, *args):
-    """A library that the script made is loaded from where it lies."""
+    """Return a library that the script made is loaded from where it lies."""
     return dlopen(guard.read_path(path) if isinstance(path, str) and os.sep in path else path, *args)
 
 
 def load_extension(guard, create, spec, *args):
-    """The same of extension modules."""
+    """Return the same of extension modules."""
     found = guard.read_path(spec.origin) if isinstance(spec.origin, str) else spec.origin
     if found is not spec.origin:
         spec = importlib.machinery.ModuleSpec(spec.name, spec.loader, origin=found)
@@ -30,7 +33,7 @@ def load_extension(guard, create, spec, *args):
 
 
 def start_program(guard, fork_exec, args, executables, close_fds, pass_fds, cwd, *others):
-    """A program cannot see what was diverted: it is told where that lies, as far as its command line names it."""
+    """Return a program cannot see what was diverted: it is told where that lies, as far as its command line names it."""
     if guard.active():
         args = [args[0]] + [diverted_argument(guard, one) for one in args[1:]]
         cwd = cwd if cwd is None else guard.read_path(cwd)

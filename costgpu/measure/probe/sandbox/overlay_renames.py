@@ -6,7 +6,7 @@ import shutil
 
 
 def rename_folders():
-    """Makes `os.rename` and `os.replace` copy such a folder and remove it, as ``mv`` does; pathlib and shutil call them."""
+    """Make `os.rename` and `os.replace` copy such a folder and remove it, as ``mv`` does; pathlib and shutil call them."""
     for name in ("rename", "replace"):
         setattr(os, name, _copying(getattr(os, name)))
 

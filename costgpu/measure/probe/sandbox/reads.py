@@ -20,7 +20,7 @@ class Reads:
         self.skipped = (self.scratch + os.sep, "/proc/", "/dev/", "/sys/", stdlib, *libraries)
 
     def audit(self, event, args):
-        """Notes a file once; never raises."""
+        """Note a file once; never raises."""
         try:
             if event == "open" and not isinstance(args[0], int):
                 self.opened(os.fsdecode(args[0]), args[2])
@@ -45,7 +45,7 @@ class Reads:
         self.tell("more" if len(self.seen) > MOST_FILES else "cut" if lost else "opened", path)
 
     def tell(self, kind, *values):
-        """Adds a line. The script may have closed the descriptor, and opened a file of its own with the same number."""
+        """Add a line. The script may have closed the descriptor, and opened a file of its own with the same number."""
         try:
             same = fstat(self.file[0]).st_ino == self.file[1]
         except (OSError, TypeError):
@@ -56,7 +56,7 @@ class Reads:
         write(self.file[0], (json.dumps({kind: values}) + "\n").encode())
 
     def tell_modules(self):
-        """Notes what is imported by now, and which of it is source code that is not installed; never raises."""
+        """Note what is imported by now, and which of it is source code that is not installed; never raises."""
         try:
             self.tell_imported()
         except Exception:  # noqa: BLE001 - as above
@@ -78,6 +78,6 @@ class Reads:
 
 
 def origin_of(module):
-    """The file of a module; empty if it has none, as built-in modules and namespaces."""
+    """Return the file of a module; empty if it has none, as built-in modules and namespaces."""
     file = getattr(module, "__dict__", {}).get("__file__")
     return os.path.abspath(file) if isinstance(file, str) and file else ""

@@ -30,7 +30,7 @@ MAX_FOLDERS = 10000  # that are remembered
 
 
 def failure(number, *paths):
-    """The error that the system would give."""
+    """Return the error that the system would give."""
     names = [paths[0], None, paths[1]] if len(paths) > 1 else paths
     return OSError(number, os.strerror(number), *names)
 
@@ -63,7 +63,7 @@ class View(Files):
         self.displaced = False  # whether the working folder is one that the script made
 
     def active(self):
-        """Whether any process of the measurement has changed anything."""
+        """Return whether any process of the measurement has changed anything."""
         if not self.on:
             try:
                 raw.stat(self.root)
@@ -85,7 +85,7 @@ class View(Files):
         return here[len(self.root) :] if self.displaced else here
 
     def at(self, path, dir_fd=None):
-        """A path relative to an open folder, or an open file itself, as an ordinary path."""
+        """Return a path relative to an open folder, or an open file itself, as an ordinary path."""
         if isinstance(path, int):
             path, dir_fd = "", path
         if dir_fd is None or dir_fd == -1 or (path and os.path.isabs(os.fsdecode(path))):
@@ -103,11 +103,11 @@ class View(Files):
     # Where a path leads to
 
     def resolve(self, path, follow=True):
-        """The path of the view that `path` means."""
+        """Return the path of the view that `path` means."""
         return self.walk(os.fsdecode(path), follow, 0)[0]
 
     def walk(self, path, follow, links):
-        """The same, and how many links there were on the way, besides `links` before."""
+        """Return the same, and how many links there were on the way, besides `links` before."""
         full = path if path.startswith(os.sep) else self.working_folder() + os.sep + path
         if STANDARD.fullmatch(full):
             return full, links
@@ -161,7 +161,7 @@ class View(Files):
             return None
 
     def hidden(self, real):
-        """Whether the script removed what really is there, or a folder around it."""
+        """Return whether the script removed what really is there, or a folder around it."""
         try:
             size = raw.stat(self.removed_path).st_size
         except OSError:
@@ -180,12 +180,12 @@ class View(Files):
         return False
 
     def lower(self, real):
-        """The status of what was really there, if the script has not removed it."""
+        """Return the status of what was really there, if the script has not removed it."""
         found = status(real)
         return found if found is not None and not self.hidden(real) else None
 
     def place(self, real):
-        """Where the content of a path of the view really is; may not exist."""
+        """Return where the content of a path of the view really is; may not exist."""
         if self.is_free(real):
             return real
         try:
@@ -201,7 +201,7 @@ class View(Files):
         return self.upper(real)
 
     def read_path(self, path, follow=True):
-        """What to read instead of `path`; `path` itself where nothing has changed."""
+        """Return what to read instead of `path`; `path` itself where nothing has changed."""
         if not self.active():
             return path
         try:
@@ -232,7 +232,7 @@ class View(Files):
             return True
 
     def unchanged(self, path, real):
-        """How to tell the system of a path of the view that really is there."""
+        """Return how to tell the system of a path of the view that really is there."""
         translated = self.linked or (self.displaced and not os.path.isabs(path))
         return real if translated else path
 

@@ -11,7 +11,7 @@ _KERNEL_SECONDS = 5.0
 
 
 def driver_trouble(gpus: int, seconds: float) -> str:
-    """What is wrong with the driver, in its own words; empty if it names so many GPUs within this time."""
+    """Return what is wrong with the driver, in its own words; empty if it names so many GPUs within this time."""
     tool = shutil.which("nvidia-smi")
     if tool is None:
         return "The machine has no nvidia-smi: its image is without NVIDIA's driver."
@@ -33,7 +33,7 @@ def driver_trouble(gpus: int, seconds: float) -> str:
 
 
 def _kernel_words() -> str:
-    """The last words of the driver in the kernel's log; empty without any, or where it cannot be read."""
+    """Return the last words of the driver in the kernel's log; empty without any, or where it cannot be read."""
     try:
         log = subprocess.run(  # noqa: PLW1510
             ["dmesg"],

@@ -35,7 +35,7 @@ class Counters(NamedTuple):
 
 
 def read_counters(supervisor: int, log_bytes: int, at: float) -> Counters:
-    """What the job below this supervisor has used up to now; `at` is the machine's uptime."""
+    """Return what the job below this supervisor has used up to now; `at` is the machine's uptime."""
     members = [entry for entry in machine_stats.descendants(supervisor) if not is_ray_daemon(entry.pid)]
     root = machine_stats.process(supervisor)
     cpu = sum(entry.cpu for entry in members) + (root.children_cpu if root else 0.0)
@@ -44,7 +44,7 @@ def read_counters(supervisor: int, log_bytes: int, at: float) -> Counters:
 
 
 def is_ray_daemon(pid: int) -> bool:
-    """Whether it is there for Ray's sake, and not for the job's."""
+    """Return whether it is there for Ray's sake, and not for the job's."""
     if machine_stats.name_of(pid).startswith(_RAY_NAMES):
         return True
     words = machine_stats.arguments_of(pid)
@@ -52,12 +52,12 @@ def is_ray_daemon(pid: int) -> bool:
 
 
 def was_active(before: Counters, now: Counters) -> bool:
-    """Whether anything was busy between the two, GPUs included."""
+    """Return whether anything was busy between the two, GPUs included."""
     return is_active(before, now) or machine_stats.gpu_percent() > GPU_PERCENT
 
 
 def is_active(before: Counters, now: Counters) -> bool:
-    """Whether anything but a GPU was busy between the two."""
+    """Return whether anything but a GPU was busy between the two."""
     seconds = max(now.at - before.at, 1e-3)
     rates: list[bool] = [
         (now.cpu_seconds - before.cpu_seconds) / seconds > CPU_SHARE,
@@ -77,7 +77,7 @@ class IdleWatch:
         self.active_at = self.last.at
 
     def idle_seconds(self, log_bytes: int) -> float:
-        """Looks again if it is time to, and tells how long it has been quiet."""
+        """Look again if it is time to, and tell how long it has been quiet."""
         now = self.clock.uptime()
         if now - self.last.at >= self.interval:
             counters = read_counters(self.supervisor, log_bytes, now)

@@ -23,7 +23,7 @@ class Process(NamedTuple):
 
 
 def process(pid: int) -> Process | None:
-    """The process of that number; None if there is none, or only a zombie."""
+    """Return the process of that number; None if there is none, or only a zombie."""
     try:
         with open("/proc/%d/stat" % pid, "rb") as stream:
             fields = stream.read().rsplit(b")", 1)[1].split()
@@ -36,7 +36,7 @@ def process(pid: int) -> Process | None:
 
 
 def name_of(pid: int) -> str:
-    """What a process calls itself, at most 15 characters; empty if it is gone."""
+    """Return what a process calls itself, at most 15 characters; empty if it is gone."""
     try:
         with open("/proc/%d/comm" % pid, encoding="utf-8", errors="replace") as stream:
             return stream.read().rstrip("\n")
@@ -45,7 +45,7 @@ def name_of(pid: int) -> str:
 
 
 def arguments_of(pid: int) -> str:
-    """The command line of a process, with a space between its words; empty if it is gone."""
+    """Return the command line of a process, with a space between its words; empty if it is gone."""
     try:
         with open("/proc/%d/cmdline" % pid, "rb") as stream:
             return stream.read().replace(b"\0", b" ").decode("utf-8", "replace")
@@ -75,7 +75,7 @@ def descendants(root: int) -> list[Process]:
 
 
 def processes_with_environment(text: str) -> list[int]:
-    """Processes, other than this one, whose environment holds this text."""
+    """Return processes, other than this one, whose environment holds this text."""
     found = []
     for entry in processes().values():
         try:
@@ -88,7 +88,7 @@ def processes_with_environment(text: str) -> list[int]:
 
 
 def service_processes() -> list[int]:
-    """The other processes of our systemd service, whoever their parents are; none where we are not one."""
+    """Return the other processes of our systemd service, whoever their parents are; none where we are not one."""
     try:
         with open("/proc/self/cgroup", "rb") as stream:
             own = stream.read()
@@ -108,7 +108,7 @@ def service_processes() -> list[int]:
 
 
 def is_alive(pid: int, started: int) -> bool:
-    """Whether that very process lives; process numbers are used again."""
+    """Return whether that very process lives; process numbers are used again."""
     entry = process(pid)
     return entry is not None and entry.started == started
 

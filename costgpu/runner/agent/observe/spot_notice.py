@@ -39,7 +39,9 @@ def _get(url: str, method: str = "GET", seconds: float = _SECONDS, **headers: st
 
 
 def read_notice(kind: str | None, mark: str = "") -> Answer:
-    """What the provider says now; with the mark of an earlier answer, a server that can do so waits until there is news.
+    """Return what the provider says now.
+
+    With the mark of an earlier answer, a server that can do so waits until there is news.
 
     The kind is that of the order: a key of `READERS`, or empty for a provider without notices. None, of an order that an
     earlier version wrote, tries all of them.
@@ -96,5 +98,5 @@ class NoticeWatch(threading.Thread):
             self._stop_it.wait(min(_PAUSE_SECONDS, self.seconds) if mark else self.seconds)
 
     def stop(self) -> None:
-        """Ends it soon."""
+        """End it soon."""
         self._stop_it.set()

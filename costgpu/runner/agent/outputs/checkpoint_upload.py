@@ -40,7 +40,7 @@ class CheckpointUploads(threading.Thread):
                 traceback.print_exc()
 
     def stop(self) -> bool:
-        """Ends it, and what it is uploading: what the job has left at its end is more.
+        """End it, and what it is uploading: what the job has left at its end is more.
 
         Returns:
             Whether it has ended; if not, what it has sent already may still arrive.
@@ -59,7 +59,7 @@ def upload_checkpoint(
     clock: Clock,
     everything: bool = False,
 ) -> bool:
-    """Uploads what is whole now, if it is news; returns whether anything was uploaded."""
+    """Upload what is whole now, if it is news; return whether anything was uploaded."""
     there = _there(home)
     taken = take_checkpoint(home, order, clock, everything)
     newest, target = there["places"][there["newest"]], SLOTS[1 - SLOTS.index(there["newest"])]
@@ -116,7 +116,7 @@ def upload_last_checkpoint(
 
 
 def uploaded(home: Home) -> dict[str, Any]:
-    """The newest checkpoint that the bucket's list is known to name; number 0 for none."""
+    """Return the newest checkpoint that the bucket's list is known to name; number 0 for none."""
     there = _there(home)
     newest = there["places"][there["newest"]] if there["told"] else None
     return {**(newest or {"number": 0, "at": 0.0, "files": []}), "trouble": there["trouble"]}
@@ -132,7 +132,7 @@ def _upload_list(
 
 
 def _there(home: Home) -> dict[str, Any]:
-    """What is in each place, which is the newest, and whether the list in the bucket is known to say just that."""
+    """Return what is in each place, which is the newest, and whether the list in the bucket is known to say just that."""
     found = home.read(UPLOADED) or {}
     places, newest, trouble = found.get("places"), found.get("newest"), found.get("trouble")
     places = places if isinstance(places, dict) else {}

@@ -43,7 +43,7 @@ class _Changed(Exception):
 
 
 def take_checkpoint(home: Home, order: Mapping[str, Any], clock: Clock, everything: bool = False) -> dict[str, Any]:
-    """Copies what has changed and is whole; whoever else looks meanwhile has to wait.
+    """Copy what has changed and is whole; whoever else looks meanwhile has to wait.
 
     With `everything` the outputs belong to it, too: for the end of a job that is to go on elsewhere. After the end of any
     other job, and where nobody knows what was cut off, it is what was taken last.
@@ -85,14 +85,14 @@ def _take(home: Home, order: Mapping[str, Any], clock: Clock, everything: bool) 
 
 
 def _is_known(home: Home, ended: JobEnd, noted: CutOff | None, everything: bool) -> bool:
-    """Whether what a job that is over has left is worth a look: what of it is half there is known."""
+    """Return whether what a job that is over has left is worth a look: what of it is half there is known."""
     if not everything and job_status(home)["reason"] != "preempted":
         return False
     return ended.exit_code == 0 or (ended.signalled and noted is not None and not noted.unknown)
 
 
 def _is_news(home: Home, rows: Sequence[Any], last: Sequence[Any], patterns: Sequence[str]) -> bool:
-    """Whether anything differs; a file of the last checkpoint that the patterns do not name is no difference."""
+    """Return whether anything differs; a file of the last checkpoint that the patterns do not name is no difference."""
     now = {row[0]: row for row in rows}
     before = {row[0]: row for row in last}
     gone = [path for path in before if path not in now]
@@ -120,7 +120,7 @@ class _Copying:
         self._writing, self._appending = self._look()
 
     def _look(self) -> tuple[set[Any], set[Any]]:
-        """What is being written, or was cut off; and logs."""
+        """Return what is being written, or was cut off; and logs."""
         noted = cut_off(self.home) or CutOff(set(), set(), set(), False)
         if self._ended is None:
             writing, appending = files_being_written(int(self._supervisor["pid"]))
@@ -130,11 +130,14 @@ class _Copying:
         return noted.writing, noted.appending
 
     def _is_watched(self) -> bool:
-        """Whether the processes of the job are those that were looked at, or there are none any more."""
+        """Return whether the processes of the job are those that were looked at, or there are none any more."""
         return self._ended is not None or is_alive(int(self._supervisor["pid"]), int(self._supervisor["started"]))
 
     def take(self, members: Sequence[Output], impatient: bool) -> list[list[Any]] | None:
-        """The rows of the files that are whole; None if they are not all, and it is too early to do without the others."""
+        """Return the rows of the files that are whole.
+
+        None if they are not all, and it is too early to do without the others.
+        """
         keys = {each.path: _key(each.full) for each in members}
         if self._ended is not None:  # a log that was taken as a whole before is none any more
             self._writing |= self._appending & {keys[each.path] for each in members if each.path in self._known}
@@ -185,7 +188,7 @@ class _Copying:
 
 
 def expect_checkpoint(home: Home, files: Sequence[Sequence[Any]]) -> list[str]:
-    """Notes what is to be put back: rows as `take_checkpoint` makes them; returns the checksums that lack."""
+    """Note what is to be put back: rows as `take_checkpoint` makes them; return the checksums that lack."""
     for row in files:
         if not is_safe_path(row[0]) or not _SHA256.fullmatch(row[2]):
             raise Damaged("Not a file of a checkpoint: %r" % row[0])
@@ -233,7 +236,7 @@ def _put_back(home: Home, files: Sequence[Sequence[Any]]) -> None:
 
 
 def _copy_bytes(source: IO[bytes], target: IO[bytes], home: Home | None = None) -> str:
-    """Copies to the end; returns the checksum. With a home, notes that a client is there, however slow the line."""
+    """Copy to the end; return the checksum. With a home, note that a client is there, however slow the line."""
     digest = hashlib.sha256()
     for chunk in iter(lambda: source.read(_CHUNK), b""):
         digest.update(chunk)
@@ -244,7 +247,7 @@ def _copy_bytes(source: IO[bytes], target: IO[bytes], home: Home | None = None) 
 
 
 def _record(home: Home) -> dict[str, Any]:
-    """What was taken last; nothing if the job has damaged the record."""
+    """Return what was taken last; nothing if the job has damaged the record."""
     record = home.read(RECORD) or {}
     _make_store(home)
     number, files, held = record.get("number"), record.get("files"), record.get("held")
@@ -266,7 +269,7 @@ def _make_store(home: Home) -> None:
 
 
 def _forget_copies(home: Home, files: Iterable[Sequence[Any]]) -> None:
-    """Removes copies that the last checkpoint does not need."""
+    """Remove copies that the last checkpoint does not need."""
     needed = {row[2] for row in files}
     for name in os.listdir(home.file(STORE)):
         if name not in needed:
@@ -281,7 +284,7 @@ def _remove(path: str) -> None:
 
 
 def _incoming(home: Home) -> str:
-    """A name in the store that nobody else uses now."""
+    """Return a name in the store that nobody else uses now."""
     return _copy_of(home, "incoming.%d-%d" % (os.getpid(), threading.get_ident()))
 
 

@@ -31,7 +31,7 @@ class CutOff(NamedTuple):
 
 @contextmanager
 def standing_still(home: Home, root: int, left: bool = False) -> Iterator[None]:
-    """Stops the processes below `root`, and notes what they are writing; a signal that is sent now finds no more.
+    """Stop the processes below `root`, and note what they are writing; a signal that is sent now finds no more.
 
     They go on afterwards, whatever happens, but for those that stood still before.
 
@@ -64,7 +64,7 @@ def note_unknown(home: Home) -> None:
 
 
 def cut_off(home: Home) -> CutOff | None:
-    """What is noted; None without any signal, or if the record is damaged."""
+    """Return what is noted; None without any signal, or if the record is damaged."""
     found = home.read(CUT_OFF)
     if found is None:
         return None
@@ -92,7 +92,7 @@ def _keys(rows: Any) -> set[Any]:
 
 
 def _stop(root: int, stopped: set[int]) -> None:
-    """Stops all processes, those that they start meanwhile, too; adds them to `stopped`."""
+    """Stop all processes, those that they start meanwhile, too; add them to `stopped`."""
     until = time.monotonic() + _STOP_SECONDS
     while True:
         moving = [entry.pid for entry in descendants(root) if not _stands_still(entry.pid)]
@@ -105,7 +105,7 @@ def _stop(root: int, stopped: set[int]) -> None:
 
 
 def _stands_still(pid: int) -> bool:
-    """Whether all threads of a process are stopped, or it is gone."""
+    """Return whether all threads of a process are stopped, or it is gone."""
     try:
         threads = os.listdir("/proc/%d/task" % pid)
     except OSError:

@@ -21,7 +21,7 @@ _NOT_OUTPUT_FILES = ("*.pyc", "*.pyo", ".DS_Store")
 
 
 def file_sha256(path: str) -> str:
-    """The checksum in hexadecimal; the file must be a regular one, not a link."""
+    """Return the checksum in hexadecimal; the file must be a regular one, not a link."""
     digest = hashlib.sha256()
     with open(open_regular(path), "rb") as stream:
         left = os.fstat(stream.fileno()).st_size  # it may grow for ever
@@ -245,7 +245,7 @@ class _Search:
 
 
 def _table(value: Any) -> dict[str, Any]:
-    """A part of a record; the job may have put anything there."""
+    """Return a part of a record; the job may have put anything there."""
     return value if isinstance(value, dict) else {}
 
 
@@ -261,7 +261,7 @@ def _target(link: str) -> str | None:
 
 
 def is_named(path: str, patterns: Sequence[str]) -> bool:
-    """Whether one of the patterns names this path, whatever is there."""
+    """Return whether one of the patterns names this path, whatever is there."""
     for pattern in map(os.path.normpath, patterns):
         if pattern == "." or path == pattern or path.startswith(pattern + "/"):
             return True
@@ -271,7 +271,7 @@ def is_named(path: str, patterns: Sequence[str]) -> bool:
 
 
 def matches(parts: Sequence[str], wanted: Sequence[str]) -> bool:
-    """Whether a path, or a folder that it is in, has this name; ``**`` is any number of folders."""
+    """Return whether a path, or a folder that it is in, has this name; ``**`` is any number of folders."""
     at = _reach({0}, wanted)  # how many parts of the pattern can be behind us
     for part in parts:
         if len(wanted) in at or not at:
@@ -283,7 +283,7 @@ def matches(parts: Sequence[str], wanted: Sequence[str]) -> bool:
 
 
 def _reach(at: set[int], wanted: Sequence[str]) -> set[int]:
-    """The same, and what can be reached by letting each ``**`` be no folder at all."""
+    """Return the same, and what can be reached by letting each ``**`` be no folder at all."""
     found = set(at)
     for one in sorted(at):
         while one < len(wanted) and wanted[one] == "**":
@@ -293,7 +293,7 @@ def _reach(at: set[int], wanted: Sequence[str]) -> set[int]:
 
 
 def _may_hold(folder: Sequence[str], wanted: Sequence[str]) -> bool:
-    """Whether a path below this folder could match."""
+    """Return whether a path below this folder could match."""
     for index, name in enumerate(wanted[: len(folder)]):
         if name == "**":
             return True
@@ -303,7 +303,7 @@ def _may_hold(folder: Sequence[str], wanted: Sequence[str]) -> bool:
 
 
 def without_unreadable(found: Found) -> Found:
-    """The same without what cannot be opened, which is noted."""
+    """Return the same without what cannot be opened, which is noted."""
     outputs = []
     for each in found.outputs:
         try:

@@ -35,7 +35,7 @@ class UploadFailed(Exception):
 
 
 def archive_chunks(files: Sequence[tuple[str, str, int, int]]) -> Iterator[bytes]:
-    """A tar.gz of (name, path, size, mode), the same bytes every time."""
+    """Yield a tar.gz of (name, path, size, mode), the same bytes every time."""
     squeeze = zlib.compressobj(_LEVEL, zlib.DEFLATED, _GZIP)
     for name, path, size, mode in files:
         member = tarfile.TarInfo(name)
@@ -57,7 +57,7 @@ def archive_chunks(files: Sequence[tuple[str, str, int, int]]) -> Iterator[bytes
 def upload_archive(
     url: str, files: Sequence[tuple[str, str, int, int]], give_up: Callable[[], bool], clock: Clock
 ) -> None:
-    """Uploads files (name, path, size, mode) as one archive; the store verifies what arrived by its MD5.
+    """Upload files (name, path, size, mode) as one archive; the store verifies what arrived by its MD5.
 
     The archive is made twice: once for its length and checksum, which must come first, and once to be sent.
 
@@ -107,7 +107,7 @@ def upload_archive(
 def finalize_outputs(
     home: Home, order: Mapping[str, Any], uploads: Mapping[str, str], give_up: Callable[[], bool], clock: Clock
 ) -> dict[str, Any]:
-    """Uploads what is to be uploaded and computes checksums; may take long, never raises.
+    """Upload what is to be uploaded and compute checksums; may take long, never raises.
 
     `uploads` has a presigned URL each for ``outputs``, ``logs`` and ``outside``, or is empty; `give_up` tells whether it is
     too late to go on with an upload. Returns changes of the daemon's state.
@@ -133,7 +133,7 @@ def finalize_outputs(
 
 
 def _upload(home: Home, left: Left, uploads: Mapping[str, str], give_up: Callable[[], bool], clock: Clock) -> None:
-    """Uploads the archives; the one that may be too large for the time or the bucket comes last."""
+    """Upload the archives; the one that may be too large for the time or the bucket comes last."""
     status = {**job_status(home), "uploaded": True}  # who reads it has found it there
     status["detail"] = (status["detail"] + " " + _describe(left)).strip()
     home.write(STATUS, status)

@@ -35,7 +35,7 @@ def leave(guard: MachineGuard) -> NoReturn:
 
 
 def _save_outputs(guard: MachineGuard) -> None:
-    """Ends the job and uploads, if there is a bucket and systemd shuts down the machine rather than the agent alone."""
+    """End the job and upload, if there is a bucket and systemd shuts down the machine rather than the agent alone."""
     order, home, clock = guard.order, guard.home, guard.clock
     if order is None or guard.state.get("uploaded") or "collected_uptime" in guard.state:
         return

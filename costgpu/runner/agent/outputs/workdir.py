@@ -22,14 +22,14 @@ class Damaged(Exception):
 
 
 def is_safe_path(path: str) -> bool:
-    """Whether it is relative, inside the work folder, and not that folder itself."""
+    """Return whether it is relative, inside the work folder, and not that folder itself."""
     return bool(path) and not path.startswith("/") and "\0" not in path and not set(path.split("/")) & {"", ".", ".."}
 
 
 def expect_files(
     home: Home, files: Sequence[Sequence[Any]], links: dict[str, str], folders: Sequence[str] = ()
 ) -> list[str]:
-    """Notes what the work folder should hold: ``[path, size, sha256, mode]`` each; returns the paths that lack."""
+    """Note what the work folder should hold: ``[path, size, sha256, mode]`` each; return the paths that lack."""
     bad = [path for path in [entry[0] for entry in files] + list(links) + list(folders) if not is_safe_path(path)]
     if bad:
         raise Damaged("Not a path inside the work folder: %r" % bad[0])
@@ -101,7 +101,7 @@ def make_parents(root: str, path: str) -> None:
 
 
 def apply_manifest(home: Home) -> None:
-    """Makes the folder exactly what was announced, and remembers it: later changes are outputs."""
+    """Make the folder exactly what was announced, and remembers it: later changes are outputs."""
     incoming = home.read("incoming.json") or {"files": [], "links": {}}
     wanted = {entry[0] for entry in incoming["files"]} | set(incoming["links"])
     for path, _ in walk(home.work, everything=True):

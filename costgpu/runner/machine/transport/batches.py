@@ -8,7 +8,7 @@ PIECE_BYTES = 256 * 1024
 
 
 def batches(data: bytes | Iterable[bytes], size: int = PIECE_BYTES) -> Iterator[bytes]:
-    """The same bytes in pieces of `size`, the last one shorter; small ones are joined, large ones are cut.
+    """Yield the same bytes in pieces of `size`, the last one shorter; small ones are joined, large ones are cut.
 
     Takes no more from `data` than the next piece needs.
     """

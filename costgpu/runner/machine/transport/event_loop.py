@@ -25,7 +25,7 @@ class BackgroundLoop:
         self._thread.start()
 
     def submit(self, coroutine: Coroutine[Any, Any, T]) -> Future[T]:
-        """Starts the coroutine; its result may be waited for in any other thread. Cancelled at once after `stop`."""
+        """Start the coroutine; its result may be waited for in any other thread. Cancelled at once after `stop`."""
         if self._stopped:
             coroutine.close()
             never: Future[T] = Future()
@@ -34,7 +34,7 @@ class BackgroundLoop:
         return asyncio.run_coroutine_threadsafe(coroutine, self._loop)
 
     def stop(self) -> None:
-        """Cancels what still runs, lets it clean up for a moment, and ends the thread."""
+        """Cancel what still runs, let it clean up for a moment, and end the thread."""
         if self._thread.is_alive():
             with contextlib.suppress(TimeoutError):
                 self.submit(self._cancel_all()).result(_EXIT_SECONDS)
@@ -55,7 +55,7 @@ _lock = threading.Lock()
 
 
 def shared() -> BackgroundLoop:
-    """The one loop of this process, started on first use."""
+    """Return the one loop of this process, started on first use."""
     global _shared  # noqa: PLW0603 - one per process is the point
     with _lock:
         if _shared is None:

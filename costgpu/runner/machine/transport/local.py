@@ -49,11 +49,11 @@ class LocalTransport:
 
     @property
     def home(self) -> str:
-        """The instance's folder."""
+        """Return the instance's folder."""
         return str(self._folder)
 
     def open(self) -> None:
-        """Raises `HostUnreachable` if the instance's folder is gone."""
+        """Raise `HostUnreachable` if the instance's folder is gone."""
         if not self._folder.is_dir():
             raise HostUnreachable(f"The local instance's folder {self._folder} is gone.")
 
@@ -125,7 +125,7 @@ class LocalTransport:
                 os.close(source)
 
     def forward(self, port: int) -> int | None:
-        """The very port: this is the machine. None as long as nothing listens there."""
+        """Return the very port: this is the machine. None as long as nothing listens there."""
         try:
             socket.create_connection(("127.0.0.1", port), _CONNECT_SECONDS).close()
         except OSError:
@@ -138,7 +138,7 @@ class LocalTransport:
     def _start(
         self, argv: Sequence[str], stdout: int | IO[bytes], stderr: int | IO[bytes]
     ) -> subprocess.Popen[bytes] | Completed:
-        """The process; or the shell's answer for a command that cannot be started."""
+        """Return the process; or the shell's answer for a command that cannot be started."""
         self.open()
         kept = {k: v for k, v in os.environ.items() if k in _KEPT or k.startswith(KEPT_STARTS)}
         try:
@@ -235,7 +235,7 @@ def _copy(source: int, target: int, size: int, until: float) -> None:
 
 
 def _data_from(descriptor: int, at: int) -> int | None:
-    """Where the next data begin; None if only a hole follows."""
+    """Return where the next data begin; None if only a hole follows."""
     if not hasattr(os, "SEEK_DATA"):
         return at
     try:
@@ -300,7 +300,7 @@ def _signal(process: subprocess.Popen[bytes], number: signal.Signals) -> None:
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
-    """Ends the command and its group if it still runs. Its pipes are closed by whoever reads and writes them."""
+    """End the command and its group if it still runs. Its pipes are closed by whoever reads and writes them."""
     if process.poll() is None:
         _signal(process, signal.SIGTERM)
         try:

@@ -61,7 +61,7 @@ class SshTransport:
         return self._home
 
     def open(self) -> None:
-        """Connects now; otherwise the first command does.
+        """Connect now; otherwise the first command does.
 
         Raises:
             HostUnreachable: No answer, refused, or not let in (yet).
@@ -113,7 +113,7 @@ class SshTransport:
             self._end(command)
 
     def download(self, files: Sequence[RemoteFile]) -> None:
-        """Copies files home by SFTP, several at once.
+        """Copy files home by SFTP, several at once.
 
         Raises:
             OutputsMissing: A file is not on the machine (any more).
@@ -134,7 +134,7 @@ class SshTransport:
         return self._call(self._forward(port))
 
     def close(self) -> None:
-        """Closes the connection; commands that run on it fail with `HostUnreachable`."""
+        """Close the connection; commands that run on it fail with `HostUnreachable`."""
         self._closed = True
         with contextlib.suppress(HostUnreachable):
             self._call(self._disconnect())
@@ -143,7 +143,7 @@ class SshTransport:
         return self._translated(self._loop.submit(coroutine))
 
     def _translated(self, future: Future[T], timeout_seconds: float | None = None) -> T:
-        """Waits; an interrupt of this thread cancels what it waits for. Raises TimeoutError only for the limit."""
+        """Wait; an interrupt of this thread cancels what it waits for. Raises TimeoutError only for the limit."""
         try:
             return future.result(timeout_seconds)
         except BaseException as exc:
@@ -222,7 +222,7 @@ class SshTransport:
 
 
 async def _feed_all(command: Command, stdin: bytes) -> None:
-    """Feeds as slowly as the command takes it: its output may have to be read first. Whoever leaves the stream ends it."""
+    """Feed as slowly as the command takes it: its output may have to be read first. Whoever leaves the stream ends it."""
     if not stdin or await command.feed(stdin, timeout_seconds=None):
         await command.feed(None, timeout_seconds=None)
 

@@ -53,7 +53,7 @@ class Command:
 
     @classmethod
     async def start(cls, connection: asyncssh.SSHClientConnection, argv: Sequence[str], where: str) -> Command:
-        """Opens a channel and starts the command; `where` names the machine in messages."""
+        """Open a channel and start the command; `where` names the machine in messages."""
         mark = f"costgpu-{secrets.token_hex(8)}"
         line = "exec " + shlex.join(["/bin/sh", "-c", _LAUNCH, "costgpu", mark, *argv])
         async with asyncio.timeout(_START_SECONDS):
@@ -62,7 +62,7 @@ class Command:
         return cls(connection, process, mark, argv[0], where)
 
     async def feed(self, piece: bytes | None, timeout_seconds: float | None) -> bool:
-        """Sends a piece of stdin, or its end (None); False if the command does not take it any more."""
+        """Send a piece of stdin, or its end (None); False if the command does not take it any more."""
         try:
             if piece is None:
                 self._process.stdin.write_eof()
@@ -81,7 +81,7 @@ class Command:
         return True
 
     async def read(self) -> bytes:
-        """What the command wrote next; empty once it has ended.
+        """Return what the command wrote next; empty once it has ended.
 
         Raises:
             HostUnreachable: The connection went away before the command had ended.
@@ -97,7 +97,7 @@ class Command:
         return piece
 
     async def _first(self) -> bytes:
-        """Waits for the line that says that the command has started; what came after it."""
+        """Wait for the line that says that the command has started; what came after it."""
         held = b""
         while len(held) < _NOISE_BYTES:
             piece = await self._process.stdout.read(_READ_BYTES)
@@ -131,7 +131,7 @@ class Command:
         return Completed(returncode=await self._returncode(), stdout=b"".join(pieces), stderr=await self._stderr)
 
     async def end(self) -> None:
-        """Ends the command on the machine if it may still run there, as far as the connection allows. Once."""
+        """End the command on the machine if it may still run there, as far as the connection allows. Once."""
         if not self._ended and self.pid is not None and not self._connection.is_closed():
             with contextlib.suppress(asyncssh.Error, OSError):
                 async with asyncio.timeout(_END_SECONDS):
@@ -140,7 +140,7 @@ class Command:
         self._process.channel.abort()
 
     def silent(self, timeout_seconds: float) -> HostUnreachable:
-        """The error for a command that took too long."""
+        """Return the error for a command that took too long."""
         return HostUnreachable(f"{self._where} has not answered `{self._name}` for {timeout_seconds:g} s.")
 
     async def _returncode(self) -> int:

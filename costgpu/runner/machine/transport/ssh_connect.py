@@ -49,7 +49,7 @@ def address(endpoint: Endpoint) -> str:
 
 
 async def dial(endpoint: Endpoint, keys: Keys, timeout_seconds: float) -> asyncssh.SSHClientConnection:
-    """Connects and logs in.
+    """Connect and logs in.
 
     Raises:
         HostUnreachable: No answer, refused, reset, or not let in (yet).
@@ -101,7 +101,7 @@ def _no_common_host_key(exc: BaseException) -> bool:
 
 
 def unreachable(endpoint: Endpoint, exc: BaseException | None, timeout_seconds: float | None = None) -> HostUnreachable:
-    """The error for a connection that failed or was lost."""
+    """Return the error for a connection that failed or was lost."""
     where = address(endpoint)
     if isinstance(exc, asyncssh.PermissionDenied):
         why = f"{where} does not let the run's key in (yet)"

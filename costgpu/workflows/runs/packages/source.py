@@ -43,7 +43,7 @@ class PackageSource:
 
     @property
     def text(self) -> str:
-        """A line for the plan."""
+        """Return a line for the plan."""
         return f"{self.label}, by {self.installer}" if self.installer else self.label
 
 

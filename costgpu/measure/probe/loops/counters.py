@@ -144,7 +144,7 @@ def raises_below(subject, place):
 
 
 def raises_in(body, line, subject, there, skips=ast.Continue):
-    """Yield where a body raises the counter, and the loops and calls in it are not on their way to the step.
+    """Yield where a body raises the counter, or loops and calls in it do that are not on the way to the step.
 
     What follows a test that ends in a statement of the kind `skips` is not always reached.
     """

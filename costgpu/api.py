@@ -126,7 +126,7 @@ def estimate(
         max_cost: Highest cost of the job.
         value_of_time: Value of an hour of waiting.
         measure_for: Time to measure after the first step.
-        isolation: ``"copy-on-write"``, ``"write-protected"`` or ``"in-process"``; None for the strongest that there is.
+        isolation: ``"copy-on-write"``, ``"write-protected"`` or ``"copy"``; None for the strongest that there is.
         python: Interpreter for the script.
         workdir: Folder to run in.
         like: Kind of work instead of a measurement.

@@ -33,7 +33,7 @@ def estimate(
     measure_for: opt.MeasureFor = MEASURE_FOR,
     isolation: Annotated[
         str | None,
-        typer.Option(help="How its writes are kept off your files: copy-on-write, write-protected, in-process."),
+        typer.Option(help="How its writes are kept off your files: copy-on-write, write-protected, copy."),
     ] = None,
     start_limit: Annotated[str, typer.Option(help="Longest wait for the first step.")] = START_LIMIT,
     steps: Annotated[

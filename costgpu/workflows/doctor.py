@@ -209,7 +209,7 @@ def _isolation() -> Check:
     except OSError as error:
         raise ConfigError(f"{cache} may not be written: {error.strerror}.", hint="Set XDG_CACHE_HOME.") from error
     detail = f"{level}. {MEANINGS[level]}"
-    if level is not Isolation.IN_PROCESS:
+    if level is not Isolation.COPY:
         return ok("isolation", detail, "; ".join(f"Not {stronger}: {why}" for stronger, why in refused.items()))
     why = "; ".join(f"{stronger}: {reason}" for stronger, reason in refused.items())
     return warning("isolation", detail, f"Measure where user namespaces or Landlock are allowed ({why}).")

@@ -23,7 +23,7 @@ from costgpu.errors import (
     UsageError,
 )
 from costgpu.measure.cuda_errors import says_cuda
-from costgpu.measure.failures import killed_by_signal, quote_last_lines, write_refused, writes_too_much
+from costgpu.measure.failures import killed_by_signal, quote_last_lines, writes_too_much
 from costgpu.measure.host_info import measure_host
 from costgpu.measure.isolation.levels import Isolation, isolation_notes
 from costgpu.measure.log.lines import user_pattern
@@ -87,8 +87,6 @@ def measure_command(
     ended = watch.returncode == 0 and not watch.stopped
     reading = read_phase(watch.log, started_at=watch.started_at, ended=ended, kind=kind)
     error = _explain(watch, reading, name=name, log=scratch.log, pattern=pattern, limit=start_limit_seconds)
-    if isinstance(error, ScriptCrashed) and watch.isolation is Isolation.WRITE_PROTECTED:
-        error = write_refused(name, watch.tail, workdir, scratch.folder) or error
     if error is not None:
         raise error
     assert reading is not None  # noqa: S101 - _explain() has an error for a missing reading

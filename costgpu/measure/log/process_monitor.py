@@ -68,7 +68,7 @@ class ProcessMonitor:
         self.peak_rss_bytes = 0  # of the command and all its descendants together
         self.survivors = 0  # processes that had to be killed, but for itself
         self.stopped = False  # by us
-        self.isolation = Isolation.IN_PROCESS
+        self.isolation = Isolation.COPY
         self.changes, self.footprint = Changes(), Footprint()
         self.too_large: int | None = None  # bytes that it may write, if it was ended because it wrote more
         self.activity: ActivityRecord | None = None  # since the first line of progress; None before it
@@ -137,7 +137,7 @@ class ProcessMonitor:
                     self.survivors = end_everything(child.pid, marker, before)
                     self.returncode = child.wait()
                     watch.drain()
-                    self.changes = scratch.close(started.layers)
+                    self.changes = started.close(scratch)
         self.footprint = gather(watch, scratch, self.changes, self.isolation)
 
     def _follow(

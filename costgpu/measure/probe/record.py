@@ -23,7 +23,6 @@ class ProbeConfig(TypedDict):
     steps: int | None
     result: str
     scratch: str
-    divert: bool  # whether what Python code writes must be led away from the user's files
     saved_hooks: bool
     fake_cuda: bool
     alone: bool  # every process group has one member, whatever is asked for
@@ -632,6 +631,7 @@ class ProbeRecord(_Always, total=False):
     raised_in: str  # script, probe, or the library whose code raised it
     missing: str | None
     trail: str
+    refused_path: str | None  # that the system did not let it change
     while_tracing: bool
     no_module: bool
     bases: list[str]

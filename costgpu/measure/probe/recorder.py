@@ -44,8 +44,8 @@ LOOKS_FOR_MEMBERS = 20  # steps at which it is looked for loops over several opt
 class Recorder:
     """Hooks into torch, times the steps, and writes the result."""
 
-    def __init__(self, config, guard):
-        self.config, self.guard = config, guard
+    def __init__(self, config, files):
+        self.config, self.files = config, files
         self.start()
         self.torch = None
         self.first_step = self.last = None
@@ -103,7 +103,7 @@ class Recorder:
         if now > self.started and not self.first.is_slow():
             self.activity.begin()
         self.detail["setup_seconds"] = max(0.0, now - self.started - (queued() - self.queued_before))
-        self.guard.real_open(os.path.join(self.guard.scratch, "stepping"), "w").close()
+        self.files.real_open(os.path.join(self.files.scratch, "stepping"), "w").close()
 
     @property
     def trains(self):
@@ -127,7 +127,7 @@ class Recorder:
         self.loop_stack = LoopStack(torch, self.libraries, self.loaders.by_line)
         self.upcoming_work = UpcomingWork(torch, self.loop_stack)
         WORLD.attach(self, torch)
-        TorchHooks(self, self.guard).attach(torch)
+        TorchHooks(self).attach(torch)
         self.schemes.attach(torch)
         self.data_parts.attach(torch)
         self.module_hooks = ModuleHooks(self.inference, torch)

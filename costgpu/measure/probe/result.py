@@ -61,9 +61,9 @@ def write_result(recorder, status, detail):
         result["optimizers_made"] = recorder.optimizers_made
         result["manual"] = recorder.manual
     path = recorder.config["result"]
-    with recorder.guard.real_open(path + ".part", "w") as stream:
+    with recorder.files.real_open(path + ".part", "w") as stream:
         json.dump(result, stream, default=str)
-    recorder.guard.raw_rename(path + ".part", path)
+    recorder.files.raw_rename(path + ".part", path)
 
 
 def peak_memory():

@@ -24,7 +24,6 @@ from costgpu.measure.interpreter import (
     has_inline_metadata,
     python_of_script,
 )
-from costgpu.measure.isolation.levels import Isolation
 from costgpu.measure.launcher import Launch, local_rank_argument, with_settings
 from costgpu.measure.prefixes import split_prefixes
 from costgpu.measure.profile_file import load_profile, save_profile
@@ -223,8 +222,6 @@ def note_files(outcome: Outcome, reporter: Reporter) -> None:
         reporter.note(
             "If some of that was downloaded: let the script do it once by itself, and it is not measured again."
         )
-    if outcome.isolation is Isolation.IN_PROCESS and outcome.programs:
-        reporter.note(f"It started other programs, whose writes costgpu cannot divert here: {outcome.programs[0]}")
 
 
 def _files(count: int) -> str:

@@ -8,6 +8,7 @@ import types
 
 from ..patching import replace, wrap
 from ..sandbox.fake_cuda import FakeCuda
+from ..sandbox.files import note_overwritten
 from ..schedstat import clock, cpu_clock, queued
 from .one_rank import ONE_RANK
 
@@ -35,8 +36,8 @@ GPU_REQUESTS = GpuRequests()  # one per process; the result takes what it holds
 class TorchHooks:
     """Wraps torch's optimizers, backward passes, data loading, saving and modules; each call goes to the recorder."""
 
-    def __init__(self, recorder, guard):
-        self.recorder, self.guard = recorder, guard
+    def __init__(self, recorder):
+        self.recorder = recorder
         self.in_train = False
 
     def attach(self, torch):
@@ -193,13 +194,12 @@ class TorchHooks:
         return fetch
 
     def attach_saving(self, torch):
-        recorder, guard = self.recorder, self.guard
+        recorder = self.recorder
 
         def timed(inner):
             def save(obj, f, *args, **kwargs):
                 begin = clock()
-                if isinstance(f, (str, bytes, os.PathLike)):
-                    f = guard.write_path(f, keep=False)
+                note_overwritten(f)
                 try:
                     return inner(obj, f, *args, **kwargs)
                 finally:
@@ -212,25 +212,10 @@ class TorchHooks:
         scripts = getattr(torch, "jit", None)
         replace(torch, "save", timed)
         replace(scripts, "save", timed)
-        replace(scripts, "load", lambda inner: lambda f, *args, **kwargs: inner(guard.read_path(f), *args, **kwargs))
         for name in ("ScriptModule", "RecursiveScriptModule"):
             kind = getattr(scripts, name, None)
             if kind is not None and "save" in vars(kind):
                 replace(kind, "save", timed)
-        replace(torch, "from_file", self.guard_mapping)
-        replace(
-            getattr(torch, "UntypedStorage", None), "from_file", lambda inner: staticmethod(self.guard_mapping(inner))
-        )
-
-    def guard_mapping(self, inner):
-        """Return a shared mapping writes to its file behind Python's back."""
-
-        def from_file(filename, shared=False, *args, **kwargs):
-            if shared:
-                filename = os.fspath(self.guard.write_path(filename, keep=True))
-            return inner(filename, shared, *args, **kwargs)
-
-        return from_file
 
     def attach_modules(self, torch):
         recorder, hooks = self.recorder, self

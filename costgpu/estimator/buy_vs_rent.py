@@ -33,6 +33,8 @@ POWER_SOURCE = "assumed, about what homes in the US paid in 2025"
 DEAREST_POWER = 5.0  # USD per kWh; above it somebody wrote cents
 LIFE_YEARS = 5.0  # after which a computer is written off. Assumed
 HOURS_PER_YEAR = 8766.0
+COLAB_GPU = "T4"  # that Google Colab lends free of charge. research.google.com/colaboratory/faq.html (2026-11-21)
+COLAB_SESSION_SECONDS = 12 * 3600.0  # at most; as above
 BRANDS = re.compile(r"nvidia|geforce|quadro|radeon|tesla|titan|instinct|rtx|gtx|amd")
 
 
@@ -122,6 +124,15 @@ def unpriced_offer(spec: AcceleratorSpec, *, vcpus: int, memory_gib: float, acce
         price_as_of=date.min,
         accelerator=Accelerator(name=spec.name, count=1.0, memory_gib=accelerator_memory_gib),
     )
+
+
+def fits_colab(workload: Workload, spec: AcceleratorSpec) -> bool:
+    """Return whether the whole job fits a free session of Google Colab, by the upper end of its 80 % interval."""
+    if not workload.scope.whole:
+        return False
+    offer = unpriced_offer(spec, vcpus=2, memory_gib=12.7, accelerator_memory_gib=15.0)
+    there = predict(workload, Candidate(offer=offer, accelerator=spec, costs=NO_EXTRAS))
+    return not there.infeasible and there.run_seconds.high <= COLAB_SESSION_SECONDS
 
 
 def predict_on_own_gpu(workload: Workload, spec: AcceleratorSpec, power_usd_per_kwh: float) -> Prediction:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from datetime import date, datetime
+from datetime import datetime
 from decimal import Decimal
 from enum import StrEnum
 
@@ -419,17 +419,3 @@ class Ownership:
     # against the cheapest offer, and against the best GPU offer if that is another; none without a price
     break_evens: tuple[BreakEven, ...]
     notes: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FreeNotebook:
-    """A notebook service that lends a GPU for nothing, and whether the job fits one session of it."""
-
-    name: str
-    accelerator: str
-    session_hours: float  # hours after which the service ends what runs
-    run_seconds: Range  # seconds of the job there
-    why_not: str  # reason why the job does not fit; empty if it does
-    limits: str  # further limits, for people
-    source: str  # source of these facts
-    as_of: date  # day on which they were read

@@ -342,9 +342,9 @@ class TestBesides:
         assert plain["own"] is None
         assert "energy_kwh" not in plain
 
-    def test_the_page_and_the_chart(self, saved: Path, tmp_path: Path) -> None:
+    def test_the_page(self, saved: Path, tmp_path: Path) -> None:
         page = tmp_path / "where.html"
-        result = costgpu("estimate", "--chart", "--report", str(page), str(saved)).check(0)
+        result = costgpu("estimate", "--report", str(page), str(saved)).check(0)
         assert str(page) in result.err
         text = page.read_text()
         assert text.startswith("<!doctype html>")

@@ -272,12 +272,12 @@ def _alerts() -> Check:
 
 
 def _cron() -> Check:
-    from costgpu.alert import crontab_file, crontab_lines
+    from costgpu.alert import crontab
 
     advice = "costgpu budget cron --reap --install ends by itself what has outlived its lease."
     try:
-        lines = crontab_file.read()
-        installed = crontab_lines.remove(lines) != lines
+        table = crontab.read()
+        installed = crontab.remove(table) != table
     except ConfigError as error:
         return unknown("cron", error.message)
     if installed:

@@ -7,7 +7,6 @@ from dataclasses import fields
 from functools import cache
 from typing import TYPE_CHECKING
 
-from costgpu.errors import UsageError
 from costgpu.models.offer import Grade, Speedup
 from costgpu.pricing.hardware import accelerators, nearest
 from costgpu.pricing.snapshot import DATA
@@ -45,20 +44,6 @@ def read_speedups(path: Path) -> tuple[Speedup, ...]:
 def kinds(rows: tuple[Speedup, ...]) -> tuple[str, ...]:
     """Return the kinds of work in the table, in its order."""
     return tuple(dict.fromkeys(row.kind for row in rows))
-
-
-def of_kind(rows: tuple[Speedup, ...], kind: str) -> tuple[Speedup, ...]:
-    """Return the rows of one kind.
-
-    Raises:
-        UsageError: There is no such kind.
-    """
-    wanted = kind.strip().lower().replace("_", "-").replace(" ", "-")
-    found = tuple(row for row in rows if row.kind == wanted)
-    if not found:
-        near = ", ".join(nearest(wanted, kinds(rows)))
-        raise UsageError(f"There is no kind of work named {kind!r} in the table.", hint=f"The nearest are {near}.")
-    return found
 
 
 def _speedup(row: Row) -> Speedup:

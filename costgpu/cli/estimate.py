@@ -42,7 +42,7 @@ def estimate(
     total_steps: Annotated[float | None, typer.Option(help="Number of optimizer steps to predict.")] = None,
     like: Annotated[
         str | None,
-        typer.Option(help="Kind of work, e.g. resnet50, instead of a measurement; see costgpu speedups."),
+        typer.Option(help="Kind of work, e.g. resnet50, instead of a measurement."),
     ] = None,
     params: Annotated[
         str | None, typer.Option(help="Parameters of a language model, e.g. 7B, instead of a measurement.")
@@ -143,12 +143,14 @@ def _page(found: Estimate) -> str:
 
 def _extra_blocks(found: Estimate) -> list[Block]:
     """Return what follows the table."""
+    from costgpu.pricing.speedups import speedups
     from costgpu.render.phrases import offer_name
     from costgpu.render.text.advice import advice_block
     from costgpu.render.text.blocks import Block, asked_for
     from costgpu.render.text.buy_vs_rent import COLAB, energy_text, own_text
     from costgpu.render.text.layout import wrap
     from costgpu.render.text.scaling import scaling_table
+    from costgpu.render.text.speedups import speedups_table
 
     verdict = found.verdict
     energy = [(offer_name(place), kwh) for place, kwh in found.energy or ()]
@@ -158,6 +160,7 @@ def _extra_blocks(found: Estimate) -> list[Block]:
         asked_for(own_text(found.own, verdict.unit) if found.own is not None else ""),
         asked_for(energy_text(energy) if energy else ""),
         Block(full=wrap(COLAB, "- ") if found.fits_colab else ""),
+        *(Block(full=speedups_table([row for row in speedups() if row.kind == kind])) for kind in found.looked_up),
     ]
 
 

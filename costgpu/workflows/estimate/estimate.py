@@ -31,7 +31,7 @@ from costgpu.models.prediction import (
     Service,
     Verdict,
 )
-from costgpu.models.workload import WorkloadProfile
+from costgpu.models.workload import GpuPath, WorkloadProfile
 from costgpu.pricing.hardware import accelerators
 from costgpu.pricing.speedups import speedups
 from costgpu.units import parse_usd
@@ -54,6 +54,7 @@ class Estimate:
     today: date  # day from which the age of prices is counted
     advice: tuple[Advice, ...]  # changes that would make the job cheaper, best first
     own: Ownership | None  # the job on the user's own GPU; None without one
+    looked_up: tuple[str, ...]  # kinds of work whose GPU times come from the benchmark table
     fits_colab: bool  # the machine that Google lends free of charge
     # kWh of this machine and of each row of the verdict's table; None if not asked for
     energy: tuple[tuple[Prediction, float], ...] | None
@@ -146,6 +147,9 @@ def estimate(request: EstimateRequest, reporter: Reporter, profile: WorkloadProf
         if service is not None
         else tuple(advise(workload, verdict, offers, preferences, spot_offers=spot_offers, wider_offers=wider)),
         own=ownership(workload, *card, verdict) if card is not None else None,
+        looked_up=tuple(
+            dict.fromkeys(phase.kind for phase in found.profile.phases if phase.gpu is GpuPath.TABLE and phase.kind)
+        ),
         fits_colab=verdict.choice is not Choice.HERE and fits_colab(workload, accelerators()[COLAB_GPU]),
         energy=tuple((p, energy_kwh(p, found.profile.machine)) for p in shown) if request.energy else None,
         service=service,

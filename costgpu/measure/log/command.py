@@ -28,16 +28,14 @@ from costgpu.measure.host_info import measure_host
 from costgpu.measure.isolation.levels import Isolation, isolation_notes
 from costgpu.measure.log.lines import user_pattern
 from costgpu.measure.log.patterns import PATTERNS
-from costgpu.measure.log.phase import LogReading, read_phase
 from costgpu.measure.log.process_monitor import ENOUGH_LINES, ProcessMonitor
-from costgpu.measure.probe.record import ActivityRecord
-from costgpu.measure.profile.neighbours import neighbours_of_program
-from costgpu.measure.profile.progress_series import share_of_cores
-from costgpu.measure.profile.waiting import waiting_share
+from costgpu.measure.log.series import LogReading, read_series
+from costgpu.measure.probe.record import ActivityRecord, ProbeRecord
+from costgpu.measure.profile.profile_builder import build_profile
 from costgpu.measure.scratch import Scratch
 from costgpu.measure.session import Outcome
 from costgpu.models.defaults import MEASURE_FOR_SECONDS, START_LIMIT_SECONDS
-from costgpu.models.workload import Framework, Machine, Phase, WorkloadProfile
+from costgpu.models.workload import WorkloadProfile
 from costgpu.units import format_duration
 from costgpu.version import __version__
 
@@ -85,32 +83,28 @@ def measure_command(
     watch = ProcessMonitor(patterns, measure_for_seconds, start_limit_seconds)
     watch.run([program, *argv[1:]], workdir, scratch, progress, isolation)
     ended = watch.returncode == 0 and not watch.stopped
-    reading = read_phase(watch.log, started_at=watch.started_at, ended=ended, kind=kind)
+    reading = read_series(watch.log, started_at=watch.started_at, ended=ended, kind=kind)
     error = _explain(watch, reading, name=name, log=scratch.log, pattern=pattern, limit=start_limit_seconds)
     if error is not None:
         raise error
     assert reading is not None  # noqa: S101 - _explain() has an error for a missing reading
     host = measure_host()
-    found = neighbours_of_program(watch.activity, host.machine.cores)
     notes = [*reading.notes, *isolation_notes(watch.isolation), host.how]
+    record = record_of(reading, watch.wall_seconds, watch.activity, ended=ended)
     if host.machine.accelerators:
+        record.pop("cpu_seconds", None)  # what it does beside waiting for a GPU is not known
         gpu = host.machine.accelerators[0]
         notes.append(f"This machine has a GPU ({gpu}): if the program used it, its steps were timed on it.")
     if watch.returncode != 0 and not watch.stopped:
         notes.append(f"It ended with status {watch.returncode} while it was measured.")
-    profile = WorkloadProfile(
-        script=name,
-        arguments=list(argv[1:]),
-        created=datetime.now(UTC).isoformat(timespec="seconds"),
-        costgpu_version=__version__,
-        machine=replace(host.machine, disturbed_share=found.share),
-        framework=Framework(version="", python="", name=reading.framework),
-        setup_seconds=reading.setup_seconds,
-        ended=ended,
-        wall_seconds=watch.wall_seconds,
+    now = datetime.now(UTC).isoformat(timespec="seconds")
+    profile = build_profile(
+        record, host.machine, script=name, arguments=list(argv[1:]), created=now, version=__version__
+    )
+    profile = replace(
+        profile,
+        notes=notes + profile.notes,
         peak_rss_bytes=watch.peak_rss_bytes or None,
-        phases=[_with_waiting(found.undisturbed_phase(reading.phase), watch.activity, host.machine)],
-        notes=notes,
         footprint=watch.footprint,
     )
     outcome = Outcome(
@@ -129,18 +123,23 @@ def measure_command(
     return profile, outcome
 
 
-def _with_waiting(phase: Phase, activity: ActivityRecord | None, machine: Machine) -> Phase:
-    """Return the phase with what of a step waits, and what of it one core does.
-
-    On a machine with a GPU that is not known.
-    """
-    if activity is None or machine.accelerators or activity["wall"] <= 0:
-        return phase
-    waiting = waiting_share(activity)
-    busy = (1 - waiting) * activity["wall"]
-    serial = 1 - share_of_cores(activity["cpu"], busy, machine.cores)
-    mean = phase.step.seconds
-    return replace(phase, waiting_seconds_per_step=waiting * mean, host_seconds_per_step=serial * (1 - waiting) * mean)
+def record_of(
+    reading: LogReading, wall_seconds: float, activity: ActivityRecord | None = None, *, ended: bool
+) -> ProbeRecord:
+    """Return what was seen of a program in the form in which the probe records a script."""
+    record = ProbeRecord(
+        status="ended" if ended else "cut",
+        python="",
+        wall_seconds=wall_seconds,
+        setup_seconds=reading.setup_seconds,
+        peak_rss_bytes=None,
+        activity=activity,
+        series=[reading.series],
+        versions={},
+    )
+    if activity is not None and activity["wall"] > 0:
+        record["cpu_seconds"] = activity["cpu"] * wall_seconds / activity["wall"]
+    return record
 
 
 def find_program(argv: Sequence[str], workdir: Path) -> str:

@@ -10,9 +10,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from costgpu.errors import UsageError
+from costgpu.measure.log.command import record_of
 from costgpu.measure.log.counters import ProgressLog
 from costgpu.measure.log.lines import LINE_BYTES, Line, LineSplitter, Progress, read_line, user_pattern
 from costgpu.measure.log.patterns import PATTERNS, Tier
+from costgpu.measure.log.series import read_series
+from tests.unit.measure.records import build
 
 EXAMPLES: dict[str, Any] = json.loads(Path(__file__).with_name("example_lines.json").read_text(encoding="utf-8"))
 
@@ -74,19 +77,19 @@ WORDS = st.sampled_from(EXAMPLES["words"])
 
 @given(st.lists(WORDS, max_size=60).map("".join), st.lists(st.floats(0, 3), min_size=60, max_size=60), st.booleans())
 def test_no_text_breaks_the_reading(text: str, gaps: list[float], ended: bool) -> None:
-    from costgpu.measure.log.phase import read_phase
-
     log, splitter, at = ProgressLog(), LineSplitter(), 0.0
     for number, piece in enumerate(text.splitlines(keepends=True)):
         at += gaps[number % len(gaps)]
         for line in splitter.feed(piece.encode(), at):
             log.read(line)
-    reading = read_phase(log, started_at=0.0, ended=ended)
+    reading = read_series(log, started_at=0.0, ended=ended)
     if reading is not None:
-        assert reading.phase.step.mean_seconds > 0
-        assert reading.setup_seconds >= 0
-        assert reading.phase.steps_observed >= 1
-        assert reading.phase.total.steps is None or reading.phase.total.steps >= 1
+        profile = build(record_of(reading, at, ended=ended))
+        (phase,) = profile.phases
+        assert phase.step.mean_seconds > 0
+        assert profile.setup_seconds >= 0
+        assert phase.steps_observed >= 1
+        assert phase.total.steps is None or phase.total.steps >= 1
 
 
 def test_names_of_patterns_are_unique() -> None:

@@ -26,10 +26,6 @@ LEAST_EPOCH_PRECISION = 0.05  # an epoch's length between two printed steps is t
 RESUMED_FACTOR = 2.0  # so many times the steps that its time allows were made by an earlier run
 EXAMPLE_CHARS = 60
 UNKNOWN_WORK = "costgpu does not know what this program computes: --like names its kind"
-ANNOUNCED = {  # pattern -> the fact that tells its total, and whose it is
-    "caffe": ("max_iter", "max_iter in the solver's parameters"),
-    "gromacs": ("md_steps", "the number of steps that mdrun announces"),
-}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -164,7 +160,7 @@ def _intervals(samples: list[Sample], scope: Scope) -> list[_Interval]:
 
 def scope_of(stream: Stream, log: ProgressLog) -> Scope:
     """Return whether the counter starts again with every epoch, as far as the log tells."""
-    if stream.pattern.unit == "epoch":
+    if stream.pattern.unit == "epoch" or stream.pattern.whole:
         return Scope.WHOLE
     if stream.restarts > 0:
         return Scope.EPOCH
@@ -189,7 +185,7 @@ def _facts(stream: Stream, log: ProgressLog, scope: Scope, seconds: float, kind:
     pattern = stream.pattern
     epochs, how_epochs = _epochs(stream, log)
     each, how_each = _per_epoch(stream, log, seconds) if scope is Scope.EPOCH else (None, "")
-    announced, how = ANNOUNCED.get(pattern.name, ("", ""))
+    announced, how = pattern.announced
     whole = None
     if scope is Scope.WHOLE and stream.total:
         whole, how = stream.total, f"{pattern.label} counts to {stream.total:,.0f}"

@@ -198,7 +198,7 @@ def _explain(
             quote_last_lines(message, watch.tail),
             hint=f"Its output is in {log}" if pattern else _PATTERN_HINT,
         )
-    shown = next(stream.example for stream in watch.log.streams.values() if stream.lines == seen)
+    shown = next(stream.first.text for stream in watch.log.streams.values() if stream.lines == seen)
     if not watch.stopped:
         return NothingToMeasure(
             f"{name} ended after {took} and {_lines(seen)} of progress: {shown[:SHOWN_CHARS]}",

@@ -1,4 +1,7 @@
-"""How programs print their progress, read from ``patterns.toml`` and, for programs that are no longer developed, ``frozen_patterns.toml``."""
+"""How programs print their progress: one pattern for each format, and other facts.
+
+They are read from ``patterns.toml`` and, for programs that are no longer developed, from ``frozen_patterns.toml``.
+"""
 
 from __future__ import annotations
 
@@ -44,7 +47,6 @@ class Pattern:
     kind: str = ""  # kind of work, if only one kind prints such lines
     no_gpu: str = ""  # why a GPU does nothing for this program; empty if that is not known
     step_group: int | str = ""  # the group of a user's pattern that counts; 0 for none
-    anything: bool = False  # lines without a digit may match, too
 
 
 @dataclass(frozen=True, slots=True)

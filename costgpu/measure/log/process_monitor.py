@@ -202,7 +202,7 @@ class ProcessMonitor:
             return now - since > self._start_limit
         if now - self.started_at > self._start_limit + hard_limit_seconds(self._measure_for):
             return True
-        if best.complete and best.restarts == 0:  # a bar of the preparations, or the end is near
+        if best.complete:  # a bar of the preparations, or the end is near
             return False
         watched = now - best.samples[0].at
         return watched > self._measure_for * (1.0 if len(best.samples) >= ENOUGH_LINES else LONGER)

@@ -1,13 +1,13 @@
 """From the counter of a program's log to a progress series, as the probe writes one of a script. Pure.
 
-Rates are differences of the counter over our own clock; what the program prints of its speed is only compared.
+Rates are differences of the counter over our own clock; what the program prints of its speed is not read.
 """
 
 from __future__ import annotations
 
 import math
 import statistics
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from enum import Enum
 from itertools import pairwise
 from typing import cast
@@ -20,7 +20,6 @@ from costgpu.measure.profile.step_times import SPIKE, step_times
 SAME_MOMENT_SECONDS = 1e-3  # lines that come together were held back in a buffer; the last of them is current
 WARM_UP, ENOUGH = 2, 5  # intervals that are left out at the start, if so many remain
 MOST_STEPS = 20000  # of which a time is kept; beyond it each interval counts for fewer
-PRINTED_RATIO = 1.3  # a printed speed that differs by more is mentioned
 LEAST_EXTRA_SHARE = 0.05  # of a step; less between epochs is the clock's noise
 LEAST_EPOCH_PRECISION = 0.05  # an epoch's length between two printed steps is taken if they are as near as that
 RESUMED_FACTOR = 2.0  # so many times the steps that its time allows were made by an earlier run
@@ -85,7 +84,6 @@ def read_series(log: ProgressLog, *, started_at: float, ended: bool, kind: str =
     if steps is not None and scope is Scope.WHOLE and unit != "percent" and resumed:
         facts["how"] += f"; it goes on from {first.step:,.0f}, where an earlier run has ended"
         steps = max(1.0, steps - first.step)
-    batch = facts.get("batch")
     notes = [_chosen(stream, log)]
     if len(samples) < len(stream.samples) / 2:
         notes.append("Its output comes in blocks, because the program buffers it: single steps could not be timed.")
@@ -119,7 +117,7 @@ def read_series(log: ProgressLog, *, started_at: float, ended: bool, kind: str =
         around=[],
     )
     setup = waited - (before if before <= waited else (inside[0].steps - 1) * mean)
-    return LogReading(series=series, setup_seconds=setup, notes=notes + _printed(samples, mean, batch))
+    return LogReading(series=series, setup_seconds=setup, notes=notes)
 
 
 def _settled(samples: list[Sample]) -> list[Sample]:
@@ -141,7 +139,7 @@ def _with_late_ends(samples: list[Sample], total: float) -> list[Sample]:
     usual = statistics.median([(b.at - a.at) / (b.step - a.step) for a, b in pairs] or [0.0])
     late = [b for a, b in pairs if b.step == total and b.at - a.at > SPIKE * usual * (b.step - a.step)]
     return [
-        replace(one, step=0.0, epoch=None if one.epoch is None else one.epoch + 1) if one in late else one
+        one._replace(step=0.0, epoch=None if one.epoch is None else one.epoch + 1) if one in late else one
         for one in samples
     ]
 
@@ -172,7 +170,7 @@ def scope_of(stream: Stream, log: ProgressLog) -> Scope:
     same = all(sample.step == first.step for sample in stream.samples)
     if went_on and not same and stream.pattern.tier is not Tier.FRAMEWORK:
         return Scope.WHOLE
-    if stream.pattern.per_epoch or stream.own_epochs:
+    if stream.pattern.per_epoch or stream.first.epoch is not None:
         return Scope.EPOCH
     if stream.pattern.named and first.epoch is not None and first.step == 0:
         return Scope.EPOCH  # the bar was opened after the line that begins the epoch
@@ -229,7 +227,7 @@ def _epochs(stream: Stream, log: ProgressLog) -> tuple[float | None, str]:
     if stream.epochs:
         return stream.epochs, f"{stream.epochs:,.0f} epochs by the same lines"
     outer = log.outer(stream) if stream.pattern.named else None
-    if outer is not None and (outer.names_epochs or stream.restarts > 0):
+    if outer is not None and (outer.first.names_epochs or stream.restarts > 0):
         return outer.total, f"{outer.total or 0:,.0f} of the bar around it"
     if log.epochs:
         return log.epochs, f"{log.epochs:,.0f} epochs by the lines that name them"
@@ -293,10 +291,10 @@ def _work(stream: Stream, log: ProgressLog, kind: str) -> tuple[str, str]:
 
 def _chosen(stream: Stream, log: ProgressLog) -> str:
     counted = "counted as steps" if stream.pattern.step_group == 0 else "read as progress"
-    text = f"Lines of {stream.pattern.label} were {counted}, such as: {_shortened(stream.example)}"
+    text = f"Lines of {stream.pattern.label} were {counted}, such as: {_shortened(stream.first.text)}"
     others = log.others(stream) if stream.pattern.tier is not Tier.USER else []
     if others:
-        text += f". Other lines count, too, and were left aside: {_shortened(others[0].example)}"
+        text += f". Other lines count, too, and were left aside: {_shortened(others[0].first.text)}"
         text += " (--step-pattern chooses)"
     return text + "."
 
@@ -304,19 +302,3 @@ def _chosen(stream: Stream, log: ProgressLog) -> str:
 def _shortened(text: str) -> str:
     text = " ".join(text.split())
     return text if len(text) <= EXAMPLE_CHARS else text[: EXAMPLE_CHARS - 3] + "..."
-
-
-def _printed(samples: list[Sample], mean: float, batch: int | None) -> list[str]:
-    """Return a note if the program's own speed is not the clock's."""
-    later = samples[len(samples) // 2 :]  # averages since the start have settled
-    said = [s.printed_seconds for s in later if s.printed_seconds]
-    if not said and batch:
-        said = [batch / s.samples_rate for s in later if s.samples_rate]
-    if not said:
-        return []
-    printed = statistics.median(said)
-    if 1 / PRINTED_RATIO <= printed / mean <= PRINTED_RATIO:
-        return []
-    return [
-        f"It prints a speed of {printed:.3g} s per step; by the clock it is {mean:.3g} s, which is what counts here."
-    ]

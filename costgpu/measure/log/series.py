@@ -101,7 +101,9 @@ def read_series(log: ProgressLog, *, started_at: float, ended: bool, kind: str =
         source="log",
         unit=unit,
         total=steps,
-        steps=round(_counted(stream, scope, steps, each)) if ended else max(1, round(sum(one.steps for one in inside))),
+        steps=round(_counted(stream, scope, facts.get("total"), each))
+        if ended
+        else max(1, round(sum(one.steps for one in inside))),
         open=not ended,
         seconds=seconds,
         lead=waited,

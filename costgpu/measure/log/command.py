@@ -81,45 +81,28 @@ def measure_command(
     name = Path(argv[0]).name
     scratch = Scratch.make(cache.absolute(), name)
     watch = ProcessMonitor(patterns, measure_for_seconds, start_limit_seconds)
-    watch.run([program, *argv[1:]], workdir, scratch, progress, isolation)
-    ended = watch.returncode == 0 and not watch.stopped
+    outcome = watch.run([program, *argv[1:]], workdir, scratch, progress, isolation)
+    ended = outcome.returncode == 0 and not watch.stopped
     reading = read_series(watch.log, started_at=watch.started_at, ended=ended, kind=kind)
-    error = _explain(watch, reading, name=name, log=scratch.log, pattern=pattern, limit=start_limit_seconds)
+    error = _explain(watch, outcome, reading, name=name, pattern=pattern, limit=start_limit_seconds)
     if error is not None:
         raise error
     assert reading is not None  # noqa: S101 - _explain() has an error for a missing reading
     host = measure_host()
-    notes = [*reading.notes, *isolation_notes(watch.isolation), host.how]
+    notes = [*reading.notes, *isolation_notes(outcome.isolation), host.how]
     record = record_of(reading, watch.wall_seconds, watch.activity, ended=ended)
+    record["peak_rss_bytes"] = watch.peak_rss_bytes or None
     if host.machine.accelerators:
         record.pop("cpu_seconds", None)  # what it does beside waiting for a GPU is not known
         gpu = host.machine.accelerators[0]
         notes.append(f"This machine has a GPU ({gpu}): if the program used it, its steps were timed on it.")
-    if watch.returncode != 0 and not watch.stopped:
-        notes.append(f"It ended with status {watch.returncode} while it was measured.")
+    if outcome.returncode != 0 and not watch.stopped:
+        notes.append(f"It ended with status {outcome.returncode} while it was measured.")
     now = datetime.now(UTC).isoformat(timespec="seconds")
     profile = build_profile(
         record, host.machine, script=name, arguments=list(argv[1:]), created=now, version=__version__
     )
-    profile = replace(
-        profile,
-        notes=notes + profile.notes,
-        peak_rss_bytes=watch.peak_rss_bytes or None,
-        footprint=watch.footprint,
-    )
-    outcome = Outcome(
-        record=None,
-        returncode=watch.returncode,
-        timed_out=watch.stopped,
-        log=scratch.log,
-        probe=scratch.log,
-        scratch=scratch.folder,
-        isolation=watch.isolation,
-        changes=watch.changes,
-        too_large=watch.too_large,
-        survivors=watch.survivors,
-        footprint=watch.footprint,
-    )
+    profile = replace(profile, notes=notes + profile.notes, footprint=outcome.footprint)
     return profile, outcome
 
 
@@ -169,13 +152,13 @@ def find_program(argv: Sequence[str], workdir: Path) -> str:
 
 
 def _explain(
-    watch: ProcessMonitor, reading: LogReading | None, *, name: str, log: Path, pattern: str | None, limit: float
+    watch: ProcessMonitor, outcome: Outcome, reading: LogReading | None, *, name: str, pattern: str | None, limit: float
 ) -> ScriptError | None:
     """Return the error of a command that cannot be measured; None for one that can. `limit` is in seconds."""
-    crashed, took = watch.returncode != 0 and not watch.stopped, format_duration(watch.wall_seconds)
+    crashed, took = outcome.returncode != 0 and not watch.stopped, format_duration(watch.wall_seconds)
     seen = max((stream.lines for stream in watch.log.streams.values()), default=0)
     if crashed and (reading is None or seen < ENOUGH_LINES):
-        return _crash(watch, name, log, took)
+        return _crash(watch, outcome, name, took)
     if watch.too_large is not None:
         return writes_too_much(name, watch.too_large)
     if reading is not None:
@@ -196,7 +179,7 @@ def _explain(
         message = f"{name} printed {_lines(watch.log.lines)} in {took}. {what}."
         return NoProgressLines(
             quote_last_lines(message, watch.tail),
-            hint=f"Its output is in {log}" if pattern else _PATTERN_HINT,
+            hint=f"Its output is in {outcome.log}" if pattern else _PATTERN_HINT,
         )
     shown = next(stream.first.text for stream in watch.log.streams.values() if stream.lines == seen)
     if not watch.stopped:
@@ -210,16 +193,16 @@ def _explain(
     )
 
 
-def _crash(watch: ProcessMonitor, name: str, log: Path, took: str) -> ScriptError:
+def _crash(watch: ProcessMonitor, outcome: Outcome, name: str, took: str) -> ScriptError:
     if line := next((line for line in reversed(watch.tail) if says_cuda(line)), ""):
         return NeedsCuda(
             f"{name} refuses to run without a CUDA device: {line.strip()[:SHOWN_CHARS]}",
             hint="Tell it to use the CPU for the measurement (Caffe: solver_mode: CPU), then measure again.",
         )
-    if watch.returncode < 0:
-        return killed_by_signal(name, -watch.returncode, watch.tail, log)
-    message = f"{name} ended with status {watch.returncode} after {took}, before enough progress was seen."
-    return ScriptCrashed(quote_last_lines(message, watch.tail), hint=f"Its whole output is in {log}")
+    if outcome.returncode < 0:
+        return killed_by_signal(name, -outcome.returncode, watch.tail, outcome.log)
+    message = f"{name} ended with status {outcome.returncode} after {took}, before enough progress was seen."
+    return ScriptCrashed(quote_last_lines(message, watch.tail), hint=f"Its whole output is in {outcome.log}")
 
 
 def _lines(count: int) -> str:

@@ -30,7 +30,7 @@ import psutil
 from costgpu.errors import ScriptNotFound
 from costgpu.measure.footprint.gather import gather
 from costgpu.measure.footprint.watch import FileWatch
-from costgpu.measure.isolation.layers import Changes, SizeLimit
+from costgpu.measure.isolation.layers import SizeLimit
 from costgpu.measure.isolation.levels import Isolation
 from costgpu.measure.isolation.start import start_isolated
 from costgpu.measure.log.counters import ProgressLog
@@ -41,8 +41,7 @@ from costgpu.measure.probe.record import ActivityRecord
 from costgpu.measure.probe.schedstat import machine_times, own_cores, thread_times, threads_of
 from costgpu.measure.process_tree import adopting, end_everything, interruptible, own_children, uninterrupted
 from costgpu.measure.scratch import Scratch
-from costgpu.measure.session import child_environment, hard_limit_seconds
-from costgpu.models.footprint import Footprint
+from costgpu.measure.session import Outcome, child_environment, hard_limit_seconds
 
 ENOUGH_LINES = 5  # of progress; with fewer it is watched for half as long again
 LONGER = 1.5
@@ -64,12 +63,8 @@ class ProcessMonitor:
         self.tail: deque[str] = deque(maxlen=TAIL_LINES)
         self.started_at = 0.0  # on the monotonic clock
         self.wall_seconds = 0.0
-        self.returncode = 0  # negative for a signal
         self.peak_rss_bytes = 0  # of the command and all its descendants together
-        self.survivors = 0  # processes that had to be killed, but for itself
         self.stopped = False  # by us
-        self.isolation = Isolation.COPY
-        self.changes, self.footprint = Changes(), Footprint()
         self.too_large: int | None = None  # bytes that it may write, if it was ended because it wrote more
         self._measure_for, self._start_limit = measure_for, start_limit
         self._splitter = LineSplitter()
@@ -90,7 +85,7 @@ class ProcessMonitor:
         scratch: Scratch,
         progress: Callable[[float, bool], None],
         isolation: Isolation | None = None,
-    ) -> None:
+    ) -> Outcome:
         """Run it until it ends or enough has been seen; nothing of it is left.
 
         Raises:
@@ -126,7 +121,7 @@ class ProcessMonitor:
             finally:
                 os.close(writer)
             self.started_at = self._last_byte = time.monotonic()
-            child, self.isolation = started.process, started.isolation
+            child = started.process
             self._size = SizeLimit(scratch.folder, *started.elsewhere(scratch.folder))
             try:
                 self._follow(child, source, output, progress, watch)
@@ -134,11 +129,23 @@ class ProcessMonitor:
                 self.wall_seconds = time.monotonic() - self.started_at
                 with uninterrupted():
                     self._ask_to_end(child, source, output)
-                    self.survivors = end_everything(child.pid, marker, before)
-                    self.returncode = child.wait()
+                    survivors = end_everything(child.pid, marker, before)
+                    child.wait()
                     watch.drain()
-                    self.changes = started.close(scratch)
-        self.footprint = gather(watch, scratch, self.changes, self.isolation)
+                    changes = started.close(scratch)
+        return Outcome(
+            record=None,
+            returncode=child.returncode,
+            timed_out=self.stopped,
+            log=scratch.log,
+            probe=scratch.log,
+            scratch=scratch.folder,
+            isolation=started.isolation,
+            changes=changes,
+            too_large=self.too_large,
+            survivors=survivors,
+            footprint=gather(watch, scratch, changes, started.isolation),
+        )
 
     def _follow(
         self,

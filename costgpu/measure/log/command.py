@@ -29,8 +29,7 @@ from costgpu.measure.isolation.levels import Isolation, isolation_notes
 from costgpu.measure.log.lines import user_pattern
 from costgpu.measure.log.patterns import PATTERNS
 from costgpu.measure.log.process_monitor import ENOUGH_LINES, ProcessMonitor
-from costgpu.measure.log.series import LogReading, read_series
-from costgpu.measure.probe.record import ActivityRecord, ProbeRecord
+from costgpu.measure.log.series import read_record
 from costgpu.measure.profile.profile_builder import build_profile
 from costgpu.measure.scratch import Scratch
 from costgpu.measure.session import Outcome
@@ -83,14 +82,21 @@ def measure_command(
     watch = ProcessMonitor(patterns, measure_for_seconds, start_limit_seconds)
     outcome = watch.run([program, *argv[1:]], workdir, scratch, progress, isolation)
     ended = outcome.returncode == 0 and not watch.stopped
-    reading = read_series(watch.log, started_at=watch.started_at, ended=ended, kind=kind)
-    error = _explain(watch, outcome, reading, name=name, pattern=pattern, limit=start_limit_seconds)
+    reading = read_record(
+        watch.log,
+        ended=ended,
+        kind=kind,
+        started_at=watch.started_at,
+        wall_seconds=watch.wall_seconds,
+        activity=watch.activity,
+    )
+    error = _explain(watch, outcome, read=reading is not None, name=name, pattern=pattern, limit=start_limit_seconds)
     if error is not None:
         raise error
     assert reading is not None  # noqa: S101 - _explain() has an error for a missing reading
     host = measure_host()
-    notes = [*reading.notes, *isolation_notes(outcome.isolation), host.how]
-    record = record_of(reading, watch.wall_seconds, watch.activity, ended=ended)
+    record, notes = reading
+    notes += [*isolation_notes(outcome.isolation), host.how]
     record["peak_rss_bytes"] = watch.peak_rss_bytes or None
     if host.machine.accelerators:
         record.pop("cpu_seconds", None)  # what it does beside waiting for a GPU is not known
@@ -104,25 +110,6 @@ def measure_command(
     )
     profile = replace(profile, notes=notes + profile.notes, footprint=outcome.footprint)
     return profile, outcome
-
-
-def record_of(
-    reading: LogReading, wall_seconds: float, activity: ActivityRecord | None = None, *, ended: bool
-) -> ProbeRecord:
-    """Return what was seen of a program in the form in which the probe records a script."""
-    record = ProbeRecord(
-        status="ended" if ended else "cut",
-        python="",
-        wall_seconds=wall_seconds,
-        setup_seconds=reading.setup_seconds,
-        peak_rss_bytes=None,
-        activity=activity,
-        series=[reading.series],
-        versions={},
-    )
-    if activity is not None and activity["wall"] > 0:
-        record["cpu_seconds"] = activity["cpu"] * wall_seconds / activity["wall"]
-    return record
 
 
 def find_program(argv: Sequence[str], workdir: Path) -> str:
@@ -152,16 +139,16 @@ def find_program(argv: Sequence[str], workdir: Path) -> str:
 
 
 def _explain(
-    watch: ProcessMonitor, outcome: Outcome, reading: LogReading | None, *, name: str, pattern: str | None, limit: float
+    watch: ProcessMonitor, outcome: Outcome, *, read: bool, name: str, pattern: str | None, limit: float
 ) -> ScriptError | None:
     """Return the error of a command that cannot be measured; None for one that can. `limit` is in seconds."""
     crashed, took = outcome.returncode != 0 and not watch.stopped, format_duration(watch.wall_seconds)
     seen = max((stream.lines for stream in watch.log.streams.values()), default=0)
-    if crashed and (reading is None or seen < ENOUGH_LINES):
+    if crashed and (not read or seen < ENOUGH_LINES):
         return _crash(watch, outcome, name, took)
     if watch.too_large is not None:
         return writes_too_much(name, watch.too_large)
-    if reading is not None:
+    if read:
         return None
     if watch.log.unreadable:
         return NoProgressLines(

@@ -1,4 +1,4 @@
-"""From the counter of a program's log to a progress series, as the probe writes one of a script. Pure.
+"""From the counter of a program's log to a record with a progress series, as the probe writes one of a script. Pure.
 
 Rates are differences of the counter over our own clock; what the program prints of its speed is not read.
 """
@@ -8,13 +8,12 @@ from __future__ import annotations
 import math
 import statistics
 from dataclasses import dataclass
-from enum import Enum
 from itertools import pairwise
 from typing import cast
 
 from costgpu.measure.log.counters import ProgressLog, Sample, Stream
 from costgpu.measure.log.patterns import MAY_STOP, NETS, Tier
-from costgpu.measure.probe.record import Intervals, SeriesFacts, SeriesRecord
+from costgpu.measure.probe.record import ActivityRecord, Intervals, ProbeRecord, SeriesFacts, SeriesRecord
 from costgpu.measure.profile.step_times import SPIKE, step_times
 
 SAME_MOMENT_SECONDS = 1e-3  # lines that come together were held back in a buffer; the last of them is current
@@ -27,15 +26,6 @@ EXAMPLE_CHARS = 60
 UNKNOWN_WORK = "costgpu does not know what this program computes: --like names its kind"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LogReading:
-    """What a log says."""
-
-    series: SeriesRecord  # the training
-    setup_seconds: float  # from the start until the first step was made
-    notes: list[str]  # one sentence each
-
-
 @dataclass(frozen=True, slots=True)
 class _Interval:
     """From one reading to the next: seconds, and the steps beside those of `epochs` whole epochs."""
@@ -45,26 +35,29 @@ class _Interval:
     epochs: float
 
 
-class Scope(Enum):
-    """What a counter's total is the total of."""
+def read_record(
+    log: ProgressLog,
+    *,
+    ended: bool,
+    kind: str = "",
+    started_at: float = 0.0,
+    wall_seconds: float = 0.0,
+    activity: ActivityRecord | None = None,
+) -> tuple[ProbeRecord, list[str]] | None:
+    """Return what was seen of a program as the probe records a script, with notes; None if no counter can be timed.
 
-    EPOCH = "an epoch"
-    WHOLE = "the whole training"
-    UNDECIDED = "either"
-
-
-def read_series(log: ProgressLog, *, started_at: float, ended: bool, kind: str = "") -> LogReading | None:
-    """Return the training that a log tells of; None if no counter in it can be timed. An empty `kind` is recognised."""
+    An empty `kind` of work is recognised by the lines.
+    """
     stream = log.best()
     if stream is None:
         return None
-    samples, scope, unit = _settled(stream.samples), scope_of(stream, log), stream.pattern.unit
-    if scope is Scope.EPOCH and stream.total:
+    samples, by_epochs, unit = _settled(stream.samples), starts_again(stream, log), stream.pattern.unit
+    if by_epochs and stream.total:
         samples = _with_late_ends(samples, stream.total)
-    found = _intervals(samples, scope)
+    found = _intervals(samples, by_epochs=bool(by_epochs))
     inside = [one for one in found if not one.epochs]
-    by_epoch = not inside
-    if by_epoch and scope is Scope.EPOCH and stream.total:
+    once_an_epoch = not inside
+    if once_an_epoch and by_epochs and stream.total:
         whole = [_Interval(one.seconds, one.steps + one.epochs * stream.total, 0) for one in found]
         inside = [one for one in whole if one.steps > 0]
     if not inside:
@@ -77,20 +70,20 @@ def read_series(log: ProgressLog, *, started_at: float, ended: bool, kind: str =
     mean = times.mean_seconds if together else times.seconds
 
     first, waited = samples[0], samples[0].at - started_at
-    facts = _facts(stream, log, scope, mean, kind)
+    facts = _facts(stream, log, by_epochs, mean, kind)
     facts["together"] = together
     steps, each = facts.get("total"), facts.get("per_epoch")
     resumed = _is_resumed(stream, waited / mean)
-    if steps is not None and scope is Scope.WHOLE and unit != "percent" and resumed:
+    if steps is not None and by_epochs is False and unit != "percent" and resumed:
         facts["how"] += f"; it goes on from {first.step:,.0f}, where an earlier run has ended"
         steps = max(1.0, steps - first.step)
     notes = [_chosen(stream, log)]
     if len(samples) < len(stream.samples) / 2:
         notes.append("Its output comes in blocks, because the program buffers it: single steps could not be timed.")
     across = [one for one in found if one.epochs and each and one.steps + one.epochs * each >= 0]
-    if by_epoch and unit != "epoch":
+    if once_an_epoch and unit != "epoch":
         notes.append("It prints once an epoch: a step's time includes whatever else an epoch holds.")
-    elif scope is Scope.EPOCH and not any(one.epochs for one in found) and unit not in ("epoch", "percent"):
+    elif by_epochs and not any(one.epochs for one in found) and unit not in ("epoch", "percent"):
         notes.append("No end of an epoch was seen: work between epochs (validation, checkpoints) is not counted.")
     elif across and each:
         beyond = statistics.fmean(one.seconds - (one.steps + one.epochs * each) * mean for one in across)
@@ -101,7 +94,7 @@ def read_series(log: ProgressLog, *, started_at: float, ended: bool, kind: str =
         source="log",
         unit=unit,
         total=steps,
-        steps=round(_counted(stream, scope, facts.get("total"), each))
+        steps=round(_counted(stream, facts.get("total"), each))
         if ended
         else max(1, round(sum(one.steps for one in inside))),
         open=not ended,
@@ -118,8 +111,19 @@ def read_series(log: ProgressLog, *, started_at: float, ended: bool, kind: str =
         openings=1,
         around=[],
     )
-    setup = waited - (before if before <= waited else (inside[0].steps - 1) * mean)
-    return LogReading(series=series, setup_seconds=setup, notes=notes)
+    record = ProbeRecord(
+        status="ended" if ended else "cut",
+        python="",
+        wall_seconds=wall_seconds,
+        setup_seconds=waited - (before if before <= waited else (inside[0].steps - 1) * mean),
+        peak_rss_bytes=None,
+        activity=activity,
+        series=[series],
+        versions={},
+    )
+    if activity is not None and activity["wall"] > 0:
+        record["cpu_seconds"] = activity["cpu"] * wall_seconds / activity["wall"]
+    return record, notes
 
 
 def _settled(samples: list[Sample]) -> list[Sample]:
@@ -146,24 +150,24 @@ def _with_late_ends(samples: list[Sample], total: float) -> list[Sample]:
     ]
 
 
-def _intervals(samples: list[Sample], scope: Scope) -> list[_Interval]:
+def _intervals(samples: list[Sample], *, by_epochs: bool) -> list[_Interval]:
     found = []
     for before, after in pairwise(samples):
         seconds, steps = after.at - before.at, after.step - before.step
         epochs = after.epoch - before.epoch if after.epoch is not None and before.epoch is not None else 0.0
-        if steps < 0 or (scope is Scope.EPOCH and epochs > 0):
+        if steps < 0 or (by_epochs and epochs > 0):
             found.append(_Interval(seconds, steps, max(1.0, epochs)))
         elif steps > 0 and seconds > 0:
             found.append(_Interval(seconds, steps, 0))
     return found
 
 
-def scope_of(stream: Stream, log: ProgressLog) -> Scope:
-    """Return whether the counter starts again with every epoch, as far as the log tells."""
+def starts_again(stream: Stream, log: ProgressLog) -> bool | None:
+    """Return whether the counter starts again with every epoch; None if the log does not tell."""
     if stream.pattern.unit == "epoch" or stream.pattern.whole:
-        return Scope.WHOLE
+        return False
     if stream.restarts > 0:
-        return Scope.EPOCH
+        return True
     went_on = any(
         later.epoch is not None and earlier.epoch is not None and later.epoch > earlier.epoch
         for earlier, later in pairwise(stream.samples)
@@ -171,25 +175,25 @@ def scope_of(stream: Stream, log: ProgressLog) -> Scope:
     first = stream.samples[0]
     same = all(sample.step == first.step for sample in stream.samples)
     if went_on and not same and stream.pattern.tier is not Tier.FRAMEWORK:
-        return Scope.WHOLE
+        return False
     if stream.pattern.per_epoch or stream.first.epoch is not None:
-        return Scope.EPOCH
+        return True
     if stream.pattern.named and first.epoch is not None and first.step == 0:
-        return Scope.EPOCH  # the bar was opened after the line that begins the epoch
+        return True  # the bar was opened after the line that begins the epoch
     bars = stream.pattern.named and log.outer(stream) is not None
-    return Scope.WHOLE if stream.samples[-1].epoch is None and not bars else Scope.UNDECIDED
+    return False if stream.samples[-1].epoch is None and not bars else None
 
 
-def _facts(stream: Stream, log: ProgressLog, scope: Scope, seconds: float, kind: str) -> SeriesFacts:
+def _facts(stream: Stream, log: ProgressLog, by_epochs: bool | None, seconds: float, kind: str) -> SeriesFacts:
     """Return what the log says of the counter, whose steps take so many seconds each."""
     pattern = stream.pattern
     epochs, how_epochs = _epochs(stream, log)
-    each, how_each = _per_epoch(stream, log, seconds) if scope is Scope.EPOCH else (None, "")
+    each, how_each = _per_epoch(stream, log, seconds) if by_epochs else (None, "")
     announced, how = pattern.announced
     whole = None
-    if scope is Scope.WHOLE and stream.total:
+    if by_epochs is False and stream.total:
         whole, how = stream.total, f"{pattern.label} counts to {stream.total:,.0f}"
-    elif scope is Scope.WHOLE and announced in log.facts:
+    elif by_epochs is False and announced in log.facts:
         whole = float(log.facts[announced])
     elif pattern.unit == "epoch":
         whole, how = epochs, how_epochs
@@ -201,7 +205,7 @@ def _facts(stream: Stream, log: ProgressLog, scope: Scope, seconds: float, kind:
         each = whole / epochs
     if whole is None:
         how = f"{pattern.label} does not tell how many {pattern.unit}s there are"
-        if scope is Scope.UNDECIDED and stream.total:
+        if by_epochs is None and stream.total:
             how = f"its lines count to {stream.total:,.0f}, but not whether that is an epoch or the whole"
         elif each is not None and how_each:
             how = f"an epoch has {each:,.0f} {pattern.unit}s; its output does not tell how many epochs there are"
@@ -262,12 +266,12 @@ def _per_epoch(stream: Stream, log: ProgressLog, seconds: float) -> tuple[float 
     return None, ""
 
 
-def _counted(stream: Stream, scope: Scope, whole: float | None, each: float | None) -> float:
+def _counted(stream: Stream, whole: float | None, each: float | None) -> float:
     """Return the steps of a program that ran to its end: its last lines may not have been printed."""
     steps = [sample.step for sample in stream.samples]
     if stream.pattern.unit == "percent":
         return 100.0
-    if scope is Scope.EPOCH or stream.restarts:
+    if stream.restarts:
         return steps[-1] + (stream.restarts * each if each else sum(a for a, b in pairwise(steps) if b < a))
     counted = steps[-1] + (steps[0] == 0 and stream.pattern.unit in ("epoch", "round"))
     apart = max((after - before for before, after in pairwise(steps)), default=1.0)

@@ -10,11 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from costgpu.errors import UsageError
-from costgpu.measure.log.command import record_of
 from costgpu.measure.log.counters import ProgressLog
 from costgpu.measure.log.lines import LINE_BYTES, Line, LineSplitter, Progress, read_line, user_pattern
 from costgpu.measure.log.patterns import PATTERNS, Tier
-from costgpu.measure.log.series import read_series
+from costgpu.measure.log.series import read_record
 from tests.unit.measure.records import build
 
 EXAMPLES: dict[str, Any] = json.loads(Path(__file__).with_name("example_lines.json").read_text(encoding="utf-8"))
@@ -82,9 +81,9 @@ def test_no_text_breaks_the_reading(text: str, gaps: list[float], ended: bool) -
         at += gaps[number % len(gaps)]
         for line in splitter.feed(piece.encode(), at):
             log.read(line)
-    reading = read_series(log, started_at=0.0, ended=ended)
+    reading = read_record(log, ended=ended)
     if reading is not None:
-        profile = build(record_of(reading, at, ended=ended))
+        profile = build(reading[0])
         (phase,) = profile.phases
         assert phase.step.mean_seconds > 0
         assert profile.setup_seconds >= 0

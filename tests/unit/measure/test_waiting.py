@@ -4,10 +4,9 @@ from typing import Any
 
 import pytest
 
-from costgpu.measure.log.command import record_of
 from costgpu.measure.log.counters import ProgressLog
 from costgpu.measure.log.lines import Line
-from costgpu.measure.log.series import read_series
+from costgpu.measure.log.series import read_record
 from costgpu.measure.probe.activity import Activity
 from costgpu.measure.profile.neighbours import neighbours_of
 from costgpu.measure.profile.progress_series import share_of_cores
@@ -101,13 +100,14 @@ def test_a_program_known_by_its_lines_waits_and_works_on_one_core() -> None:
     log = ProgressLog()
     for n in range(9):
         log.read(Line(f"step {n}/90", n * 0.2))
-    reading = read_series(log, started_at=0.0, ended=False)
-    assert reading is not None
     seen = activity(cores=4, main_cpu=0.0, off=50, alone=0, quiet=45)
-    (found,) = build(record_of(reading, 10.0, seen, ended=False)).phases
+    reading, unlooked = (read_record(log, ended=False, wall_seconds=10.0, activity=one) for one in (seen, None))
+    assert reading is not None
+    assert unlooked is not None
+    (found,) = build(reading[0]).phases
     assert found.waiting_seconds_per_step == pytest.approx(0.18)
     assert found.host_seconds_per_step == pytest.approx(0.02)
-    (unseen,) = build(record_of(reading, 10.0, ended=False)).phases
+    (unseen,) = build(unlooked[0]).phases
     assert unseen.waiting_seconds_per_step == unseen.host_seconds_per_step == 0
 
 

@@ -12,10 +12,9 @@ from typing import Any
 import pytest
 
 from costgpu.measure.log import counters
-from costgpu.measure.log.command import record_of
 from costgpu.measure.log.counters import ProgressLog
 from costgpu.measure.log.lines import Line, LineSplitter, user_pattern
-from costgpu.measure.log.series import UNKNOWN_WORK, read_series
+from costgpu.measure.log.series import UNKNOWN_WORK, read_record
 from costgpu.models.workload import ExtraKind, GpuPath, Rhythm, TotalKind, WorkloadProfile
 from tests.unit.measure.records import build
 
@@ -23,10 +22,11 @@ LOGS = Path(__file__).resolve().parents[2] / "logs"
 
 
 def profile_of(log: ProgressLog, *, ended: bool = False, kind: str = "") -> WorkloadProfile:
-    reading = read_series(log, started_at=0.0, ended=ended, kind=kind)
+    reading = read_record(log, ended=ended, kind=kind)
     assert reading is not None
-    profile = build(record_of(reading, log.last_at, ended=ended))
-    return replace(profile, notes=reading.notes + profile.notes)
+    record, notes = reading
+    profile = build(record)
+    return replace(profile, notes=notes + profile.notes)
 
 
 def replay(name: str, *, ended: bool = False, kind: str = "", end: bytes = b"\n") -> WorkloadProfile:
@@ -234,7 +234,7 @@ def test_a_program_that_ended_is_known(lines: list[tuple[float, str]], steps: fl
     ],
 )
 def test_what_does_not_count_is_not_read(lines: list[tuple[float, str]]) -> None:
-    assert read_series(logged(lines), started_at=0.0, ended=False) is None
+    assert read_record(logged(lines), ended=False) is None
 
 
 def test_memory_is_bounded_and_the_rate_stays(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -209,9 +209,8 @@ def _facts(stream: Stream, log: ProgressLog, by_epochs: bool | None, seconds: fl
             how = f"its lines count to {stream.total:,.0f}, but not whether that is an epoch or the whole"
         elif each is not None and how_each:
             how = f"an epoch has {each:,.0f} {pattern.unit}s; its output does not tell how many epochs there are"
-    path_reason, kind = _work(stream, log, kind)
-    facts = SeriesFacts(total=whole, per_epoch=each, how=how, framework=pattern.framework, kind=kind)
-    facts["gpu_reason"] = path_reason
+    reason, kind = _work(stream, log, kind)
+    facts = SeriesFacts(total=whole, per_epoch=each, how=how, framework=pattern.framework, kind=kind, gpu_reason=reason)
     facts["told"] = how_each.startswith("about") and whole is not None
     if "batch_size" in log.facts:
         facts["batch"] = int(log.facts["batch_size"])
@@ -228,8 +227,6 @@ def _is_resumed(stream: Stream, possible: float) -> bool:
 
 def _epochs(stream: Stream, log: ProgressLog) -> tuple[float | None, str]:
     """Return the number of epochs, and who says so."""
-    if stream.pattern.unit == "epoch" and stream.total:
-        return stream.total, f"{stream.pattern.label} counts to {stream.total:,.0f}"
     if stream.epochs:
         return stream.epochs, f"{stream.epochs:,.0f} epochs by the same lines"
     outer = log.outer(stream) if stream.pattern.named else None

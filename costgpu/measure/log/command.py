@@ -90,10 +90,9 @@ def measure_command(
         wall_seconds=watch.wall_seconds,
         activity=watch.activity,
     )
-    error = _explain(watch, outcome, read=reading is not None, name=name, pattern=pattern, limit=start_limit_seconds)
-    if error is not None:
-        raise error
-    assert reading is not None  # noqa: S101 - _explain() has an error for a missing reading
+    crashed = outcome.returncode != 0 and not watch.stopped
+    if reading is None or outcome.too_large is not None or (crashed and _progress_lines(watch) < ENOUGH_LINES):
+        raise _explain(watch, outcome, name=name, pattern=pattern, limit=start_limit_seconds)
     host = measure_host()
     record, notes = reading
     notes += [*isolation_notes(outcome.isolation), host.how]
@@ -102,7 +101,7 @@ def measure_command(
         record.pop("cpu_seconds", None)  # what it does beside waiting for a GPU is not known
         gpu = host.machine.accelerators[0]
         notes.append(f"This machine has a GPU ({gpu}): if the program used it, its steps were timed on it.")
-    if outcome.returncode != 0 and not watch.stopped:
+    if crashed:
         notes.append(f"It ended with status {outcome.returncode} while it was measured.")
     now = datetime.now(UTC).isoformat(timespec="seconds")
     profile = build_profile(
@@ -138,18 +137,17 @@ def find_program(argv: Sequence[str], workdir: Path) -> str:
     return str(path.absolute())
 
 
-def _explain(
-    watch: ProcessMonitor, outcome: Outcome, *, read: bool, name: str, pattern: str | None, limit: float
-) -> ScriptError | None:
-    """Return the error of a command that cannot be measured; None for one that can. `limit` is in seconds."""
-    crashed, took = outcome.returncode != 0 and not watch.stopped, format_duration(watch.wall_seconds)
-    seen = max((stream.lines for stream in watch.log.streams.values()), default=0)
-    if crashed and (not read or seen < ENOUGH_LINES):
+def _progress_lines(watch: ProcessMonitor) -> int:
+    return max((stream.lines for stream in watch.log.streams.values()), default=0)
+
+
+def _explain(watch: ProcessMonitor, outcome: Outcome, *, name: str, pattern: str | None, limit: float) -> ScriptError:
+    """Return the error of a command that cannot be measured. `limit` is in seconds."""
+    took, seen = format_duration(watch.wall_seconds), _progress_lines(watch)
+    if outcome.too_large is not None:
+        return writes_too_much(name, outcome.too_large)
+    if outcome.returncode != 0 and not watch.stopped:
         return _crash(watch, outcome, name, took)
-    if watch.too_large is not None:
-        return writes_too_much(name, watch.too_large)
-    if read:
-        return None
     if watch.log.unreadable:
         return NoProgressLines(
             f"--step-pattern '{pattern}' matches, but its step is no number: {watch.log.unreadable[:SHOWN_CHARS]}",

@@ -109,12 +109,12 @@ def test_what_any_program_reads_is_seen(tmp_path: Path) -> None:
     work.mkdir()
     (work / "corpus.txt").write_text("words\n")
     (work / "other.txt").write_text("words\n")
-    monitor = ProcessMonitor((), 1.0, 60.0)
     command = ["/bin/sh", "-c", "cat corpus.txt > copy.txt; cat copy.txt; echo x > ../model.bin"]
-    monitor.run(command, work, Scratch.make(tmp_path / "cache", "program"), lambda seconds, stepping: None)
-    assert [use.path for use in monitor.footprint.read] == ["corpus.txt"]
-    assert [use.path for use in monitor.footprint.written_outside] == [f"{tmp_path}/model.bin"]
-    assert monitor.footprint.complete
+    scratch = Scratch.make(tmp_path / "cache", "program")
+    footprint = ProcessMonitor((), 1.0, 60.0).run(command, work, scratch, lambda seconds, stepping: None).footprint
+    assert [use.path for use in footprint.read] == ["corpus.txt"]
+    assert [use.path for use in footprint.written_outside] == [f"{tmp_path}/model.bin"]
+    assert footprint.complete
 
 
 OVERWRITES = """

@@ -464,7 +464,7 @@ class SeriesFacts(TypedDict, total=False):
     """What a framework says of a series; each sets what it knows."""
 
     total: float | None
-    per_epoch: int | None
+    per_epoch: float | None
     epochs: int
     saves: Saves | None
     validation: Validation | None
@@ -491,6 +491,13 @@ class SeriesFacts(TypedDict, total=False):
     applied: str  # of a jitted function that updates nothing: "only", or "trains" if the script takes gradients
     evaluating: float  # seconds of jitted functions that update nothing, beside its steps
     inference: bool  # its steps only run what has been trained; `batch` is then the items of one
+    # of a program that is known by what it prints:
+    framework: str  # whose lines they are; ``log lines`` if nobody's in particular
+    how: str  # how its total is known, or why it is not
+    kind: str  # of work, in the benchmark table; empty if it is not known
+    gpu_reason: str
+    together: bool  # steps between two lines are timed together
+    between_epochs: float  # seconds that an epoch takes beyond its steps
 
 
 class SurroundingLoop(TypedDict, total=False):

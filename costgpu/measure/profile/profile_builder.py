@@ -84,7 +84,8 @@ def build_profile(
         notes = torch_notes(phases, later, record, torch)
     else:
         share = 0.0 if machine.accelerators else waiting_share(activity)
-        serial = 1.0 - parallel_share(record, machine.cores, waiting=share)
+        # what a program that is known by its lines does on one core is not known without a look at it
+        serial = 1.0 - parallel_share(record, machine.cores, waiting=share) if "cpu_seconds" in record else 0.0
         phases = [_shared_out(found.undisturbed_phase(phase), share, serial) for phase in progress_phases(record)]
         later = later_fits(record)
         name, number = framework_of(record)

@@ -138,7 +138,7 @@ def parse_toml(text: str) -> dict[str, Any]:
 
 
 def _in_our_words(error: ValueError) -> ValueError:
-    """Of a number that is too long, Python says how to change Python."""
+    """Replace what Python says of a number that is too long, which is how to change Python."""
     return ValueError("a whole number in it has too many digits") if "int_max_str_digits" in str(error) else error
 
 

@@ -476,7 +476,7 @@ def format_frequency(per_second: float, noun: str) -> str:
 
 
 def plural_unit(unit: str) -> str:
-    """``steps``, ``trees``, ``batches``, ``hours of audio``."""
+    """Return the plural: ``steps``, ``trees``, ``batches``, ``hours of audio``."""
     noun, of, rest = unit.partition(" of ")
     sibilant = noun.endswith(("ch", "sh", "s", "x")) and noun != "epoch"
     plural = (

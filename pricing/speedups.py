@@ -114,7 +114,7 @@ def _ratio(row: Row, cpu_seconds: float | None, gpu_seconds: float | None) -> tu
 
 
 def _check(row: Row, found: Speedup) -> None:
-    """What belongs together."""
+    """Check that the columns fit together."""
     if found.grade is Grade.MEASURED:
         for column, value in (("cpu_cores", found.cpu_cores), ("cpu_core_gflops", found.cpu_core_gflops)):
             needed(row, column, value)

@@ -97,7 +97,7 @@ class Provider(Protocol):
         """Return who is asking. Raises `AuthError` with what to do about it."""
 
     def check(self, request: CreateRequest) -> None:
-        """Whether the create call would be allowed, as far as the provider tells without creating (a dry run).
+        """Check whether the create call would be allowed, as far as the provider tells without creating (a dry run).
 
         Raises:
             AuthError, InvalidRequest, QuotaExceeded: It would not be.
@@ -247,7 +247,7 @@ class PriceSource(Protocol):
         """Return what to know about asking, such as that it takes long; empty if nothing."""
 
     def read(self, regions: Sequence[str], known: Sequence[Offer], now: datetime) -> PriceUpdate:
-        """New prices of the known offers in these regions, and of their types where they are new.
+        """Return new prices of the known offers in these regions, and of their types where they are new.
 
         Raises:
             ProviderError: The list cannot be had.

@@ -177,7 +177,7 @@ def _carry_out(context: AppContext, planned: PlannedRun, *, detach: bool, as_jso
 
 
 def _put_into_queue(context: AppContext, planned: PlannedRun, *, as_json: bool) -> None:
-    """Records the run, and starts what may start: it, if nothing waits before it and there is room."""
+    """Record the run, and start what may start: this run, if nothing waits before it and there is room."""
     from costgpu.cli.terminal_observer import Terminal
     from costgpu.errors import RunBusy, RunError
     from costgpu.models.run import RunState
@@ -249,7 +249,7 @@ def print_detached(view: RunView, received: list[int], *, as_json: bool = False)
 
 @contextlib.contextmanager
 def told_how_to_return(run_id: str) -> Iterator[None]:
-    """A client that fails unexpectedly still says what becomes of the machine."""
+    """Say what becomes of the machine when the client fails unexpectedly."""
     from costgpu.runner.drive.context import Detached
 
     try:

@@ -136,7 +136,7 @@ def _nearness(work: Work, row: Speedup) -> float:
 
 
 def _unit(name: str) -> str:
-    """A round of boosting is a tree, and some logs call a step an iteration."""
+    """Return the unit's common name: a round of boosting is a tree, and some logs call a step an iteration."""
     return {"tree": "round", "iteration": "step"}.get(name, name)
 
 

@@ -105,7 +105,7 @@ def _incompatible_elsewhere(name: str, capability: tuple[int, int], candidate: C
 
 
 def host_need_gib(profile: WorkloadProfile, processes: int = 1) -> float:
-    """Main memory that stays on the host of accelerators: what each process took here without the model's tensors.
+    """Return the GiB of main memory that stay on the host of accelerators: what each process took without tensors.
 
     Args:
         processes: Processes that train there, each with its own copy of what it loads.

@@ -46,7 +46,7 @@ class Interval:
         return Interval(min(self.low, other.low), max(self.high, other.high))
 
     def stretched(self, *, low: float = 1.0, high: float = 1.0) -> Interval:
-        """The interval with its ends multiplied."""
+        """Return the interval with its ends multiplied."""
         return Interval(self.low * low, self.high * high)
 
     def around(self, value: float) -> Range:
@@ -296,7 +296,7 @@ def run_range(
 
 
 def sigma_of_runs(speed: MeasuredSpeed) -> float:
-    """Standard deviation of the logarithm of the next run's seconds, such that Z80 of them hold it 80 % of the time.
+    """Return the standard deviation of the logarithm of the next run's seconds, from earlier runs.
 
     The next run differs from the others' median by its own spread and by the median's. The spread is the larger one of
     two: that of the prior and the runs, pooled by their degrees of freedom; and that of the runs alone, so that a job

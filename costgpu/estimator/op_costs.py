@@ -149,7 +149,7 @@ def tensor_bytes(tensor: TensorShape) -> float:
 
 
 def elements(tensor: TensorShape) -> float:
-    """Number of elements of the shape."""
+    """Count the elements of the shape."""
     return float(math.prod(tensor[0]))
 
 

@@ -112,7 +112,7 @@ def serve(
     objective: Objective = Objective.CHEAPEST,
     instance_types: Sequence[str] = (),
 ) -> Service | None:
-    """What it takes to answer `rate` items per second with the script's batches, or one by one where that can be done.
+    """Return the machines that answer `rate` items per second, in the script's batches or one by one.
 
     Only the last phase of inference is served: what the script trains or infers before need not fit the machines.
 

@@ -333,7 +333,7 @@ def _scaled(workload: Workload, index: int, place: _Place) -> ScaledStep | str:
 
 
 def _sized_parallelism(parallelism: Parallelism, micro: float, phase: Phase) -> Parallelism:
-    """The parallelism with the reductions of a step of other micro-batches, and the model's size from its optimizers."""
+    """Return the parallelism with the reductions of a step of other micro-batches, and its optimizers' parameters."""
     trained = parallelism.trained_parameters or sum(one.parameters for one in phase.optimizers)
     reductions = parallelism.reductions_per_step
     return replace(

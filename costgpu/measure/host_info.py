@@ -120,7 +120,7 @@ def _machine(**figures: Any) -> Machine:
 
 
 def _figures(python: str | None, cores: int) -> dict[str, Any]:
-    """Of the first interpreter that has NumPy; without one the copy alone; empty if no Python answers."""
+    """Measure with the first interpreter that has NumPy; without one measure the copy alone, without Python nothing."""
     environment = {**os.environ, **dict.fromkeys(THREAD_VARIABLES, str(cores))}
     best: dict[str, Any] = {}
     candidates = [python] if python else [default_interpreter(dict(os.environ))[0], sys.executable]

@@ -66,7 +66,7 @@ def interruptible() -> contextlib.AbstractContextManager[None]:
 
 
 def uninterrupted() -> contextlib.AbstractContextManager[None]:
-    """A second Ctrl-C must not leave processes running or files not put back."""
+    """Keep a second Ctrl-C from leaving processes running or files not put back."""
     return _handling((signal.SIGINT, *END_SIGNALS), signal.SIG_IGN)
 
 

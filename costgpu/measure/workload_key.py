@@ -208,7 +208,7 @@ def _is_dynamic(tree: ast.AST) -> bool:
 
 
 def _python_files(root: Path) -> list[Path]:
-    """Of the folder, without virtual environments and hidden folders."""
+    """List the folder's Python files, without virtual environments and hidden folders."""
     found: list[Path] = []
     waiting = [root]
     while waiting and len(found) < MOST_FILES:

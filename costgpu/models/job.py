@@ -215,7 +215,7 @@ class JobStatus:
 
     @property
     def ended_well(self) -> bool:
-        """Whether the job came to its own end with exit code 0: one that obeys a request to stop may exit with 0, too."""
+        """Return True if the job ended by itself with exit code 0: one that was told to stop may exit with 0, too."""
         return self.exit_code == 0 and self.reason in (None, EndReason.SUCCEEDED)
 
     @property

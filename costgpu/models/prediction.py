@@ -300,7 +300,7 @@ class Verdict:
 
     @property
     def interruptible(self) -> Prediction | None:
-        """The spot machine to tell of interruptions by: the recommended one, else the cheapest of the table, if any."""
+        """Return the spot machine to explain interruptions by: the recommended one, else the cheapest of the table."""
         spot = [one for one in self.table if one.interruptions is not None]
         cheapest = min(spot, key=lambda one: one.cost_usd.value, default=None)
         is_spot = self.recommended is not None and self.recommended.interruptions is not None

@@ -234,7 +234,7 @@ class RunView:
 
     @property
     def interrupted(self) -> bool:
-        """Whether its machine is taken back, and what its job has made is for the next one rather than for its user."""
+        """Return True if the machine is taken back, and the job's work is for its next attempt and not for its user."""
         preempted = self.status is not None and self.status.reason is EndReason.PREEMPTED
         return preempted and self.spec.recovery is not None
 

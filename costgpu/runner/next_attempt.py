@@ -54,7 +54,7 @@ class TheEnd:
 
 
 def may_go_on(view: RunView, reason: EndReason) -> bool:
-    """Whether a run that is about to be closed for this reason is not the end of its job, as far as it alone tells."""
+    """Return True if the job may go on after a run that is closed for this reason, as far as the run alone tells."""
     if view.spec.recovery is None or view.spec.attempt is None or view.given_up:
         return False
     if reason is EndReason.PREEMPTED or (reason is EndReason.INSTANCE_LOST and _is_forgotten(view)):

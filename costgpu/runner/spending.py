@@ -228,7 +228,7 @@ def _ask(providers: Iterable[Provider], spending: Spending) -> _Live:
 
 
 def _compare_clocks(provider: Provider, spending: Spending) -> None:
-    """A clock that is minutes from a provider's own may not decide who is told, and what is ended."""
+    """Note a clock that is minutes from a provider's own: it may not decide who is told, and what is ended."""
     there = None
     if isinstance(provider, TimeSource):
         with contextlib.suppress(ProviderError):
@@ -279,7 +279,7 @@ def _open_views(ledger: Ledger, spending: Spending) -> list[RunView]:
 
 
 def _name_unasked(views: Iterable[RunView], live: _Live, spending: Spending) -> None:
-    """Providers of open runs that nobody here could ask."""
+    """Name the providers of open runs that nobody here could ask."""
     for view in views:
         ref = view.instance
         if ref and ref.provider not in live.asked and not any(w.startswith(ref.provider) for w in spending.not_asked):

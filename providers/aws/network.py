@@ -30,7 +30,7 @@ class Place:
 
 
 def security_group_name(run_id: str) -> str:
-    """Of the group that lets the user reach a run's machine."""
+    """Return the name of the group that lets the user reach a run's machine."""
     return f"costgpu-{run_id}"
 
 

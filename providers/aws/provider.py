@@ -120,7 +120,7 @@ class AwsProvider(Inventory):
         return instance_from(reply["Instances"][0], region)
 
     def _mismatch(self, request: CreateRequest, error: ProviderError) -> Instance:
-        """The token is used: by this request with an image that has been replaced meanwhile, or by another request."""
+        """Resolve a token that is used: by this request with an image replaced meanwhile, or by another request."""
         found = self.find(request)
         if found is None:
             raise Unreachable(

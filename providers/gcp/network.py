@@ -28,7 +28,7 @@ NETWORK = re.compile(r"(?P<network>[a-z][a-z0-9-]{0,61}[a-z0-9])(?:/(?P<subnet>[
 
 
 def rule_names(run_id: str) -> tuple[str, str]:
-    """Of the rule that lets the caller in, and of the one that keeps everybody else out."""
+    """Return the names of the rule that lets the caller in, and of the one that keeps everybody else out."""
     return network_tag(run_id), f"{network_tag(run_id)}-others"
 
 

@@ -40,7 +40,7 @@ class SkuCatalog:
         self._client: Any | None = None
 
     def read(self, regions: Sequence[str], known: Sequence[Offer], now: datetime) -> PriceUpdate:
-        """New prices of the known offers in these regions."""
+        """Return new prices of the known offers in these regions."""
         mapping = sku_prices.read_mapping()
         documents = self.skus(mapping.service)
         return sku_prices.price_update(documents, known, regions, today=now.date(), mapping=mapping)

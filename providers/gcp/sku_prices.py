@@ -262,7 +262,7 @@ def price_update(
     today: date,
     mapping: SkuMapping | None = None,
 ) -> PriceUpdate:
-    """New prices for the known offers of some regions.
+    """Return new prices for the known offers of some regions.
 
     A SKU says what something costs in a region, not that machines of that type are there: no offer is added. Nor is it
     said that they are sold that way: what is not (`is_sold`) gets no price.

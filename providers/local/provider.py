@@ -84,7 +84,7 @@ class LocalProvider:
 
     @_translated
     def check(self, request: CreateRequest) -> None:
-        """Whether an instance can live here: a POSIX system with a shell, and a folder that can be written."""
+        """Check that an instance can live here: a POSIX system with a shell, and a folder that can be written."""
         if os.name != "posix" or shutil.which("sh", path="/bin:/usr/bin") is None:
             raise InvalidRequest("Local runs need a POSIX system (Linux or macOS) with /bin/sh.")
         if request.offer.region != self.region or request.zone is not None:
@@ -115,7 +115,7 @@ class LocalProvider:
         )
 
     def zones(self, offer: Offer) -> tuple[str | None, ...]:
-        """Here."""
+        """Return no zone, which is the only place here."""
         if offer.region != self.region:
             raise InvalidRequest(
                 f"There is no region {offer.region!r} on this machine: its only one is {self.region!r}."
@@ -272,7 +272,7 @@ class LocalProvider:
                     yield Folder(path)
 
     def _write(self, home: Folder, request: CreateRequest) -> None:
-        """The whole folder, and only then its name."""
+        """Write the whole folder, and only then give it its name."""
         now = self._clock.now()
         lifetime = (request.lease_until - now).total_seconds()
         tags = {**request.tags, **our_tags(request)}

@@ -15,7 +15,7 @@ _OUTPUTS = {"work", "order.json", "state.json"}
 
 
 def is_safe(home: Folder) -> bool:
-    """Whether nothing of value is lost with the working folder: a client has fetched it, or no job was ever started."""
+    """Return True if deleting the working folder loses nothing: a client has fetched it, or no job was ever started."""
     state = home.agent_record("state.json")
     if not home.has("order.json") or state.get("collected_uptime") is not None or state.get("uploaded"):
         return True

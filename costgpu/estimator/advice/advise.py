@@ -92,7 +92,7 @@ def script_advice(context: AdviceContext) -> list[Advice]:
 def _together(
     context: AdviceContext, found: Sequence[tuple[Option, Advice]], every: Sequence[Sequence[Option]]
 ) -> Advice | None:
-    """The largest saving, and what each further change adds to it: mixed precision behind slow loading saves nothing."""
+    """Return the advice to combine changes: the one that saves most, and each further one that still saves."""
     alone = [pair for pair in found if pair[0].kind not in ALONE]
     if context.before is None or not alone:
         return None

@@ -162,7 +162,7 @@ def _phases(workload: Workload, change: Callable[[Phase], Phase]) -> Workload:
 
 
 def cast_seconds(workload: Workload) -> float:
-    """Launching the casts of mixed precision, over the whole run."""
+    """Return the seconds that launching the casts of mixed precision takes over the whole run."""
     total = 0.0
     for phase, steps in zip(workload.profile.phases, workload.scope.steps, strict=True):
         total += steps * CONSTANTS["launch"] * _casts(phase)

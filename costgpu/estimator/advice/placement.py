@@ -83,7 +83,7 @@ def between_epochs(context: AdviceContext) -> Advice | None:
 
 
 def _moved(context: AdviceContext, kind: AdviceKind, changed: Workload, seconds: float, action: str) -> Advice | None:
-    """The advice to do `seconds` of work on the cheapest CPU machine that can run the script, not on the GPU machine."""
+    """Return the advice to do `seconds` of work on the cheapest CPU machine that can, and not on the GPU machine."""
     before = context.before
     if before is None or not before.candidate.is_gpu:
         return None
@@ -139,7 +139,7 @@ def other_instance(context: AdviceContext, wider: Sequence[Prediction]) -> Advic
 
 
 def _instance(before: Prediction, after: Prediction) -> str:
-    """``An L4 instead of an A100``, ``1x L4 instead of 4x L4``, ``A smaller host for the L4``."""
+    """Return the change of machine in words: ``An L4 instead of an A100``, ``A smaller host for the L4``."""
     one, other = before.offer, after.offer
     chip = other.accelerator if other is not None else None
     was = one.accelerator if one is not None else None

@@ -60,7 +60,7 @@ def saturating_batch(unit: Unit, spec: AcceleratorSpec, execution: Execution, *,
 def best_batch(
     unit: Unit, spec: AcceleratorSpec, execution: Execution, *, largest: float = MOST_BATCH, copy: float = 0.0
 ) -> Option:
-    """The batch to recommend: that which nearly saturates the GPU, at most the largest that fits, at least the script's.
+    """Return the batch to recommend: the one that nearly saturates the GPU, and fits, but not less than the script's.
 
     Args:
         largest: Largest batch that fits, times the script's (`memory.largest_batch`).

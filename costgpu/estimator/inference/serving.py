@@ -63,7 +63,7 @@ def service(rate: float, capacity: float, usd_per_hour: float, *, headroom: floa
 
 
 def items_until_it_pays(fixed_usd: float, usd_per_item: float, other_usd_per_item: float) -> float:
-    """Number of items from which a machine with a fixed cost is the cheaper one; infinite if it never is.
+    """Return the number of items from which a machine with a fixed cost is cheaper; infinite if it never is.
 
     Args:
         fixed_usd: Cost of its boot and set-up, less the other one's.

@@ -243,7 +243,7 @@ def implausible_runs(
 
 
 def _damaged(connection: Connection) -> dict[int, str]:
-    """Closed runs whose rows hold what cannot be there."""
+    """Return the closed runs whose rows hold impossible values."""
     wrong = [*chain(*_odd(connection))]
     if not wrong:
         return {}
@@ -273,7 +273,7 @@ ENDED = case((_END > BEGAN, _END), else_=BEGAN)
 
 
 def joined() -> Join:
-    """Closed runs."""
+    """Join closed runs with their closings."""
     return closings.join(runs, runs.c.run == closings.c.run)
 
 
@@ -292,7 +292,7 @@ def within(since: datetime | None, until: datetime | None) -> list[ColumnElement
 def edges(
     since: datetime | None, until: datetime | None
 ) -> tuple[list[ColumnElement[bool]], ColumnElement[bool] | None]:
-    """Of what overlaps the period: what lies inside it, and what crosses its edges (None if it has none)."""
+    """Return the conditions for what lies inside the period, and for what crosses its edges (None if it has none)."""
     inside: list[ColumnElement[bool]] = []
     crossing: list[ColumnElement[bool]] = []
     if since is not None:

@@ -146,7 +146,7 @@ def _samples_per_step(stream: Stream) -> float | None:
 
 
 def _as_it_ended(stream: Stream, scope: Scope, whole: float | None, each: float | None, how: str) -> Total:
-    """It ran to its end: what it counted to, or the total if its last lines were not printed."""
+    """Return the total of a script that ran to its end: what it counted to, or announced if its last lines lack."""
     last = stream.samples[-1].step
     if stream.pattern.unit == "percent":
         return Total(kind=TotalKind.EXACT, steps=100.0, steps_per_epoch=each, how="it ran to its end")

@@ -231,7 +231,7 @@ def describe_batch(batch, torch) -> Batch:
 
 
 def own_part(value):
-    """Of a tensor that is sharded, what this rank holds."""
+    """Return what this rank holds of a sharded tensor."""
     return attribute(value, "_local_tensor", value)
 
 

@@ -144,7 +144,7 @@ def _torch_phases(record: ProbeRecord, found: Neighbours) -> list[Phase]:
 
 
 def _one_of_calls(stepped: list[PhaseRecord]) -> list[PhaseRecord]:
-    """Of phases that are calls of one function by a library, only the one that was timed best, as the last call."""
+    """Keep only the best timed one of phases that are calls of one function by a library, as the last call."""
     kept: list[PhaseRecord] = []
     for raw in stepped:
         call = raw.get("call", 1)
@@ -277,7 +277,7 @@ def _host_seconds(raw: PhaseRecord) -> float:
 
 
 def _unite(phases: list[Phase]) -> list[Phase]:
-    """A phase too short to have been timed borrows the times and the trace of the longest of its neighbours."""
+    """Give phases too short to have been timed the times and the trace of their longest neighbour."""
     if len({phase.inference is None for phase in phases}) > 1:  # training and inference have nothing to lend each other
         kinds = (True, False)
         united = {kind: iter(_unite([p for p in phases if (p.inference is None) is kind])) for kind in kinds}

@@ -124,7 +124,7 @@ def extras(
     validation: Validation | None = None,
     acts: bool = False,
 ) -> list[Extra]:
-    """Validation, checkpoints and whatever else takes time beside the steps.
+    """Return validation, checkpoints and whatever else takes time beside the steps.
 
     Args:
         saves: How often a trainer says that it saves; None if none does.
@@ -230,7 +230,7 @@ def _as_told(found: list[Extra], told: Sequence[_Told], step: StepTimes, total: 
 
 
 def untold(validation: Validation | None, beside: Sequence[Extra]) -> str | None:
-    """A sentence for evaluations that a trainer tells of, and that are in no figure: how long they are is not known."""
+    """Return a sentence on evaluations that a trainer announces and nobody has timed; None if there are none."""
     if validation is None or any(extra.kind is ExtraKind.VALIDATION for extra in beside):
         return None
     unit = {"epoch": "epoch", "steps": "step", "seconds": "second"}[validation["rhythm"]]

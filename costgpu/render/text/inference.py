@@ -80,7 +80,7 @@ def _short(number: float) -> str:
 
 
 def _row(mark: str, name: str, rate: str, between: str, cost: str, span: str) -> list[str]:
-    """A line of the table; wide figures take their room from the name, which has a line of its own where it needs more."""
+    """Return a row of the table; wide figures take their room from the name, which gets a line of its own if needed."""
     figures = f" {rate:>7} {between:>13} {cost:>9} {span:>17}"
     room = min(NAME_WIDTH, WIDTH - len(f"{mark:2}{figures}"))
     if len(name) <= room:

@@ -54,7 +54,7 @@ def hosts(order: Mapping[str, Any], gpus: int) -> str:
 
 
 def ranks_here(order: Mapping[str, Any], gpus: int) -> int:
-    """Number of ranks on this machine: as asked for, or one for each GPU."""
+    """Return the number of ranks on this machine: as asked for, or one for each GPU."""
     rendezvous = order.get("rendezvous")
     if rendezvous is not None and rendezvous["launcher"] in ("none", "ray"):
         return 1

@@ -66,7 +66,7 @@ def save_checkpoint(context: RunContext, *, everything: bool = False) -> None:
 
 
 def record_saved(context: RunContext, checkpoint: Checkpoint) -> None:
-    """Records a checkpoint that is safe."""
+    """Record a checkpoint that is safe."""
     context.journal.add(
         EventKind.SAVED,
         taken_at=_taken_at(checkpoint),

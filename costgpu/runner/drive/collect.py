@@ -216,7 +216,6 @@ def elsewhere_words(outputs: Outputs) -> str:
 
 
 def _listed(paths: Mapping[str, str]) -> str:
-    """Some paths and what is said of each."""
     shown = "; ".join(f"{_short(printable_path(path))} ({why})" for path, why in sorted(paths.items())[:_LISTED])
     more = len(paths) - _LISTED
     return f"{shown}{f'; and {more} more' if more > 0 else ''}"

@@ -207,11 +207,11 @@ class RunContext:
         return self._host is not None
 
     def answered(self) -> None:
-        """The machine has done something for us: from now on a lost connection is another one."""
+        """Note that the machine has answered: from now on a lost connection is another one."""
         self.disconnected_at, self.silent_at = None, None
 
     def _open_access(self, instance: Instance) -> None:
-        """The user may have moved to another network: the next try comes from the address of now."""
+        """Let in the address of now, since the user may have moved to another network."""
         with contextlib.suppress(ProviderError):
             self.provider().open_access(instance, self.services.allow_from(instance.ref.provider))
 
@@ -316,7 +316,7 @@ class RunContext:
         raise error
 
     def give_up_job(self) -> None:
-        """Records that the job is not to go on after this run; nothing for a job that would not."""
+        """Record that the job is not to go on after this run; do nothing for a job that would not."""
         if self.view.spec.attempt is None:
             return
         self.cancelling = True
@@ -334,7 +334,7 @@ class RunContext:
             self.journal.add(EventKind.ENDING, reason=reason.value, by=by.value)
 
     def leave(self) -> None:
-        """Records that the client goes and the run stays; a run that ends already is not left.
+        """Record that the client goes and the run stays; a run that ends already is not left.
 
         Raises:
             Detached: Unless the run ends.

@@ -100,7 +100,7 @@ class GroupDriver:
         return next((driver.broken for driver in self.drivers if driver.broken is not None), None)
 
     def leave_when_running(self) -> None:
-        """The job is left as soon as it runs."""
+        """Leave the job as soon as it runs."""
         for driver in self.drivers:
             driver.leave_when_running()
 
@@ -206,7 +206,7 @@ class GroupDriver:
         return True
 
     def _end_incomplete(self) -> None:
-        """A client that was killed at once has not recorded all runs of its job: there will never be all machines."""
+        """End the runs of a job whose client was killed before it had recorded all machines."""
         lost = NodesApart("The client was gone before all machines of the job were recorded.", hint="Run it again.")
         for driver in self._in(*UNSTARTED):
             _end(driver, EndReason.UNCLAIMED, lost)
@@ -243,7 +243,7 @@ class GroupDriver:
             _take_step(driver)
 
     def _keep_to_place(self, driver: Driver, first: RunContext) -> None:
-        """The other machines go where the first one is."""
+        """Send the other machines where the first one is."""
         call = first.view.create_call
         instance = first.describe() if first.view.instance is not None else None
         if call is not None:
@@ -268,7 +268,7 @@ class GroupDriver:
             self._sent.add(node.number(context.view))
 
     def _keep_in_touch(self) -> None:
-        """A machine that waits for the others is not to take its client for gone."""
+        """Touch the machines that wait for the others, so that they do not take their client for gone."""
         now = self.context.clock.monotonic()
         waiting = [driver for driver in self._in(RunState.SYNCING) if node.number(driver.view) in self._installed]
         if not waiting or now < self._touch_at:
@@ -345,7 +345,7 @@ class GroupDriver:
                     self._asked.add(node.number(driver.view))
 
     def _collect(self, collecting: Sequence[Driver]) -> None:
-        """What cannot come home from one machine keeps only that one."""
+        """Collect from each machine; what cannot come home from one keeps only that one."""
         stays: list[Exception] = []
         # first those that end themselves soon, since nobody wants what they have: their logs are still wanted
         for driver in sorted(collecting, key=lambda driver: driver.view.outputs_folder is not None):

@@ -93,7 +93,7 @@ class Driver:
         return (self,)
 
     def leave_when_running(self) -> None:
-        """The job is left as soon as it runs."""
+        """Leave the job as soon as it runs."""
         self.context.detach_when_running = True
 
     @property
@@ -141,7 +141,7 @@ class Driver:
             self.context.observer.changed(self.view)
 
     def step(self) -> None:
-        """The one step that the run's state calls for."""
+        """Take the one step that the run's state calls for."""
         self.carry_out(STEPS[self.view.state])
 
     def carry_out(self, act: Callable[[RunContext], None]) -> None:
@@ -241,7 +241,7 @@ class Driver:
                 context.clock.sleep(RECONNECT_POLL_SECONDS)
 
     def _stopped(self) -> None:
-        """A job that runs goes on without this process; nothing else would."""
+        """Leave a job that runs, since it goes on without this process; nothing else would."""
         context = self.context
         if context.cancelling:
             return  # leaving would keep a machine that nobody wants: on to the end

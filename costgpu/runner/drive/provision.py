@@ -229,7 +229,7 @@ def is_about_place(error: ProviderError, view: RunView) -> bool:
 
 
 def record_instance(context: RunContext, instance: Instance) -> None:
-    """Records the id, before anything is waited for."""
+    """Record the id, before anything is waited for."""
     context.created_at = context.clock.monotonic()
     provider = context.provider()
     layers = to_json(provider.layers(create_request(context.view, context.keys())))

@@ -83,7 +83,7 @@ class RecoveryDriver:
         return self.driver.context
 
     def leave_when_running(self) -> None:
-        """The job is left as soon as it runs."""
+        """Leave the job as soon as it runs."""
         self.detach = True
         for driver in self.runs:
             driver.leave_when_running()

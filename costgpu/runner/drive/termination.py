@@ -60,7 +60,7 @@ def _tell_of_outputs(context: RunContext, status: JobStatus) -> None:
 
 
 def record_machine_end(context: RunContext, instance: Instance | None) -> None:
-    """Records the end of a machine that has ended by itself or by somebody's hand; brings home what is left of it."""
+    """Record that a machine ended by itself or by somebody's hand, and bring home what is left of it."""
     ref, clock, provider = context.instance, context.clock, context.provider()
     known_since = context.known_since()
     last_words = LastWords()
@@ -222,7 +222,7 @@ def _past_lease(view: RunView, instance: Instance | None, now: datetime) -> bool
 
 
 def _record_confirmed_end(context: RunContext, instance: Instance | None, reason: EndReason, marker: str) -> None:
-    """Records the provider's word that the machine is gone. One that went by itself was not billed after its lease."""
+    """Record the provider's word that the machine is gone. One that went by itself was not billed after its lease."""
     view, now = context.view, context.clock.now()
     ended, known = now, _known_end(view, instance)
     if view.ending_by is None:  # it ended by itself, perhaps long ago

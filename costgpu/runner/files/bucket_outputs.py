@@ -50,7 +50,7 @@ class BucketOutputs:
         self._open = open_bucket or registry.bucket
 
     def upload_urls(self, view: RunView) -> Mapping[str, str]:
-        """``outputs``, ``logs`` and ``outside`` -> presigned URL; empty without a bucket."""
+        """Return presigned URLs by name (``outputs``, ``logs``, ``outside``); none without a bucket."""
         if not view.spec.bucket or view.lease_until is None:
             return {}
         bucket = self._open(view.spec.bucket)

@@ -177,7 +177,7 @@ def as_nodes(places: Sequence[Candidate], counts: Sequence[int]) -> list[Candida
 
 
 def needs_nodes(profile: WorkloadProfile, offers: Sequence[Prediction], preferences: Preferences) -> bool:
-    """Whether several machines are worth a look: it can use them, and fits no single one, or meets no deadline there."""
+    """Return True if several machines are worth a look: the job can use them, and one is too small or too slow."""
     parallelism = profile.parallelism
     if parallelism is None or trains_alone(profile) or not parallelism.scheme.predicted:
         return False

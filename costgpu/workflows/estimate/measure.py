@@ -121,7 +121,7 @@ def _surroundings(launch: Launch, script: Path | None, python: str | None, folde
 def _resolved(
     launch: Launch, script: Path | None, arguments: list[str], command: Sequence[str]
 ) -> tuple[Launch, list[str]]:
-    """What depends on files: accelerate's settings, the interpreter beside the launcher, the argument for the rank."""
+    """Resolve what depends on files: accelerate's settings, the launcher's interpreter, the argument for the rank."""
     if launch.config is not None:
         settings = Path(launch.config or ACCELERATE_SETTINGS).expanduser()
         if settings.is_file():

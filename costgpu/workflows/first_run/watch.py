@@ -81,7 +81,7 @@ class Watch:
             self._thread.start()
 
     def waiting(self, view: RunView, what: str) -> None:
-        """Passed on."""
+        """Pass it on."""
         self.inner.waiting(view, what)
 
     def output(self, stream: LogStream, data: bytes) -> None:
@@ -92,11 +92,11 @@ class Watch:
         self.inner.output(stream, data)
 
     def note(self, text: str) -> None:
-        """Passed on."""
+        """Pass it on."""
         self.inner.note(text)
 
     def interrupted(self, view: RunView) -> Answer:
-        """Passed on; whoever does that wants no further machine."""
+        """Pass it on; whoever interrupts wants no further machine."""
         self.stopped = True
         return self.inner.interrupted(view)
 

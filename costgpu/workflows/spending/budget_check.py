@@ -201,7 +201,7 @@ def still_to_tell(alerts: Sequence[Alert], addresses: int) -> list[int]:
 
 
 def _news(stored: StoredBudget, state: BudgetState, attempt: DeliveryAttempt) -> list[str]:
-    """What people are to be told: how it stands if that is news, and what could not be told in a period that is over."""
+    """Return the messages to send: how the budget stands if that is news, and what earlier periods could not tell."""
     start = state.period.start or EPOCH
     late = {alert.period_start: alert for alert in attempt.alerts if alert.period_start != start}  # the highest one
     news = [late_message(stored.budget, alert) for alert in late.values()]

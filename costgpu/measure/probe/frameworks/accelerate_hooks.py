@@ -32,7 +32,7 @@ def attach_launchers(module):
 
 
 def attach_state(module):
-    """Where there is no GPU, several ranks are taken for ranks with one GPU each, which is the CPU."""
+    """Let several ranks without GPUs be taken for ranks with one GPU each, which is the CPU."""
     import torch
 
     def stands_in(cpu=False):

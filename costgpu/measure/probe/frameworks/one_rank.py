@@ -102,7 +102,7 @@ class OneRank:
         return run_child(process)
 
     def look_for_number(self):
-        """Whether the script that starts processes asks how many devices there are; else their number is its own."""
+        """Note whether the script that starts processes asks how many devices there are, or fixes their number."""
         frames = (frame for frame in outwards(sys._getframe(2)) if not self.is_library(frame.f_code.co_filename))
         source = next((Source.of(frame.f_code.co_filename) for frame in frames), None)
         self.fixed = source is not None and "device_count" not in source.text

@@ -35,7 +35,7 @@ class Saving:
         wrap(owner, name, save)
 
     def callbacks(self):
-        """Module -> what to do when it has been imported. Trainers write part of it by other means than torch.save."""
+        """Return what to do after a module has been imported. Trainers write parts by other means than torch.save."""
         return {
             "accelerate.accelerator": lambda module: self.time(getattr(module, "Accelerator", None), "save_state"),
             "transformers.trainer": lambda module: self.time(getattr(module, "Trainer", None), "_save_checkpoint"),

@@ -70,7 +70,7 @@ class TorchHooks:
             module.register_optimizer_step_post_hook(lambda opt, args, kwargs: recorder.step(opt, sys._getframe(1)))
 
     def hook_again(self, kind):
-        """The compiler of torch 2.1 to 2.3 takes the step hooks off every optimizer, and says that they are on."""
+        """Attach the step hooks again: the compiler of torch 2.1 to 2.3 unhooks them, and says that they are hooked."""
         hook = getattr(kind, "profile_hook_step", None)
         step = vars(kind).get("step")
         if hook is not None and getattr(step, "hooked", False):

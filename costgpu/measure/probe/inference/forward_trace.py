@@ -16,7 +16,7 @@ class LiveBytes:
         self.live, self.now, self.peak = {}, 0, 0
 
     def made(self, value, inputs):
-        """An op returned this tensor; it may be a view of one of its inputs."""
+        """Note a tensor that an op returned; it may be a view of one of its inputs."""
         try:
             storage = value.untyped_storage()
             address, size = storage.data_ptr(), storage.nbytes()

@@ -256,7 +256,7 @@ def line_of(statement, body, line):
 
 
 def sorted_out(body, line, constants, when="always", skips=ast.Continue):
-    """The statements of a loop's body but for those of inner loops, and whether they run always, at times, or per step."""
+    """Yield the statements of a loop's body, without inner loops, and whether they run always, at times or per step."""
     for place, statement in enumerate(body):
         if isinstance(statement, ast.If):
             truth = constants.truth(statement.test)

@@ -15,7 +15,7 @@ class Reach:
     """Walks the statements of one scope, in live variables, that come after others."""
 
     def __init__(self, source, scope, evaluator, passed, changing=frozenset()):
-        """`passed` are the statements that run before: what they assign is not known when a later one's turn comes.
+        """Take in `passed`, which runs before: what it assigns is not known when a later statement's turn comes.
 
         `changing` is what changes outside of the scope: only attributes are seen from here.
         """

@@ -118,7 +118,7 @@ def locals_of(names, *file_endings, frame=None):
 
 
 def called_by_libraries(frames):
-    """Of frames, outermost first, the user's own that a library calls: each with the package and the frames of it."""
+    """Return the user's frames that a library calls, outermost first, each with the package and the frames of it."""
     found, own, between = [], False, []
     for live in frames:
         path = live.f_code.co_filename

@@ -330,12 +330,12 @@ class UpcomingWork:
         return total or None
 
     def note_evaluating(self, frame):
-        """A model in eval mode is called, or a batch drawn for it."""
+        """Note that a model in eval mode is called, or a batch drawn for it."""
         self.stack = tuple((live.f_code, live.f_lineno) for live in self.loop_stack.frames(frame))
         self.evaluating.update(self.stack)
 
     def note_evaluated(self, seconds):
-        """That evaluation has ended, before the first step."""
+        """Note that the evaluation has ended, before the first step."""
         self.evaluated.append((seconds, self.stack))
 
     def rhythm(self, tests, line, body, key, step):
@@ -360,7 +360,7 @@ class UpcomingWork:
         return [one for one in found.values() if one is not training_loader]
 
     def loaders_named(self, node, evaluator):
-        """The DataLoaders that an expression or a statement names for more than their length, attributes and presence."""
+        """Return the DataLoaders that a node uses for more than their length, attributes and presence."""
         parts = list(ast.walk(node))
         asked = {id(one.value) for one in parts if isinstance(one, ast.Attribute)}
         asked |= {

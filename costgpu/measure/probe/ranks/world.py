@@ -74,7 +74,7 @@ class World:
                 os.environ[name] = "1"
 
     def set_environment(self, ranks):
-        """What a launcher that the script itself calls sets for its first process."""
+        """Set what a launcher that the script itself calls sets for its first process."""
         if not self.alone:
             sizes = {"WORLD_SIZE": str(ranks), "LOCAL_WORLD_SIZE": str(ranks), "RANK": "0", "LOCAL_RANK": "0"}
             os.environ.update(sizes, MASTER_ADDR="127.0.0.1", MASTER_PORT="29500")
@@ -106,7 +106,7 @@ class World:
         return inner(one, module, device_ids, output_device, *args, **kwargs)
 
     def allow_sync_batchnorm(self, inner, one, *args, **kwargs):
-        """It refuses `SyncBatchNorm` on a CPU, which `normalize` lets work."""
+        """Let DDP take `SyncBatchNorm` on a CPU, where `normalize` makes it work."""
         return inner(one, *args, **kwargs) if self.has_gpu else None
 
     def normalize(self, inner, one, value):

@@ -125,7 +125,7 @@ def uploaded(home: Home) -> dict[str, Any]:
 def _upload_list(
     home: Home, there: Mapping[str, Any], uploads: Mapping[str, str], give_up: Callable[[], bool], clock: Clock
 ) -> None:
-    """What is in both places, the newest one first."""
+    """Upload the list of what is in both places, the newest one first."""
     name, places = LIST + ".json", sorted(SLOTS, key=lambda slot: slot != there["newest"])
     home.write(name, {"places": [{"slot": slot, "checkpoint": there["places"][slot]} for slot in places]})
     upload_archive(uploads[LIST], [(name, home.file(name), home.size(name), 0o644)], give_up, clock)

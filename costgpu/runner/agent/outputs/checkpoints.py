@@ -261,7 +261,7 @@ def _record(home: Home) -> dict[str, Any]:
 
 
 def _make_store(home: Home) -> None:
-    """The folder for the copies; a link that the job has put in its place is not followed."""
+    """Make the folder for the copies; a link that the job has put in its place is not followed."""
     store = home.file(STORE)
     if os.path.islink(store) or (os.path.exists(store) and not os.path.isdir(store)):
         os.unlink(store)

@@ -94,7 +94,7 @@ def walk(
 
 
 def note_unreadable(unreadable: dict[str, str] | None, path: str, error: OSError) -> None:
-    """A path that has gone meanwhile is no trouble."""
+    """Note a path that cannot be read, unless it has gone meanwhile."""
     if unreadable is not None and not isinstance(error, (FileNotFoundError, NotADirectoryError)):
         unreadable[path] = error.strerror or str(error)
 

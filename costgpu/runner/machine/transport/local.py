@@ -177,12 +177,12 @@ class _Guard(threading.Thread):
         self.start()
 
     def begin_again(self) -> None:
-        """The whole time from now on."""
+        """Start the whole time again."""
         self._left = self._seconds
 
     @contextlib.contextmanager
     def waiting(self) -> Iterator[None]:
-        """The time in here is the command's."""
+        """Count the time in here as the command's."""
         self._since = since = time.monotonic()
         try:
             yield
@@ -191,7 +191,7 @@ class _Guard(threading.Thread):
             self._left -= time.monotonic() - since
 
     def stop(self) -> None:
-        """It looks no more."""
+        """Stop looking."""
         with self._lock:
             self._over.set()
 
@@ -212,7 +212,7 @@ class _Guard(threading.Thread):
 
 
 def _copy(source: int, target: int, size: int, until: float) -> None:
-    """The first `size` bytes; holes stay holes.
+    """Copy the first `size` bytes; holes stay holes.
 
     Raises:
         HostUnreachable: It takes too long.

@@ -108,7 +108,7 @@ def estimate(
     rows: int = TABLE_ROWS,
     rate: str | None = None,
 ) -> Verdict:
-    """Says where to run a script that trains or infers; see `costgpu estimate`.
+    """Say where to run a script that trains or infers; see `costgpu estimate`.
 
     Args:
         script: Script to measure here, a saved profile (a path or its value), or None with `module`, `like` or `params`.

@@ -172,7 +172,7 @@ def _finite(text: str) -> float:
 
 
 def impossible_path(text: str) -> str:
-    """Why no file can have this path; empty if one can."""
+    """Return why no file can have this path; empty if one can."""
     if not text:
         return "is empty"
     if "\0" in text:
@@ -245,7 +245,7 @@ def _words(error: OSError) -> str:
 
 @contextlib.contextmanager
 def exclusive_lock(path: Path) -> Iterator[None]:
-    """Excludes other processes from such a block; where the system has no such locks, the last one wins."""
+    """Exclude other processes from such a block; where the system has no such locks, the last one wins."""
     try:
         import fcntl  # noqa: PLC0415
     except ImportError:

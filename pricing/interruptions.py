@@ -35,7 +35,7 @@ def interruption_rate(offer: Offer) -> InterruptionRate:
 
 @cache
 def interruption_rates(data: Path = DATA) -> Mapping[tuple[str, str, str], InterruptionRate]:
-    """Every row, by (provider, region, instance type).
+    """Return every row, by (provider, region, instance type).
 
     Raises:
         ConfigError: A row is wrong: with line and column.

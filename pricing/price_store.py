@@ -82,7 +82,7 @@ def offers(
 def list_offers(
     keep: Callable[[str], bool] | None = None, *, warn: Warn | None = None, folder: Path | None = None
 ) -> list[Offer]:
-    """All offers at list prices: those that are shipped, and over them what was refreshed.
+    """Return all offers at list prices: those that are shipped, and over them what was refreshed.
 
     Args:
         keep: Decides on a line of a file whether its offer is wanted, before anything is converted.

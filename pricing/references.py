@@ -23,7 +23,7 @@ REFERENCE_COLUMNS = tuple(field.name for field in fields(Reference))
 
 @cache
 def references() -> Mapping[str, Reference]:
-    """Every shipped reference workload by its name.
+    """Return every shipped reference workload by its name.
 
     Raises:
         ConfigError: A row is malformed.

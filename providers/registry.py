@@ -62,7 +62,7 @@ def spec(name: str) -> ProviderSpec:
 
 
 def specs() -> tuple[ProviderSpec, ...]:
-    """Every provider that can be loaded: clouds first, by name, then this computer."""
+    """Return every provider that can be loaded: clouds first, by name, then this computer."""
     found = {name: _built_in(name) for name in BUILT_IN} | _plugins()[0] | _registered
     return tuple(sorted(found.values(), key=lambda one: (not one.over_ssh, one.name)))
 

@@ -55,7 +55,7 @@ class SettingsFile:
 
 
 def known_settings(wanted: Iterable[str] = ()) -> Mapping[str, Trust]:
-    """Every setting, and which files may set it.
+    """Return every setting, and which files may set it.
 
     Args:
         wanted: Settings of providers from other packages, which take longer to find, are left out if all of these are
@@ -106,7 +106,7 @@ def project_file(folder: Path) -> SettingsFile:
 
 
 def check_variables(environment: Mapping[str, str]) -> None:
-    """Refuses a variable that is nearly, but not quite, the name of a setting.
+    """Refuse a variable that is nearly, but not quite, the name of a setting.
 
     Others that begin with ``COSTGPU_`` may belong to other parts of costgpu.
     """

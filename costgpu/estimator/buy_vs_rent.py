@@ -45,7 +45,7 @@ class OwnershipTerms:
     hours_per_year: float | None = None  # hours of use, for amortisation; None to leave that out
 
     def __post_init__(self) -> None:
-        """Rejects impossible values.
+        """Reject impossible values.
 
         Raises:
             UsageError: A price that is negative, not finite, or per another unit.
@@ -125,7 +125,7 @@ def unpriced_offer(spec: AcceleratorSpec, *, vcpus: int, memory_gib: float, acce
 
 
 def predict_on_own_gpu(workload: Workload, spec: AcceleratorSpec, power_usd_per_kwh: float) -> Prediction:
-    """Seconds on a GPU in the machine that measured, and the cost of its energy; no offer, no boot."""
+    """Return the seconds on a GPU in the machine that measured, and the cost of its energy; no offer, no boot."""
     machine = workload.profile.machine
     offer = unpriced_offer(
         spec, vcpus=_vcpus(machine), memory_gib=machine.memory_gib, accelerator_memory_gib=spec.memory_gib

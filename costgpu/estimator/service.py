@@ -36,7 +36,7 @@ SPOT = "Spot machines may be taken away at any time: they suit batch jobs, not a
 
 
 def plan(prediction: Prediction, rate: float) -> ServicePlan | None:
-    """Machines of one kind for `rate` items per second; None where it cannot run, and for training."""
+    """Return the machines of one kind for `rate` items per second; None where it cannot run, and for training."""
     phase = inference_phase(prediction)
     if phase is None or phase.unit is None or prediction.infeasible or phase.sustained_seconds.low <= 0:
         return None

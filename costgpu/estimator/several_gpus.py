@@ -132,7 +132,7 @@ def _seconds(found: SeveralGpus) -> float:
 
 
 def _in_full(workload: Workload, place: _Place) -> SeveralGpus:
-    """Everything about the workload there."""
+    """Return everything about the workload there."""
     group, parallelism = place.group, place.parallelism
     scope, notes = scope_with(workload.scope, parallelism, group.gpus)
     found = SeveralGpus(group, scope, [], notes=notes)
@@ -241,7 +241,7 @@ def _needs(workload: Workload, place: _Place) -> list[float]:
 
 
 def _too_large(workload: Workload, place: _Place, needs: Sequence[float]) -> str:
-    """Why it does not fit the memory of the GPUs, and how it would; empty if it does, or there are none."""
+    """Return why it does not fit the memory of the GPUs, and how it would; empty if it does, or there are none."""
     offer = place.candidate.offer
     if offer is None or offer.accelerator is None:
         return ""
@@ -344,7 +344,7 @@ def _sized_parallelism(parallelism: Parallelism, micro: float, phase: Phase) -> 
 
 
 def _whole_batch_seconds(workload: Workload, index: int, place: _Place) -> float:
-    """Seconds of a step of one GPU that takes the whole global batch."""
+    """Return the seconds of a step of one GPU that takes the whole global batch."""
     share = _share(workload.profile.phases[index], replace(place, group=ONE))
     if isinstance(share, str):
         return 0.0
@@ -352,7 +352,7 @@ def _whole_batch_seconds(workload: Workload, index: int, place: _Place) -> float
 
 
 def _cores_each(candidate: Candidate, group: Group) -> float:
-    """Cores that the loaders of one process get, where the processes of a machine share them."""
+    """Return the cores that the loaders of one process get, where the processes of a machine share them."""
     return min(host_cores(candidate), LOADER_SHARE * _vcpus_each(candidate, group))
 
 

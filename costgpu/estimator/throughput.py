@@ -70,7 +70,7 @@ def measured_prefill_share(phase: Phase) -> float | None:
 
 
 def throughputs(prediction: Prediction, phase: PhasePrediction) -> tuple[Throughput, ...]:
-    """Items, then input and output tokens, as far as they are known; empty for training.
+    """Return the items, then input and output tokens, as far as they are known; empty for training.
 
     Tokens whose prefill and decode are not known apart are output tokens with all seconds of the unit.
     """

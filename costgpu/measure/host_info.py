@@ -206,7 +206,7 @@ def _clock_ghz() -> float:
 
 
 def local_accelerators(root: Path = Path("/proc/driver/nvidia/gpus")) -> list[str]:
-    """Names of the NVIDIA GPUs of this machine as its driver tells them (Linux); empty elsewhere."""
+    """Return the names of the NVIDIA GPUs of this machine as its driver tells them (Linux); empty elsewhere."""
     try:
         texts = [(folder / "information").read_text(errors="replace") for folder in sorted(root.iterdir())]
     except OSError:

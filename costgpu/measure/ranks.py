@@ -9,7 +9,7 @@ MOST_RANKS = 1024  # a larger world is measured as one of this size
 
 
 def ranks_of(launch: Launch) -> int:
-    """Ranks that the script is told of."""
+    """Return the ranks that the script is told of."""
     asked = launch.processes if launch.processes is not None else ASSUMED_PER_MACHINE * launch.machines
     return min(asked, MOST_RANKS)
 

@@ -92,7 +92,7 @@ class Scratch:
         return None
 
     def _journal(self, kind: str) -> list[str]:
-        """Paths, or texts, that the probe has noted; what a program has written over is left out."""
+        """Return the paths, or texts, that the probe has noted; what a program has written over is left out."""
         found = []
         for line in self._read("journal.jsonl").splitlines():
             with contextlib.suppress(ValueError, RecursionError):

@@ -250,7 +250,7 @@ class RunView:
 
     @property
     def ranks_per_node(self) -> int:
-        """Ranks that each machine of the job has: as asked for, or one for each GPU."""
+        """Return the ranks that each machine of the job has: as asked for, or one for each GPU."""
         if self.spec.launcher in (Launcher.NONE, Launcher.RAY):
             return 1
         accelerator = self.option.offer.accelerator if self.option is not None else None
@@ -277,7 +277,7 @@ class RunView:
         return self.identity.account if self.identity.provider == provider else ""
 
     def metered(self, now: datetime) -> tuple[float, Decimal]:
-        """Seconds and cost from the create call until `now`, or until the end that was confirmed."""
+        """Return the seconds and cost from the create call until `now`, or until the end that was confirmed."""
         never_created = self.instance is None and self.state is not RunState.PROVISIONING
         if self.create_call is None or self.option is None or never_created:
             return 0.0, Decimal(0)

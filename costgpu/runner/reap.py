@@ -145,7 +145,7 @@ def _instances(
 
 
 def _why(instance: Instance, now: datetime, view: RunView | None) -> OrphanReason | None:
-    """Why an instance should not be there; None if it may."""
+    """Return why an instance should not be there; None if it may."""
     lease = instance.lease_until
     if lease is None and view is not None and view.instance == instance.ref:
         lease = view.lease_until  # somebody has changed its tags; the ledger knows better

@@ -359,7 +359,7 @@ def _old_enough(view: RunView, now: datetime) -> bool:
 def _strangers(
     ledger: Ledger, live: _Live, open_runs: set[str], spending: Spending, prices: Prices, since: datetime | None
 ) -> list[Sighting]:
-    """Machines that no run of the ledger accounts for: those that live, and those that were seen before."""
+    """Return the machines that no run of the ledger accounts for: those that live, and those that were seen before."""
     candidates = [
         instance
         for instance in live.instances

@@ -157,7 +157,7 @@ class AppContext:
         return ProviderConfig(clock=self.clock, data_folder=data_folder, settings=settings)
 
     def providers(self) -> list[Provider]:
-        """All that can be asked for our machines: this machine, and every cloud with credentials."""
+        """Return all that can be asked for our machines: this machine, and every cloud with credentials."""
         found, unusable = askable(self.provider)
         self.unusable.update(unusable)
         for name, why in self.unusable.items():

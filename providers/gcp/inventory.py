@@ -163,7 +163,7 @@ class Inventory(Instances):
     """Looks for what is ours, and takes away what runs leave."""
 
     def list_owned(self, regions: Sequence[str] | None = None) -> OwnedResources:
-        """Everything with our label, in all zones at once; one that does not answer hides nothing else."""
+        """List everything with our label, in all zones at once; one that does not answer hides nothing else."""
         unreachable: dict[str, str] = {}
         for region in regions or ():
             try:
@@ -202,7 +202,7 @@ class Inventory(Instances):
         )
 
     def _all(self, kind: Kind, expression: str) -> tuple[list[Found], dict[str, str]]:
-        """Everything of one kind that is ours, and the places that do not answer."""
+        """Return everything of one kind that is ours, and the places that do not answer."""
         if kind.scope != GLOBAL:
             pairs, silent = everywhere(self._clients, kind.client, kind.scope, expression)
         else:

@@ -83,7 +83,7 @@ def metadata_value(request: CreateRequest) -> str:
 
 
 def tags_from(labels: Mapping[str, str], kept: str = "") -> dict[str, str]:
-    """All tags of a machine.
+    """Return all tags of a machine.
 
     Args:
         kept: Its metadata item; empty if it has none.

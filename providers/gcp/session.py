@@ -114,7 +114,7 @@ class Clients:
         return self._again(doing, lambda: self._call(kind, method, question))
 
     def pages(self, doing: str, kind: str, method: str, **question: Any) -> list[Any]:
-        """All pages of an answer."""
+        """Return all pages of an answer."""
         return list(self._again(doing, lambda: list(self._call(kind, method, question).pages)))
 
     def maybe(self, doing: str, kind: str, method: str, **question: Any) -> Any | None:
@@ -233,7 +233,7 @@ def repeated(
 
 
 def sign_in(url: str) -> tuple[Any, str | None]:
-    """Credentials and, if they tell, their project.
+    """Return the credentials and, if they tell, their project.
 
     Args:
         url: Who is asked; a server without encryption asks for none.

@@ -88,7 +88,7 @@ class SkuCatalog:
 
 
 def counted(credentials: Any, project: str | None) -> Any:
-    """Credentials whose requests count against a project in which the API can be enabled.
+    """Return the credentials whose requests count against a project in which the API can be enabled.
 
     A person's own count against gcloud's project, which nobody can change, unless they say another one: here the one that
     is configured. Those of a service account count against its own project. Source: Google Cloud, "Set the quota project"

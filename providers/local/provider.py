@@ -154,7 +154,7 @@ class LocalProvider:
 
     @_translated
     def terminate(self, ref: InstanceRef) -> None:
-        """Tells the host to end it; ends it right here if there is no host any more, or it does not react."""
+        """Tell the host to end it; end it right here if there is no host any more, or it does not react."""
         home = self._home(ref)
         if not INSTANCE_ID.fullmatch(ref.instance_id) or (facts := self._facts_of_what_is_there(home)) is None:
             return
@@ -221,7 +221,7 @@ class LocalProvider:
 
     @_translated
     def list_owned(self, regions: Sequence[str] | None = None) -> OwnedResources:
-        """Every instance folder. One that another machine writes (a shared home) is named, and left alone."""
+        """Return every instance folder. One that another machine writes (a shared home) is named, and left alone."""
         if regions is not None and self.region not in regions:
             return OwnedResources(unreachable=tuple((region, "no such region") for region in regions))
         found: list[Instance] = []
@@ -367,7 +367,7 @@ class LocalProvider:
         return home.has("terminated.json") and self._read_facts(home) is None and not self._running(home)
 
     def _running(self, home: Folder) -> str:
-        """Process ids of what runs of it, host and all."""
+        """Return the process ids of what runs of it, host and all."""
         host = home.host()
         return " ".join(str(one.pid) for one in (*([host] if host is not None else []), *home.members()))
 

@@ -118,7 +118,7 @@ def ending(document: Mapping[str, object]) -> Ending:
 
 
 def noted(document: Mapping[str, object]) -> list[tuple[int, str]]:
-    """Numbers and starts of processes in ``noted.json``; what is no process is left out."""
+    """Return the numbers and starts of processes in ``noted.json``; what is no process is left out."""
     rows = document.get("processes")
     return [
         (row[0], row[1])

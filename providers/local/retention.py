@@ -50,7 +50,7 @@ def _remove(folder: Path) -> None:
 
 
 def reason_of(home: Folder, over: Ending | None) -> str:
-    """Why it is over, in words."""
+    """Return why it is over, in words."""
     words = over.reason if over is not None else "how it ended could not be written down"
     if over is not None and over.by == "instance":
         words = f"instance initiated: {words}"

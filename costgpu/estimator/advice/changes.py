@@ -69,7 +69,7 @@ def with_workers(workload: Workload, workers: int) -> Workload:
 
 
 def _wait_here(phase: Phase, workload: Workload, workers: int) -> float:
-    """Seconds that a step on this machine then waits for data.
+    """Return the seconds that a step on this machine then waits for data.
 
     Training and workers share the cores: no step is shorter than what both together need of all cores.
     """

@@ -33,7 +33,7 @@ SMALL_ERROR = 0.02  # of a ratio in which only a price changes
 def place_advice(
     context: AdviceContext, wider: Sequence[Prediction], spot: Sequence[Prediction]
 ) -> Iterator[Advice | None]:
-    """Everything that another place, or less work on this one, would save; None where it saves nothing."""
+    """Yield everything that another place, or less work on this one, would save; None where it saves nothing."""
     yield preprocessing(context)
     yield between_epochs(context)
     yield other_instance(context, wider)
@@ -113,7 +113,7 @@ def _moved(context: AdviceContext, kind: AdviceKind, changed: Workload, seconds:
 
 
 def other_instance(context: AdviceContext, wider: Sequence[Prediction]) -> Advice | None:
-    """Another accelerator, fewer of them or a smaller host, among what the user's options had left out."""
+    """Return another accelerator, fewer of them or a smaller host, among what the user's options had left out."""
     before = context.before
     if before is None or context.free:
         return None

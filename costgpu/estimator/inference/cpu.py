@@ -90,7 +90,7 @@ class CpuTerms:
 
     @property
     def seconds(self) -> float:
-        """All of it."""
+        """Return the sum of the parts."""
         return self.compute + self.memory + self.calls
 
 
@@ -110,7 +110,7 @@ def unit_terms_on_cpu(unit: Unit, cpu: CpuSpec, vcpus: int, dtype: str) -> CpuTe
 
 
 def half_gain(unit: Unit, cpu: CpuSpec, vcpus: int) -> float:
-    """Seconds of a unit in fp32 over those in bf16 on a CPU; below 1 where it has no units for it."""
+    """Return the seconds of a unit in fp32 over those in bf16 on a CPU; below 1 where it has no units for it."""
     half = unit_terms_on_cpu(unit, cpu, vcpus, "bfloat16").seconds
     return unit_terms_on_cpu(unit, cpu, vcpus, "float32").seconds / half if half > 0 else 1.0
 
@@ -140,7 +140,7 @@ def _compute(work: ForwardWork, cpu: CpuSpec, rates: CpuRates, dtype: str) -> fl
 
 
 def _bytes(work: ForwardWork, dtype: str) -> float:
-    """Bytes moved, floating-point tensors in `dtype`."""
+    """Return the bytes moved, floating-point tensors in `dtype`."""
     width = 2.0 if dtype in HALF_TYPES else 4.0
     return sum(
         moved * (width / (2.0 if traced in HALF_TYPES else 4.0) if traced in HALF_TYPES or traced == "float32" else 1.0)

@@ -138,12 +138,12 @@ class ForwardTerms:
 
     @property
     def device(self) -> float:
-        """Seconds of the device alone."""
+        """Return the seconds of the device alone."""
         return self.compute + self.on_chip + self.memory + self.launch
 
     @property
     def seconds(self) -> float:
-        """Seconds of the forward pass."""
+        """Return the seconds of the forward pass."""
         return self.device + self.host_alone if self.takes_turns else beside(self.device, self.host_alone)
 
     @property
@@ -158,7 +158,7 @@ class ForwardTerms:
 
     @property
     def gpu_use(self) -> float:
-        """Share of the time in which the device computes."""
+        """Return the share of the time in which the device computes."""
         return self.device / self.seconds if self.seconds > 0 else 0.0
 
     def times(self, factor: float) -> ForwardTerms:
@@ -261,7 +261,7 @@ def device_sums(work: ForwardWork, spec: AcceleratorSpec, execution: Execution) 
 
 
 def moved_bytes(work: ForwardWork, execution: Execution) -> dict[str, float]:
-    """Bytes that a pass moves by group, in the types in which it runs."""
+    """Return the bytes that a pass moves by group, in the types in which it runs."""
     if _autocasts(execution) and not any(traced in HALF_TYPES for _, traced in work.moved):
         return dict(work.autocast_moved)
     moved: dict[str, float] = defaultdict(float)
@@ -273,7 +273,7 @@ def moved_bytes(work: ForwardWork, execution: Execution) -> dict[str, float]:
 def host_seconds(
     work: ForwardWork, execution: Execution, *, own: float | None = None, host_speed: float = 1.0
 ) -> float:
-    """Seconds that the host needs to launch the kernels of a pass, one after the other.
+    """Return the seconds that the host needs to launch the kernels of a pass, one after the other.
 
     What launches cost was measured with the Python of modules in it; a script whose own Python was found to take longer
     takes that and a dispatch for each kernel.

@@ -32,7 +32,7 @@ class Option:
 def throughput(
     unit: Unit, spec: AcceleratorSpec, execution: Execution, batch: float = 1.0, *, copy: float = 0.0
 ) -> float:
-    """Units of the script's size per second, with `batch` times the items in one; never falls with `batch`.
+    """Return the units of the script's size per second, with `batch` times the items in one; never falls with `batch`.
 
     Args:
         copy: Seconds to copy the items of one unit to the GPU.

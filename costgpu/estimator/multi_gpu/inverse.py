@@ -12,7 +12,7 @@ HALVINGS = 60
 def alone_seconds(
     measured: float, group: Group, communication: float, window: float, constants: StepConstants = FITTED
 ) -> float:
-    """Seconds of the same work on one GPU, by bisection, as `step_seconds` grows with them.
+    """Return the seconds of the same work on one GPU, by bisection, as `step_seconds` grows with them.
 
     Args:
         measured: Seconds of a step on the group, without loading of data.

@@ -35,7 +35,7 @@ class StepSeconds:
 
     @property
     def seconds(self) -> float:
-        """Seconds of the step."""
+        """Return the seconds of the step."""
         return self.alone + self.communication + self.stragglers
 
     @property
@@ -54,14 +54,14 @@ class Group:
 
 
 def window_share(scheme: Scheme, micro_batches: float, *, checkpointed: bool = False) -> float:
-    """Share of a step of one GPU that can hide communication."""
+    """Return the share of a step of one GPU that can hide communication."""
     if scheme.shards_parameters:
         return 1.0
     return (BACKWARD_SHARE_CHECKPOINTED if checkpointed else BACKWARD_SHARE) / max(1.0, micro_batches)
 
 
 def communication_seconds(volume: Volume, group: Group) -> float:
-    """Seconds of the collectives of a step if nothing hid them."""
+    """Return the seconds of the collectives of a step if nothing hid them."""
     links = group.links
     if group.gpus <= 1 or links is None:
         return 0.0

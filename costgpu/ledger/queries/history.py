@@ -193,7 +193,7 @@ def _spent(
 
 
 def without_damaged(ledger: Ledger, sums: Callable[[Connection, Sequence[ColumnElement[bool]]], T], empty: T) -> T:
-    """Sum of closed runs. Runs with damaged rows are left out of them, and kept in the ledger's `damage`.
+    """Return the sum of closed runs. Runs with damaged rows are left out of them, and kept in the ledger's `damage`.
 
     Args:
         sums: Given a condition that closed runs must meet; `DamagedCellError` if a sum is none.

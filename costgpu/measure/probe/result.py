@@ -67,7 +67,7 @@ def write_result(recorder, status, detail):
 
 
 def peak_memory():
-    """Bytes that this process has held at most; None where the system does not tell."""
+    """Return the bytes that this process has held at most; None where the system does not tell."""
     try:
         import resource
     except ImportError:

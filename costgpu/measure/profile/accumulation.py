@@ -184,7 +184,7 @@ def batches_per_step(phase: Intervals) -> float:
 
 
 def per_step(snapshots: list[Snapshot], what: Literal["batches", "all_batches"]) -> float:
-    """Batches drawn for one step, from the first pair of neighbouring snapshots; 0 if there is none."""
+    """Return the batches drawn for one step, from the first pair of neighbouring snapshots; 0 if there is none."""
     for before, after in pairwise(snapshots):
         steps = after["anchor"] - before["anchor"]
         if steps > 0:

@@ -210,7 +210,7 @@ class Otherwise:
 
     @property
     def ratio(self) -> float:
-        """Steps for each one that the loops say; 1 where none was to be expected."""
+        """Return the steps for each one that the loops say; 1 where none was to be expected."""
         return self.made / self.expected if self.expected >= 1 else 1.0
 
 

@@ -299,7 +299,7 @@ def _unite(phases: list[Phase]) -> list[Phase]:
 
 
 def _optimizers(raw: PhaseRecord) -> list[OptimizerFacts]:
-    """Optimizers of the phase; those of equal kind and size that replaced each other are one."""
+    """Return the optimizers of the phase; those of equal kind and size that replaced each other are one."""
     united: dict[tuple[str, int], Optimizer] = {}
     for facts in raw["optimizers"]:
         key = (facts["name"], facts["parameters"])

@@ -16,7 +16,7 @@ UNLIKE_FACTOR = (
 
 
 def mean_length(search: SearchFacts | None) -> float | None:
-    """Parts (trees, rounds, epochs) of a fit on average; None where the candidates do not say."""
+    """Return the parts (trees, rounds, epochs) of a fit on average; None where the candidates do not say."""
     planned = search["planned"] if search is not None else []
     fits = sum(count for _, count in planned)
     return sum(length * count for length, count in planned) / fits if fits else None

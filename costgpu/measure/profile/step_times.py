@@ -243,7 +243,7 @@ def untold(validation: Validation | None, beside: Sequence[Extra]) -> str | None
 def _told_validation(
     told: Validation | None, phase: Intervals, step: StepTimes, batch_size: int | None
 ) -> tuple[float, str] | None:
-    """Seconds and a note for an evaluation that a trainer tells of; None if it does not know its length."""
+    """Return the seconds and a note for an evaluation that a trainer tells of; None if it does not know its length."""
     if told is None or not told["batches"]:
         return None
     seconds = forward_seconds(told["batches"], told["batch_size"], phase, step, batch_size)
@@ -257,7 +257,7 @@ def _with_size(extra: Extra, sizes: Sequence[float]) -> Extra:
 
 
 def _state_seconds(phase: Intervals) -> float:
-    """Seconds to write the model and its optimizer to a disk."""
+    """Return the seconds to write the model and its optimizer to a disk."""
     state = sum(optimizer["state_bytes"] for optimizer in phase["optimizers"])
     return (phase["model"].get("bytes", 0) + state) / DISK_BYTES_PER_SECOND
 

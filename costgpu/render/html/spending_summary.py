@@ -148,7 +148,7 @@ class BudgetUse:
 
     @property
     def share(self) -> float:
-        """Share of the amount that is used."""
+        """Return the share of the amount that is used."""
         return float(self.used / self.budget.amount_usd)
 
 

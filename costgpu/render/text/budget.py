@@ -94,7 +94,7 @@ def definition(budget: Budget) -> str:
 
 
 def show_text(standings: Sequence[Standing], problems: Sequence[CostGpuError] = ()) -> str:
-    """Every budget as a block."""
+    """Return a block of lines for each budget."""
     if not standings and not problems:
         return "No budgets. costgpu budget set NAME --monthly 200 makes one."
     return "\n\n".join(_block(standing) for standing in standings)

@@ -171,5 +171,5 @@ def own_value(own: Ownership) -> dict[str, Any]:
 
 
 def notebook_values(notebooks: Sequence[FreeNotebook]) -> list[dict[str, Any]]:
-    """All free services as parts of a document, those that the job does not fit with the reason."""
+    """Return all free services as parts of a document, those that the job does not fit with the reason."""
     return [{**json_value(found), "why_not": found.why_not or None} for found in notebooks]

@@ -164,7 +164,7 @@ class MachineGuard:
             self.supervisor.signal(signal.SIGTERM)
 
     def _terminate_job(self, termination: limits.Termination) -> None:
-        """Asks the supervisor to end the job; the reason is recorded first, and never replaced."""
+        """Ask the supervisor to end the job; the reason is recorded first, and never replaced."""
         if not self.state.get("ending"):
             self.save(ending={**termination._asdict(), "uptime": self.clock.uptime()})
             self.supervisor.signal(signal.SIGTERM)

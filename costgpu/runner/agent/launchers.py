@@ -111,7 +111,7 @@ def _several_machines(rendezvous: Mapping[str, Any], each: int, home: str) -> li
 
 
 def job_environment(order: Mapping[str, Any]) -> dict[str, str]:
-    """Variables for ranks that talk to other machines; the user's own come after them."""
+    """Return the variables for ranks that talk to other machines; the user's own come after them."""
     rendezvous = order.get("rendezvous")
     if rendezvous is None:
         return {}

@@ -293,7 +293,7 @@ class Supervisor:
         return left
 
     def _signal_all(self, number: int) -> int:
-        """Signals every process below this one; returns their number."""
+        """Signal every process below this one; return their number."""
         with self._noting():
             members = [entry.pid for entry in descendants(os.getpid())]
             for pid in members:

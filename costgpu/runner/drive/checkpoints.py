@@ -95,7 +95,7 @@ def restore_checkpoint(context: RunContext, host: Host) -> None:
 
 
 def resumed_command(context: RunContext) -> tuple[tuple[str, ...], Mapping[str, str]]:
-    """Arguments and variables that tell the job that it goes on, and from what; none without recovery."""
+    """Return the arguments and variables that tell the job that it goes on, and from what; none without recovery."""
     spec = context.view.spec
     if spec.recovery is None or spec.attempt is None:
         return (), {}

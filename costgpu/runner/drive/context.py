@@ -130,7 +130,7 @@ class RunContext:
 
     @property
     def clock(self) -> Clock:
-        """Tells the time and waits."""
+        """Tell the time and wait."""
         return self.services.clock
 
     @property
@@ -300,13 +300,13 @@ class RunContext:
         return 0.0 if self.silent_at is None else now - self.silent_at
 
     def note_once(self, text: str) -> None:
-        """Tells a person something that may happen again and again."""
+        """Tell a person something that may happen again and again."""
         if text not in self._told:
             self._told.add(text)
             self.observer.note(text)
 
     def keep_machine(self, error: CostGpuError, what: str = "The outputs wait on the machine") -> NoReturn:
-        """Leaves the machine, and what is on it, to its lease; raises the error."""
+        """Leave the machine, and what is on it, to its lease, and raise the error."""
         run_id = self.view.run_id
         error.hint = (
             f"{error.hint} {what} until {self.lease_until:%Y-%m-%d %H:%M} UTC, when it is ended:"

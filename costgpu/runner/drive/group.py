@@ -73,12 +73,12 @@ class GroupDriver:
 
     @property
     def views(self) -> tuple[RunView, ...]:
-        """All runs, by number of the machine."""
+        """Return all runs, by number of the machine."""
         return tuple(driver.view for driver in self.drivers)
 
     @property
     def machines(self) -> Sequence[Driver]:
-        """Drivers of what may have a machine: all."""
+        """Return the drivers of what may have a machine: all."""
         return self.drivers
 
     @property
@@ -96,7 +96,7 @@ class GroupDriver:
 
     @property
     def broken(self) -> LedgerError | None:
-        """Why the ledger could not be written; None if it could."""
+        """Return why the ledger could not be written; None if it could."""
         return next((driver.broken for driver in self.drivers if driver.broken is not None), None)
 
     def leave_when_running(self) -> None:
@@ -227,7 +227,7 @@ class GroupDriver:
             self._request_end(driver)
 
     def _request_end(self, driver: Driver) -> None:
-        """Asks for a machine's end at once; that it has come is confirmed when it is its turn."""
+        """Ask for a machine's end at once; that it has come is confirmed when it is its turn."""
         number, view = node.number(driver.view), driver.view
         if number in self._requested or view.instance is None or view.confirmed_at is not None:
             return

@@ -84,12 +84,12 @@ class Driver:
 
     @property
     def views(self) -> tuple[RunView, ...]:
-        """All runs of the job: this one."""
+        """Return all runs of the job: this one."""
         return (self.view,)
 
     @property
     def machines(self) -> Sequence[Driver]:
-        """Drivers of what may have a machine: this one."""
+        """Return the drivers of what may have a machine: this one."""
         return (self,)
 
     def leave_when_running(self) -> None:
@@ -103,7 +103,7 @@ class Driver:
 
     @property
     def broken(self) -> LedgerError | None:
-        """Why the ledger could not be written; None if it could."""
+        """Return why the ledger could not be written; None if it could."""
         return self.context.journal.broken
 
     @property
@@ -134,7 +134,7 @@ class Driver:
         return self.view
 
     def turn(self, act: Callable[[], None]) -> None:
-        """Carries something out, and shows the state that it has led to."""
+        """Carry something out, and show the state that it has led to."""
         act()
         if self.view.state is not self._shown:
             self._shown = self.view.state
@@ -197,7 +197,7 @@ class Driver:
             self.ask_to_end(EndReason.CANCELLED)
 
     def ask_to_end(self, reason: EndReason) -> None:
-        """Asks a running job first; the second time, or without one, the machine is ended at once."""
+        """Ask a running job first; the second time, or without one, the machine is ended at once."""
         context, view = self.context, self.view
         again, context.cancelling = context.cancelling, True
         if reason is EndReason.CANCELLED:

@@ -86,7 +86,7 @@ def is_missing(view: RunView) -> bool:
 
 
 def look(context: RunContext) -> None:
-    """Asks a machine that is not followed how its job fares.
+    """Ask a machine that is not followed how its job fares.
 
     One that is ending is left to it, since others compute or have outputs meanwhile.
 
@@ -120,7 +120,7 @@ def name(view: RunView) -> str:
 
 
 def what_happened(view: RunView) -> str:
-    """Why it is missing, in words that follow on its name."""
+    """Return why it is missing, in words that follow on its name."""
     if view.instance is None:
         why = view.refusals[-1][2].rstrip(".") if view.refusals else ""
         return "could not be had" + (f": {why}" if why else "")

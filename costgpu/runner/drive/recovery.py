@@ -69,12 +69,12 @@ class RecoveryDriver:
 
     @property
     def views(self) -> tuple[RunView, ...]:
-        """All runs of the job, in order."""
+        """Return all runs of the job, in order."""
         return tuple(driver.view for driver in self.runs)
 
     @property
     def machines(self) -> Sequence[Driver]:
-        """Drivers of what may have a machine now."""
+        """Return the drivers of what may have a machine now."""
         return (self.driver,)
 
     @property
@@ -100,7 +100,7 @@ class RecoveryDriver:
 
     @property
     def broken(self) -> LedgerError | None:
-        """Why the ledger could not be written; None if it could."""
+        """Return why the ledger could not be written; None if it could."""
         return next((driver.broken for driver in self.runs if driver.broken is not None), None)
 
     def drive(self) -> RunView:

@@ -26,7 +26,7 @@ POWER_OFF_MESSAGE = re.compile(r"costgpu: ((?:agent|watchdog) \w+): powering off
 
 
 def terminate(context: RunContext) -> None:
-    """Asks, waits for proof, cleans up, closes."""
+    """Ask for the end, wait for proof, clean up, close."""
     context.disconnect()
     view, clock, provider = context.view, context.clock, context.provider()
     if view.instance is None:
@@ -50,7 +50,7 @@ def terminate(context: RunContext) -> None:
 
 
 def _tell_of_outputs(context: RunContext, status: JobStatus) -> None:
-    """Says that outputs are lost, whatever else the end of the job is called."""
+    """Say that outputs are lost, whatever else the end of the job is called."""
     lost = f"{context.instance.instance_id} was ended before its outputs came home."
     if status.ended_well:
         hint = "With --bucket a machine saves them before it ends."
@@ -104,7 +104,7 @@ def _record_refused_launch(context: RunContext, instance: Instance, refusal: Pro
 
 
 def _why_ended(context: RunContext, instance: Instance | None, marker: str) -> tuple[EndReason, CostGpuError | None]:
-    """Why the machine has ended, and the error that this is for the person who waits for its job."""
+    """Return why the machine has ended, and the error that this is for the person who waits for its job."""
     view, instance_id = context.view, context.instance.instance_id
     why = (instance.reason if instance is not None else "").rstrip(".") or "the provider gives no reason"
     if instance is not None and instance.preempted:
@@ -140,7 +140,7 @@ def _end_stopped(context: RunContext, instance: Instance) -> None:
 
 
 def _keep_stopped(context: RunContext) -> NoReturn:
-    """Leaves a machine that is off as it is: the outputs of its finished job are nowhere else."""
+    """Leave a machine that is off as it is: the outputs of its finished job are nowhere else."""
     ref, until, run_id = context.instance, context.lease_until, context.view.run_id
     kept = InstanceLost(
         f"{ref.instance_id} was stopped by somebody, and the outputs of its finished job are on its disk, which is"

@@ -21,7 +21,7 @@ class EventStore(Protocol):
         """
 
     def events(self, run_id: str) -> tuple[RunEvent, ...]:
-        """All of a run, in order; empty for an unknown one."""
+        """Return all of a run, in order; empty for an unknown one."""
 
 
 class RunJournal:

@@ -69,7 +69,7 @@ class PlannedTrial:
 
 @contextlib.contextmanager
 def planned_trial(offer: Offer, allowance: Allowance, reporter: Reporter) -> Iterator[PlannedTrial]:
-    """Plans the trial of one machine; nothing is spent.
+    """Plan the trial of one machine; nothing is spent.
 
     Raises:
         CapTooSmall: What is left does not boot it.

@@ -74,7 +74,7 @@ class Watch:
     # -- the run, as its driver tells it -----------------------------------------------------------------------------
 
     def changed(self, view: RunView) -> None:
-        """Begins to look on as soon as the job runs."""
+        """Begin to look on as soon as the job runs."""
         self.inner.changed(view)
         if view.state is RunState.RUNNING and self._thread is None and view.instance is not None:
             self._thread = threading.Thread(target=self._look_on, args=(view, view.instance), daemon=True)
@@ -150,7 +150,7 @@ class Watch:
         return self.clock.now() if seen else None
 
     def _maintain(self, provider: MaintenanceSimulator, ref: InstanceRef) -> Maintenance:
-        """Has the host maintained, and waits until the provider says what has come of it."""
+        """Have the host maintained, and wait until the provider says what has come of it."""
         before = HostMaintenance()
         try:
             before = provider.maintained(ref)

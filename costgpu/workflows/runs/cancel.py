@@ -83,14 +83,14 @@ def _can_be_told(view: RunView) -> bool:
 
 
 def cancel_by_tag(context: AppContext, ref: InstanceRef, run_id: str, launched_at: datetime) -> tuple[str, ...]:
-    """Terminates a machine that the ledger does not know; returns the names of what could not be removed with it."""
+    """Terminate a machine that the ledger does not know; return the names of what could not be removed with it."""
     provider = context.provider(ref.provider)
     end_instance(provider, ref, context.clock, known_since=launched_at)
     return clean_up(provider, run_id, ref.region, context.clock)
 
 
 def cancel_job_by_tag(context: AppContext, instance: Instance) -> tuple[list[InstanceRef], tuple[str, ...]]:
-    """Terminates a machine that the ledger does not know, and those that work with it.
+    """Terminate a machine that the ledger does not know, and those that work with it.
 
     Returns:
         What is terminated, and the names of what could not be removed with it.

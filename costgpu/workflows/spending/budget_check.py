@@ -115,7 +115,7 @@ class BudgetCheck:
         )
 
     def _alert(self, stored: StoredBudget, spending: Spending) -> Standing:
-        """Says what nobody has said yet about one budget, here and to the alert addresses."""
+        """Say what nobody has said yet about one budget, here and to the alert addresses."""
         context, state = self._context, budget_state(spending, stored.budget)
         shown = bool(state.crossed) or self._verbose
         if spending.clock_off:
@@ -211,7 +211,7 @@ def _news(stored: StoredBudget, state: BudgetState, attempt: DeliveryAttempt) ->
 
 
 def standings(context: AppContext, name: str | None = None) -> tuple[list[Standing], list[CostGpuError]]:
-    """All budgets, or one, by the ledger alone; and what could not be read or believed."""
+    """Return all budgets, or one, by the ledger alone; and what could not be read or believed."""
     damaged: list[LedgerDamaged] = []
     stored = all_budgets(context.ledger, damaged)
     if name is not None:

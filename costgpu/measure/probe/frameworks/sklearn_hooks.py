@@ -116,7 +116,7 @@ class SklearnHooks:
         return {module: attach(*part) for module, *part in PARTS}
 
     def attach_search(self, module):
-        """Fits of GridSearchCV and its kin, and of cross_val_score."""
+        """Return the fits of GridSearchCV and its kin, and of cross_val_score."""
 
         def fit_and_score(inner, *args, **kwargs):
             begin, before, self.scoring = clock(), getattr(self.depth, "fitted", 0), self.scoring + 1

@@ -24,7 +24,7 @@ class GpuRequests:
         self.failures = []  # of our own patches
 
     def attention_kernels(self):
-        """Kernels that it chose and packages that it brought along, when the script has set what it sets."""
+        """Return the kernels that it chose and packages that it brought along, when the script has set what it sets."""
         packages = [name for name in ATTENTION_PACKAGES if sys.modules.get(name) is not None]
         return list(dict.fromkeys([*self.attention, *packages]))
 
@@ -282,7 +282,7 @@ class TorchHooks:
 
 
 def size_of(target):
-    """Bytes of what was just saved to a path or a stream; 0 if that cannot be told."""
+    """Return the bytes of what was just saved to a path or a stream; 0 if that cannot be told."""
     try:
         return float(os.path.getsize(target) if isinstance(target, (str, bytes, os.PathLike)) else target.tell())
     except Exception:  # noqa: BLE001 - a stream of the script's own

@@ -170,7 +170,7 @@ def tianshou(trainer) -> Told | None:
 
 
 def stoppers(callbacks):
-    """Names of the callbacks that may end a training: by their name, or the user's own by what they set."""
+    """Return the names of the callbacks that may end a training: by their name, or the user's own by what they set."""
     return [type(one).__name__ for one in callbacks if one is not None and may_stop(type(one))]
 
 

@@ -12,7 +12,7 @@ MOST_FRAMES = 60
 
 
 def told_by_driver(frame):
-    """Units of the call that is going on, as the innermost driver on the stack says it; None without one."""
+    """Return the units of the call that is going on, as the innermost driver on the stack says it; None without one."""
     for live in itertools.islice(outwards(frame), MOST_FRAMES):
         owner = live.f_locals.get("self")
         for kind in type(owner).__mro__:

@@ -81,7 +81,7 @@ class UnitTracer:
         return None if self.recorder.first.running else self.recorder.tracing
 
     def begin(self, phase, root):
-        """Traces from here on; `root` is the module that runs now."""
+        """Trace from here on; `root` is the module that runs now."""
         recorder = self.recorder
         try:
             trace = ForwardTrace(recorder.torch, phase, compiled=recorder.compiled > 0)

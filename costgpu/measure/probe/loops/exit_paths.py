@@ -155,7 +155,7 @@ def is_failure(given):
 
 
 def ways_out(loop, line):
-    """All ways out of a loop by its body, and the assignments in it."""
+    """Return all ways out of a loop by its body, and the assignments in it."""
     walker = Walker(loop, line)
     walker.walk(loop.body, [], loop)
     return walker.ways, walker.assigned
@@ -196,7 +196,7 @@ def expand(test, truth, assigned, depth=0):
 
 
 def raised_where(flag, truth, assigned, depth):
-    """Alternatives under which the loop sets a flag; None if it does not, or not plainly."""
+    """Return the alternatives under which the loop sets a flag; None if it does not, or not plainly."""
     name, found = dotted(flag), []
     for target, value, tests in assigned:
         if name not in {dotted(node) for node in ast.walk(target)}:
@@ -218,7 +218,7 @@ def union(alternatives):
 
 
 def product(tests, assigned, depth):
-    """All of these tests together, as alternatives."""
+    """Return all of these tests together, as alternatives."""
     found = [[]]
     for test, truth in tests:
         more = expand(test, truth, assigned, depth)

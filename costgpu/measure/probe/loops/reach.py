@@ -137,7 +137,7 @@ def assignments(scope):
 
 
 def changed_by(statements):
-    """Names that statements bind or fill: what is looked up in them now is not what they hold afterwards."""
+    """Return the names that statements bind or fill: what is looked up in them now is not what they hold afterwards."""
     bound, filled = set(), set()
     for node in (one for statement in statements for one in ast.walk(statement)):
         if isinstance(node, (ast.Name, ast.Attribute)) and isinstance(node.ctx, ast.Store):

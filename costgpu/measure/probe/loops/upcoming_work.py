@@ -377,7 +377,7 @@ class UpcomingWork:
 
 
 def tested(node):
-    """Parts of an expression of which it only matters what they are, or whether they are there."""
+    """Return the parts of an expression of which it only matters what they are, or whether they are there."""
     if isinstance(node, ast.BoolOp):
         return node.values
     return [node.left] if isinstance(node, ast.Compare) else [node.operand] if isinstance(node, ast.UnaryOp) else []

@@ -69,7 +69,7 @@ class Collectives:
         self.at_step = [*self.at_step[:1], copied]
 
     def per_step(self, steps):
-        """Rows of an average step, of so many that were counted."""
+        """Return the rows of an average step, of so many that were counted."""
         first = self.at_step[0] if steps > 1 else self.at_begin
         last = self.at_step[-1] if self.at_step else self.counts
         found = []

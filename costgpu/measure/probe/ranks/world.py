@@ -58,7 +58,7 @@ class World:
             wrap(sys.modules.get(owner), "init_process_group", self.init_process_group)
 
     def prepare(self, c10d):
-        """Has every group that is made from now on be one of ours, once `ranks` is more than one."""
+        """Have every group that is made from now on be one of ours, once `ranks` is more than one."""
         self.group_class = make_local_group(self.torch, self.collectives)
         c10d.Backend.register_backend(OWN_BACKEND, self.make_group, devices=["cpu", "cuda"])
         wrap(c10d, "_store_based_barrier", lambda inner, *a, **k: inner(*a, **k) if self.ranks == 1 else None)
@@ -155,7 +155,7 @@ class World:
         return inner(backend, world_size=1, rank=0, store=make_store(), **kwargs)
 
     def size_of(self, given, init_method):
-        """Ranks that the script asks for: by its argument, the address, or the environment."""
+        """Return the ranks that the script asks for: by its argument, the address, or the environment."""
         if isinstance(given, int) and given > 0:
             return given
         found = URL_SIZE.search(str(init_method or ""))

@@ -67,7 +67,7 @@ def upload_checkpoint(
     contents = {row[2]: (row[2], home.file(STORE + "/" + row[2]), row[1], 0o644) for row in taken["files"]}
 
     def tell(**changes: Any) -> None:
-        """Brings the list in the bucket to what is there now."""
+        """Bring the list in the bucket to what is there now."""
         there.update(changes, told=False)  # it may arrive although no answer says so
         _note(home, there, give_up)
         _upload_list(home, there, uploads, give_up, clock)

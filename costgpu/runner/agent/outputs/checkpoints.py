@@ -201,7 +201,7 @@ def expect_checkpoint(home: Home, files: Sequence[Sequence[Any]]) -> list[str]:
 
 
 def receive_checkpoint(home: Home, stream: IO[bytes]) -> int:
-    """Unpacks an uncompressed tar of files that are named by their checksum, and puts all back; returns their number."""
+    """Unpack an uncompressed tar of files that are named by their checksum, and put all back; return their number."""
     announced = home.read(ANNOUNCED)
     if announced is None:
         raise Damaged("Nothing was announced.")

@@ -106,7 +106,7 @@ def _is_tool_folder(entry: os.DirEntry[str]) -> bool:
 
 
 def find_outputs(home: Home, patterns: Sequence[str]) -> Found:
-    """Files that match the patterns; without patterns, every file that is new or changed."""
+    """Return the files that match the patterns; without patterns, every file that is new or changed."""
     if list(patterns) == NO_OUTPUTS:
         return Found([], [], {}, {}, [])
     search = _Search(home, bool(patterns))

@@ -57,7 +57,7 @@ class SshTransport:
 
     @property
     def home(self) -> str:
-        """Absolute path of costgpu's folder on the machine."""
+        """Return the absolute path of costgpu's folder on the machine."""
         return self._home
 
     def open(self) -> None:

@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from costgpu.estimator.advice.inference_changes import with_items
 from costgpu.estimator.cost import hourly_usd
-from costgpu.estimator.inference.serving import HEADROOM, HOURS_PER_MONTH
+from costgpu.estimator.inference.serving import HEADROOM
 from costgpu.estimator.inference.serving import service as machines_for
 from costgpu.estimator.interval import CPU_OTHER_FAMILY
 from costgpu.estimator.predict import predict
@@ -21,11 +21,12 @@ from costgpu.estimator.verdict import by_type
 from costgpu.estimator.verdict_sentence import amount, describe
 from costgpu.models.offer import PurchaseOption
 from costgpu.models.prediction import Choice, Objective, Prediction, Provenance, Range, Service, ServicePlan, Verdict
+from costgpu.models.provider_costs import HOURS_PER_MONTH
 from costgpu.units import format_duration, format_frequency, format_percent, format_usd
 
 NEAR_TIE = 1.02  # of plans whose costs differ by less than this, the one with the sooner answer is the better
 ASSUMED = (
-    f"Requests are taken to come at random times, at the same rate all month ({HOURS_PER_MONTH:.0f} h); machines are planned"
+    f"Requests are taken to come at random times, at the same rate all month ({HOURS_PER_MONTH} h); machines are planned"
     f" for {HEADROOM:.0%} of what they can do. A load balancer, standby machines and autoscaling are not in it."
 )
 FULL_BATCHES = (

@@ -123,10 +123,15 @@ class Option:
     placement: bool = False  # whether several such machines are placed close together
     efa_interfaces: int = 0  # network interfaces with EFA of each of several such machines; 0 for a plain network
 
+    @property
+    def usd_per_hour(self) -> Decimal:
+        """Return the price of the machine with its disk and address."""
+        return self.offer.price_usd_per_hour + self.extras_usd_per_hour
+
     def cost_usd(self, start: datetime, seconds: Decimal) -> Decimal:
         """Cost of a machine that lives from `start`: an own price counts until its last day is over, then the list price."""
-        own, rate = self.offer.own_price, self.offer.price_usd_per_hour + self.extras_usd_per_hour
-        usd = seconds * rate
+        own = self.offer.own_price
+        usd = seconds * self.usd_per_hour
         if own is not None:
             held = Decimal((own.ends_at - start).total_seconds())
             after = seconds - min(max(held, Decimal(0)), seconds)

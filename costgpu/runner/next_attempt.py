@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from decimal import Decimal
 
 from costgpu.models.attempts import job_seconds
-from costgpu.models.job import Attempt, EndReason, JobSpec
+from costgpu.models.job import Attempt, CostOutcome, EndReason, JobSpec
 from costgpu.models.offer import PurchaseOption
 from costgpu.models.run import Option, RunView
 from costgpu.runner.plan import LEAST_JOB_SECONDS, ROOM_SECONDS, boot_seconds, worst_cost
@@ -22,19 +22,6 @@ from costgpu.units import format_duration
 MOST_FAILED_RESUMES = 3  # attempts in a row that fail as soon as they go on
 AT_ONCE_SECONDS = 120.0  # a job that goes on and fails within this time, with nothing saved, could not go on
 MOST_SEARCHES = 20  # runs in a row for which no machine was to be had
-NOT_BEGUN = frozenset(
-    {
-        EndReason.NO_CAPACITY,
-        EndReason.PROVISION_FAILED,
-        EndReason.BOOT_FAILED,
-        EndReason.HOST_KEY_MISMATCH,
-        EndReason.MACHINE_UNUSABLE,
-        EndReason.DRIVER_FAILED,
-        EndReason.SYNC_FAILED,
-        EndReason.UNCLAIMED,
-    }
-)
-"""Why a later attempt may not have begun: another machine may do, or the next client."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,7 +48,8 @@ def may_go_on(view: RunView, reason: EndReason) -> bool:
         return True
     if not view.is_later_attempt:
         return False
-    return reason in NOT_BEGUN or (reason is EndReason.JOB_FAILED and _failed_at_once(view))
+    # of an attempt that never began its job, another machine or the next client may do
+    return reason.outcome is CostOutcome.NEVER or (reason is EndReason.JOB_FAILED and _failed_at_once(view))
 
 
 def next_attempt(views: Sequence[RunView], reason: EndReason, seconds: float) -> NextAttempt | TheEnd | None:
@@ -111,7 +99,7 @@ def _counted(attempt: Attempt, reason: EndReason, *, had_machine: bool) -> Attem
     failed, searches = 0, 0
     if reason is EndReason.JOB_FAILED:
         failed = attempt.failed_resumes + 1
-    elif reason in NOT_BEGUN:
+    elif reason.outcome is CostOutcome.NEVER:
         failed, searches = attempt.failed_resumes, attempt.searches + 1
     return replace(
         attempt,

@@ -298,7 +298,7 @@ def _open_machine(view: RunView, live: _Live, now: datetime) -> Machine | None:
         view = replace(view, instance=seen.ref, known_since=now, launched_at=seen.launched_at)
     over = call.lease_until + timedelta(seconds=POWER_OFF_SECONDS)
     until, going = now, view.confirmed_at is None
-    free = not option.offer.price_usd_per_hour + option.extras_usd_per_hour  # whose it is changes nothing
+    free = not option.usd_per_hour  # whose it is changes nothing
     if seen is not None:
         if not seen.state.alive:
             until, going = min(now, seen.ended_at or over), False
@@ -319,7 +319,7 @@ def _open_machine(view: RunView, live: _Live, now: datetime) -> Machine | None:
         started_at=end - timedelta(seconds=seconds),
         until=end,
         cost_usd=cost,
-        usd_per_hour=option.offer.price_usd_per_hour + option.extras_usd_per_hour,
+        usd_per_hour=option.usd_per_hour,
         going=going,
         stops_at=max(over, now) if going else None,
         cap_left_usd=left,

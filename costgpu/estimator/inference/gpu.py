@@ -34,7 +34,7 @@ from costgpu.estimator.inference.forward_work import (
     WEIGHTS,
     ForwardWork,
 )
-from costgpu.estimator.interval import UNRULED, Interval, of_board
+from costgpu.estimator.interval import MEASURED_INFERENCE, UNRULED, Interval, of_board
 from costgpu.estimator.op_costs import HALF_TYPES, ITEM_BYTES
 from costgpu.models.offer import AcceleratorSpec
 
@@ -92,7 +92,6 @@ COMPILED_HOST = {"compiled": 0.6, "graphs": 0.3}
 BASE = Interval(0.86, 1.28)
 HOST_BOUND = Interval(0.65, 1.50)
 COMPILED = Interval(0.80, 1.55)
-MEASURED_ARCHITECTURES = ("Pascal", "Volta", "Turing", "Ampere", "Ada")  # of the 405 rows
 HOST_BOUND_FROM = 1.0  # host seconds over device seconds
 # Waits of a pass up to which host and device still run side by side: `generate()` waits after every token, and its decodes
 # fit so. Detection models wait 13 to 360 times, and were told 31 % too short. The width of their interval is assumed.
@@ -310,7 +309,7 @@ def forward_interval(
     if execution.runtime is not Runtime.EAGER:
         interval = interval.covering(COMPILED)
         reasons.append("torch.compile: its gain is only roughly known")
-    board, why = of_board(spec, MEASURED_ARCHITECTURES, as_of_year=year)
+    board, why = of_board(spec, MEASURED_INFERENCE, as_of_year=year)
     return interval.stretched(low=board.low, high=board.high), reasons + why
 
 

@@ -43,28 +43,6 @@ from costgpu.models.job import EndReason
 
 T = TypeVar("T")
 AT_ONCE = 2000  # rows in memory
-# Why a run ended without what it was paid for. A limit that the user gave, and a cancellation, are none of these.
-WASTED = frozenset(
-    reason.value
-    for reason in (
-        EndReason.JOB_FAILED,
-        EndReason.SETUP_FAILED,
-        EndReason.IDLE,
-        EndReason.DISK_FULL,
-        EndReason.PREEMPTED,
-        EndReason.UNCLAIMED,
-        EndReason.PROVISION_FAILED,
-        EndReason.BOOT_FAILED,
-        EndReason.HOST_KEY_MISMATCH,
-        EndReason.MACHINE_UNUSABLE,
-        EndReason.DRIVER_FAILED,
-        EndReason.SYNC_FAILED,
-        EndReason.NODES_APART,
-        EndReason.NODE_LOST,
-        EndReason.INSTANCE_LOST,
-        EndReason.LEASE_EXPIRED,
-    )
-)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,6 +7,7 @@ from markupsafe import Markup
 from costgpu.estimator.scope import WHOLE_JOB
 from costgpu.estimator.throughput import time_of, together, together_words
 from costgpu.models.prediction import Prediction, Range, Service, ServicePlan, Verdict
+from costgpu.models.provider_costs import HOURS_PER_MONTH
 from costgpu.models.workload import WorkloadProfile
 from costgpu.render.html.page import Table, interval, name, two_lines
 from costgpu.render.phrases import offer_name, steps_phrase
@@ -108,7 +109,7 @@ def service_tiles(service: Service) -> list[tuple[str, str, str]]:
     return [
         ("Recommended", name(offer.instance_type) if offer is not None else place, place),
         ("Machines", str(one.machines), f"{format_percent(one.utilisation)} of their time in use"),
-        ("Cost a month", usd, f"80 %: {span}" if span else "730 hours, disk and address included"),
+        ("Cost a month", usd, f"80 %: {span}" if span else f"{HOURS_PER_MONTH} hours, disk and address included"),
         (
             "Answer",
             format_duration(one.answer_seconds),

@@ -9,6 +9,7 @@ from zoneinfo import ZoneInfo
 
 from markupsafe import Markup
 
+from costgpu.models.job import CostOutcome, EndReason
 from costgpu.render.html.ledger_sections import MOST_PICTURES, budget_sections, estimates_section, spending_section
 from costgpu.render.html.page import (
     BarRow,
@@ -23,7 +24,7 @@ from costgpu.render.html.page import (
     share,
     two_lines,
 )
-from costgpu.render.html.spending_summary import OUTCOMES, WASTED, CostOutcome, Summary, Tally, together
+from costgpu.render.html.spending_summary import Summary, Tally, together
 from costgpu.render.phrases import THIS_MACHINE, counted
 from costgpu.units import format_duration, format_usd
 
@@ -147,7 +148,7 @@ def _outcomes(summary: Summary) -> list[BarRow]:
     return [
         BarRow(
             outcome.value,
-            [("bad" if outcome in WASTED else STYLES.get(outcome, "mid"), fraction(tally.usd, most))],
+            [("bad" if outcome.wasted else STYLES.get(outcome, "mid"), fraction(tally.usd, most))],
             _share_cells(tally, summary.total.usd),
         )
         for outcome, tally in found
@@ -156,10 +157,10 @@ def _outcomes(summary: Summary) -> list[BarRow]:
 
 def _outcome_table() -> Table:
     ends: dict[CostOutcome, list[str]] = {}
-    for reason, outcome in OUTCOMES.items():
-        ends.setdefault(outcome, []).append(reason.value.replace("_", " "))
+    for reason in EndReason:
+        ends.setdefault(reason.outcome, []).append(reason.value.replace("_", " "))
     rows = [
-        [outcome.value, "wasted" if outcome in WASTED else "not wasted", ", ".join(reasons)]
+        [outcome.value, "wasted" if outcome.wasted else "not wasted", ", ".join(reasons)]
         for outcome, reasons in ends.items()
     ]
     head = ["Here", "", "Ends of runs, as the ledger has them"]

@@ -18,7 +18,7 @@ from costgpu.runner.drive.context import RunContext
 from costgpu.runner.drive.provision import find_created, is_about_place, record_instance, record_refusal
 from costgpu.runner.drive.receipt import close_run
 from costgpu.runner.end_instance import clean_up, end_instance, wait_until_terminated
-from costgpu.runner.state.outcome import LIMITS, after_interruption, error_for
+from costgpu.runner.state.outcome import after_interruption, error_for
 from costgpu.runner.timeouts import CLEAN_UP_SECONDS, EARLY_SECONDS
 
 # Printed on the console by the boot script or the agent, before the machine is powered off
@@ -114,7 +114,7 @@ def _why_ended(context: RunContext, instance: Instance | None, marker: str) -> t
     reason = _reason_in(marker)
     if reason is None and _past_lease(view, instance, context.clock.now()):
         reason = EndReason.DEADLINE
-    if reason in LIMITS:
+    if reason is not None and reason.limit:
         return reason, error_for(replace(view, reason=reason))
     if view.outputs_folder is None and reason in (EndReason.SUCCEEDED, EndReason.JOB_FAILED):
         return reason, None  # its job was over, nobody wanted what it had, and so it did not wait for us

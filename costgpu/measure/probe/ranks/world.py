@@ -16,6 +16,7 @@ from .local_group import OWN_BACKEND, make_local_group
 
 BACKENDS = ("nccl", "gloo", "undefined")  # what is answered here; MPI and others are left alone
 GPU_BACKENDS = ("nccl", "xccl", "hccl", "rccl")
+MEETING_PORT = 29500  # as in costgpu/models/defaults.py, which does not travel with the probe
 URL_SIZE = re.compile(r"[?&]world_size=(\d+)")
 OWNERS = ("torch.distributed", "torch.distributed.distributed_c10d", "torch.distributed.device_mesh")
 
@@ -77,7 +78,7 @@ class World:
         """Set what a launcher that the script itself calls sets for its first process."""
         if not self.alone:
             sizes = {"WORLD_SIZE": str(ranks), "LOCAL_WORLD_SIZE": str(ranks), "RANK": "0", "LOCAL_RANK": "0"}
-            os.environ.update(sizes, MASTER_ADDR="127.0.0.1", MASTER_PORT="29500")
+            os.environ.update(sizes, MASTER_ADDR="127.0.0.1", MASTER_PORT=str(MEETING_PORT))
 
     def asked(self, processes):
         if isinstance(processes, int):

@@ -67,7 +67,7 @@ def specs() -> tuple[ProviderSpec, ...]:
     return tuple(sorted(found.values(), key=lambda one: (not one.over_ssh, one.name)))
 
 
-def broken() -> dict[str, str]:
+def load_failures() -> dict[str, str]:
     """Return providers of other packages that cannot be loaded -> why.
 
     Machines there are seen by nobody: whoever asks says so.

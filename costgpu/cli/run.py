@@ -224,8 +224,8 @@ def finish(driver: JobDriver, *, as_json: bool = False) -> None:
     view = driver.decisive
     if not as_json:
         say(receipts_text(driver.views), err=True)
-    if driver.broken is not None:
-        print_error(driver.broken, before="The ledger could not be written: ")
+    if driver.ledger_error is not None:
+        print_error(driver.ledger_error, before="The ledger could not be written: ")
     error = driver.error or error_for(view)
     if error is not None:
         raise error

@@ -146,7 +146,7 @@ def time_of(rates: Sequence[float]) -> tuple[float, str]:
     return next((time for time in TIMES if min(rates) * time[0] >= 1), TIMES[-1])
 
 
-def together(found: Sequence[Throughput]) -> float:
+def price_quantity(found: Sequence[Throughput]) -> float:
     """Return how many are priced together: a million tokens; 1,000 items, or a million of the cheapest."""
     if any(is_token(one) for one in found):
         return MILLION
@@ -154,7 +154,7 @@ def together(found: Sequence[Throughput]) -> float:
     return MILLION if priced and min(priced) * THOUSAND < LEAST_USD else THOUSAND
 
 
-def together_words(name: str, number: float) -> str:
+def quantity_words(name: str, number: float) -> str:
     """``1,000 images``, ``million output tokens``."""
     return f"{'million' if number == MILLION else f'{number:,.0f}'} {plural_unit(name)}"
 

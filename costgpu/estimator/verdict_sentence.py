@@ -6,7 +6,7 @@ import math
 
 from costgpu.estimator.cost import hourly_usd
 from costgpu.estimator.scope import WHOLE_JOB
-from costgpu.estimator.throughput import inference_phase, is_token, throughputs, together, together_words
+from costgpu.estimator.throughput import inference_phase, is_token, price_quantity, quantity_words, throughputs
 from costgpu.models.prediction import Choice, PaysFrom, Prediction, Provenance, Range, Verdict
 from costgpu.units import (
     format_bare_usd,
@@ -194,10 +194,10 @@ def rate_words(prediction: Prediction, *, priced: bool = True) -> str:
         return ""
     if len(found) > 1:
         found = found[:0:-1]  # tokens say more than the prompts that they belong to; the new ones first
-    number = together(found)
+    number = price_quantity(found)
     words = [", ".join(format_frequency(one.per_second.value, one.name) for one in found)]
     if prediction.candidate.offer is not None and (priced or is_token(found[0])):
-        words += [f"{amount(one.usd_each.times(number))} per {together_words(one.name, number)}" for one in found]
+        words += [f"{amount(one.usd_each.times(number))} per {quantity_words(one.name, number)}" for one in found]
     return ", ".join(words)
 
 

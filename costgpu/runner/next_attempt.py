@@ -34,7 +34,7 @@ class NextAttempt:
 
 
 @dataclass(frozen=True, slots=True)
-class TheEnd:
+class NoNextAttempt:
     """Why a job that was interrupted does not go on."""
 
     why: str
@@ -52,7 +52,7 @@ def may_go_on(view: RunView, reason: EndReason) -> bool:
     return reason.outcome is CostOutcome.NEVER or (reason is EndReason.JOB_FAILED and _failed_at_once(view))
 
 
-def next_attempt(views: Sequence[RunView], reason: EndReason, seconds: float) -> NextAttempt | TheEnd | None:
+def next_attempt(views: Sequence[RunView], reason: EndReason, seconds: float) -> NextAttempt | NoNextAttempt | None:
     """Return what follows on the last run of a job.
 
     Args:
@@ -69,16 +69,16 @@ def next_attempt(views: Sequence[RunView], reason: EndReason, seconds: float) ->
         return None
     after = _counted(attempt, reason, had_machine=last.instance is not None)
     if after.failed_resumes >= MOST_FAILED_RESUMES:
-        return TheEnd(f"The job has failed {after.failed_resumes} times as soon as it went on.")
+        return NoNextAttempt(f"The job has failed {after.failed_resumes} times as soon as it went on.")
     if after.searches >= MOST_SEARCHES:
-        return TheEnd(f"No machine was to be had, {after.searches} times.")
+        return NoNextAttempt(f"No machine was to be had, {after.searches} times.")
     if after.number > recovery.most + 1:
         times = "once" if recovery.most == 1 else f"{recovery.most} times"
-        return TheEnd(f"It has gone on {times} already, as --recover allows.")
+        return NoNextAttempt(f"It has gone on {times} already, as --recover allows.")
     duration = first.spec.max_duration_seconds
     worked = sum(job_seconds(view) for view in views)
     if duration is not None and duration - worked < LEAST_JOB_SECONDS:
-        return TheEnd(f"Its --max-duration of {format_duration(duration)} is used up.")
+        return NoNextAttempt(f"Its --max-duration of {format_duration(duration)} is used up.")
     used = [(view, view.receipt.metered_seconds) for view in views[:-1] if view.receipt is not None]
     used.append((last, seconds))
     spent = sum((_worst_cost(view, lived) for view, lived in used), Decimal(0))
@@ -89,7 +89,9 @@ def next_attempt(views: Sequence[RunView], reason: EndReason, seconds: float) ->
         if (left := _what_is_left(option, first.spec, spent, lived, worked)) is not None
     )
     if not options:
-        return TheEnd(f"After {format_duration(lived)} of machines too little is left of its limits for another one.")
+        return NoNextAttempt(
+            f"After {format_duration(lived)} of machines too little is left of its limits for another one."
+        )
     spec = replace(last.spec, max_duration_seconds=None if duration is None else duration - worked, attempt=after)
     return NextAttempt(run_id=attempt_id(after.job_id, after.index), spec=spec, options=options)
 

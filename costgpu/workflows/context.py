@@ -216,7 +216,7 @@ def askable(adapter: Callable[[str], Provider]) -> tuple[list[Provider], dict[st
     """Return providers that can be asked, and why others cannot: one that cannot be used does not hide the others."""
     from costgpu.providers import registry
 
-    found, unusable = [], registry.broken()
+    found, unusable = [], registry.load_failures()
     for spec in registry.specs():
         try:
             if registry.has_credentials(spec):

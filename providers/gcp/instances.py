@@ -19,7 +19,7 @@ from costgpu.providers.common import facts_in, ssh_endpoint
 from costgpu.providers.gcp import sdk
 from costgpu.providers.gcp.launch import METADATA_KEY, join_type, label_value, name_of, tags_from
 from costgpu.providers.gcp.sdk import refusal_of
-from costgpu.providers.gcp.session import Clients, everywhere, is_done, last_part, region_of
+from costgpu.providers.gcp.session import Clients, is_done, last_part, list_all_places, region_of
 
 SYSTEM = "compute.instances."  # what no person has asked for
 PREEMPTED, GUEST = SYSTEM + "preempted", SYSTEM + "guestTerminate"
@@ -315,7 +315,7 @@ class Instances:
         return [self._with_history(row) for _, row in rows], silent
 
     def _machines(self, expression: str) -> tuple[list[tuple[str, Any]], dict[str, str]]:
-        return everywhere(self._clients, "Instances", "zone", expression)
+        return list_all_places(self._clients, "Instances", "zone", expression)
 
     def console(self, ref: InstanceRef) -> str:
         """Boot messages; empty if there are none yet, and for a machine that is off: Google forgets them then."""

@@ -303,7 +303,7 @@ def rows_in(page: Any, field: str) -> Sequence[tuple[str, Any]]:
     return [(last_part(scope), row) for scope, scoped in page.items.items() for row in getattr(scoped, field)]
 
 
-def everywhere(clients: Clients, kind: str, scope: str, expression: str) -> tuple[list[tuple[str, Any]], Places]:
+def list_all_places(clients: Clients, kind: str, scope: str, expression: str) -> tuple[list[tuple[str, Any]], Places]:
     """Place and row of everything of one kind that a filter leaves; and the places that do not answer.
 
     One question for all places. If Google fails it, as it can when a single zone is out, each place is asked by itself.

@@ -66,9 +66,9 @@ def communication_seconds(volume: Volume, group: Group) -> float:
     if group.gpus <= 1 or links is None:
         return 0.0
     if not volume.between or group.nodes <= 1:
-        return (group.gpus - 1) / group.gpus * volume.everywhere / links.slowest
+        return (group.gpus - 1) / group.gpus * volume.all_ranks / links.slowest
     each = group.gpus / group.nodes
-    within = 0.0 if links.local is None else (each - 1) / each * volume.everywhere / links.local
+    within = 0.0 if links.local is None else (each - 1) / each * volume.all_ranks / links.local
     network = links.network or links.slowest
     return within + (group.nodes - 1) / group.nodes * volume.between / network
 

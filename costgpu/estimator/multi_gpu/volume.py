@@ -22,7 +22,7 @@ TRIPS = {"all_reduce": 2.0, "all_gather": 1.0, "reduce_scatter": 1.0, "broadcast
 class Volume:
     """Bytes of one optimizer step."""
 
-    everywhere: float  # in the group of all ranks; of HSDP, in that of one machine
+    all_ranks: float  # in the group of all ranks; of HSDP, in that of one machine
     between: float = 0.0  # between the machines alone
 
 

@@ -7,7 +7,15 @@ from dataclasses import replace
 from typing import Any, cast
 
 from costgpu.measure.launcher import Launch
-from costgpu.measure.probe.record import ActivityRecord, Op, Optimizer, PhaseRecord, ProbeRecord, Told, TorchFacts
+from costgpu.measure.probe.record import (
+    ActivityRecord,
+    Op,
+    Optimizer,
+    PhaseRecord,
+    ProbeRecord,
+    TorchFacts,
+    TrainerLength,
+)
 from costgpu.measure.profile.accumulation import batches_per_step, iterations_per_step
 from costgpu.measure.profile.growth import growing
 from costgpu.measure.profile.inference import (
@@ -169,7 +177,7 @@ def _later_phases(record: ProbeRecord, last: Phase) -> list[LaterPhase]:
     ]
 
 
-def told_total(told: Told, seen: int) -> Total | None:
+def told_total(told: TrainerLength, seen: int) -> Total | None:
     """Return the number of steps as the trainer says it, of which some were seen; None if it does not know either."""
     how = f"{told['trainer']}: {told['how']}"
     each, seconds = told["per_epoch"], told.get("seconds")

@@ -159,7 +159,7 @@ def extras(
             found.append(repeating(kind, seen, works, phase, total))
         elif seen:
             slight.add(kind)
-    told: list[_Told] = [
+    told: list[_Announced] = [
         (ExtraKind.VALIDATION, validation, _told_validation(validation, phase, step, batch_size)),
         (ExtraKind.CHECKPOINT, saves, (_state_seconds(phase), f"told by the trainer, not reached; {DISK_WORDS}")),
     ]
@@ -201,10 +201,10 @@ def _workers_start(phase: Intervals, step: StepTimes, total: Total) -> list[Extr
     return [Extra(kind=ExtraKind.EPOCH_START, seconds_each=seconds, rhythm=Rhythm.EPOCH, measured=False, note=note)]
 
 
-_Told = tuple[ExtraKind, Saves | Validation | None, tuple[float, str] | None]
+_Announced = tuple[ExtraKind, Saves | Validation | None, tuple[float, str] | None]
 
 
-def _as_told(found: list[Extra], told: Sequence[_Told], step: StepTimes, total: Total) -> list[Extra]:
+def _as_told(found: list[Extra], told: Sequence[_Announced], step: StepTimes, total: Total) -> list[Extra]:
     """Work in the rhythm that the trainer tells, seen or not.
 
     Args:

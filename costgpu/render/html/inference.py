@@ -5,7 +5,7 @@ from __future__ import annotations
 from markupsafe import Markup
 
 from costgpu.estimator.scope import WHOLE_JOB
-from costgpu.estimator.throughput import time_of, together, together_words
+from costgpu.estimator.throughput import price_quantity, quantity_words, time_of
 from costgpu.models.prediction import Prediction, Range, Service, ServicePlan, Verdict
 from costgpu.models.provider_costs import HOURS_PER_MONTH
 from costgpu.models.workload import WorkloadProfile
@@ -36,7 +36,7 @@ def throughput_tables(verdict: Verdict, profile: WorkloadProfile) -> list[Table]
         names = list(dict.fromkeys(rate.name for _, rates in rows for rate in rates))
         for kind in [*names[:0:-1], *names[:1]]:
             shown = [(place, rate) for place, rates in rows for rate in rates if rate.name == kind]
-            number = together([rate for _, rate in shown])
+            number = price_quantity([rate for _, rate in shown])
             seconds, time = time_of([rate.per_second.value for _, rate in shown])
             cells = [
                 [
@@ -47,7 +47,7 @@ def throughput_tables(verdict: Verdict, profile: WorkloadProfile) -> list[Table]
                 for place, rate in shown
             ]
             plural = plural_unit(kind)
-            head = ["Where", f"{plural[:1].upper()}{plural[1:]} per {time}", f"Cost per {together_words(kind, number)}"]
+            head = ["Where", f"{plural[:1].upper()}{plural[1:]} per {time}", f"Cost per {quantity_words(kind, number)}"]
             tables.append(Table(f"{plural[:1].upper()}{plural[1:]} ({phase.label})", head, cells))
     return tables
 

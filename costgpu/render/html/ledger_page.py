@@ -24,7 +24,7 @@ from costgpu.render.html.page import (
     share,
     two_lines,
 )
-from costgpu.render.html.spending_summary import Summary, Tally, together
+from costgpu.render.html.spending_summary import Summary, Tally, sum_tallies
 from costgpu.render.phrases import THIS_MACHINE, counted
 from costgpu.units import format_duration, format_usd
 
@@ -116,7 +116,7 @@ def _providers(summary: Summary) -> list[BarRow]:
     found: dict[str, dict[str, Tally]] = {}
     for (provider, purchase), tally in summary.providers.items():
         found.setdefault(provider or "no machine", {})[purchase] = tally
-    ranked = _ranked({provider: together(kinds.values()) for provider, kinds in found.items()})
+    ranked = _ranked({provider: sum_tallies(kinds.values()) for provider, kinds in found.items()})
     most = _most(ranked)
     rows = []
     for provider, tally in ranked:
@@ -132,7 +132,7 @@ def _providers(summary: Summary) -> list[BarRow]:
 def _accelerators(summary: Summary) -> list[BarRow]:
     ranked = _ranked(summary.accelerators)
     most, rest = _most(ranked), ranked[MOST_ROWS:]
-    shown = [*ranked[:MOST_ROWS], *([("others", together(tally for _, tally in rest))] if rest else [])]
+    shown = [*ranked[:MOST_ROWS], *([("others", sum_tallies(tally for _, tally in rest))] if rest else [])]
     rows = []
     for accelerator, tally in shown:
         rate = f"{format_usd(tally.usd / Decimal(tally.seconds / 3600))}/h" if tally.seconds and tally.usd else "–"
@@ -175,7 +175,7 @@ def _names(tallies: Mapping[str, Tally], total: Decimal) -> list[BarRow]:
         for who, tally in ranked[:MOST_ROWS]
     ]
     if rest:
-        others = together(tally for _, tally in rest)
+        others = sum_tallies(tally for _, tally in rest)
         bar = [("mid", fraction(min(others.usd, most), most))]
         rows.append(BarRow(f"{len(rest):,} others", bar, _share_cells(others, total)))
     return rows

@@ -43,7 +43,7 @@ class Tally:
         self.runs += runs
 
 
-def together(tallies: Iterable[Tally]) -> Tally:
+def sum_tallies(tallies: Iterable[Tally]) -> Tally:
     """Return the sum of tallies."""
     found = Tally()
     for tally in tallies:
@@ -136,7 +136,7 @@ class Summary:
     @property
     def wasted(self) -> Tally:
         """Return the tallies of what was wasted together."""
-        return together(tally for outcome, tally in self.outcomes.items() if outcome.wasted)
+        return sum_tallies(tally for outcome, tally in self.outcomes.items() if outcome.wasted)
 
 
 class Calendar:

@@ -78,7 +78,7 @@ class Services:
 
 
 @dataclass(slots=True, kw_only=True)
-class Keeping:
+class KeptCheckpoints:
     """What is kept of a job that goes on after interruptions, and how far that is."""
 
     store: CheckpointStore
@@ -100,7 +100,7 @@ class RunContext:
     # option index and zone: the only place to try, because the other machines of the job are there; None for any
     only_place: tuple[int, str | None] | None = None
     excluded: frozenset[tuple[int, str | None]] = frozenset()  # places that had no room for all machines of the job
-    keeping: Keeping | None = None  # what is kept of a job that goes on after interruptions; None for others
+    keeping: KeptCheckpoints | None = None  # what is kept of a job that goes on after interruptions; None for others
     log_position: LogPosition = field(default_factory=LogPosition)  # how much of the job's output has been shown
     cancelling: bool = False  # whether the user has cancelled
     last_refusal: CostGpuError | None = None  # why the last place that this process tried was none; None before one
@@ -321,7 +321,7 @@ class RunContext:
             return
         self.cancelling = True
         if not self.view.given_up:
-            insist(lambda: self.journal.add(EventKind.GIVEN_UP))
+            retry_on_conflict(lambda: self.journal.add(EventKind.GIVEN_UP))
 
     def end(self, reason: EndReason, by: EndedBy = EndedBy.CLIENT, error: CostGpuError | None = None) -> None:
         """Turn the run towards its end."""
@@ -339,7 +339,7 @@ class RunContext:
         Raises:
             Detached: Unless the run ends.
         """
-        insist(self._leave)
+        retry_on_conflict(self._leave)
 
     def _leave(self) -> None:
         if self.view.state in CAN_DETACH:
@@ -347,7 +347,7 @@ class RunContext:
             raise Detached(self.view.run_id)
 
 
-def insist(act: Callable[[], object]) -> None:
+def retry_on_conflict(act: Callable[[], object]) -> None:
     """Do what the user wants, whatever another process has written meanwhile."""
     while True:
         with contextlib.suppress(LedgerConflict):

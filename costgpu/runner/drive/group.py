@@ -26,7 +26,7 @@ from costgpu.errors import (
 from costgpu.models.job import EndReason, Launcher, OutputsFrom
 from costgpu.models.run import EndedBy, RunState, RunView
 from costgpu.runner.drive import boot, follow, node
-from costgpu.runner.drive.context import CAN_DETACH, Detached, RunContext, insist
+from costgpu.runner.drive.context import CAN_DETACH, Detached, RunContext, retry_on_conflict
 from costgpu.runner.drive.loop import Driver, StopSignal, advance
 from costgpu.runner.drive.node import ENDING
 from costgpu.runner.end_instance import request_termination
@@ -89,15 +89,15 @@ class GroupDriver:
     @property
     def error(self) -> CostGpuError | None:
         """Return what the command line ends with; None for the exit code of the job."""
-        drivers = self.drivers[:1] if self._went_on else self.drivers
+        drivers = self.drivers[:1] if self._succeeded_with_fewer else self.drivers
         found = [driver.error for driver in drivers if driver.error is not None]
         causes = [error for error in found if not isinstance(error, NodesApart | RunCancelled)]
         return next(iter(causes or found), None)
 
     @property
-    def broken(self) -> LedgerError | None:
+    def ledger_error(self) -> LedgerError | None:
         """Return why the ledger could not be written; None if it could."""
-        return next((driver.broken for driver in self.drivers if driver.broken is not None), None)
+        return next((driver.ledger_error for driver in self.drivers if driver.ledger_error is not None), None)
 
     def leave_when_running(self) -> None:
         """Leave the job as soon as it runs."""
@@ -110,7 +110,7 @@ class GroupDriver:
 
         Else that of machine 0.
         """
-        if self._went_on:
+        if self._succeeded_with_fewer:
             return self.view
         missing = next((view for view in self.views if node.is_missing(view)), None)
         failed = self.first_failed
@@ -119,7 +119,7 @@ class GroupDriver:
         return missing or self.view
 
     @property
-    def _went_on(self) -> bool:
+    def _succeeded_with_fewer(self) -> bool:
         """Return whether the job has ended well, though a machine of it is gone.
 
         Under torchrun and its like machine 0 ends well only if all ranks do that were still needed.
@@ -167,7 +167,7 @@ class GroupDriver:
     def _step(self) -> None:
         if len(self.drivers) < self.view.spec.nodes:
             self._end_incomplete()
-        elif self._is_broken():
+        elif self._lacks_machine():
             self._end_others()
         self._keep_in_touch()
         if asking := self._in(*ASKING):
@@ -192,7 +192,7 @@ class GroupDriver:
     def _in(self, *states: RunState) -> list[Driver]:
         return [driver for driver in self.drivers if driver.view.state in states]
 
-    def _is_broken(self) -> bool:
+    def _lacks_machine(self) -> bool:
         """Return whether a machine has ended, or is to end, that the others cannot do without."""
         ended = [view for view in self.views if node.is_missing(view)]
         if not ended or all(view.state in (*ENDING, RunState.COLLECTING) for view in self.views):
@@ -470,4 +470,4 @@ def _act(driver: Driver, act: Callable[[RunContext], None]) -> None:
 
 def _end(driver: Driver, reason: EndReason, error: CostGpuError | None) -> None:
     """Turn one run towards its end."""
-    driver.turn(partial(insist, partial(driver.context.end, reason, EndedBy.CLIENT, error)))
+    driver.turn(partial(retry_on_conflict, partial(driver.context.end, reason, EndedBy.CLIENT, error)))

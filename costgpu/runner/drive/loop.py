@@ -23,7 +23,7 @@ from costgpu.errors import (
 from costgpu.models.job import EndReason
 from costgpu.models.run import EndedBy, RunState, RunView
 from costgpu.runner.drive import boot, collect, follow, provision, termination
-from costgpu.runner.drive.context import CAN_DETACH, MachineEnded, RunContext, insist
+from costgpu.runner.drive.context import CAN_DETACH, MachineEnded, RunContext, retry_on_conflict
 from costgpu.runner.end_instance import end_by_hand
 from costgpu.runner.machine.host import Host
 from costgpu.runner.state.observer import Answer
@@ -102,9 +102,9 @@ class Driver:
         return self.view
 
     @property
-    def broken(self) -> LedgerError | None:
+    def ledger_error(self) -> LedgerError | None:
         """Return why the ledger could not be written; None if it could."""
-        return self.context.journal.broken
+        return self.context.journal.ledger_error
 
     @property
     def error(self) -> CostGpuError | None:
@@ -216,7 +216,7 @@ class Driver:
                 return  # follow it to its end, then its outputs, then the machine
         if view.state is RunState.COLLECTING and not again:
             return
-        insist(lambda: context.end(reason))
+        retry_on_conflict(lambda: context.end(reason))
 
     def _answering_host(self) -> Host:
         """Return the connection to a machine whose job is to end; one that does not answer at once is given some time.
@@ -252,7 +252,7 @@ class Driver:
             ended = RunCancelled("The client was ended before the job had started.")
             # a job that has begun on another machine waits for the next client
             reason = EndReason.UNCLAIMED if self.view.is_later_attempt else EndReason.CANCELLED
-            insist(lambda: context.end(reason, EndedBy.CLIENT, ended))
+            retry_on_conflict(lambda: context.end(reason, EndedBy.CLIENT, ended))
 
     def _provider_failed(self, error: ProviderError) -> None:
         view = self.view

@@ -112,7 +112,7 @@ def carry_out(trial: PlannedTrial, allowance: Allowance, observer: Observer) -> 
     run_id, error, view = new_run_id(), None, None
     try:
         driver = start_run(context, trial.planned, watch, run_id=run_id)
-        error = driver.broken or driver.error or error_for(driver.decisive)
+        error = driver.ledger_error or driver.error or error_for(driver.decisive)
     except CostGpuError as failed:
         error = failed
     except Detached:  # SIGTERM: the run goes on by itself

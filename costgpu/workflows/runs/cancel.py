@@ -9,7 +9,7 @@ from costgpu.models.instance import Instance, InstanceRef
 from costgpu.models.job import EndReason
 from costgpu.models.run import EndedBy, EventKind, RunState, RunView
 from costgpu.runner.adopt import JobDriver, adopt_job, catch_up, job_status, log_tail
-from costgpu.runner.drive.context import Detached, insist
+from costgpu.runner.drive.context import Detached, retry_on_conflict
 from costgpu.runner.end_instance import clean_up, end_instance, request_termination
 from costgpu.runner.find_run import runs_of_job
 from costgpu.runner.state.journal import RunJournal
@@ -37,7 +37,7 @@ def cancel_run(context: AppContext, view: RunView, observer: Observer, *, now: b
             driver = adopt_job(view, context.ledger, context.tools, observer, None)
             for one in driver.machines:
                 if not now:
-                    insist(partial(catch_up, one.context))
+                    retry_on_conflict(partial(catch_up, one.context))
                 one.context.cancelling = now
             if status := job_status(driver.view, context.tools):
                 driver.context.log_position = log_tail(status, 0)  # what it wrote before is for costgpu logs
@@ -55,7 +55,7 @@ def cancel_driven(context: AppContext, view: RunView, *, now: bool) -> None:
             given_up.add(one.run_id)
             if one.spec.attempt is not None and not one.given_up:
                 journal = RunJournal(context.ledger, context.tools.clock, one.run_id)
-                insist(partial(journal.add, EventKind.GIVEN_UP))
+                retry_on_conflict(partial(journal.add, EventKind.GIVEN_UP))
         for one in left:
             _cancel_driven(context, one, now=now)
     context.reporter.note(f"Run {view.run_id} is being ended by the terminal that drives it.")

@@ -14,9 +14,8 @@ from costgpu.estimator.throughput import (
     main_throughput,
     measured_prefill_share,
     pays_from,
+    quantity_words,
     throughputs,
-    together,
-    together_words,
 )
 from costgpu.estimator.verdict import Preferences, decide
 from costgpu.models.prediction import Candidate, Choice, Prediction, Throughput, Verdict
@@ -130,9 +129,9 @@ def test_the_cheapest_items_are_priced_by_the_million() -> None:
     (there,) = predictions(inferring.profile(inferring.scoring()), T4)
     dear = made(there)["image"]
     cheap = replace(dear, usd_each=dear.usd_each.times(1e-4))
-    assert (together([dear]), together([dear, cheap])) == (1e3, 1e6)
-    assert together_words("image", 1e3) == "1,000 images"
-    assert together_words("output token", 1e6) == "million output tokens"
+    assert (price_quantity([dear]), price_quantity([dear, cheap])) == (1e3, 1e6)
+    assert quantity_words("image", 1e3) == "1,000 images"
+    assert quantity_words("output token", 1e6) == "million output tokens"
 
 
 # ----------------------------------------------------------------------------------------------- unknown number of items

@@ -6,7 +6,7 @@ import itertools
 import math
 
 from ..loops.script_frames import outwards
-from ..record import Told
+from ..record import TrainerLength
 
 MOST_FRAMES = 60
 
@@ -44,7 +44,7 @@ def lightning(loop):
     return told("Lightning Trainer", "inf" if math.isinf(total) else total, "{:,.0f} batches".format(total))
 
 
-def told(trainer, total, how) -> Told:
+def told(trainer, total, how) -> TrainerLength:
     return {"trainer": trainer, "total": total, "per_epoch": None, "may_stop": [], "how": how}
 
 

@@ -13,7 +13,7 @@ import types
 from array import array
 
 from ..patching import harmless
-from ..record import SeriesRecord, Snapshot, Told
+from ..record import SeriesRecord, Snapshot, TrainerLength
 from ..schedstat import clock
 from .later_fits import later_fits
 from .prospects import USES_OPTIMIZERS, Prospects
@@ -208,7 +208,7 @@ class ProgressTracker:
         stepped = [one for one in self.ranked() if one.steps and self.counts(one)]
         return stepped[0] if stepped else None
 
-    def keras_length(self) -> Told | None:
+    def keras_length(self) -> TrainerLength | None:
         """Return what a Keras fit that runs on torch says of its length."""
         for one in self.series:
             if one.source == "keras" and one.open:

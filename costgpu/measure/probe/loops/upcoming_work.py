@@ -10,7 +10,7 @@ import types
 
 from ..patching import attribute
 from .call_binding import bind_call, evaluated, plain_function
-from .exit_paths import AnyOf, product
+from .exit_paths import ExitTaken, product
 from .forward_passes import LOOPS, ForwardPasses, Trains
 from .gates import Body, Outside, statements
 from .loop_exits import words_of_all
@@ -341,7 +341,7 @@ class UpcomingWork:
     def rhythm(self, tests, line, body, key, step):
         """Return how often tests come out so; a rhythm that is not known where they cannot be read."""
         try:
-            closed = [(test if isinstance(test, AnyOf) else body.closed(test), truth) for test, truth in tests]
+            closed = [(test if isinstance(test, ExitTaken) else body.closed(test), truth) for test, truth in tests]
             return rhythm_of(product(closed, body.assigned, 0), line, body, key, step)
         except Exception:  # noqa: BLE001 - objects of the user's may raise anything
             return Rhythm(None)

@@ -21,7 +21,7 @@ URL_SIZE = re.compile(r"[?&]world_size=(\d+)")
 OWNERS = ("torch.distributed", "torch.distributed.distributed_c10d", "torch.distributed.device_mesh")
 
 
-class World:
+class RankWorld:
     """The processes of the training, as the script sees them."""
 
     def __init__(self):
@@ -164,4 +164,4 @@ class World:
         return max(1, int(text)) if text.isdigit() else 1
 
 
-WORLD = World()  # one per process; the result takes what it holds
+WORLD = RankWorld()  # one per process; the result takes what it holds

@@ -94,13 +94,6 @@ def inference_phase(prediction: Prediction) -> PhasePrediction | None:
     return next((phase for phase in reversed(prediction.phases) if phase.unit is not None), None)
 
 
-def main_throughput(prediction: Prediction) -> Throughput | None:
-    """Return the throughput by which an answer is told: output tokens of what generates, items of anything else."""
-    phase = inference_phase(prediction)
-    found = throughputs(prediction, phase) if phase is not None else ()
-    return found[-1] if found else None
-
-
 def pays_from(place: Prediction, against: Prediction, unit: tuple[str, float] = ("step", 1.0)) -> PaysFrom | None:
     """From how many items on a rented machine saves money against another, or time against this machine, which is free.
 

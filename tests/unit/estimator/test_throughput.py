@@ -11,9 +11,9 @@ from costgpu.estimator.prepared import prepare
 from costgpu.estimator.scope import Scope, scope_of
 from costgpu.estimator.throughput import (
     inference_unit,
-    main_throughput,
     measured_prefill_share,
     pays_from,
+    price_quantity,
     quantity_words,
     throughputs,
 )
@@ -87,9 +87,6 @@ def test_tokens_in_and_out_have_their_own_seconds() -> None:
     usd = 256 * rates["input token"].usd_each.value + 128 * rates["output token"].usd_each.value
     assert usd == pytest.approx(rates["prompt"].usd_each.value)
     assert rates["input token"].per_second.value > 5 * rates["output token"].per_second.value
-    main = main_throughput(there)
-    assert main is not None
-    assert main.name == "output token"
 
 
 def test_the_share_of_the_prefill_here_is_the_measured_one() -> None:
@@ -203,7 +200,6 @@ def test_the_answer_of_a_job_has_its_rate_and_what_a_thousand_cost() -> None:
 def test_training_has_no_throughput() -> None:
     (there,) = predictions(builders.profile(training_phase(product(512, 10)), machine=inferring.MACHINE), T4)
     assert throughputs(there, there.phases[-1]) == ()
-    assert main_throughput(there) is None
     assert pays_from(there, there) is None
 
 

@@ -140,18 +140,8 @@ class Source:
         return " ".join(b" ".join(lines).decode("utf-8", "replace").split()) or "?"
 
 
-def is_bool(node, kind):
-    return isinstance(node, ast.BoolOp) and isinstance(node.op, kind)
-
-
 def encloses_any(body, line):
     return bool(body) and body[0].lineno <= line <= body[-1].end_lineno
-
-
-def encloses_step(gate, calls):
-    return any(name.endswith((".step", ".backward", ".zero_grad")) for name in calls) or any(
-        isinstance(n, ast.Call) and dotted(n.func).endswith((".step", ".backward")) for n in ast.walk(gate)
-    )
 
 
 def assigned_pairs(statement):

@@ -19,7 +19,7 @@ from typing import Any
 
 from costgpu.config.paths import config_file
 from costgpu.errors import ConfigError
-from costgpu.files import FileKind, parse_toml, read_text
+from costgpu.files import FileKind, read_text
 from costgpu.providers import registry
 from costgpu.providers.spec import Trust
 
@@ -167,8 +167,8 @@ def _read(path: Path) -> str | None:
 
 def _parse(path: Path, text: str) -> dict[str, Any]:
     try:
-        return parse_toml(text)
-    except ValueError as exc:
+        return tomllib.loads(text)
+    except (ValueError, RecursionError) as exc:
         found = _LINE.search(str(exc))
         line = int(found.group(1)) if found and found.group(1) else text.count("\n") + 1
         words = _LINE.sub("", str(exc)).strip()

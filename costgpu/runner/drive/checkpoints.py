@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Mapping
 from datetime import UTC, datetime
 
@@ -109,7 +108,4 @@ def resumed_command(context: RunContext) -> tuple[tuple[str, ...], Mapping[str, 
 
 
 def _taken_at(checkpoint: Checkpoint) -> str:
-    at = datetime.fromtimestamp(0, UTC)
-    with contextlib.suppress(OverflowError, ValueError, OSError):
-        at = datetime.fromtimestamp(checkpoint.taken_epoch, UTC)
-    return at.isoformat()
+    return datetime.fromtimestamp(checkpoint.taken_epoch, UTC).isoformat()

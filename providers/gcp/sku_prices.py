@@ -107,7 +107,8 @@ def read_mapping() -> SkuMapping:
         kind: (frozenset(row["groups"]), {unit: Fraction(times) for unit, times in row["units"].items()})
         for kind, row in document["kinds"].items()
     }
-    components, names = {}, {}
+    components: dict[str, Component] = {}
+    names: dict[str, Component] = {}
     for name, row in document["components"].items():
         groups, units = kinds[row["kind"]]
         components[name] = Component(name=name, kind=row["kind"], groups=groups, units=units)

@@ -305,7 +305,8 @@ def _scaled(workload: Workload, index: int, place: _Place) -> ScaledStep | str:
         exchanged = communication_seconds(volume, group)
     window = window_share(parallelism.scheme, phase.micro_batches, checkpointed=checkpointed)
     together = step_seconds(alone, group, exchanged, window)
-    waits = loading_seconds(phase, together.seconds, _cores_each(candidate, group)) if "loading" in one.terms else 0.0
+    cores_each = min(host_cores(candidate), LOADER_SHARE * _vcpus_each(candidate, group))
+    waits = loading_seconds(phase, together.seconds, cores_each) if "loading" in one.terms else 0.0
     seconds = together.seconds + waits
     if layout is None and keeps_global_batch(parallelism):
         single = _whole_batch_seconds(workload, index, place)
@@ -349,11 +350,6 @@ def _whole_batch_seconds(workload: Workload, index: int, place: _Place) -> float
     if isinstance(share, str):
         return 0.0
     return sum(step_on(resized(workload, index, *share), index, place.candidate).terms.values())
-
-
-def _cores_each(candidate: Candidate, group: Group) -> float:
-    """Return the cores that the loaders of one process get, where the processes of a machine share them."""
-    return min(host_cores(candidate), LOADER_SHARE * _vcpus_each(candidate, group))
 
 
 def _vcpus_each(candidate: Candidate, group: Group) -> float:

@@ -43,7 +43,8 @@ def verdict_sentence(
         return f"No offer meets {limits or 'what the script needs'}. Here it would take {here}."
     if verdict.unit != WHOLE_JOB and inference_phase(verdict.here) is None:
         return _of_unknown_length(verdict, why_no_gpu, best_cpu, best_gpu)
-    if any(one is not None and _is_cut(one) for one in (verdict.here, cpu, gpu)):
+    clocks = [one.time_limit for one in (verdict.here, cpu, gpu) if one is not None]
+    if any(clock is not None and clock.reached for clock in clocks):
         return _by_the_clock(verdict)
     if verdict.choice is Choice.HERE:
         return _here(verdict, rented)
@@ -116,11 +117,6 @@ def _so_many(one: PaysFrom) -> str:
     items = math.ceil(one.items)
     count = f"{items:,}" if items < MANY else format_number(items)
     return f"{count} {one.item if items == 1 else plural_unit(one.item)} ({format_duration(one.seconds)} {where})"
-
-
-def _is_cut(prediction: Prediction) -> bool:
-    """Return whether the job's own clock ends it there."""
-    return prediction.time_limit is not None and prediction.time_limit.reached
 
 
 def _by_the_clock(verdict: Verdict) -> str:

@@ -304,8 +304,9 @@ def _open_machine(view: RunView, live: _Live, now: datetime) -> Machine | None:
             until, going = min(now, seen.ended_at or over), False
     elif now > over:
         until, going = over, False
-    elif live.answered(provider, region) and (free or live.same_account(view, provider)) and _old_enough(view, now):
-        going = False
+    elif live.answered(provider, region) and (free or live.same_account(view, provider)):
+        # what a provider does not list is gone, unless it is so new that it may not be shown yet
+        going &= view.known_since is None or (now - view.known_since).total_seconds() <= VISIBLE_SECONDS
     seconds, cost = view.metered(until)
     end = view.confirmed_at or until
     left = max(ZERO, option.lease.worst_cost_usd - cost) if going else ZERO
@@ -349,11 +350,6 @@ def _reserved_machines(views: Sequence[RunView], now: datetime) -> list[Machine]
         for view in views
         if view.state is RunState.INTENT and view.spec.node is not None and view.spec.node.run_ids in begun
     ]
-
-
-def _old_enough(view: RunView, now: datetime) -> bool:
-    """Return whether a provider that does not list the machine means that it is gone."""
-    return view.known_since is not None and (now - view.known_since).total_seconds() > VISIBLE_SECONDS
 
 
 def _strangers(

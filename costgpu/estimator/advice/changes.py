@@ -165,13 +165,9 @@ def cast_seconds(workload: Workload) -> float:
     """Return the seconds that launching the casts of mixed precision takes over the whole run."""
     total = 0.0
     for phase, steps in zip(workload.profile.phases, workload.scope.steps, strict=True):
-        total += steps * CONSTANTS["launch"] * _casts(phase)
+        weights = sum(one.tensors * one.updates_per_step for one in phase.optimizers) * phase.micro_batches
+        total += steps * CONSTANTS["launch"] * (CASTS_PER_WEIGHT * weights + SCALER_KERNELS)
     return total
-
-
-def _casts(phase: Phase) -> float:
-    weights = sum(one.tensors * one.updates_per_step for one in phase.optimizers) * phase.micro_batches
-    return CASTS_PER_WEIGHT * weights + SCALER_KERNELS
 
 
 def worker_seconds(workload: Workload, workers: int, after: Prediction) -> float:

@@ -135,7 +135,7 @@ def closed_runs(
         if last is not None:
             page = page.where(runs.c.run < last if newest_first else runs.c.run > last)
         rows, tags = ledger.read(partial(_page, page=page), nothing)
-        yield from ledger.readable(rows, partial(_closed, tags), _run_of)
+        yield from ledger.readable(rows, partial(_closed, tags), lambda row: f"run {row.run_id}")
         if rows:
             last = whole(rows[-1].run)
         if len(rows) < wanted:
@@ -327,10 +327,6 @@ def _page(connection: Connection, page: Select[Any]) -> tuple[list[Any], dict[in
         for run, key, value in connection.execute(select(run_tags).where(run_tags.c.run.in_(some))):
             tags.setdefault(run, {})[str(key)] = str(value)
     return rows, tags
-
-
-def _run_of(row: Any) -> str:
-    return f"run {row.run_id}"
 
 
 def _closed(tags_of: Mapping[int, Mapping[str, str]], row: Any) -> ClosedRun:

@@ -6,7 +6,7 @@ from markupsafe import Markup
 
 from costgpu.estimator.scope import WHOLE_JOB
 from costgpu.estimator.throughput import price_quantity, quantity_words, time_of
-from costgpu.models.prediction import Prediction, Range, Service, ServicePlan, Verdict
+from costgpu.models.prediction import Prediction, Range, Service, Verdict
 from costgpu.models.provider_costs import HOURS_PER_MONTH
 from costgpu.models.workload import WorkloadProfile
 from costgpu.render.html.page import Table, interval, name, two_lines
@@ -85,17 +85,12 @@ def service_table(service: Service) -> Table:
             format_percent(one.utilisation),
             f"{one.batch:,.0f}",
             two_lines(format_duration(one.answer_seconds), f"{format_duration(one.wait_seconds)} of it waiting"),
-            _month(one),
+            two_lines(*month_words(one)) if month_words(one)[1] else month_words(one)[0],
         ]
         for one in service_plans(service)
     ]
     head = ["Where", "Machines", "In use", "Batch", "Answer, average", "A month"]
     return Table(f"For {format_frequency(service.rate_per_second, service.item)}", head, rows)
-
-
-def _month(one: ServicePlan) -> str:
-    usd, span = month_words(one)
-    return two_lines(usd, span) if span else usd
 
 
 def service_tiles(service: Service) -> list[tuple[str, str, str]]:

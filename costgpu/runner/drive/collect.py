@@ -70,7 +70,9 @@ def _fetch_outputs(context: RunContext) -> None:
             hint="--outputs are paths or patterns relative to the working folder.",
         )
     if not outputs.trouble:  # what is nowhere cannot come home without the machine
-        _expect_outputs(context.folder, outputs.files)
+        expected = context.folder / "outputs.json.new"  # so that a killed client's successor can finish it
+        expected.write_text(json.dumps(to_json(list(outputs.files))))
+        expected.replace(context.folder / "outputs.json")
     placed = _place(context, host, outputs.files, outputs.folders)
     if elsewhere := elsewhere_words(outputs):
         context.observer.note(elsewhere)
@@ -254,13 +256,6 @@ class DownloadedOutputs:
         for entry in entries:
             if not has_content(folder / entry.path, entry):
                 raise HostUnreachable(f"{entry.path} had not arrived when the machine ended")
-
-
-def _expect_outputs(folder: Path, entries: Sequence[FileEntry]) -> None:
-    """Remember what is coming home, so that a killed client's successor can finish it without the machine."""
-    fresh = folder / "outputs.json.new"
-    fresh.write_text(json.dumps(to_json(list(entries))))
-    fresh.replace(folder / "outputs.json")
 
 
 def _expected_outputs(folder: Path) -> tuple[FileEntry, ...] | None:

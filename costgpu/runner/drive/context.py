@@ -197,7 +197,8 @@ class RunContext:
                 self._host = self.services.connect(instance, self.keys())
             except HostUnreachable:
                 if self.view.state in (*CAN_DETACH, RunState.SYNCING):
-                    self._open_access(instance)
+                    with contextlib.suppress(ProviderError):  # the user may have moved to another network
+                        self.provider().open_access(instance, self.services.allow_from(instance.ref.provider))
                 raise
         return self._host
 
@@ -209,11 +210,6 @@ class RunContext:
     def answered(self) -> None:
         """Note that the machine has answered: from now on a lost connection is another one."""
         self.disconnected_at, self.silent_at = None, None
-
-    def _open_access(self, instance: Instance) -> None:
-        """Let in the address of now, since the user may have moved to another network."""
-        with contextlib.suppress(ProviderError):
-            self.provider().open_access(instance, self.services.allow_from(instance.ref.provider))
 
     def use_connection(self, host: Host) -> None:
         """Take over a connection."""

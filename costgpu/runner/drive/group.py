@@ -165,8 +165,10 @@ class GroupDriver:
     # -- one step ------------------------------------------------------------------------------------------------------
 
     def _step(self) -> None:
-        if len(self.drivers) < self.view.spec.nodes:
-            self._end_incomplete()
+        if len(self.drivers) < self.view.spec.nodes:  # its client was killed: there will never be all machines
+            lost = NodesApart("The client was gone before all machines of the job were recorded.", hint="Run it again.")
+            for driver in self._in(*UNSTARTED):
+                _end(driver, EndReason.UNCLAIMED, lost)
         elif self._lacks_machine():
             self._end_others()
         self._keep_in_touch()
@@ -204,12 +206,6 @@ class GroupDriver:
             self._tell(f"{lost} is gone; torchrun goes on with {left} machines.")
             return False
         return True
-
-    def _end_incomplete(self) -> None:
-        """End the runs of a job whose client was killed before it had recorded all machines."""
-        lost = NodesApart("The client was gone before all machines of the job were recorded.", hint="Run it again.")
-        for driver in self._in(*UNSTARTED):
-            _end(driver, EndReason.UNCLAIMED, lost)
 
     def _end_others(self) -> None:
         """All or nothing: what cannot start is ended, and a job that runs is asked to end and to save what it has."""

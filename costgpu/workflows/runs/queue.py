@@ -63,14 +63,9 @@ def enqueue(context: AppContext, planned: PlannedRun, observer: Observer, run_id
         try:
             keep_sent(context.tools.select(view), sent_folder(folder, view))
         except CostGpuError:
-            _give_up(context, view, observer)
+            adopt_job(view, context.ledger, context.tools, observer, {}).cancel()
             raise
     return view
-
-
-def _give_up(context: AppContext, view: RunView, observer: Observer) -> None:
-    driver = adopt_job(view, context.ledger, context.tools, observer, {})
-    driver.cancel()
 
 
 def waiting(context: AppContext) -> list[WaitingRun]:

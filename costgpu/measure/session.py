@@ -70,7 +70,7 @@ class Request:
 
     @property
     def assigned(self) -> dict[str, str]:
-        """Variables that the command sets by name."""
+        """Return the variables that the command sets by name."""
         return self.launch.prefixes.assigned if self.launch is not None else self.variables
 
     @property
@@ -221,7 +221,7 @@ def run_probe(
 
 
 def _pack_probe(target: Path) -> Path:
-    """Packs the probe into the one file that runs in the user's interpreter."""
+    """Pack the probe into the one file that runs in the user's interpreter."""
     with zipfile.ZipFile(target, "w") as archive:
         for source in sorted(PROBE.rglob("*.py")):
             archive.writestr(f"{PROBE_PACKAGE}/{source.relative_to(PROBE).as_posix()}", source.read_bytes())

@@ -47,7 +47,7 @@ class Candidate:
 
     @property
     def accelerator_count(self) -> float:
-        """Number of accelerators; below 1 for a slice, 0 without one."""
+        """Return the number of accelerators; below 1 for a slice, 0 without one."""
         return self.offer.accelerator.count if self.offer is not None and self.offer.accelerator is not None else 0.0
 
 
@@ -60,11 +60,11 @@ class Range:
     high: float
 
     def times(self, factor: float) -> Range:
-        """All three multiplied."""
+        """Multiply all three."""
         return Range(value=self.value * factor, low=self.low * factor, high=self.high * factor)
 
     def plus(self, more: float) -> Range:
-        """All three increased."""
+        """Increase all three."""
         return Range(value=self.value + more, low=self.low + more, high=self.high + more)
 
     def over(self, other: Range) -> Range:
@@ -300,7 +300,7 @@ class Verdict:
 
     @property
     def interruptible(self) -> Prediction | None:
-        """The spot machine to tell of interruptions by: the recommended one, else the cheapest of the table, if any."""
+        """Return the spot machine to explain interruptions by: the recommended one, else the cheapest of the table."""
         spot = [one for one in self.table if one.interruptions is not None]
         cheapest = min(spot, key=lambda one: one.cost_usd.value, default=None)
         is_spot = self.recommended is not None and self.recommended.interruptions is not None

@@ -110,7 +110,7 @@ class Folder:
         return os.path.lexists(self.path / name)
 
     def say(self, text: str) -> None:
-        """A line on the console."""
+        """Write a line on the console."""
         flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK
         with contextlib.suppress(OSError):
             handle = os.open(self.path / "console.log", flags, 0o644)
@@ -121,7 +121,7 @@ class Folder:
 
     @contextlib.contextmanager
     def holding(self) -> Iterator[bool]:
-        """The host's lock, if nobody has it: whether nobody had. A process that dies lets go of it."""
+        """Take the host's lock, and yield True unless somebody has it. A process that dies lets go of it."""
         with _open_lock(self.path / "host.lock") as stream:
             try:
                 fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -180,7 +180,7 @@ def locked(path: Path) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _open_lock(path: Path) -> Iterator[int]:
-    """A descriptor of a lock file; never waits for whatever a job has put there."""
+    """Open a lock file and yield its descriptor; never wait for whatever a job has put there."""
     handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, 0o644)
     try:
         yield handle

@@ -272,7 +272,7 @@ def _is_device(path: str) -> bool:
 
 
 def shared_memory_is_free(folder: str = SHARED_MEMORY) -> bool:
-    """Whether nothing lies in the folder of shared memory that somebody may have put there as data, and we may change."""
+    """Return True if the folder of shared memory holds nothing that is somebody's data and that we may change."""
     try:
         with os.scandir(folder) as entries:
             return not any(_may_be_data(entry) for entry in entries)

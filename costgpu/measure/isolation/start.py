@@ -293,7 +293,7 @@ _START = {
 
 
 def examine_isolation(cache: Path) -> tuple[Isolation, dict[Isolation, str]]:
-    """The strongest level that this machine gives, and why not a stronger one: tried with a program that does nothing.
+    """Find the strongest level that this machine gives, and why not a stronger one, with a program that does nothing.
 
     Raises:
         OSError: The cache cannot be written.

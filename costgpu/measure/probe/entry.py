@@ -74,7 +74,7 @@ class AfterImport(importlib.abc.MetaPathFinder):
 
 
 def frameworks(recorder):
-    """Module -> what to do when it has been imported."""
+    """Return what to do after a module has been imported, by the module's name."""
     progress = recorder.progress
     keras, fits = KerasHooks(progress), SklearnHooks(progress)
     recorder.fits, predictions = fits, Predictions(progress, fits)

@@ -245,7 +245,7 @@ class Validation(TypedDict):
     every: float
 
 
-class _Told(TypedDict):
+class _TrainerLength(TypedDict):
     trainer: str
     total: Trips
     per_epoch: float | None
@@ -253,7 +253,7 @@ class _Told(TypedDict):
     how: str
 
 
-class Told(_Told, total=False):
+class TrainerLength(_TrainerLength, total=False):
     """What a trainer says of its own length, and how often it saves and evaluates; without what it cannot tell."""
 
     saves: Saves | None
@@ -318,7 +318,7 @@ class FollowedSize(TypedDict):
 class _PhaseRecord(Intervals):
     line: int
     file: str
-    told: Told | None
+    told: TrainerLength | None
     elsewhere: int  # steps of the same optimizer at other places, which are not counted
     own_seconds: list[float]  # of the probe, between the intervals
     gap_seconds: float  # before the phase

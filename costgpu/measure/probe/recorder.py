@@ -81,7 +81,6 @@ class Recorder:
         self.answered = 0.0  # seconds for answering collectives, up to the last counted step
 
     def start(self):
-        """The script begins."""
         self.started, self.queued_before = clock(), queued()
 
     def plain_loop_stack(self):
@@ -98,7 +97,7 @@ class Recorder:
             tracing.__exit__(None, None, None)
 
     def note_first_step(self, now):
-        """The first step, of whatever kind."""
+        """Note the first step, of whatever kind."""
         self.first_step = now
         if now > self.started and not self.first.is_slow():
             self.activity.begin()
@@ -156,7 +155,7 @@ class Recorder:
             self.tracing.phase = "optimizer"
 
     def training_seen(self):
-        """A backward pass or a step: nothing follows the calls of models any more."""
+        """Stop following calls of models, since a backward pass or a step was seen."""
         self.module_hooks.detach()
         self.inference.training_begins()
 
@@ -173,7 +172,7 @@ class Recorder:
     # -- steps
 
     def step(self, optimizer, frame):
-        """An optimizer stepped (or, in a script without one, a backward pass ended)."""
+        """Count a step of an optimizer (or, in a script without one, the end of a backward pass)."""
         now = clock()
         if threading.get_ident() != self.thread or self.status != "running":
             return

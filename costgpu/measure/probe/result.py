@@ -67,7 +67,7 @@ def write_result(recorder, status, detail):
 
 
 def peak_memory():
-    """Bytes that this process has held at most; None where the system does not tell."""
+    """Return the bytes that this process has held at most; None where the system does not tell."""
     try:
         import resource
     except ImportError:
@@ -231,7 +231,7 @@ def describe_batch(batch, torch) -> Batch:
 
 
 def own_part(value):
-    """Of a tensor that is sharded, what this rank holds."""
+    """Return what this rank holds of a sharded tensor."""
     return attribute(value, "_local_tensor", value)
 
 

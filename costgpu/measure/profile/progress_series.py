@@ -133,7 +133,7 @@ def parallel_share(record: ProbeRecord, cores: int, *, waiting: float = 0.0) -> 
 
 
 def share_of_cores(cpu_seconds: float, busy_seconds: float, cores: int) -> float:
-    """Share of the busy time that more cores would shorten: 0 for one busy core, 1 for all of them."""
+    """Return the share of the busy time that more cores would shorten: 0 for one busy core, 1 for all of them."""
     used = cpu_seconds / max(busy_seconds, 1e-9)
     if cores <= 1:
         return 1.0 if used > 0.9 else 0.0
@@ -248,7 +248,7 @@ def _whole_run(record: ProbeRecord) -> bool:
 
 
 def _frameworks(record: ProbeRecord) -> list[str]:
-    """Frameworks that were imported and that compute on a GPU, too."""
+    """Return the frameworks that were imported and that compute on a GPU, too."""
     return [name for name in ("torch", "jax", "keras", "tensorflow") if name in (record.get("versions") or {})]
 
 
@@ -357,7 +357,7 @@ def _loops_phase(progress: LoopProgress) -> Phase:
 
 
 def _rates(times: list[tuple[float, float]]) -> list[float]:
-    """Seconds of one iteration in each stretch in which it moved."""
+    """Return the seconds of one iteration in each stretch in which it moved."""
     found, (at, where) = [], times[0]
     for now, position in times[1:]:
         if position > where:

@@ -21,7 +21,7 @@ _MEANING = (
 
 
 def speedups_table(rows: Sequence[Speedup]) -> str:
-    """Every line with its source: what was measured first, by ratio; then the claims."""
+    """Return every line with its source: what was measured first, by ratio; then the claims."""
     measured, claims = _split(rows)
     sources = list(dict.fromkeys(row.source for row in [*measured, *claims]))
     numbers = {source: f"[{number}]" for number, source in enumerate(sources, 1)}

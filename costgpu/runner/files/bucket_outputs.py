@@ -50,7 +50,7 @@ class BucketOutputs:
         self._open = open_bucket or registry.bucket
 
     def upload_urls(self, view: RunView) -> Mapping[str, str]:
-        """``outputs``, ``logs`` and ``outside`` -> presigned URL; empty without a bucket."""
+        """Return presigned URLs by name (``outputs``, ``logs``, ``outside``); none without a bucket."""
         if not view.spec.bucket or view.lease_until is None:
             return {}
         bucket = self._open(view.spec.bucket)
@@ -91,7 +91,7 @@ class BucketOutputs:
             ) from error
 
     def fetch_checkpoint(self, view: RunView, archive: str, checkpoint: Checkpoint, folder: Path) -> None:
-        """Brings the contents of a checkpoint into `folder`, named by their checksums: all of them verified, or none.
+        """Bring the contents of a checkpoint into `folder`, named by their checksums: all of them verified, or none.
 
         Nothing else gets in there, whatever is in the archive.
 
@@ -136,7 +136,7 @@ class BucketOutputs:
         )
 
     def recover(self, view: RunView, folder: Path) -> tuple[JobStatus, tuple[FileEntry, ...], FolderHost] | None:
-        """Unpacks what the machine has left there; logs go into the run's private folder.
+        """Unpack what the machine has left there; logs go into the run's private folder.
 
         Raises:
             OutputsDamaged: An archive has names that leave its folder, or cannot be read.
@@ -180,7 +180,7 @@ class FolderHost:
         self.folder = folder
 
     def entries(self) -> tuple[FileEntry, ...]:
-        """All files, with checksums."""
+        """Return all files, with checksums."""
         paths = (path for path in sorted(self.folder.rglob("*")) if path.is_file() and not path.is_symlink())
         return tuple(self._entry(path, path.stat()) for path in paths)
 

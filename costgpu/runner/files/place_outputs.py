@@ -70,7 +70,7 @@ class PlacedOutputs:
 def fetch_and_place(
     host: OutputSource, entries: Sequence[FileEntry], *, workdir: Path, run_id: str, folders: Sequence[str] = ()
 ) -> PlacedOutputs:
-    """Brings the outputs into the working folder.
+    """Bring the outputs into the working folder.
 
     Args:
         host: The machine that has them.

@@ -232,7 +232,7 @@ class _Walk:
         return _Folder(prefix, iter(entries), weak, own, level, reason, stayed)
 
     def _entry(self, entry: os.DirEntry[str], path: str, folder: _Folder) -> bool | _Folder:
-        """Decides about one entry: whether it travels, or the folder that it is."""
+        """Decide about one entry: whether it travels, or the folder that it is."""
         is_folder = entry.is_dir(follow_symlinks=False)
         reason, level = secret_files.by_name(entry.name, is_folder=is_folder) or "", _Level.OWN
         if not reason:

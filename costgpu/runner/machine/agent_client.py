@@ -125,7 +125,7 @@ class AgentHost:
         self._call("cancel", _nothing)
 
     def follow(self, position: LogPosition, sink: Callable[[LogStream, bytes], None]) -> JobStatus:
-        """Hands every byte from `position` on to `sink`; returns when the job is over.
+        """Hand every byte from `position` on to `sink`; return when the job is over.
 
         Raises:
             HostUnreachable: The stream ended early, or there was no sign of life. Follow again from where `sink` is.
@@ -157,7 +157,7 @@ class AgentHost:
         return self._call("outputs", agent_reply.outputs, self._timeouts.checksums)
 
     def fetch(self, entries: Sequence[FileEntry], folder: Path) -> None:
-        """Brings outputs into `folder`, each verified before it gets its name.
+        """Bring outputs into `folder`, each verified before it gets its name.
 
         Raises:
             OutputsDamaged: A checksum does not match, or a path leads out of `folder`.
@@ -165,7 +165,7 @@ class AgentHost:
         self._fetch("work", entries, folder)
 
     def fetch_logs(self, folder: Path) -> None:
-        """Brings both logs into `folder`; verified if the job is over."""
+        """Bring both logs into `folder`; verified if the job is over."""
         entries = self._call(
             "logs", lambda fields: agent_reply.entries(fields, verified=False), self._timeouts.checksums
         )
@@ -178,7 +178,7 @@ class AgentHost:
         return self._call("checkpoint", agent_reply.checkpoint, self._timeouts.checksums, everything=everything)
 
     def fetch_checkpoint(self, checkpoint: Checkpoint, folder: Path) -> None:
-        """Brings its files into `folder`, named by their checksums, each verified before it gets its name.
+        """Bring its files into `folder`, named by their checksums, each verified before it gets its name.
 
         Raises:
             OutputsDamaged: A checksum does not match.
@@ -205,7 +205,7 @@ class AgentHost:
         return self._send_archive("restore", folder, [entry for entry in copies if entry.path in lacking])
 
     def collected(self) -> None:
-        """Tells the agent that outputs and logs are home and verified: if the client dies now, the machine ends."""
+        """Tell the agent that outputs and logs are home and verified: if the client dies now, the machine ends."""
         self._call("collected", _nothing)
 
     def _fetch(self, below: str, entries: Sequence[FileEntry], folder: Path) -> None:
@@ -214,7 +214,7 @@ class AgentHost:
         self._call("hold", _nothing, seconds=0.0)
 
     def hold(self, size: int) -> None:
-        """Tells the agent for how long we may be busy without calling, so that it does not take us for gone."""
+        """Tell the agent for how long we may be busy without calling, so that it does not take us for gone."""
         self._call("hold", _nothing, seconds=_HOLD_SECONDS + size / _USUAL_BYTES_PER_SECOND)
 
     def forward(self, port: int) -> int | None:
@@ -222,7 +222,7 @@ class AgentHost:
         return self._transport.forward(port)
 
     def close(self) -> None:
-        """Lets go of the connection."""
+        """Let go of the connection."""
         self._transport.close()
 
     def _call(

@@ -115,7 +115,7 @@ class Fields:
         return float(value)
 
     def flag(self, name: str) -> bool:
-        """True or false; false if it is missing."""
+        """Return a boolean; False if it is missing."""
         value = self._fields.get(name, False)
         if not isinstance(value, bool):
             raise Unfit(f"`{name}` is {_kind(value)} instead of true or false")

@@ -82,7 +82,7 @@ def own_gpu(request: EstimateRequest) -> tuple[AcceleratorSpec, OwnershipTerms] 
 
 
 def estimate(request: EstimateRequest, reporter: Reporter, profile: WorkloadProfile | None = None) -> Estimate:
-    """Answers one request; wrong options are errors before anything is measured.
+    """Answer one request; wrong options are errors before anything is measured.
 
     Args:
         profile: A profile to use instead of measuring what the request names.
@@ -158,7 +158,7 @@ def estimate(request: EstimateRequest, reporter: Reporter, profile: WorkloadProf
 
 
 def _node_counts(request: EstimateRequest, profile: WorkloadProfile) -> tuple[int, ...]:
-    """Numbers of machines to predict first: those that the user, or else the script's launcher, asks for."""
+    """Return the numbers of machines to predict first: those that the user, or else the script's launcher, asks for."""
     asked = profile.parallelism.nodes if profile.parallelism is not None else 1  # of its launcher
     counts = request.node_counts or (asked,)
     if max(counts) > 1 and trains_alone(profile):
@@ -177,7 +177,7 @@ def as_nodes(places: Sequence[Candidate], counts: Sequence[int]) -> list[Candida
 
 
 def needs_nodes(profile: WorkloadProfile, offers: Sequence[Prediction], preferences: Preferences) -> bool:
-    """Whether several machines are worth a look: it can use them, and fits no single one, or meets no deadline there."""
+    """Return True if several machines are worth a look: the job can use them, and one is too small or too slow."""
     parallelism = profile.parallelism
     if parallelism is None or trains_alone(profile) or not parallelism.scheme.predicted:
         return False

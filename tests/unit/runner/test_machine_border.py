@@ -5,7 +5,6 @@ The fuzz of mutated true answers is in tests/fuzz.
 
 import contextlib
 import json
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -121,10 +120,3 @@ def test_a_frame_that_is_none(bad: bytes) -> None:
     agent = PlantedAgent(sends=lambda: [whole_stream()[:23], bad])
     with pytest.raises((MachineUnusable, HostUnreachable)):
         agent.host.follow(LogPosition(), lambda *_: None)
-
-
-def test_a_document_larger_than_its_bound(tmp_path: Path) -> None:
-    path = tmp_path / "instance.json"
-    path.write_text(json.dumps({"tags": "x" * (records.MAX_BYTES + 1)}))
-    with pytest.raises(records.Damaged, match="larger than 1 MiB"):
-        records.read(path)

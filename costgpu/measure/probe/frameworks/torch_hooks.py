@@ -25,7 +25,7 @@ class GpuRequests:
         self.failures = []  # of our own patches
 
     def attention_kernels(self):
-        """Kernels that it chose and packages that it brought along, when the script has set what it sets."""
+        """Return the kernels that it chose and packages that it brought along, when the script has set what it sets."""
         packages = [name for name in ATTENTION_PACKAGES if sys.modules.get(name) is not None]
         return list(dict.fromkeys([*self.attention, *packages]))
 
@@ -71,7 +71,7 @@ class TorchHooks:
             module.register_optimizer_step_post_hook(lambda opt, args, kwargs: recorder.step(opt, sys._getframe(1)))
 
     def hook_again(self, kind):
-        """The compiler of torch 2.1 to 2.3 takes the step hooks off every optimizer, and says that they are on."""
+        """Attach the step hooks again: the compiler of torch 2.1 to 2.3 unhooks them, and says that they are hooked."""
         hook = getattr(kind, "profile_hook_step", None)
         step = vars(kind).get("step")
         if hook is not None and getattr(step, "hooked", False):
@@ -267,7 +267,7 @@ class TorchHooks:
 
 
 def size_of(target):
-    """Bytes of what was just saved to a path or a stream; 0 if that cannot be told."""
+    """Return the bytes of what was just saved to a path or a stream; 0 if that cannot be told."""
     try:
         return float(os.path.getsize(target) if isinstance(target, (str, bytes, os.PathLike)) else target.tell())
     except Exception:  # noqa: BLE001 - a stream of the script's own

@@ -162,7 +162,7 @@ def _open_flags(path: str) -> int:
 
 
 def _mapped(path: str) -> set[Any]:
-    """Files that are mapped so that what is written to memory gets into them."""
+    """Return the files that are mapped so that what is written to memory gets into them."""
     found = set()
     try:
         with open(path, encoding="utf-8", errors="replace") as stream:

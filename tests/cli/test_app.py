@@ -55,7 +55,7 @@ def test_a_command_that_is_misspelt() -> None:
             "--help",
             (
                 "costgpu.workflows costgpu.pricing costgpu.ledger costgpu.measure"
-                " pydantic rich boto3 botocore google psutil torch"
+                " pathspec pydantic rich boto3 botocore google psutil torch"
             ),
         ),
         ("offers --gpus A100", "costgpu.cli.run costgpu.runner costgpu.ledger rich sqlalchemy"),

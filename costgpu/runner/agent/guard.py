@@ -14,7 +14,6 @@ from .clock import Clock
 from .observe.idle import RAY_ACTIVITY, IdleWatch
 from .observe.spot_notice import POLL_SECONDS, NoticeWatch
 from .outputs.checkpoint_upload import LIST, CheckpointUploads, upload_last_checkpoint
-from .outputs.cut_off import note_unknown
 from .outputs.find_outputs import find_outputs
 from .outputs.upload import finalize_outputs
 from .power import lifetime_left, watchdog_delay
@@ -173,8 +172,6 @@ class MachineGuard:
         """End the job of a supervisor that is gone without a record, and write the record here."""
         self.supervisor.kill_job(self.home)
         if job_end(self.home) is None:
-            if self.order is not None and self.order.get("checkpoints") is not None:
-                note_unknown(self.home)
             record = {"exit_code": 137, "reason": "job_failed", "detail": detail, "finished_epoch": self.clock.time()}
             self.home.write("exit.json", {**record, "signalled": bool(self.state.get("ending"))})
 

@@ -19,7 +19,7 @@ MAX_RECORD_BYTES = 256 << 20  # of one JSON file of ours: the manifest of a mill
 # What costgpu keeps in the home: the agent, the boot script, and a local machine's host. All else there is the job's.
 _OWN_NAMES = """
     agent agent.lock agent.log ballast ballast-of-the-end ballast-of-the-host boot.sh booted checkpoint-uploaded.json
-    checkpoint.json checkpoint.lock claimed console.log contact cut_off.json deadline end.json env ended_by exit.json
+    checkpoint.json checkpoint.lock claimed console.log contact deadline end.json env ended_by exit.json
     host.json host.lock hostfile identity incoming.json incoming.part instance.json life limits manifest.json
     meeting.json noted.json order.json outputs.json poweroff progress.json rank-logs ray ray-activity ray.json ray.log
     restore.json state.json status.json stderr.log stdout.log terminated.json venv watchdog.sh

@@ -20,6 +20,7 @@ class JobEnd(NamedTuple):
     reason: str  # empty if the exit code says it all
     detail: str
     signalled: bool  # whether it had been asked to end
+    left_behind: bool  # whether processes of it were still there
 
 
 def job_end(home: Home) -> JobEnd | None:
@@ -30,7 +31,8 @@ def job_end(home: Home) -> JobEnd | None:
     code, at = ended.get("exit_code"), _number(ended.get("finished_epoch"))
     if not isinstance(code, int) or not 0 <= code <= 255 or at is None:
         return None
-    return JobEnd(int(code), at, _text(ended.get("reason")), _text(ended.get("detail")), bool(ended.get("signalled")))
+    texts = _text(ended.get("reason")), _text(ended.get("detail"))
+    return JobEnd(int(code), at, *texts, bool(ended.get("signalled")), bool(ended.get("left_behind")))
 
 
 def _number(value: Any) -> float | None:

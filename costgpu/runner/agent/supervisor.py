@@ -12,7 +12,6 @@ import signal
 import sys
 import time
 from collections.abc import Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 from . import job_environment, launchers, meeting, ray_cluster
@@ -20,7 +19,6 @@ from .clock import boot_id, uptime
 from .end_words import exit_words, leftover_words
 from .observe.idle import is_ray_daemon
 from .observe.machine_stats import arguments_of, descendants, gpu_count
-from .outputs.cut_off import note_unknown, standing_still
 from .state_files import Home, open_to_write
 from .status import LOGS
 
@@ -58,7 +56,6 @@ class Supervisor:
         self.main: int | None = None
         self.command: Sequence[str] = ()  # the job's own
         self.by_signal = False  # whether a signal has ended the last command
-        self.sent: set[int] = set()  # signals that anything of the job has got from here
         self.progress: dict[str, Any] = {"boot_id": boot_id(), "started_epoch": time.time(), "phase": "setup"}
         self.environment = job_environment.base_environment(home)
         self.stdout, self.stderr = [home.open_log(name) for name in LOGS]
@@ -84,7 +81,8 @@ class Supervisor:
                 "machine_unusable",
                 "The job could not be run: %s: %s" % (type(error).__name__, error),
             )
-        names = self._leftover_commands()
+        names = self._leftover_commands(code)
+        left_behind = any(not is_ray_daemon(each.pid) for each in descendants(os.getpid()))
         left = self._kill_leftovers()
         if names:
             detail = (detail + " " + leftover_words(names, self.secrets.values())).strip()
@@ -95,7 +93,8 @@ class Supervisor:
         for index, descriptor in enumerate((self.stdout, self.stderr)):
             self.home.restore_log(LOGS[index], descriptor)
         record = {"exit_code": code, "reason": reason, "detail": detail, "finished_epoch": time.time()}
-        self.home.write("exit.json", {**record, "signalled": self.hard_at is not None})
+        record.update(signalled=self.hard_at is not None, left_behind=left_behind)
+        self.home.write("exit.json", record)
 
     def _prepare_and_run(self) -> int:
         def step(argv: Sequence[str], more: Mapping[str, str]) -> int:
@@ -173,8 +172,6 @@ class Supervisor:
                 if signal.sigtimedwait({signal.SIGTERM}, 0.0) is not None:
                     self._end()  # a shutdown stops all, sends it to all, and lets all go on: the job may be the first
                 self.by_signal = os.WIFSIGNALED(status)
-                if self.by_signal and os.WTERMSIG(status) not in self.sent and self._goes_on_elsewhere():
-                    note_unknown(self.home)
                 return os.WEXITSTATUS(status) if os.WIFEXITED(status) else 128 + os.WTERMSIG(status)
             self._escalate()
 
@@ -237,9 +234,8 @@ class Supervisor:
             grace = 0.0  # the machine is being switched off
         if self.hard_at is None:
             self.hard_at, self.soft_at = uptime() + grace, uptime() + grace / 2
-            with self._noting():
-                if self.main is not None:
-                    self._send(self.main, signal.SIGTERM)
+            if self.main is not None:
+                self._send(self.main, signal.SIGTERM)
         else:
             self.hard_at = min(self.hard_at, uptime() + grace)
 
@@ -258,15 +254,16 @@ class Supervisor:
             self.soft_at = self.hard_at
             self._signal_all(signal.SIGTERM)
 
-    def _leftover_commands(self) -> list[str]:
+    def _leftover_commands(self, code: int) -> list[str]:
         """Wait a moment for helpers that leave by themselves, and return the command lines of what then still runs.
 
-        Nothing is waited for where somebody has asked for the end, and of a job that has not begun.
+        Nothing is waited for of a job that has not begun, nor, unless it has ended well, where somebody has asked for the
+        end; and nothing is named there.
         """
         if not self.command or launchers.is_ray(self.order):
             return []
         until = uptime() + LEFTOVER_SECONDS
-        while descendants(os.getpid()) and uptime() < until and self.hard_at is None:
+        while descendants(os.getpid()) and uptime() < until and (self.hard_at is None or code == 0):
             self._wait(min(until, uptime() + 0.1))
         if self.hard_at is not None:
             return []
@@ -294,23 +291,12 @@ class Supervisor:
 
     def _signal_all(self, number: int) -> int:
         """Signal every process below this one; return their number."""
-        with self._noting():
-            members = [entry.pid for entry in descendants(os.getpid())]
-            for pid in members:
-                self._send(pid, number)
+        members = [entry.pid for entry in descendants(os.getpid())]
+        for pid in members:
+            self._send(pid, number)
         return len(members)
 
-    def _noting(self) -> AbstractContextManager[None]:
-        """Around each signal to a job that is to go on elsewhere: what it is writing may be cut off by it."""
-        if not self._goes_on_elsewhere():
-            return nullcontext()
-        return standing_still(self.home, os.getpid(), left=self.main is None)
-
-    def _goes_on_elsewhere(self) -> bool:
-        return self.order.get("checkpoints") is not None
-
     def _send(self, pid: int, number: int) -> None:
-        self.sent.add(number)
         try:
             os.kill(pid, number)
             os.kill(pid, signal.SIGCONT)

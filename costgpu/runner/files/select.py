@@ -1,6 +1,6 @@
 """Chooses what of a working folder travels: everything but what ignore rules, prudence and common sense keep back.
 
-Imports `errors`, `host` and `job`. The rules are in `ignore`, what never travels in `withheld`.
+In a repository git says what it ignores; without git, or where it refuses, `gitignore` does.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from costgpu.errors import SyncRefused
 from costgpu.models.job import JobSpec
 from costgpu.runner.files import secret_files
 from costgpu.runner.files.checksums import with_checksums
-from costgpu.runner.files.git_index import tracked_files
+from costgpu.runner.files.git_index import ignored_paths, tracked_files
 from costgpu.runner.files.gitignore import RuleFile, read_rules, repository_of, repository_rules
 from costgpu.runner.files.paths import printable_path
 from costgpu.runner.machine.host import Selection
@@ -25,6 +25,7 @@ from costgpu.units import format_binary_size
 OWN_FILE = ".costgpuignore"
 GIT_FILE = ".gitignore"
 EXCLUDED = "--exclude"
+_CACHES = "caches"
 _HINT = f"Name what is not needed in a {OWN_FILE} file (the syntax of {GIT_FILE})"
 MAX_SENT = 200_000  # files
 _LISTED = 5
@@ -128,6 +129,7 @@ class _Folder:
     entries: Iterator[os.DirEntry[str]]
     weak: list[RuleFile]
     own: list[RuleFile]
+    by_git: bool
     level: _Level
     reason: str  # why it is left out itself; empty if it is not
     stayed: int  # how many paths had been left out before it
@@ -151,12 +153,12 @@ class _Walk:
         self._top = os.path.abspath(self.root)  # noqa: PTH100 - text is faster, and links in it stay
         self._real_top = os.path.realpath(self.root)
         self._extra = RuleFile([*(f"!{pattern}" for pattern in self.include), *self.exclude], EXCLUDED)
-        defaults = RuleFile(secret_files.DISPENSABLE, "caches")
+        defaults = RuleFile(secret_files.DISPENSABLE, _CACHES)
         weak = [defaults, *repository_rules(Path(self._real_top))]
         self._tracked: set[str] = set()  # files, and with a slash at its end each folder that holds one
-        if repository_of(Path(self._real_top)) is not None:
-            self._add_tracked("")
-        first = self._enter("", weak, [], _Level.KEPT, "")
+        self._ignored: set[str] = set()  # by git, where it was asked
+        by_git = repository_of(Path(self._real_top)) is not None and self._ask_git("")
+        first = self._enter("", weak, [], by_git, _Level.KEPT, "")
         open_folders = [first] if first is not None else []
         while open_folders:  # a tree may be deeper than functions can call each other
             folder = open_folders[-1]
@@ -178,12 +180,13 @@ class _Walk:
                     hint=f"{_HINT}, or pack many small ones into one file.",
                 )
 
-    def _add_tracked(self, prefix: str) -> None:
-        for path in tracked_files(Path(self._real_top, prefix)):
-            whole = prefix + path
-            self._tracked.add(whole)
-            while (cut := whole.rfind("/", 0, -1)) >= 0 and (whole := whole[: cut + 1]) not in self._tracked:
-                self._tracked.add(whole)
+    def _ask_git(self, prefix: str) -> bool:
+        """Note what git tracks and ignores in a repository; return whether it told what it ignores."""
+        here = Path(self._real_top, prefix)
+        ignored = ignored_paths(here)
+        self._ignored |= {prefix + path for path in ignored or ()}
+        self._tracked |= {prefix + path for path in tracked_files(here)}
+        return ignored is not None
 
     def _leave(self, folder: _Folder) -> bool:
         """Return whether anything in it travels."""
@@ -197,7 +200,7 @@ class _Walk:
         return folder.travels or kept
 
     def _enter(
-        self, prefix: str, weak: list[RuleFile], own: list[RuleFile], level: _Level, reason: str
+        self, prefix: str, weak: list[RuleFile], own: list[RuleFile], by_git: bool, level: _Level, reason: str
     ) -> _Folder | None:
         """Open one folder; None if nothing in it travels.
 
@@ -205,6 +208,7 @@ class _Walk:
             prefix: Its path and a slash; empty for the top.
             weak: git's rules and the defaults, the strongest last.
             own: costgpu's rules, the strongest last.
+            by_git: Whether git has told what it ignores there.
             level: How what is in it stands.
             reason: Why it is left out itself; empty if it is not.
         """
@@ -220,7 +224,7 @@ class _Walk:
             self.stays[prefix] = secret_files.ENVIRONMENT
             return None
         if prefix and ".git" in names:  # a submodule, or a repository that nothing knows of
-            self._add_tracked(prefix)
+            by_git = self._ask_git(prefix)
         if GIT_FILE in names and not reason:
             weak = _and(weak, read_rules(Path(here, GIT_FILE), GIT_FILE, cut=len(prefix)))
         if OWN_FILE in names:
@@ -229,23 +233,23 @@ class _Walk:
         if not prefix and "pyvenv.cfg" in names:  # the folder itself was made an environment
             entries = [entry for entry in entries if entry.name not in secret_files.ENVIRONMENT_PARTS]
             self.stays["pyvenv.cfg"] = secret_files.ENVIRONMENT
-        return _Folder(prefix, iter(entries), weak, own, level, reason, stayed)
+        return _Folder(prefix, iter(entries), weak, own, by_git, level, reason, stayed)
 
     def _entry(self, entry: os.DirEntry[str], path: str, folder: _Folder) -> bool | _Folder:
         """Decide about one entry: whether it travels, or the folder that it is."""
         is_folder = entry.is_dir(follow_symlinks=False)
         reason, level = secret_files.by_name(entry.name, is_folder=is_folder) or "", _Level.OWN
         if not reason:
-            reason, level = self._decide(path, entry.name, is_folder, folder)
+            reason, level = self._decide(path, is_folder, folder, folder.by_git)
             if reason and is_folder and self._may_come_back(path, folder.own, reason, level):
-                return self._enter(f"{path}/", folder.weak, folder.own, level, reason) or False
+                return self._enter(f"{path}/", folder.weak, folder.own, folder.by_git, level, reason) or False
         if reason:
             self.stays[f"{path}/" if is_folder else path] = reason
             return False
         if is_folder:
-            return self._enter(f"{path}/", folder.weak, folder.own, level, "") or False
+            return self._enter(f"{path}/", folder.weak, folder.own, folder.by_git, level, "") or False
         if entry.is_symlink():
-            return self._link(entry, path, folder)
+            return self._link(path, folder)
         if not entry.is_file(follow_symlinks=False):
             self.stays[path] = "sockets, pipes and devices"
             return False
@@ -255,28 +259,26 @@ class _Walk:
             return False
         return True
 
-    def _decide(self, path: str, name: str, is_folder: bool, folder: _Folder) -> tuple[str, _Level]:
+    def _decide(self, path: str, is_folder: bool, folder: _Folder, by_git: bool) -> tuple[str, _Level]:
         """Return what keeps the entry back, empty if nothing does, and how what is in it then stands."""
-        asked = self._extra.decide(path, name, is_folder)
+        asked = self._extra.decide(path, is_folder)
         if asked:
             return EXCLUDED, _Level.OWN
         if asked is False or folder.level is _Level.ASKED:
             return "", _Level.ASKED
         if folder.level is _Level.OWN:
             return folder.reason, _Level.OWN
-        for rules in reversed(folder.own):
-            decided = rules.decide(path, name, is_folder)
-            if decided is not None:
-                return (rules.label, _Level.OWN) if decided else ("", _Level.KEPT)
+        label, ignored = _decided(folder.own, path, is_folder)
+        if label:
+            return (label, _Level.OWN) if ignored else ("", _Level.KEPT)
         if path in self._tracked and (not is_folder or os.path.lexists(f"{self._top}/{path}/.git")):
             return "", _Level.KEPT
         if folder.level is _Level.IGNORED:
             return folder.reason, _Level.IGNORED
-        for rules in reversed(folder.weak):
-            decided = rules.decide(path, name, is_folder)
-            if decided is not None:
-                return (rules.label, _Level.IGNORED) if decided else ("", _Level.KEPT)
-        return "", _Level.KEPT
+        label, ignored = _decided(folder.weak, path, is_folder)
+        if by_git and label != _CACHES:
+            label, ignored = label or GIT_FILE, (f"{path}/" if is_folder else path) in self._ignored
+        return (label, _Level.IGNORED) if ignored else ("", _Level.KEPT)
 
     def _may_come_back(self, path: str, own: list[RuleFile], reason: str, level: _Level) -> bool:
         """Return whether a folder that is left out may hold something that a stronger rule asks for."""
@@ -287,8 +289,8 @@ class _Walk:
         tracked = f"{path}/" in self._tracked
         return level is _Level.IGNORED and (tracked or any(rules.may_keep_below(path) for rules in own))
 
-    def _link(self, entry: os.DirEntry[str], path: str, folder: _Folder) -> bool:
-        """Return a link stays a link if it points into the folder."""
+    def _link(self, path: str, folder: _Folder) -> bool:
+        """Return whether a link travels, as a link: it points into the folder."""
         full = f"{self._top}/{path}"
         try:
             text = os.readlink(full)  # noqa: PTH115
@@ -309,7 +311,7 @@ class _Walk:
             self.stays[path] = "links to nothing"
             return False
         # Rules for folders ("data/") do not hold for links in git, but what their writer meant is clear.
-        reason, _ = self._decide(path, entry.name, True, folder)
+        reason, _ = self._decide(path, True, folder, False)
         if reason:
             self.stays[path] = reason
             return False
@@ -318,6 +320,15 @@ class _Walk:
 
     def _is_inside(self, target: str) -> bool:
         return target == self._real_top or target.startswith(self._real_top.rstrip("/") + "/")
+
+
+def _decided(files: list[RuleFile], path: str, is_folder: bool) -> tuple[str, bool]:
+    """Return the label of the strongest file with a rule about the entry, empty if there is none, and what it says."""
+    for rules in reversed(files):
+        decided = rules.decide(path, is_folder)
+        if decided is not None:
+            return rules.label, decided
+    return "", False
 
 
 def _and(rules: list[RuleFile], more: RuleFile | None) -> list[RuleFile]:

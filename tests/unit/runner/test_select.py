@@ -115,12 +115,12 @@ def test_a_folder_that_its_repository_ignores_travels_all_the_same(folder: Path)
 
 
 def test_a_work_tree_shares_the_rules_of_its_repository(folder: Path, tmp_path: Path) -> None:
-    main = tmp_path / "main/.git"
-    (main / "worktrees/work").mkdir(parents=True)
-    (main / "info").mkdir()
-    (main / "info/exclude").write_text("*.tmp\n")
-    (main / "worktrees/work/commondir").write_text("../..\n")
-    (folder / ".git").write_text(f"gitdir: {main}/worktrees/work\n")
+    main = tmp_path / "main"
+    main.mkdir()
+    git(main, "init", "-q")
+    git(main, "commit", "-q", "--allow-empty", "-m", "first")
+    (main / ".git/info/exclude").write_text("*.tmp\n")
+    git(main, "worktree", "add", "-q", str(folder))
     write(folder, "a.tmp", "b")
     assert paths(folder) == {"b"}
 

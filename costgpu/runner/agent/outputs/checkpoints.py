@@ -1,8 +1,8 @@
 """Checkpoints: files of a running job, copied at a moment at which they are whole, and put back on the next machine.
 
-A half-written file is never taken. A file that a process has open for writing, or has mapped, is being written; one that
-was changed a moment ago may be about to be. What belongs together lies in one folder, so a folder is taken as a whole or
-stays as it was taken the last time. Copies are kept by their checksum: what has not changed is not copied again.
+A file is whole that was renamed into place, or has not changed for `QUIET_SECONDS`, and that did not change while it was
+copied. What belongs together lies in one folder, so a folder is taken as a whole or stays as it was taken the last time.
+Copies are kept by their checksum: what has not changed is not copied again.
 """
 
 from __future__ import annotations
@@ -21,10 +21,8 @@ from typing import IO, Any
 
 from ..clock import Clock
 from ..limits import min_free_bytes
-from ..observe.machine_stats import is_alive
 from ..state_files import Home, open_regular, open_to_write
 from ..status import JobEnd, job_end, job_status
-from .cut_off import CutOff, cut_off, files_being_written
 from .find_outputs import Output, find_outputs, is_named
 from .workdir import Damaged, is_safe_path, make_parents
 
@@ -32,21 +30,21 @@ STORE = "checkpoints"  # folder in the home with the copies, by checksum
 RECORD = "checkpoint.json"  # what was taken last: number, time, files, since when folders are held back
 LOCK = "checkpoint.lock"  # held by whoever takes one
 ANNOUNCED = "restore.json"  # what a client is about to put back
-QUIET_SECONDS = 2.0  # a folder in which something has changed more recently is not taken
-PATIENCE_SECONDS = 60.0  # after that a folder that is never quiet is taken without the files that are being written
+QUIET_SECONDS = 5.0  # a writer that pauses for longer inside one file is taken for one that has ended
+PATIENCE_SECONDS = 60.0  # after that a folder that is never quiet is taken, but for the files that are not
 _CHUNK = 1 << 20
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 
 
 class _Changed(Exception):
-    """A file was changed while it was copied."""
+    """Raised when files of a folder are being changed."""
 
 
 def take_checkpoint(home: Home, order: Mapping[str, Any], clock: Clock, everything: bool = False) -> dict[str, Any]:
     """Copy what has changed and is whole; whoever else looks meanwhile has to wait.
 
     With `everything` the outputs belong to it, too: for the end of a job that is to go on elsewhere. After the end of any
-    other job, and where nobody knows what was cut off, it is what was taken last.
+    other job it is what was taken last.
 
     Returns:
         ``number``, which grows when anything has changed; ``at``, Unix time; ``files``, rows of path, size, checksum,
@@ -58,8 +56,8 @@ def take_checkpoint(home: Home, order: Mapping[str, Any], clock: Clock, everythi
 
 
 def _take(home: Home, order: Mapping[str, Any], clock: Clock, everything: bool) -> dict[str, Any]:
-    last, ended, noted = _record(home), job_end(home), cut_off(home)
-    if ended is not None and not _is_known(home, ended, noted, everything):
+    last, ended = _record(home), job_end(home)
+    if ended is not None and not everything and job_status(home)["reason"] != "preempted":
         return {"number": last["number"], "at": last["at"], "files": last["files"], "trouble": ""}
     patterns = order.get("checkpoints") or []
     found = {each.path: each for each in find_outputs(home, patterns).outputs}
@@ -69,26 +67,41 @@ def _take(home: Home, order: Mapping[str, Any], clock: Clock, everything: bool) 
     for path in sorted(found):
         folders.setdefault(os.path.dirname(path), []).append(found[path])
     _forget_copies(home, last["files"])
-    work, rows, held = _Copying(home, order, clock, last["files"], ended), [], {}
+    known, rows, held, trouble = {row[0]: row for row in last["files"]}, [], {}, ""
     for folder, members in folders.items():
         since = float(last["held"].get(folder, clock.time()))
-        taken = work.take(members, impatient=noted is None and clock.time() - since >= PATIENCE_SECONDS)
-        if taken is None:
-            held[folder] = since
-            taken = [row for row in last["files"] if os.path.dirname(row[0]) == folder]
-        rows += taken
+        whole = [each for each in members if _is_whole(each, ended, clock)]
+        changing = [each for each in members if each not in whole]
+        try:
+            if changing and clock.time() - since < PATIENCE_SECONDS:
+                raise _Changed
+            rows += [_row(home, each, known.get(each.path)) for each in whole]
+            rows += [known[each.path] for each in changing if each.path in known]
+            continue
+        except (FileNotFoundError, _Changed):
+            pass
+        except OSError as error:
+            trouble = "%s cannot be copied: %s." % (whole[0].path, error.strerror or error)
+        held[folder] = since
+        rows += [row for row in last["files"] if os.path.dirname(row[0]) == folder]
     if _is_news(home, rows, last["files"], patterns):
         last.update(number=last["number"] + 1, at=clock.time(), files=rows)
-    last.update(held=held, trouble=work.trouble)
+    last.update(held=held, trouble=trouble)
     home.write(RECORD, last)
     return {key: last[key] for key in ("number", "at", "files", "trouble")}
 
 
-def _is_known(home: Home, ended: JobEnd, noted: CutOff | None, everything: bool) -> bool:
-    """Return whether what a job that is over has left is worth a look: what of it is half there is known."""
-    if not everything and job_status(home)["reason"] != "preempted":
+def _is_whole(each: Output, ended: JobEnd | None, clock: Clock) -> bool:
+    """Return whether nobody is writing a file, or was when the job ended: it was renamed into place, or is quiet."""
+    if ended is not None and ended.exit_code == 0 and not ended.left_behind:  # it has said goodbye by itself
+        return True
+    try:
+        found = os.stat(each.full)
+    except OSError:
         return False
-    return ended.exit_code == 0 or (ended.signalled and noted is not None and not noted.unknown)
+    if found.st_ctime_ns > found.st_mtime_ns:  # writing changes both; renaming, and setting times or modes, only one
+        return True
+    return abs((clock.time() if ended is None else ended.finished_epoch) - found.st_mtime) >= QUIET_SECONDS
 
 
 def _is_news(home: Home, rows: Sequence[Any], last: Sequence[Any], patterns: Sequence[str]) -> bool:
@@ -103,88 +116,29 @@ def _is_news(home: Home, rows: Sequence[Any], last: Sequence[Any], patterns: Seq
     return bool(gone) or any(before.get(path) != row for path, row in now.items())
 
 
-class _Copying:
-    """Takes the files of one folder after the other."""
+def _row(home: Home, each: Output, known: Sequence[Any] | None) -> list[Any]:
+    """Return the row of a file, which is copied unless that was done before."""
+    same = known is not None and [known[1], known[4]] == [each.size, each.mtime_ns]
+    if known is not None and same and os.path.exists(_copy_of(home, known[2])):
+        return [each.path, each.size, known[2], each.mode, each.mtime_ns]
+    return [each.path, each.size, _copy(home, each), each.mode, each.mtime_ns]
 
-    def __init__(
-        self,
-        home: Home,
-        order: Mapping[str, Any],
-        clock: Clock,
-        last: Iterable[Sequence[Any]],
-        ended: JobEnd | None,
-    ) -> None:
-        self.home, self.clock, self.trouble = home, clock, ""
-        self._known = {row[0]: row for row in last}
-        self._ended, self._supervisor = ended, order.get("supervisor") or {}
-        self._writing, self._appending = self._look()
 
-    def _look(self) -> tuple[set[Any], set[Any]]:
-        """Return what is being written, or was cut off; and logs."""
-        noted = cut_off(self.home) or CutOff(set(), set(), set(), False)
-        if self._ended is None:
-            writing, appending = files_being_written(int(self._supervisor["pid"]))
-            return writing | noted.writing, appending | noted.appending
-        if self._ended.exit_code == 0:  # it has said goodbye by itself
-            return noted.left, set()
-        return noted.writing, noted.appending
-
-    def _is_watched(self) -> bool:
-        """Return whether the processes of the job are those that were looked at, or there are none any more."""
-        return self._ended is not None or is_alive(int(self._supervisor["pid"]), int(self._supervisor["started"]))
-
-    def take(self, members: Sequence[Output], impatient: bool) -> list[list[Any]] | None:
-        """Return the rows of the files that are whole.
-
-        None if they are not all, and it is too early to do without the others.
-        """
-        keys = {each.path: _key(each.full) for each in members}
-        if self._ended is not None:  # a log that was taken as a whole before is none any more
-            self._writing |= self._appending & {keys[each.path] for each in members if each.path in self._known}
-            self._appending -= self._writing
-        whole = [each for each in members if keys[each.path] not in self._appending]  # a log that goes on for ever
-        if not impatient and not self._is_quiet(whole, keys):
-            return None
-        whole = [each for each in whole if keys[each.path] not in self._writing]
-        try:
-            rows = [self._row(each) for each in whole]
-        except (FileNotFoundError, _Changed):
-            return None
-        except OSError as error:
-            self.trouble = "%s cannot be copied: %s." % (whole[0].path, error.strerror or error)
-            return None
-        writing, _ = self._look()
-        is_whole = self._is_watched() and not writing & {keys[each.path] for each in whole}
-        return rows if is_whole else None
-
-    def _is_quiet(self, members: Sequence[Output], keys: Mapping[str, Any]) -> bool:
-        if any(keys[each.path] in self._writing for each in members):
-            return False
-        latest = max((each.mtime_ns for each in members), default=0) / 1e9
-        return self._ended is not None or not 0 <= self.clock.time() - latest < QUIET_SECONDS
-
-    def _row(self, each: Output) -> list[Any]:
-        known = self._known.get(each.path)
-        same = known is not None and [known[1], known[4]] == [each.size, each.mtime_ns]
-        if known is not None and same and os.path.exists(_copy_of(self.home, known[2])):
-            return [each.path, each.size, known[2], each.mode, each.mtime_ns]
-        return [each.path, each.size, self._copy(each), each.mode, each.mtime_ns]
-
-    def _copy(self, each: Output) -> str:
-        disk = os.statvfs(self.home.path)
-        if disk.f_bavail * disk.f_frsize - each.size < 2 * min_free_bytes(disk.f_blocks * disk.f_frsize):
-            raise OSError(errno.ENOSPC, "the disk has too little room for a copy")
-        partial = _incoming(self.home)
-        try:
-            with open(open_regular(each.full), "rb") as source, open(partial, "wb") as target:
-                sha256 = _copy_bytes(source, target)
-                found = os.fstat(source.fileno())
-            if (found.st_size, found.st_mtime_ns) != (each.size, each.mtime_ns):
-                raise _Changed
-            os.replace(partial, _copy_of(self.home, sha256))
-        finally:
-            _remove(partial)
-        return sha256
+def _copy(home: Home, each: Output) -> str:
+    disk = os.statvfs(home.path)
+    if disk.f_bavail * disk.f_frsize - each.size < 2 * min_free_bytes(disk.f_blocks * disk.f_frsize):
+        raise OSError(errno.ENOSPC, "the disk has too little room for a copy")
+    partial = _incoming(home)
+    try:
+        with open(open_regular(each.full), "rb") as source, open(partial, "wb") as target:
+            sha256 = _copy_bytes(source, target)
+            found = os.fstat(source.fileno())
+        if (found.st_size, found.st_mtime_ns) != (each.size, each.mtime_ns):
+            raise _Changed
+        os.replace(partial, _copy_of(home, sha256))
+    finally:
+        _remove(partial)
+    return sha256
 
 
 def expect_checkpoint(home: Home, files: Sequence[Sequence[Any]]) -> list[str]:

@@ -43,7 +43,7 @@ def _problem(hint: Any, value: Any, where: str) -> str:
     if origin in (int, float):
         number = isinstance(value, int | float) and not isinstance(value, bool) and abs(value) <= MOST
         return "" if number else f"{where} is not a number"
-    kind = dict if typing.is_typeddict(origin) else list if origin is tuple else origin
+    kind: Any = dict if typing.is_typeddict(origin) else list if origin is tuple else origin
     if not isinstance(value, kind):
         return f"{where} is of the type {type(value).__name__}"
     parts: Iterable[tuple[Any, Any, Any]] = ()  # hint, name and value of each

@@ -126,10 +126,16 @@ DOCUMENTS: dict[str, tuple[dict[str, Any], Callable[[dict[str, object]], Any]]] 
             "host": "h",
             "boot_id": "b",
         },
-        records.facts,
+        lambda found: records.parse(records.Facts, found),
     ),
-    "host.json": ({"pid": 1, "started": "2", "boot_id": "b"}, records.host_record),
-    "terminated.json": ({"by": "client", "reason": "user initiated", "at": 1.7e9}, records.ending),
+    "host.json": (
+        {"pid": 1, "started": "2", "boot_id": "b"},
+        lambda found: records.parse(records.HostRecord, found),
+    ),
+    "terminated.json": (
+        {"by": "client", "reason": "user initiated", "at": 1.7e9},
+        lambda found: records.parse(records.Ending, found),
+    ),
     "noted.json": ({"processes": [[1, "2"], [3, "4"]]}, records.noted),
 }
 

@@ -24,7 +24,7 @@ from typing import Any
 
 from costgpu.providers.local import records
 from costgpu.providers.local.processes import Belonging, Process, end_all, members, process
-from costgpu.providers.local.records import Damaged, Ending, Facts
+from costgpu.providers.local.records import Damaged, Ending, Facts, HostRecord
 
 BALLAST = "ballast-of-the-host"
 _RESERVED_BYTES = 64 * 1024
@@ -49,13 +49,13 @@ class Folder:
             Damaged: It is written, and cannot be used.
         """
         found = records.read(self.path / "instance.json")
-        return None if found is None else records.facts(found)
+        return None if found is None else records.parse(Facts, found)
 
     def ending(self, name: str) -> Ending | None:
         """``end.json`` or ``terminated.json``; None if it is not there. One that is damaged says that it was."""
         try:
             found = records.read(self.path / name)
-            return None if found is None else records.ending(found)
+            return None if found is None else records.parse(Ending, found)
         except Damaged as error:
             return Ending("unknown", f"the record is damaged: {error}", self._changed(name))
 
@@ -134,7 +134,7 @@ class Folder:
         """Return the host process, if it lives."""
         try:
             found = records.read(self.path / "host.json")
-            written = None if found is None else records.host_record(found)
+            written = None if found is None else records.parse(HostRecord, found)
         except Damaged:
             return None
         if written is None:

@@ -282,7 +282,7 @@ def _row(name: str, data: str | None, at: datetime) -> dict[str, Any]:
 
 
 def _budget(row: Any) -> Budget:
-    budget = from_json(Budget, parse_json(text(row.data)), bounded=True)
+    budget = from_json(Budget, parse_json(text(row.data)))
     if budget.amount_usd <= 0 or budget.name != row.name or not budget.thresholds:
         raise ValueError("It is not what costgpu writes.")
     ZoneInfo(budget.time_zone)

@@ -261,6 +261,6 @@ class DownloadedOutputs:
 def _expected_outputs(folder: Path) -> tuple[FileEntry, ...] | None:
     """Return what was coming home when a client was killed; None if that had not begun."""
     try:
-        return tuple(from_json(FileEntry, one) for one in json.loads((folder / "outputs.json").read_text()))
+        return from_json(tuple[FileEntry, ...], json.loads((folder / "outputs.json").read_text()))
     except (OSError, ValueError, CostGpuError):
         return None

@@ -11,13 +11,16 @@ import os
 import shutil
 import tarfile
 import zlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
+from typing import Any
 
+from costgpu import border
 from costgpu.clock import Clock
 from costgpu.errors import OutputsDamaged
+from costgpu.files import parse_json
 from costgpu.models.job import Checkpoint, EndReason, FileEntry, JobPhase, JobStatus
 from costgpu.models.run import RunView
 from costgpu.providers import registry
@@ -27,7 +30,6 @@ from costgpu.runner.agent.outputs.checkpoint_upload import SLOTS as CHECKPOINT_S
 from costgpu.runner.files.paths import is_inside, why_impossible
 from costgpu.runner.files.safe_move import sha256_of
 from costgpu.runner.machine import agent_reply
-from costgpu.runner.machine.agent_reply import MAX_FILES
 
 GRACE_SECONDS = 900.0  # an address is valid a little longer than the lease
 LONGEST_SECONDS = 7 * 86400.0  # no address is valid for longer
@@ -35,6 +37,17 @@ _SPARE_BYTES = 16 << 20  # left free on the disk
 _STATUS_BYTES = 1 << 20
 _PIECE_BYTES = 1 << 20
 OUTPUTS, LOGS, OUTSIDE = "outputs.tar.gz", "logs.tar.gz", "outside.tar.gz"
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    slot: str
+    checkpoint: dict[str, Any] | None
+
+
+@dataclass(frozen=True, slots=True)
+class _Places:
+    places: tuple[_Place, ...]  # of checkpoints in the bucket, as a machine lists them
 
 
 class BucketOutputs:
@@ -81,9 +94,11 @@ class BucketOutputs:
         place.mkdir(parents=True, exist_ok=True, mode=0o700)
         _unpack(bucket, name, place)
         try:
+            listed = border.read(_Places, parse_json((place / f"{CHECKPOINT}.json").read_bytes()), ValueError)
             return [
-                (found, f"{view.run_id}/{slot}.tar.gz")
-                for slot, found in _places((place / f"{CHECKPOINT}.json").read_bytes())
+                (agent_reply.checkpoint(each.checkpoint), f"{view.run_id}/{each.slot}.tar.gz")
+                for each in listed.places
+                if each.checkpoint is not None
             ]
         except (OSError, ValueError) as error:
             raise OutputsDamaged(
@@ -201,19 +216,6 @@ class FolderHost:
             target.chmod(entry.mode)
 
 
-def _places(text: bytes) -> Iterator[tuple[str, Checkpoint]]:
-    """Yield what is in each place, from the list that a machine writes. Raises `Unfit`."""
-    slots = set()
-    for row in agent_reply.Fields(agent_reply.decode(text)).rows("places"):
-        fields = agent_reply.Fields(row)
-        slot = fields.text("slot")
-        if slot not in CHECKPOINT_SLOTS or slot in slots:
-            raise agent_reply.Unfit("a place is none of those for checkpoints, or named twice")
-        slots.add(slot)
-        if fields.has_value("checkpoint"):
-            yield slot, agent_reply.checkpoint(fields.inner("checkpoint"))
-
-
 def _remove(folder: Path) -> None:
     with contextlib.suppress(FileNotFoundError):
         shutil.rmtree(folder)
@@ -226,9 +228,7 @@ def _unpack(bucket: Bucket, name: str, folder: Path, *, spare: int = _SPARE_BYTE
     try:
         with tarfile.open(archive) as tar:
             room = shutil.disk_usage(folder).free - spare
-            for number, member in enumerate(tar):  # tarfile's own filter is only there from Python 3.11.4 on
-                if number >= MAX_FILES:
-                    raise tarfile.TarError(f"it has more than {MAX_FILES} files")
+            for member in tar:  # tarfile's own filter is only there from Python 3.11.4 on
                 room -= _extract(tar, member, folder, room)
     except (tarfile.TarError, OSError, EOFError, ValueError, OverflowError, zlib.error) as error:
         raise OutputsDamaged(
@@ -241,7 +241,7 @@ def _status(folder: Path) -> JobStatus:
     """Return the job's end as the agent wrote it beside the logs."""
     try:
         with (folder / "status.json").open("rb") as file:
-            return agent_reply.status(agent_reply.Fields(agent_reply.decode(file.read(_STATUS_BYTES))))
+            return agent_reply.status(parse_json(file.read(_STATUS_BYTES)))
     except (OSError, ValueError):
         return JobStatus(phase=JobPhase.FINISHED, reason=EndReason.INSTANCE_LOST, detail="Its end was not recorded.")
 

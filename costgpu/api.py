@@ -7,24 +7,26 @@ than others because its docstrings are the reference.
 
 from __future__ import annotations
 
+import functools
 import html
+import inspect
 import sys
 from codecs import getincrementaldecoder
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, fields
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field, fields, replace
 from decimal import Decimal
 from os import PathLike, fspath
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ParamSpec, TypeVar
 
 from costgpu.models.job import LogStream
-from costgpu.models.prediction import Objective
 from costgpu.models.prediction import Verdict as _Verdict
 from costgpu.models.workload import WorkloadProfile
 from costgpu.runner.state.observer import NullObserver
 from costgpu.version import __version__
-from costgpu.workflows.estimate.request import MEASURE_FOR, TABLE_ROWS, EstimateRequest
+from costgpu.workflows.estimate.request import EstimateRequest
+from costgpu.workflows.options import options_of
 from costgpu.workflows.reporter import LogReporter
-from costgpu.workflows.requests import request_of
+from costgpu.workflows.runs.request import RunRequest
 
 if TYPE_CHECKING:
     from datetime import date
@@ -39,9 +41,10 @@ if TYPE_CHECKING:
 Script = str | PathLike[str]
 Amount = str | float | Decimal
 """US dollars."""
-TimeSpan = str | float
-"""Seconds, or a text such as ``"90s"`` or ``"2h"``."""
 FRAME_HEIGHT = "40em"
+P = ParamSpec("P")
+Request = TypeVar("Request")
+Result = TypeVar("Result")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,60 +84,43 @@ class Verdict(_Verdict):
         return f'<iframe srcdoc="{page}" sandbox="" style="width:100%;height:{FRAME_HEIGHT};border:0"></iframe>'
 
 
-def estimate(
-    script: Script | WorkloadProfile | None = None,
-    *,
-    args: Sequence[object] = (),
-    module: str | None = None,
-    epochs: float | None = None,
-    total_steps: float | None = None,
-    infra: str | Iterable[str] = (),
-    instance_type: str | Iterable[str] = (),
-    gpus: str | None = None,
-    nodes: str | int | None = None,
-    spot: bool = False,
-    objective: str = Objective.CHEAPEST,
-    deadline: TimeSpan | None = None,
-    max_cost: Amount | None = None,
-    value_of_time: Amount | None = None,
-    measure_for: TimeSpan = MEASURE_FOR,
-    isolation: str | None = None,
-    python: Script | None = None,
-    workdir: Script | None = None,
-    like: str | None = None,
-    params: str | float | None = None,
-    tokens: str | float | None = None,
-    save: Script | None = None,
-    rows: int = TABLE_ROWS,
-    rate: str | None = None,
-) -> Verdict:
+@dataclass(kw_only=True)
+class _Estimate(EstimateRequest):
+    script: Script | WorkloadProfile | None = field(default=None, kw_only=False)
+    args: Sequence[object] = ()
+
+
+@dataclass(kw_only=True)
+class _Run(RunRequest):
+    script: Script | None = field(default=None, kw_only=False)
+    args: Sequence[object] = ()
+    wait: bool = True
+
+
+def _taking(kind: Callable[P, Request]) -> Callable[[Callable[[Request], Result]], Callable[P, Result]]:
+    """Return what makes a function of a request one that takes the request's options as its arguments."""
+
+    def decorate(body: Callable[[Request], Result]) -> Callable[P, Result]:
+        @functools.wraps(body)
+        def call(*args: P.args, **options: P.kwargs) -> Result:
+            return body(kind(*args, **options))
+
+        call.__signature__ = inspect.signature(kind)  # type: ignore[attr-defined]
+        head, mark, tail = (body.__doc__ or "").partition("        args: Arguments of the script.\n")
+        more = "".join(f"        {each.name}: {each.help}\n" for each in options_of(kind))  # type: ignore[arg-type]
+        call.__doc__ = head + mark + more + tail
+        return call
+
+    return decorate
+
+
+@_taking(_Estimate)
+def estimate(asked: _Estimate) -> Verdict:
     """Say where to run a script that trains or infers; see `costgpu estimate`.
 
     Args:
         script: Script to measure here, a saved profile (a path or its value), or None with `module`, `like` or `params`.
         args: Arguments of the script.
-        module: Module to measure instead of a script.
-        epochs: Number of epochs to predict.
-        total_steps: Number of optimizer steps to predict.
-        infra: Providers or regions, e.g. ``"aws"`` or ``["aws/us-east-1", "gcp"]``; empty for all.
-        instance_type: Machine types to show whatever beats them, e.g. ``"g5.xlarge"`` or ``["g5.xlarge", "c7i.2xlarge"]``.
-        gpus: Accelerators, e.g. ``"A100:1"``; ``"none"`` for CPUs only.
-        nodes: Machines that train together, e.g. ``4``, or ``"2-16"`` to choose from.
-        spot: Spot prices instead of on-demand prices.
-        objective: ``"cheapest"``, ``"fastest"`` or ``"balanced"``.
-        deadline: Longest time that the job may take.
-        max_cost: Highest cost of the job.
-        value_of_time: Value of an hour of waiting.
-        measure_for: Time to measure after the first step.
-        isolation: ``"copy-on-write"``, ``"write-protected"`` or ``"copy"``; None for the strongest that there is.
-        python: Interpreter for the script.
-        workdir: Folder to run in.
-        like: Kind of work instead of a measurement.
-        params: Parameters of a language model instead of a measurement, with `tokens`.
-        tokens: Number of training tokens.
-        save: File to write the measured profile to.
-        rows: Length of the table.
-        rate: Requests that the script gets as a service, e.g. ``"5/s"`` or ``"1M/day"``.
 
     Raises:
         UsageError: An argument is wrong.
@@ -142,8 +128,8 @@ def estimate(
     """
     from costgpu.workflows.estimate.estimate import estimate as estimate_workload
 
-    profile = script if isinstance(script, WorkloadProfile) else None
-    request = request_of(EstimateRequest, locals(), command=_command(script, args))
+    profile = asked.script if isinstance(asked.script, WorkloadProfile) else None
+    request = replace(asked, command=_command(asked.script, asked.args))
     return _verdict(estimate_workload(request, LogReporter(), profile))
 
 
@@ -178,43 +164,8 @@ def offers(
     return query_current(query, warn=LogReporter().note, has_image=has_image)
 
 
-def run(
-    script: Script | None = None,
-    *,
-    args: Sequence[object] = (),
-    module: str | None = None,
-    infra: str | Iterable[str] = (),
-    instance_type: str | Iterable[str] | None = None,
-    gpus: str | None = None,
-    cpus: str | float | None = None,
-    memory: str | float | None = None,
-    spot: bool | None = None,
-    max_cost: Amount | None = None,
-    fit: bool = False,
-    max_duration: TimeSpan | None = None,
-    include: str | Sequence[str] = (),
-    exclude: str | Sequence[str] = (),
-    outputs: Sequence[str] = (),
-    setup: str | None = None,
-    extra: str | Sequence[str] = (),
-    env: Mapping[str, str] | None = None,
-    name: str | None = None,
-    tags: Mapping[str, str] | None = None,
-    python: Script | None = None,
-    workdir: Script | None = None,
-    profile: Script | None = None,
-    estimate: bool = True,
-    bucket: str | None = None,
-    nodes: int | None = None,
-    launcher: str | None = None,
-    outputs_from: str = "0",
-    recover: int | None = None,
-    checkpoint: str | Sequence[str] = (),
-    resume_args: str | None = None,
-    fallback: str | None = None,
-    engine: str = "plain",
-    wait: bool = True,
-) -> RunView:
+@_taking(_Run)
+def run(asked: _Run) -> RunView:
     """Run a script on a rented machine, or on this one; see `costgpu run`.
 
     The call is the consent: nobody is asked. Rented machines need `max_cost` or `max_duration`, unless the estimate
@@ -223,33 +174,6 @@ def run(
     Args:
         script: Script to run, a task file of SkyPilot or dstack, or None with `module`.
         args: Arguments of the script.
-        module: Module to run instead of a script.
-        infra: Providers or regions, ``"local"`` for this machine; empty for all.
-        instance_type: Machine type, or several to choose from.
-        gpus: Accelerators; None to let the estimate decide.
-        cpus: Virtual CPUs, e.g. ``"8+"``.
-        memory: Main memory in GiB, e.g. ``"32..128"``.
-        spot: Spot instead of on-demand machines.
-        max_cost: Highest cost of the run.
-        fit: Whether the highest cost is lowered to what the budgets leave.
-        max_duration: Longest time of the job.
-        include: Patterns in the syntax of ``.gitignore`` for files that travel whatever ignore rules say.
-        exclude: The same for files that stay here, whatever else is said.
-        outputs: Files to download; empty for all that is new or changed.
-        setup: Command before the job; None to install what the project names.
-        extra: Extras of the project that rented machines install, too.
-        env: Variables of the job.
-        name: Name of the job.
-        tags: Tags for the machine.
-        python: Interpreter to measure with, and to run with on this machine.
-        workdir: Folder to send and run in.
-        profile: Saved profile to use instead of measuring.
-        estimate: Whether to measure the script here first.
-        bucket: Bucket for outputs and logs.
-        nodes: Number of machines that work on the job together; None for as many as the command asks for.
-        launcher: What starts the processes on several machines; None for torchrun, or what the command says.
-        outputs_from: Machines whose outputs are downloaded: ``"0"``, or ``"all"`` into folders ``rank-N``.
-        engine: What runs the script: ``"plain"``, or ``"ray"`` for a Ray cluster of the machines.
         wait: Whether to wait for the end of the run, or only until the job has started.
 
     Returns:
@@ -264,14 +188,13 @@ def run(
     from costgpu.runner.drive.context import Detached
     from costgpu.runner.find_run import load_run
     from costgpu.runner.launch import new_run_id
-    from costgpu.workflows.runs.request import RunRequest
     from costgpu.workflows.runs.start import planned_run, start_run
 
-    request = request_of(RunRequest, locals(), command=_command(script, args))
+    request = replace(asked, command=_command(asked.script, asked.args))
     with planned_run(request, LogReporter()) as (context, planned):
         run_id = new_run_id()
         try:
-            driver = start_run(context, planned, NullObserver(), run_id=run_id, detach=not wait)
+            driver = start_run(context, planned, NullObserver(), run_id=run_id, detach=not asked.wait)
         except Detached as left:
             return load_run(context.ledger, left.run_id)
         return _decisive(driver)

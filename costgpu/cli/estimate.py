@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from costgpu.cli import options as opt
+from costgpu.cli.commands import command_of
 from costgpu.cli.terminal_reporter import TerminalReporter, print_note, say
 from costgpu.errors import EXIT_INTERRUPTED, UsageError
-from costgpu.units import LARGEST_WHOLE
 from costgpu.version import __version__
-from costgpu.workflows.estimate.request import MEASURE_FOR, START_LIMIT, TABLE_ROWS, EstimateRequest
-from costgpu.workflows.requests import request_of
+from costgpu.workflows.estimate.request import EstimateRequest
 from costgpu.workflows.write_file import check_target, write_file
 
 if TYPE_CHECKING:
@@ -21,59 +21,15 @@ if TYPE_CHECKING:
     from costgpu.workflows.estimate.estimate import Estimate
 
 
+@command_of(EstimateRequest)
 def estimate(
-    command: Annotated[
-        list[str] | None,
-        typer.Argument(metavar="SCRIPT [ARGS]...", help="The script and its own arguments, or a saved profile.json."),
-    ] = None,
-    module: opt.Module = None,
-    python: opt.Python = None,
-    workdir: opt.Workdir = None,
-    measure_for: opt.MeasureFor = MEASURE_FOR,
-    isolation: Annotated[
-        str | None,
-        typer.Option(help="How its writes are kept off your files: copy-on-write, write-protected, copy."),
-    ] = None,
-    start_limit: Annotated[str, typer.Option(help="Longest wait for the first step.")] = START_LIMIT,
-    steps: Annotated[
-        int | None, typer.Option(min=1, max=LARGEST_WHOLE, help="Number of timed steps after which to stop.")
-    ] = None,
-    epochs: Annotated[float | None, typer.Option(help="Number of epochs to predict.")] = None,
-    total_steps: Annotated[float | None, typer.Option(help="Number of optimizer steps to predict.")] = None,
-    like: Annotated[
-        str | None,
-        typer.Option(help="Kind of work, e.g. resnet50, instead of a measurement."),
-    ] = None,
-    params: Annotated[
-        str | None, typer.Option(help="Parameters of a language model, e.g. 7B, instead of a measurement.")
-    ] = None,
-    tokens: Annotated[str | None, typer.Option(help="Training tokens, e.g. 1B (with --params).")] = None,
-    step_pattern: Annotated[
-        str | None, typer.Option(help="Pattern of a program's progress lines: 'tick (?P<step>[0-9]+)'.")
-    ] = None,
-    save: Annotated[str | None, typer.Option(help="JSON file to write the measured profile to.")] = None,
-    objective: Annotated[str, typer.Option(help="Objective: cheapest, fastest or balanced.")] = "cheapest",
-    deadline: Annotated[str | None, typer.Option(help="Longest time that the job may take, e.g. 2h.")] = None,
-    max_cost: Annotated[str | None, typer.Option(help="Highest cost of the job in USD.")] = None,
-    value_of_time: Annotated[str | None, typer.Option(help="Value of an hour of waiting in USD.")] = None,
-    rate: Annotated[str | None, typer.Option(help="Requests that a service gets, e.g. 5/s or 1M/day.")] = None,
+    request: EstimateRequest,
+    *,
     currency: opt.Currency = None,
     exchange_rate: Annotated[
         str | None,
         typer.Option(metavar="RATE", help="How much of --currency is one US dollar: 0.92; also --rate 0.92."),
     ] = None,
-    gpus: opt.Gpus = None,
-    nodes: Annotated[
-        str | None, typer.Option(metavar="N", help="Machines that train together, e.g. 4, or 2-16 to choose from.")
-    ] = None,
-    infra: opt.Infra = None,
-    instance_type: opt.InstanceTypes = None,
-    spot: opt.Spot = False,
-    top: Annotated[int, typer.Option(min=1, max=LARGEST_WHOLE, help="Number of rows of the table.")] = TABLE_ROWS,
-    own: Annotated[str | None, typer.Option(help="GPU of your own to compare with, e.g. RTX 3090.")] = None,
-    own_price: Annotated[str | None, typer.Option(help="Purchase price of --own in USD.")] = None,
-    power_price: Annotated[str | None, typer.Option(help="Price of electricity in USD per kWh.")] = None,
-    energy: Annotated[bool, typer.Option("--energy", help="Show the modelled energy in kWh.")] = False,
     report: Annotated[str | None, typer.Option(help="HTML file to write a page to.")] = None,
     force: Annotated[bool, typer.Option("--force", help="Let --report overwrite an existing file.")] = False,
     explain: Annotated[bool, typer.Option("--explain", help="Show all figures and notes, with their sources.")] = False,
@@ -91,14 +47,13 @@ def estimate(
     from costgpu.workflows.estimate.estimate import estimate as estimate_workload
 
     as_json = opt.wants_json(json, output)
-    if currency is not None and exchange_rate is None and rate is not None and "/" not in rate:
-        exchange_rate, rate = rate, None  # a rate of requests has a unit of time
+    if currency is not None and exchange_rate is None and request.rate is not None and "/" not in request.rate:
+        exchange_rate, request = request.rate, replace(request, rate=None)  # a rate of requests has a unit of time
     opt.show_amounts(currency, exchange_rate, as_json=as_json)
     if report is not None:
         check_target(Path(report), force=force)
     elif force:
         raise UsageError("--force is for --report.", hint="A saved profile is replaced without it.")
-    request = request_of(EstimateRequest, locals(), rows=top)
     try:
         found = estimate_workload(request, TerminalReporter())
     except KeyboardInterrupt:

@@ -63,7 +63,7 @@ def _refuse_empty_values(command: Any) -> None:
 
 def _process_value(process: Callable[[Any, Any], Any], names: Sequence[str], ctx: Any, value: Any) -> Any:
     if value == "" or (isinstance(value, list | tuple) and "" in value):
-        from costgpu.workflows.requests import refuse_empty
+        from costgpu.workflows.options import refuse_empty
 
         refuse_empty(next((name for name in names if name.startswith("--")), names[0]))
     return process(ctx, value)

@@ -6,56 +6,23 @@ from typing import Annotated
 
 import typer
 
+from costgpu.cli.commands import typer_option
 from costgpu.errors import UsageError
-from costgpu.units import DISK_GIB
+from costgpu.workflows.options import PlaceOptions, SizeOptions
 
-Script = Annotated[
-    list[str] | None, typer.Argument(metavar="SCRIPT [ARGS]...", help="The script and its own arguments.")
-]
 Run = Annotated[str, typer.Argument(metavar="RUN", help="Run id or the beginning of one, job name, or instance id.")]
-Module = Annotated[str | None, typer.Option("-m", help="Module to run; what follows it belongs to the module.")]
-Python = Annotated[
-    str | None, typer.Option(help="Interpreter for the script; default: the active virtual environment's, else python.")
-]
-Workdir = Annotated[str | None, typer.Option(help="Folder to run in; default: the script's own.")]
-Include = Annotated[
-    list[str] | None, typer.Option(metavar="PATTERN", help="Files to send whatever ignore rules say. Repeatable.")
-]
-Exclude = Annotated[
-    list[str] | None, typer.Option(metavar="PATTERN", help="Files not to send, whatever else is said. Repeatable.")
-]
-MeasureFor = Annotated[str, typer.Option(help="Time to measure after the first step.")]
-Gpus = Annotated[
-    list[str] | None,
-    typer.Option(
-        help="Accelerators, e.g. A100:1, L4:1..2, 24GB; T4,L4 for any of them; none for CPU only. Repeatable."
-    ),
-]
-Infra = Annotated[
-    list[str] | None,
-    typer.Option("--infra", "--region", help="Provider or region, e.g. aws, aws/us-east-1, local. Repeatable."),
-]
+Gpus = Annotated[list[str] | None, typer_option(PlaceOptions, "gpus")]
+Infra = Annotated[list[str] | None, typer_option(PlaceOptions, "infra")]
 InstanceType = Annotated[str | None, typer.Option("-t", "--instance-type", help="Machine type, e.g. g5.xlarge.")]
-InstanceTypes = Annotated[
-    list[str] | None, typer.Option("-t", "--instance-type", help="Machine type, e.g. g5.xlarge. Repeatable.")
-]
 Spot = Annotated[bool, typer.Option("--spot/--on-demand", "--use-spot", help="Spot or on-demand prices.")]
-SpotIfSaid = Annotated[
-    bool | None, typer.Option("--spot/--on-demand", "--use-spot", help="Spot or on-demand prices; default: on-demand.")
-]
-Cpus = Annotated[str | None, typer.Option(help="Virtual CPUs: 8, 8+, 8..16.")]
-Memory = Annotated[str | None, typer.Option(help="Main memory in GiB: 64, 64+, 32..128.")]
-Disk = Annotated[
-    int | None,
-    typer.Option(min=DISK_GIB.low, max=DISK_GIB.high, help="Root disk in GiB; default: 50, with a GPU 100."),
-]
+Cpus = Annotated[str | None, typer_option(SizeOptions, "cpus")]
+Memory = Annotated[str | None, typer_option(SizeOptions, "memory")]
 Currency = Annotated[
     str | None, typer.Option(metavar="CODE", help="Currency of the amounts shown, e.g. EUR, with its rate; or USD.")
 ]
 ExchangeRate = Annotated[
     str | None, typer.Option("--rate", "--exchange-rate", metavar="RATE", help="How much of it is one US dollar: 0.92.")
 ]
-Fit = Annotated[bool, typer.Option("--fit", help="Lower the highest cost to what budgets with --enforce leave.")]
 Since = Annotated[
     str | None,
     typer.Option(metavar="WHEN", help="Start of the period: 2026-11, 2026-11-01, or 30d for 30 days ago."),
@@ -75,7 +42,7 @@ def joined(gpus: list[str] | None) -> str | None:
     if gpus is None:
         return None
     if not any(gpus):
-        from costgpu.workflows.requests import refuse_empty
+        from costgpu.workflows.options import refuse_empty
 
         refuse_empty("--gpus")
     return ",".join(gpus)

@@ -8,12 +8,11 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from costgpu.cli import options as opt
+from costgpu.cli.commands import command_of
 from costgpu.cli.inputs import agree_on_inputs, note_refusal
 from costgpu.cli.terminal_reporter import TerminalReporter, confirm, print_error, print_note, say
 from costgpu.errors import EXIT_INTERRUPTED, CostGpuError, NotConfirmed
-from costgpu.workflows.estimate.request import MEASURE_FOR
-from costgpu.workflows.requests import request_of
-from costgpu.workflows.runs.request import DEFAULT_GRACE, DEFAULT_LEASE, RunRequest
+from costgpu.workflows.runs.request import OF_MEASURING, RunRequest
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -24,84 +23,13 @@ if TYPE_CHECKING:
     from costgpu.workflows.runs.plan import PlannedRun
 
 
+@command_of(RunRequest, without=OF_MEASURING)
 def run(
-    command: opt.Script = None,
-    module: opt.Module = None,
-    infra: opt.Infra = None,
-    instance_type: opt.InstanceTypes = None,
-    gpus: opt.Gpus = None,
-    cpus: opt.Cpus = None,
-    memory: opt.Memory = None,
-    spot: opt.SpotIfSaid = None,
-    max_cost: Annotated[
-        str | None, typer.Option(help="Highest cost of the run in USD; default: 3 times the estimate.")
-    ] = None,
-    fit: opt.Fit = False,
-    max_duration: Annotated[str | None, typer.Option(help="Longest time of the job, e.g. 2h.")] = None,
-    idle_duration: Annotated[str | None, typer.Option(help="Idle time after which the job is ended.")] = None,
-    include: opt.Include = None,
-    exclude: opt.Exclude = None,
-    outputs: Annotated[
-        list[str] | None,
-        typer.Option(help="Files to download, or none; default: all that is new or changed. Repeatable."),
-    ] = None,
-    setup: Annotated[
-        str | None, typer.Option(help="Command before the job; default when rented: installs what the project names.")
-    ] = None,
-    extra: Annotated[
-        list[str] | None, typer.Option(help="Extra of the project's pyproject.toml to install, too. Repeatable.")
-    ] = None,
-    env: Annotated[
-        list[str] | None, typer.Option("-e", "--env", help="Variable of the job: KEY=VALUE, or KEY from here.")
-    ] = None,
-    env_file: Annotated[str | None, typer.Option(help="File with KEY=VALUE lines.")] = None,
-    name: Annotated[str | None, typer.Option("-n", "--name", help="Name of the job; default: the script's.")] = None,
-    tag: Annotated[list[str] | None, typer.Option(help="Tag for the machine, as key=value. Repeatable.")] = None,
+    request: RunRequest,
+    *,
     detach: Annotated[bool, typer.Option("-d", "--detach", help="Return as soon as the job has started.")] = False,
     yes: Annotated[bool, typer.Option("-y", "--yes", help="Launch without asking.")] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Show the plan and stop.")] = False,
-    auto_shutdown: Annotated[bool, typer.Option(help="Terminate the machine when the job is over, or keep it.")] = True,
-    lease: Annotated[
-        str | None, typer.Option(help=f"Lifetime of a machine with --no-auto-shutdown; default: {DEFAULT_LEASE}.")
-    ] = None,
-    nproc: Annotated[str | None, typer.Option(help="Number of processes under torchrun, or auto.")] = None,
-    nodes: Annotated[
-        int | None, typer.Option(help="Number of machines that work on the job together; default: the command's.")
-    ] = None,
-    launcher: Annotated[
-        str | None, typer.Option(help="With --nodes: torchrun (default), accelerate, deepspeed or none.")
-    ] = None,
-    outputs_from: Annotated[
-        str, typer.Option(help="With --nodes: machines whose outputs to download: 0, or all into rank-N.")
-    ] = "0",
-    engine: Annotated[
-        str, typer.Option(help="What runs the script: plain, or ray, a Ray cluster of the machines.")
-    ] = "plain",
-    python: opt.Python = None,
-    workdir: Annotated[str | None, typer.Option(help="Folder to send and run in; default: the script's own.")] = None,
-    profile: Annotated[str | None, typer.Option(help="Saved profile to use instead of measuring.")] = None,
-    estimate: Annotated[bool, typer.Option(help="Measure the script here first, or not.")] = True,
-    measure_for: opt.MeasureFor = MEASURE_FOR,
-    disk: opt.Disk = None,
-    bucket: Annotated[str | None, typer.Option(help="Bucket for outputs and logs: s3://name/prefix.")] = None,
-    subnet: Annotated[str | None, typer.Option(help="AWS subnet; default: the default one.")] = None,
-    sync_limit: Annotated[float | None, typer.Option(help="Largest folder to send in MiB; default: 500.")] = None,
-    grace: Annotated[str, typer.Option(help="Time between asking the job to end and killing it.")] = DEFAULT_GRACE,
-    recover: Annotated[
-        int | None, typer.Option(help="With --spot: how often the job may go on after its machine is taken back.")
-    ] = None,
-    checkpoint: Annotated[
-        list[str] | None,
-        typer.Option(help="With --recover: files it goes on from; default: all that is new or changed. Repeatable."),
-    ] = None,
-    resume_args: Annotated[
-        str | None, typer.Option(help="With --recover: arguments for a job that goes on, e.g. '--resume {latest}'.")
-    ] = None,
-    fallback: Annotated[
-        str | None, typer.Option(help="With --recover: on-demand, where no spot machine is free.")
-    ] = None,
-    queue: Annotated[bool, typer.Option("--queue", help="Wait in costgpu queue until there is room.")] = False,
-    assume_price: Annotated[str | None, typer.Option(help="Price of an hour of this machine in USD.")] = None,
     currency: opt.Currency = None,
     rate: opt.ExchangeRate = None,
     json: opt.Json = False,
@@ -119,17 +47,16 @@ def run(
 
     as_json = opt.wants_json(json, output)
     opt.show_amounts(currency, rate, as_json=as_json)
-    request = request_of(RunRequest, locals(), tags=tag, disk_gib=disk, sync_limit_mib=sync_limit)
     try:
         with planned_run(request, TerminalReporter()) as (context, planned):
-            if detach or queue:
+            if detach or request.queue:
                 check_detached(planned.plan)
             if dry_run:
                 say((plan_json if as_json else plan_text)(planned.plan, planned.at))
                 note_refusal(planned)
                 return
             say(plan_text(planned.plan, planned.at), err=True)
-            if planned.refusal is not None and not queue:
+            if planned.refusal is not None and not request.queue:
                 raise planned.refusal
             planned = agree_on_inputs(context, planned, asks=not (yes or as_json))
             if not yes and not is_free(planned.plan):
@@ -138,7 +65,7 @@ def run(
                     hint="Add -y, or --dry-run to only see the plan.",
                 )
                 confirm("Launch it?", alone=alone, otherwise="Not launched; nothing was spent.")
-            if queue:
+            if request.queue:
                 _put_into_queue(context, planned, as_json=as_json)
                 return
             _carry_out(context, planned, detach=detach, as_json=as_json)

@@ -9,14 +9,12 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from costgpu.cli import options as opt
+from costgpu.cli.commands import command_of
 from costgpu.cli.inputs import agree_on_inputs, note_refusal
 from costgpu.cli.run import finish, print_detached, told_how_to_return
 from costgpu.cli.terminal_reporter import TerminalReporter, confirm, say
 from costgpu.errors import EXIT_INTERRUPTED, CostGpuError, NotConfirmed
-from costgpu.workflows.estimate.request import MEASURE_FOR
-from costgpu.workflows.requests import request_of
-from costgpu.workflows.runs.request import DEFAULT_GRACE
-from costgpu.workflows.sweep.request import DEFAULT_SEED, SweepRequest
+from costgpu.workflows.sweep.request import OF_ONE_JOB, SweepRequest
 
 if TYPE_CHECKING:
     from costgpu.cli.sweep_observer import SweepTerminal
@@ -28,77 +26,13 @@ if TYPE_CHECKING:
     from costgpu.workflows.sweep.plan import PlannedSweep
 
 
+@command_of(SweepRequest, without=OF_ONE_JOB)
 def sweep(
-    command: opt.Script = None,
-    module: opt.Module = None,
-    grid: Annotated[
-        list[str] | None, typer.Option(metavar="NAME=A,B,C", help="Parameter and all of its values. Repeatable.")
-    ] = None,
-    param: Annotated[
-        list[str] | None,
-        typer.Option(metavar="NAME=LO..HI", help="Parameter to draw: a range, LO..HI:log, or A|B|C. Repeatable."),
-    ] = None,
-    random: Annotated[int | None, typer.Option(help="Random draws of --param, for each point of the grid.")] = None,
-    seed: Annotated[int, typer.Option(help="Seed of the draws.")] = DEFAULT_SEED,
-    args: Annotated[
-        str | None, typer.Option(metavar="TEMPLATE", help="How settings are passed on; default: --NAME VALUE.")
-    ] = None,
-    metric: Annotated[
-        str | None, typer.Option(metavar="REGEX", help="Number to compare by: a pattern of a line, with one group.")
-    ] = None,
-    mode: Annotated[str, typer.Option(help="Better values: min or max.")] = "min",
-    asha: Annotated[bool, typer.Option("--asha", help="End the worse trials early (ASHA).")] = False,
-    asha_grace: Annotated[
-        int | None, typer.Option(min=1, help="Reports before a trial can be ended; default: 1.")
-    ] = None,
-    asha_factor: Annotated[int | None, typer.Option(min=2, help="Of so many trials one goes on; default: 4.")] = None,
-    asha_max: Annotated[int | None, typer.Option(min=1, help="Reports of a full trial, which ends there.")] = None,
-    concurrent: Annotated[
-        int | None, typer.Option(help="Trials at the same time; default: one for each GPU, or machine without.")
-    ] = None,
-    nodes: Annotated[int | None, typer.Option(help="Number of machines.")] = None,
-    infra: opt.Infra = None,
-    instance_type: opt.InstanceTypes = None,
-    gpus: opt.Gpus = None,
-    spot: opt.Spot = False,
-    max_cost: Annotated[
-        str | None, typer.Option(help="Highest cost of it all in USD; default: 3 times the estimate.")
-    ] = None,
-    fit: opt.Fit = False,
-    max_duration: Annotated[str | None, typer.Option(help="Longest time of all trials together, e.g. 2h.")] = None,
-    include: opt.Include = None,
-    exclude: opt.Exclude = None,
-    outputs: Annotated[
-        list[str] | None,
-        typer.Option(help="Files of each trial to keep; default: all that is new or changed. Repeatable."),
-    ] = None,
-    setup: Annotated[
-        str | None,
-        typer.Option(help="Command before the trials; default when rented: installs what the project names."),
-    ] = None,
-    extra: Annotated[
-        list[str] | None, typer.Option(help="Extra of the project's pyproject.toml to install, too. Repeatable.")
-    ] = None,
-    env: Annotated[
-        list[str] | None, typer.Option("-e", "--env", help="Variable of the trials: KEY=VALUE, or KEY from here.")
-    ] = None,
-    env_file: Annotated[str | None, typer.Option(help="File with KEY=VALUE lines.")] = None,
-    name: Annotated[str | None, typer.Option("-n", "--name", help="Name of the sweep; default: the script's.")] = None,
-    tag: Annotated[list[str] | None, typer.Option(help="Tag for the machines, as key=value. Repeatable.")] = None,
+    request: SweepRequest,
+    *,
     detach: Annotated[bool, typer.Option("-d", "--detach", help="Return as soon as the trials have started.")] = False,
     yes: Annotated[bool, typer.Option("-y", "--yes", help="Start without asking.")] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Show the plan and stop.")] = False,
-    python: opt.Python = None,
-    workdir: Annotated[str | None, typer.Option(help="Folder to send and run in; default: the script's own.")] = None,
-    profile: Annotated[str | None, typer.Option(help="Saved profile to use instead of measuring.")] = None,
-    estimate: Annotated[bool, typer.Option(help="Measure the first setting here first, or not.")] = True,
-    measure_for: opt.MeasureFor = MEASURE_FOR,
-    disk: opt.Disk = None,
-    bucket: Annotated[str | None, typer.Option(help="Bucket for outputs and logs: s3://name/prefix.")] = None,
-    subnet: Annotated[str | None, typer.Option(help="AWS subnet; default: the default one.")] = None,
-    sync_limit: Annotated[float | None, typer.Option(help="Largest folder to send in MiB; default: 500.")] = None,
-    grace: Annotated[str, typer.Option(help="Time between asking the trials to end and killing them.")] = DEFAULT_GRACE,
-    assume_price: Annotated[str | None, typer.Option(help="Price of an hour of this machine in USD.")] = None,
     currency: opt.Currency = None,
     rate: opt.ExchangeRate = None,
     json: opt.Json = False,
@@ -113,7 +47,6 @@ def sweep(
 
     as_json = opt.wants_json(json, output)
     opt.show_amounts(currency, rate, as_json=as_json)
-    request = request_of(SweepRequest, locals(), tags=tag, disk_gib=disk, sync_limit_mib=sync_limit)
     try:
         with planned_sweep(request, TerminalReporter()) as (context, planned):
             if dry_run:

@@ -17,7 +17,8 @@ from costgpu.measure.launcher import Launch, find_launch
 from costgpu.measure.prefixes import split_prefixes
 from costgpu.models.defaults import MEASURE_FOR_SECONDS, START_LIMIT_SECONDS
 from costgpu.models.prediction import Objective
-from costgpu.units import WORK, NumberRange, parse_duration, parse_range, parse_rate, parse_usd
+from costgpu.units import LARGEST_WHOLE, WORK, NumberRange, parse_duration, parse_range, parse_rate, parse_usd
+from costgpu.workflows.options import PlaceOptions, Real, Switch, Text, Whole, WholeOrNone, Word, Words
 
 MEASURE_FOR = f"{MEASURE_FOR_SECONDS:.0f}s"
 START_LIMIT = f"{START_LIMIT_SECONDS:.0f}s"
@@ -28,18 +29,17 @@ SYSTEM_FOLDERS = ("/bin/", "/usr/bin/", "/sbin/", "/usr/sbin/")  # which every m
 _LONGEST_SHEBANG = 256  # bytes, as in Linux
 
 
-@dataclass(frozen=True, kw_only=True)
-class ScriptOptions:
+@dataclass(kw_only=True)
+class ScriptOptions(PlaceOptions):
     """What to measure or run, as texts: time spans ``90s`` or ``2h``."""
 
-    # the script or program with its arguments, the arguments of a module, or a saved profile
-    command: tuple[str, ...] = ()
-    module: str | None = None
-    python: str | None = None
-    workdir: str | None = None
-    measure_for: str = MEASURE_FOR
-    start_limit: str = START_LIMIT
-    isolation: str | None = None
+    command: Words = Words("The script and its own arguments.", metavar="SCRIPT [ARGS]...")
+    module: Text = Text("Module to run; what follows it belongs to the module.", "-m")
+    python: Text = Text("Interpreter for the script; default: the active virtual environment's, else python.")
+    workdir: Text = Text("Folder to run in; default: the script's own.")
+    measure_for: Word = Word("Time to measure after the first step.", default=MEASURE_FOR)
+    isolation: Text = Text("How its writes are kept off your files: copy-on-write, write-protected, copy.")
+    start_limit: Word = Word("Longest wait for the first step.", default=START_LIMIT)
 
     @cached_property
     def launch(self) -> Launch | None:
@@ -72,33 +72,31 @@ class ScriptOptions:
         return parse_duration(self.start_limit, "--start-limit")
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(kw_only=True)
 class EstimateRequest(ScriptOptions):
     """The options of `costgpu estimate`, as texts: amounts of US dollars."""
 
-    steps: int | None = None
-    epochs: float | None = None
-    total_steps: float | None = None
-    like: str | None = None
-    params: str | None = None
-    tokens: str | None = None
-    step_pattern: str | None = None
-    save: str | None = None
-    objective: str = Objective.CHEAPEST
-    deadline: str | None = None
-    max_cost: str | None = None
-    value_of_time: str | None = None
-    gpus: str | None = None
-    nodes: str | None = None
-    infra: tuple[str, ...] = ()
-    instance_type: tuple[str, ...] = ()  # to show whatever beats them
-    spot: bool = False
-    rows: int = TABLE_ROWS  # length of the verdict's table
-    own: str | None = None
-    own_price: str | None = None
-    power_price: str | None = None
-    energy: bool = False
-    rate: str | None = None
+    command: Words = Words("The script and its own arguments, or a saved profile.json.", metavar="SCRIPT [ARGS]...")
+    steps: WholeOrNone = WholeOrNone("Number of timed steps after which to stop.", low=1, high=LARGEST_WHOLE)
+    epochs: Real = Real("Number of epochs to predict.")
+    total_steps: Real = Real("Number of optimizer steps to predict.")
+    like: Text = Text("Kind of work, e.g. resnet50, instead of a measurement.")
+    params: Text = Text("Parameters of a language model, e.g. 7B, instead of a measurement.")
+    tokens: Text = Text("Training tokens, e.g. 1B (with --params).")
+    step_pattern: Text = Text("Pattern of a program's progress lines: 'tick (?P<step>[0-9]+)'.")
+    save: Text = Text("JSON file to write the measured profile to.")
+    objective: Word = Word("Objective: cheapest, fastest or balanced.", default=Objective.CHEAPEST.value)
+    deadline: Text = Text("Longest time that the job may take, e.g. 2h.")
+    max_cost: Text = Text("Highest cost of the job in USD.")
+    value_of_time: Text = Text("Value of an hour of waiting in USD.")
+    rate: Text = Text("Requests that a service gets, e.g. 5/s or 1M/day.")
+    nodes: Text = Text("Machines that train together, e.g. 4, or 2-16 to choose from.", metavar="N")
+    spot: Switch = Switch("Spot or on-demand prices.", "--spot/--on-demand", "--use-spot", default=False)
+    rows: Whole = Whole("Number of rows of the table.", "--top", default=TABLE_ROWS, low=1, high=LARGEST_WHOLE)
+    own: Text = Text("GPU of your own to compare with, e.g. RTX 3090.")
+    own_price: Text = Text("Purchase price of --own in USD.")
+    power_price: Text = Text("Price of electricity in USD per kWh.")
+    energy: Switch = Switch("Show the modelled energy in kWh.", "--energy", default=False)
 
     @cached_property
     def items_per_second(self) -> float | None:

@@ -21,13 +21,15 @@ from costgpu.models.job import Engine, JobSpec, Launcher, OutputsFrom, Recovery
 from costgpu.runner.agent.end_words import SHELLS
 from costgpu.runner.drive.checkpoints import LATEST
 from costgpu.runner.plan import Limits
-from costgpu.units import parse_duration, parse_usd
+from costgpu.units import DISK_GIB, parse_duration, parse_usd
 from costgpu.workflows.estimate.request import SYSTEM_FOLDERS, ScriptOptions
+from costgpu.workflows.options import Choice, Real, SizeOptions, Switch, Text, Texts, WholeOrNone, Word
 from costgpu.workflows.runs.patterns import output_pattern, rule_pattern
 from costgpu.workflows.tags import parse_tags
 
 DEFAULT_LEASE = "8h"
 DEFAULT_GRACE = "30s"
+OF_MEASURING = ("isolation", "start_limit")  # options that only `costgpu estimate` has
 MOST_PROCESSES = 999
 MOST_NODES = 64
 MOST_RECOVERIES = 100
@@ -37,50 +39,52 @@ FIRST_PORT, LAST_PORT, _PORT_DIGITS = 1024, 65535, 5
 E = TypeVar("E", bound=StrEnum)
 
 
-@dataclass(frozen=True, kw_only=True)
-class RunRequest(ScriptOptions):
+@dataclass(kw_only=True)
+class RunRequest(ScriptOptions, SizeOptions):
     """The options of `costgpu run`, as texts: amounts of US dollars."""
 
-    infra: tuple[str, ...] = ()
-    instance_type: tuple[str, ...] = ()  # any of them
-    gpus: str | None = None
-    cpus: str | None = None
-    memory: str | None = None
-    spot: bool | None = None  # None for on-demand machines, unless a task file says otherwise
-    max_cost: str | None = None
-    max_duration: str | None = None
-    idle_duration: str | None = None
-    include: tuple[str, ...] = ()
-    exclude: tuple[str, ...] = ()
-    outputs: tuple[str, ...] = ()
-    setup: str | None = None
-    extra: tuple[str, ...] = ()  # extras of the project that machines install, too
-    env: tuple[str, ...] = ()  # ``KEY=VALUE``, or ``KEY`` from this process
-    env_file: str | None = None
+    spot: Choice = Choice("Spot or on-demand prices; default: on-demand.", "--spot/--on-demand", "--use-spot")
+    max_cost: Text = Text("Highest cost of the run in USD; default: 3 times the estimate.")
+    fit: Switch = Switch("Lower the highest cost to what budgets with --enforce leave.", "--fit", default=False)
+    max_duration: Text = Text("Longest time of the job, e.g. 2h.")
+    idle_duration: Text = Text("Idle time after which the job is ended.")
+    include: Texts = Texts("Files to send whatever ignore rules say. Repeatable.", metavar="PATTERN")
+    exclude: Texts = Texts("Files not to send, whatever else is said. Repeatable.", metavar="PATTERN")
+    outputs: Texts = Texts("Files to download, or none; default: all that is new or changed. Repeatable.")
+    setup: Text = Text("Command before the job; default when rented: installs what the project names.")
+    extra: Texts = Texts("Extra of the project's pyproject.toml to install, too. Repeatable.")
+    env: Texts = Texts("Variable of the job: KEY=VALUE, or KEY from here.", "-e", "--env")
+    env_file: Text = Text("File with KEY=VALUE lines.")
+    name: Text = Text("Name of the job; default: the script's.", "-n", "--name")
+    tags: Texts = Texts("Tag for the machine, as key=value. Repeatable.", "--tag")
+    auto_shutdown: Switch = Switch("Terminate the machine when the job is over, or keep it.", default=True)
+    lease: Text = Text(f"Lifetime of a machine with --no-auto-shutdown; default: {DEFAULT_LEASE}.")
+    nproc: Text = Text("Number of processes under torchrun, or auto.")
+    nodes: WholeOrNone = WholeOrNone("Number of machines that work on the job together; default: the command's.")
+    launcher: Text = Text("With --nodes: torchrun (default), accelerate, deepspeed or none.")
+    outputs_from: Word = Word(
+        "With --nodes: machines whose outputs to download: 0, or all into rank-N.", default=OutputsFrom.RANK_0.value
+    )
+    engine: Word = Word(
+        "What runs the script: plain, or ray, a Ray cluster of the machines.", default=Engine.PLAIN.value
+    )
+    workdir: Text = Text("Folder to send and run in; default: the script's own.")
+    profile: Text = Text("Saved profile to use instead of measuring.")
+    estimate: Switch = Switch("Measure the script here first, or not.", default=True)
+    disk_gib: WholeOrNone = WholeOrNone(
+        "Root disk in GiB; default: 50, with a GPU 100.", "--disk", low=DISK_GIB.low, high=DISK_GIB.high
+    )
+    bucket: Text = Text("Bucket for outputs and logs: s3://name/prefix.")
+    subnet: Text = Text("AWS subnet; default: the default one.")
+    sync_limit_mib: Real = Real("Largest folder to send in MiB; default: 500.", "--sync-limit")
+    grace: Word = Word("Time between asking the job to end and killing it.", default=DEFAULT_GRACE)
+    recover: WholeOrNone = WholeOrNone("With --spot: how often the job may go on after its machine is taken back.")
+    checkpoint: Texts = Texts("With --recover: files it goes on from; default: all that is new or changed. Repeatable.")
+    resume_args: Text = Text("With --recover: arguments for a job that goes on, e.g. '--resume {latest}'.")
+    fallback: Text = Text("With --recover: on-demand, where no spot machine is free.")
+    queue: Switch = Switch("Wait in costgpu queue until there is room.", "--queue", default=False)
+    assume_price: Text = Text("Price of an hour of this machine in USD.")
     task_env: tuple[str, ...] = ()  # as `env`, from a task file
-    name: str | None = None
-    tags: tuple[str, ...] = ()
-    auto_shutdown: bool = True
-    lease: str | None = None
-    nproc: str | None = None  # number of processes under torchrun, or ``auto``
-    nodes: int | None = None  # machines; None for as many as the command asks for
-    launcher: str | None = None  # what starts the ranks on several machines; None for what the command says
-    outputs_from: str = OutputsFrom.RANK_0.value
-    engine: str = Engine.PLAIN.value
-    profile: str | None = None
-    estimate: bool = True
-    disk_gib: int | None = None
-    bucket: str | None = None
-    subnet: str | None = None
-    sync_limit_mib: float | None = None
-    grace: str = DEFAULT_GRACE
-    assume_price: str | None = None
-    recover: int | None = None  # further machines if the one of now is taken back
-    checkpoint: tuple[str, ...] = ()
-    resume_args: str | None = None
-    fallback: str | None = None
-    queue: bool = False
-    fit: bool = False  # whether the cap is lowered to what budgets leave
 
     @property
     def machines(self) -> int:

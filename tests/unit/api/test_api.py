@@ -2,7 +2,6 @@
 
 import dataclasses
 import html
-import inspect
 import json
 import logging
 import subprocess
@@ -14,8 +13,6 @@ from typing import Any
 import pytest
 
 import costgpu
-from costgpu.cli.estimate import estimate as estimate_command
-from costgpu.cli.run import run as run_command
 from costgpu.clock import ManualClock
 from costgpu.errors import BudgetExceeded
 from costgpu.ledger import Ledger
@@ -24,8 +21,6 @@ from costgpu.models.job import EndReason, Launcher
 from costgpu.models.run import RunState
 from costgpu.pricing import hardware
 from costgpu.providers import registry
-from costgpu.workflows.estimate.request import EstimateRequest
-from costgpu.workflows.runs.request import RunRequest
 from tests.cli.here import told
 from tests.fake_cloud import SPEC, FakeCloud, JobScript
 from tests.unit.estimator.test_profiles import phase, profile
@@ -94,20 +89,6 @@ def test_every_name_is_there_and_no_other() -> None:
         assert name in dir(costgpu)
     with pytest.raises(AttributeError, match="no attribute 'nonsense'"):
         _ = costgpu.nonsense
-
-
-@pytest.mark.parametrize(
-    ("function", "request_type", "others"),
-    [
-        (costgpu.estimate, EstimateRequest, "script args"),
-        (costgpu.run, RunRequest, "script args wait"),
-        (estimate_command, EstimateRequest, "top report force explain currency exchange_rate json output"),
-        (run_command, RunRequest, "tag disk sync_limit detach yes dry_run currency rate json output"),
-    ],
-)
-def test_every_argument_but_a_few_is_a_field_of_the_request(function: Any, request_type: Any, others: str) -> None:
-    names = {field.name for field in dataclasses.fields(request_type)}
-    assert set(inspect.signature(function).parameters) - names == set(others.split())
 
 
 class TestEstimate:

@@ -11,7 +11,6 @@ from costgpu.pricing.hardware import accelerators
 from costgpu.pricing.query import OfferQuery, in_words, matches
 from costgpu.units import parse_accelerator
 from costgpu.workflows.offers import offer_query
-from costgpu.workflows.requests import request_of
 from costgpu.workflows.runs.request import RunRequest
 
 CATALOG = Catalog.shipped()
@@ -63,11 +62,11 @@ def test_what_is_asked_in_words() -> None:
 
 
 def test_the_option_given_several_times() -> None:
-    assert request_of(RunRequest, {"gpus": ["T4", "L4:2"]}).gpus == "T4,L4:2"
+    assert RunRequest(gpus=["T4", "L4:2"]).gpus == "T4,L4:2"
     assert offer_query(gpus=["T4", "L4:2"]) == offer_query(gpus="T4,L4:2")
     for empty in ([""], "", []):
         with pytest.raises(UsageError, match="--gpus is empty"):
-            request_of(RunRequest, {"gpus": empty})
+            RunRequest(gpus=empty)
 
 
 @pytest.mark.parametrize(

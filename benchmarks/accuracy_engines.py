@@ -1,24 +1,21 @@
-"""How far the formulas for engines and for CPUs are from public measurements: median and p90 absolute percentage error.
+"""How far the formulas for engines are from public measurements: median and p90 absolute percentage error.
 
     python -m benchmarks.accuracy_engines ROWS.csv
 
 ROWS.csv as for benchmarks.accuracy_inference; its rows of llama.cpp (one stream of decode) and of vLLM (one request at a
-time) on the GPUs and CPU families of the hardware tables.
+time) on the GPUs of the hardware tables.
 """
 
 from __future__ import annotations
 
 import argparse
-import re
 from collections import defaultdict
 from pathlib import Path
 
 from benchmarks.accuracy import percent
 from benchmarks.accuracy_inference import read
-from costgpu.estimator.inference.cpu import engine_decode_gbps
 from costgpu.estimator.inference.engines import engine_decode_seconds
-from costgpu.models.offer import CpuSpec
-from costgpu.pricing.hardware import accelerators, cpus
+from costgpu.pricing.hardware import accelerators
 
 # Parameters that one token reads, in billions, layers, and bytes of the Q4_K_M file in GB. Source: the models' own pages and
 # configurations (Hugging Face, read 2026-11).
@@ -34,20 +31,6 @@ MODELS = {
     "phi-4-14b": (14.2, 40, 9.05),
     "llama-3.3-70b": (69.5, 80, 42.5),
 }
-
-
-def family_of(device: str) -> tuple[CpuSpec, int] | None:
-    """Return the CPU of an instance that a row names, and its vCPUs as far as the size tells; None for other machines."""
-    found = re.search(r"(aws|gcp) ([\w.-]+)", device)
-    if found is None:
-        return None
-    provider, name = found.groups()
-    family = name.split(".")[0] if provider == "aws" else name.split("-")[0]
-    spec = cpus().get((provider, family))
-    size = name.split(".")[-1] if provider == "aws" else name.split("-")[-1]
-    number = re.match(r"(\d+)", size)
-    vcpus = int(number.group(1)) * (4 if provider == "aws" else 1) if number else 4
-    return (spec, vcpus) if spec is not None else None
 
 
 def main() -> None:
@@ -68,11 +51,6 @@ def main() -> None:
             told = 1 / engine_decode_seconds(weights, 0.0, layers, spec, int4=int4)
             title = f"{engine}, {'int4' if int4 else 'half'}, GPU"
             errors[title + (", 2 billion and more" if billions > 2 else ", smaller")].append(told / rate - 1)
-        elif (place := family_of(raw["device"])) is not None and engine == "llama.cpp":
-            gbps = engine_decode_gbps(*place)
-            if gbps is not None:
-                errors["llama.cpp, int4, CPU, " + place[0].microarchitecture].append(gbps * 1e9 / weights / rate - 1)
-                errors["llama.cpp, int4, CPU, all"].append(gbps * 1e9 / weights / rate - 1)
     for title, found in sorted(errors.items()):
         absolute = [abs(error) for error in found]
         figures = f"{percent(absolute, 0.5):8.1f}%{percent(absolute, 0.9):8.1f}%{percent(found, 0.5):+8.1f}%"

@@ -30,7 +30,6 @@ from costgpu.estimator.multi_gpu.constants import (
     StepConstants,
 )
 from costgpu.estimator.multi_gpu.interval import scaling_interval
-from costgpu.estimator.multi_gpu.inverse import alone_seconds
 from costgpu.estimator.multi_gpu.links import GB, Links
 from costgpu.estimator.multi_gpu.step_time import (
     Group,
@@ -133,6 +132,25 @@ class Model:
         group = self.on(row)
         window = window_share(row.spread.scheme, row.micro_batches)
         return step_seconds(alone * row.units / base.units, group, exchanged(row, group), window, self.constants)
+
+
+def alone_seconds(
+    measured: float, group: Group, communication: float, window: float, constants: StepConstants
+) -> float:
+    """Return the seconds of the same work on one GPU, by bisection, as `step_seconds` grows with them.
+
+    It is at least 2 % of `measured`, where the formula says that communication takes all of it.
+    """
+    if group.gpus <= 1:
+        return measured
+    low, high = 0.02 * measured, measured
+    for _ in range(60):
+        middle = (low + high) / 2
+        if step_seconds(middle, group, communication, window, constants).seconds < measured:
+            low = middle
+        else:
+            high = middle
+    return high
 
 
 SHIPPED = Model(FITTED, LINKS, NETWORKS)

@@ -108,7 +108,7 @@ def estimate(
     rows: int = TABLE_ROWS,
     rate: str | None = None,
 ) -> Verdict:
-    """Says where to run a script that trains or infers; see `costgpu estimate`.
+    """Say where to run a script that trains or infers; see `costgpu estimate`.
 
     Args:
         script: Script to measure here, a saved profile (a path or its value), or None with `module`, `like` or `params`.
@@ -126,7 +126,7 @@ def estimate(
         max_cost: Highest cost of the job.
         value_of_time: Value of an hour of waiting.
         measure_for: Time to measure after the first step.
-        isolation: ``"copy-on-write"``, ``"write-protected"`` or ``"in-process"``; None for the strongest that there is.
+        isolation: ``"copy-on-write"``, ``"write-protected"`` or ``"copy"``; None for the strongest that there is.
         python: Interpreter for the script.
         workdir: Folder to run in.
         like: Kind of work instead of a measurement.
@@ -370,8 +370,8 @@ def cancel(run: str, *, now: bool = False) -> RunView | None:
         except RunBusy:
             cancel_driven(context, view, now=now)
             driver = None
-        if driver is not None and driver.broken is not None:
-            raise driver.broken
+        if driver is not None and driver.ledger_error is not None:
+            raise driver.ledger_error
         return driver.decisive if driver is not None else load_run(context.ledger, view.run_id)
 
 
@@ -397,7 +397,7 @@ def _decisive(driver: JobDriver) -> RunView:
     """Return the run that decides how a job has ended, or raise what went wrong with it."""
     from costgpu.runner.state.outcome import error_for
 
-    error = driver.broken or driver.error or error_for(driver.decisive)
+    error = driver.ledger_error or driver.error or error_for(driver.decisive)
     if error is not None:
         raise error
     return driver.decisive

@@ -14,7 +14,7 @@ class Clock(Protocol):
         """Return the time of day, aware UTC."""
 
     def monotonic(self) -> float:
-        """Seconds that never go back."""
+        """Return seconds of a clock that never goes back."""
 
     def sleep(self, seconds: float) -> None:
         """Wait."""
@@ -28,7 +28,7 @@ class SystemClock:
         return datetime.now(UTC)
 
     def monotonic(self) -> float:
-        """Seconds that never go back."""
+        """Return seconds of a clock that never goes back."""
         return time.monotonic()
 
     def sleep(self, seconds: float) -> None:
@@ -48,7 +48,7 @@ class ManualClock:
         return self._start + timedelta(seconds=self._seconds)
 
     def monotonic(self) -> float:
-        """Seconds since it was made."""
+        """Return the seconds since this clock was made."""
         return self._seconds
 
     def sleep(self, seconds: float) -> None:

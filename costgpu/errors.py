@@ -45,7 +45,7 @@ class CostGpuError(Exception):
 
 
 def exit_codes() -> dict[int, tuple[type[CostGpuError], str]]:
-    """Every exit code of costgpu's own errors, ascending: the class that it belongs to, and what it means."""
+    """Return every exit code of costgpu's own errors, ascending: the class that it belongs to, and what it means."""
     found: list[type[CostGpuError]] = [CostGpuError]
     for error in found:
         found.extend(below for below in error.__subclasses__() if below.__module__ == __name__)

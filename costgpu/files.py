@@ -3,8 +3,8 @@
 Imports only `errors`.
 
 A file of the user, or one that something else may have changed, is opened without waiting (a pipe, a device or a socket
-is refused, and never hangs), is not read beyond the size that its kind may have, and is parsed to a limited depth. What
-cannot be read ends in one error, which names the file.
+is refused, and never hangs), and is not read beyond the size that its kind may have. What cannot be read ends in one
+error, which names the file.
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ import contextlib
 import json
 import os
 import stat
-import tomllib
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,7 +20,6 @@ from typing import Any
 
 from costgpu.errors import ConfigError, CostGpuError
 
-DEEPEST = 100  # lists and objects within each other
 LONGEST_NAME = 255  # bytes of one name, as common file systems have it
 LONGEST_PATH = 4096  # bytes
 
@@ -92,7 +90,7 @@ def read_json(path: Path, kind: FileKind) -> Any:
     """Return the JSON value in a file; None if there is no file.
 
     Raises:
-        CostGpuError: That of the kind: as for `read_bytes`, or it is no JSON of a limited depth.
+        CostGpuError: That of the kind: as for `read_bytes`, or it is no JSON.
     """
     content = read_bytes(path, kind)
     if content is None:
@@ -106,58 +104,15 @@ def read_json(path: Path, kind: FileKind) -> Any:
 
 
 def parse_json(text: str | bytes) -> Any:
-    """Return a JSON value of finite numbers, not more than 100 levels deep.
+    """Return a JSON value of finite numbers.
 
     Raises:
         ValueError: It is none.
     """
     try:
-        value = json.loads(text, parse_constant=_not_finite, parse_float=_finite)
+        return json.loads(text, parse_constant=_not_finite, parse_float=_finite)
     except RecursionError:
-        raise ValueError(f"it is more than {DEEPEST} levels deep") from None
-    except ValueError as error:
-        raise _in_our_words(error) from None
-    _check_depth(value, text)
-    return value
-
-
-def parse_toml(text: str) -> dict[str, Any]:
-    """Return a TOML document, not more than 100 levels deep.
-
-    Raises:
-        ValueError: It is none; a `tomllib.TOMLDecodeError` if that can tell where it ends to be one.
-    """
-    try:
-        value = tomllib.loads(text)
-    except RecursionError:
-        raise ValueError(f"it is more than {DEEPEST} levels deep") from None
-    except ValueError as error:
-        raise _in_our_words(error) from None
-    _check_depth(value, text.replace(".", "["))  # dotted keys are levels, too
-    return value
-
-
-def _in_our_words(error: ValueError) -> ValueError:
-    """Of a number that is too long, Python says how to change Python."""
-    return ValueError("a whole number in it has too many digits") if "int_max_str_digits" in str(error) else error
-
-
-def _check_depth(value: object, text: str | bytes) -> None:
-    opened = text.count(b"[") + text.count(b"{") if isinstance(text, bytes) else text.count("[") + text.count("{")
-    if opened <= DEEPEST:
-        return
-    level, below = 0, [value]
-    while below:
-        level += 1
-        if level > DEEPEST:
-            raise ValueError(f"it is more than {DEEPEST} levels deep")
-        below = [
-            item
-            for each in below
-            if isinstance(each, dict | list)
-            for item in (each.values() if isinstance(each, dict) else each)
-            if isinstance(item, dict | list)
-        ]
+        raise ValueError("it is nested too deep") from None
 
 
 def _not_finite(word: str) -> float:
@@ -172,7 +127,7 @@ def _finite(text: str) -> float:
 
 
 def impossible_path(text: str) -> str:
-    """Why no file can have this path; empty if one can."""
+    """Return why no file can have this path; empty if one can."""
     if not text:
         return "is empty"
     if "\0" in text:
@@ -245,7 +200,7 @@ def _words(error: OSError) -> str:
 
 @contextlib.contextmanager
 def exclusive_lock(path: Path) -> Iterator[None]:
-    """Excludes other processes from such a block; where the system has no such locks, the last one wins."""
+    """Exclude other processes from such a block; where the system has no such locks, the last one wins."""
     try:
         import fcntl  # noqa: PLC0415
     except ImportError:

@@ -21,7 +21,7 @@ T = TypeVar("T")
 
 
 def retry_provider_call(clock: Clock, call: Callable[[], T], *, limit_seconds: float) -> T:
-    """Repeats an idempotent provider call while its error is one to retry here; every other error is final.
+    """Repeat an idempotent provider call while its error is one to retry here; every other error is final.
 
     After the limit the last error is raised.
     """

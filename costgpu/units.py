@@ -81,7 +81,7 @@ _TIME_PART = re.compile(r"(\d+(?:\.\d+)?|\.\d+)\s*([a-z]*)\s*", re.ASCII)
 
 
 def parse_duration(text: str, what: str = "") -> float:
-    """Seconds of a time span such as ``90``, ``90s``, ``1.5h``, ``1h30m`` or ``2 days``.
+    """Return the seconds of a time span such as ``90``, ``90s``, ``1.5h``, ``1h30m`` or ``2 days``.
 
     Args:
         text: Text of the user.
@@ -215,7 +215,7 @@ LEAST_RATE, MOST_RATE = 1 / (30 * 86400.0), 1e9  # per second: one a month, and 
 
 
 def parse_rate(text: str) -> float:
-    """Items per second of ``5/s``, ``300/min``, ``1000/h`` or ``1M/day``.
+    """Return the items per second of ``5/s``, ``300/min``, ``1000/h`` or ``1M/day``.
 
     Raises:
         UsageError: Not a number of items per time, or one that no service has.
@@ -422,12 +422,12 @@ def format_count(count: float) -> str:
 
 
 def format_size(size: float) -> str:
-    """Bytes in decimal units, as disks and networks are sold: ``17 bytes``, ``3.4 kB``, ``1.2 GB``."""
+    """Return the bytes in decimal units, as disks and networks are sold: ``17 bytes``, ``3.4 kB``, ``1.2 GB``."""
     return _scaled_bytes(size, 1000, ("kB", "MB", "GB", "TB"))
 
 
 def format_binary_size(size: float) -> str:
-    """Bytes in binary units: ``17 bytes``, ``3.4 MiB``, ``1.2 GiB``."""
+    """Return the bytes in binary units: ``17 bytes``, ``3.4 MiB``, ``1.2 GiB``."""
     return _scaled_bytes(size, 1024, ("KiB", "MiB", "GiB", "TiB"))
 
 
@@ -476,7 +476,7 @@ def format_frequency(per_second: float, noun: str) -> str:
 
 
 def plural_unit(unit: str) -> str:
-    """``steps``, ``trees``, ``batches``, ``hours of audio``."""
+    """Return the plural: ``steps``, ``trees``, ``batches``, ``hours of audio``."""
     noun, of, rest = unit.partition(" of ")
     sibilant = noun.endswith(("ch", "sh", "s", "x")) and noun != "epoch"
     plural = (

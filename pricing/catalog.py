@@ -86,7 +86,7 @@ class Catalog:
 
     @property
     def offers(self) -> Sequence[Offer]:
-        """Every offer, cheapest first."""
+        """Return every offer, cheapest first."""
         return self._offers
 
     def query(self, query: OfferQuery) -> list[Offer]:

@@ -48,7 +48,7 @@ INTERCONNECTS_FILE = "interconnects.csv"
 
 @cache
 def accelerators(data: Path = DATA) -> Mapping[str, AcceleratorSpec]:
-    """Every known accelerator by its canonical name, rented by a cloud or not."""
+    """Return every known accelerator by its canonical name, rented by a cloud or not."""
     specs = {}
     for row in read_table(data / ACCELERATORS_FILE, ACCELERATOR_COLUMNS):
         specs[row[0]] = _spec(AcceleratorSpec, dict(zip(ACCELERATOR_COLUMNS, row, strict=True)))

@@ -22,7 +22,6 @@ INTERRUPTION_COLUMNS = columns(
 )
 INTERRUPTIONS_FILE = "interruptions.csv"
 ANY = "any"  # region or provider of a row for what has none of its own; its type is then ``gpu`` or ``cpu``
-BASES = ("published", "assumed")
 
 
 def interruption_rate(offer: Offer) -> InterruptionRate:
@@ -35,7 +34,7 @@ def interruption_rate(offer: Offer) -> InterruptionRate:
 
 @cache
 def interruption_rates(data: Path = DATA) -> Mapping[tuple[str, str, str], InterruptionRate]:
-    """Every row, by (provider, region, instance type).
+    """Return every row, by (provider, region, instance type).
 
     Raises:
         ConfigError: A row is wrong: with line and column.
@@ -46,9 +45,6 @@ def interruption_rates(data: Path = DATA) -> Mapping[tuple[str, str, str], Inter
             InterruptionRate,
             percent_a_month=row.text("percent_a_month", empty=True),
             low_per_hour=needed(row, "low_per_hour", row.number("low_per_hour", open_end=False)),
-            basis=row.text("basis", among=BASES),
         )
-        if not rate.low_per_hour < rate.per_hour < rate.high_per_hour:
-            raise row.wrong("per_hour", "is not between low_per_hour and high_per_hour")
         rates[row.text("provider"), row.text("region"), row.text("instance_type")] = rate
     return MappingProxyType(rates)

@@ -1,7 +1,7 @@
 """The user's own prices: what a contract, credits or a reservation make of a list price until a day.
 
 They are kept in the config folder, in one JSON file, and are laid over the list prices where offers are read. May import
-`config`, `files`, `models`, `units` and `errors`; pydantic only where there is such a file.
+`border`, `config`, `files`, `models`, `units` and `errors`.
 """
 
 from __future__ import annotations
@@ -16,8 +16,9 @@ from decimal import Decimal
 from pathlib import Path
 from typing import ClassVar
 
+from costgpu import border
 from costgpu.errors import ConfigError, UsageError
-from costgpu.files import FileKind, exclusive_lock, read_bytes, write_whole, xdg_folder
+from costgpu.files import FileKind, exclusive_lock, parse_json, read_bytes, write_whole, xdg_folder
 from costgpu.models.offer import Offer, OwnPrice, PurchaseOption
 from costgpu.pricing.hardware import nearest
 from costgpu.pricing.not_supported import place_error
@@ -71,16 +72,12 @@ def read_prices() -> tuple[StoredPrice, ...]:
     raw = read_bytes(path, STORED)
     if raw is None:
         return ()
-    from pydantic import TypeAdapter, ValidationError  # noqa: PLC0415  only for those who have such prices
-
     try:
-        found = TypeAdapter(tuple[StoredPrice, ...]).validate_json(raw)
-    except ValidationError as error:
-        first = error.errors(include_url=False, include_input=False)[0]
-        where = ".".join(map(str, first["loc"]))
-        raise _damaged(path, f"{where}: {first['msg']}" if where else first["msg"]) from error
+        found = border.read(tuple[StoredPrice, ...], parse_json(raw), ValueError)
+    except ValueError as error:
+        raise _damaged(path, str(error)) from error
     for price in found:
-        if not (price.usd_per_hour.is_finite() and 0 <= price.usd_per_hour <= MOST_USD_PER_HOUR):
+        if not 0 <= price.usd_per_hour <= MOST_USD_PER_HOUR:
             raise _damaged(path, f"{price.usd_per_hour} is no price")
         if not price.set_on <= price.until or price.until.year > LAST_YEAR:
             raise _damaged(

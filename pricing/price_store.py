@@ -82,7 +82,7 @@ def offers(
 def list_offers(
     keep: Callable[[str], bool] | None = None, *, warn: Warn | None = None, folder: Path | None = None
 ) -> list[Offer]:
-    """All offers at list prices: those that are shipped, and over them what was refreshed.
+    """Return all offers at list prices: those that are shipped, and over them what was refreshed.
 
     Args:
         keep: Decides on a line of a file whether its offer is wanted, before anything is converted.
@@ -144,7 +144,7 @@ def last_failure(provider: str, *, folder: Path | None = None) -> FailedRefresh 
 
 
 def record_failure(failure: FailedRefresh, *, folder: Path | None = None) -> None:
-    """Records that a refresh failed; a cache folder that cannot be written is not a further error."""
+    """Record that a refresh failed; a cache folder that cannot be written is not a further error."""
     import json  # noqa: PLC0415
 
     document = {"at": failure.at.isoformat(), "why": failure.why}
@@ -209,7 +209,7 @@ def _failure_file(provider: str, folder: Path | None) -> Path:
 
 
 def _check_hardware(provider: str, rows: Sequence[Offer]) -> None:
-    """Whether all offers are of this provider, and of machines whose hardware is known: nothing else can be predicted."""
+    """Check that all offers are of this provider, and of machines whose hardware is known."""
     from costgpu.pricing import hardware  # noqa: PLC0415  (only whoever has refreshed prices pays for it)
 
     known, gpus = hardware.cpus(), hardware.accelerators()

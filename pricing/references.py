@@ -15,7 +15,6 @@ from costgpu.pricing.validated_csv import needed, read_rows
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-    from pathlib import Path
 
 REFERENCES_FILE = "references.csv"
 REFERENCE_COLUMNS = tuple(field.name for field in fields(Reference))
@@ -23,28 +22,17 @@ REFERENCE_COLUMNS = tuple(field.name for field in fields(Reference))
 
 @cache
 def references() -> Mapping[str, Reference]:
-    """Every shipped reference workload by its name.
+    """Return every shipped reference workload by its name.
 
     Raises:
-        ConfigError: A row is malformed.
-    """
-    return MappingProxyType(read_references(DATA / REFERENCES_FILE))
-
-
-def read_references(path: Path) -> dict[str, Reference]:
-    """Return the rows of a table of reference workloads.
-
-    Raises:
-        ConfigError: The file cannot be read, or a row is malformed: with file, line and column.
+        ConfigError: The file cannot be read, or a cell is not of its type.
     """
     found: dict[str, Reference] = {}
-    for row in read_rows(path, REFERENCE_COLUMNS):
-        share = needed(row, "convolutions", row.number("convolutions", most=1.0, open_end=False))
-        one = row.record(Reference, convolutions=share, optimizer=row.text("optimizer", among=("SGD", "Adam")))
-        if one.name in found:
-            raise row.wrong("name", f"{one.name!r} is there twice")
+    for row in read_rows(DATA / REFERENCES_FILE, REFERENCE_COLUMNS):
+        share = needed(row, "convolutions", row.number("convolutions", open_end=False))
+        one = row.record(Reference, convolutions=share)
         found[one.name] = one
-    return found
+    return MappingProxyType(found)
 
 
 def reference(name: str) -> Reference:

@@ -13,23 +13,19 @@ from functools import cache
 from operator import itemgetter
 from pathlib import Path
 from sys import intern
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from costgpu.errors import ConfigError, PriceNotFound
 from costgpu.models.offer import Accelerator, Offer, PurchaseOption
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
 DATA = Path(__file__).parent / "data"
 MOST = 1e6  # vCPUs, GiB, accelerators of one machine
 MOST_USD_PER_HOUR = Decimal(100_000)
-MANIFEST = "manifest.json"
-MANIFEST_SCHEMA = "costgpu.pricing-data"
-MANIFEST_VERSION = 1
 NOT_SOLD_FILE = "not_sold.csv"
 """List prices at which nobody can start a machine, in the columns of offers: the most that a spot machine of it costs."""
-HAND_WRITTEN = frozenset({"speedups.csv", "references.csv"})  # not built from facts: `validated_csv` reads them
 
 
 def columns(names: str) -> tuple[str, ...]:
@@ -144,48 +140,6 @@ def newest(data: Path = DATA) -> Path:
     if not paths:
         raise ConfigError(f"There is no price snapshot in {data}.", hint=_REINSTALL)
     return paths[-1]
-
-
-def read_manifest(data: Path = DATA) -> Mapping[str, Mapping[str, Any]]:
-    """Return what the manifest says about each file, by file name.
-
-    Raises:
-        ConfigError: The manifest is missing, damaged, or of a newer version.
-    """
-    import json  # noqa: PLC0415  (reading prices does not pay for it)
-
-    path = data / MANIFEST
-    try:
-        document = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise ConfigError(f"{path} cannot be read: {error}.", hint=_REINSTALL) from error
-    if document.get("schema") != MANIFEST_SCHEMA or document.get("version") != MANIFEST_VERSION:
-        raise ConfigError(f"{path} is not version {MANIFEST_VERSION} of {MANIFEST_SCHEMA}.", hint=_REINSTALL)
-    files: dict[str, dict[str, Any]] = document["files"]
-    return files
-
-
-def verify(data: Path = DATA) -> None:
-    """Check every data file against the manifest. Hashing costs time: for tests and for doubts.
-
-    Raises:
-        ConfigError: A file is missing, changed, or not in the manifest.
-    """
-    files = read_manifest(data)
-    present = {path.name for path in data.glob("*.csv")} - HAND_WRITTEN
-    if present != set(files):
-        odd = ", ".join(sorted(present ^ set(files)))
-        raise ConfigError(f"{data} and its manifest disagree about: {odd}.", hint=_REINSTALL)
-    for name, entry in files.items():
-        if sha256(data / name) != entry["sha256"]:
-            raise ConfigError(f"{data / name} is not the file that its manifest lists.", hint=_REINSTALL)
-
-
-def sha256(path: Path) -> str:
-    """Return the hexadecimal digest of a file."""
-    import hashlib  # noqa: PLC0415  (reading prices does not pay for it)
-
-    return hashlib.sha256(path.read_bytes()).hexdigest()
 
 
 _REINSTALL = (

@@ -91,7 +91,7 @@ class Row:
         return value
 
     def record(self, kind: type[T], /, **known: Any) -> T:
-        """The line as a value of the dataclass `kind`: its fields from the columns of their names, but for those `known`.
+        """Return the line as a value of the dataclass `kind`: its fields from the columns of their names, and `known`.
 
         Raises:
             ConfigError: A cell is not what the type of its field says.

@@ -97,7 +97,7 @@ class Provider(Protocol):
         """Return who is asking. Raises `AuthError` with what to do about it."""
 
     def check(self, request: CreateRequest) -> None:
-        """Whether the create call would be allowed, as far as the provider tells without creating (a dry run).
+        """Check whether the create call would be allowed, as far as the provider tells without creating (a dry run).
 
         Raises:
             AuthError, InvalidRequest, QuotaExceeded: It would not be.
@@ -123,10 +123,10 @@ class Provider(Protocol):
         """Return the instance now."""
 
     def terminate(self, ref: InstanceRef) -> None:
-        """Asks for its end."""
+        """Ask for its end."""
 
     def open_access(self, instance: Instance, allow_from: str) -> None:
-        """Lets this CIDR, and no other, reach the instance's port 22."""
+        """Let this CIDR, and no other, reach the instance's port 22."""
 
     def clean_up(self, run_id: str, region: str) -> tuple[OrphanedResource, ...]:
         """Remove what a run leaves besides its instance; return what is still in the way (call again later)."""
@@ -135,7 +135,7 @@ class Provider(Protocol):
         """Remove one of them; whether it is gone now. False: something still uses it, call again later."""
 
     def list_owned(self, regions: Sequence[str] | None = None) -> OwnedResources:
-        """Everything with our tag, in these regions; None means every region that the account can use."""
+        """Return everything with our tag, in these regions; None means every region that the account can use."""
 
     def console(self, ref: InstanceRef) -> str:
         """Return the machine's boot messages; empty if there are none (yet)."""
@@ -163,7 +163,7 @@ class MaintenanceSimulator(Protocol):
     """A provider that maintains a machine's host on demand, to show what the machine has to stand."""
 
     def simulate_maintenance(self, ref: InstanceRef) -> None:
-        """Asks for the maintenance of one of our machines; returns as soon as the provider has accepted."""
+        """Ask for the maintenance of one of our machines; return as soon as the provider has accepted."""
 
     def maintained(self, ref: InstanceRef) -> HostMaintenance:
         """Return what has come of it so far."""
@@ -226,7 +226,7 @@ class Diagnosable(Protocol):
     """A provider that can be examined: whether a run on it would work, without creating or paying for anything."""
 
     def examine(self, offer: Offer | None) -> Sequence[Check]:
-        """Credentials, identity, clock, permissions, quotas, whether the machine is to be had.
+        """Check credentials, identity, clock, permissions, quotas, and whether the machine is to be had.
 
         Never raises; each check has a time limit.
 
@@ -247,7 +247,7 @@ class PriceSource(Protocol):
         """Return what to know about asking, such as that it takes long; empty if nothing."""
 
     def read(self, regions: Sequence[str], known: Sequence[Offer], now: datetime) -> PriceUpdate:
-        """New prices of the known offers in these regions, and of their types where they are new.
+        """Return new prices of the known offers in these regions, and of their types where they are new.
 
         Raises:
             ProviderError: The list cannot be had.
@@ -267,4 +267,4 @@ class Bucket(Protocol):
         """Return whether there is such an object."""
 
     def download(self, name: str, path: Path) -> None:
-        """Brings it here."""
+        """Bring it here."""

@@ -62,12 +62,12 @@ def spec(name: str) -> ProviderSpec:
 
 
 def specs() -> tuple[ProviderSpec, ...]:
-    """Every provider that can be loaded: clouds first, by name, then this computer."""
+    """Return every provider that can be loaded: clouds first, by name, then this computer."""
     found = {name: _built_in(name) for name in BUILT_IN} | _plugins()[0] | _registered
     return tuple(sorted(found.values(), key=lambda one: (not one.over_ssh, one.name)))
 
 
-def broken() -> dict[str, str]:
+def load_failures() -> dict[str, str]:
     """Return providers of other packages that cannot be loaded -> why.
 
     Machines there are seen by nobody: whoever asks says so.

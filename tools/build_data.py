@@ -8,6 +8,7 @@ Every row is checked; the same facts give the same bytes. Older snapshots of off
 from __future__ import annotations
 
 import argparse
+import hashlib
 import json
 import sys
 from collections.abc import Mapping, Sequence
@@ -21,6 +22,7 @@ from tools import hardware_tables, interconnects_table, interruptions_table, off
 ROOT = Path(__file__).parent.parent
 FACTS = ROOT / "tools" / "facts"
 DATA = ROOT / "pricing" / "data"
+MANIFEST = "manifest.json"
 
 
 def build(facts: Path, out: Path) -> list[str]:
@@ -83,24 +85,25 @@ def build(facts: Path, out: Path) -> list[str]:
 def _manifest_entry(path: Path, facts: Path, used: Sequence[str]) -> dict[str, Any]:
     dates = [row[0] for row in snapshot.read_table(path, ("as_of", "source"))]
     return {
-        "sha256": snapshot.sha256(path),
+        "sha256": _sha256(path),
         "rows": len(dates),
-        "facts": {name: snapshot.sha256(facts / name) for name in used},
+        "facts": {name: _sha256(facts / name) for name in used},
         "oldest_as_of": min(dates, default=""),
         "newest_as_of": max(dates, default=""),
     }
 
 
+def _sha256(path: Path) -> str:
+    return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
 def _write_manifest(out: Path, entries: Mapping[str, Any]) -> None:
-    earlier = snapshot.read_manifest(out) if (out / snapshot.MANIFEST).exists() else {}
+    path = out / MANIFEST
+    earlier = json.loads(path.read_text(encoding="utf-8"))["files"] if path.exists() else {}
     kept = {name: entry for name, entry in earlier.items() if (out / name).exists()}
-    document = {
-        "schema": snapshot.MANIFEST_SCHEMA,
-        "version": snapshot.MANIFEST_VERSION,
-        "files": {**kept, **entries},
-    }
+    document = {"schema": "costgpu.pricing-data", "version": 1, "files": {**kept, **entries}}
     text = json.dumps(document, indent=2, sort_keys=True)
-    (out / snapshot.MANIFEST).write_text(text + "\n", encoding="utf-8")
+    path.write_text(text + "\n", encoding="utf-8")
 
 
 def main() -> None:

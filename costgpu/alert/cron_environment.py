@@ -6,7 +6,6 @@ plain file: a note says that they are missing.
 
 from __future__ import annotations
 
-import os
 import re
 import stat
 from collections.abc import Callable, Mapping, Sequence
@@ -51,7 +50,7 @@ _PROXY_SECRET = re.compile(r"^(?:\w+://[^:]*|(?!\w+://)[^:]*):.*@")  # curl and 
 class CronEnvironment:
     """Variables for the command, and sentences for the person who sets it up, without any secret."""
 
-    variables: Mapping[bytes, bytes]
+    variables: Mapping[str, str]
     notes: Sequence[str] = field(default=())
 
 
@@ -104,7 +103,7 @@ def cron_environment(
             if environment.get(name):
                 notes.append(f"{name} is only known to this terminal: cron will not see it. {advice}")
     notes += _file_notes(environment)
-    return CronEnvironment({os.fsencode(k): os.fsencode(v) for k, v in variables.items()}, tuple(notes))
+    return CronEnvironment(variables, tuple(notes))
 
 
 def _file_notes(environment: Mapping[str, str]) -> list[str]:

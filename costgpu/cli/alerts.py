@@ -59,9 +59,9 @@ def cron(
     install: Annotated[bool, typer.Option("--install", help="Put the lines into your crontab.")] = False,
     remove: Annotated[bool, typer.Option("--remove", help="Take the lines out of your crontab.")] = False,
 ) -> None:
-    """Check budgets by cron or systemd, or show how to.
+    """Check budgets by cron, or show how to.
 
-    Without --install the crontab lines and a systemd timer are shown. Your crontab's other
+    Without --install the crontab lines are shown. Your crontab's other
     lines stay as they are, byte for byte, and a copy of it is kept.
     Installing again replaces the lines.
     """
@@ -78,7 +78,8 @@ def cron(
         return
     plan = workflow.plan_cron(every, reap=reap, enforce=enforce, queue=queue)
     if not install:
-        for text in workflow.instructions(plan):
+        say("# crontab (costgpu budget cron --install does it):")
+        for text in plan.lines:
             typer.echo(text)
         _print_notes(plan.notes)
         return
@@ -88,7 +89,7 @@ def cron(
         say(f"Installed in your crontab: {plan.schedule.words}.{kept}")
     else:
         say(f"Your crontab has these lines already: {plan.schedule.words}.")
-    for line in plan.texts:
+    for line in plan.lines:
         typer.echo(b"  " + line)
     _print_notes(change.notes)
 

@@ -43,7 +43,7 @@ def _main(
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and end.")
     ] = False,
 ) -> None:
-    """Should this script run on a CPU or on a GPU, on which machine, and for how much?"""
+    """Say whether a script should run on a CPU or on a GPU, on which machine, and for how much."""
 
 
 def main() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -33,7 +32,7 @@ def estimate(
     measure_for: opt.MeasureFor = MEASURE_FOR,
     isolation: Annotated[
         str | None,
-        typer.Option(help="How its writes are kept off your files: copy-on-write, write-protected, in-process."),
+        typer.Option(help="How its writes are kept off your files: copy-on-write, write-protected, copy."),
     ] = None,
     start_limit: Annotated[str, typer.Option(help="Longest wait for the first step.")] = START_LIMIT,
     steps: Annotated[
@@ -43,7 +42,7 @@ def estimate(
     total_steps: Annotated[float | None, typer.Option(help="Number of optimizer steps to predict.")] = None,
     like: Annotated[
         str | None,
-        typer.Option(help="Kind of work, e.g. resnet50, instead of a measurement; see costgpu speedups."),
+        typer.Option(help="Kind of work, e.g. resnet50, instead of a measurement."),
     ] = None,
     params: Annotated[
         str | None, typer.Option(help="Parameters of a language model, e.g. 7B, instead of a measurement.")
@@ -75,7 +74,6 @@ def estimate(
     own_price: Annotated[str | None, typer.Option(help="Purchase price of --own in USD.")] = None,
     power_price: Annotated[str | None, typer.Option(help="Price of electricity in USD per kWh.")] = None,
     energy: Annotated[bool, typer.Option("--energy", help="Show the modelled energy in kWh.")] = False,
-    chart: Annotated[bool, typer.Option("--chart", help="Draw time and interval of each row.")] = False,
     report: Annotated[str | None, typer.Option(help="HTML file to write a page to.")] = None,
     force: Annotated[bool, typer.Option("--force", help="Let --report overwrite an existing file.")] = False,
     explain: Annotated[bool, typer.Option("--explain", help="Show all figures and notes, with their sources.")] = False,
@@ -111,7 +109,7 @@ def estimate(
     if as_json:
         say(verdict_json(found.verdict, found.profile, found.today, besides=_extra_documents(found)))
     else:
-        blocks = _extra_blocks(found, chart=chart)
+        blocks = _extra_blocks(found)
         say(
             verdict_text(
                 found.verdict,
@@ -128,7 +126,7 @@ def estimate(
 def _page(found: Estimate) -> str:
     from costgpu.render.html.verdict_page import verdict_html
     from costgpu.render.text.advice import sentences
-    from costgpu.render.text.buy_vs_rent import notebook_lines
+    from costgpu.render.text.buy_vs_rent import COLAB
 
     return verdict_html(
         found.verdict,
@@ -136,31 +134,33 @@ def _page(found: Estimate) -> str:
         [" ".join(sentences(advice)) for advice in found.advice],
         found.today,
         own=found.own,
-        notebooks=notebook_lines(found.notebooks),
+        notebooks=[COLAB] if found.fits_colab else [],
         energy=None if found.energy is None else [kwh for _, kwh in found.energy],
         service=found.service,
         version=__version__,
     )
 
 
-def _extra_blocks(found: Estimate, *, chart: bool) -> list[Block]:
+def _extra_blocks(found: Estimate) -> list[Block]:
     """Return what follows the table."""
+    from costgpu.pricing.speedups import speedups
     from costgpu.render.phrases import offer_name
     from costgpu.render.text.advice import advice_block
     from costgpu.render.text.blocks import Block, asked_for
-    from costgpu.render.text.buy_vs_rent import energy_text, notebook_text, own_text
+    from costgpu.render.text.buy_vs_rent import COLAB, energy_text, own_text
+    from costgpu.render.text.layout import wrap
     from costgpu.render.text.scaling import scaling_table
-    from costgpu.render.text.text_chart import bars
+    from costgpu.render.text.speedups import speedups_table
 
     verdict = found.verdict
     energy = [(offer_name(place), kwh) for place, kwh in found.energy or ()]
     return [
         Block(full=scaling_table(found.scaling, verdict.recommended)),
-        asked_for(bars(verdict, encoding=sys.stdout.encoding or "ascii") if chart else ""),
         advice_block(found.advice, unit=verdict.unit),
         asked_for(own_text(found.own, verdict.unit) if found.own is not None else ""),
         asked_for(energy_text(energy) if energy else ""),
-        Block(full=notebook_text(found.notebooks)),
+        Block(full=wrap(COLAB, "- ") if found.fits_colab else ""),
+        *(Block(full=speedups_table([row for row in speedups() if row.kind == kind])) for kind in found.looked_up),
     ]
 
 
@@ -168,7 +168,7 @@ def _extra_documents(found: Estimate) -> dict[str, Any]:
     """Return the same as parts of a JSON document."""
     from costgpu.render.phrases import offer_name
     from costgpu.render.text.advice import advice_values
-    from costgpu.render.text.buy_vs_rent import notebook_values, own_value
+    from costgpu.render.text.buy_vs_rent import own_value
     from costgpu.render.text.scaling import scaling_values
     from costgpu.render.text.service import service_value
 
@@ -176,7 +176,6 @@ def _extra_documents(found: Estimate) -> dict[str, Any]:
         "advice": advice_values(found.advice),
         "own": own_value(found.own) if found.own is not None else None,
         "by_gpus": scaling_values(found.scaling),
-        "free_notebooks": notebook_values(found.notebooks),
         "service": service_value(found.service) if found.service is not None else None,
     }
     if found.energy is not None:

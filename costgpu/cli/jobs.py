@@ -182,8 +182,8 @@ def cancel(
             show_results(context, driver, swept)
         if driver is not None:
             say(receipts_text(driver.views), err=True)
-        if driver is not None and driver.broken is not None:
-            raise driver.broken
+        if driver is not None and driver.ledger_error is not None:
+            raise driver.ledger_error
 
 
 def cancel_question(found: RunView | TaggedInstance, *, now: bool) -> str:

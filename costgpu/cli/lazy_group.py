@@ -24,7 +24,6 @@ COMMANDS = {
     "fetch": ("costgpu.cli.jobs", "Download the outputs and logs of a run."),
     "reap": ("costgpu.cli.jobs", "List orphaned machines and resources; --yes ends them."),
     "offers": ("costgpu.cli.prices", "List machine types that can be rented, with their prices."),
-    "speedups": ("costgpu.cli.prices", "Show benchmarks of GPUs against CPUs, by kind of work."),
     "doctor": ("costgpu.cli.doctor", "Check credentials, permissions, quotas and this computer."),
     "budget": ("costgpu.cli.budget", "Set, show and check budgets."),
     "ledger": ("costgpu.cli.ledger", "Show what runs have cost."),

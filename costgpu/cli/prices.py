@@ -1,4 +1,4 @@
-"""`costgpu offers`, `prices` and `speedups`: what can be rented, how old its prices are, and how fast GPUs are."""
+"""`costgpu offers` and `prices`: what can be rented, and how old its prices are."""
 
 from __future__ import annotations
 
@@ -9,11 +9,10 @@ import typer
 
 from costgpu.cli import options as opt
 from costgpu.cli.terminal_reporter import TerminalReporter, print_note, say
-from costgpu.errors import UsageError
 from costgpu.units import LARGEST_WHOLE
 
 if TYPE_CHECKING:
-    from costgpu.models.offer import PurchaseOption, Speedup
+    from costgpu.models.offer import PurchaseOption
 
 DEFAULT_ROWS = 20
 
@@ -60,53 +59,6 @@ def offers(
     found = query_current(query, warn=print_note, has_image=has_image)
     render = offers_json if as_json else offers_table
     say(render(found[: top or None], datetime.now(UTC).date(), total=len(found)))
-
-
-def speedups(
-    kind: Annotated[str | None, typer.Argument(help="Kind of work, e.g. resnet50 or gradient-boosted-trees.")] = None,
-    gpus: Annotated[str | None, typer.Option(help="GPU to show, e.g. K80, V100, H100.")] = None,
-    json: opt.Json = False,
-    output: opt.Format = "text",
-) -> None:
-    """Show benchmarks of GPUs against CPUs, by kind of work.
-
-    costgpu uses this benchmark table where a script's own steps cannot be followed, always
-    with a wide interval. Measured lines come first; claims stand apart, and implausible ones
-    are marked.
-    """
-    from costgpu.pricing.speedups import speedups as table
-    from costgpu.render.text.speedups import speedups_json, speedups_summary, speedups_table
-
-    as_json = opt.wants_json(json, output)
-    rows = select(table(), kind, gpus)
-    if as_json:
-        say(speedups_json(rows))
-    else:
-        say(speedups_summary(rows) if kind is None and gpus is None else speedups_table(rows))
-
-
-def select(rows: tuple[Speedup, ...], kind: str | None, gpu: str | None) -> tuple[Speedup, ...]:
-    """Return the rows of a kind of work and of a GPU with its variants; None for all.
-
-    Raises:
-        UsageError: There is no such kind or GPU, or no row of both.
-    """
-    from costgpu.pricing.hardware import accelerator
-    from costgpu.pricing.speedups import of_kind
-
-    if kind is not None:
-        rows = of_kind(rows, kind)
-    if gpu is None:
-        return rows
-    name = accelerator(gpu).name
-    found = tuple(row for row in rows if row.gpu == name or row.gpu.startswith(f"{name}-"))
-    if not found:
-        known = ", ".join(sorted({row.gpu for row in rows if row.gpu}))
-        raise UsageError(
-            f"The table has no line of {kind or 'any kind'} on {name}.",
-            hint=f"It has {known or 'none with a named GPU'}.",
-        )
-    return found
 
 
 @prices.callback()

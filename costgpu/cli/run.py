@@ -177,7 +177,7 @@ def _carry_out(context: AppContext, planned: PlannedRun, *, detach: bool, as_jso
 
 
 def _put_into_queue(context: AppContext, planned: PlannedRun, *, as_json: bool) -> None:
-    """Records the run, and starts what may start: it, if nothing waits before it and there is room."""
+    """Record the run, and start what may start: this run, if nothing waits before it and there is room."""
     from costgpu.cli.terminal_observer import Terminal
     from costgpu.errors import RunBusy, RunError
     from costgpu.models.run import RunState
@@ -224,8 +224,8 @@ def finish(driver: JobDriver, *, as_json: bool = False) -> None:
     view = driver.decisive
     if not as_json:
         say(receipts_text(driver.views), err=True)
-    if driver.broken is not None:
-        print_error(driver.broken, before="The ledger could not be written: ")
+    if driver.ledger_error is not None:
+        print_error(driver.ledger_error, before="The ledger could not be written: ")
     error = driver.error or error_for(view)
     if error is not None:
         raise error
@@ -249,7 +249,7 @@ def print_detached(view: RunView, received: list[int], *, as_json: bool = False)
 
 @contextlib.contextmanager
 def told_how_to_return(run_id: str) -> Iterator[None]:
-    """A client that fails unexpectedly still says what becomes of the machine."""
+    """Say what becomes of the machine when the client fails unexpectedly."""
     from costgpu.runner.drive.context import Detached
 
     try:

@@ -51,7 +51,7 @@ class Terminal:
         self._what, self._since = "", 0.0
 
     def changed(self, view: RunView) -> None:
-        """A line for each state that a person cares about."""
+        """Print a line for each state that a person cares about."""
         self._line.clear()
         place = "a machine"
         if view.option is not None and view.create_call is not None:
@@ -77,7 +77,7 @@ class Terminal:
             self.note(words if node is None else f"[{node.node + 1}/{len(node.run_ids)}] {words}")
 
     def waiting(self, view: RunView, what: str) -> None:
-        """A live line with the seconds and cents so far; without a terminal, a line for what takes long."""
+        """Show a live line with the seconds and cents so far; without a terminal, print a line for what takes long."""
         if not self._line.works:
             self._slow(what)
             return
@@ -107,7 +107,7 @@ class Terminal:
             self.note(f"The job's {stream.value} cannot be shown any more ({_why(error)}); it is kept with the run.")
 
     def note(self, text: str) -> None:
-        """A line on stderr."""
+        """Print a line on stderr."""
         self._line.clear()
         with contextlib.suppress(OSError, ValueError):  # a terminal that is gone keeps no machine alive
             sys.stderr.write(f"costgpu: {safe_text.escaped(text)}\n")

@@ -65,7 +65,7 @@ class TerminalReporter:
         self._printed: set[str] = set()
 
     def note(self, text: str, hint: str = "") -> None:
-        """A line on stderr, unless the same was printed before."""
+        """Print a line on stderr, unless the same was printed before."""
         if text not in self._printed:
             self._printed.add(text)
             print_note(text, hint)
@@ -74,7 +74,7 @@ class TerminalReporter:
     def measuring(
         self, what: str, measure_seconds: float, limit_seconds: float
     ) -> Iterator[Callable[[float, bool], None]]:
-        """A live line on a terminal, a plain line elsewhere."""
+        """Show a live line on a terminal, and print a plain line elsewhere."""
         say(what, err=True)
         line, reached = LiveLine(sys.stderr), list[float]()
 

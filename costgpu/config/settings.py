@@ -112,7 +112,7 @@ class Settings(BaseSettings):
 
 @cache
 def settings_model() -> type[Settings]:
-    """`Settings` with those of every provider."""
+    """Return `Settings` with the settings of every provider."""
     fields: dict[str, Any] = {
         name: (Annotated[str, _matching(setting.pattern, setting.form)] | None, None)
         for name, setting in registry.settings().items()

@@ -19,7 +19,7 @@ from typing import Any
 
 from costgpu.config.paths import config_file
 from costgpu.errors import ConfigError
-from costgpu.files import FileKind, parse_toml, read_text
+from costgpu.files import FileKind, read_text
 from costgpu.providers import registry
 from costgpu.providers.spec import Trust
 
@@ -55,7 +55,7 @@ class SettingsFile:
 
 
 def known_settings(wanted: Iterable[str] = ()) -> Mapping[str, Trust]:
-    """Every setting, and which files may set it.
+    """Return every setting, and which files may set it.
 
     Args:
         wanted: Settings of providers from other packages, which take longer to find, are left out if all of these are
@@ -106,7 +106,7 @@ def project_file(folder: Path) -> SettingsFile:
 
 
 def check_variables(environment: Mapping[str, str]) -> None:
-    """Refuses a variable that is nearly, but not quite, the name of a setting.
+    """Refuse a variable that is nearly, but not quite, the name of a setting.
 
     Others that begin with ``COSTGPU_`` may belong to other parts of costgpu.
     """
@@ -167,8 +167,8 @@ def _read(path: Path) -> str | None:
 
 def _parse(path: Path, text: str) -> dict[str, Any]:
     try:
-        return parse_toml(text)
-    except ValueError as exc:
+        return tomllib.loads(text)
+    except (ValueError, RecursionError) as exc:
         found = _LINE.search(str(exc))
         line = int(found.group(1)) if found and found.group(1) else text.count("\n") + 1
         words = _LINE.sub("", str(exc)).strip()

@@ -87,7 +87,8 @@ def table_speed(work: Work, gpu: AcceleratorSpec, rows: Sequence[Speedup]) -> Ta
     relatives = RELATIVES.get(work.kind, ())
     own = [row for row in measured if row.kind == work.kind]
     if own:
-        chosen = _same_library(own, work.framework)
+        same = [row for row in own if library(row.framework) == library(work.framework)]
+        chosen = same if len(same) >= ENOUGH_ROWS else own
         return _from_measured(work, gpu, chosen, SPREAD.get(work.kind, SPREAD_OWN), "")
     near = [row for row in measured if row.kind in relatives]
     if near:
@@ -136,18 +137,13 @@ def _nearness(work: Work, row: Speedup) -> float:
 
 
 def _unit(name: str) -> str:
-    """A round of boosting is a tree, and some logs call a step an iteration."""
+    """Return the unit's common name: a round of boosting is a tree, and some logs call a step an iteration."""
     return {"tree": "round", "iteration": "step"}.get(name, name)
 
 
 def library(framework: str) -> str:
     """``xgboost`` of ``xgboost 2.1``."""
     return framework.lower().replace(",", " ").split(" ")[0] if framework else ""
-
-
-def _same_library(rows: list[Speedup], framework: str) -> list[Speedup]:
-    same = [row for row in rows if library(row.framework) == library(framework)]
-    return same if len(same) >= ENOUGH_ROWS else rows
 
 
 def _from_measured(work: Work, gpu: AcceleratorSpec, rows: list[Speedup], spread: float, what: str) -> TableSpeed:

@@ -24,7 +24,6 @@ from costgpu.estimator.prepared import Workload
 from costgpu.models.offer import Accelerator, AcceleratorSpec, Offer, PurchaseOption
 from costgpu.models.prediction import BreakEven, Candidate, Ownership, Prediction, Range, Verdict
 from costgpu.models.provider_costs import NO_EXTRAS
-from costgpu.models.workload import Machine
 
 # USD per kWh, assumed: about the average residential price in the United States in 2025, from memory; a figure that was
 # read is still to be put here.
@@ -33,6 +32,8 @@ POWER_SOURCE = "assumed, about what homes in the US paid in 2025"
 DEAREST_POWER = 5.0  # USD per kWh; above it somebody wrote cents
 LIFE_YEARS = 5.0  # after which a computer is written off. Assumed
 HOURS_PER_YEAR = 8766.0
+COLAB_GPU = "T4"  # that Google Colab lends free of charge. research.google.com/colaboratory/faq.html (2026-11-21)
+COLAB_SESSION_SECONDS = 12 * 3600.0  # at most; as above
 BRANDS = re.compile(r"nvidia|geforce|quadro|radeon|tesla|titan|instinct|rtx|gtx|amd")
 
 
@@ -45,7 +46,7 @@ class OwnershipTerms:
     hours_per_year: float | None = None  # hours of use, for amortisation; None to leave that out
 
     def __post_init__(self) -> None:
-        """Rejects impossible values.
+        """Reject impossible values.
 
         Raises:
             UsageError: A price that is negative, not finite, or per another unit.
@@ -124,11 +125,23 @@ def unpriced_offer(spec: AcceleratorSpec, *, vcpus: int, memory_gib: float, acce
     )
 
 
+def fits_colab(workload: Workload, spec: AcceleratorSpec) -> bool:
+    """Return whether the whole job fits a free session of Google Colab, by the upper end of its 80 % interval."""
+    if not workload.scope.whole:
+        return False
+    offer = unpriced_offer(spec, vcpus=2, memory_gib=12.7, accelerator_memory_gib=15.0)
+    there = predict(workload, Candidate(offer=offer, accelerator=spec, costs=NO_EXTRAS))
+    return not there.infeasible and there.run_seconds.high <= COLAB_SESSION_SECONDS
+
+
 def predict_on_own_gpu(workload: Workload, spec: AcceleratorSpec, power_usd_per_kwh: float) -> Prediction:
-    """Seconds on a GPU in the machine that measured, and the cost of its energy; no offer, no boot."""
+    """Return the seconds on a GPU in the machine that measured, and the cost of its energy; no offer, no boot."""
     machine = workload.profile.machine
     offer = unpriced_offer(
-        spec, vcpus=_vcpus(machine), memory_gib=machine.memory_gib, accelerator_memory_gib=spec.memory_gib
+        spec,
+        vcpus=max(1, round(machine.cores * VCPUS_PER_CORE)),
+        memory_gib=machine.memory_gib,
+        accelerator_memory_gib=spec.memory_gib,
     )
     there = predict(workload, Candidate(offer=offer, accelerator=spec, costs=NO_EXTRAS))
     run = there.run_seconds
@@ -139,10 +152,6 @@ def predict_on_own_gpu(workload: Workload, spec: AcceleratorSpec, power_usd_per_
         wall_seconds=run,
     )
     return replace(mine, cost_usd=run.times(own_watts(mine) / 3.6e6 * power_usd_per_kwh))
-
-
-def _vcpus(machine: Machine) -> int:
-    return max(1, round(machine.cores * VCPUS_PER_CORE))
 
 
 def ownership(workload: Workload, spec: AcceleratorSpec, terms: OwnershipTerms, verdict: Verdict) -> Ownership:

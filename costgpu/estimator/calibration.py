@@ -18,7 +18,7 @@ from costgpu.estimator.gpu import Host, copy_seconds, gpu_terms, precision_of
 from costgpu.estimator.inference.unit import execution_of, unit_of, unit_terms
 from costgpu.estimator.op_costs import StepWork
 from costgpu.models.offer import AcceleratorSpec
-from costgpu.models.workload import Phase, WorkloadProfile
+from costgpu.models.workload import WorkloadProfile
 
 # Least-squares weights of the logarithm of the ratio, over pairs of public training rows of one model, layout and precision
 # on two GPUs, each pair with constants that were fitted on neither the other chip nor the model (benchmarks/calibration.py,
@@ -99,14 +99,10 @@ def calibration_of(
             host = Host(script_seconds=phase.host_seconds_per_step)
             step = gpu_terms(work, phase.optimizers, precision, spec, host)
             kernels, added = step.seconds - step.host, step.host
-        ratios.append(_kernel_seconds(phase, spec, added) / kernels if kernels > 0 else 1.0)
+        measured = phase.step.seconds
+        others = phase.data.wait_seconds_per_step + added + copy_seconds(phase, spec)
+        ratios.append(max(measured - others, MIN_KERNEL_SHARE * measured) / kernels if kernels > 0 else 1.0)
     return Calibration(spec, tuple(ratios))
-
-
-def _kernel_seconds(phase: Phase, spec: AcceleratorSpec, host: float) -> float:
-    measured = phase.step.seconds
-    others = phase.data.wait_seconds_per_step + host + copy_seconds(phase, spec)
-    return max(measured - others, MIN_KERNEL_SHARE * measured)
 
 
 def transfer_weight(here: AcceleratorSpec, there: AcceleratorSpec) -> float:

@@ -63,7 +63,7 @@ def extras_usd_per_hour(candidate: Candidate) -> float:
 
 
 def hourly_usd(candidate: Candidate) -> float:
-    """Everything that runs by the hour, of all its machines; 0 for this machine."""
+    """Return everything that runs by the hour, of all its machines; 0 for this machine."""
     if candidate.offer is None:
         return 0.0
     return candidate.nodes * float(candidate.offer.price_usd_per_hour) + extras_usd_per_hour(candidate)
@@ -83,12 +83,12 @@ def ready_seconds(candidate: Candidate) -> float:
 
 
 def billed_usd(seconds: float, usd_per_hour: float) -> float:
-    """Cost of a machine for so many seconds, by the second and 60 s at least."""
+    """Return the cost of a machine for so many seconds, by the second and 60 s at least."""
     return max(math.ceil(seconds), MINIMUM_SECONDS) * usd_per_hour / 3600
 
 
 def share_usd(seconds: float, usd_per_hour: float) -> float:
-    """Cost of so many seconds of a machine that runs for longer."""
+    """Return the cost of so many seconds of a machine that runs for longer."""
     return seconds * usd_per_hour / 3600
 
 
@@ -156,7 +156,7 @@ def at_best_interval(prediction: Prediction) -> Prediction:
 
 
 def power_share(load: float) -> float:
-    """Share of the thermal design power at a load between 0 and 1; never above 1, where cards are capped."""
+    """Return the share of the thermal design power at a load between 0 and 1; never above 1, where cards are capped."""
     load = min(max(load, 0.0), 1.0)
     for (x, low), (end, high) in pairwise(POWER_CURVE):
         if load <= end:

@@ -93,7 +93,7 @@ def speedup_of(cores: float, sigma: float) -> float:
 
 
 def rates_here(machine: Machine) -> CpuRates:
-    """Rates of the machine that measured, by its micro-benchmark."""
+    """Return the rates of the machine that measured, by its micro-benchmark."""
     cores = max(1, min(machine.cores, machine.threads))
     timed = min(machine.gemm_threads or machine.cores, machine.cores)
     spread = speedup_of(timed, SIGMA_LARGE)
@@ -101,7 +101,7 @@ def rates_here(machine: Machine) -> CpuRates:
 
 
 def rates_there(cpu: CpuSpec, vcpus: int) -> CpuRates:
-    """Rates of a cloud machine, from the CPU tables."""
+    """Return the rates of a cloud machine, from the CPU tables."""
     cores, core, peak = max(1.0, vcpus / cpu.vcpus_per_core), core_of(cpu), peak_gflops(cpu)
     products = core.products * peak
     if cpu.all_core_ghz is None and cpu.matrix_mult_per_vcpu is not None:
@@ -214,7 +214,7 @@ def undisturbed_share(machine: Machine) -> float:
 def step_there(
     step: StepSplit, work: StepWork, machine: Machine, cpu: CpuSpec, vcpus: int, *, spreads: bool = False
 ) -> dict[str, float]:
-    """Seconds by term of the same step on a cloud CPU, data loading apart.
+    """Return the seconds by term of the same step on a cloud CPU, data loading apart.
 
     Args:
         spreads: Whether its parallel part uses every core, though its ops are not known.

@@ -34,12 +34,12 @@ NOTHING_FOR_IT = "a GPU does nothing for this code as it is written"
 
 
 def accelerator_need_gib(phase: Phase, precision: Precision) -> float:
-    """Memory that training takes on an accelerator, GiB, without the margin."""
+    """Return the memory that training takes on an accelerator, GiB, without the margin."""
     return training_bytes(phase, precision).total / GIB + RUNTIME_GIB
 
 
 def required_accelerator_gib(phase: Phase, precision: Precision, execution: Execution | None = None) -> float:
-    """Memory that an accelerator must have for a phase, GiB; that of a script is the most of its phases.
+    """Return the memory that an accelerator must have for a phase, GiB; that of a script is the most of its phases.
 
     Args:
         execution: How inference runs there; None for this precision, as written.
@@ -68,7 +68,7 @@ def torch_version(framework: Framework) -> tuple[int, int]:
 
 
 def incompatible(spec: AcceleratorSpec, candidate: Candidate, framework: Framework) -> str:
-    """Why the script's framework build cannot use this accelerator; empty if it can."""
+    """Return why the script's framework build cannot use this accelerator; empty if it can."""
     if spec.vendor != "NVIDIA" or spec.compute_capability is None:
         return f"{spec.name} is not a CUDA device"
     if framework.name != "torch" or not framework.version:
@@ -105,7 +105,7 @@ def _incompatible_elsewhere(name: str, capability: tuple[int, int], candidate: C
 
 
 def host_need_gib(profile: WorkloadProfile, processes: int = 1) -> float:
-    """Main memory that stays on the host of accelerators: what each process took here without the model's tensors.
+    """Return the GiB of main memory that stay on the host of accelerators: what each process took without tensors.
 
     Args:
         processes: Processes that train there, each with its own copy of what it loads.
@@ -129,7 +129,7 @@ def infeasible_reason(
     too_large: str | None = None,
     processes: int = 1,
 ) -> str:
-    """Why the workload cannot run on the candidate; empty if it can.
+    """Return why the workload cannot run on the candidate; empty if it can.
 
     Args:
         precision: Precision of its training on an accelerator.

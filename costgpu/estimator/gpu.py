@@ -160,12 +160,12 @@ class GpuTerms:
 
     @property
     def device_seconds(self) -> float:
-        """Seconds of the step's kernels."""
+        """Return the seconds of the step's kernels."""
         return self.compute + self.on_chip + self.memory + self.depthwise + self.launch
 
     @property
     def seconds(self) -> float:
-        """Seconds of the step on the GPU."""
+        """Return the seconds of the step on the GPU."""
         return self.device_seconds + self.calls + self.host
 
 
@@ -210,13 +210,13 @@ def clock_share(spec: AcceleratorSpec) -> float:
 
 
 def copy_seconds(phase: Phase, spec: AcceleratorSpec) -> float:
-    """Seconds of one step for the copy of its batches to the GPU."""
+    """Return the seconds of one step for the copy of its batches to the GPU."""
     rate = HOST_TO_DEVICE_GBPS.get(spec.name, DEFAULT_HOST_TO_DEVICE_GBPS) * 1e9
     return phase.data.batch_bytes * phase.data.batches_per_step / rate
 
 
 def optimizer_bytes(optimizers: list[OptimizerFacts], *, amp: bool) -> float:
-    """Bytes that the optimizers of one step move on a GPU."""
+    """Return the bytes that the optimizers of one step move on a GPU."""
     moved = 0.0
     for one in optimizers:
         if one.name in ADAM_FAMILY:
@@ -232,7 +232,7 @@ def optimizer_bytes(optimizers: list[OptimizerFacts], *, amp: bool) -> float:
 
 
 def optimizer_kernels(optimizers: list[OptimizerFacts]) -> float:
-    """Kernels that the optimizers of one step launch on a GPU."""
+    """Return the kernels that the optimizers of one step launch on a GPU."""
     launched = 0.0
     for one in optimizers:
         if one.name in NATIVE:
@@ -296,14 +296,14 @@ def grouped_flops(work: StepWork) -> float:
 
 
 def call_seconds(work: StepWork, optimizers: list[OptimizerFacts], precision: Precision, host: Host) -> float:
-    """Seconds of the host in the framework in one step."""
+    """Return the seconds of the host in the framework in one step."""
     casts = work.autocast_kernels - work.kernels if precision.half is not None else 0.0
     backward = work.backward_calls + casts + optimizer_kernels(optimizers)
     return (FORWARD_CALL_SECONDS * work.forward_calls + BACKWARD_CALL_SECONDS * backward) / host.speed
 
 
 def beside(device: float, host: float) -> float:
-    """Seconds of a device and a host that run side by side."""
+    """Return the seconds of a device and a host that run side by side."""
     longer = max(device, host)
     if longer <= 0:
         return 0.0

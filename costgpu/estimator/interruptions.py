@@ -85,7 +85,7 @@ def sustained_factor(
 
 
 def enough_recoveries(interruptions: float, *, sure: float = 0.95, least: int = 3, most: int = 100) -> int:
-    """Restarts that suffice with probability `sure`, if so many interruptions are expected (Poisson)."""
+    """Return the restarts that suffice with probability `sure`, if so many interruptions are expected (Poisson)."""
     if interruptions >= most:
         return most
     probability = total = math.exp(-interruptions)

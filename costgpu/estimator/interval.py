@@ -46,7 +46,7 @@ class Interval:
         return Interval(min(self.low, other.low), max(self.high, other.high))
 
     def stretched(self, *, low: float = 1.0, high: float = 1.0) -> Interval:
-        """The interval with its ends multiplied."""
+        """Return the interval with its ends multiplied."""
         return Interval(self.low * low, self.high * high)
 
     def around(self, value: float) -> Range:
@@ -54,14 +54,18 @@ class Interval:
         return Range(value=value, low=value * self.low, high=value * self.high)
 
 
+# Beginnings of the names of NVIDIA's architectures of which public measurements were fitted, by what was measured.
+MEASURED_INFERENCE = ("Pascal", "Volta", "Turing", "Ampere", "Ada")
+MEASURED_TRAINING = (*MEASURED_INFERENCE, "Hopper")
 # Standard deviations of the logarithm of the GPU model's error, set so that 75-90 % of the public rows lie inside when
 # their model, their chip or both were left out of the fit (benchmarks/accuracy.py, 2026-11-23).
 GPU_SIGMA = 0.10  # of the device's seconds, for what most networks are made of
 HOST_SIGMA = 0.40  # of the host's seconds: the two hosts of the rows of batch 12 differ by a factor of two
 DEPTHWISE_SIGMA = 0.35  # of depthwise convolutions
 GROUPED_SIGMA, GROUPED_SHARE = 0.25, 0.05  # of a step with more than that share of its FLOPs in grouped convolutions
-MEASURED_ARCHITECTURES = ("Pascal", "Volta", "Turing", "Ampere", "Ada", "Hopper")
-NEWEST_MEASURED, NEWEST = "Hopper", 1.1  # the study's rows of the newest boards took 8-10 % longer than predicted
+NEWEST = (
+    1.1  # of the newest of `MEASURED_TRAINING`: the study's rows of the newest boards took 8-10 % longer than predicted
+)
 # Half-precision convolutions on data-centre Blackwell: 1 / 0.54 where nothing is repaired (channels-last). Source: that of
 # `gpu.BLACKWELL_CONVOLUTIONS`.
 BLACKWELL_CONVOLUTIONS = Interval(0.65, 1.90)
@@ -137,7 +141,7 @@ def gpu_interval(
     if terms.unruled_share > 0.2:
         interval = interval.covering(UNRULED)
         reasons.append(f"{terms.unruled_share:.0%} of the bytes are in ops without a rule")
-    board, why = of_board(spec, MEASURED_ARCHITECTURES, as_of_year=as_of_year)
+    board, why = of_board(spec, MEASURED_TRAINING, as_of_year=as_of_year)
     interval = interval.stretched(low=board.low, high=board.high)
     reasons += why
     if terms.unusual_half_share > 0.5:
@@ -150,7 +154,7 @@ def gpu_interval(
         reasons.append("convolutions in half precision, which take longer on such a GPU than its figures say")
     if spec.architecture.startswith("Turing") and terms.half_convolution_share > 0:
         interval = interval.stretched(high=TURING_CONVOLUTIONS)
-    if spec.architecture.startswith(NEWEST_MEASURED):
+    if spec.architecture.startswith(MEASURED_TRAINING[-1]):
         interval = interval.stretched(high=NEWEST)
     if compiled:
         interval = interval.stretched(low=0.6)
@@ -296,7 +300,7 @@ def run_range(
 
 
 def sigma_of_runs(speed: MeasuredSpeed) -> float:
-    """Standard deviation of the logarithm of the next run's seconds, such that Z80 of them hold it 80 % of the time.
+    """Return the standard deviation of the logarithm of the next run's seconds, from earlier runs.
 
     The next run differs from the others' median by its own spread and by the median's. The spread is the larger one of
     two: that of the prior and the runs, pooled by their degrees of freedom; and that of the runs alone, so that a job

@@ -135,12 +135,12 @@ class StepWork:
 
     @property
     def total_flops(self) -> float:
-        """All FLOPs of the step."""
+        """Return all FLOPs of the step."""
         return sum(self.flops.values())
 
 
 def tensor_bytes(tensor: TensorShape) -> float:
-    """Bytes of a tensor; a broadcast (stride 0) dimension counts once."""
+    """Return the bytes of a tensor; a broadcast (stride 0) dimension counts once."""
     shape, strides, dtype = tensor
     item = ITEM_BYTES.get(dtype, 4)
     if len(strides) != len(shape):
@@ -149,7 +149,7 @@ def tensor_bytes(tensor: TensorShape) -> float:
 
 
 def elements(tensor: TensorShape) -> float:
-    """Number of elements of the shape."""
+    """Count the elements of the shape."""
     return float(math.prod(tensor[0]))
 
 
@@ -178,7 +178,7 @@ def step_work(ops: list[OpRow], steps: int, *, optimizer_ops: bool = False) -> S
 
 
 def autocast_share(convolutions: float) -> float:
-    """Share of the bytes that autocast leaves, by the share of the FLOPs in convolutions."""
+    """Return the share of the bytes that autocast leaves, by the share of the FLOPs in convolutions."""
     return convolutions * AUTOCAST_BYTES_CONV + (1 - convolutions) * AUTOCAST_BYTES_OTHER
 
 
@@ -262,7 +262,7 @@ def _by_mask(row: OpRow) -> bool:
 
 
 def _autocast_bytes(row: OpRow, masks: list[int]) -> float:
-    """Bytes of the op with the types that CUDA autocast gives it."""
+    """Return the bytes of the op with the types that CUDA autocast gives it."""
     half, half_out = set(row.attributes.get("half", ())), bool(row.attributes.get("half_out"))
     if not half and not half_out:
         return _bytes(row, masks)

@@ -191,7 +191,7 @@ def language_model_profile(
 
 
 def nominal_seconds(totals: StepTotals, machine: Machine) -> float:
-    """Seconds of such a step on a CPU, by what its matrix multiply and memory copy can do."""
+    """Return the seconds of such a step on a CPU, by what its matrix multiply and memory copy can do."""
     rates = rates_here(machine)
     seconds = totals.flops / (rates.core_gflops * 1e9 * speedup_of(rates.cores, SIGMA_LARGE))
     if totals.bytes_moved > LARGE_BYTES * totals.kernels:

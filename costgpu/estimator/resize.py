@@ -78,7 +78,7 @@ def waiting_of(phase: Phase, factor: float) -> float:
 
 
 def larger_data(data: DataLoading, factor: float) -> DataLoading:
-    """Batches with `factor` times the samples, each of which takes as long as before."""
+    """Return the batches with `factor` times the samples, each of which takes as long as before."""
     fetch = data.fetch_seconds_per_batch
     return replace(
         data,
@@ -101,7 +101,7 @@ def scaled_step(step: StepTimes, change: Callable[[float], float]) -> StepTimes:
 
 
 def weight_bytes(phase: Phase) -> float:
-    """Bytes of weights and their gradients that one step moves, the optimizer apart: the same for any batch.
+    """Return the bytes of weights and their gradients that one step moves, the optimizer apart: the same for any batch.
 
     Weights are known by their shapes, which the traced optimizer shows; a shape with the size of a batch in it is not
     taken for one.

@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from costgpu.estimator.advice.inference_changes import with_items
 from costgpu.estimator.cost import hourly_usd
-from costgpu.estimator.inference.serving import HEADROOM, HOURS_PER_MONTH
+from costgpu.estimator.inference.serving import HEADROOM
 from costgpu.estimator.inference.serving import service as machines_for
 from costgpu.estimator.interval import CPU_OTHER_FAMILY
 from costgpu.estimator.predict import predict
@@ -21,11 +21,12 @@ from costgpu.estimator.verdict import by_type
 from costgpu.estimator.verdict_sentence import amount, describe
 from costgpu.models.offer import PurchaseOption
 from costgpu.models.prediction import Choice, Objective, Prediction, Provenance, Range, Service, ServicePlan, Verdict
+from costgpu.models.provider_costs import HOURS_PER_MONTH
 from costgpu.units import format_duration, format_frequency, format_percent, format_usd
 
 NEAR_TIE = 1.02  # of plans whose costs differ by less than this, the one with the sooner answer is the better
 ASSUMED = (
-    f"Requests are taken to come at random times, at the same rate all month ({HOURS_PER_MONTH:.0f} h); machines are planned"
+    f"Requests are taken to come at random times, at the same rate all month ({HOURS_PER_MONTH} h); machines are planned"
     f" for {HEADROOM:.0%} of what they can do. A load balancer, standby machines and autoscaling are not in it."
 )
 FULL_BATCHES = (
@@ -36,7 +37,7 @@ SPOT = "Spot machines may be taken away at any time: they suit batch jobs, not a
 
 
 def plan(prediction: Prediction, rate: float) -> ServicePlan | None:
-    """Machines of one kind for `rate` items per second; None where it cannot run, and for training."""
+    """Return the machines of one kind for `rate` items per second; None where it cannot run, and for training."""
     phase = inference_phase(prediction)
     if phase is None or phase.unit is None or prediction.infeasible or phase.sustained_seconds.low <= 0:
         return None
@@ -112,7 +113,7 @@ def serve(
     objective: Objective = Objective.CHEAPEST,
     instance_types: Sequence[str] = (),
 ) -> Service | None:
-    """What it takes to answer `rate` items per second with the script's batches, or one by one where that can be done.
+    """Return the machines that answer `rate` items per second, in the script's batches or one by one.
 
     Only the last phase of inference is served: what the script trains or infers before need not fit the machines.
 

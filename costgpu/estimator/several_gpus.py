@@ -132,7 +132,7 @@ def _seconds(found: SeveralGpus) -> float:
 
 
 def _in_full(workload: Workload, place: _Place) -> SeveralGpus:
-    """Everything about the workload there."""
+    """Return everything about the workload there."""
     group, parallelism = place.group, place.parallelism
     scope, notes = scope_with(workload.scope, parallelism, group.gpus)
     found = SeveralGpus(group, scope, [], notes=notes)
@@ -241,7 +241,7 @@ def _needs(workload: Workload, place: _Place) -> list[float]:
 
 
 def _too_large(workload: Workload, place: _Place, needs: Sequence[float]) -> str:
-    """Why it does not fit the memory of the GPUs, and how it would; empty if it does, or there are none."""
+    """Return why it does not fit the memory of the GPUs, and how it would; empty if it does, or there are none."""
     offer = place.candidate.offer
     if offer is None or offer.accelerator is None:
         return ""
@@ -305,7 +305,8 @@ def _scaled(workload: Workload, index: int, place: _Place) -> ScaledStep | str:
         exchanged = communication_seconds(volume, group)
     window = window_share(parallelism.scheme, phase.micro_batches, checkpointed=checkpointed)
     together = step_seconds(alone, group, exchanged, window)
-    waits = loading_seconds(phase, together.seconds, _cores_each(candidate, group)) if "loading" in one.terms else 0.0
+    cores_each = min(host_cores(candidate), LOADER_SHARE * _vcpus_each(candidate, group))
+    waits = loading_seconds(phase, together.seconds, cores_each) if "loading" in one.terms else 0.0
     seconds = together.seconds + waits
     if layout is None and keeps_global_batch(parallelism):
         single = _whole_batch_seconds(workload, index, place)
@@ -333,7 +334,7 @@ def _scaled(workload: Workload, index: int, place: _Place) -> ScaledStep | str:
 
 
 def _sized_parallelism(parallelism: Parallelism, micro: float, phase: Phase) -> Parallelism:
-    """The parallelism with the reductions of a step of other micro-batches, and the model's size from its optimizers."""
+    """Return the parallelism with the reductions of a step of other micro-batches, and its optimizers' parameters."""
     trained = parallelism.trained_parameters or sum(one.parameters for one in phase.optimizers)
     reductions = parallelism.reductions_per_step
     return replace(
@@ -344,16 +345,11 @@ def _sized_parallelism(parallelism: Parallelism, micro: float, phase: Phase) -> 
 
 
 def _whole_batch_seconds(workload: Workload, index: int, place: _Place) -> float:
-    """Seconds of a step of one GPU that takes the whole global batch."""
+    """Return the seconds of a step of one GPU that takes the whole global batch."""
     share = _share(workload.profile.phases[index], replace(place, group=ONE))
     if isinstance(share, str):
         return 0.0
     return sum(step_on(resized(workload, index, *share), index, place.candidate).terms.values())
-
-
-def _cores_each(candidate: Candidate, group: Group) -> float:
-    """Cores that the loaders of one process get, where the processes of a machine share them."""
-    return min(host_cores(candidate), LOADER_SHARE * _vcpus_each(candidate, group))
 
 
 def _vcpus_each(candidate: Candidate, group: Group) -> float:

@@ -63,7 +63,7 @@ class _Job:
         return self._seconds(run, rate, self.work(run) / count)
 
     def work(self, run: float) -> float:
-        """Seconds of the run that count between two checkpoints."""
+        """Return the seconds of the run that count between two checkpoints."""
         return max(0.0, run - self.setup_seconds) if self.whole else run
 
     def at_best(self, run: float, rate: float, best_interval: float) -> float:
@@ -146,7 +146,7 @@ def _log(one: float, other: float) -> float:
 
 
 def never_done(found: Interruptions) -> str:
-    """Why the job is not done on such machines; empty if it is."""
+    """Return why the job is not done on such machines; empty if it is."""
     if found.factor < MOST_FACTOR * (1 - 1e-9):  # it is cut off there
         return ""
     mean = format_duration(3600 / found.rate.per_hour)

@@ -170,13 +170,13 @@ def _host_speed(candidate: Candidate) -> float:
 
 
 def _script_seconds(machine: Machine, phase: Phase, candidate: Candidate) -> float:
-    """Seconds of the script's own Python in a step on the offer's CPU, as on offers without a GPU."""
+    """Return the seconds of the script's own Python in a step on the offer's CPU, as on offers without a GPU."""
     ratio = cpu_model.thread_ratio(machine, candidate.cpu) if candidate.cpu is not None else 1.0
     return phase.host_seconds_per_step * cpu_model.undisturbed_share(machine) * ratio
 
 
 def loading_seconds(phase: Phase, step_seconds: float, cores: float) -> float:
-    """Seconds that the step waits for data: all of it without workers, else what the step does not hide.
+    """Return the seconds that the step waits for data: all of it without workers, else what the step does not hide.
 
     Args:
         step_seconds: Seconds of the step without loading.

@@ -70,7 +70,7 @@ def measured_prefill_share(phase: Phase) -> float | None:
 
 
 def throughputs(prediction: Prediction, phase: PhasePrediction) -> tuple[Throughput, ...]:
-    """Items, then input and output tokens, as far as they are known; empty for training.
+    """Return the items, then input and output tokens, as far as they are known; empty for training.
 
     Tokens whose prefill and decode are not known apart are output tokens with all seconds of the unit.
     """
@@ -92,13 +92,6 @@ def throughputs(prediction: Prediction, phase: PhasePrediction) -> tuple[Through
 def inference_phase(prediction: Prediction) -> PhasePrediction | None:
     """Return the last phase of inference; None if there is none."""
     return next((phase for phase in reversed(prediction.phases) if phase.unit is not None), None)
-
-
-def main_throughput(prediction: Prediction) -> Throughput | None:
-    """Return the throughput by which an answer is told: output tokens of what generates, items of anything else."""
-    phase = inference_phase(prediction)
-    found = throughputs(prediction, phase) if phase is not None else ()
-    return found[-1] if found else None
 
 
 def pays_from(place: Prediction, against: Prediction, unit: tuple[str, float] = ("step", 1.0)) -> PaysFrom | None:
@@ -146,7 +139,7 @@ def time_of(rates: Sequence[float]) -> tuple[float, str]:
     return next((time for time in TIMES if min(rates) * time[0] >= 1), TIMES[-1])
 
 
-def together(found: Sequence[Throughput]) -> float:
+def price_quantity(found: Sequence[Throughput]) -> float:
     """Return how many are priced together: a million tokens; 1,000 items, or a million of the cheapest."""
     if any(is_token(one) for one in found):
         return MILLION
@@ -154,7 +147,7 @@ def together(found: Sequence[Throughput]) -> float:
     return MILLION if priced and min(priced) * THOUSAND < LEAST_USD else THOUSAND
 
 
-def together_words(name: str, number: float) -> str:
+def quantity_words(name: str, number: float) -> str:
     """``1,000 images``, ``million output tokens``."""
     return f"{'million' if number == MILLION else f'{number:,.0f}'} {plural_unit(name)}"
 

@@ -29,12 +29,12 @@ class TrainingBytes:
 
     @property
     def states(self) -> float:
-        """Everything but the activations."""
+        """Return everything but the activations."""
         return self.weights + self.gradients + self.optimizer
 
     @property
     def total(self) -> float:
-        """All of it."""
+        """Return the sum of the parts."""
         return self.states + self.activations
 
 

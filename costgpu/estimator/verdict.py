@@ -48,7 +48,7 @@ class Preferences:
 
 
 def effective_cost(prediction: Prediction, preferences: Preferences) -> float:
-    """Cost in USD of the work that all offers are compared by, with what the user's waiting is worth."""
+    """Return the cost in USD of the work that all offers are compared by, with what the user's waiting is worth."""
     waiting = prediction.wall_seconds.value / 3600 * preferences.value_of_time_usd_per_hour
     return (prediction.cost_usd.value + waiting) * prediction.work_share
 
@@ -116,7 +116,7 @@ def break_even(cpu: Prediction, gpu: Prediction) -> float:
 
 
 def pareto(predictions: Sequence[Prediction], preferences: Preferences) -> tuple[Prediction, ...]:
-    """Predictions within the limits that no other beats in both cost and time, fastest first."""
+    """Return the predictions within the limits that no other beats in both cost and time, fastest first."""
     possible = sorted(
         (p for p in predictions if allowed(p, preferences)),
         key=lambda p: (p.cost_usd.value * p.work_share, work_seconds(p)),
@@ -308,7 +308,7 @@ def _choose_rented(
 
 
 def _common_reason(offers: Sequence[Prediction]) -> str:
-    """Why no GPU will do, if it is the same for all that were looked at and none of the user's limits.
+    """Return why no GPU will do, if it is the same for all that were looked at and none of the user's limits.
 
     Of a training on several GPUs, where each place says how it would fit: why not the machine with the most memory.
     """

@@ -6,7 +6,7 @@ import math
 
 from costgpu.estimator.cost import hourly_usd
 from costgpu.estimator.scope import WHOLE_JOB
-from costgpu.estimator.throughput import inference_phase, is_token, throughputs, together, together_words
+from costgpu.estimator.throughput import inference_phase, is_token, price_quantity, quantity_words, throughputs
 from costgpu.models.prediction import Choice, PaysFrom, Prediction, Provenance, Range, Verdict
 from costgpu.units import (
     format_bare_usd,
@@ -43,7 +43,8 @@ def verdict_sentence(
         return f"No offer meets {limits or 'what the script needs'}. Here it would take {here}."
     if verdict.unit != WHOLE_JOB and inference_phase(verdict.here) is None:
         return _of_unknown_length(verdict, why_no_gpu, best_cpu, best_gpu)
-    if any(one is not None and _is_cut(one) for one in (verdict.here, cpu, gpu)):
+    clocks = [one.time_limit for one in (verdict.here, cpu, gpu) if one is not None]
+    if any(clock is not None and clock.reached for clock in clocks):
         return _by_the_clock(verdict)
     if verdict.choice is Choice.HERE:
         return _here(verdict, rented)
@@ -118,11 +119,6 @@ def _so_many(one: PaysFrom) -> str:
     return f"{count} {one.item if items == 1 else plural_unit(one.item)} ({format_duration(one.seconds)} {where})"
 
 
-def _is_cut(prediction: Prediction) -> bool:
-    """Return whether the job's own clock ends it there."""
-    return prediction.time_limit is not None and prediction.time_limit.reached
-
-
 def _by_the_clock(verdict: Verdict) -> str:
     """Say where a job that its own clock ends makes the most of its time: it takes as long on every machine."""
     cpu, gpu, here, chosen = verdict.best_cpu, verdict.best_gpu, verdict.here, verdict.recommended
@@ -194,10 +190,10 @@ def rate_words(prediction: Prediction, *, priced: bool = True) -> str:
         return ""
     if len(found) > 1:
         found = found[:0:-1]  # tokens say more than the prompts that they belong to; the new ones first
-    number = together(found)
+    number = price_quantity(found)
     words = [", ".join(format_frequency(one.per_second.value, one.name) for one in found)]
     if prediction.candidate.offer is not None and (priced or is_token(found[0])):
-        words += [f"{amount(one.usd_each.times(number))} per {together_words(one.name, number)}" for one in found]
+        words += [f"{amount(one.usd_each.times(number))} per {quantity_words(one.name, number)}" for one in found]
     return ", ".join(words)
 
 

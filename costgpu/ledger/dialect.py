@@ -192,7 +192,7 @@ def insert_row(connection: Connection, table: Table, row: Mapping[str, Any]) -> 
 
 
 def batches(values: Sequence[T]) -> Iterator[Sequence[T]]:
-    """Parts of many values, each small enough for one query."""
+    """Return the parts of many values, each small enough for one query."""
     return (values[start : start + BATCH_SIZE] for start in range(0, len(values), BATCH_SIZE))
 
 

@@ -45,7 +45,7 @@ def tag_rows(first: RunEvent) -> list[Row]:
 
 
 def closing_row(explaining: Iterable[RunEvent], closed: RunEvent) -> Row:
-    """The row of `closings`, without the run's number, from its events of the kinds in `EXPLAINING` and its CLOSED one."""
+    """Return the row of `closings`, without the run's number, from the events in `EXPLAINING` and the CLOSED one."""
     intended: Mapping[str, Any] = {}
     attempt: RunEvent | None = None
     created: Mapping[str, Any] = {}

@@ -132,7 +132,7 @@ outcomes = Table(
 )
 Index("outcomes_workload", outcomes.c.workload, outcomes.c.provider, outcomes.c.instance_type, outcomes.c.run)
 
-# Every answer of `costgpu estimate`.
+# Made by a released step, and no longer used.
 estimates = Table(
     "estimates",
     metadata,

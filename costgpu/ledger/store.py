@@ -194,7 +194,7 @@ class Ledger:
         return self.read(read, ())
 
     def close(self) -> None:
-        """Lets go of the file. A closed ledger opens again on its next use."""
+        """Let go of the file. A closed ledger opens again on its next use."""
         with self._lock:
             if self._engine is not None and self._process == os.getpid():
                 self._engine.dispose()

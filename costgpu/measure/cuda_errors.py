@@ -67,7 +67,7 @@ def says_cuda(text: str) -> bool:
 
 
 def crashed_for_cuda(record: ProbeRecord) -> bool:
-    """Whether a script crashed since it has no CUDA device: by what was raised, or inside of which of torch's modules."""
+    """Return True if a script crashed because it has no CUDA device, by its message or by the module that raised it."""
     frames = _FRAME.findall(record["trail"])
     return says_cuda(record["message"]) or (bool(frames) and _IN_CUDA.search(frames[-1]) is not None)
 

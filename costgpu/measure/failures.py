@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import signal
 from collections.abc import Iterable
@@ -24,7 +25,6 @@ from costgpu.measure.check_source import not_python
 from costgpu.measure.cuda_errors import crashed_for_cuda, lists_gpus, only_on_a_gpu, ran_on_fake_cuda, says_cuda
 from costgpu.measure.interpreter import Interpreter
 from costgpu.measure.isolation.levels import Isolation
-from costgpu.measure.isolation.refusals import refused_write
 from costgpu.measure.probe.record import ProbeRecord, SeriesRecord
 from costgpu.measure.profile.profile_builder import trained_by_torch
 from costgpu.measure.profile.progress_series import shows_progress, usable
@@ -32,7 +32,6 @@ from costgpu.measure.session import Outcome, Request
 from costgpu.units import format_size
 
 QUOTED_LINES, QUOTED_CHARS = 8, 200
-LINES_OF_PROGRAMS = 60  # among which a program says what it may not write; a traceback follows
 LEAST_OWN_SHARE = 0.25  # of a core: a script that computes less beside the programs that it starts only waits for them
 MOST_QUOTED = 3  # progress bars in one message
 # A script or a module that a Python runs, but for the tools that come with it; or a launcher.
@@ -40,45 +39,26 @@ _TRAINS_ELSEWHERE = re.compile(
     r"python[\d.]*(?:\s+-[a-zA-Z]\b)*\s+(?:\S+\.py\b|-m\s+(?!pip\b|venv\b|ensurepip\b))"
     r"|\b(?:torchrun|accelerate launch|deepspeed)\b"
 )
-_STARTS = re.compile(r"\b_execute_child\b|\bos\.exec|\bposix_spawn")  # what may not be executed is no write
-_AFTER_PROGRAMS = ("CalledProcessError", "FileNotFoundError")  # what ends a script when a program could not write
 _MEMORY = re.compile(r"can't allocate memory|cannot allocate memory|out of memory|not enough memory", re.IGNORECASE)
 
 
 def explain(outcome: Outcome, request: Request, interpreter: Interpreter) -> ScriptError | None:
     """Return the error of a measurement that cannot be used; None for one that can."""
-    error = _explain(outcome, request, interpreter)
-    if error is not None and outcome.isolation is Isolation.WRITE_PROTECTED:
-        return _refused(outcome, request) or error
-    return error
+    record = outcome.record
+    refused = outcome.isolation is Isolation.WRITE_PROTECTED and record is not None and record["status"] == "crashed"
+    if refused and record is not None and (path := record.get("refused_path")) and _is_writable(path):
+        return WouldHarmFiles(
+            f"{request.name} ended because it may not write there while it is measured: {path}",
+            hint="On this machine it runs in a copy of its folder, and may write in that copy only, and where large files"
+            " and other folders are, not at all. Measure where namespaces are allowed (costgpu doctor).",
+        )
+    return _explain(outcome, request, interpreter)
 
 
-def _refused(outcome: Outcome, request: Request) -> ScriptError | None:
-    """Return the error of a script that a refused write has ended; None for one that ended in another way."""
-    record, said = outcome.record, _printed(outcome.log)[-LINES_OF_PROGRAMS:]
-    if record is not None and record["status"] == "crashed":
-        own = record["message"].splitlines()
-        said = [*said, *own] if record["kind"] in _AFTER_PROGRAMS else own
-        if _STARTS.search(record["trail"]) and record["kind"] != "CalledProcessError":
-            return None
-    elif outcome.returncode == 0 if record is None else record["status"] != "exited":
-        return None
-    return write_refused(request.name, said, request.workdir, outcome.scratch)
-
-
-def write_refused(name: str, said: Iterable[str], folder: Path, scratch: Path) -> WouldHarmFiles | None:
-    """Return the error of a program that a refused write has ended, by the lines that it printed.
-
-    None if none tells of one.
-    """
-    place = refused_write(said, folder, scratch.parent)
-    if not place:
-        return None
-    return WouldHarmFiles(
-        f"{name} ended because it may not write here while it is measured: {place}",
-        hint="On this machine only what Python code writes can be kept apart from your files. Measure on a copy, or where"
-        " namespaces are allowed (costgpu doctor); --isolation in-process lets other writes be real.",
-    )
+def _is_writable(path: str) -> bool:
+    """Return whether the user may write a file, or make it in its folder."""
+    folder = Path(path).parent
+    return os.access(path, os.W_OK) or (folder.is_dir() and os.access(folder, os.W_OK))
 
 
 def _explain(outcome: Outcome, request: Request, interpreter: Interpreter) -> ScriptError | None:
@@ -321,8 +301,6 @@ def _crashed(
     record: ProbeRecord, name: str, outcome: Outcome, interpreter: Interpreter, request: Request
 ) -> ScriptError:
     kind, message, trail = record["kind"], record["message"], record["trail"]
-    if kind == "HarmError":
-        return WouldHarmFiles(message, hint="Open it read-only (np.memmap(..., mode='r')), or measure on a copy.")
     if kind == "FileNotFoundError" and request.script and str(request.script) in message and 'File "' not in trail:
         return ScriptNotFound(f"There is no script {request.script}.", hint="Check the path.")
     if request.module and "File" not in trail and message.startswith("No module named"):

@@ -120,7 +120,7 @@ def _machine(**figures: Any) -> Machine:
 
 
 def _figures(python: str | None, cores: int) -> dict[str, Any]:
-    """Of the first interpreter that has NumPy; without one the copy alone; empty if no Python answers."""
+    """Measure with the first interpreter that has NumPy; without one measure the copy alone, without Python nothing."""
     environment = {**os.environ, **dict.fromkeys(THREAD_VARIABLES, str(cores))}
     best: dict[str, Any] = {}
     candidates = [python] if python else [default_interpreter(dict(os.environ))[0], sys.executable]
@@ -206,7 +206,7 @@ def _clock_ghz() -> float:
 
 
 def local_accelerators(root: Path = Path("/proc/driver/nvidia/gpus")) -> list[str]:
-    """Names of the NVIDIA GPUs of this machine as its driver tells them (Linux); empty elsewhere."""
+    """Return the names of the NVIDIA GPUs of this machine as its driver tells them (Linux); empty elsewhere."""
     try:
         texts = [(folder / "information").read_text(errors="replace") for folder in sorted(root.iterdir())]
     except OSError:

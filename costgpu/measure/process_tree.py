@@ -21,7 +21,7 @@ END_SIGNALS = (signal.SIGTERM, getattr(signal, "SIGHUP", signal.SIGTERM))
 
 
 def own_children() -> set[int]:
-    """Process ids of our direct children."""
+    """Return the process ids of our direct children."""
     return {process.pid for process in psutil.Process().children()}
 
 
@@ -66,12 +66,12 @@ def interruptible() -> contextlib.AbstractContextManager[None]:
 
 
 def uninterrupted() -> contextlib.AbstractContextManager[None]:
-    """A second Ctrl-C must not leave processes running or files not put back."""
+    """Keep a second Ctrl-C from leaving processes running or files not put back."""
     return _handling((signal.SIGINT, *END_SIGNALS), signal.SIG_IGN)
 
 
 def end_everything(pid: int, marker: str, before: set[int]) -> int:
-    """Kills the child, its descendants and whatever else carries our marker, until none is left.
+    """Kill the child, its descendants and whatever else carries our marker, until none is left.
 
     Our children that were not there before are what the script left behind. Returns how many besides the child were ended.
     """
@@ -90,7 +90,7 @@ def end_everything(pid: int, marker: str, before: set[int]) -> int:
 
 
 def _end_adopted(others: set[int]) -> set[int]:
-    """Kills our children but for these, as fast as it can; returns them.
+    """Kill our children but for these, as fast as it can; return them.
 
     A process that forks and ends at once, again and again, is gone whenever a slow look has found it. But each of them
     becomes our child (`adopting`), and those are told in one read.

@@ -12,15 +12,13 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from pydantic import TypeAdapter, ValidationError
-
+from costgpu import border
 from costgpu.errors import ProfileError
 from costgpu.files import FileKind, read_json, write_whole
 from costgpu.models.workload import WorkloadProfile
 
 FORMAT = "costgpu.workload-profile"
 VERSION = 1
-LEAST, MOST = 1e-30, 1e30  # of every number but 0: products of some of them are finite
 _MORE_THAN_NOTHING = ("cores", "gemm_gflops", "copy_gbps")
 AGAIN = "Measure again: costgpu estimate SCRIPT --save profile.json"
 PROFILE = FileKind(
@@ -47,19 +45,6 @@ def save_profile(profile: WorkloadProfile, path: Path) -> None:
     write_whole(path, [text], PROFILE)
 
 
-def _out_of_range(document: Any) -> str:
-    """Return where a number is that nobody can count with; empty if there is none."""
-    below: list[tuple[str, Any]] = [("", document)]
-    while below:
-        where, value = below.pop()
-        if isinstance(value, dict | list | tuple):
-            items = value.items() if isinstance(value, dict) else enumerate(value)
-            below += [(f"{where}.{key}", item) for key, item in items]
-        elif isinstance(value, int | float) and value and not LEAST <= abs(value) <= MOST:
-            return where.removeprefix(".")
-    return ""
-
-
 def load_profile(path: Path) -> WorkloadProfile:
     """Read a profile.
 
@@ -77,14 +62,9 @@ def load_profile(path: Path) -> WorkloadProfile:
             f"{path} has profile version {version!r}; this costgpu reads up to {VERSION}.",
             hint="Upgrade costgpu, or measure again.",
         )
-    try:
-        profile = TypeAdapter(WorkloadProfile).validate_python(document)
-    except ValidationError as error:
-        first = error.errors()[0]
-        where = ".".join(str(part) for part in first["loc"])
-        raise ProfileError(f"{path} is damaged at {where}: {first['msg']}.", hint=AGAIN) from error
-    if where := _out_of_range(asdict(profile)):
-        raise ProfileError(f"{path} is damaged at {where}: no number that a measurement can give.", hint=AGAIN)
+    profile = border.read(
+        WorkloadProfile, document, lambda why: ProfileError(f"{path} is damaged at {why}.", hint=AGAIN)
+    )
     for name in _MORE_THAN_NOTHING:
         if getattr(profile.machine, name) <= 0:
             raise ProfileError(f"{path} is damaged at machine.{name}: every machine has some.", hint=AGAIN)

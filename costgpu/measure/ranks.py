@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from costgpu.measure.launcher import Launch
+from costgpu.models.defaults import MEETING_PORT
 
 ASSUMED_PER_MACHINE = 8  # GPUs, where a launcher is to start one process on each: what the largest machines have
 MOST_RANKS = 1024  # a larger world is measured as one of this size
 
 
 def ranks_of(launch: Launch) -> int:
-    """Ranks that the script is told of."""
+    """Return the ranks that the script is told of."""
     asked = launch.processes if launch.processes is not None else ASSUMED_PER_MACHINE * launch.machines
     return min(asked, MOST_RANKS)
 
@@ -38,7 +39,7 @@ def world_environment(ranks: int, machines: int, *, elastic: bool = False) -> di
         "WORLD_SIZE": str(ranks),
         "LOCAL_WORLD_SIZE": str(local),
         "MASTER_ADDR": "127.0.0.1",
-        "MASTER_PORT": "29500",
+        "MASTER_PORT": str(MEETING_PORT),
     }
     if elastic:
         found |= {

@@ -1,4 +1,4 @@
-"""The folder of one measurement: its log, the layers of its copy-on-write world, and the journal of what was diverted."""
+"""The folder of one measurement: its log, what it wrote, and what the probe has noted."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ import os
 import stat
 import time
 import uuid
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
-from costgpu.measure.isolation.layers import KEEP_BYTES, Changes, files_below, read_changes, remove_layers
+from costgpu.measure.isolation.layers import remove_layers
 
 KEEP_SECONDS = 6 * 3600.0
 MAX_READ_BYTES = 256 << 20  # of what a program may have written in the place of the probe's record
 MOST_NAME = 40  # characters of a script's name in that of a folder: file systems allow 255 bytes
-KEEP_SCRATCH = 5  # measurements whose diverted outputs and logs stay on disk
+KEEP_SCRATCH = 5  # measurements whose outputs and logs stay on disk
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +46,11 @@ class Scratch:
         return self.folder / "open"
 
     @property
+    def copy(self) -> Path:
+        """Return the root of the copy in which the program runs, where it needs one."""
+        return self.folder / "copy"
+
+    @property
     def stepping(self) -> bool:
         """Return whether the probe has seen a step."""
         return os.path.lexists(self.open / "stepping")
@@ -55,25 +60,6 @@ class Scratch:
         """Return the program's own output."""
         return self.folder / "output.log"
 
-    def close(self, layers: Path | None) -> Changes:
-        """Return what the program changed; removes what is not worth keeping. Without layers, the journal tells."""
-        if layers is None:
-            files = self.open / "files"
-            diverted = sorted(path for path in set(self._journal("diverted")) if os.path.lexists(f"{files}{path}"))
-            return Changes(
-                changed=[path for path in diverted if os.path.lexists(path)],
-                created=[path for path in diverted if not os.path.lexists(path)],
-                removed=sorted(set(self._journal("removed")) - set(diverted)),
-                sizes={path.removeprefix(str(files)): found.st_size for path, found in files_below(files)},
-                folder=files,
-            )
-        changes = read_changes(layers)
-        if changes.written_bytes > KEEP_BYTES or layers.parent != self.folder:
-            remove_layers(layers)
-            return replace(changes, folder=None)
-        remove_layers(layers / "work")
-        return changes
-
     def opened(self) -> str:
         """Return what the probe has noted of files that were opened and of modules.
 
@@ -82,24 +68,18 @@ class Scratch:
         return self._read("opened.jsonl")
 
     def programs(self) -> list[str]:
-        """Command lines of the programs that it started."""
-        return sorted(set(self._journal("program")))
+        """Return the command lines of the programs that it started; what a program has written over is left out."""
+        found: set[str] = set()
+        for line in self._read("journal.jsonl").splitlines():
+            with contextlib.suppress(ValueError, RecursionError, KeyError, TypeError):
+                found.add(str(json.loads(line)["program"]))
+        return sorted(found)
 
     def read_result(self) -> object:
         """Return what the probe has written at its end, as it is; None if that is nothing, or no JSON."""
         with contextlib.suppress(ValueError, RecursionError):
             return json.loads(self._read("result.json"))
         return None
-
-    def _journal(self, kind: str) -> list[str]:
-        """Paths, or texts, that the probe has noted; what a program has written over is left out."""
-        found = []
-        for line in self._read("journal.jsonl").splitlines():
-            with contextlib.suppress(ValueError, RecursionError):
-                entry = json.loads(line)
-                if isinstance(entry, dict) and entry.get("kind") == kind and isinstance(entry.get("path"), str):
-                    found.append(entry["path"])
-        return found
 
     def _read(self, name: str) -> str:
         """Return a file that a measured program may have replaced by anything; empty if it is none, or endless."""
@@ -112,4 +92,5 @@ class Scratch:
             return ""
         with os.fdopen(descriptor, "rb") as file:
             data = file.read(MAX_READ_BYTES + 1)
-        return data.decode("utf-8", "replace") if len(data) <= MAX_READ_BYTES else ""
+        text = data.decode("utf-8", "replace") if len(data) <= MAX_READ_BYTES else ""
+        return text.replace(json.dumps(str(self.copy.resolve()))[1:-1], "")  # paths in the copy are the real ones

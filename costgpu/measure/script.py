@@ -35,7 +35,7 @@ USES_TORCH = re.compile(rb"torch|lightning|transformers|accelerate|diffusers|tim
 def measure_script(
     request: Request, interpreter: Interpreter, cache: Path, progress: Callable[[float, bool], None]
 ) -> tuple[WorkloadProfile, Outcome]:
-    """Measures a script on this machine.
+    """Measure a script on this machine.
 
     `progress` is called with the seconds so far and whether the script has stepped; logs and diverted files go to `cache`.
 

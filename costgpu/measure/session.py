@@ -70,7 +70,7 @@ class Request:
 
     @property
     def assigned(self) -> dict[str, str]:
-        """Variables that the command sets by name."""
+        """Return the variables that the command sets by name."""
         return self.launch.prefixes.assigned if self.launch is not None else self.variables
 
     @property
@@ -145,7 +145,6 @@ def run_probe(
         steps=request.steps,
         result=str(result),
         scratch=str(scratch.open),
-        divert=False,
         saved_hooks=saved_hooks,
         fake_cuda=fake_cuda or many_gpus,
         alone=alone,
@@ -154,8 +153,11 @@ def run_probe(
         accelerate=list(launch.kept) if launch is not None and launch.config is not None else None,
     )
 
-    def prepare(level: Isolation) -> None:
-        config.write_text(json.dumps({**settings, "divert": level is not Isolation.COPY_ON_WRITE}))
+    def prepare(inside: Callable[[str], str]) -> None:
+        script = inside(str(request.script)) if request.script else None
+        config.write_text(
+            json.dumps({**settings, "script": script, "args": [inside(word) for word in request.arguments]})
+        )
 
     before, marker, probe = own_children(), uuid.uuid4().hex, _pack_probe(folder / "probe.pyz")
     world = world_environment(ASSUMED_PER_MACHINE, 1) if launched else {}
@@ -201,7 +203,7 @@ def run_probe(
                 survivors = end_everything(child.pid, marker, before)
                 child.wait()
                 watch.drain()
-                changes = scratch.close(started.layers)
+                changes = started.close(scratch)
     return Outcome(
         record=_record(scratch.read_result()),
         returncode=child.returncode,
@@ -219,7 +221,7 @@ def run_probe(
 
 
 def _pack_probe(target: Path) -> Path:
-    """Packs the probe into the one file that runs in the user's interpreter."""
+    """Pack the probe into the one file that runs in the user's interpreter."""
     with zipfile.ZipFile(target, "w") as archive:
         for source in sorted(PROBE.rglob("*.py")):
             archive.writestr(f"{PROBE_PACKAGE}/{source.relative_to(PROBE).as_posix()}", source.read_bytes())

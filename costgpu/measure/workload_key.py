@@ -154,7 +154,7 @@ def _module_files(dotted: str, roots: Sequence[Path]) -> Iterator[Path]:
 
 
 def _mentioned(tree: ast.AST, roots: Sequence[Path]) -> Iterator[tuple[Path, Path]]:
-    """Files that the source names, but for those that it opens to write, and those in its ``config_path``."""
+    """Yield the files that the source names, but for those that it opens to write, and those in its ``config_path``."""
     written: set[int] = set()
     for node in ast.walk(tree):
         if isinstance(node, ast.Call) and len(node.args) > 1 and isinstance(node.args[1], ast.Constant):
@@ -185,7 +185,7 @@ def _existing(text: str, roots: Sequence[Path], suffixes: set[str] | None) -> It
 
 
 def _named(arguments: Sequence[str], workdir: Path) -> dict[Path, str]:
-    """Files that arguments name, as ``file`` or ``--option=file`` or ``@file``."""
+    """Return the files that arguments name, as ``file`` or ``--option=file`` or ``@file``."""
     found = {}
     for word in arguments:
         for text in (word, word.split("=", 1)[-1], word.removeprefix("@")):
@@ -208,7 +208,7 @@ def _is_dynamic(tree: ast.AST) -> bool:
 
 
 def _python_files(root: Path) -> list[Path]:
-    """Of the folder, without virtual environments and hidden folders."""
+    """List the folder's Python files, without virtual environments and hidden folders."""
     found: list[Path] = []
     waiting = [root]
     while waiting and len(found) < MOST_FILES:

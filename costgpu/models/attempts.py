@@ -82,6 +82,6 @@ def _on_demand_usd(view: RunView, seconds: float) -> Decimal | None:
     if option is None or option.offer.purchase_option is not PurchaseOption.SPOT:
         return None
     rate = option.lease.usd_per_hour
-    if rate <= option.offer.price_usd_per_hour + option.extras_usd_per_hour:
+    if rate <= option.usd_per_hour:
         return None  # the lease was made without knowing the price on demand
     return (Decimal(str(round(seconds, 1))) * rate / 3600).quantize(Decimal("0.000001"))

@@ -7,6 +7,7 @@ MEASURE_FOR_SECONDS = 30.0
 START_LIMIT_SECONDS = 180.0
 """How long a program may take to reach its first step, unless `--start-limit` says otherwise."""
 SSH_PORT = 22
+"""Port of sshd on machines: set in its configuration, opened to the client, and where the client connects."""
 MEETING_PORT = 29500
 """Port at which the machines of a job meet: the default of torchrun and of `MASTER_PORT`."""
 BOOT_DISK_GIB = {False: 50, True: 100}  # by whether the machine has an accelerator: the images with drivers are large

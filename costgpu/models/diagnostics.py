@@ -150,7 +150,7 @@ def clock_check(whose: str, theirs: datetime, ours: datetime) -> Check:
 
 
 def permissions_check(needed: Sequence[str], held: Sequence[str], optional: Sequence[str], fix: str) -> Check:
-    """Tells which of the needed permissions are missing.
+    """Tell which of the needed permissions are missing.
 
     Args:
         needed: All permissions that costgpu uses.

@@ -9,35 +9,73 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from decimal import Decimal
 from enum import StrEnum
+from typing import Self
 
 from costgpu.models.defaults import MEETING_PORT
 
 
-class EndReason(StrEnum):
-    """Why a job or run ended."""
+class CostOutcome(StrEnum):
+    """What the money of a run was for."""
 
     SUCCEEDED = "succeeded"
-    JOB_FAILED = "job_failed"
-    SETUP_FAILED = "setup_failed"
+    OVERHEAD = "boot, set-up and transfers of those"
     CANCELLED = "cancelled"
-    MAX_DURATION = "max_duration"
-    DEADLINE = "deadline"  # of cost or lease
+    LIMITED = "ended by a limit"
+    OPEN = "still running"
+    FAILED = "failed"
     IDLE = "idle"
-    DISK_FULL = "disk_full"
-    PREEMPTED = "preempted"
-    INTERRUPTED = "interrupted"  # the same, and the job goes on on another machine
-    UNCLAIMED = "unclaimed"  # no client came, or it went before the job started
-    NO_CAPACITY = "no_capacity"
-    PROVISION_FAILED = "provision_failed"
-    BOOT_FAILED = "boot_failed"
-    HOST_KEY_MISMATCH = "host_key_mismatch"
-    MACHINE_UNUSABLE = "machine_unusable"
-    DRIVER_FAILED = "driver_failed"  # of its GPUs
-    SYNC_FAILED = "sync_failed"
-    NODES_APART = "nodes_apart"  # the machines of a job cannot work together
-    NODE_LOST = "node_lost"  # another machine of the job was not to be had, or is gone
-    INSTANCE_LOST = "instance_lost"
-    LEASE_EXPIRED = "lease_expired"  # ended by the reaper
+    SPOT = "spot machine taken back"
+    CONTINUED = "interrupted, and gone on elsewhere"
+    LOST = "machine lost or forgotten"
+    NEVER = "never started its job"
+    OTHER = "other"
+
+    @property
+    def wasted(self) -> bool:
+        """Return True if the run ended without what it was paid for: not by a limit of the user, nor by a cancellation."""
+        return self in (self.FAILED, self.IDLE, self.SPOT, self.LOST, self.NEVER)
+
+
+class EndReason(StrEnum):
+    """Why a job or run ended: with what that means for its cost, for a receipt, and the limit that was reached, if any."""
+
+    outcome: CostOutcome
+    phrase: str  # what the job has done, as receipts say it
+    limit: str  # the limit in words; empty without one
+
+    def __new__(cls, value: str, outcome: CostOutcome = CostOutcome.OTHER, phrase: str = "", limit: str = "") -> Self:
+        """Make a member that has its facts as attributes."""
+        made = str.__new__(cls, value)
+        made._value_, made.outcome, made.limit = value, outcome, limit
+        made.phrase = phrase or value.replace("_", " ")
+        return made
+
+    SUCCEEDED = "succeeded", CostOutcome.SUCCEEDED
+    CANCELLED = "cancelled", CostOutcome.CANCELLED  # somebody decided so; what there was came home
+    MAX_DURATION = "max_duration", CostOutcome.LIMITED, "ended by --max-duration", "its --max-duration"
+    DEADLINE = "deadline", CostOutcome.LIMITED, "ended by the deadline", "the deadline that its cost cap or lease sets"
+    JOB_FAILED = "job_failed", CostOutcome.FAILED, "failed"
+    SETUP_FAILED = "setup_failed", CostOutcome.FAILED, "not started, its set-up failed"
+    DISK_FULL = "disk_full", CostOutcome.FAILED, "ended, the disk was nearly full"
+    # the whole run counts: how much of it was idle is not recorded
+    IDLE = "idle", CostOutcome.IDLE, "ended by --idle-duration", "its --idle-duration: nothing happened for so long"
+    PREEMPTED = "preempted", CostOutcome.SPOT, "lost, the machine was taken back"
+    # the same, and the job goes on on another machine; what had to be done again is in the receipts
+    INTERRUPTED = "interrupted", CostOutcome.CONTINUED, "interrupted, and gone on with elsewhere"
+    INSTANCE_LOST = "instance_lost", CostOutcome.LOST, "lost with its machine"
+    LEASE_EXPIRED = "lease_expired", CostOutcome.LOST, "ended by the deadline", "its lease"  # ended by the reaper
+    # no client came, or it went before the job started
+    UNCLAIMED = "unclaimed", CostOutcome.NEVER, "not started, no client was there"
+    NO_CAPACITY = "no_capacity", CostOutcome.NEVER
+    PROVISION_FAILED = "provision_failed", CostOutcome.NEVER
+    BOOT_FAILED = "boot_failed", CostOutcome.NEVER, "not started, the machine did not come up"
+    HOST_KEY_MISMATCH = "host_key_mismatch", CostOutcome.NEVER, "not started, another machine answered"
+    MACHINE_UNUSABLE = "machine_unusable", CostOutcome.NEVER, "not started, the machine cannot be used"
+    DRIVER_FAILED = "driver_failed", CostOutcome.NEVER, "not started, the GPU or its driver did not answer"
+    SYNC_FAILED = "sync_failed", CostOutcome.NEVER, "not started, its files could not be sent"
+    NODES_APART = "nodes_apart", CostOutcome.NEVER, "not started, its machines cannot work together"
+    # another machine of the job was not to be had, or is gone
+    NODE_LOST = "node_lost", CostOutcome.NEVER, "ended, another machine of it was missing"
 
 
 class Launcher(StrEnum):
@@ -215,7 +253,7 @@ class JobStatus:
 
     @property
     def ended_well(self) -> bool:
-        """Whether the job came to its own end with exit code 0: one that obeys a request to stop may exit with 0, too."""
+        """Return True if the job ended by itself with exit code 0: one that was told to stop may exit with 0, too."""
         return self.exit_code == 0 and self.reason in (None, EndReason.SUCCEEDED)
 
     @property

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from datetime import date, datetime
+from datetime import datetime
 from decimal import Decimal
 from enum import StrEnum
 
@@ -47,7 +47,7 @@ class Candidate:
 
     @property
     def accelerator_count(self) -> float:
-        """Number of accelerators; below 1 for a slice, 0 without one."""
+        """Return the number of accelerators; below 1 for a slice, 0 without one."""
         return self.offer.accelerator.count if self.offer is not None and self.offer.accelerator is not None else 0.0
 
 
@@ -60,11 +60,11 @@ class Range:
     high: float
 
     def times(self, factor: float) -> Range:
-        """All three multiplied."""
+        """Multiply all three."""
         return Range(value=self.value * factor, low=self.low * factor, high=self.high * factor)
 
     def plus(self, more: float) -> Range:
-        """All three increased."""
+        """Increase all three."""
         return Range(value=self.value + more, low=self.low + more, high=self.high + more)
 
     def over(self, other: Range) -> Range:
@@ -300,7 +300,7 @@ class Verdict:
 
     @property
     def interruptible(self) -> Prediction | None:
-        """The spot machine to tell of interruptions by: the recommended one, else the cheapest of the table, if any."""
+        """Return the spot machine to explain interruptions by: the recommended one, else the cheapest of the table."""
         spot = [one for one in self.table if one.interruptions is not None]
         cheapest = min(spot, key=lambda one: one.cost_usd.value, default=None)
         is_spot = self.recommended is not None and self.recommended.interruptions is not None
@@ -419,17 +419,3 @@ class Ownership:
     # against the cheapest offer, and against the best GPU offer if that is another; none without a price
     break_evens: tuple[BreakEven, ...]
     notes: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FreeNotebook:
-    """A notebook service that lends a GPU for nothing, and whether the job fits one session of it."""
-
-    name: str
-    accelerator: str
-    session_hours: float  # hours after which the service ends what runs
-    run_seconds: Range  # seconds of the job there
-    why_not: str  # reason why the job does not fit; empty if it does
-    limits: str  # further limits, for people
-    source: str  # source of these facts
-    as_of: date  # day on which they were read

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-HOURS_PER_MONTH = 730.0  # as the providers count
+HOURS_PER_MONTH = 730  # as the providers count
 DEFAULT_VCPU_WATTS = (0.74, 3.50)
 """Watts of one vCPU, idle and at full load. Source: Cloud Carbon Footprint, published coefficients (read 2026-11-21)."""
 

@@ -123,10 +123,15 @@ class Option:
     placement: bool = False  # whether several such machines are placed close together
     efa_interfaces: int = 0  # network interfaces with EFA of each of several such machines; 0 for a plain network
 
+    @property
+    def usd_per_hour(self) -> Decimal:
+        """Return the price of the machine with its disk and address."""
+        return self.offer.price_usd_per_hour + self.extras_usd_per_hour
+
     def cost_usd(self, start: datetime, seconds: Decimal) -> Decimal:
         """Cost of a machine that lives from `start`: an own price counts until its last day is over, then the list price."""
-        own, rate = self.offer.own_price, self.offer.price_usd_per_hour + self.extras_usd_per_hour
-        usd = seconds * rate
+        own = self.offer.own_price
+        usd = seconds * self.usd_per_hour
         if own is not None:
             held = Decimal((own.ends_at - start).total_seconds())
             after = seconds - min(max(held, Decimal(0)), seconds)
@@ -234,7 +239,7 @@ class RunView:
 
     @property
     def interrupted(self) -> bool:
-        """Whether its machine is taken back, and what its job has made is for the next one rather than for its user."""
+        """Return True if the machine is taken back, and the job's work is for its next attempt and not for its user."""
         preempted = self.status is not None and self.status.reason is EndReason.PREEMPTED
         return preempted and self.spec.recovery is not None
 
@@ -250,7 +255,7 @@ class RunView:
 
     @property
     def ranks_per_node(self) -> int:
-        """Ranks that each machine of the job has: as asked for, or one for each GPU."""
+        """Return the ranks that each machine of the job has: as asked for, or one for each GPU."""
         if self.spec.launcher in (Launcher.NONE, Launcher.RAY):
             return 1
         accelerator = self.option.offer.accelerator if self.option is not None else None
@@ -277,7 +282,7 @@ class RunView:
         return self.identity.account if self.identity.provider == provider else ""
 
     def metered(self, now: datetime) -> tuple[float, Decimal]:
-        """Seconds and cost from the create call until `now`, or until the end that was confirmed."""
+        """Return the seconds and cost from the create call until `now`, or until the end that was confirmed."""
         never_created = self.instance is None and self.state is not RunState.PROVISIONING
         if self.create_call is None or self.option is None or never_created:
             return 0.0, Decimal(0)

@@ -103,7 +103,7 @@ class StepTimes:
 
     @property
     def seconds(self) -> float:
-        """Seconds that a step counts for, and that people see.
+        """Return the seconds that a step counts for, and that people see.
 
         The median, which a neighbour moves less than the mean: what steps take beyond it on average is work beside
         them (`Phase.extras`). The mean where some steps were timed together, or most take longer than the average.

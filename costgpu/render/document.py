@@ -29,7 +29,7 @@ def json_object(parts: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def picked(value: object, *names: str) -> dict[str, Any]:
-    """Attributes of a value as parts of a document."""
+    """Return the attributes of a value as parts of a document."""
     return {name: getattr(value, name) for name in names}
 
 

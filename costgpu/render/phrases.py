@@ -54,7 +54,7 @@ def used_file(path: str, use: FileUse | StayingInput) -> str:
 
 
 def with_article(noun: str) -> str:
-    """``a job``, ``an epoch``, ``1,000 steps``."""
+    """Put an article before the noun: ``a job``, ``an epoch``, ``1,000 steps``."""
     if noun[:1].isdigit():
         return noun
     return f"an {noun}" if noun[:1] in "aeiou" else f"a {noun}"
@@ -159,7 +159,7 @@ def unit_phrase(phase: Phase) -> str:
 
 
 def extra_phrase(extra: Extra, unit: str = "step") -> str:
-    """``validation 3.1 s every epoch``."""
+    """Say what takes time and when: ``validation 3.1 s every epoch``."""
     word = "epoch" if extra.rhythm is Rhythm.EPOCH else unit
     every = f"every {word}" if extra.every == 1 else f"every {_number(extra.every)} {plural_unit(word)}"
     every = "once" if extra.rhythm is Rhythm.RUN else every

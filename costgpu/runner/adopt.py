@@ -127,7 +127,7 @@ def _finish_jobs(ledger: RunStore, services: Services, observer: Observer) -> No
 
 
 def finish_job(view: RunView, ledger: RunStore, services: Services, observer: Observer) -> None:
-    """Brings home what is kept of a job that is over, if it went on after interruptions. To be used within its locks."""
+    """Bring home what is kept of a job that is over, if it went on after interruptions. To be used within its locks."""
     job = adopt_job(view, ledger, services, observer, None)
     if isinstance(job, RecoveryDriver):
         job.finish()
@@ -151,7 +151,7 @@ def _take_over(driver: Driver) -> bool:
 
 
 def catch_up(context: RunContext) -> bool | None:
-    """Learns from the machine how far a client had come that was killed, or could not write: to its machine, or its job.
+    """Learn from the machine how far a client had come that was killed, or could not write: to its machine, or its job.
 
     The job's start is recorded. If the run is recorded as ending, that is too late, and what it has made comes home.
 

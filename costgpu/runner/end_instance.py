@@ -41,7 +41,7 @@ def end_instance(provider: Provider, ref: InstanceRef, clock: Clock, *, known_si
 
 
 def request_termination(provider: Provider, ref: InstanceRef, clock: Clock) -> None:
-    """Asks for the end of an instance until the provider accepts.
+    """Ask for the end of an instance until the provider accepts.
 
     Raises:
         TerminationUnconfirmed: It never did.

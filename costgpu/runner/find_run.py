@@ -30,10 +30,10 @@ class RunStore(EventStore, Protocol):
     """What the commands need of a ledger."""
 
     def open_runs(self) -> tuple[str, ...]:
-        """Ids of runs that are not closed, oldest first."""
+        """Return the ids of runs that are not closed, oldest first."""
 
     def resolve(self, text: str) -> tuple[str, ...]:
-        """Ids that begin with the text or whose job has that name, newest first."""
+        """Return the ids that begin with the text or whose job has that name, newest first."""
 
 
 def load_run(ledger: EventStore, run_id: str) -> RunView:

@@ -60,7 +60,7 @@ def launch(
     detach: bool = False,
     run_id: str | None = None,
 ) -> Driver:
-    """Carries out a plan on one machine.
+    """Carry out a plan on one machine.
 
     Returns:
         The driver, with the closed run and the error to end with.
@@ -98,7 +98,7 @@ def launch_recovering(
     detach: bool = False,
     run_id: str | None = None,
 ) -> RecoveryDriver:
-    """Carries out a plan on one machine after the other, as long as they are taken back.
+    """Carry out a plan on one machine after the other, as long as they are taken back.
 
     Returns:
         The driver, with the closed runs, one for each machine, and the error to end with.

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from decimal import Decimal
 
 from costgpu.models.attempts import job_seconds
-from costgpu.models.job import Attempt, EndReason, JobSpec
+from costgpu.models.job import Attempt, CostOutcome, EndReason, JobSpec
 from costgpu.models.offer import PurchaseOption
 from costgpu.models.run import Option, RunView
 from costgpu.runner.plan import LEAST_JOB_SECONDS, ROOM_SECONDS, boot_seconds, worst_cost
@@ -22,19 +22,6 @@ from costgpu.units import format_duration
 MOST_FAILED_RESUMES = 3  # attempts in a row that fail as soon as they go on
 AT_ONCE_SECONDS = 120.0  # a job that goes on and fails within this time, with nothing saved, could not go on
 MOST_SEARCHES = 20  # runs in a row for which no machine was to be had
-NOT_BEGUN = frozenset(
-    {
-        EndReason.NO_CAPACITY,
-        EndReason.PROVISION_FAILED,
-        EndReason.BOOT_FAILED,
-        EndReason.HOST_KEY_MISMATCH,
-        EndReason.MACHINE_UNUSABLE,
-        EndReason.DRIVER_FAILED,
-        EndReason.SYNC_FAILED,
-        EndReason.UNCLAIMED,
-    }
-)
-"""Why a later attempt may not have begun: another machine may do, or the next client."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,24 +34,25 @@ class NextAttempt:
 
 
 @dataclass(frozen=True, slots=True)
-class TheEnd:
+class NoNextAttempt:
     """Why a job that was interrupted does not go on."""
 
     why: str
 
 
 def may_go_on(view: RunView, reason: EndReason) -> bool:
-    """Whether a run that is about to be closed for this reason is not the end of its job, as far as it alone tells."""
+    """Return True if the job may go on after a run that is closed for this reason, as far as the run alone tells."""
     if view.spec.recovery is None or view.spec.attempt is None or view.given_up:
         return False
     if reason is EndReason.PREEMPTED or (reason is EndReason.INSTANCE_LOST and _is_forgotten(view)):
         return True
     if not view.is_later_attempt:
         return False
-    return reason in NOT_BEGUN or (reason is EndReason.JOB_FAILED and _failed_at_once(view))
+    # of an attempt that never began its job, another machine or the next client may do
+    return reason.outcome is CostOutcome.NEVER or (reason is EndReason.JOB_FAILED and _failed_at_once(view))
 
 
-def next_attempt(views: Sequence[RunView], reason: EndReason, seconds: float) -> NextAttempt | TheEnd | None:
+def next_attempt(views: Sequence[RunView], reason: EndReason, seconds: float) -> NextAttempt | NoNextAttempt | None:
     """Return what follows on the last run of a job.
 
     Args:
@@ -81,16 +69,16 @@ def next_attempt(views: Sequence[RunView], reason: EndReason, seconds: float) ->
         return None
     after = _counted(attempt, reason, had_machine=last.instance is not None)
     if after.failed_resumes >= MOST_FAILED_RESUMES:
-        return TheEnd(f"The job has failed {after.failed_resumes} times as soon as it went on.")
+        return NoNextAttempt(f"The job has failed {after.failed_resumes} times as soon as it went on.")
     if after.searches >= MOST_SEARCHES:
-        return TheEnd(f"No machine was to be had, {after.searches} times.")
+        return NoNextAttempt(f"No machine was to be had, {after.searches} times.")
     if after.number > recovery.most + 1:
         times = "once" if recovery.most == 1 else f"{recovery.most} times"
-        return TheEnd(f"It has gone on {times} already, as --recover allows.")
+        return NoNextAttempt(f"It has gone on {times} already, as --recover allows.")
     duration = first.spec.max_duration_seconds
     worked = sum(job_seconds(view) for view in views)
     if duration is not None and duration - worked < LEAST_JOB_SECONDS:
-        return TheEnd(f"Its --max-duration of {format_duration(duration)} is used up.")
+        return NoNextAttempt(f"Its --max-duration of {format_duration(duration)} is used up.")
     used = [(view, view.receipt.metered_seconds) for view in views[:-1] if view.receipt is not None]
     used.append((last, seconds))
     spent = sum((_worst_cost(view, lived) for view, lived in used), Decimal(0))
@@ -101,7 +89,9 @@ def next_attempt(views: Sequence[RunView], reason: EndReason, seconds: float) ->
         if (left := _what_is_left(option, first.spec, spent, lived, worked)) is not None
     )
     if not options:
-        return TheEnd(f"After {format_duration(lived)} of machines too little is left of its limits for another one.")
+        return NoNextAttempt(
+            f"After {format_duration(lived)} of machines too little is left of its limits for another one."
+        )
     spec = replace(last.spec, max_duration_seconds=None if duration is None else duration - worked, attempt=after)
     return NextAttempt(run_id=attempt_id(after.job_id, after.index), spec=spec, options=options)
 
@@ -111,7 +101,7 @@ def _counted(attempt: Attempt, reason: EndReason, *, had_machine: bool) -> Attem
     failed, searches = 0, 0
     if reason is EndReason.JOB_FAILED:
         failed = attempt.failed_resumes + 1
-    elif reason in NOT_BEGUN:
+    elif reason.outcome is CostOutcome.NEVER:
         failed, searches = attempt.failed_resumes, attempt.searches + 1
     return replace(
         attempt,

@@ -75,7 +75,7 @@ def this_machine(price_usd_per_hour: Decimal, today: date, *, vcpus: int, memory
 
 
 def options_for(places: Sequence[LaunchPlace], limits: Limits) -> tuple[Option, ...]:
-    """Places with their leases, in the order given; without those that cost far more than the first one.
+    """Return the places with their leases, in the order given; without those that cost far more than the first one.
 
     Raises:
         CapTooSmall: The limits do not even boot the first one.

@@ -145,7 +145,7 @@ def _instances(
 
 
 def _why(instance: Instance, now: datetime, view: RunView | None) -> OrphanReason | None:
-    """Why an instance should not be there; None if it may."""
+    """Return why an instance should not be there; None if it may."""
     lease = instance.lease_until
     if lease is None and view is not None and view.instance == instance.ref:
         lease = view.lease_until  # somebody has changed its tags; the ledger knows better
@@ -219,7 +219,7 @@ def end_orphans(found: ReapFindings, provider: Callable[[str], Provider], clock:
 
 
 def _clean_up(found: ReapFindings, provider: Callable[[str], Provider], clock: Clock) -> None:
-    """What the ended machines leave behind now; nothing of a run that still has another one."""
+    """Remove what the ended machines leave behind, but nothing of a run that still has another one."""
     alive = _runs_of([*found.kept, *(orphan.instance for orphan in found.not_ended)])
     ended = {
         (ref.provider, ref.region, orphan.instance.run_id)

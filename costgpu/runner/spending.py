@@ -228,7 +228,7 @@ def _ask(providers: Iterable[Provider], spending: Spending) -> _Live:
 
 
 def _compare_clocks(provider: Provider, spending: Spending) -> None:
-    """A clock that is minutes from a provider's own may not decide who is told, and what is ended."""
+    """Note a clock that is minutes from a provider's own: it may not decide who is told, and what is ended."""
     there = None
     if isinstance(provider, TimeSource):
         with contextlib.suppress(ProviderError):
@@ -279,7 +279,7 @@ def _open_views(ledger: Ledger, spending: Spending) -> list[RunView]:
 
 
 def _name_unasked(views: Iterable[RunView], live: _Live, spending: Spending) -> None:
-    """Providers of open runs that nobody here could ask."""
+    """Name the providers of open runs that nobody here could ask."""
     for view in views:
         ref = view.instance
         if ref and ref.provider not in live.asked and not any(w.startswith(ref.provider) for w in spending.not_asked):
@@ -298,14 +298,15 @@ def _open_machine(view: RunView, live: _Live, now: datetime) -> Machine | None:
         view = replace(view, instance=seen.ref, known_since=now, launched_at=seen.launched_at)
     over = call.lease_until + timedelta(seconds=POWER_OFF_SECONDS)
     until, going = now, view.confirmed_at is None
-    free = not option.offer.price_usd_per_hour + option.extras_usd_per_hour  # whose it is changes nothing
+    free = not option.usd_per_hour  # whose it is changes nothing
     if seen is not None:
         if not seen.state.alive:
             until, going = min(now, seen.ended_at or over), False
     elif now > over:
         until, going = over, False
-    elif live.answered(provider, region) and (free or live.same_account(view, provider)) and _old_enough(view, now):
-        going = False
+    elif live.answered(provider, region) and (free or live.same_account(view, provider)):
+        # what a provider does not list is gone, unless it is so new that it may not be shown yet
+        going &= view.known_since is None or (now - view.known_since).total_seconds() <= VISIBLE_SECONDS
     seconds, cost = view.metered(until)
     end = view.confirmed_at or until
     left = max(ZERO, option.lease.worst_cost_usd - cost) if going else ZERO
@@ -319,7 +320,7 @@ def _open_machine(view: RunView, live: _Live, now: datetime) -> Machine | None:
         started_at=end - timedelta(seconds=seconds),
         until=end,
         cost_usd=cost,
-        usd_per_hour=option.offer.price_usd_per_hour + option.extras_usd_per_hour,
+        usd_per_hour=option.usd_per_hour,
         going=going,
         stops_at=max(over, now) if going else None,
         cap_left_usd=left,
@@ -351,15 +352,10 @@ def _reserved_machines(views: Sequence[RunView], now: datetime) -> list[Machine]
     ]
 
 
-def _old_enough(view: RunView, now: datetime) -> bool:
-    """Return whether a provider that does not list the machine means that it is gone."""
-    return view.known_since is not None and (now - view.known_since).total_seconds() > VISIBLE_SECONDS
-
-
 def _strangers(
     ledger: Ledger, live: _Live, open_runs: set[str], spending: Spending, prices: Prices, since: datetime | None
 ) -> list[Sighting]:
-    """Machines that no run of the ledger accounts for: those that live, and those that were seen before."""
+    """Return the machines that no run of the ledger accounts for: those that live, and those that were seen before."""
     candidates = [
         instance
         for instance in live.instances

@@ -124,7 +124,7 @@ class Results:
         return min(self.ranked[:1], key=lambda trial: trial.number, default=None)
 
     def count(self, *statuses: TrialStatus) -> int:
-        """Number of trials with one of these states."""
+        """Count the trials with one of these states."""
         return sum(trial.status in statuses for trial in self.trials)
 
 

@@ -157,7 +157,7 @@ class AppContext:
         return ProviderConfig(clock=self.clock, data_folder=data_folder, settings=settings)
 
     def providers(self) -> list[Provider]:
-        """All that can be asked for our machines: this machine, and every cloud with credentials."""
+        """Return all that can be asked for our machines: this machine, and every cloud with credentials."""
         found, unusable = askable(self.provider)
         self.unusable.update(unusable)
         for name, why in self.unusable.items():
@@ -216,7 +216,7 @@ def askable(adapter: Callable[[str], Provider]) -> tuple[list[Provider], dict[st
     """Return providers that can be asked, and why others cannot: one that cannot be used does not hide the others."""
     from costgpu.providers import registry
 
-    found, unusable = [], registry.broken()
+    found, unusable = [], registry.load_failures()
     for spec in registry.specs():
         try:
             if registry.has_credentials(spec):

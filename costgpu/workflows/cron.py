@@ -11,8 +11,7 @@ from pathlib import Path
 
 import psutil
 
-from costgpu.alert import crontab_file, systemd_timer
-from costgpu.alert import crontab_lines as lines
+from costgpu.alert import crontab
 from costgpu.alert.cron_environment import cron_environment
 from costgpu.clock import SystemClock
 
@@ -22,16 +21,11 @@ CRON_DAEMONS = {"cron", "crond", "fcron", "dcron", "systemd-cron"}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CronPlan:
-    """Commands to run again and again."""
+    """Crontab lines that run commands again and again."""
 
-    schedule: lines.Schedule
-    tasks: tuple[lines.Task, ...]
+    schedule: crontab.Schedule
+    lines: tuple[bytes, ...]
     notes: tuple[str, ...]  # what may keep them from working
-
-    @property
-    def texts(self) -> list[bytes]:
-        """Return the crontab lines."""
-        return [lines.line(self.schedule, task) for task in self.tasks]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,52 +38,38 @@ class CrontabChange:
 
 
 def plan_cron(every: str, *, reap: bool, enforce: bool, queue: bool = False) -> CronPlan:
-    """Return the commands with the environment that they need."""
-    schedule, program = lines.Schedule.parse(every), _program()
+    """Return the lines of the commands, with the environment that they need."""
+    schedule, program = crontab.Schedule.parse(every), _program()
     environment = cron_environment(os.environ, program[0], shutil.which, _home())
     commands = [[*program, "budget", "check", *(["--enforce"] if enforce else [])]]
     commands += [[*program, "reap", "--yes"]] if reap else []
     commands += [[*program, "queue", "--start"]] if queue else []
-    tasks = [
-        lines.Task(argv=[os.fsencode(word) for word in argv], variables=environment.variables) for argv in commands
-    ]
-    return CronPlan(schedule=schedule, tasks=tuple(tasks), notes=tuple(environment.notes))
-
-
-def instructions(plan: CronPlan) -> list[str | bytes]:
-    """Return how to install the commands by hand: crontab lines, and a systemd timer."""
-    folder, name = systemd_timer.FOLDER, systemd_timer.NAME
-    return [
-        "# crontab (costgpu budget cron --install does it):",
-        *plan.texts,
-        f"\n# or systemd, {folder}/{name}.service:\n{systemd_timer.service(plan.tasks)}",
-        f"# {folder}/{name}.timer:\n{systemd_timer.timer(plan.schedule)}",
-        f"# then: systemctl --user daemon-reload && systemctl --user enable --now {name}.timer",
-        "# and, for it to run while you are not logged in: loginctl enable-linger",
-    ]
+    lines = tuple(crontab.line(schedule, argv, environment.variables) for argv in commands)
+    return CronPlan(schedule=schedule, lines=lines, notes=tuple(environment.notes))
 
 
 def install(plan: CronPlan) -> CrontabChange:
     """Put the lines into the user's crontab; its other lines stay as they are."""
-    old = crontab_file.read()
-    new = lines.install(old, plan.texts)
+    old = crontab.read()
     notes = list(plan.notes)
-    if shell := lines.foreign_shell(new):
-        notes.append(f"Your crontab says SHELL={shell}, which may read the lines otherwise than sh.")
     if not _cron_runs():
         notes.append("No cron daemon seems to run here: nothing happens until one does.")
     if not any(os.access(place, os.X_OK) for place in SENDMAIL):
         notes.append("There is no sendmail here, so what cron itself mails reaches nobody; alert_urls do.")
-    copy = crontab_file.replace(old, new, SystemClock().now()) if new != old else None
-    return CrontabChange(changed=new != old, copy=copy, notes=tuple(notes))
+    return _change(old, crontab.install(old, plan.lines), tuple(notes))
 
 
 def remove() -> CrontabChange:
     """Take the lines out of the user's crontab."""
-    old = crontab_file.read()
-    new = lines.remove(old)
-    copy = crontab_file.replace(old, new, SystemClock().now()) if new != old else None
-    return CrontabChange(changed=new != old, copy=copy)
+    old = crontab.read()
+    return _change(old, crontab.remove(old))
+
+
+def _change(old: bytes, new: bytes, notes: tuple[str, ...] = ()) -> CrontabChange:
+    if new == old:
+        return CrontabChange(changed=False, notes=notes)
+    copy = crontab.write(old, new, f"{SystemClock().now():%Y%m%dT%H%M%S.%fZ}")
+    return CrontabChange(changed=True, copy=copy, notes=notes)
 
 
 def _program() -> list[str]:

@@ -209,7 +209,7 @@ def _isolation() -> Check:
     except OSError as error:
         raise ConfigError(f"{cache} may not be written: {error.strerror}.", hint="Set XDG_CACHE_HOME.") from error
     detail = f"{level}. {MEANINGS[level]}"
-    if level is not Isolation.IN_PROCESS:
+    if level is not Isolation.COPY:
         return ok("isolation", detail, "; ".join(f"Not {stronger}: {why}" for stronger, why in refused.items()))
     why = "; ".join(f"{stronger}: {reason}" for stronger, reason in refused.items())
     return warning("isolation", detail, f"Measure where user namespaces or Landlock are allowed ({why}).")
@@ -272,12 +272,12 @@ def _alerts() -> Check:
 
 
 def _cron() -> Check:
-    from costgpu.alert import crontab_file, crontab_lines
+    from costgpu.alert import crontab
 
     advice = "costgpu budget cron --reap --install ends by itself what has outlived its lease."
     try:
-        lines = crontab_file.read()
-        installed = crontab_lines.remove(lines) != lines
+        table = crontab.read()
+        installed = crontab.remove(table) != table
     except ConfigError as error:
         return unknown("cron", error.message)
     if installed:

@@ -82,7 +82,7 @@ def candidates(
     reporter: Reporter,
     instance_types: Iterable[str] = (),
 ) -> list[Candidate]:
-    """Offers with the accelerators that were asked for, and the CPUs to compare them with.
+    """Return the offers with the accelerators that were asked for, and the CPUs to compare them with.
 
     Args:
         instance_types: Types that must be among them.

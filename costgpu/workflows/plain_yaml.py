@@ -10,7 +10,6 @@ from typing import Any
 import yaml
 
 from costgpu.errors import UsageError
-from costgpu.files import DEEPEST
 from costgpu.units import shortened
 
 _LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
@@ -37,9 +36,8 @@ def plain_yaml(path: Path, text: str) -> yaml.Node | None:
 
 def _check_plain(path: Path, events: Iterable[Any]) -> None:
     """Refuse what makes a file mean more than it shows, before it is built in memory."""
-    level = documents = 0
+    documents = 0
     for event in events:
-        level += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
         documents += isinstance(event, yaml.DocumentStartEvent)
         why = hint = ""
         if isinstance(event, yaml.AliasEvent):
@@ -50,7 +48,5 @@ def _check_plain(path: Path, events: Iterable[Any]) -> None:
             why, hint = f"{shortened(event.value)} has a character that no system takes", "Take it out."
         elif documents > 1:
             why, hint = "a second document begins, and one file is one job", "Write each task into a file of its own."
-        elif level > DEEPEST:
-            why, hint = f"more than {DEEPEST} levels", "A few are enough."
         if why:
             raise UsageError(f"{path}, line {event.start_mark.line + 1}: {why}.", hint=hint)

@@ -32,7 +32,7 @@ def price_sources(*, public: bool = False) -> dict[str, ProviderSpec]:
 def refresh_prices(
     infra: Sequence[str], now: datetime, reporter: Reporter, *, accept: bool, public: bool = False
 ) -> tuple[list[RefreshResult], list[CostGpuError]]:
-    """Asks price lists and keeps what they say.
+    """Ask price lists and keep what they say.
 
     Args:
         infra: Providers or regions; empty for every provider with credentials.

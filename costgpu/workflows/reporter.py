@@ -21,7 +21,7 @@ class Reporter(Protocol):
     """Takes remarks and progress; nothing that it does changes the outcome."""
 
     def note(self, text: str, hint: str = "") -> None:
-        """A remark, and what to do about it."""
+        """Make a remark, and say what to do about it."""
 
     def measuring(self, what: str, measure_seconds: float, limit_seconds: float) -> AbstractContextManager[Tick]:
         """Show the progress of a measurement while the context lasts."""
@@ -31,7 +31,7 @@ class LogReporter:
     """Writes remarks to the logger ``costgpu`` and shows nothing, as a library does."""
 
     def note(self, text: str, hint: str = "") -> None:
-        """A warning in the log."""
+        """Write a warning to the log."""
         LOGGER.warning("%s", f"{text} ({hint})" if hint else text)
 
     def measuring(self, what: str, measure_seconds: float, limit_seconds: float) -> AbstractContextManager[Tick]:

@@ -18,7 +18,7 @@ MAY_BE_EMPTY = frozenset({"--setup"})  # no set-up at all
 
 
 def refuse_empty(option: str) -> None:
-    """Refuses an option with an empty value: what it limits would not be limited.
+    """Refuse an option with an empty value: what it limits would not be limited.
 
     Raises:
         UsageError: Unless nothing is a value of this option.

@@ -14,7 +14,7 @@ WRITTEN = FileKind(most_bytes=0, error=UsageError, write_hint="Nothing was left 
 
 
 def check_target(path: Path, *, force: bool) -> None:
-    """An error before the work, for what cannot or must not be written.
+    """Raise an error before the work, for a file that cannot or must not be written.
 
     Raises:
         UsageError: It is there already, is no ordinary file, cannot be looked at, or its folder is not there.

@@ -92,7 +92,7 @@ class S3Bucket:
         return any(row["Key"] == self._key(name) for row in reply.get("Contents", ()))
 
     def download(self, name: str, path: Path) -> None:
-        """Brings an object home; `path` appears complete or not at all.
+        """Bring an object home; `path` appears complete or not at all.
 
         Raises:
             InvalidRequest: There is no such object.

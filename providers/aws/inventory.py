@@ -143,7 +143,7 @@ class Inventory(Instances):
         self._schedules = schedules
 
     def _everywhere(self, regions: Sequence[str]) -> OwnedResources:
-        """All regions at once; one that fails is named and hides nothing.
+        """Ask all regions at once; one that fails is named and hides nothing.
 
         Raises:
             AuthError: No region at all accepts the credentials.

@@ -24,7 +24,7 @@ UBUNTU = "/aws/service/canonical/ubuntu/server/{release}/stable/current/{arch}/h
 
 
 def parameters_for(offer: Offer) -> tuple[str, ...]:
-    """Names of the public parameters for an offer's image, the preferred one first.
+    """Return the names of the public parameters for an offer's image, the preferred one first.
 
     Raises:
         InvalidRequest: No public image has a driver for this accelerator.

@@ -30,7 +30,7 @@ class Place:
 
 
 def security_group_name(run_id: str) -> str:
-    """Of the group that lets the user reach a run's machine."""
+    """Return the name of the group that lets the user reach a run's machine."""
     return f"costgpu-{run_id}"
 
 
@@ -149,7 +149,7 @@ class Network:
         return self._existing(region, name, vpc_id, tags[TAG_RUN])
 
     def settled(self, call: Callable[[], T]) -> T:
-        """Repeats a call while AWS does not know the new group everywhere yet."""
+        """Repeat a call while AWS does not know the new group everywhere yet."""
         for _ in range(SETTLE_TRIES - 1):
             with sdk.Tolerate("InvalidGroup.NotFound", "InvalidPlacementGroup.Unknown"):
                 return call()
@@ -165,7 +165,7 @@ class Network:
         raise InvalidRequest(f"The security group {name} in {region} exists, but it is not costgpu's.")
 
     def open_only(self, region: str, run_id: str, allow_from: str) -> None:
-        """Lets `allow_from`, and nobody else, reach port 22 of the run's machine."""
+        """Let `allow_from`, and nobody else, reach port 22 of the run's machine."""
         ec2 = self._clients.client("ec2", region)
         with self._clients.speaking(f"open port 22 of run {run_id} in {region}"):
             pages = ec2.get_paginator("describe_security_groups").paginate(

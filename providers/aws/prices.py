@@ -50,7 +50,7 @@ class PriceList:
         self._clients = Clients()
 
     def read(self, regions: Sequence[str], known: Sequence[Offer], now: datetime) -> PriceUpdate:
-        """New prices in one region."""
+        """Return new prices in one region."""
         (region,) = regions
         products = self.on_demand(region, PLAIN)
         return price_update(products, self.spot(region, LINUX, now), known, region, today=now.date())
@@ -131,7 +131,7 @@ def price_update(
     spot_day: date | None = None,
     no_spot: str = "",
 ) -> PriceUpdate:
-    """New prices in one region: of the offers known there, and of types whose hardware is known from other regions.
+    """Return new prices in one region: of known offers, and of types whose hardware is known from other regions.
 
     Args:
         products: Entries of ``PriceList``, each a JSON document.

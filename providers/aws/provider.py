@@ -120,7 +120,7 @@ class AwsProvider(Inventory):
         return instance_from(reply["Instances"][0], region)
 
     def _mismatch(self, request: CreateRequest, error: ProviderError) -> Instance:
-        """The token is used: by this request with an image that has been replaced meanwhile, or by another request."""
+        """Resolve a token that is used: by this request with an image replaced meanwhile, or by another request."""
         found = self.find(request)
         if found is None:
             raise Unreachable(
@@ -141,7 +141,7 @@ class AwsProvider(Inventory):
         return next((each for each in found if each.state.alive), found[0] if found else None)
 
     def terminate(self, ref: InstanceRef) -> None:
-        """Asks for the end of one of our instances."""
+        """Ask for the end of one of our instances."""
         known = self.describe(ref)
         new = self._clock.monotonic() - self._new.get(ref, float("-inf")) < NEW_SECONDS
         if known is None and not new:
@@ -162,7 +162,7 @@ class AwsProvider(Inventory):
                 raise Unreachable(f"{ref.instance_id} is too new: EC2 does not know it yet.", hint=hint) from error
 
     def open_access(self, instance: Instance, allow_from: str) -> None:
-        """Lets this CIDR, and no other, reach port 22."""
+        """Let this CIDR, and no other, reach port 22."""
         if not instance.run_id:
             raise InvalidRequest(f"{instance.ref.instance_id} has no tag of ours.")
         self._clients.require(instance.ref.region)
@@ -178,7 +178,7 @@ class AwsProvider(Inventory):
         return date_in(said["ResponseMetadata"].get("HTTPHeaders", {}).get("date", ""))
 
     def list_owned(self, regions: Sequence[str] | None = None) -> OwnedResources:
-        """Everything with our tag."""
+        """Return everything with our tag."""
         chosen = regions if regions is not None else self._regions
         return self._everywhere(chosen if chosen is not None else self._clients.enabled_regions())
 

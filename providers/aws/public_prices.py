@@ -79,7 +79,7 @@ class PublicPrices:
         self._other = another_address(ENDPOINT)
 
     def read(self, regions: Sequence[str], known: Sequence[Offer], now: datetime) -> PriceUpdate:
-        """New prices in one region: all that its list has, and spot prices where they can be had."""
+        """Return new prices in one region: all that its list has, and spot prices where they can be had."""
         (region,) = regions
         page = self._spot_page
         url = f"{self._other or LIST}/offers/v1.0/aws/AmazonEC2/current/{region}/index.csv"

@@ -11,15 +11,12 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from costgpu.errors import ConfigError
-
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from costgpu.models.offer import Offer
 
 TABLE = Path(__file__).with_name("consumption_options.json")
-SCHEMA, VERSION = "costgpu.gcp-consumption-options", 1
 
 
 def is_sold(offer: Offer) -> bool:
@@ -29,25 +26,7 @@ def is_sold(offer: Offer) -> bool:
 
 
 @cache
-def read_options(path: Path = TABLE) -> Mapping[str, frozenset[str]]:
-    """Return the ways in which machine types are sold, by type; those that are sold in every way are left out.
-
-    Raises:
-        ConfigError: The data file cannot be read, or contradicts itself.
-    """
-    try:
-        document = json.loads(path.read_text(encoding="utf-8"))
-        if (document["schema"], document["version"]) != (SCHEMA, VERSION):
-            raise ConfigError(f"{path} is not version {VERSION} of {SCHEMA}.")
-        found: dict[str, frozenset[str]] = {}
-        for row in document["machines"]:
-            sold = frozenset(row["sold"])
-            for name in row["types"]:
-                if name in found or not sold <= set(document["options"]):
-                    raise ConfigError(f"{path}: {name} is listed twice, or sold in a way that is not known.")
-                found[name] = sold
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-        raise ConfigError(
-            f"{path} cannot be used: {type(error).__name__}: {error}.", hint="Reinstall costgpu."
-        ) from error
-    return found
+def read_options() -> Mapping[str, frozenset[str]]:
+    """Return the ways in which machine types are sold, by type; those that are sold in every way are left out."""
+    machines = json.loads(TABLE.read_text(encoding="utf-8"))["machines"]
+    return {name: frozenset(row["sold"]) for row in machines for name in row["types"]}

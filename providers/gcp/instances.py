@@ -19,7 +19,7 @@ from costgpu.providers.common import facts_in, ssh_endpoint
 from costgpu.providers.gcp import sdk
 from costgpu.providers.gcp.launch import METADATA_KEY, join_type, label_value, name_of, tags_from
 from costgpu.providers.gcp.sdk import refusal_of
-from costgpu.providers.gcp.session import Clients, everywhere, is_done, last_part, region_of
+from costgpu.providers.gcp.session import Clients, is_done, last_part, list_all_places, region_of
 
 SYSTEM = "compute.instances."  # what no person has asked for
 PREEMPTED, GUEST = SYSTEM + "preempted", SYSTEM + "guestTerminate"
@@ -96,7 +96,7 @@ def _seconds(first: Any, second: Any) -> float:
 
 
 def history_of(clients: Clients, zone: str, name: str) -> History:
-    """Asks for it; a refusal is no error: what became of a machine matters less than whether it is there."""
+    """Ask for it; a refusal is no error: what became of a machine matters less than whether it is there."""
     question = {"zone": zone, "filter": f'targetLink eq ".*/instances/{name}"'}
     try:
         pages = clients.pages(f"list what happened to {name} in {zone}", "ZoneOperations", "list", **question)
@@ -299,7 +299,7 @@ class Instances:
         raise Unreachable(f"{name} in {zone} is being made, or ended: Google does not show it.")
 
     def _of_run(self, run_id: str, label: str = TAG_RUN) -> list[Instance]:
-        """All machines of a run, wherever; with another label, those of a group.
+        """Return all machines of a run, wherever; with another label, those of a group.
 
         Raises:
             Unreachable: Some zone could not be asked.
@@ -310,12 +310,12 @@ class Instances:
         return [instance_from(row) for _, row in rows]
 
     def _ours(self) -> tuple[list[Instance], dict[str, str]]:
-        """All machines with our label; and zone -> why it could not be asked."""
+        """Return all machines with our label; and zone -> why it could not be asked."""
         rows, silent = self._machines("labels.costgpu-run:*")
         return [self._with_history(row) for _, row in rows], silent
 
     def _machines(self, expression: str) -> tuple[list[tuple[str, Any]], dict[str, str]]:
-        return everywhere(self._clients, "Instances", "zone", expression)
+        return list_all_places(self._clients, "Instances", "zone", expression)
 
     def console(self, ref: InstanceRef) -> str:
         """Boot messages; empty if there are none yet, and for a machine that is off: Google forgets them then."""

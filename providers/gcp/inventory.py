@@ -19,7 +19,7 @@ from costgpu.providers.gcp.costs import COSTS
 from costgpu.providers.gcp.instances import Instances
 from costgpu.providers.gcp.launch import facts_from, label_value
 from costgpu.providers.gcp.network import rule_names
-from costgpu.providers.gcp.session import everywhere, last_part, region_of
+from costgpu.providers.gcp.session import last_part, list_all_places, region_of
 
 GLOBAL = "global"
 REMOVE_SECONDS = 20.0  # how long one removal is waited for
@@ -163,7 +163,7 @@ class Inventory(Instances):
     """Looks for what is ours, and takes away what runs leave."""
 
     def list_owned(self, regions: Sequence[str] | None = None) -> OwnedResources:
-        """Everything with our label, in all zones at once; one that does not answer hides nothing else."""
+        """List everything with our label, in all zones at once; one that does not answer hides nothing else."""
         unreachable: dict[str, str] = {}
         for region in regions or ():
             try:
@@ -202,9 +202,9 @@ class Inventory(Instances):
         )
 
     def _all(self, kind: Kind, expression: str) -> tuple[list[Found], dict[str, str]]:
-        """Everything of one kind that is ours, and the places that do not answer."""
+        """Return everything of one kind that is ours, and the places that do not answer."""
         if kind.scope != GLOBAL:
-            pairs, silent = everywhere(self._clients, kind.client, kind.scope, expression)
+            pairs, silent = list_all_places(self._clients, kind.client, kind.scope, expression)
         else:
             pages = self._clients.pages(f"list each {kind.name}", kind.client, "list", filter=expression)
             pairs, silent = [(GLOBAL, row) for page in pages for row in page.items], {}

@@ -83,7 +83,7 @@ def metadata_value(request: CreateRequest) -> str:
 
 
 def tags_from(labels: Mapping[str, str], kept: str = "") -> dict[str, str]:
-    """All tags of a machine.
+    """Return all tags of a machine.
 
     Args:
         kept: Its metadata item; empty if it has none.
@@ -226,7 +226,7 @@ class Images:
         return self._clients.maybe(doing, "Images", "get", image=name, project=project)
 
     def _newest(self, offer: Offer) -> Any | None:
-        """The families have other names by now: the newest driver that serves this accelerator."""
+        """Return the newest driver that serves this accelerator, for when the families have other names."""
         question = {"project": DEEP_LEARNING, "filter": f'family eq "{DRIVER_PATTERN}"'}
         pages = self._clients.pages("list the images with a driver", "Images", "list", **question)
         rows = [row for page in pages for row in page.items if not row.deprecated.state and str(row.status) == "READY"]

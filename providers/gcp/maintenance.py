@@ -18,7 +18,7 @@ class SimulatedMaintenance(Instances):
     """See `costgpu.providers.base.MaintenanceSimulator`."""
 
     def simulate_maintenance(self, ref: InstanceRef) -> None:
-        """Asks for it; takes the permission ``compute.instances.simulateMaintenanceEvent``."""
+        """Ask for the maintenance, which takes the permission ``compute.instances.simulateMaintenanceEvent``."""
         zone, name = split_id(ref)
         row = self._row(zone, name)
         if row is None or TAG_RUN not in row.labels:

@@ -28,7 +28,7 @@ NETWORK = re.compile(r"(?P<network>[a-z][a-z0-9-]{0,61}[a-z0-9])(?:/(?P<subnet>[
 
 
 def rule_names(run_id: str) -> tuple[str, str]:
-    """Of the rule that lets the caller in, and of the one that keeps everybody else out."""
+    """Return the names of the rule that lets the caller in, and of the one that keeps everybody else out."""
     return network_tag(run_id), f"{network_tag(run_id)}-others"
 
 
@@ -111,7 +111,7 @@ class Network:
         self._in_force([(rule["name"], self._insert(rule, request.run_id)) for rule in rules])
 
     def open_within(self, request: CreateRequest, group: NodeGroup) -> None:
-        """Lets the machines of the request's group reach each other, and only them.
+        """Let the machines of the request's group reach each other, and only them.
 
         Raises:
             InvalidRequest: A rule of that name is not costgpu's.
@@ -167,7 +167,7 @@ class Network:
         return row
 
     def open_only(self, run_id: str, allow_from: str) -> None:
-        """Lets `allow_from`, and nobody else, reach port 22 of the run's machine."""
+        """Let `allow_from`, and nobody else, reach port 22 of the run's machine."""
         source, name = caller(allow_from), rule_names(run_id)[0]
         row = self._of_run(name, run_id)
         if row is None:

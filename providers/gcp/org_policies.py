@@ -90,7 +90,7 @@ class OrgPolicies:
         return sdk.document(reply)
 
     def why_unknown(self) -> ProviderError | None:
-        """Why some of them are not known; None if all are."""
+        """Return why some of them are not known; None if all are."""
         return next((said for said in self._told.values() if isinstance(said, ProviderError)), None)
 
     def breaches(self, region: str = "", image: str = "") -> Sequence[str]:

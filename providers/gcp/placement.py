@@ -19,7 +19,7 @@ CHANGING = frozenset({"CREATING", "DELETING"})
 
 
 def ensure_policy(clients: Clients, request: CreateRequest, group: NodeGroup) -> None:
-    """The group's policy, made or found again; ready when this returns.
+    """Make or find the group's policy, which is ready when this returns.
 
     Raises:
         InvalidRequest: A policy of that name is not costgpu's.

@@ -209,7 +209,7 @@ class GcpProvider(SimulatedMaintenance, Inventory):
         return self._of_token(request, self._zone(request))
 
     def terminate(self, ref: InstanceRef) -> None:
-        """Asks for the deletion of one of our instances, running or off."""
+        """Ask for the deletion of one of our instances, running or off."""
         zone, name = split_id(ref)
         hint = f"It may still be billing. To end it by hand: {end_by_hand(ref, self._clients.project)}"
         row = self._row(zone, name)
@@ -233,7 +233,7 @@ class GcpProvider(SimulatedMaintenance, Inventory):
             raise type(error)(error.message, hint=f"{error.hint} {hint}".strip()) from error.__cause__
 
     def open_access(self, instance: Instance, allow_from: str) -> None:
-        """Lets this CIDR, and no other, reach port 22."""
+        """Let this CIDR, and no other, reach port 22."""
         if not instance.run_id:
             raise InvalidRequest(f"{instance.ref.instance_id} has no label of ours.")
         self._network.open_only(instance.run_id, allow_from)

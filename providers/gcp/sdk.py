@@ -64,7 +64,7 @@ hints = functools.partial(error_hints, CODES_FILE)
 
 
 def anonymous() -> Any:
-    """Credentials for a server that asks for none."""
+    """Return the credentials for a server that asks for none."""
     return import_module("google.auth.credentials").AnonymousCredentials()
 
 
@@ -169,7 +169,7 @@ def _refusal_in(exc: Any) -> Refusal:
 
 
 def refusal_of(operation: Any) -> Refusal | None:
-    """Why a finished operation has failed; None if it has not."""
+    """Return why a finished operation has failed; None if it has not."""
     rows = list(operation.error.errors) if operation.error else []
     status = int(operation.http_error_status_code or 0)
     if not rows and status < 400:

@@ -114,7 +114,7 @@ class Clients:
         return self._again(doing, lambda: self._call(kind, method, question))
 
     def pages(self, doing: str, kind: str, method: str, **question: Any) -> list[Any]:
-        """All pages of an answer."""
+        """Return all pages of an answer."""
         return list(self._again(doing, lambda: list(self._call(kind, method, question).pages)))
 
     def maybe(self, doing: str, kind: str, method: str, **question: Any) -> Any | None:
@@ -233,7 +233,7 @@ def repeated(
 
 
 def sign_in(url: str) -> tuple[Any, str | None]:
-    """Credentials and, if they tell, their project.
+    """Return the credentials and, if they tell, their project.
 
     Args:
         url: Who is asked; a server without encryption asks for none.
@@ -303,7 +303,7 @@ def rows_in(page: Any, field: str) -> Sequence[tuple[str, Any]]:
     return [(last_part(scope), row) for scope, scoped in page.items.items() for row in getattr(scoped, field)]
 
 
-def everywhere(clients: Clients, kind: str, scope: str, expression: str) -> tuple[list[tuple[str, Any]], Places]:
+def list_all_places(clients: Clients, kind: str, scope: str, expression: str) -> tuple[list[tuple[str, Any]], Places]:
     """Place and row of everything of one kind that a filter leaves; and the places that do not answer.
 
     One question for all places. If Google fails it, as it can when a single zone is out, each place is asked by itself.

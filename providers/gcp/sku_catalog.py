@@ -40,7 +40,7 @@ class SkuCatalog:
         self._client: Any | None = None
 
     def read(self, regions: Sequence[str], known: Sequence[Offer], now: datetime) -> PriceUpdate:
-        """New prices of the known offers in these regions."""
+        """Return new prices of the known offers in these regions."""
         mapping = sku_prices.read_mapping()
         documents = self.skus(mapping.service)
         return sku_prices.price_update(documents, known, regions, today=now.date(), mapping=mapping)
@@ -88,7 +88,7 @@ class SkuCatalog:
 
 
 def counted(credentials: Any, project: str | None) -> Any:
-    """Credentials whose requests count against a project in which the API can be enabled.
+    """Return the credentials whose requests count against a project in which the API can be enabled.
 
     A person's own count against gcloud's project, which nobody can change, unless they say another one: here the one that
     is configured. Those of a service account count against its own project. Source: Google Cloud, "Set the quota project"

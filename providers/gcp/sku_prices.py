@@ -21,7 +21,6 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
-from costgpu.errors import ConfigError
 from costgpu.models.offer import Offer, PurchaseOption
 from costgpu.models.price_update import DIGITS, MissingPrice, PriceUpdate, key_of
 from costgpu.providers.common import MOST_USD_PER_HOUR, part
@@ -29,8 +28,6 @@ from costgpu.providers.gcp.consumption import is_sold
 
 SOURCE = "Google Cloud Billing Catalog"
 MAPPING = Path(__file__).with_name("skus.json")
-SCHEMA, VERSION = "costgpu.gcp-skus", 1
-HOST = {"vcpus", "memory_gib"}
 USAGE = {PurchaseOption.ON_DEMAND: ("OnDemand",), PurchaseOption.SPOT: ("Preemptible", "OnDemand")}
 _DESCRIPTION = re.compile(
     r"(?P<spot>Spot Preemptible )?(?P<name>.+?)(?P<attached> attached to Spot Preemptible VMs?)?"
@@ -103,54 +100,33 @@ Rates = Mapping[tuple[str, str, PurchaseOption], Sequence[Rate]]
 """By component, region and purchase option; more than one is a contradiction, unless all say the same."""
 
 
-def read_mapping(path: Path = MAPPING) -> SkuMapping:
-    """Return the data file, checked.
-
-    Raises:
-        ConfigError: It cannot be read, or contradicts itself.
-    """
-    try:
-        document = json.loads(path.read_text(encoding="utf-8"))
-        if (document["schema"], document["version"]) != (SCHEMA, VERSION):
-            raise ConfigError(f"{path} is not version {VERSION} of {SCHEMA}.")
-        kinds = {
-            kind: (frozenset(row["groups"]), {unit: Fraction(times) for unit, times in row["units"].items()})
-            for kind, row in document["kinds"].items()
-        }
-        components, names = {}, {}
-        for name, row in document["components"].items():
-            groups, units = kinds[row["kind"]]
-            components[name] = Component(name=name, kind=row["kind"], groups=groups, units=units)
-            for text in row["names"]:
-                if text.lower() in names:
-                    raise ConfigError(f"{path}: the SKU name {text!r} stands for two components.")
-                names[text.lower()] = components[name]
-        machines = [
-            (_pattern(kind), _parts(row, components, path)) for row in document["machines"] for kind in row["types"]
-        ]
-        attached = {name: components[component] for name, component in document["attached"].items()}
-        return SkuMapping(service=str(document["service"]), names=names, machines=machines, attached=attached)
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-        raise ConfigError(
-            f"{path} cannot be used: {type(error).__name__}: {error}.", hint="Reinstall costgpu."
-        ) from error
+def read_mapping() -> SkuMapping:
+    """Return the data file."""
+    document = json.loads(MAPPING.read_text(encoding="utf-8"))
+    kinds = {
+        kind: (frozenset(row["groups"]), {unit: Fraction(times) for unit, times in row["units"].items()})
+        for kind, row in document["kinds"].items()
+    }
+    components: dict[str, Component] = {}
+    names: dict[str, Component] = {}
+    for name, row in document["components"].items():
+        groups, units = kinds[row["kind"]]
+        components[name] = Component(name=name, kind=row["kind"], groups=groups, units=units)
+        names |= {text.lower(): components[name] for text in row["names"]}
+    machines = [(_pattern(kind), _parts(row, components)) for row in document["machines"] for kind in row["types"]]
+    attached = {name: components[component] for name, component in document["attached"].items()}
+    return SkuMapping(service=document["service"], names=names, machines=machines, attached=attached)
 
 
 def _pattern(types: str) -> re.Pattern[str]:
     return re.compile(re.escape(types).replace(r"\*", _ANY_SIZE))
 
 
-def _parts(row: Mapping[str, Any], components: Mapping[str, Component], path: Path) -> tuple[Part, ...]:
-    parts = tuple(
-        Part(component=components[part["component"]], of=str(part["of"]), times=Fraction(part["times"]))
+def _parts(row: Mapping[str, Any], components: Mapping[str, Component]) -> tuple[Part, ...]:
+    return tuple(
+        Part(component=components[part["component"]], of=part["of"], times=Fraction(part["times"]))
         for part in row["parts"]
     )
-    quantities = [part.of for part in parts]
-    if not row.get("whole") and not set(quantities) >= HOST:
-        raise ConfigError(f"{path}: {row['types']} has no vCPUs or no memory among its parts.")
-    if set(quantities) - HOST - {"accelerators"}:
-        raise ConfigError(f"{path}: {row['types']} has a part of something unknown.")
-    return parts
 
 
 def rates_in(documents: Iterable[Any], mapping: SkuMapping) -> tuple[Rates, int]:
@@ -262,7 +238,7 @@ def price_update(
     today: date,
     mapping: SkuMapping | None = None,
 ) -> PriceUpdate:
-    """New prices for the known offers of some regions.
+    """Return new prices for the known offers of some regions.
 
     A SKU says what something costs in a region, not that machines of that type are there: no offer is added. Nor is it
     said that they are sold that way: what is not (`is_sold`) gets no price.

@@ -24,7 +24,7 @@ from typing import Any
 
 from costgpu.providers.local import records
 from costgpu.providers.local.processes import Belonging, Process, end_all, members, process
-from costgpu.providers.local.records import Damaged, Ending, Facts
+from costgpu.providers.local.records import Damaged, Ending, Facts, HostRecord
 
 BALLAST = "ballast-of-the-host"
 _RESERVED_BYTES = 64 * 1024
@@ -49,13 +49,13 @@ class Folder:
             Damaged: It is written, and cannot be used.
         """
         found = records.read(self.path / "instance.json")
-        return None if found is None else records.facts(found)
+        return None if found is None else records.parse(Facts, found)
 
     def ending(self, name: str) -> Ending | None:
         """``end.json`` or ``terminated.json``; None if it is not there. One that is damaged says that it was."""
         try:
             found = records.read(self.path / name)
-            return None if found is None else records.ending(found)
+            return None if found is None else records.parse(Ending, found)
         except Damaged as error:
             return Ending("unknown", f"the record is damaged: {error}", self._changed(name))
 
@@ -110,7 +110,7 @@ class Folder:
         return os.path.lexists(self.path / name)
 
     def say(self, text: str) -> None:
-        """A line on the console."""
+        """Write a line on the console."""
         flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK
         with contextlib.suppress(OSError):
             handle = os.open(self.path / "console.log", flags, 0o644)
@@ -121,7 +121,7 @@ class Folder:
 
     @contextlib.contextmanager
     def holding(self) -> Iterator[bool]:
-        """The host's lock, if nobody has it: whether nobody had. A process that dies lets go of it."""
+        """Take the host's lock, and yield True unless somebody has it. A process that dies lets go of it."""
         with _open_lock(self.path / "host.lock") as stream:
             try:
                 fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -134,7 +134,7 @@ class Folder:
         """Return the host process, if it lives."""
         try:
             found = records.read(self.path / "host.json")
-            written = None if found is None else records.host_record(found)
+            written = None if found is None else records.parse(HostRecord, found)
         except Damaged:
             return None
         if written is None:
@@ -180,7 +180,7 @@ def locked(path: Path) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _open_lock(path: Path) -> Iterator[int]:
-    """A descriptor of a lock file; never waits for whatever a job has put there."""
+    """Open a lock file and yield its descriptor; never wait for whatever a job has put there."""
     handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, 0o644)
     try:
         yield handle

@@ -215,7 +215,7 @@ def _adopt_orphans() -> None:
 
 
 def main() -> None:
-    """The program."""
+    """Run the program."""
     verb, folder = sys.argv[1], Folder(Path(sys.argv[2]))
     if verb == "poweroff":
         sys.exit(power_off(folder, sys.argv[3]))

@@ -31,7 +31,7 @@ class Process(NamedTuple):
 
 
 def boot_id() -> str:
-    """Another one after every start of the system; empty if the system does not tell."""
+    """Return an identifier that every start of the system changes; empty if the system does not tell."""
     with contextlib.suppress(OSError):
         return (_PROC / "sys/kernel/random/boot_id").read_text().strip()
     return ""
@@ -61,7 +61,7 @@ def process(pid: int) -> Process | None:
 
 
 def processes() -> dict[int, Process]:
-    """All that live."""
+    """Return all that live."""
     if not _PROC.joinpath("self/stat").exists():
         return _elsewhere()
     found = (process(int(name)) for name in os.listdir(_PROC) if name.isdigit())  # noqa: PTH208 - hundreds of them
@@ -111,7 +111,7 @@ def members(folder: Path, belonging: Belonging, sessions: Collection[int] = ()) 
 
 
 def end_all(folder: Path, belonging: Belonging) -> list[Process]:
-    """Freezes and then kills everything of an instance; returns what could not be ended.
+    """Freeze and then kill everything of an instance; return what could not be ended.
 
     Frozen first, so that nothing forks away while the others die.
     """
@@ -143,7 +143,7 @@ def _is_in(one: Process, known: dict[int, Process]) -> bool:
 
 
 def send(one: Process, number: signal.Signals) -> bool:
-    """Signals this very process; False if it is gone or not ours to signal."""
+    """Signal this very process; False if it is gone or not ours to signal."""
     if one.pid <= 1 or not _lives(one):
         return False
     try:

@@ -84,7 +84,7 @@ class LocalProvider:
 
     @_translated
     def check(self, request: CreateRequest) -> None:
-        """Whether an instance can live here: a POSIX system with a shell, and a folder that can be written."""
+        """Check that an instance can live here: a POSIX system with a shell, and a folder that can be written."""
         if os.name != "posix" or shutil.which("sh", path="/bin:/usr/bin") is None:
             raise InvalidRequest("Local runs need a POSIX system (Linux or macOS) with /bin/sh.")
         if request.offer.region != self.region or request.zone is not None:
@@ -115,7 +115,7 @@ class LocalProvider:
         )
 
     def zones(self, offer: Offer) -> tuple[str | None, ...]:
-        """Here."""
+        """Return no zone, which is the only place here."""
         if offer.region != self.region:
             raise InvalidRequest(
                 f"There is no region {offer.region!r} on this machine: its only one is {self.region!r}."
@@ -154,7 +154,7 @@ class LocalProvider:
 
     @_translated
     def terminate(self, ref: InstanceRef) -> None:
-        """Tells the host to end it; ends it right here if there is no host any more, or it does not react."""
+        """Tell the host to end it; end it right here if there is no host any more, or it does not react."""
         home = self._home(ref)
         if not INSTANCE_ID.fullmatch(ref.instance_id) or (facts := self._facts_of_what_is_there(home)) is None:
             return
@@ -221,7 +221,7 @@ class LocalProvider:
 
     @_translated
     def list_owned(self, regions: Sequence[str] | None = None) -> OwnedResources:
-        """Every instance folder. One that another machine writes (a shared home) is named, and left alone."""
+        """Return every instance folder. One that another machine writes (a shared home) is named, and left alone."""
         if regions is not None and self.region not in regions:
             return OwnedResources(unreachable=tuple((region, "no such region") for region in regions))
         found: list[Instance] = []
@@ -272,7 +272,7 @@ class LocalProvider:
                     yield Folder(path)
 
     def _write(self, home: Folder, request: CreateRequest) -> None:
-        """The whole folder, and only then its name."""
+        """Write the whole folder, and only then give it its name."""
         now = self._clock.now()
         lifetime = (request.lease_until - now).total_seconds()
         tags = {**request.tags, **our_tags(request)}
@@ -367,7 +367,7 @@ class LocalProvider:
         return home.has("terminated.json") and self._read_facts(home) is None and not self._running(home)
 
     def _running(self, home: Folder) -> str:
-        """Process ids of what runs of it, host and all."""
+        """Return the process ids of what runs of it, host and all."""
         host = home.host()
         return " ".join(str(one.pid) for one in (*([host] if host is not None else []), *home.members()))
 

@@ -15,7 +15,7 @@ _OUTPUTS = {"work", "order.json", "state.json"}
 
 
 def is_safe(home: Folder) -> bool:
-    """Whether nothing of value is lost with the working folder: a client has fetched it, or no job was ever started."""
+    """Return True if deleting the working folder loses nothing: a client has fetched it, or no job was ever started."""
     state = home.agent_record("state.json")
     if not home.has("order.json") or state.get("collected_uptime") is not None or state.get("uploaded"):
         return True
@@ -50,7 +50,7 @@ def _remove(folder: Path) -> None:
 
 
 def reason_of(home: Folder, over: Ending | None) -> str:
-    """Why it is over, in words."""
+    """Return why it is over, in words."""
     words = over.reason if over is not None else "how it ended could not be written down"
     if over is not None and over.by == "instance":
         words = f"instance initiated: {words}"

@@ -14,7 +14,6 @@ import pytest
 
 from costgpu.errors import AuthError, ProviderError, Throttled
 from costgpu.ledger import Ledger
-from costgpu.ledger.records.estimates import recent_estimates
 from costgpu.ledger.records.measured_speeds import HERE, measured_speeds
 from costgpu.measure import workload_key
 from costgpu.measure.profile_file import save_profile
@@ -272,17 +271,6 @@ def test_another_length_or_another_workload_is_not_what_was_measured(here: Here)
     profile_file = here.project / "profile.json"
     profile_file.write_text(profile_file.read_text().replace("w" * 32, "y" * 32))
     assert {row["provenance"] for row in estimated(here)["table"]} == {"modelled"}
-
-
-def test_every_estimate_is_kept(here: Here) -> None:
-    measured_profile(here)
-    estimated(here)
-    with Ledger.open(folder=here.data) as ledger:
-        (kept,) = recent_estimates(ledger)
-    assert (kept.workload, kept.name) == ("w" * 32, "train.py")
-    assert kept.owner
-    assert kept.data["recommended"]["offer"]["provider"] == "aws"
-    assert "GPU" in kept.data["sentence"] or "CPU" in kept.data["sentence"]
 
 
 def test_a_ledger_that_cannot_be_used_does_not_stop_an_estimate(here: Here) -> None:

@@ -1,4 +1,4 @@
-"""`costgpu offers` on a small catalog of its own, and `costgpu speedups`: what they print, what their options mean."""
+"""`costgpu offers` on a small catalog of its own: what they print, what their options mean."""
 
 import json
 from datetime import date
@@ -11,12 +11,10 @@ import typer
 from typer.testing import CliRunner, Result
 
 from costgpu.cli import prices
-from costgpu.cli.prices import select
 from costgpu.errors import PriceNotFound, UsageError
 from costgpu.models.offer import PurchaseOption
 from costgpu.pricing import snapshot
 from costgpu.pricing.catalog import Catalog, OfferQuery, SortKey
-from costgpu.pricing.speedups import speedups as table
 from costgpu.render.text.offers import offers_json, offers_table
 from costgpu.units import AcceleratorRequest, NumberRange
 from costgpu.workflows.offers import candidates, offer_query
@@ -148,11 +146,6 @@ def test_the_command_s_purchase_options(flag: str, option: str) -> None:
         ("offers --infra mars", UsageError, "mars", ""),
         ("offers --json -o yaml", UsageError, "--output 'yaml' is not a format", "text or json"),
         ("offers --max-price 0.0001", PriceNotFound, "", ""),
-        ("speedups resnet", UsageError, "no kind of work named 'resnet'", "resnet50"),
-        ("speedups --gpus H1000", UsageError, "no accelerator named 'H1000'", "H100"),
-        ("speedups svm --gpus K80", UsageError, "no line of svm on K80", "none with a named GPU"),
-        ("speedups --gpus MI210", UsageError, "no line of any kind on MI210", "K80"),
-        ("speedups --output yaml", UsageError, "'yaml' is not a format", "text or json"),
     ],
 )
 def test_what_is_not_there_is_a_clear_error(words: str, error: type[UsageError], message: str, hint: str) -> None:
@@ -161,38 +154,6 @@ def test_what_is_not_there_is_a_clear_error(words: str, error: type[UsageError],
     assert message in result.exception.message
     assert hint in result.exception.hint
     assert result.stdout == ""
-
-
-class TestSpeedups:
-    def test_without_a_kind_it_is_the_summary(self) -> None:
-        text = printed_by("speedups")
-        lines = text.splitlines()
-        assert max(map(len, lines)) <= 80
-        assert lines[0].split() == ["KIND", "LINES", "RATIOS", "MEDIAN", "CORES", "GPUS"]
-        assert any(line.split()[:2] == ["gradient-boosted-trees", "75"] for line in lines)
-        assert text.index("random-forest ") < text.index("Claims:") < text.index("1440x  gan")
-
-    def test_a_kind_is_listed_line_by_line(self) -> None:
-        text = printed_by("speedups", "resnet50")
-        assert max(map(len, text.splitlines())) <= 80
-        assert "resnet50: 7 measured" in text
-        assert "65x  GTX 1080 Ti against 2 x Xeon E5-2630 v3, 16 cores" in text
-        assert "13x  resnet50: 7 h against 32 min" in text
-        assert "small-cnn" not in text
-        assert "\x1b" not in text
-
-    def test_a_gpu_has_its_variants_with_it(self) -> None:
-        document = json.loads(printed_by("speedups", "--gpus", "h100", "--json"))
-        assert {row["gpu"] for row in document["speedups"]} == {"H100-PCIE-80GB"}
-        assert {row.gpu for row in select(table(), "gradient-boosted-trees", "v100")} == {"V100", "V100-PCIE-16GB"}
-        assert {row.gpu for row in select(table(), None, "nvidia-tesla-k80")} == {"K80"}
-
-    def test_the_document_is_the_only_output_and_has_every_row(self) -> None:
-        document = json.loads(printed_by("speedups", "--json"))
-        assert document == json.loads(printed_by("speedups", "-o", "json"))
-        assert document["schema"] == "costgpu.speedups"
-        assert len(document["speedups"]) == len(table())
-        assert [row["kind"] for row in json.loads(printed_by("speedups", "mlp", "--json"))["speedups"]] == ["mlp"] * 5
 
 
 def test_a_machine_that_boots_no_public_image_is_marked_where_the_settings_name_one(

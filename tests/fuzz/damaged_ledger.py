@@ -16,7 +16,7 @@ from tests.fuzz.user_input import mutated_value
 def plant_ledger(folder: Path) -> None:
     """A ledger with something in every table: open and closed runs, estimates, bills, strangers, budgets, alerts."""
     from costgpu.ledger import Ledger
-    from costgpu.ledger.records import billed, budget_store, estimates, unrecorded_machines
+    from costgpu.ledger.records import billed, budget_store, unrecorded_machines
     from costgpu.ledger.records.budget_rules import Budget, Every, bounds
     from tests.unit.providers.planted import closed, opened
 
@@ -27,9 +27,6 @@ def plant_ledger(folder: Path) -> None:
         opened(ledger, "openrun1aaaa", now - hour, tags={"team": "nlp"})
         closed(ledger, "closedrun2aa", now - 9 * hour, 1, "1.50")
         opened(ledger, "openrun2aaaa", now - 2 * hour, created=False)
-        estimates.record_estimate(
-            ledger, estimates.Estimate(at=now, workload="k", name="train", owner="me@here", data={"verdict": {"a": 1}})
-        )
         cost = billed.BilledCost(
             provider="aws",
             account="1",

@@ -241,7 +241,7 @@ def test_a_damaged_first_event_is_named_and_hides_nothing(ledger: Path) -> None:
         raw.execute("UPDATE closings SET metered_nano_usd = 'much' WHERE run = 3")
     jobs = told("jobs", "-a")
     assert "openrun2" in jobs.out
-    assert "Event 0 (intended) of run openrun1aaaa cannot be read: spec is missing" in jobs.err
+    assert "Event 0 (intended) of run openrun1aaaa cannot be read: spec: Field required" in jobs.err
     assert "event 0 of run closedrun1aa is not readable" in jobs.err
     told("reap").check(46, out="runs openrun1aaaa, openrun2aaaa may")  # who could tell has no credentials here
     history = told("ledger", "--by", "month")

@@ -157,7 +157,6 @@ WORDS = (*NUMBERS, *TIMES, *TEXTS)
 
 _OPTIONS = """
     offers | --gpus --cpus --memory --infra --spot! --max-price --sort --top --currency --rate --json! -o
-    speedups | --gpus --json! -o @
     prices | --json!
     prices set | @ --until --region --spot! --note
     prices unset | @ --region --spot!

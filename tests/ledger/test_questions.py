@@ -10,7 +10,6 @@ from costgpu.ledger import Ledger
 from costgpu.ledger.queries.accuracy import comparisons
 from costgpu.ledger.queries.history import Selection, closed_runs, spent
 from costgpu.ledger.queries.totals import By, totals
-from costgpu.ledger.records.estimates import Estimate, recent_estimates, record_estimate
 from costgpu.ledger.records.measured_speeds import measured_speeds
 from costgpu.ledger.schema import billed, to_microseconds
 from tests.unit.ledger.closed import Closed, plant
@@ -68,7 +67,7 @@ def test_sums(ledger: Ledger, ids: list[str]) -> None:
     assert [(t.key, t.runs) for t in by_tag] == [("nlp", 1)]
 
 
-def test_outcomes_estimates_and_bills(ledger: Ledger, ids: list[str]) -> None:
+def test_outcomes_and_bills(ledger: Ledger, ids: list[str]) -> None:
     def bill(connection: Connection) -> None:
         for nano in (5, 2_100_000_000):
             said = to_microseconds(AT + timedelta(days=9))  # late enough to be whole
@@ -80,6 +79,3 @@ def test_outcomes_estimates_and_bills(ledger: Ledger, ids: list[str]) -> None:
     assert (one.run.run_id, one.billed_usd, one.held) == (ids[0], Decimal("2.1"), True)
     (speed,) = measured_speeds(ledger, "w").values()
     assert (speed.job_seconds, speed.runs, speed.steps) == (7000.0, 1, 10.0)
-    for name in ("a.py", "b.py"):
-        record_estimate(ledger, Estimate(at=AT, workload="w", name=name, owner="me", data={"choice": "gpu"}))
-    assert [estimate.name for estimate in recent_estimates(ledger)] == ["b.py", "a.py"]

@@ -23,7 +23,6 @@ from costgpu.ledger.queries.totals import By, totals
 from costgpu.ledger.records.billed import compare_with_bills
 from costgpu.ledger.records.budget_rules import bounds
 from costgpu.ledger.records.budget_store import alerts_of, all_budgets, claim_delivery
-from costgpu.ledger.records.estimates import recent_estimates
 from costgpu.ledger.records.measured_speeds import measured_speeds
 from costgpu.ledger.records.unrecorded_machines import sightings_since
 from costgpu.models.run import EventKind, RunEvent
@@ -78,12 +77,11 @@ def test_budgets_and_alerts(ledger: Ledger) -> None:
     assert [(alert.threshold, alert.attempts) for alert in attempt.alerts] == [(100, 1)]  # its sender was killed
 
 
-def test_bills_estimates_and_speeds(ledger: Ledger) -> None:
+def test_bills_and_speeds(ledger: Ledger) -> None:
     assert to_json(compare_with_bills(ledger, *NOVEMBER)) == ANSWERS["billed"]
     assert to_json(accuracy(comparisons(ledger, Selection()))) == ANSWERS["accuracy"]
     speeds = [speed for workload in ("w-train", "w-aws") for speed in measured_speeds(ledger, workload).values()]
     assert to_json(speeds) == ANSWERS["speeds"]
-    assert to_json(recent_estimates(ledger)) == ANSWERS["estimates"]
     assert to_json(sightings_since(ledger)) == ANSWERS["unrecorded_machines"]
 
 

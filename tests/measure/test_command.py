@@ -93,7 +93,7 @@ def test_a_shell_loop(tmp_path: Path, no_child_left: None) -> None:
     assert phase.gpu is GpuPath.NONE
     assert "--like" in phase.gpu_reason
     assert (profile.framework.name, profile.framework.python, profile.script) == ("log lines", "", "sh")
-    assert outcome.isolation is not Isolation.IN_PROCESS
+    assert outcome.isolation is not Isolation.COPY
     assert outcome.timed_out
     assert not profile.ended
     assert profile.peak_rss_bytes

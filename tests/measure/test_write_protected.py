@@ -224,36 +224,65 @@ def _runs(pid: int) -> bool:
 
 
 SCRIPT = """
-import os, subprocess
+import os, pathlib, subprocess, sys
 with open("kept", "a") as stream:
     stream.write(" and after")
 with open("new", "w") as stream:
     stream.write("made")
 os.remove("gone")
 print(sorted(os.listdir()), open("kept").read(), subprocess.run(["cat", "new"], capture_output=True, text=True).stdout)
+print(open("../beside/file").read(), open("large").read(), os.path.islink("large"), sys.argv[1] == os.path.abspath("kept"))
 with open("/dev/stdout", "a") as stream:
     stream.write("to a name\\n")
 subprocess.run("echo of a shell >> /dev/stderr", shell=True, check=True)
 subprocess.run(["rm", "-r", "folder"], check=True)
+pathlib.Path.home().joinpath(".cache/tool").mkdir(parents=True)
+pathlib.Path.home().joinpath(".cache/tool/file").write_text("x")
 """
 
 
-def test_a_script_that_a_refused_write_ends_is_told_which(tmp_path: Path) -> None:
-    work = tmp_path / "work"
+@pytest.mark.parametrize("level", [Isolation.WRITE_PROTECTED, Isolation.COPY])
+def test_a_script_changes_a_copy_of_its_folder(
+    level: Isolation, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("costgpu.measure.isolation.folder_copy.MAX_FILE_BYTES", 1000)
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    work = tmp_path / "home/work"
     (work / "folder").mkdir(parents=True)
-    for name in ("kept", "gone", "folder/inner"):
+    (tmp_path / "home/.cache").mkdir()
+    (tmp_path / "home/beside").mkdir()
+    for name in ("kept", "gone", "folder/inner", "../beside/file"):
         (work / name).write_text("before")
-    asked = replace(request(SCRIPT, workdir=work), isolation=Isolation.WRITE_PROTECTED)
+    (work / "large").write_text("large" * 300)
+    asked = replace(request(SCRIPT, str(work / "kept"), workdir=work), isolation=level)
     outcome = run(asked, tmp_path / "cache")
-    assert outcome.log.read_text().startswith("['folder', 'kept', 'new', 'train.py'] before and after made\n")
-    error = explain(outcome, asked, HERE)
-    assert isinstance(error, WouldHarmFiles)
-    assert error.message.endswith(str(work / "folder/inner"))
-    assert sorted(path.name for path in work.rglob("*")) == ["folder", "gone", "inner", "kept", "train.py"]
+    first, second, *others = outcome.log.read_text().splitlines()
+    assert first == "['folder', 'kept', 'large', 'new', 'train.py'] before and after made"
+    assert second == f"before {'large' * 300} True True"
+    assert others == ["to a name", "of a shell"]
+    assert sorted(path.name for path in work.rglob("*")) == ["folder", "gone", "inner", "kept", "large", "train.py"]
     assert {(work / name).read_text() for name in ("kept", "gone", "folder/inner")} == {"before"}
-    assert (outcome.changes.changed, outcome.changes.created) == ([str(work / "kept")], [str(work / "new")])
-    assert outcome.changes.removed == [str(work / "gone")]
+    assert list((tmp_path / "home/.cache").iterdir()) == []
+    assert outcome.changes.changed == [str(work / "kept")]
+    assert outcome.changes.created == [f"{tmp_path}/home/.cache/tool/file", str(work / "new")]
+    assert outcome.changes.removed == [str(work / "folder/inner"), str(work / "gone")]
+    assert {use.path for use in outcome.footprint.read} >= {"kept", "large"}
     assert [path for path in (tmp_path / "cache/measurements").iterdir() if path != outcome.scratch] == []
+    left = {
+        path.relative_to(outcome.scratch / "copy") for path in (outcome.scratch / "copy").rglob("*") if path.is_file()
+    }
+    assert {f"/{path}" for path in left} == {*outcome.changes.changed, *outcome.changes.created}
+
+
+def test_a_script_that_a_refused_write_ends_is_told_which(tmp_path: Path) -> None:
+    (tmp_path / "work").mkdir()
+    (tmp_path / "beside").write_text("before")
+    script = f"open({str(tmp_path / 'beside')!r}, 'w')\n"
+    asked = replace(request(script, workdir=tmp_path / "work"), isolation=Isolation.WRITE_PROTECTED)
+    error = explain(run(asked, tmp_path / "cache"), asked, HERE)
+    assert isinstance(error, WouldHarmFiles)
+    assert error.message.endswith(str(tmp_path / "beside"))
+    assert (tmp_path / "beside").read_text() == "before"
 
 
 LIBRARIES = """

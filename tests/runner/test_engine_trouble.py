@@ -303,7 +303,7 @@ class TestBrokenLedger:
                 assert not world.cloud.instances_of(RUN)
                 continue
             driver = world.launch(book=book)
-            assert driver.context.journal.broken is not None or works == "writes", kind
+            assert driver.context.journal.ledger_error is not None or works == "writes", kind
             assert driver.view.state is RunState.CLOSED, kind
             assert (world.work / "model.pt").read_bytes() == b"weights", kind
             assert not world.cloud.alive(), kind
@@ -325,7 +325,7 @@ class TestBrokenLedger:
 
         world.cloud.schedule(20, breaks)
         driver = world.launch(book=book)
-        assert driver.context.journal.broken is not None
+        assert driver.context.journal.ledger_error is not None
         assert not world.cloud.alive()
         assert (world.work / "model.pt").read_bytes() == b"weights"
 

@@ -1,6 +1,5 @@
 """An agent that says nothing, nonsense, or too little holds no client beyond its limits; the machine ends at its lease."""
 
-import json
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from datetime import timedelta
@@ -40,11 +39,6 @@ def one_byte_a_second(clock: ManualClock) -> Iterator[bytes]:
     for byte in log(0, bytes(200_000)):
         clock.sleep(1)
         yield bytes([byte])
-
-
-def the_end_again_and_again(clock: ManualClock) -> Iterator[bytes]:
-    clock.sleep(0.1)
-    yield MAGIC + frame(b"s", json.dumps(STATUS | {"phase": "running", "reason": None}).encode())
 
 
 def garbage(clock: ManualClock) -> Iterator[bytes]:
@@ -128,7 +122,7 @@ def test_a_silent_agent_on_a_machine_that_is_reached_ends_its_client_soon(tmp_pa
     assert ended_by_its_lease(world)
 
 
-@pytest.mark.parametrize("chunks", [the_end_again_and_again, garbage, a_frame_without_an_end])
+@pytest.mark.parametrize("chunks", [garbage, a_frame_without_an_end])
 def test_a_machine_that_talks_nonsense_is_left_to_its_lease(tmp_path: Path, chunks: Chunks) -> None:
     world, raised = driven(tmp_path, chunks)
     assert isinstance(raised, MachineUnusable)
@@ -139,7 +133,7 @@ def test_a_machine_that_talks_nonsense_is_left_to_its_lease(tmp_path: Path, chun
     assert ended_by_its_lease(world)
 
 
-@pytest.mark.parametrize("said", [b"", b"[]", b"{}", b'{"phase": NaN}', b"[" * 10_000])
+@pytest.mark.parametrize("said", [b"", b"[]", b"{}", b'{"phase": "fini'])
 def test_before_the_job_nonsense_ends_the_machine(tmp_path: Path, said: bytes) -> None:
     world, _ = driven(tmp_path, says=lambda _: lambda _method: b"costgpu-reply " + said + b"\n")
     assert world.view.state is RunState.CLOSED

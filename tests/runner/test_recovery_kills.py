@@ -20,7 +20,7 @@ JOB = JobScript(seconds=250, saves=50, outputs={"model.pt": b"weights", PROGRESS
 TAKEN = (200.0, 200.0)  # seconds after which a machine is taken back; it is told 120 s before
 MINUTE = 60.0
 EVERY = bool(os.environ.get("FULL"))
-"""Whether before and after each call, rather than before one and after the next."""
+"""Whether before and after each call, rather than at every fourth, by turns before and after it."""
 
 
 def new_world(folder: Path) -> RecoveryWorld:
@@ -38,7 +38,7 @@ def calls_of_a_journey(folder: Path) -> list[str]:
 def deaths(folder: Path) -> Iterator[tuple[str, RecoveryWorld]]:
     """Worlds in which a client was killed before or after one of its calls; and what has happened."""
     for number, call in enumerate(calls_of_a_journey(folder / "whole"), 1):
-        for after in (False, True) if EVERY else (number % 2 == 0,):
+        for after in (False, True) if EVERY else (number % 8 == 0,) if number % 4 == 0 else ():
             world = new_world(folder / f"{number}{after}")
             with pytest.raises(Killed):
                 world.run(life=Life(dies_at=number, after=after))
@@ -76,7 +76,7 @@ def test_somebody_comes_late(tmp_path: Path) -> None:
         world.resume({"TOKEN": "x"})
         assert (world.work / "model.pt").read_bytes() == b"weights", what
         world.check_job(what)
-    assert waited > 10
+    assert waited > 2
 
 
 def test_nobody_comes(tmp_path: Path) -> None:

@@ -74,7 +74,13 @@ def made_by_costgpu(folder):
     return "VICTIM_MEASURED" in os.environ and folder.name.startswith("costgpu-") and private and fresh
 
 
-if Path(os.environ["HOME"]) != HOME or not os.path.samefile(".", WORK):
+COPY = os.environ["HOME"].rpartition(str(HOME))[0]  # what costgpu has put before the paths of a copy
+made_there = str(HOME / ".cache/costgpu/measurements") in COPY and "VICTIM_MEASURED" in os.environ
+if (
+    not os.environ["HOME"].endswith(str(HOME))
+    or (COPY and not made_there)
+    or not os.path.samefile(".", f"{COPY}{WORK}")
+):
     raise SystemExit("this is not the victim's place")
 if os.environ["TMPDIR"] not in (str(TEMP), os.environ.get("VICTIM_CHECKED")) and not made_by_costgpu(
     Path(os.environ["TMPDIR"])

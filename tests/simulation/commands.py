@@ -89,8 +89,8 @@ def cancel(process: Process) -> None:
     except RunBusy:
         cancel_driven(context, view, now=now)
         return
-    if driver is not None and driver.broken is not None:
-        raise driver.broken
+    if driver is not None and driver.ledger_error is not None:
+        raise driver.ledger_error
 
 
 def fetch(process: Process) -> None:

@@ -12,7 +12,7 @@ from tests.simulation.schedule import Schedule, Setting, Step, draw
 from tests.simulation.shrinking import shrink
 from tests.simulation.simulation import simulate
 
-FIRST, SEEDS, CHUNK = int(os.environ.get("SEED", "0")), int(os.environ.get("SEEDS", "2000")), 100
+FIRST, SEEDS, CHUNK = int(os.environ.get("SEED", "0")), int(os.environ.get("SEEDS", "600")), 100
 MORE_FIRST, MORE_SEEDS, MORE_CHUNK = 100_000, 8_000, 1000
 # Rarer than one in two thousand: these violated something once. A change to what schedules are drawn makes them others.
 ONCE_VIOLATING = (

@@ -76,7 +76,7 @@ def advise(
 
 
 def script_advice(context: AdviceContext) -> list[Advice]:
-    """Everything that a change of the script would save, and what several changes would save together."""
+    """Return everything that a change of the script would save, and what several changes would save together."""
     trains = any(phase.inference is None for phase in context.workload.profile.phases)
     training = (mixed_precision, tf32, host_python, fewer_accumulations) if trains else ()
     every = [*(options(context) for options in training), workers(context), *inference_options(context)]
@@ -92,7 +92,7 @@ def script_advice(context: AdviceContext) -> list[Advice]:
 def _together(
     context: AdviceContext, found: Sequence[tuple[Option, Advice]], every: Sequence[Sequence[Option]]
 ) -> Advice | None:
-    """The largest saving, and what each further change adds to it: mixed precision behind slow loading saves nothing."""
+    """Return the advice to combine changes: the one that saves most, and each further one that still saves."""
     alone = [pair for pair in found if pair[0].kind not in ALONE]
     if context.before is None or not alone:
         return None

@@ -69,7 +69,7 @@ def with_workers(workload: Workload, workers: int) -> Workload:
 
 
 def _wait_here(phase: Phase, workload: Workload, workers: int) -> float:
-    """Seconds that a step on this machine then waits for data.
+    """Return the seconds that a step on this machine then waits for data.
 
     Training and workers share the cores: no step is shorter than what both together need of all cores.
     """
@@ -162,16 +162,12 @@ def _phases(workload: Workload, change: Callable[[Phase], Phase]) -> Workload:
 
 
 def cast_seconds(workload: Workload) -> float:
-    """Launching the casts of mixed precision, over the whole run."""
+    """Return the seconds that launching the casts of mixed precision takes over the whole run."""
     total = 0.0
     for phase, steps in zip(workload.profile.phases, workload.scope.steps, strict=True):
-        total += steps * CONSTANTS["launch"] * _casts(phase)
+        weights = sum(one.tensors * one.updates_per_step for one in phase.optimizers) * phase.micro_batches
+        total += steps * CONSTANTS["launch"] * (CASTS_PER_WEIGHT * weights + SCALER_KERNELS)
     return total
-
-
-def _casts(phase: Phase) -> float:
-    weights = sum(one.tensors * one.updates_per_step for one in phase.optimizers) * phase.micro_batches
-    return CASTS_PER_WEIGHT * weights + SCALER_KERNELS
 
 
 def worker_seconds(workload: Workload, workers: int, after: Prediction) -> float:

@@ -187,7 +187,7 @@ def _changed(workload: Workload, place: Candidate, options: Sequence[Option]) ->
 
 
 def error_between(one: Prediction, other: Prediction, on_one_chip: float = PAIRED_SIGMA) -> float:
-    """Standard deviation of the logarithm of the ratio of two predictions: small if both have the same error."""
+    """Return the standard deviation of the logarithm of two predictions' ratio: small if they share their errors."""
     if paired(one.candidate, other.candidate):
         return on_one_chip
     return math.hypot(one.sigma, other.sigma)

@@ -116,7 +116,7 @@ def with_cpu_bfloat16(workload: Workload, cpu: CpuSpec, vcpus: int) -> Workload:
 
 
 def with_cpu_float32(workload: Workload) -> Workload:
-    """The workload with its half-precision models in fp32 on CPUs, which then takes twice the memory of its weights."""
+    """Return the workload with its half-precision models in fp32 on CPUs, which doubles the memory of their weights."""
     profile = workload.profile
     more = max(phase.model_bytes for phase in profile.phases if phase.inference is not None)
     rss = None if profile.peak_rss_bytes is None else profile.peak_rss_bytes + more

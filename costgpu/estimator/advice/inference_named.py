@@ -27,7 +27,7 @@ BYTES_PER_PARAMETER = {"float32": 4.0, "float64": 8.0}
 
 
 def named_options(context: AdviceContext) -> Iterator[Advice]:
-    """Engines and quantization for the last phase, on the GPU that is recommended."""
+    """Yield the engines and quantization for the last phase, on the GPU that is recommended."""
     phase, before = context.workload.profile.phases[-1], context.before
     if phase.inference is None or before is None or before.candidate.accelerator is None:
         return

@@ -41,7 +41,7 @@ SAME_RESULTS = "Compare some results with and without it."
 
 
 def inference_options(context: AdviceContext) -> list[list[Option]]:
-    """All of them, those of one kind together; empty without inference."""
+    """Return all of them, those of one kind together; empty without inference."""
     if all(phase.inference is None for phase in context.workload.profile.phases):
         return []
     return [batch(context), half(context), tf32(context), channels_last(context), compiled(context), cpu_type(context)]
@@ -101,7 +101,7 @@ def batch_factor(workload: Workload, place: Candidate) -> float:
 
 
 def idle_share(workload: Workload, place: Candidate) -> float:
-    """Share of a unit in which the place's GPU waits for its host."""
+    """Return the share of a unit in which the place's GPU waits for its host."""
     unit, spec = workload.units[-1], place.accelerator
     return 1 - unit_terms(unit, spec, workload.execution).gpu_use if unit is not None and spec is not None else 0.0
 

@@ -59,7 +59,7 @@ def mixed_precision(context: AdviceContext) -> list[Option]:
 
 
 def _torch(workload: Workload) -> bool:
-    """Whether it is PyTorch, traced op by op: other frameworks choose their precision by themselves or in other words."""
+    """Return True for PyTorch that was traced op by op: other frameworks choose their precision in other words."""
     return traced(workload) and workload.profile.framework.name == "torch"
 
 

@@ -33,7 +33,7 @@ SMALL_ERROR = 0.02  # of a ratio in which only a price changes
 def place_advice(
     context: AdviceContext, wider: Sequence[Prediction], spot: Sequence[Prediction]
 ) -> Iterator[Advice | None]:
-    """Everything that another place, or less work on this one, would save; None where it saves nothing."""
+    """Yield everything that another place, or less work on this one, would save; None where it saves nothing."""
     yield preprocessing(context)
     yield between_epochs(context)
     yield other_instance(context, wider)
@@ -83,7 +83,7 @@ def between_epochs(context: AdviceContext) -> Advice | None:
 
 
 def _moved(context: AdviceContext, kind: AdviceKind, changed: Workload, seconds: float, action: str) -> Advice | None:
-    """The advice to do `seconds` of work on the cheapest CPU machine that can run the script, not on the GPU machine."""
+    """Return the advice to do `seconds` of work on the cheapest CPU machine that can, and not on the GPU machine."""
     before = context.before
     if before is None or not before.candidate.is_gpu:
         return None
@@ -113,7 +113,7 @@ def _moved(context: AdviceContext, kind: AdviceKind, changed: Workload, seconds:
 
 
 def other_instance(context: AdviceContext, wider: Sequence[Prediction]) -> Advice | None:
-    """Another accelerator, fewer of them or a smaller host, among what the user's options had left out."""
+    """Return another accelerator, fewer of them or a smaller host, among what the user's options had left out."""
     before = context.before
     if before is None or context.free:
         return None
@@ -139,7 +139,7 @@ def other_instance(context: AdviceContext, wider: Sequence[Prediction]) -> Advic
 
 
 def _instance(before: Prediction, after: Prediction) -> str:
-    """``An L4 instead of an A100``, ``1x L4 instead of 4x L4``, ``A smaller host for the L4``."""
+    """Return the change of machine in words: ``An L4 instead of an A100``, ``A smaller host for the L4``."""
     one, other = before.offer, after.offer
     chip = other.accelerator if other is not None else None
     was = one.accelerator if one is not None else None

@@ -57,7 +57,7 @@ def _with_checkpoints(place: Prediction) -> Prediction:
 
 
 def _rate_error(found: Interruptions | None) -> float:
-    """Standard deviation of the logarithm of the time that the rate's error makes."""
+    """Return the standard deviation of the logarithm of the time that the error of the interruption rate causes."""
     if found is None or found.undisturbed_seconds.high <= 0 or found.factor <= 0:
         return 0.0
     return max(0.0, math.log(found.wall_seconds.high / found.undisturbed_seconds.high / found.factor)) / Z80

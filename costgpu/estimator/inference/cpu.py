@@ -26,27 +26,6 @@ MOST_CORES = 20.0  # half-precision matrix products do not get faster beyond so 
 ABSOLUTE = Interval(0.50, 2.00)  # nothing measured there, nor here in that precision: assumed
 ABSOLUTE_UNMEASURED = Interval(0.33, 3.00)  # as fast as without units, or as bf16
 DECODE_GBPS_PER_CORE, DECODE_GBPS_AT_MOST = 6.0, 80.0  # PyTorch in bf16; 50-110 at most
-ENGINE_GBPS_PER_GHZ_AND_CORE, ENGINE_SHARE_OF_SOCKET = 2.9, 0.56  # llama.cpp
-ENGINE_CORES, ENGINE_DECLINE = 48.0, 0.36
-# Nominal memory bandwidth of one socket, GB/s: channels times their rate, by how a microarchitecture's name begins.
-# Source: processor vendors' documentation (tools/facts/cpu_families.csv, 2026-09).
-SOCKET_GBPS = {
-    "Haswell": 68.0,
-    "Broadwell": 77.0,
-    "Skylake-SP": 128.0,
-    "Cascade Lake": 141.0,
-    "Ice Lake-SP": 205.0,
-    "Sapphire Rapids": 307.0,
-    "Emerald Rapids": 358.0,
-    "Zen 1": 171.0,
-    "Zen 2": 205.0,
-    "Zen 3": 205.0,
-    "Zen 4": 461.0,
-    "Zen 5": 576.0,
-    "Neoverse N1": 205.0,
-    "Neoverse V1": 307.0,
-    "Neoverse V2 (Graviton4)": 537.0,
-}
 
 
 class HalfUnit(StrEnum):
@@ -90,7 +69,7 @@ class CpuTerms:
 
     @property
     def seconds(self) -> float:
-        """All of it."""
+        """Return the sum of the parts."""
         return self.compute + self.memory + self.calls
 
 
@@ -110,26 +89,9 @@ def unit_terms_on_cpu(unit: Unit, cpu: CpuSpec, vcpus: int, dtype: str) -> CpuTe
 
 
 def half_gain(unit: Unit, cpu: CpuSpec, vcpus: int) -> float:
-    """Seconds of a unit in fp32 over those in bf16 on a CPU; below 1 where it has no units for it."""
+    """Return the seconds of a unit in fp32 over those in bf16 on a CPU; below 1 where it has no units for it."""
     half = unit_terms_on_cpu(unit, cpu, vcpus, "bfloat16").seconds
     return unit_terms_on_cpu(unit, cpu, vcpus, "float32").seconds / half if half > 0 else 1.0
-
-
-def engine_decode_gbps(cpu: CpuSpec, vcpus: int) -> float | None:
-    """Bandwidth at which llama.cpp reads the weights of one token: tokens per second are it over their bytes.
-
-    19 % median and 55 % p90 error on 2,792 rows; twice too fast for Zen 1.
-
-    Returns:
-        GB/s; None where the bandwidth of a socket is not known.
-    """
-    socket_gbps = next((gbps for name, gbps in SOCKET_GBPS.items() if cpu.microarchitecture.startswith(name)), None)
-    if socket_gbps is None:
-        return None
-    cores = max(1.0, vcpus / cpu.vcpus_per_core)
-    by_cores = ENGINE_GBPS_PER_GHZ_AND_CORE * (cpu.all_core_ghz or 2.5) * cores
-    rate = 1 / (1 / by_cores + 1 / (ENGINE_SHARE_OF_SOCKET * socket_gbps))
-    return rate * (ENGINE_CORES / cores) ** ENGINE_DECLINE if cores > ENGINE_CORES else rate
 
 
 def _compute(work: ForwardWork, cpu: CpuSpec, rates: CpuRates, dtype: str) -> float:
@@ -140,7 +102,7 @@ def _compute(work: ForwardWork, cpu: CpuSpec, rates: CpuRates, dtype: str) -> fl
 
 
 def _bytes(work: ForwardWork, dtype: str) -> float:
-    """Bytes moved, floating-point tensors in `dtype`."""
+    """Return the bytes moved, floating-point tensors in `dtype`."""
     width = 2.0 if dtype in HALF_TYPES else 4.0
     return sum(
         moved * (width / (2.0 if traced in HALF_TYPES else 4.0) if traced in HALF_TYPES or traced == "float32" else 1.0)

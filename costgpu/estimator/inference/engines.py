@@ -52,7 +52,7 @@ def engine_decode_seconds(
 
 
 def engine_prefill_seconds(parameters: float, tokens: float, spec: AcceleratorSpec) -> float:
-    """Seconds of a prefill by such an engine.
+    """Return the seconds of a prefill by such an engine.
 
     Args:
         tokens: Tokens of all prompts.

@@ -50,17 +50,17 @@ class ForwardWork:
 
     @property
     def total_flops(self) -> float:
-        """All FLOPs."""
+        """Return all FLOPs."""
         return sum(self.flops.values())
 
     @property
     def total_bytes(self) -> float:
-        """All bytes."""
+        """Return all bytes."""
         return sum(self.moved.values())
 
     @property
     def weight_bytes(self) -> float:
-        """Bytes of the weights of matrix products."""
+        """Return the bytes of the weights of matrix products."""
         return sum(moved for (group, _), moved in self.moved.items() if group == WEIGHTS)
 
     def scaled(self, batch: float) -> ForwardWork:

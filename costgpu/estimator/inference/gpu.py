@@ -34,7 +34,7 @@ from costgpu.estimator.inference.forward_work import (
     WEIGHTS,
     ForwardWork,
 )
-from costgpu.estimator.interval import UNRULED, Interval, of_board
+from costgpu.estimator.interval import MEASURED_INFERENCE, UNRULED, Interval, of_board
 from costgpu.estimator.op_costs import HALF_TYPES, ITEM_BYTES
 from costgpu.models.offer import AcceleratorSpec
 
@@ -92,7 +92,6 @@ COMPILED_HOST = {"compiled": 0.6, "graphs": 0.3}
 BASE = Interval(0.86, 1.28)
 HOST_BOUND = Interval(0.65, 1.50)
 COMPILED = Interval(0.80, 1.55)
-MEASURED_ARCHITECTURES = ("Pascal", "Volta", "Turing", "Ampere", "Ada")  # of the 405 rows
 HOST_BOUND_FROM = 1.0  # host seconds over device seconds
 # Waits of a pass up to which host and device still run side by side: `generate()` waits after every token, and its decodes
 # fit so. Detection models wait 13 to 360 times, and were told 31 % too short. The width of their interval is assumed.
@@ -138,12 +137,12 @@ class ForwardTerms:
 
     @property
     def device(self) -> float:
-        """Seconds of the device alone."""
+        """Return the seconds of the device alone."""
         return self.compute + self.on_chip + self.memory + self.launch
 
     @property
     def seconds(self) -> float:
-        """Seconds of the forward pass."""
+        """Return the seconds of the forward pass."""
         return self.device + self.host_alone if self.takes_turns else beside(self.device, self.host_alone)
 
     @property
@@ -158,7 +157,7 @@ class ForwardTerms:
 
     @property
     def gpu_use(self) -> float:
-        """Share of the time in which the device computes."""
+        """Return the share of the time in which the device computes."""
         return self.device / self.seconds if self.seconds > 0 else 0.0
 
     def times(self, factor: float) -> ForwardTerms:
@@ -261,7 +260,7 @@ def device_sums(work: ForwardWork, spec: AcceleratorSpec, execution: Execution) 
 
 
 def moved_bytes(work: ForwardWork, execution: Execution) -> dict[str, float]:
-    """Bytes that a pass moves by group, in the types in which it runs."""
+    """Return the bytes that a pass moves by group, in the types in which it runs."""
     if _autocasts(execution) and not any(traced in HALF_TYPES for _, traced in work.moved):
         return dict(work.autocast_moved)
     moved: dict[str, float] = defaultdict(float)
@@ -273,7 +272,7 @@ def moved_bytes(work: ForwardWork, execution: Execution) -> dict[str, float]:
 def host_seconds(
     work: ForwardWork, execution: Execution, *, own: float | None = None, host_speed: float = 1.0
 ) -> float:
-    """Seconds that the host needs to launch the kernels of a pass, one after the other.
+    """Return the seconds that the host needs to launch the kernels of a pass, one after the other.
 
     What launches cost was measured with the Python of modules in it; a script whose own Python was found to take longer
     takes that and a dispatch for each kernel.
@@ -310,7 +309,7 @@ def forward_interval(
     if execution.runtime is not Runtime.EAGER:
         interval = interval.covering(COMPILED)
         reasons.append("torch.compile: its gain is only roughly known")
-    board, why = of_board(spec, MEASURED_ARCHITECTURES, as_of_year=year)
+    board, why = of_board(spec, MEASURED_INFERENCE, as_of_year=year)
     return interval.stretched(low=board.low, high=board.high), reasons + why
 
 

@@ -36,12 +36,12 @@ class MemoryNeed:
 
     @property
     def gib(self) -> float:
-        """All of it without the margin, GiB."""
+        """Return all of it without the margin, GiB."""
         return (self.weights + self.cache + self.activations + RUNTIME_BYTES) / GIB
 
     @property
     def gib_with_margin(self) -> float:
-        """Memory that an accelerator must have, GiB."""
+        """Return the memory that an accelerator must have, GiB."""
         return self.gib * (MARGIN if self.traced else MARGIN_UNTRACED)
 
     def times(self, batch: float) -> MemoryNeed:

@@ -32,7 +32,7 @@ class Option:
 def throughput(
     unit: Unit, spec: AcceleratorSpec, execution: Execution, batch: float = 1.0, *, copy: float = 0.0
 ) -> float:
-    """Units of the script's size per second, with `batch` times the items in one; never falls with `batch`.
+    """Return the units of the script's size per second, with `batch` times the items in one; never falls with `batch`.
 
     Args:
         copy: Seconds to copy the items of one unit to the GPU.
@@ -60,7 +60,7 @@ def saturating_batch(unit: Unit, spec: AcceleratorSpec, execution: Execution, *,
 def best_batch(
     unit: Unit, spec: AcceleratorSpec, execution: Execution, *, largest: float = MOST_BATCH, copy: float = 0.0
 ) -> Option:
-    """The batch to recommend: that which nearly saturates the GPU, at most the largest that fits, at least the script's.
+    """Return the batch to recommend: the one that nearly saturates the GPU, and fits, but not less than the script's.
 
     Args:
         largest: Largest batch that fits, times the script's (`memory.largest_batch`).

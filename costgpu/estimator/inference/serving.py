@@ -11,8 +11,9 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+from costgpu.models.provider_costs import HOURS_PER_MONTH
+
 HEADROOM = 0.65  # share of its capacity that a machine is planned for: assumed, usual practice
-HOURS_PER_MONTH = 730.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +29,7 @@ class Service:
 
     @property
     def usd_per_month(self) -> float:
-        """USD for 730 hours."""
+        """Return the cost of `HOURS_PER_MONTH` in USD."""
         return HOURS_PER_MONTH * self.usd_per_hour
 
     @property
@@ -63,7 +64,7 @@ def service(rate: float, capacity: float, usd_per_hour: float, *, headroom: floa
 
 
 def items_until_it_pays(fixed_usd: float, usd_per_item: float, other_usd_per_item: float) -> float:
-    """Number of items from which a machine with a fixed cost is the cheaper one; infinite if it never is.
+    """Return the number of items from which a machine with a fixed cost is cheaper; infinite if it never is.
 
     Args:
         fixed_usd: Cost of its boot and set-up, less the other one's.

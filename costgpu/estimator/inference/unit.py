@@ -97,7 +97,7 @@ def unit_terms(unit: Unit, spec: AcceleratorSpec, execution: Execution, *, host_
 
 
 def mean_context(generation: Generation) -> float:
-    """Tokens in the cache at the middle decode."""
+    """Return the tokens in the cache at the middle decode."""
     return generation.prompt_tokens + generation.new_tokens / 2
 
 
@@ -114,7 +114,7 @@ def _at_mean_context(work: ForwardWork, rows: Iterable[OpRow], generation: Gener
 
 
 def traced_context(rows: Iterable[OpRow]) -> float:
-    """Tokens in the cache of the traced decode, by the keys of its attention; 0 if they cannot be told."""
+    """Return the tokens in the cache of the traced decode, by the keys of its attention; 0 if they cannot be told."""
     lengths: dict[int, int] = {}
     for row in rows:
         if row.op in ATTENTION_FORWARD and len(row.inputs) > 1 and len(row.inputs[1][0]) >= 2:

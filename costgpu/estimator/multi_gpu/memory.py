@@ -21,7 +21,7 @@ HALF_GATHERED_BYTES = 2.0  # of a parameter and a reduced gradient, under a poli
 
 
 def memory_gib(held: TrainingBytes, parallelism: Parallelism, ranks: int, per_node: int) -> float:
-    """Memory that each of several GPUs needs, GiB, without a margin.
+    """Return the memory that each of several GPUs needs, GiB, without a margin.
 
     Args:
         held: Bytes of one process that holds everything.

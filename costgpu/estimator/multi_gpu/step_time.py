@@ -35,7 +35,7 @@ class StepSeconds:
 
     @property
     def seconds(self) -> float:
-        """Seconds of the step."""
+        """Return the seconds of the step."""
         return self.alone + self.communication + self.stragglers
 
     @property
@@ -54,21 +54,21 @@ class Group:
 
 
 def window_share(scheme: Scheme, micro_batches: float, *, checkpointed: bool = False) -> float:
-    """Share of a step of one GPU that can hide communication."""
+    """Return the share of a step of one GPU that can hide communication."""
     if scheme.shards_parameters:
         return 1.0
     return (BACKWARD_SHARE_CHECKPOINTED if checkpointed else BACKWARD_SHARE) / max(1.0, micro_batches)
 
 
 def communication_seconds(volume: Volume, group: Group) -> float:
-    """Seconds of the collectives of a step if nothing hid them."""
+    """Return the seconds of the collectives of a step if nothing hid them."""
     links = group.links
     if group.gpus <= 1 or links is None:
         return 0.0
     if not volume.between or group.nodes <= 1:
-        return (group.gpus - 1) / group.gpus * volume.everywhere / links.slowest
+        return (group.gpus - 1) / group.gpus * volume.all_ranks / links.slowest
     each = group.gpus / group.nodes
-    within = 0.0 if links.local is None else (each - 1) / each * volume.everywhere / links.local
+    within = 0.0 if links.local is None else (each - 1) / each * volume.all_ranks / links.local
     network = links.network or links.slowest
     return within + (group.nodes - 1) / group.nodes * volume.between / network
 

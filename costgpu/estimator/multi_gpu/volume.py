@@ -22,7 +22,7 @@ TRIPS = {"all_reduce": 2.0, "all_gather": 1.0, "reduce_scatter": 1.0, "broadcast
 class Volume:
     """Bytes of one optimizer step."""
 
-    everywhere: float  # in the group of all ranks; of HSDP, in that of one machine
+    all_ranks: float  # in the group of all ranks; of HSDP, in that of one machine
     between: float = 0.0  # between the machines alone
 
 
@@ -34,7 +34,8 @@ def bytes_per_step(parallelism: Parallelism, micro_batches: float) -> Volume | N
     """
     trained, every = parallelism.trained_parameters, max(parallelism.parameters, parallelism.trained_parameters)
     if not every:
-        return _as_seen(parallelism)
+        moved = sum(TRIPS.get(one.op, 0.0) * one.bytes_per_step for one in parallelism.collectives)
+        return Volume(moved) if moved > 0 else None
     micro = max(1.0, micro_batches)
     scheme = parallelism.scheme
     gathered = (parallelism.gathered_bytes or parallelism.gradient_bytes) * every
@@ -49,9 +50,3 @@ def bytes_per_step(parallelism: Parallelism, micro_batches: float) -> Volume | N
     if scheme is Scheme.ZERO2:
         return Volume(whole / 2 * (1 + micro))
     return Volume(whole * max(1.0, parallelism.reductions_per_step))
-
-
-def _as_seen(parallelism: Parallelism) -> Volume | None:
-    """Return the bytes of the collectives that were seen, where the size of the model is not known."""
-    moved = sum(TRIPS.get(one.op, 0.0) * one.bytes_per_step for one in parallelism.collectives)
-    return Volume(moved) if moved > 0 else None

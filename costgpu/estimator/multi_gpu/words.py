@@ -26,7 +26,7 @@ def need_words(need: float, memory: float, parallelism: Parallelism, gpus: int) 
 
 
 def sharded(parallelism: Parallelism, *, half: bool) -> Parallelism:
-    """The same training under FSDP, as its documentation advises: units are gathered in half precision if it trains so."""
+    """Return the same training under FSDP, which gathers units in half precision if the training uses it."""
     each = HALF_GATHERED_BYTES if half else 4.0
     return replace(parallelism, scheme=Scheme.FSDP, gathered_bytes=each, reduced_bytes=each)
 

@@ -58,7 +58,7 @@ def comparisons(
 
 
 def accuracy(found: Sequence[Comparison]) -> tuple[Accuracy, ...]:
-    """Of all, and then by provider; nothing if there is nothing to compare."""
+    """Return the accuracy of all runs, then of each provider's; nothing if there is nothing to compare."""
     if not found:
         return ()
     providers = sorted({one.run.provider for one in found})

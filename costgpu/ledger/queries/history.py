@@ -43,28 +43,6 @@ from costgpu.models.job import EndReason
 
 T = TypeVar("T")
 AT_ONCE = 2000  # rows in memory
-# Why a run ended without what it was paid for. A limit that the user gave, and a cancellation, are none of these.
-WASTED = frozenset(
-    reason.value
-    for reason in (
-        EndReason.JOB_FAILED,
-        EndReason.SETUP_FAILED,
-        EndReason.IDLE,
-        EndReason.DISK_FULL,
-        EndReason.PREEMPTED,
-        EndReason.UNCLAIMED,
-        EndReason.PROVISION_FAILED,
-        EndReason.BOOT_FAILED,
-        EndReason.HOST_KEY_MISMATCH,
-        EndReason.MACHINE_UNUSABLE,
-        EndReason.DRIVER_FAILED,
-        EndReason.SYNC_FAILED,
-        EndReason.NODES_APART,
-        EndReason.NODE_LOST,
-        EndReason.INSTANCE_LOST,
-        EndReason.LEASE_EXPIRED,
-    )
-)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -157,7 +135,7 @@ def closed_runs(
         if last is not None:
             page = page.where(runs.c.run < last if newest_first else runs.c.run > last)
         rows, tags = ledger.read(partial(_page, page=page), nothing)
-        yield from ledger.readable(rows, partial(_closed, tags), _run_of)
+        yield from ledger.readable(rows, partial(_closed, tags), lambda row: f"run {row.run_id}")
         if rows:
             last = whole(rows[-1].run)
         if len(rows) < wanted:
@@ -193,7 +171,7 @@ def _spent(
 
 
 def without_damaged(ledger: Ledger, sums: Callable[[Connection, Sequence[ColumnElement[bool]]], T], empty: T) -> T:
-    """Sum of closed runs. Runs with damaged rows are left out of them, and kept in the ledger's `damage`.
+    """Return the sum of closed runs. Runs with damaged rows are left out of them, and kept in the ledger's `damage`.
 
     Args:
         sums: Given a condition that closed runs must meet; `DamagedCellError` if a sum is none.
@@ -243,7 +221,7 @@ def implausible_runs(
 
 
 def _damaged(connection: Connection) -> dict[int, str]:
-    """Closed runs whose rows hold what cannot be there."""
+    """Return the closed runs whose rows hold impossible values."""
     wrong = [*chain(*_odd(connection))]
     if not wrong:
         return {}
@@ -273,7 +251,7 @@ ENDED = case((_END > BEGAN, _END), else_=BEGAN)
 
 
 def joined() -> Join:
-    """Closed runs."""
+    """Join closed runs with their closings."""
     return closings.join(runs, runs.c.run == closings.c.run)
 
 
@@ -292,7 +270,7 @@ def within(since: datetime | None, until: datetime | None) -> list[ColumnElement
 def edges(
     since: datetime | None, until: datetime | None
 ) -> tuple[list[ColumnElement[bool]], ColumnElement[bool] | None]:
-    """Of what overlaps the period: what lies inside it, and what crosses its edges (None if it has none)."""
+    """Return the conditions for what lies inside the period, and for what crosses its edges (None if it has none)."""
     inside: list[ColumnElement[bool]] = []
     crossing: list[ColumnElement[bool]] = []
     if since is not None:
@@ -349,10 +327,6 @@ def _page(connection: Connection, page: Select[Any]) -> tuple[list[Any], dict[in
         for run, key, value in connection.execute(select(run_tags).where(run_tags.c.run.in_(some))):
             tags.setdefault(run, {})[str(key)] = str(value)
     return rows, tags
-
-
-def _run_of(row: Any) -> str:
-    return f"run {row.run_id}"
 
 
 def _closed(tags_of: Mapping[int, Mapping[str, str]], row: Any) -> ClosedRun:

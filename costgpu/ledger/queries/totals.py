@@ -18,7 +18,6 @@ from sqlalchemy import BigInteger, ColumnElement, Connection, case, func, litera
 from costgpu.ledger.queries.history import (
     BEGAN,
     ENDED,
-    WASTED,
     Selection,
     conditions,
     edges,
@@ -40,6 +39,7 @@ from costgpu.ledger.schema import (
     whole,
 )
 from costgpu.ledger.store import Ledger
+from costgpu.models.job import EndReason
 
 DAY_US = 86_400_000_000
 # Literals, not parameters: PostgreSQL does not see that two parameters in SELECT and GROUP BY are the same.
@@ -68,7 +68,7 @@ class Total:
     runs: int  # the number of runs that began in it
     machine_seconds: float
     cost_usd: Decimal
-    wasted_usd: Decimal  # the part of the cost that went into runs that failed, were lost, or idled (`history.WASTED`)
+    wasted_usd: Decimal  # the part of the cost that went into runs that failed, were lost, or idled
 
 
 @dataclass(slots=True)
@@ -137,7 +137,7 @@ def _sums(
     where = [*chosen, *within(since, until)]
     cost = func.coalesce(closings.c.metered_nano_usd, 0)
     seconds = func.coalesce(closings.c.metered_seconds, 0.0)
-    wasted = closings.c.reason.in_(sorted(WASTED))
+    wasted = closings.c.reason.in_([reason.value for reason in EndReason if reason.outcome.wasted])
     found: dict[str, _Sum] = {}
     everything = (
         select(*columns, func.count(), func.sum(seconds), func.sum(cost), func.sum(case((wasted, cost), else_=0)))

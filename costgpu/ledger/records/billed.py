@@ -133,7 +133,7 @@ def without_repeats(costs: Iterable[BilledCost]) -> tuple[BilledCost, ...]:
 def compare_with_bills(
     ledger: Ledger, start: datetime, end: datetime, providers: Sequence[str] | None = None
 ) -> tuple[Compared, ...]:
-    """Every run that was metered or billed in a period, the dearest first; last, what has no run's tag.
+    """Return every run that was metered or billed in a period, the dearest first; last, what has no run's tag.
 
     Args:
         start: The beginning of the period.

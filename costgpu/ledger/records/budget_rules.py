@@ -18,14 +18,13 @@ from enum import StrEnum
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from costgpu.errors import UsageError
-from costgpu.units import ANY, parse_usd
+from costgpu.units import parse_usd
 
 FULL = 100  # percent; always one of the thresholds
 DEFAULT_THRESHOLDS = (50, 80, FULL)
 LARGEST_THRESHOLD = 1000  # percent
 MOST_THRESHOLDS = 20
 LEAST_USD = Decimal("0.01")
-MOST_USD = Decimal(10_000_000)
 PACE_SHARE = 0.05  # of a period must be over before its end is forecast; a day is always enough
 PACE_SECONDS = 86400.0
 FIRST_YEAR, LAST_YEAR = 2024, 2199  # a clock that says otherwise is wrong
@@ -205,7 +204,7 @@ def parse_amount(text: str) -> Decimal:
     """Return the amount of a budget, US dollars: ``200``, ``$200``, ``99.50 USD``.
 
     Raises:
-        UsageError: Another currency, not positive, less than a cent, or absurdly much.
+        UsageError: Another currency, not positive, or less than a cent.
     """
     stripped = text.strip()
     code = next((c.upper() for pair in _CODE.findall(stripped) for c in pair if c), "")
@@ -217,11 +216,9 @@ def parse_amount(text: str) -> Decimal:
         )
     if stripped.lstrip("$ ").startswith("-"):
         raise UsageError(f"{text!r}: a budget cannot be negative.", hint="Write 200, $200 or 99.50.")
-    amount = parse_usd(re.sub(r"^usd", "", stripped, flags=re.IGNORECASE), within=ANY)
+    amount = parse_usd(re.sub(r"^usd", "", stripped, flags=re.IGNORECASE))
     if amount < LEAST_USD:
         raise UsageError(f"{text!r}: a budget of less than a cent can only be exceeded.", hint="Write 5 or 0.25.")
-    if amount > MOST_USD:
-        raise UsageError(f"{text!r}: a budget of more than $10,000,000 is surely a slip.", hint="Write 200 or $200.")
     return Decimal(f"{amount:f}")
 
 

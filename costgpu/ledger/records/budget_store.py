@@ -282,7 +282,7 @@ def _row(name: str, data: str | None, at: datetime) -> dict[str, Any]:
 
 
 def _budget(row: Any) -> Budget:
-    budget = from_json(Budget, parse_json(text(row.data)), bounded=True)
+    budget = from_json(Budget, parse_json(text(row.data)))
     if budget.amount_usd <= 0 or budget.name != row.name or not budget.thresholds:
         raise ValueError("It is not what costgpu writes.")
     ZoneInfo(budget.time_zone)
@@ -318,7 +318,7 @@ def _last(history: Sequence[StoredBudget]) -> StoredBudget:
 def _alerts(
     connection: Connection, stored: StoredBudget, start_us: int, found_since: datetime | None = None
 ) -> tuple[Alert, ...]:
-    """Of the period that begins then, and of those before it what was found since; of one found twice, the first."""
+    """Return the alerts of this period, and those found since in earlier periods; of one found twice, the first."""
     period = alerts.c.period_start_us == start_us
     if found_since is not None:
         period |= (alerts.c.period_start_us < start_us) & (alerts.c.at_us >= to_microseconds(found_since))

@@ -24,8 +24,9 @@ MOST_OUTSIDE = 50  # entries: nobody chooses among them file by file
 def gather(watch: FileWatch, scratch: Scratch, changes: Changes, level: Isolation) -> Footprint:
     """Return what a program used.
 
-    What inotify tells is the program's own doing in a copy-on-write world. Elsewhere others may have read the files, so
-    that it only tells that something may be missing; and there, files younger than the measurement are the program's.
+    What inotify tells is the program's own doing in a copy-on-write world, and in a copy of its folder. Elsewhere others may
+    have read the files, so that it only tells that something may be missing; and there, files younger than the measurement
+    are the program's.
     """
     alone, journal = level is Isolation.COPY_ON_WRITE, read_journal(scratch.opened())
     places = Places(
@@ -37,11 +38,11 @@ def gather(watch: FileWatch, scratch: Scratch, changes: Changes, level: Isolatio
     look = _Look(places, None if alone else watch.since_ns)
     read = look.sizes(journal["opened"] | journal["sources"])
     cut = {os.path.realpath(path) for path in journal["cut"]}
-    held, notified = (
+    held, notified, own = (
         {path: size for path, size in look.sizes(paths).items() if path not in cut}
-        for paths in (watch.held, watch.notified)
+        for paths in (watch.held, watch.notified, watch.notified if alone else watch.alone)
     )
-    read = {**read, **held, **(notified if alone else {})}
+    read = {**read, **held, **own}
     names = {path: places.inside(path) for path in read}
     wrote = [path for path in changes.sizes if places.inside(path) is None and places.is_told(path, written=True)]
     modules = dict(one.split(" ", 1) for one in journal["modules"] if " " in one)

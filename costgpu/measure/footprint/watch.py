@@ -36,6 +36,7 @@ class FileWatch:
     Attributes:
         held: Absolute paths of files that a process had open for reading, or mapped.
         notified: Of files below the working folder that were read, by whomever.
+        alone: Those of them that only the measurement can have read, as they are in its copy of the folder.
         complete: Whether `notified` is all that was read there.
     """
 
@@ -44,10 +45,12 @@ class FileWatch:
         self.workdir, self.since_ns = os.path.realpath(workdir), time.time_ns()
         self.held: set[str] = set()
         self.notified: set[str] = set()
+        self.alone: set[str] = set()
         self.complete = False
         self._told, self._inotify, self._due = told, -1, 0.0
         self._names: dict[int, str] = {}
         self._asked = 0  # folders
+        self._root = ""
 
     def close(self) -> None:
         """Close what it holds."""
@@ -64,13 +67,14 @@ class FileWatch:
         self._names, self.complete = {}, False
         if self._inotify < 0:
             return None
-        folders, self.complete = _folders(self.workdir)
+        folders, self.complete = _folders(self._root + self.workdir)
         self._asked = len(folders)
         mask = ACCESS | CLOSE_NOWRITE | ONLYDIR
         return {"descriptor": self._inotify, "folders": folders, "mask": mask, "told": str(self._told)}
 
-    def begin_here(self) -> None:
-        """Watch the folders as this process sees them."""
+    def begin_copy(self, root: str) -> None:
+        """Watch a copy of the working folder that lies below `root`, and what its links lead to."""
+        self._root = root
         if watch := self.begin():
             add = ctypes.CDLL(None).inotify_add_watch
             self._name({add(self._inotify, os.fsencode(path), watch["mask"]): path for path in watch["folders"]})
@@ -86,7 +90,7 @@ class FileWatch:
         if begun < self._due or len(self.held) > MOST_FILES:
             return
         for process in [str(pid), *descendants(str(pid))]:
-            self.held.update(_held(process))
+            self.held.update(path.removeprefix(self._root) for path in _held(process))
         now = time.monotonic()
         self._due = now + max(TICK_SECONDS, (now - begun) / SHARE)
 
@@ -105,7 +109,10 @@ class FileWatch:
                     if mask & OVERFLOW or len(self.notified) > MOST_FILES:
                         self.complete = False
                     elif name and not mask & ISDIR and number in self._names:
-                        self.notified.add(f"{self._names[number]}/{os.fsdecode(name)}")
+                        path = f"{self._names[number]}/{os.fsdecode(name)}"
+                        self.notified.add(path.removeprefix(self._root))
+                        if self._root and path.startswith(self._root):
+                            self.alone.add(path.removeprefix(self._root))
 
 
 def _folders(top: str) -> tuple[list[str], bool]:

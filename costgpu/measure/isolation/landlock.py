@@ -40,7 +40,6 @@ from collections.abc import Sequence
 
 UNSUPPORTED = 122  # exit status: the rules cannot be set here; nothing was started
 NOT_STARTED = 127  # exit status: there is no such program
-OWN_TEMPORARY = "costgpu-"
 SHARED_MEMORY = "/dev/shm"  # noqa: S108 - the one folder that shm_open() and sem_open() know
 # What is shared memory by its name: of Python, torch, NCCL, CUDA, OpenMP, MPI, databases, browsers, desktops.
 SHARED_MEMORY_NAMES = re.compile(
@@ -149,8 +148,7 @@ def environment(temporary: str) -> dict[str, str]:
     """Variables that lead what writes in native code to a writable folder, and save writes that would be refused.
 
     Args:
-        temporary: A writable folder with a short path, as that of a socket in it is at most 107 bytes long. Its name
-            begins with `OWN_TEMPORARY`, by which the probe knows that it need not divert what is written there.
+        temporary: A writable folder with a short path, as that of a socket in it is at most 107 bytes long.
     """
     return {"TMPDIR": temporary, "TMP": temporary, "TEMP": temporary, "PYTHONDONTWRITEBYTECODE": "1"}
 
@@ -274,7 +272,7 @@ def _is_device(path: str) -> bool:
 
 
 def shared_memory_is_free(folder: str = SHARED_MEMORY) -> bool:
-    """Whether nothing lies in the folder of shared memory that somebody may have put there as data, and we may change."""
+    """Return True if the folder of shared memory holds nothing that is somebody's data and that we may change."""
     try:
         with os.scandir(folder) as entries:
             return not any(_may_be_data(entry) for entry in entries)

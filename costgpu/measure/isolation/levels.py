@@ -12,18 +12,20 @@ class Isolation(StrEnum):
     COPY_ON_WRITE = (
         "copy-on-write"  # the program and all that it starts see a world of which every change is thrown away
     )
-    WRITE_PROTECTED = "write-protected"  # the kernel refuses changes; what Python code writes is diverted
-    IN_PROCESS = "in-process"  # what Python code writes is diverted; what leaves the interpreter is not held
+    WRITE_PROTECTED = "write-protected"  # it runs in a copy of its folder, and the kernel refuses changes elsewhere
+    COPY = "copy"  # it runs in a copy of its folder, and nothing keeps it from changing files elsewhere
 
 
 _LINUX = sys.platform.startswith("linux")
 MEANINGS = {
     Isolation.COPY_ON_WRITE: "The program runs in a copy-on-write world: whatever it writes is thrown away.",
     Isolation.WRITE_PROTECTED: (
-        "What Python code writes goes to a scratch folder; the system refuses every other change of files outside it."
+        "The program runs in a copy of its folder, with a home and a temporary folder of its own; the system refuses"
+        " every change of files elsewhere."
     ),
-    Isolation.IN_PROCESS: (
-        "What Python code writes goes to a scratch folder; what other programs and native libraries write is really written."
+    Isolation.COPY: (
+        "The program runs in a copy of its folder, with a home and a temporary folder of its own; what it writes elsewhere,"
+        " by absolute paths, is really written."
     ),
 }
 

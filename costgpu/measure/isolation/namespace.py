@@ -106,7 +106,7 @@ def protect(target: str) -> None:
 
 
 def die_with_parent(parent: int) -> None:
-    """This process is killed when its parent ends, even if that has happened already."""
+    """Have this process killed when its parent ends, even if that has happened already."""
     libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != parent:
         os._exit(SET_UP_FAILED)
@@ -265,7 +265,7 @@ class World:
         os.utime(copy, ns=(found.st_atime_ns, found.st_mtime_ns))
 
     def _fill(self, path: str) -> None:
-        """A folder with mounts beneath, entry by entry."""
+        """Fill a folder that has mounts beneath it, entry by entry."""
         try:
             entries = sorted(os.listdir(path))
         except OSError:
@@ -352,7 +352,7 @@ class World:
 
     @staticmethod
     def _is_used(entry: os.DirEntry[str]) -> bool:
-        """Whether something of ``/dev`` is shown: what `DEVICES` names, links, and folders that the system mounts there."""
+        """Return True for what to show of ``/dev``: entries of `DEVICES`, links, and folders that the system mounts."""
         if entry.is_symlink() or entry.name in ("pts", "shm", "hugepages"):
             return True
         return entry.name.startswith(DEVICES) and not entry.name.startswith(NO_DEVICES)
@@ -507,7 +507,7 @@ def main(arguments: list[str]) -> None:
 
 
 def _run_first(world: World, command: list[str], folder: str, report: int, tell: int, own: bool) -> None:
-    """The first process of the world: starts the command, waits for it, and tells how it ended."""
+    """Run as first process of the world: start the command, wait for it, and report how it ended."""
     try:
         world.add_processes(own=own)
         world.enter()

@@ -19,8 +19,9 @@ from pathlib import Path
 
 from costgpu.errors import ConfigError
 from costgpu.measure.footprint.watch import FileWatch
-from costgpu.measure.isolation import landlock, seatbelt
-from costgpu.measure.isolation.layers import remove_layers
+from costgpu.measure.isolation import landlock
+from costgpu.measure.isolation.folder_copy import FolderCopy
+from costgpu.measure.isolation.layers import KEEP_BYTES, Changes, read_changes, remove_layers
 from costgpu.measure.isolation.levels import Isolation, candidates
 from costgpu.measure.scratch import KEEP_SECONDS, Scratch
 
@@ -40,7 +41,21 @@ class IsolatedProcess:
     process: subprocess.Popen[bytes]
     isolation: Isolation
     layers: Path | None = None  # what it writes, at the level copy-on-write
+    copy: FolderCopy | None = None  # where it runs, at the other levels
     refused: dict[Isolation, str] = field(default_factory=dict)  # stronger levels, and why they are not given
+
+    def close(self, scratch: Scratch) -> Changes:
+        """Return what the program changed, and remove what is not worth keeping."""
+        if self.copy is not None:
+            changes, place = self.copy.changes(), scratch.copy
+        else:
+            place = self.layers or scratch.folder / "layers"
+            changes = read_changes(place)
+            remove_layers(place / "work")
+        if changes.written_bytes > KEEP_BYTES or place.parent != scratch.folder:
+            remove_layers(place)
+            return replace(changes, folder=None)
+        return changes
 
     def elsewhere(self, folder: Path) -> list[Path]:
         """Return where it writes that is not in the measurement's folder."""
@@ -62,6 +77,7 @@ class _Command:
     scratch: Scratch
     named: Sequence[str]
     watch: FileWatch | None
+    prepare: Callable[[Callable[[str], str]], None]
 
     def popen(self, launcher: Sequence[str] = (), descriptors: tuple[int, ...] = ()) -> subprocess.Popen[bytes]:
         return subprocess.Popen(
@@ -102,7 +118,7 @@ def start_isolated(
     scratch: Scratch,
     named: Sequence[str] = (),
     wanted: Isolation | None = None,
-    prepare: Callable[[Isolation], None] | None = None,
+    prepare: Callable[[Callable[[str], str]], None] = lambda _: None,
     watch: FileWatch | None = None,
 ) -> IsolatedProcess:
     """Start a command in a session of its own.
@@ -115,7 +131,7 @@ def start_isolated(
         scratch: The measurement's own folder.
         named: Arguments of the program that may be paths of what it writes.
         wanted: The only level to try; None for the strongest that there is.
-        prepare: Called with each level before it is tried.
+        prepare: Called at each level that is tried, with what makes a path that of the program.
         watch: Told where to look before the command starts.
 
     Raises:
@@ -127,10 +143,8 @@ def start_isolated(
         if wanted is None and level in _refused:
             refused[level] = _refused[level]
             continue
-        if prepare is not None:
-            prepare(level)
         try:
-            started = _START[level](_Command(command, folder, environment, output, scratch, named, watch))
+            started = _START[level](_Command(command, folder, environment, output, scratch, named, watch, prepare))
         except NotGivenError as error:
             refused[level] = _refused[level] = str(error)
             continue
@@ -142,55 +156,64 @@ def start_isolated(
     )
 
 
-def _plain(command: _Command) -> IsolatedProcess:
-    process = _with_temporary(command, lambda inside, _: inside.popen())
-    return IsolatedProcess(process=process, isolation=Isolation.IN_PROCESS)
-
-
 def _write_protected(command: _Command) -> IsolatedProcess:
-    start = _under_seatbelt if sys.platform == "darwin" else _under_landlock
-    return IsolatedProcess(process=_with_temporary(command, start), isolation=Isolation.WRITE_PROTECTED)
+    def start(inside: _Command, writable: list[str]) -> subprocess.Popen[bytes]:
+        process, said = _launch("landlock.py", inside, **landlock.specification(writable))
+        if said != READY.decode():
+            raise NotGivenError(said)
+        return process
+
+    if not landlock.supported():
+        raise NotGivenError("no Landlock")
+    return _in_copy(command, Isolation.WRITE_PROTECTED, start)
 
 
-def _under_landlock(command: _Command, writable: list[str]) -> subprocess.Popen[bytes]:
-    process, said = _launch("landlock.py", command, **landlock.specification(writable))
-    if said != READY.decode():
-        raise NotGivenError(said)
-    return process
+def _copied(command: _Command) -> IsolatedProcess:
+    return _in_copy(command, Isolation.COPY, lambda inside, _: inside.popen())
 
 
-def _under_seatbelt(command: _Command, writable: list[str]) -> subprocess.Popen[bytes]:
+def _in_copy(
+    command: _Command, level: Isolation, start: Callable[[_Command, list[str]], subprocess.Popen[bytes]]
+) -> IsolatedProcess:
+    """Start the command in a copy of its folder, with a temporary folder that goes when the process object does."""
+    scratch = command.scratch
     try:
-        subprocess.run(seatbelt.CHECK, check=True, capture_output=True)
-        return command.popen(seatbelt.start_command(writable, ()))
-    except (OSError, ValueError, subprocess.CalledProcessError) as error:
-        raise NotGivenError(f"sandbox-exec: {error}") from None
-
-
-def _with_temporary(
-    command: _Command, start: Callable[[_Command, list[str]], subprocess.Popen[bytes]]
-) -> subprocess.Popen[bytes]:
-    """Start the command with a temporary folder of its own, which goes when the process object does."""
+        copy = FolderCopy.make(scratch.copy, command.folder, scratch.folder.parent.parent)
+    except OSError as error:
+        remove_layers(scratch.copy)
+        raise NotGivenError(f"copy: {error}") from None
     if command.watch is not None:
-        command.watch.begin_here()
-    beside = str(command.scratch.folder.parent)  # where the next measurements remove what is left of a killed one
+        command.watch.begin_copy(copy.root)
+    command.prepare(copy.inside)
+    beside = str(scratch.folder.parent)  # where the next measurements remove what is left of a killed one
     short = [
         place for place in (beside, TEMPORARY) if len(os.fsencode(place)) <= LONGEST_PLACE and os.access(place, os.W_OK)
     ]
-    temporary = Path(tempfile.mkdtemp(prefix=landlock.OWN_TEMPORARY, dir=short[0] if short else None))
-    inside = replace(command, environment={**command.environment, **landlock.environment(str(temporary))})
+    temporary = Path(tempfile.mkdtemp(prefix="costgpu-", dir=short[0] if short else None))
+    inside = replace(
+        command,
+        argv=[copy.inside(word) for word in command.argv],
+        folder=Path(copy.root + copy.folder),
+        environment={
+            **command.environment,
+            **copy.environment(command.environment),
+            **landlock.environment(str(temporary)),
+        },
+    )
     try:
-        log = str(command.scratch.log)  # is /dev/stdout, too, for what opens that
-        process = start(inside, [str(command.scratch.open), str(temporary), log])
+        log = str(scratch.log)  # is /dev/stdout, too, for what opens that
+        process = start(inside, [str(scratch.open), copy.root, str(temporary), log])
     except BaseException:
-        remove_layers(temporary)
+        for folder in (temporary, scratch.copy):
+            remove_layers(folder)
         raise
     weakref.finalize(process, remove_layers, temporary)
-    return process
+    return IsolatedProcess(process=process, isolation=level, copy=copy)
 
 
 def _copy_on_write(command: _Command) -> IsolatedProcess:
     """In namespaces, with what it writes in the scratch folder, or where overlays can be written."""
+    command.prepare(lambda path: path)
     needed, wanted = command.places()
     own_processes, places = True, [command.scratch.folder / "layers", *other_places()]
     failed: list[str] = []
@@ -263,14 +286,14 @@ def _heard(reader: int) -> str:
 
 
 _START = {
-    Isolation.WRITE_PROTECTED: _write_protected,
     Isolation.COPY_ON_WRITE: _copy_on_write,
-    Isolation.IN_PROCESS: _plain,
+    Isolation.WRITE_PROTECTED: _write_protected,
+    Isolation.COPY: _copied,
 }
 
 
 def examine_isolation(cache: Path) -> tuple[Isolation, dict[Isolation, str]]:
-    """The strongest level that this machine gives, and why not a stronger one: tried with a program that does nothing.
+    """Find the strongest level that this machine gives, and why not a stronger one, with a program that does nothing.
 
     Raises:
         OSError: The cache cannot be written.

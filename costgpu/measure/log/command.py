@@ -23,21 +23,18 @@ from costgpu.errors import (
     UsageError,
 )
 from costgpu.measure.cuda_errors import says_cuda
-from costgpu.measure.failures import killed_by_signal, quote_last_lines, write_refused, writes_too_much
+from costgpu.measure.failures import killed_by_signal, quote_last_lines, writes_too_much
 from costgpu.measure.host_info import measure_host
 from costgpu.measure.isolation.levels import Isolation, isolation_notes
 from costgpu.measure.log.lines import user_pattern
 from costgpu.measure.log.patterns import PATTERNS
-from costgpu.measure.log.phase import LogReading, read_phase
 from costgpu.measure.log.process_monitor import ENOUGH_LINES, ProcessMonitor
-from costgpu.measure.probe.record import ActivityRecord
-from costgpu.measure.profile.neighbours import neighbours_of_program
-from costgpu.measure.profile.progress_series import share_of_cores
-from costgpu.measure.profile.waiting import waiting_share
+from costgpu.measure.log.series import read_record
+from costgpu.measure.profile.profile_builder import build_profile
 from costgpu.measure.scratch import Scratch
 from costgpu.measure.session import Outcome
 from costgpu.models.defaults import MEASURE_FOR_SECONDS, START_LIMIT_SECONDS
-from costgpu.models.workload import Framework, Machine, Phase, WorkloadProfile
+from costgpu.models.workload import WorkloadProfile
 from costgpu.units import format_duration
 from costgpu.version import __version__
 
@@ -83,66 +80,35 @@ def measure_command(
     name = Path(argv[0]).name
     scratch = Scratch.make(cache.absolute(), name)
     watch = ProcessMonitor(patterns, measure_for_seconds, start_limit_seconds)
-    watch.run([program, *argv[1:]], workdir, scratch, progress, isolation)
-    ended = watch.returncode == 0 and not watch.stopped
-    reading = read_phase(watch.log, started_at=watch.started_at, ended=ended, kind=kind)
-    error = _explain(watch, reading, name=name, log=scratch.log, pattern=pattern, limit=start_limit_seconds)
-    if isinstance(error, ScriptCrashed) and watch.isolation is Isolation.WRITE_PROTECTED:
-        error = write_refused(name, watch.tail, workdir, scratch.folder) or error
-    if error is not None:
-        raise error
-    assert reading is not None  # noqa: S101 - _explain() has an error for a missing reading
+    outcome = watch.run([program, *argv[1:]], workdir, scratch, progress, isolation)
+    ended = outcome.returncode == 0 and not watch.stopped
+    reading = read_record(
+        watch.log,
+        ended=ended,
+        kind=kind,
+        started_at=watch.started_at,
+        wall_seconds=watch.wall_seconds,
+        activity=watch.activity,
+    )
+    crashed = outcome.returncode != 0 and not watch.stopped
+    if reading is None or outcome.too_large is not None or (crashed and _progress_lines(watch) < ENOUGH_LINES):
+        raise _explain(watch, outcome, name=name, pattern=pattern, limit=start_limit_seconds)
     host = measure_host()
-    found = neighbours_of_program(watch.activity, host.machine.cores)
-    notes = [*reading.notes, *isolation_notes(watch.isolation), host.how]
+    record, notes = reading
+    notes += [*isolation_notes(outcome.isolation), host.how]
+    record["peak_rss_bytes"] = watch.peak_rss_bytes or None
     if host.machine.accelerators:
+        record.pop("cpu_seconds", None)  # what it does beside waiting for a GPU is not known
         gpu = host.machine.accelerators[0]
         notes.append(f"This machine has a GPU ({gpu}): if the program used it, its steps were timed on it.")
-    if watch.returncode != 0 and not watch.stopped:
-        notes.append(f"It ended with status {watch.returncode} while it was measured.")
-    profile = WorkloadProfile(
-        script=name,
-        arguments=list(argv[1:]),
-        created=datetime.now(UTC).isoformat(timespec="seconds"),
-        costgpu_version=__version__,
-        machine=replace(host.machine, disturbed_share=found.share),
-        framework=Framework(version="", python="", name=reading.framework),
-        setup_seconds=reading.setup_seconds,
-        ended=ended,
-        wall_seconds=watch.wall_seconds,
-        peak_rss_bytes=watch.peak_rss_bytes or None,
-        phases=[_with_waiting(found.undisturbed_phase(reading.phase), watch.activity, host.machine)],
-        notes=notes,
-        footprint=watch.footprint,
+    if crashed:
+        notes.append(f"It ended with status {outcome.returncode} while it was measured.")
+    now = datetime.now(UTC).isoformat(timespec="seconds")
+    profile = build_profile(
+        record, host.machine, script=name, arguments=list(argv[1:]), created=now, version=__version__
     )
-    outcome = Outcome(
-        record=None,
-        returncode=watch.returncode,
-        timed_out=watch.stopped,
-        log=scratch.log,
-        probe=scratch.log,
-        scratch=scratch.folder,
-        isolation=watch.isolation,
-        changes=watch.changes,
-        too_large=watch.too_large,
-        survivors=watch.survivors,
-        footprint=watch.footprint,
-    )
+    profile = replace(profile, notes=notes + profile.notes, footprint=outcome.footprint)
     return profile, outcome
-
-
-def _with_waiting(phase: Phase, activity: ActivityRecord | None, machine: Machine) -> Phase:
-    """Return the phase with what of a step waits, and what of it one core does.
-
-    On a machine with a GPU that is not known.
-    """
-    if activity is None or machine.accelerators or activity["wall"] <= 0:
-        return phase
-    waiting = waiting_share(activity)
-    busy = (1 - waiting) * activity["wall"]
-    serial = 1 - share_of_cores(activity["cpu"], busy, machine.cores)
-    mean = phase.step.seconds
-    return replace(phase, waiting_seconds_per_step=waiting * mean, host_seconds_per_step=serial * (1 - waiting) * mean)
 
 
 def find_program(argv: Sequence[str], workdir: Path) -> str:
@@ -171,18 +137,17 @@ def find_program(argv: Sequence[str], workdir: Path) -> str:
     return str(path.absolute())
 
 
-def _explain(
-    watch: ProcessMonitor, reading: LogReading | None, *, name: str, log: Path, pattern: str | None, limit: float
-) -> ScriptError | None:
-    """Return the error of a command that cannot be measured; None for one that can. `limit` is in seconds."""
-    crashed, took = watch.returncode != 0 and not watch.stopped, format_duration(watch.wall_seconds)
-    seen = max((stream.lines for stream in watch.log.streams.values()), default=0)
-    if crashed and (reading is None or seen < ENOUGH_LINES):
-        return _crash(watch, name, log, took)
-    if watch.too_large is not None:
-        return writes_too_much(name, watch.too_large)
-    if reading is not None:
-        return None
+def _progress_lines(watch: ProcessMonitor) -> int:
+    return max((stream.lines for stream in watch.log.streams.values()), default=0)
+
+
+def _explain(watch: ProcessMonitor, outcome: Outcome, *, name: str, pattern: str | None, limit: float) -> ScriptError:
+    """Return the error of a command that cannot be measured. `limit` is in seconds."""
+    took, seen = format_duration(watch.wall_seconds), _progress_lines(watch)
+    if outcome.too_large is not None:
+        return writes_too_much(name, outcome.too_large)
+    if outcome.returncode != 0 and not watch.stopped:
+        return _crash(watch, outcome, name, took)
     if watch.log.unreadable:
         return NoProgressLines(
             f"--step-pattern '{pattern}' matches, but its step is no number: {watch.log.unreadable[:SHOWN_CHARS]}",
@@ -199,9 +164,9 @@ def _explain(
         message = f"{name} printed {_lines(watch.log.lines)} in {took}. {what}."
         return NoProgressLines(
             quote_last_lines(message, watch.tail),
-            hint=f"Its output is in {log}" if pattern else _PATTERN_HINT,
+            hint=f"Its output is in {outcome.log}" if pattern else _PATTERN_HINT,
         )
-    shown = next(stream.example for stream in watch.log.streams.values() if stream.lines == seen)
+    shown = next(stream.first.text for stream in watch.log.streams.values() if stream.lines == seen)
     if not watch.stopped:
         return NothingToMeasure(
             f"{name} ended after {took} and {_lines(seen)} of progress: {shown[:SHOWN_CHARS]}",
@@ -213,16 +178,16 @@ def _explain(
     )
 
 
-def _crash(watch: ProcessMonitor, name: str, log: Path, took: str) -> ScriptError:
+def _crash(watch: ProcessMonitor, outcome: Outcome, name: str, took: str) -> ScriptError:
     if line := next((line for line in reversed(watch.tail) if says_cuda(line)), ""):
         return NeedsCuda(
             f"{name} refuses to run without a CUDA device: {line.strip()[:SHOWN_CHARS]}",
             hint="Tell it to use the CPU for the measurement (Caffe: solver_mode: CPU), then measure again.",
         )
-    if watch.returncode < 0:
-        return killed_by_signal(name, -watch.returncode, watch.tail, log)
-    message = f"{name} ended with status {watch.returncode} after {took}, before enough progress was seen."
-    return ScriptCrashed(quote_last_lines(message, watch.tail), hint=f"Its whole output is in {log}")
+    if outcome.returncode < 0:
+        return killed_by_signal(name, -outcome.returncode, watch.tail, outcome.log)
+    message = f"{name} ended with status {outcome.returncode} after {took}, before enough progress was seen."
+    return ScriptCrashed(quote_last_lines(message, watch.tail), hint=f"Its whole output is in {outcome.log}")
 
 
 def _lines(count: int) -> str:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from itertools import pairwise
+from typing import NamedTuple
 
 from costgpu.measure.log.lines import Line, Progress, epoch_context, read_line
 from costgpu.measure.log.patterns import FACTS, PATTERNS, Pattern, Tier
@@ -19,15 +20,12 @@ QUIET_GAPS, QUIET_SHARE = 5.0, 0.3  # a counter that has been silent for so long
 RESETS_PER_RISE = 0.5  # a number that falls more often than that is no counter
 
 
-@dataclass(frozen=True, slots=True)
-class Sample:
+class Sample(NamedTuple):
     """One reading of a counter; `epoch` is of the same line or of the last line that named one."""
 
     at: float
     step: float
     epoch: float | None
-    printed_seconds: float | None
-    samples_rate: float | None
     samples: float | None
 
 
@@ -36,13 +34,9 @@ class Stream:
     """The readings of one counter."""
 
     pattern: Pattern  # that matches its lines
-    example: str  # its first line
-    total: float | None  # what it counts to; None if its lines do not tell
-    evaluating: bool  # its lines speak of validation or a test
-    names_epochs: bool  # a bar that is called "epochs"
+    first: Progress  # what its first line says; the total and what stands before the counter are the same in all
     samples: list[Sample] = field(default_factory=list)  # each differs from the one before
     epochs: float | None = None  # the number of epochs that its own lines tell
-    own_epochs: bool = False  # its own lines tell the epoch
     rises: int = 0  # readings above the one before, or in a later epoch
     falls: int = 0  # readings below the one before, in no later epoch
     restarts: int = 0  # readings that are not above the one before: an epoch has begun between them
@@ -50,24 +44,27 @@ class Stream:
     beside: set[str] = field(default_factory=set)  # patterns that matched the same lines
 
     def add(self, found: Progress, epoch: float | None) -> None:
-        """One more reading; `epoch` is that of the lines around it."""
+        """Add a reading; `epoch` is that of the lines around it."""
         self.lines += 1
         counted = found.step if found.step is not None else float(self.lines)
-        if found.epoch is not None:
-            self.own_epochs, epoch = True, found.epoch
+        epoch = found.epoch if found.epoch is not None else epoch
         self.epochs = found.epochs or self.epochs
-        last = self.samples[-1] if self.samples else None
-        if last is not None:
+        if self.samples:
+            last = self.samples[-1]
             later = epoch is not None and last.epoch is not None and epoch > last.epoch
             if counted == last.step and not later:
                 return
             self.restarts += counted < last.step or (later and counted == last.step)
             self.rises += counted > last.step or later
             self.falls += counted < last.step and not later
-        sample = Sample(found.at, counted, epoch, found.printed_seconds, found.printed_samples_rate, found.samples)
-        self.samples.append(sample)
+        self.samples.append(Sample(found.at, counted, epoch, found.samples))
         if len(self.samples) > MOST_SAMPLES:
             self.samples[:] = self.samples[::2]
+
+    @property
+    def total(self) -> float | None:
+        """Return what it counts to; None if its lines do not tell."""
+        return self.first.total
 
     @property
     def counts(self) -> bool:
@@ -76,14 +73,8 @@ class Stream:
 
     @property
     def complete(self) -> bool:
-        """Return whether it has reached its total."""
-        return self.total is not None and bool(self.samples) and self.samples[-1].step >= self.total
-
-    @property
-    def over(self) -> bool:
-        """Return whether it has come to its end once and for all, as a bar of the preparations does; not one of an epoch."""
-        epochs = self.pattern.per_epoch or (bool(self.samples) and self.samples[-1].epoch is not None)
-        return self.complete and self.restarts == 0 and not epochs
+        """Return whether it has reached its total, and not begun again."""
+        return self.total is not None and self.samples[-1].step >= self.total and self.restarts == 0
 
 
 class ProgressLog:
@@ -114,17 +105,11 @@ class ProgressLog:
         for found in matches:
             if found.step is None and found.pattern.step_group != 0:
                 self.unreadable = found.text
-                continue
-            stream = self.streams.get(found.stream)
-            if stream is None:
-                if len(self.streams) >= MOST_STREAMS:
-                    continue
-                stream = self.streams[found.stream] = Stream(
-                    found.pattern, found.text, found.total, found.evaluating, found.names_epochs
-                )
-            stream.beside |= names
-            stream.add(found, self._epoch)
-            self.last_at, hit = line.at, True
+            elif found.stream in self.streams or len(self.streams) < MOST_STREAMS:
+                stream = self.streams.setdefault(found.stream, Stream(found.pattern, found))
+                stream.beside |= names
+                stream.add(found, self._epoch)
+                self.last_at, hit = line.at, True
         return hit
 
     def best(self, now: float | None = None) -> Stream | None:
@@ -136,7 +121,7 @@ class ProgressLog:
     def outer(self, inner: Stream) -> Stream | None:
         """Return the bar around the bar of the training, if there is one: it moves when that one starts again."""
         for stream in self.streams.values():
-            if stream is inner or not stream.pattern.named or not stream.total or stream.evaluating:
+            if stream is inner or not stream.pattern.named or not stream.total or stream.first.evaluating:
                 continue
             moved = stream.samples[-1].step - stream.samples[0].step
             follows = moved == 0 == inner.restarts or (moved > 0 and abs(moved - inner.restarts) <= 1)
@@ -145,30 +130,31 @@ class ProgressLog:
         return None
 
     def others(self, chosen: Stream) -> list[Stream]:
-        """Counters in other lines than those of the chosen one, best first."""
+        """Return counters in other lines than those of the chosen one, best first."""
         found = [
             stream
             for stream in self.streams.values()
             if stream.counts
             and stream.rises >= FEW
-            and not stream.evaluating
+            and not stream.first.evaluating
             and chosen.pattern.name not in stream.beside
             and stream.pattern.tier not in (Tier.EPOCH, Tier.PERCENT)
         ]
         return sorted(found, key=lambda stream: _rank(stream, self.last_at))
 
 
-def _rank(stream: Stream, now: float) -> tuple[bool, bool, bool, int, int, int]:
-    """Smaller is better: what trains, what is running, what is proven, what is specific, what has most readings."""
-    first, last = stream.samples[0].at, stream.samples[-1].at
+def _rank(stream: Stream, now: float) -> tuple[bool, bool, bool, int, bool, int]:
+    """Rank by what trains, what is running, what is proven, what is specific, what has most readings; least is best."""
+    first, last = stream.samples[0].at, stream.samples[-1]
     gaps = sorted(later.at - earlier.at for earlier, later in pairwise(stream.samples[-50:]))
     usual = gaps[len(gaps) // 2] if gaps else 0.0
-    silent = now - last > max(QUIET_GAPS * usual, QUIET_SHARE * (now - first))
+    silent = now - last.at > max(QUIET_GAPS * usual, QUIET_SHARE * (now - first))
+    over = stream.complete and not stream.pattern.per_epoch and last.epoch is None  # a bar of the preparations
     return (
-        stream.evaluating,
-        silent or stream.over,
+        stream.first.evaluating,
+        silent or over,
         stream.rises < FEW,
         stream.pattern.tier,
-        stream.names_epochs,
+        stream.first.names_epochs,
         -stream.rises,
     )

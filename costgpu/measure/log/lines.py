@@ -22,8 +22,7 @@ _EPOCH_IN_NAME = re.compile(r"\bepoch\W{0,4}(\d+)(?:\s*(?:/|of)\s*(\d+))?", re.I
 _EPOCHS_IN_NAME = re.compile(r"\bepochs?\b", re.IGNORECASE)
 _NUMBER = re.compile(r"\d+(?:\.\d+)?(?:e[-+]?\d+)?", re.IGNORECASE)
 _PREFIX = {"k": 1e3, "M": 1e6, "G": 1e9, "T": 1e12}
-_SECONDS = {"us": 1e-6, "µs": 1e-6, "ms": 1e-3, "s": 1.0, "min": 60.0, "h": 3600.0}
-_USER_GROUPS = {"step", "total", "epoch", "epochs", "speed"}
+_USER_GROUPS = {"step", "total", "epoch", "epochs"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,30 +76,21 @@ class Progress:
     total: float | None = None  # what it counts to
     epoch: float | None = None  # of the same line
     epochs: float | None = None  # of the same line
-    printed_seconds: float | None = None  # of one step, as the program says
-    printed_samples_rate: float | None = None  # samples per second, as the program says
     samples: float | None = None  # in the steps that the line is about
     evaluating: bool = False  # what stands before the counter speaks of validation or a test
     names_epochs: bool = False  # a bar that is called "epochs": its counter counts them
 
 
 def read_line(line: Line, patterns: tuple[Pattern, ...] = PATTERNS) -> list[Progress]:
-    """Everything that the patterns see in a line: nothing, or one entry for each pattern that matches."""
-    if not any(pattern.anything for pattern in patterns) and not any("0" <= char <= "9" for char in line.text):
-        return []
+    """Return what the patterns see in a line: one entry for each pattern that matches."""
     lowered = line.text.lower()
-    found = []
-    for pattern in patterns:
-        if pattern.needle and pattern.needle not in lowered:
-            continue
-        match = pattern.regex.search(line.text)
-        if match is not None:
-            found.append(_progress(pattern, match, line))
-    return found
+    likely = [pattern for pattern in patterns if pattern.needle in lowered]
+    matches = [(pattern, pattern.regex.search(line.text)) for pattern in likely]
+    return [_progress(pattern, match, line) for pattern, match in matches if match is not None]
 
 
 def epoch_context(line: Line) -> tuple[float, float | None] | None:
-    """Epoch and number of epochs that a line speaks of, in words like ``Epoch 3/90``."""
+    """Return epoch and number of epochs that a line speaks of, in words like ``Epoch 3/90``; None for none."""
     if "poch" not in line.text and "POCH" not in line.text:
         return None
     match = CONTEXT.search(line.text)
@@ -138,8 +128,6 @@ def _progress(pattern: Pattern, match: re.Match[str], line: Line) -> Progress:
         total=total,
         epoch=epoch,
         epochs=epochs,
-        printed_seconds=_printed_seconds(groups),
-        printed_samples_rate=_number(groups.get("samples_rate")),
         samples=_number(groups.get("samples")),
         evaluating=evaluating,
         names_epochs=names_epochs,
@@ -158,26 +146,12 @@ def _number(text: str | None) -> float | None:
     return value if math.isfinite(value) else None
 
 
-def _printed_seconds(groups: dict[str, str | None]) -> float | None:
-    """Seconds of a step from whatever of it is printed."""
-    if (each := _number(groups.get("each"))) is not None:
-        return each * _SECONDS.get(groups.get("each_unit") or "s", 1.0) or None
-    if (whole := _number(groups.get("span_seconds"))) is not None:
-        span, first, last = (_number(groups.get(name)) for name in ("span", "span_first", "step"))
-        if first is not None and last is not None:
-            span = last - first + 1
-        if whole and span and span > 0:
-            return whole / span
-    rate = _number(groups.get("rate") or groups.get("speed"))
-    return 1 / rate if rate and rate > 0 else None
-
-
 def user_pattern(text: str) -> Pattern:
     """Return the pattern of ``--step-pattern``.
 
     Args:
-        text: A regular expression. Named groups step, total, epoch, epochs and speed (steps per second) are used;
-            without names, the first group is the step; without groups, each matching line is a step.
+        text: A regular expression. Named groups step, total, epoch and epochs are used; without names, the first group
+            is the step; without groups, each matching line is a step.
 
     Raises:
         UsageError: It is no regular expression, or has other groups.
@@ -209,6 +183,5 @@ def user_pattern(text: str) -> Pattern:
         tier=Tier.USER,
         unit="epoch" if by_epoch else "step",
         step_group=group,
-        anything=True,
         per_epoch=names >= {"epoch", "total"},
     )

@@ -1,9 +1,13 @@
-"""How programs print their progress, read from ``patterns.toml``: one pattern for each format, and other facts."""
+"""How programs print their progress: one pattern for each format, and other facts.
+
+They are read from ``patterns.toml`` and, for programs that are no longer developed, from ``frozen_patterns.toml``.
+"""
 
 from __future__ import annotations
 
 import re
 import tomllib
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 from pathlib import Path
@@ -37,11 +41,12 @@ class Pattern:
     needle: str = ""  # lower-case text without which the regex is not tried; empty to try always
     more: tuple[re.Pattern[str], ...] = ()  # searched from the match on, for more groups
     per_epoch: bool = False  # the total is an epoch's, by the format's convention
+    whole: bool = False  # the total is the whole training's, by the format's convention
+    announced: Sequence[str] = ("", "")  # the fact that tells the total of the whole training, and whose it is
     named: bool = False  # what stands before the match is the name of the bar
     kind: str = ""  # kind of work, if only one kind prints such lines
     no_gpu: str = ""  # why a GPU does nothing for this program; empty if that is not known
     step_group: int | str = ""  # the group of a user's pattern that counts; 0 for none
-    anything: bool = False  # lines without a digit may match, too
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +58,10 @@ class Fact:
     regex: re.Pattern[str]
 
 
-_DATA = tomllib.loads(Path(__file__).with_name("patterns.toml").read_text(encoding="utf-8"))
+_DATA, _FROZEN = (
+    tomllib.loads(Path(__file__).with_name(name).read_text(encoding="utf-8"))
+    for name in ("patterns.toml", "frozen_patterns.toml")
+)
 
 
 def _compile(text: str, *, ignore_case: bool = False) -> re.Pattern[str]:
@@ -69,13 +77,13 @@ def _pattern(
     return Pattern(tier=Tier[tier], regex=_compile(regex, ignore_case=ignore_case), more=further, **other)
 
 
-PATTERNS = tuple(_pattern(**row) for row in _DATA["pattern"])
-FACTS = tuple(Fact(row["name"], row["needle"], _compile(row["regex"])) for row in _DATA["fact"])
+PATTERNS = tuple(_pattern(**row) for row in _FROZEN["pattern"] + _DATA["pattern"])
+FACTS = tuple(Fact(row["name"], row["needle"], _compile(row["regex"])) for row in _DATA["fact"] + _FROZEN["fact"])
 CONTEXT = _compile(_DATA["context"], ignore_case=True)
 """The epoch, and perhaps the number of epochs, that the lines around a counter speak of."""
 
 MAY_STOP: list[str] = _DATA["may_stop"]
 """Facts that say that a training may end before its total."""
 
-NETS: dict[str, str] = _DATA["nets"]
+NETS: dict[str, str] = _FROZEN["nets"]
 """Names of nets in logs -> kind of work in the benchmark table."""

@@ -23,14 +23,14 @@ from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from io import RawIOBase
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, cast
 
 import psutil
 
 from costgpu.errors import ScriptNotFound
 from costgpu.measure.footprint.gather import gather
 from costgpu.measure.footprint.watch import FileWatch
-from costgpu.measure.isolation.layers import Changes, SizeLimit
+from costgpu.measure.isolation.layers import SizeLimit
 from costgpu.measure.isolation.levels import Isolation
 from costgpu.measure.isolation.start import start_isolated
 from costgpu.measure.log.counters import ProgressLog
@@ -38,11 +38,10 @@ from costgpu.measure.log.lines import Line, LineSplitter
 from costgpu.measure.log.patterns import Pattern
 from costgpu.measure.probe.activity import descendants, runs
 from costgpu.measure.probe.record import ActivityRecord
-from costgpu.measure.probe.schedstat import machine_times, thread_times, threads_of
+from costgpu.measure.probe.schedstat import machine_times, own_cores, thread_times, threads_of
 from costgpu.measure.process_tree import adopting, end_everything, interruptible, own_children, uninterrupted
 from costgpu.measure.scratch import Scratch
-from costgpu.measure.session import child_environment, hard_limit_seconds
-from costgpu.models.footprint import Footprint
+from costgpu.measure.session import Outcome, child_environment, hard_limit_seconds
 
 ENOUGH_LINES = 5  # of progress; with fewer it is watched for half as long again
 LONGER = 1.5
@@ -64,24 +63,20 @@ class ProcessMonitor:
         self.tail: deque[str] = deque(maxlen=TAIL_LINES)
         self.started_at = 0.0  # on the monotonic clock
         self.wall_seconds = 0.0
-        self.returncode = 0  # negative for a signal
         self.peak_rss_bytes = 0  # of the command and all its descendants together
-        self.survivors = 0  # processes that had to be killed, but for itself
         self.stopped = False  # by us
-        self.isolation = Isolation.IN_PROCESS
-        self.changes, self.footprint = Changes(), Footprint()
         self.too_large: int | None = None  # bytes that it may write, if it was ended because it wrote more
-        self.activity: ActivityRecord | None = None  # since the first line of progress; None before it
         self._measure_for, self._start_limit = measure_for, start_limit
         self._splitter = LineSplitter()
         self._size: SizeLimit | None = None
         self._first: float | None = None
-        self._last_byte = self._weighed_at = self._looked_at = self._looked_from = self._cpu = self._cpu_before = 0.0
+        self._last_byte = self._weighed_at = self._looked_at = self._cpu = 0.0
         self._kept = 0
         self._open = True
         self._queued: dict[str, float] = {}  # seconds without a core of each of its threads, ended or not
-        self._queued_before: dict[str, float] = {}
-        self._machine_before: tuple[float, float] | None = None
+        self._looks = self._quiet = 0
+        self._begun: tuple[float, float, float, float] | None = None  # time and sums at the first line of progress
+        self._now = (0.0, 0.0, 0.0, 0.0)  # the same at the last look
 
     def run(
         self,
@@ -90,7 +85,7 @@ class ProcessMonitor:
         scratch: Scratch,
         progress: Callable[[float, bool], None],
         isolation: Isolation | None = None,
-    ) -> None:
+    ) -> Outcome:
         """Run it until it ends or enough has been seen; nothing of it is left.
 
         Raises:
@@ -126,7 +121,7 @@ class ProcessMonitor:
             finally:
                 os.close(writer)
             self.started_at = self._last_byte = time.monotonic()
-            child, self.isolation = started.process, started.isolation
+            child = started.process
             self._size = SizeLimit(scratch.folder, *started.elsewhere(scratch.folder))
             try:
                 self._follow(child, source, output, progress, watch)
@@ -134,11 +129,23 @@ class ProcessMonitor:
                 self.wall_seconds = time.monotonic() - self.started_at
                 with uninterrupted():
                     self._ask_to_end(child, source, output)
-                    self.survivors = end_everything(child.pid, marker, before)
-                    self.returncode = child.wait()
+                    survivors = end_everything(child.pid, marker, before)
+                    child.wait()
                     watch.drain()
-                    self.changes = scratch.close(started.layers)
-        self.footprint = gather(watch, scratch, self.changes, self.isolation)
+                    changes = started.close(scratch)
+        return Outcome(
+            record=None,
+            returncode=child.returncode,
+            timed_out=self.stopped,
+            log=scratch.log,
+            probe=scratch.log,
+            scratch=scratch.folder,
+            isolation=started.isolation,
+            changes=changes,
+            too_large=self.too_large,
+            survivors=survivors,
+            footprint=gather(watch, scratch, changes, started.isolation),
+        )
 
     def _follow(
         self,
@@ -202,7 +209,7 @@ class ProcessMonitor:
             return now - since > self._start_limit
         if now - self.started_at > self._start_limit + hard_limit_seconds(self._measure_for):
             return True
-        if best.complete and best.restarts == 0:  # a bar of the preparations, or the end is near
+        if best.complete:  # a bar of the preparations, or the end is near
             return False
         watched = now - best.samples[0].at
         return watched > self._measure_for * (1.0 if len(best.samples) >= ENOUGH_LINES else LONGER)
@@ -229,40 +236,24 @@ class ProcessMonitor:
         processes = [str(child.pid), *descendants(str(child.pid))]
         threads = [f"{pid}/task/{thread}" for pid in processes for thread in threads_of(pid)]
         self._queued.update((thread, max(thread_times(thread)[1], self._queued.get(thread, 0.0))) for thread in threads)
-        machine = machine_times()
-        if self.activity is None:
-            self._cpu_before, self._queued_before, self._machine_before = self._cpu, dict(self._queued), machine
-            self.activity = ActivityRecord(
-                wall=0.0,
-                cores=0,
-                cpu=0.0,
-                children_cpu=0.0,
-                main_cpu=0.0,
-                main_queued=0.0,
-                queued=0.0,
-                neighbours_cpu=0.0,
-                stolen=0.0,
-                looks=0,
-                off=0,
-                alone=0,
-                quiet=0,
-                step_off=0,
-                step_alone=0,
-            )
-            self._looked_from = now
-            return
-        quiet = LOOKS and child.poll() is None and not any(map(runs, processes))
-        self.activity["wall"] = now - self._looked_from
-        self.activity["cpu"] = self._cpu - self._cpu_before
-        self.activity["queued"] = sum(
-            queued - self._queued_before.get(thread, 0.0) for thread, queued in self._queued.items()
-        )
-        if machine is not None and self._machine_before is not None:
-            used = machine[0] - self._machine_before[0]
-            self.activity["neighbours_cpu"] = max(0.0, used - self.activity["cpu"])
-        self.activity["looks"] += LOOKS
-        self.activity["off"] += LOOKS
-        self.activity["quiet"] += quiet
+        used, _ = machine_times() or (0.0, 0.0)
+        self._now = (now, self._cpu, sum(self._queued.values()), used)
+        if self._begun is None:
+            self._begun = self._now
+        else:
+            self._looks += LOOKS
+            self._quiet += LOOKS and child.poll() is None and not any(map(runs, processes))
+
+    @property
+    def activity(self) -> ActivityRecord | None:
+        """Return what it did since the first line of progress; None if it was not seen after that."""
+        if self._begun is None:
+            return None
+        wall, cpu, queued, used = (now - then for now, then in zip(self._now, self._begun, strict=True))
+        nothing = dict.fromkeys(ActivityRecord.__annotations__, 0)
+        seen = {"wall": wall, "cores": len(own_cores()), "cpu": cpu, "queued": queued}
+        looks = {"looks": self._looks, "off": self._looks, "quiet": self._quiet}
+        return cast("ActivityRecord", nothing | seen | looks | {"neighbours_cpu": max(0.0, used - cpu)})
 
     def _ask_to_end(self, child: subprocess.Popen[bytes], source: RawIOBase, output: BinaryIO) -> None:
         """SIGTERM to its whole group, and some time to follow it; what it prints meanwhile goes into the log."""

@@ -80,7 +80,7 @@ class Activity:
         self.interval_off = self.interval_alone = 0  # since the last counted step
 
     def end_interval(self, *, plain: bool) -> None:
-        """A step was counted; `plain` if nothing else happened since the one before."""
+        """Account for a counted step; `plain` if nothing else happened since the one before."""
         if plain:
             self.step_off += self.interval_off
             self.step_alone += self.interval_alone

@@ -1,6 +1,7 @@
 """Entry point: runs the script as Python would, or the micro-benchmark."""
 
 import builtins
+import errno
 import importlib.abc
 import importlib.util
 import io
@@ -27,8 +28,7 @@ from .loops.script_frames import PROBE_ROOT, package_of_file
 from .ranks.sharded import Sharded
 from .recorder import Recorder
 from .sandbox import fake_nvidia
-from .sandbox.extend_guard import follow_child_processes, guard_hdf5, guard_safetensors
-from .sandbox.file_guard import FileGuard
+from .sandbox.child_processes import follow_child_processes, follow_hdf5, follow_safetensors
 from .sandbox.files import Files
 from .sandbox.overlay_renames import rename_folders
 from .sandbox.reads import Reads
@@ -74,7 +74,7 @@ class AfterImport(importlib.abc.MetaPathFinder):
 
 
 def frameworks(recorder):
-    """Module -> what to do when it has been imported."""
+    """Return what to do after a module has been imported, by the module's name."""
     progress = recorder.progress
     keras, fits = KerasHooks(progress), SklearnHooks(progress)
     recorder.fits, predictions = fits, Predictions(progress, fits)
@@ -101,8 +101,8 @@ def frameworks(recorder):
         **LightningHooks(recorder).callbacks(),
         "tqdm.std": partial(attach_tqdm, progress),
         "transformers.generation.utils": partial(attach_generate, recorder),
-        "safetensors.torch": partial(guard_safetensors, recorder.guard),
-        "h5py._hl.files": partial(guard_hdf5, recorder.guard),
+        "safetensors.torch": follow_safetensors,
+        "h5py._hl.files": follow_hdf5,
     }
 
 
@@ -145,17 +145,14 @@ def run_script(config):
 
 def run(config):
     die_with_parent()
-    guard = (FileGuard if config["divert"] else Files)(config["scratch"])
-    recorder = Recorder(config, guard)
+    files = Files(config["scratch"])
+    recorder = Recorder(config, files)
     os.register_at_fork(after_in_child=recorder.forked)
-    follow_child_processes(config["scratch"], config["divert"])
-    if config["divert"]:
-        guard.install()
-    else:
-        rename_folders()
+    follow_child_processes(config["scratch"])
+    rename_folders()
     recorder.reads = Reads(config["scratch"])
     sys.addaudithook(recorder.reads.audit)
-    sys.addaudithook(guard.audit)
+    sys.addaudithook(files.audit)
     callbacks = frameworks(recorder)
     if config["fake_cuda"]:
         fake_nvidia.put_program(config["scratch"], config["gpus"])
@@ -186,6 +183,7 @@ def run(config):
             kind=type(error).__name__,
             raised_in=raised_in(error),
             message=str(error)[-2000:],
+            refused_path=refused_path(error),
             missing=error.name if isinstance(error, ImportError) else None,
             trail="".join(ours)[-4000:],
             while_tracing=recorder.tracing is not None,
@@ -202,6 +200,13 @@ def raised_in(error):
         trace = trace.tb_next
     path = trace.tb_frame.f_code.co_filename if trace is not None else ""
     return "probe" if path.startswith(PROBE_ROOT) else package_of_file(path) or "script"
+
+
+def refused_path(error):
+    """Return the absolute path that the system did not let it change; None for another error."""
+    refused = isinstance(error, OSError) and error.errno in (errno.EPERM, errno.EACCES, errno.EROFS, errno.EXDEV)
+    named = refused and isinstance(error.filename, (str, bytes))
+    return os.path.abspath(os.fsdecode(error.filename)) if named else None
 
 
 def main():

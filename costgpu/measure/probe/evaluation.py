@@ -22,7 +22,7 @@ class Evaluation:
         self.forget()
 
     def forget(self):
-        """It trains in eval mode, or a frozen part stays in it: no evaluation."""
+        """Take what runs for training, and not for an evaluation: models are also trained with frozen parts."""
         self.began = None  # on the work clock; None without one
         self.modules = {}  # id -> module that was put into eval mode
         self.used = False  # whether anything was drawn or called since then
@@ -43,7 +43,7 @@ class Evaluation:
         self.modules[id(module)] = module
 
     def look(self):
-        """A batch is about to be drawn, or a model to be called."""
+        """Note that a batch is about to be drawn, or a model to be called."""
         if self.began is None or threading.get_ident() != self.recorder.thread:
             return
         if self.trains():
@@ -67,12 +67,12 @@ class Evaluation:
         return any(vars(one).get("training") for one in self.modules.values())
 
     def step_made(self):
-        """An optimizer stepped: what followed the evaluation was training."""
+        """End the evaluation, since an optimizer stepped: what followed it was training."""
         if self.resumed is not None or self.trains():
             self.end(self.resumed)
 
     def end(self, at=None):
-        """It ended `at` this time of the work clock, or just now."""
+        """End the evaluation `at` this time of the work clock, or now."""
         if self.began is None:
             return
         recorder, at = self.recorder, work_clock() if at is None else at

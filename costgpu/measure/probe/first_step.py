@@ -64,7 +64,7 @@ class FirstStep:
             self.hook = None
 
     def begin(self):
-        """A batch was drawn, or a module is called."""
+        """Begin the first step where a batch was drawn or a module is called."""
         recorder, torch = self.recorder, self.recorder.torch
         if self.over or self.trace is not None or not self.optimizers or recorder.trains:
             return
@@ -100,14 +100,14 @@ class FirstStep:
         self.trace.tracer.resume()
 
     def called(self):
-        """A module was called in the trace."""
+        """Count a module that was called in the trace."""
         self.calls += 1
         if self.calls == MOST_TRACED_CALLS and self.recorder.backwards == self.backwards:
             self.trace.tracer.muted += 1  # it goes on inside whatever it is in now, and counts nothing
             self.useless = True
 
     def draw(self):
-        """A batch was drawn before the first step. Too many of them without a backward pass are no step."""
+        """Count a batch drawn before the first step. Too many of them without a backward pass are no step."""
         self.begin()
         self.draws += 1
         if self.trace is not None and not self.over and self.draws > MOST_DRAWS:
@@ -120,7 +120,7 @@ class FirstStep:
         return self.trace is not None and not self.over
 
     def end(self, now):
-        """The first step was made, or none will be."""
+        """End the first step, which was made or never will be."""
         self.forget_hook()
         running = self.running
         self.over, self.optimizers = True, {}

@@ -29,7 +29,7 @@ class Loaders:
         self.feeding = self.fed_before = None  # the last step, and the one before
 
     def open(self, iterator, loader, seconds):
-        """A loader was opened in so many seconds."""
+        """Note that a loader was opened in so many seconds."""
         self.by_iterator[id(iterator)] = loader
         anew = getattr(loader, "num_workers", 0) and not getattr(loader, "persistent_workers", False)
         self.starting[id(iterator)] = seconds if anew else None
@@ -90,7 +90,7 @@ class Loaders:
         return id(training) in self.opened or FIT in self.opened
 
     def forget(self):
-        """A counted step ended the interval."""
+        """Forget the interval that a counted step has ended."""
         self.opened, self.drawn = [], {}
         self.feeding, self.fed_before = None, self.feeding
 

@@ -85,7 +85,7 @@ def make_tracer(torch):
                 self.script_since = None
 
         def resume(self):
-            """The script's own code goes on."""
+            """Return to the script's own code."""
             self.script_since = cpu_clock()
 
         def record(self, func, args, kwargs, result, seconds):
@@ -177,7 +177,7 @@ class StepTrace:
             self.tracer.resume()
 
     def graph_freed(self):
-        """A backward pass ended; the next micro-batch saves its own tensors."""
+        """Forget what a backward pass has freed; the next micro-batch saves its own tensors."""
         self.seen.clear()
         self.live = 0
 

@@ -46,7 +46,7 @@ def replace(owner, name, make):
 
 
 def wrap(owner, name, call):
-    """Has every call of ``owner.name`` made as ``call(what was there, ...)``: for what is not called in every step."""
+    """Have every call of ``owner.name`` made as ``call(what was there, ...)``: for what is not called in every step."""
 
     def make(inner):
         def outer(*args, **kwargs):

@@ -152,7 +152,7 @@ class Phase:
                 self.forget_epochs()
 
     def forget_epochs(self):
-        """What was taken for an outer loop is the one that steps: no epoch began where its variable changed."""
+        """Forget the epochs, since what was taken for an outer loop is the one that steps."""
         self.outer = None
         if self.loader is None:
             for interval in [n for n, event in self.special.items() if event.pop("opened", None) and not event]:

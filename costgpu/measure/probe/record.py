@@ -23,7 +23,6 @@ class ProbeConfig(TypedDict):
     steps: int | None
     result: str
     scratch: str
-    divert: bool  # whether what Python code writes must be led away from the user's files
     saved_hooks: bool
     fake_cuda: bool
     alone: bool  # every process group has one member, whatever is asked for
@@ -246,7 +245,7 @@ class Validation(TypedDict):
     every: float
 
 
-class _Told(TypedDict):
+class _TrainerLength(TypedDict):
     trainer: str
     total: Trips
     per_epoch: float | None
@@ -254,7 +253,7 @@ class _Told(TypedDict):
     how: str
 
 
-class Told(_Told, total=False):
+class TrainerLength(_TrainerLength, total=False):
     """What a trainer says of its own length, and how often it saves and evaluates; without what it cannot tell."""
 
     saves: Saves | None
@@ -319,7 +318,7 @@ class FollowedSize(TypedDict):
 class _PhaseRecord(Intervals):
     line: int
     file: str
-    told: Told | None
+    told: TrainerLength | None
     elsewhere: int  # steps of the same optimizer at other places, which are not counted
     own_seconds: list[float]  # of the probe, between the intervals
     gap_seconds: float  # before the phase
@@ -465,7 +464,7 @@ class SeriesFacts(TypedDict, total=False):
     """What a framework says of a series; each sets what it knows."""
 
     total: float | None
-    per_epoch: int | None
+    per_epoch: float | None
     epochs: int
     saves: Saves | None
     validation: Validation | None
@@ -492,6 +491,13 @@ class SeriesFacts(TypedDict, total=False):
     applied: str  # of a jitted function that updates nothing: "only", or "trains" if the script takes gradients
     evaluating: float  # seconds of jitted functions that update nothing, beside its steps
     inference: bool  # its steps only run what has been trained; `batch` is then the items of one
+    # of a program that is known by what it prints:
+    framework: str  # whose lines they are; ``log lines`` if nobody's in particular
+    how: str  # how its total is known, or why it is not
+    kind: str  # of work, in the benchmark table; empty if it is not known
+    gpu_reason: str
+    together: bool  # steps between two lines are timed together
+    between_epochs: float  # seconds that an epoch takes beyond its steps
 
 
 class SurroundingLoop(TypedDict, total=False):
@@ -632,6 +638,7 @@ class ProbeRecord(_Always, total=False):
     raised_in: str  # script, probe, or the library whose code raised it
     missing: str | None
     trail: str
+    refused_path: str | None  # that the system did not let it change
     while_tracing: bool
     no_module: bool
     bases: list[str]

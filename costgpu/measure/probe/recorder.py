@@ -44,8 +44,8 @@ LOOKS_FOR_MEMBERS = 20  # steps at which it is looked for loops over several opt
 class Recorder:
     """Hooks into torch, times the steps, and writes the result."""
 
-    def __init__(self, config, guard):
-        self.config, self.guard = config, guard
+    def __init__(self, config, files):
+        self.config, self.files = config, files
         self.start()
         self.torch = None
         self.first_step = self.last = None
@@ -81,7 +81,6 @@ class Recorder:
         self.answered = 0.0  # seconds for answering collectives, up to the last counted step
 
     def start(self):
-        """The script begins."""
         self.started, self.queued_before = clock(), queued()
 
     def plain_loop_stack(self):
@@ -98,12 +97,12 @@ class Recorder:
             tracing.__exit__(None, None, None)
 
     def note_first_step(self, now):
-        """The first step, of whatever kind."""
+        """Note the first step, of whatever kind."""
         self.first_step = now
         if now > self.started and not self.first.is_slow():
             self.activity.begin()
         self.detail["setup_seconds"] = max(0.0, now - self.started - (queued() - self.queued_before))
-        self.guard.real_open(os.path.join(self.guard.scratch, "stepping"), "w").close()
+        self.files.real_open(os.path.join(self.files.scratch, "stepping"), "w").close()
 
     @property
     def trains(self):
@@ -127,7 +126,7 @@ class Recorder:
         self.loop_stack = LoopStack(torch, self.libraries, self.loaders.by_line)
         self.upcoming_work = UpcomingWork(torch, self.loop_stack)
         WORLD.attach(self, torch)
-        TorchHooks(self, self.guard).attach(torch)
+        TorchHooks(self).attach(torch)
         self.schemes.attach(torch)
         self.data_parts.attach(torch)
         self.module_hooks = ModuleHooks(self.inference, torch)
@@ -156,7 +155,7 @@ class Recorder:
             self.tracing.phase = "optimizer"
 
     def training_seen(self):
-        """A backward pass or a step: nothing follows the calls of models any more."""
+        """Stop following calls of models, since a backward pass or a step was seen."""
         self.module_hooks.detach()
         self.inference.training_begins()
 
@@ -173,7 +172,7 @@ class Recorder:
     # -- steps
 
     def step(self, optimizer, frame):
-        """An optimizer stepped (or, in a script without one, a backward pass ended)."""
+        """Count a step of an optimizer (or, in a script without one, the end of a backward pass)."""
         now = clock()
         if threading.get_ident() != self.thread or self.status != "running":
             return

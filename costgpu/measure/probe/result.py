@@ -61,13 +61,13 @@ def write_result(recorder, status, detail):
         result["optimizers_made"] = recorder.optimizers_made
         result["manual"] = recorder.manual
     path = recorder.config["result"]
-    with recorder.guard.real_open(path + ".part", "w") as stream:
+    with recorder.files.real_open(path + ".part", "w") as stream:
         json.dump(result, stream, default=str)
-    recorder.guard.raw_rename(path + ".part", path)
+    recorder.files.raw_rename(path + ".part", path)
 
 
 def peak_memory():
-    """Bytes that this process has held at most; None where the system does not tell."""
+    """Return the bytes that this process has held at most; None where the system does not tell."""
     try:
         import resource
     except ImportError:
@@ -231,7 +231,7 @@ def describe_batch(batch, torch) -> Batch:
 
 
 def own_part(value):
-    """Of a tensor that is sharded, what this rank holds."""
+    """Return what this rank holds of a sharded tensor."""
     return attribute(value, "_local_tensor", value)
 
 

@@ -66,7 +66,7 @@ def _gates(snapshots: list[Snapshot]) -> list[Gate]:
 
 
 def _agree(snapshots: list[Snapshot], every: float) -> bool:
-    """Whether all that was seen between snapshots fits a step at every so many iterations, and at the end of the loop."""
+    """Return True if all snapshots fit a step at every so many iterations, and at the end of the loop."""
     same = [rate.each for rate in rates_of(snapshots) if rate.within and rate.sure]
     if loops_of(snapshots)[-1]["ragged"]:
         return all(each <= every + NEARLY for each in same)
@@ -184,7 +184,7 @@ def batches_per_step(phase: Intervals) -> float:
 
 
 def per_step(snapshots: list[Snapshot], what: Literal["batches", "all_batches"]) -> float:
-    """Batches drawn for one step, from the first pair of neighbouring snapshots; 0 if there is none."""
+    """Return the batches drawn for one step, from the first pair of neighbouring snapshots; 0 if there is none."""
     for before, after in pairwise(snapshots):
         steps = after["anchor"] - before["anchor"]
         if steps > 0:

@@ -31,6 +31,8 @@ NOTHING = "a GPU does nothing for this code as it is written"
 def gpu_path(series: SeriesRecord) -> tuple[GpuPath, str, str]:
     """Return how its seconds on a GPU can be known, why, and its kind in the benchmark table."""
     source, facts = series["source"], series["facts"]
+    if source == "log":
+        return (GpuPath.TABLE if facts["kind"] else GpuPath.NONE), facts["gpu_reason"], facts["kind"]
     if source in ("keras", "tensorflow", "jax"):
         if facts.get("totals"):
             return GpuPath.COUNTED, "", ""

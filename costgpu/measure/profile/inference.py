@@ -58,7 +58,7 @@ def unit_of(inference: Inference) -> str:
 
 
 def inference_total(raw: PhaseRecord, *, ended: bool) -> Total:
-    """How many units the phase takes: what drives them says how many of its own, the script's loops around it the rest."""
+    """Return the units of the phase: those that their driver announces, times the trips of the loops around it."""
     facts = raw["inference"]
     assert facts is not None  # noqa: S101 - asked for phases of inference only
     shots: list[Snapshot] = [
@@ -139,7 +139,7 @@ def _items(facts: InferenceFacts, raw: PhaseRecord) -> float | None:
 
 
 def _independent(raw: PhaseRecord, loops_of_shots: list[list[Loop]]) -> bool:
-    """Whether items can be grouped otherwise: they come out of a loader, a driver or a collection, not one after another."""
+    """Return True if items can be grouped otherwise, since they come out of a loader, a driver or a collection."""
     if raw["loader"] is not None or raw["told"] is not None:
         return True
     loops = loops_of_shots[-1] if loops_of_shots else []

@@ -123,7 +123,7 @@ def _rounds(trips: float, loop: Loop, begin: Loop | None) -> float:
 
 
 def _innermost(trips: float, loops: list[Loop], accumulated: Accumulation, first: float | None) -> float:
-    """Steps of `trips` iterations of the innermost loop, of which `first` had passed when it stepped for the first time.
+    """Return the steps in `trips` iterations of the innermost loop, of which `first` had passed before the first step.
 
     Where it is the only loop, a late first step means that it starts to train late (a replay buffer that fills up).
     """
@@ -210,7 +210,7 @@ class Otherwise:
 
     @property
     def ratio(self) -> float:
-        """Steps for each one that the loops say; 1 where none was to be expected."""
+        """Return the steps for each one that the loops say; 1 where none was to be expected."""
         return self.made / self.expected if self.expected >= 1 else 1.0
 
 

@@ -88,7 +88,7 @@ def neighbours_of(activity: ActivityRecord | None, threads: int) -> Neighbours:
     if activity is None or activity["wall"] < LEAST_SAMPLE_SECONDS:  # its shares are those of a moment after the steps
         return Neighbours()
     if activity["main_cpu"] <= 0:
-        return _unknown(activity)
+        return neighbours_of_program(activity, activity["cores"]) if activity["queued"] > 0 else _unknown(activity)
     wall, cpu, main = activity["wall"], activity["main_cpu"], activity["main_queued"]
     others, off = max(0.0, activity["queued"] - main), max(0.0, wall - cpu - main)
     waiting = activity["alone"] / activity["off"] if activity["off"] >= LEAST_LOOKS else 0.0

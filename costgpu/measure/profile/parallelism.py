@@ -188,7 +188,7 @@ def _sharded_reductions(rows: list[CollectiveRow], trained: int, models: list[Si
 
 
 def _weight_bytes(record: ProbeRecord) -> float:
-    """Bytes of one element of most of what is trained; 4 where that is not known."""
+    """Return the bytes of one element of most of what is trained; 4 where that is not known."""
     dtypes: dict[str, int] = {}
     for phase in record.get("phases") or []:
         for one in phase["optimizers"]:

@@ -7,7 +7,15 @@ from dataclasses import replace
 from typing import Any, cast
 
 from costgpu.measure.launcher import Launch
-from costgpu.measure.probe.record import ActivityRecord, Op, Optimizer, PhaseRecord, ProbeRecord, Told, TorchFacts
+from costgpu.measure.probe.record import (
+    ActivityRecord,
+    Op,
+    Optimizer,
+    PhaseRecord,
+    ProbeRecord,
+    TorchFacts,
+    TrainerLength,
+)
 from costgpu.measure.profile.accumulation import batches_per_step, iterations_per_step
 from costgpu.measure.profile.growth import growing
 from costgpu.measure.profile.inference import (
@@ -84,7 +92,8 @@ def build_profile(
         notes = torch_notes(phases, later, record, torch)
     else:
         share = 0.0 if machine.accelerators else waiting_share(activity)
-        serial = 1.0 - parallel_share(record, machine.cores, waiting=share)
+        # what a program that is known by its lines does on one core is not known without a look at it
+        serial = 1.0 - parallel_share(record, machine.cores, waiting=share) if "cpu_seconds" in record else 0.0
         phases = [_shared_out(found.undisturbed_phase(phase), share, serial) for phase in progress_phases(record)]
         later = later_fits(record)
         name, number = framework_of(record)
@@ -144,7 +153,7 @@ def _torch_phases(record: ProbeRecord, found: Neighbours) -> list[Phase]:
 
 
 def _one_of_calls(stepped: list[PhaseRecord]) -> list[PhaseRecord]:
-    """Of phases that are calls of one function by a library, only the one that was timed best, as the last call."""
+    """Keep only the best timed one of phases that are calls of one function by a library, as the last call."""
     kept: list[PhaseRecord] = []
     for raw in stepped:
         call = raw.get("call", 1)
@@ -169,7 +178,7 @@ def _later_phases(record: ProbeRecord, last: Phase) -> list[LaterPhase]:
     ]
 
 
-def told_total(told: Told, seen: int) -> Total | None:
+def told_total(told: TrainerLength, seen: int) -> Total | None:
     """Return the number of steps as the trainer says it, of which some were seen; None if it does not know either."""
     how = f"{told['trainer']}: {told['how']}"
     each, seconds = told["per_epoch"], told.get("seconds")
@@ -277,7 +286,7 @@ def _host_seconds(raw: PhaseRecord) -> float:
 
 
 def _unite(phases: list[Phase]) -> list[Phase]:
-    """A phase too short to have been timed borrows the times and the trace of the longest of its neighbours."""
+    """Give phases too short to have been timed the times and the trace of their longest neighbour."""
     if len({phase.inference is None for phase in phases}) > 1:  # training and inference have nothing to lend each other
         kinds = (True, False)
         united = {kind: iter(_unite([p for p in phases if (p.inference is None) is kind])) for kind in kinds}
@@ -299,7 +308,7 @@ def _unite(phases: list[Phase]) -> list[Phase]:
 
 
 def _optimizers(raw: PhaseRecord) -> list[OptimizerFacts]:
-    """Optimizers of the phase; those of equal kind and size that replaced each other are one."""
+    """Return the optimizers of the phase; those of equal kind and size that replaced each other are one."""
     united: dict[tuple[str, int], Optimizer] = {}
     for facts in raw["optimizers"]:
         key = (facts["name"], facts["parameters"])

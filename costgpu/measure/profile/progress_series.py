@@ -21,10 +21,13 @@ from costgpu.measure.profile.step_times import extras, single_step, step_times, 
 from costgpu.measure.profile.waiting import queued_by_all
 from costgpu.models.workload import (
     DataLoading,
+    Extra,
+    ExtraKind,
     GpuPath,
     LaterPhase,
     OptimizerFacts,
     Phase,
+    Rhythm,
     StepTotals,
     Total,
     TotalKind,
@@ -114,6 +117,7 @@ def framework_of(record: ProbeRecord) -> tuple[str, str]:
     if series is None:
         return "Python", str(record["python"])
     name = {"sklearn": "scikit-learn", "tqdm": "Python"}.get(series["source"], series["source"])
+    name = series["facts"].get("framework", name)
     if series["source"] == "keras" and series["facts"].get("backend"):
         name = f"keras ({series['facts']['backend']})"
     return name, str(record["versions"].get(series["source"], record["python"] if name == "Python" else ""))
@@ -129,7 +133,7 @@ def parallel_share(record: ProbeRecord, cores: int, *, waiting: float = 0.0) -> 
 
 
 def share_of_cores(cpu_seconds: float, busy_seconds: float, cores: int) -> float:
-    """Share of the busy time that more cores would shorten: 0 for one busy core, 1 for all of them."""
+    """Return the share of the busy time that more cores would shorten: 0 for one busy core, 1 for all of them."""
     used = cpu_seconds / max(busy_seconds, 1e-9)
     if cores <= 1:
         return 1.0 if used > 0.9 else 0.0
@@ -222,7 +226,7 @@ def _only_beside(seconds: float, elsewhere: float) -> bool:
 
 def _has_enough(series: SeriesRecord, record: ProbeRecord) -> bool:
     ended = record["status"] == "ended"
-    if ended and series["source"] == "sklearn":
+    if series["source"] == "log" or (ended and series["source"] == "sklearn"):
         return series["steps"] >= 1
     if series["steps"] > LEAST_STEPS or (series["steps"] == LEAST_STEPS and ended):
         return True
@@ -244,7 +248,7 @@ def _whole_run(record: ProbeRecord) -> bool:
 
 
 def _frameworks(record: ProbeRecord) -> list[str]:
-    """Frameworks that were imported and that compute on a GPU, too."""
+    """Return the frameworks that were imported and that compute on a GPU, too."""
     return [name for name in ("torch", "jax", "keras", "tensorflow") if name in (record.get("versions") or {})]
 
 
@@ -260,6 +264,8 @@ def _series_phase(series: SeriesRecord, record: ProbeRecord, *, over: bool = Fal
     step, _ = step_times(raw)
     if not step.count:  # a fit that steps once: from its opening
         step = single_step((series["lead"] or record["wall_seconds"]) / max(1, series["steps"]))
+    if facts.get("together"):
+        step = replace(step, by_median=False)
     ended = record["status"] == "ended" or (over and not series["around"])
     total = total_of(series, raw, record, ended=ended)
     gpu, reason, kind = gpu_path(series)
@@ -274,6 +280,9 @@ def _series_phase(series: SeriesRecord, record: ProbeRecord, *, over: bool = Fal
         saves=facts.get("saves"),
         validation=facts.get("validation"),
     )
+    if between := facts.get("between_epochs"):
+        note = "between the last line of an epoch and the first of the next"
+        found.append(Extra(kind=ExtraKind.EPOCH_START, seconds_each=between, rhythm=Rhythm.EPOCH, note=note))
     totals = facts.get("totals") if gpu is GpuPath.COUNTED else None
     inference = inference_of_series(series)
     return Phase(
@@ -348,7 +357,7 @@ def _loops_phase(progress: LoopProgress) -> Phase:
 
 
 def _rates(times: list[tuple[float, float]]) -> list[float]:
-    """Seconds of one iteration in each stretch in which it moved."""
+    """Return the seconds of one iteration in each stretch in which it moved."""
     found, (at, where) = [], times[0]
     for now, position in times[1:]:
         if position > where:

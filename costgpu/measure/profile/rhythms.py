@@ -278,7 +278,7 @@ def unreached(
 def forward_seconds(
     batches: float, size: int | None, phase: Intervals, step: StepTimes, batch_size: int | None
 ) -> float:
-    """Seconds of forward passes over so many batches of `size`, where the training's have `batch_size`.
+    """Return the seconds of forward passes over so many batches of `size`, where the training's have `batch_size`.
 
     They wait for their batches as long as those of the training.
     """

@@ -16,7 +16,7 @@ UNLIKE_FACTOR = (
 
 
 def mean_length(search: SearchFacts | None) -> float | None:
-    """Parts (trees, rounds, epochs) of a fit on average; None where the candidates do not say."""
+    """Return the parts (trees, rounds, epochs) of a fit on average; None where the candidates do not say."""
     planned = search["planned"] if search is not None else []
     fits = sum(count for _, count in planned)
     return sum(length * count for length, count in planned) / fits if fits else None
@@ -30,7 +30,7 @@ def search_in_words(search: SearchFacts) -> str:
 
 
 def of_all_fits(step: StepTimes, series: SeriesRecord) -> StepTimes:
-    """The times of a search's fits on average over those that are still to come, or those of an inner part as they are.
+    """Return the mean times of the search's fits that are still to come; those of an inner part as they are.
 
     A fit takes a + b n seconds of its length n, by the fits seen where they differ in it; else in proportion to it. The
     drift says how far the mean may go where the candidates left have other values of other parameters.

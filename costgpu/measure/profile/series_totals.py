@@ -47,7 +47,7 @@ def total_of(series: SeriesRecord, raw: Intervals, record: ProbeRecord, *, ended
     times = 1.0 if unread else math.prod(number(loop["trips"]) or 1.0 for loop in around)
     unknown = ""
     if each is None:
-        unknown = "the data do not say how long they are"
+        unknown = facts.get("how") or "the data do not say how long they are"
     elif unread:
         unknown = "the loop around it has no length that can be read"
     elif series["openings"] > times and not unread:
@@ -68,11 +68,14 @@ def total_of(series: SeriesRecord, raw: Intervals, record: ProbeRecord, *, ended
                 if each == search["fits"]
                 else ""
             )
-        how = (own or f"{each:,.0f} by its own settings") + (f" × {where}" if where else "")
+        how = (own or facts.get("how") or f"{each:,.0f} by its own settings") + (f" × {where}" if where else "")
         epoch = each if times > 1 else None
     kind = TotalKind.EXACT
-    if facts.get("may_stop") or any((loop.get("position") or (None, None, False))[2] for loop in around):
-        kind, how = TotalKind.UPPER_BOUND, how + "; it may stop early"
+    stop = facts.get("may_stop_at")
+    if facts.get("may_stop") or stop or any((loop.get("position") or (None, None, False))[2] for loop in around):
+        kind, how = TotalKind.UPPER_BOUND, how + "; it may stop early" + (f" ({stop})" if stop else "")
+    elif facts.get("told"):
+        kind = TotalKind.APPROXIMATE
     elif any(loop.get("trials") for loop in around):
         kind, how = TotalKind.APPROXIMATE, how + "; a trial may choose another length"
     elif inner and search is not None and search["refit"]:

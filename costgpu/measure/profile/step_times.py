@@ -124,7 +124,7 @@ def extras(
     validation: Validation | None = None,
     acts: bool = False,
 ) -> list[Extra]:
-    """Validation, checkpoints and whatever else takes time beside the steps.
+    """Return validation, checkpoints and whatever else takes time beside the steps.
 
     Args:
         saves: How often a trainer says that it saves; None if none does.
@@ -159,7 +159,7 @@ def extras(
             found.append(repeating(kind, seen, works, phase, total))
         elif seen:
             slight.add(kind)
-    told: list[_Told] = [
+    told: list[_Announced] = [
         (ExtraKind.VALIDATION, validation, _told_validation(validation, phase, step, batch_size)),
         (ExtraKind.CHECKPOINT, saves, (_state_seconds(phase), f"told by the trainer, not reached; {DISK_WORDS}")),
     ]
@@ -201,10 +201,10 @@ def _workers_start(phase: Intervals, step: StepTimes, total: Total) -> list[Extr
     return [Extra(kind=ExtraKind.EPOCH_START, seconds_each=seconds, rhythm=Rhythm.EPOCH, measured=False, note=note)]
 
 
-_Told = tuple[ExtraKind, Saves | Validation | None, tuple[float, str] | None]
+_Announced = tuple[ExtraKind, Saves | Validation | None, tuple[float, str] | None]
 
 
-def _as_told(found: list[Extra], told: Sequence[_Told], step: StepTimes, total: Total) -> list[Extra]:
+def _as_told(found: list[Extra], told: Sequence[_Announced], step: StepTimes, total: Total) -> list[Extra]:
     """Work in the rhythm that the trainer tells, seen or not.
 
     Args:
@@ -230,7 +230,7 @@ def _as_told(found: list[Extra], told: Sequence[_Told], step: StepTimes, total: 
 
 
 def untold(validation: Validation | None, beside: Sequence[Extra]) -> str | None:
-    """A sentence for evaluations that a trainer tells of, and that are in no figure: how long they are is not known."""
+    """Return a sentence on evaluations that a trainer announces and nobody has timed; None if there are none."""
     if validation is None or any(extra.kind is ExtraKind.VALIDATION for extra in beside):
         return None
     unit = {"epoch": "epoch", "steps": "step", "seconds": "second"}[validation["rhythm"]]
@@ -243,7 +243,7 @@ def untold(validation: Validation | None, beside: Sequence[Extra]) -> str | None
 def _told_validation(
     told: Validation | None, phase: Intervals, step: StepTimes, batch_size: int | None
 ) -> tuple[float, str] | None:
-    """Seconds and a note for an evaluation that a trainer tells of; None if it does not know its length."""
+    """Return the seconds and a note for an evaluation that a trainer tells of; None if it does not know its length."""
     if told is None or not told["batches"]:
         return None
     seconds = forward_seconds(told["batches"], told["batch_size"], phase, step, batch_size)
@@ -257,7 +257,7 @@ def _with_size(extra: Extra, sizes: Sequence[float]) -> Extra:
 
 
 def _state_seconds(phase: Intervals) -> float:
-    """Seconds to write the model and its optimizer to a disk."""
+    """Return the seconds to write the model and its optimizer to a disk."""
     state = sum(optimizer["state_bytes"] for optimizer in phase["optimizers"])
     return (phase["model"].get("bytes", 0) + state) / DISK_BYTES_PER_SECOND
 

@@ -135,7 +135,7 @@ def _begins_late(loops: list[Loop]) -> Loop | None:
 
 
 def _doubts(phase: Intervals, nest: Nest, *, steady: bool) -> list[str]:
-    """Why the product of the loops may not be the number, in words."""
+    """Return why the product of the loops may not be the number, in words."""
     doubts = []
     changing = next((loop for loop in nest.loops if loop.get("varies")), None)
     if changing is not None and nest.cap is None:

@@ -17,7 +17,7 @@ LEAST_SHARE = 0.05  # of a step; less is what barriers between threads and other
 
 
 def queued_by_all(activity: ActivityRecord | None) -> float:
-    """Seconds in which threads of the script were ready and had no core, added up."""
+    """Return the seconds in which threads of the script were ready and had no core, added up."""
     return activity["queued"] if activity is not None else 0.0
 
 
@@ -39,7 +39,7 @@ def notes_of_queue(activity: ActivityRecord | None, found: Neighbours) -> list[s
 
 
 def waiting_of_phase(raw: PhaseRecord, used: Sequence[int], activity: ActivityRecord | None) -> float:
-    """Seconds of a plain step (of the intervals `used`) in which the script's process waits.
+    """Return the seconds of a plain step (of the intervals `used`) in which the script's process waits.
 
     With a GPU the script's thread waits for that, too, and the two cannot be told apart: 0.
     """
@@ -55,7 +55,7 @@ def waiting_of_phase(raw: PhaseRecord, used: Sequence[int], activity: ActivityRe
 
 
 def waiting_share(activity: ActivityRecord | None) -> float:
-    """Share of the time in which neither the process nor what it has started computes."""
+    """Return the share of the time in which neither the process nor what it has started computes."""
     if activity is None or activity["wall"] <= 0:
         return 0.0
     off = max(0.0, activity["wall"] - activity["main_cpu"] - activity["main_queued"])
@@ -71,7 +71,7 @@ def _share_in_steps(activity: ActivityRecord) -> float:
 
 
 def _share_of_off(activity: ActivityRecord, idle_looks: int) -> float:
-    """Share of the time off its core in which the script's thread waited for nothing that computes here."""
+    """Return the share of the time off its core in which the script's thread waited for nothing that computes here."""
     if activity["off"] >= LEAST_LOOKS:
         return idle_looks / activity["off"]
     off = activity["wall"] - activity["main_cpu"] - activity["main_queued"]

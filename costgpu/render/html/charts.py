@@ -157,7 +157,7 @@ class Stack:
 def cost_and_time(
     width: int, height: int, points: Sequence[Point], here_seconds: float, here_title: str
 ) -> list[Markup]:
-    """Cost (up) against time (across) of all candidates, with their intervals and the Pareto front.
+    """Draw cost (up) against time (across) of all candidates, with their intervals and the Pareto front.
 
     This machine costs nothing, so it is a line at `here_seconds`.
     """

@@ -5,8 +5,9 @@ from __future__ import annotations
 from markupsafe import Markup
 
 from costgpu.estimator.scope import WHOLE_JOB
-from costgpu.estimator.throughput import time_of, together, together_words
-from costgpu.models.prediction import Prediction, Range, Service, ServicePlan, Verdict
+from costgpu.estimator.throughput import price_quantity, quantity_words, time_of
+from costgpu.models.prediction import Prediction, Range, Service, Verdict
+from costgpu.models.provider_costs import HOURS_PER_MONTH
 from costgpu.models.workload import WorkloadProfile
 from costgpu.render.html.page import Table, interval, name, two_lines
 from costgpu.render.phrases import offer_name, steps_phrase
@@ -35,7 +36,7 @@ def throughput_tables(verdict: Verdict, profile: WorkloadProfile) -> list[Table]
         names = list(dict.fromkeys(rate.name for _, rates in rows for rate in rates))
         for kind in [*names[:0:-1], *names[:1]]:
             shown = [(place, rate) for place, rates in rows for rate in rates if rate.name == kind]
-            number = together([rate for _, rate in shown])
+            number = price_quantity([rate for _, rate in shown])
             seconds, time = time_of([rate.per_second.value for _, rate in shown])
             cells = [
                 [
@@ -46,7 +47,7 @@ def throughput_tables(verdict: Verdict, profile: WorkloadProfile) -> list[Table]
                 for place, rate in shown
             ]
             plural = plural_unit(kind)
-            head = ["Where", f"{plural[:1].upper()}{plural[1:]} per {time}", f"Cost per {together_words(kind, number)}"]
+            head = ["Where", f"{plural[:1].upper()}{plural[1:]} per {time}", f"Cost per {quantity_words(kind, number)}"]
             tables.append(Table(f"{plural[:1].upper()}{plural[1:]} ({phase.label})", head, cells))
     return tables
 
@@ -84,17 +85,12 @@ def service_table(service: Service) -> Table:
             format_percent(one.utilisation),
             f"{one.batch:,.0f}",
             two_lines(format_duration(one.answer_seconds), f"{format_duration(one.wait_seconds)} of it waiting"),
-            _month(one),
+            two_lines(*month_words(one)) if month_words(one)[1] else month_words(one)[0],
         ]
         for one in service_plans(service)
     ]
     head = ["Where", "Machines", "In use", "Batch", "Answer, average", "A month"]
     return Table(f"For {format_frequency(service.rate_per_second, service.item)}", head, rows)
-
-
-def _month(one: ServicePlan) -> str:
-    usd, span = month_words(one)
-    return two_lines(usd, span) if span else usd
 
 
 def service_tiles(service: Service) -> list[tuple[str, str, str]]:
@@ -108,7 +104,7 @@ def service_tiles(service: Service) -> list[tuple[str, str, str]]:
     return [
         ("Recommended", name(offer.instance_type) if offer is not None else place, place),
         ("Machines", str(one.machines), f"{format_percent(one.utilisation)} of their time in use"),
-        ("Cost a month", usd, f"80 %: {span}" if span else "730 hours, disk and address included"),
+        ("Cost a month", usd, f"80 %: {span}" if span else f"{HOURS_PER_MONTH} hours, disk and address included"),
         (
             "Answer",
             format_duration(one.answer_seconds),

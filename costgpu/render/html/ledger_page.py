@@ -9,6 +9,7 @@ from zoneinfo import ZoneInfo
 
 from markupsafe import Markup
 
+from costgpu.models.job import CostOutcome, EndReason
 from costgpu.render.html.ledger_sections import MOST_PICTURES, budget_sections, estimates_section, spending_section
 from costgpu.render.html.page import (
     BarRow,
@@ -23,7 +24,7 @@ from costgpu.render.html.page import (
     share,
     two_lines,
 )
-from costgpu.render.html.spending_summary import OUTCOMES, WASTED, CostOutcome, Summary, Tally, together
+from costgpu.render.html.spending_summary import Summary, Tally, sum_tallies
 from costgpu.render.phrases import THIS_MACHINE, counted
 from costgpu.units import format_duration, format_usd
 
@@ -115,7 +116,7 @@ def _providers(summary: Summary) -> list[BarRow]:
     found: dict[str, dict[str, Tally]] = {}
     for (provider, purchase), tally in summary.providers.items():
         found.setdefault(provider or "no machine", {})[purchase] = tally
-    ranked = _ranked({provider: together(kinds.values()) for provider, kinds in found.items()})
+    ranked = _ranked({provider: sum_tallies(kinds.values()) for provider, kinds in found.items()})
     most = _most(ranked)
     rows = []
     for provider, tally in ranked:
@@ -131,7 +132,7 @@ def _providers(summary: Summary) -> list[BarRow]:
 def _accelerators(summary: Summary) -> list[BarRow]:
     ranked = _ranked(summary.accelerators)
     most, rest = _most(ranked), ranked[MOST_ROWS:]
-    shown = [*ranked[:MOST_ROWS], *([("others", together(tally for _, tally in rest))] if rest else [])]
+    shown = [*ranked[:MOST_ROWS], *([("others", sum_tallies(tally for _, tally in rest))] if rest else [])]
     rows = []
     for accelerator, tally in shown:
         rate = f"{format_usd(tally.usd / Decimal(tally.seconds / 3600))}/h" if tally.seconds and tally.usd else "–"
@@ -147,7 +148,7 @@ def _outcomes(summary: Summary) -> list[BarRow]:
     return [
         BarRow(
             outcome.value,
-            [("bad" if outcome in WASTED else STYLES.get(outcome, "mid"), fraction(tally.usd, most))],
+            [("bad" if outcome.wasted else STYLES.get(outcome, "mid"), fraction(tally.usd, most))],
             _share_cells(tally, summary.total.usd),
         )
         for outcome, tally in found
@@ -156,10 +157,10 @@ def _outcomes(summary: Summary) -> list[BarRow]:
 
 def _outcome_table() -> Table:
     ends: dict[CostOutcome, list[str]] = {}
-    for reason, outcome in OUTCOMES.items():
-        ends.setdefault(outcome, []).append(reason.value.replace("_", " "))
+    for reason in EndReason:
+        ends.setdefault(reason.outcome, []).append(reason.value.replace("_", " "))
     rows = [
-        [outcome.value, "wasted" if outcome in WASTED else "not wasted", ", ".join(reasons)]
+        [outcome.value, "wasted" if outcome.wasted else "not wasted", ", ".join(reasons)]
         for outcome, reasons in ends.items()
     ]
     head = ["Here", "", "Ends of runs, as the ledger has them"]
@@ -174,7 +175,7 @@ def _names(tallies: Mapping[str, Tally], total: Decimal) -> list[BarRow]:
         for who, tally in ranked[:MOST_ROWS]
     ]
     if rest:
-        others = together(tally for _, tally in rest)
+        others = sum_tallies(tally for _, tally in rest)
         bar = [("mid", fraction(min(others.usd, most), most))]
         rows.append(BarRow(f"{len(rest):,} others", bar, _share_cells(others, total)))
     return rows

@@ -110,7 +110,7 @@ def two_lines(first: str, second: str) -> Markup:
 
 
 def fraction(usd: Decimal, most: Decimal) -> float:
-    """Share of a bar's width."""
+    """Return the share of a bar's width."""
     return float(usd / most) if most else 0.0
 
 

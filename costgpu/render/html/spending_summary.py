@@ -9,7 +9,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date, datetime
 from decimal import Decimal
-from enum import StrEnum
 from itertools import accumulate, groupby
 from statistics import median
 from typing import TYPE_CHECKING
@@ -19,7 +18,7 @@ from costgpu.ledger.queries.history import Selection
 from costgpu.ledger.queries.proration import share
 from costgpu.ledger.records.budget_rules import Budget, Every, bounds
 from costgpu.ledger.schema import from_microseconds, from_nano, to_microseconds
-from costgpu.models.job import EndReason
+from costgpu.models.job import CostOutcome, EndReason
 
 if TYPE_CHECKING:
     from costgpu.ledger.queries.history import ClosedRun
@@ -27,51 +26,6 @@ if TYPE_CHECKING:
 
 NANO = Decimal("1e-9")
 MOST_PAIRS = 20_000  # that are kept for the picture; the figures beside it are of all
-
-
-class CostOutcome(StrEnum):
-    """What the money of a run was for."""
-
-    SUCCEEDED = "succeeded"
-    OVERHEAD = "boot, set-up and transfers of those"
-    CANCELLED = "cancelled"
-    LIMITED = "ended by a limit"
-    OPEN = "still running"
-    FAILED = "failed"
-    IDLE = "idle"
-    SPOT = "spot machine taken back"
-    CONTINUED = "interrupted, and gone on elsewhere"
-    LOST = "machine lost or forgotten"
-    NEVER = "never started its job"
-    OTHER = "other"
-
-
-WASTED = (CostOutcome.FAILED, CostOutcome.IDLE, CostOutcome.SPOT, CostOutcome.LOST, CostOutcome.NEVER)
-OUTCOMES: Mapping[EndReason, CostOutcome] = {
-    EndReason.SUCCEEDED: CostOutcome.SUCCEEDED,
-    EndReason.CANCELLED: CostOutcome.CANCELLED,  # somebody decided so; what there was came home
-    EndReason.MAX_DURATION: CostOutcome.LIMITED,  # the same
-    EndReason.DEADLINE: CostOutcome.LIMITED,
-    EndReason.JOB_FAILED: CostOutcome.FAILED,
-    EndReason.SETUP_FAILED: CostOutcome.FAILED,
-    EndReason.DISK_FULL: CostOutcome.FAILED,
-    EndReason.IDLE: CostOutcome.IDLE,  # the whole run: how much of it was idle is not recorded
-    EndReason.PREEMPTED: CostOutcome.SPOT,
-    EndReason.INTERRUPTED: CostOutcome.CONTINUED,  # what had to be done again is in the receipts
-    EndReason.INSTANCE_LOST: CostOutcome.LOST,
-    EndReason.LEASE_EXPIRED: CostOutcome.LOST,  # only a reaper was left to end it
-    EndReason.UNCLAIMED: CostOutcome.NEVER,
-    EndReason.NO_CAPACITY: CostOutcome.NEVER,
-    EndReason.PROVISION_FAILED: CostOutcome.NEVER,
-    EndReason.BOOT_FAILED: CostOutcome.NEVER,
-    EndReason.HOST_KEY_MISMATCH: CostOutcome.NEVER,
-    EndReason.MACHINE_UNUSABLE: CostOutcome.NEVER,
-    EndReason.DRIVER_FAILED: CostOutcome.NEVER,
-    EndReason.SYNC_FAILED: CostOutcome.NEVER,
-    EndReason.NODES_APART: CostOutcome.NEVER,
-    EndReason.NODE_LOST: CostOutcome.NEVER,
-}
-"""What each end of a run means for its cost. `WASTED` of them are called wasted."""
 
 
 @dataclass(slots=True)
@@ -89,7 +43,7 @@ class Tally:
         self.runs += runs
 
 
-def together(tallies: Iterable[Tally]) -> Tally:
+def sum_tallies(tallies: Iterable[Tally]) -> Tally:
     """Return the sum of tallies."""
     found = Tally()
     for tally in tallies:
@@ -148,7 +102,7 @@ class BudgetUse:
 
     @property
     def share(self) -> float:
-        """Share of the amount that is used."""
+        """Return the share of the amount that is used."""
         return float(self.used / self.budget.amount_usd)
 
 
@@ -181,8 +135,8 @@ class Summary:
 
     @property
     def wasted(self) -> Tally:
-        """Return the tallies of `WASTED` together."""
-        return together(self.outcomes[outcome] for outcome in WASTED if outcome in self.outcomes)
+        """Return the tallies of what was wasted together."""
+        return sum_tallies(tally for outcome, tally in self.outcomes.items() if outcome.wasted)
 
 
 class Calendar:
@@ -291,7 +245,7 @@ class _Adder:
         if run.instance_id and run.metered_cost_usd is None:
             self._summary.unpriced += 1
         try:
-            outcome = OUTCOMES[EndReason(run.reason)]
+            outcome = EndReason(run.reason).outcome
         except ValueError:
             outcome = CostOutcome.OTHER
         metered = (began, ended, _nano(run.metered_cost_usd or Decimal(0)))

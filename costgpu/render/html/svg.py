@@ -71,7 +71,7 @@ def picture(width: int, height: int, name: str, description: str, parts: Sequenc
 
 
 def titled(title: str, *parts: Markup) -> Markup:
-    """Parts that say `title` when they are pointed at."""
+    """Return the parts that say `title` when they are pointed at."""
     return tag("g", tag("title", title), *parts)
 
 

@@ -172,7 +172,7 @@ def _chance(probability: float) -> str:
 
 
 def _scatter(verdict: Verdict, own: Ownership | None, energy: Sequence[float] | None, today: date) -> Section:
-    """Cost against time of all candidates."""
+    """Draw cost against time of all candidates."""
     rows = list(verdict.table)
     points = [_point(prediction, str(number), verdict, own) for number, prediction in enumerate(rows, 1)]
     if own is not None and own.prediction.cost_usd.value > 0:

@@ -30,7 +30,7 @@ MICRO = Decimal("0.000001")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Standing:
+class CheckedBudget:
     """A budget with its alerts of this period, ascending, and the thresholds that this check found newly crossed."""
 
     state: BudgetState
@@ -93,14 +93,14 @@ def definition(budget: Budget) -> str:
     )
 
 
-def show_text(standings: Sequence[Standing], problems: Sequence[CostGpuError] = ()) -> str:
-    """Every budget as a block."""
+def show_text(standings: Sequence[CheckedBudget], problems: Sequence[CostGpuError] = ()) -> str:
+    """Return a block of lines for each budget."""
     if not standings and not problems:
         return "No budgets. costgpu budget set NAME --monthly 200 makes one."
     return "\n\n".join(_block(standing) for standing in standings)
 
 
-def show_json(standings: Sequence[Standing], problems: Sequence[CostGpuError], now: datetime) -> str:
+def show_json(standings: Sequence[CheckedBudget], problems: Sequence[CostGpuError], now: datetime) -> str:
     """Return the same as a versioned document."""
     return document(
         "costgpu.budgets",
@@ -111,7 +111,7 @@ def show_json(standings: Sequence[Standing], problems: Sequence[CostGpuError], n
 
 
 def check_json(
-    standings: Sequence[Standing],
+    standings: Sequence[CheckedBudget],
     *,
     not_asked: Mapping[str, str],
     problems: Sequence[CostGpuError],
@@ -133,7 +133,7 @@ def check_json(
     )
 
 
-def _block(standing: Standing) -> str:
+def _block(standing: CheckedBudget) -> str:
     state, budget = standing.state, standing.state.budget
     at_least = "at least " if state.at_least else ""
     rows = [
@@ -173,7 +173,7 @@ def _period(state: BudgetState) -> str:
     return f"{days}, {last.year}, {state.budget.time_zone}"
 
 
-def _told(standing: Standing, threshold: int) -> str:
+def _told(standing: CheckedBudget, threshold: int) -> str:
     zone = ZoneInfo(standing.state.budget.time_zone)
     alert = next((each for each in standing.alerts if each.threshold == threshold), None)
     if alert is None:
@@ -187,7 +187,7 @@ def _times(count: int) -> str:
     return "once" if count == 1 else f"{count} times"
 
 
-def _standing_value(standing: Standing) -> dict[str, Any]:
+def _standing_value(standing: CheckedBudget) -> dict[str, Any]:
     state = standing.state
     return {
         **json_value(state.budget),

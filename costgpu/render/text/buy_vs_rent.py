@@ -1,4 +1,4 @@
-"""Rent or own, energy and free notebooks: sentences, text blocks, and parts of a JSON document."""
+"""Rent or own, and energy: sentences, text blocks, and parts of a JSON document."""
 
 from __future__ import annotations
 
@@ -7,14 +7,19 @@ from collections.abc import Sequence
 from typing import Any
 
 from costgpu.estimator.throughput import inference_phase
-from costgpu.models.prediction import BreakEven, FreeNotebook, Ownership, Range
-from costgpu.render.document import json_object, json_value, picked
+from costgpu.models.prediction import BreakEven, Ownership, Range
+from costgpu.render.document import json_object, picked
 from costgpu.render.phrases import offer_name, visible, with_article
 from costgpu.render.text.layout import wrap
 from costgpu.units import format_duration, format_usd
 
 LONGEST_BREAK_EVEN = 10_000_000  # jobs; above it the number says nothing any more
 UNIT_WORDS = {"the whole job": ("job", "jobs"), "one epoch": ("epoch", "epochs"), "1,000 steps": ("1,000 steps",) * 2}
+
+
+COLAB = (
+    "Google Colab lends a T4 free of charge for a while, without a promise: this job should fit one of its sessions."
+)
 
 
 def kwh(amount: float) -> str:
@@ -126,22 +131,6 @@ def energies(amounts: Sequence[float]) -> list[str]:
     return [f"{amount:,.0f} kWh" if amount >= 10 else f"{amount:.2g} kWh" for amount in amounts]
 
 
-def notebook_text(notebooks: Sequence[FreeNotebook]) -> str:
-    """Return the free services that the job would fit; empty if it fits none."""
-    return "\n".join(wrap(line, "- ") for line in notebook_lines(notebooks))
-
-
-def notebook_lines(notebooks: Sequence[FreeNotebook]) -> list[str]:
-    """One sentence for each free service that the job would fit."""
-    return [
-        f"{found.name} lends a {found.accelerator} free of charge: about {format_duration(found.run_seconds.value)} of"
-        f" its {found.session_hours:g} h sessions, if you move the script there yourself. {found.limits[:1].upper()}"
-        f"{found.limits[1:]} (as of {found.as_of})."
-        for found in notebooks
-        if not found.why_not
-    ]
-
-
 def own_value(own: Ownership) -> dict[str, Any]:
     """Return a part of a document; an infinite number of jobs is null."""
     spec = own.prediction.candidate.accelerator
@@ -168,8 +157,3 @@ def own_value(own: Ownership) -> dict[str, Any]:
         "notes": own.notes,
     }
     return json_object(value)
-
-
-def notebook_values(notebooks: Sequence[FreeNotebook]) -> list[dict[str, Any]]:
-    """All free services as parts of a document, those that the job does not fit with the reason."""
-    return [{**json_value(found), "why_not": found.why_not or None} for found in notebooks]

@@ -427,7 +427,7 @@ def prediction_value(prediction: Prediction | None, today: date) -> dict[str, An
 
 
 def _interruptions_value(found: Interruptions) -> dict[str, Any]:
-    """Rates are per hour that a machine runs; what was assumed says so in `basis`."""
+    """Return the rates per hour that a machine runs; what was assumed says so in `basis`."""
     return {
         "rate": found.rate,
         "checkpoints": found.checkpoints,

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from costgpu.estimator.scope import WHOLE_JOB
-from costgpu.estimator.throughput import MILLION, THOUSAND, fixed_usd, is_token, throughputs, time_of, together
+from costgpu.estimator.throughput import MILLION, THOUSAND, fixed_usd, is_token, price_quantity, throughputs, time_of
 from costgpu.models.prediction import PaysFrom, PhasePrediction, Prediction, Throughput, Verdict
 from costgpu.models.workload import Phase, WorkloadProfile
 from costgpu.render.document import json_object, picked
@@ -60,7 +60,7 @@ def _throughput_lines(
     names = list(dict.fromkeys(rate.name for _, rates in rows for rate in rates))
     for name in [*names[:0:-1], *names[:1]][:kinds]:
         shown = [(place, rate) for place, rates in rows for rate in rates if rate.name == name]
-        number = together([rate for _, rate in shown])
+        number = price_quantity([rate for _, rate in shown])
         seconds, time = time_of([rate.per_second.value for _, rate in shown])
         plural = plural_unit(name)
         lines += _row("  ", cut(f"{plural}", NAME_WIDTH), f"per {time}", "80 %", _short(number), "80 %")
@@ -80,7 +80,7 @@ def _short(number: float) -> str:
 
 
 def _row(mark: str, name: str, rate: str, between: str, cost: str, span: str) -> list[str]:
-    """A line of the table; wide figures take their room from the name, which has a line of its own where it needs more."""
+    """Return a row of the table; wide figures take their room from the name, which gets a line of its own if needed."""
     figures = f" {rate:>7} {between:>13} {cost:>9} {span:>17}"
     room = min(NAME_WIDTH, WIDTH - len(f"{mark:2}{figures}"))
     if len(name) <= room:

@@ -71,7 +71,7 @@ def price_age_days(offer: Offer, today: date) -> int:
 
 
 def _table(offers: Sequence[Offer], today: date, *, hardware: bool) -> list[str]:
-    """All columns, or those of the first of two lines."""
+    """Return all columns, or those of the first of two lines."""
     hardware_columns: tuple[Column[Offer], ...] = (
         Column("vCPU", lambda offer: str(offer.vcpus), right=True),
         Column("GiB", lambda offer: f"{offer.memory_gib:g}", right=True),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from datetime import date, datetime
+from datetime import datetime
 from itertools import groupby
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any
@@ -77,7 +77,9 @@ def prices_text(
     lines = [*table(columns, _grouped(offers, "region")), "", "Sources:"]
     for group in _grouped(offers, "price_source"):
         (provider, source), rows = group
-        lines.append(_indented(f"{len(rows)} of {provider}: {source} ({day_span(_days(group))})", "  "))
+        lines.append(
+            _indented(f"{len(rows)} of {provider}: {source} ({day_span([offer.price_as_of for offer in rows])})", "  ")
+        )
     if own:
         lines += ["", own_prices_text(own, now)]
     for one in failed:
@@ -221,10 +223,6 @@ def _grouped(offers: Iterable[Offer], attribute: str) -> list[Group]:
     """Return the offers by provider and an attribute."""
     key = attrgetter("provider", attribute)
     return [(name, list(group)) for name, group in groupby(sorted(offers, key=key), key=key)]
-
-
-def _days(group: Group) -> list[date]:
-    return [offer.price_as_of for offer in group[1]]
 
 
 def _dates(rows: Sequence[Offer]) -> dict[str, Any]:

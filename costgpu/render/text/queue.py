@@ -37,7 +37,9 @@ def queue_text(found: Sequence[Waiting], now: datetime) -> str:
         Column("RUN", lambda item: item.view.run_id),
         Column("JOB", lambda item: item.view.name, width=14),
         Column("WHERE", _where, width=18),
-        Column("WAITS", lambda item: _age(item, now), right=True),
+        Column(
+            "WAITS", lambda item: format_duration(max(1.0, (now - item.view.created_at).total_seconds())), right=True
+        ),
         Column("AT MOST", lambda item: format_usd(item.view.options[0].lease.worst_cost_usd), right=True),
     )
     lines = table(columns, found)
@@ -80,7 +82,3 @@ def started_text(view: RunView) -> str:
 def _where(item: Waiting) -> str:
     offer = item.view.options[0].offer
     return THIS_MACHINE if offer.provider == "local" else offer.instance_type
-
-
-def _age(item: Waiting, now: datetime) -> str:
-    return format_duration(max(1.0, (now - item.view.created_at).total_seconds()))

@@ -6,14 +6,13 @@ from datetime import datetime
 from decimal import Decimal
 
 from costgpu.models.instance import OrphanedResource
+from costgpu.models.provider_costs import HOURS_PER_MONTH
 from costgpu.models.reap import Orphan, ReapFindings
 from costgpu.render.document import document, picked
 from costgpu.render.phrases import counted
 from costgpu.render.text.layout import wrap
 from costgpu.render.text.run import lease_left
 from costgpu.units import format_usd
-
-HOURS_PER_MONTH = 730  # as the providers count
 
 
 def reap_text(found: ReapFindings, now: datetime, *, done: bool) -> str:

@@ -19,26 +19,6 @@ if TYPE_CHECKING:
     from costgpu.models.instance import Safeguard
     from costgpu.models.run import Receipt, RunView
 
-END_PHRASES = {
-    EndReason.JOB_FAILED: "failed",
-    EndReason.SETUP_FAILED: "not started, its set-up failed",
-    EndReason.MAX_DURATION: "ended by --max-duration",
-    EndReason.DEADLINE: "ended by the deadline",
-    EndReason.LEASE_EXPIRED: "ended by the deadline",
-    EndReason.IDLE: "ended by --idle-duration",
-    EndReason.DISK_FULL: "ended, the disk was nearly full",
-    EndReason.UNCLAIMED: "not started, no client was there",
-    EndReason.BOOT_FAILED: "not started, the machine did not come up",
-    EndReason.HOST_KEY_MISMATCH: "not started, another machine answered",
-    EndReason.MACHINE_UNUSABLE: "not started, the machine cannot be used",
-    EndReason.DRIVER_FAILED: "not started, the GPU or its driver did not answer",
-    EndReason.SYNC_FAILED: "not started, its files could not be sent",
-    EndReason.INSTANCE_LOST: "lost with its machine",
-    EndReason.NODES_APART: "not started, its machines cannot work together",
-    EndReason.NODE_LOST: "ended, another machine of it was missing",
-    EndReason.PREEMPTED: "lost, the machine was taken back",
-    EndReason.INTERRUPTED: "interrupted, and gone on with elsewhere",
-}
 ENDED_BY_PHRASES = {
     EndedBy.CLIENT: "this client",
     EndedBy.AGENT: "the agent on the machine",
@@ -110,7 +90,7 @@ def receipt_text(receipt: Receipt, view: RunView, *, safeguards: bool = True) ->
     if receipt.instance is None:
         return f"Receipt {receipt.run_id}: nothing was created, nothing is billed."
     place = "here" if receipt.instance.provider == "local" else f"{receipt.instance_type}, {receipt.instance.region}"
-    job = END_PHRASES.get(receipt.reason) or receipt.reason.value.replace("_", " ")
+    job = receipt.reason.phrase
     if view.status is not None and view.status.exit_code is not None:
         job += f", exit code {view.status.exit_code}"
     if view.spec.launcher is Launcher.RAY and view.first_rank and receipt.reason is EndReason.SUCCEEDED:

@@ -183,7 +183,7 @@ class RunField:
 
 
 def run_fields(now: datetime | None) -> tuple[RunField, ...]:
-    """Everything that is told of a run, in the order of the table; open runs are metered until `now`."""
+    """Return everything that is told of a run, in the order of the table; open runs are metered until `now`."""
 
     def metered(view: RunView) -> tuple[float, Decimal] | tuple[None, None]:
         return view.metered_at_most(now) if now is not None and view.receipt is None else (None, None)

@@ -72,7 +72,7 @@ def _line(mark: str, name: str, time: str, cost: str, efficiency: str) -> str:
 
 
 def scaling_value(prediction: Prediction) -> dict[str, Any]:
-    """Machines and GPUs that work, and how well together, as JSON values."""
+    """Return the machines and GPUs that work, and how well together, as JSON values."""
     scaling = prediction.scaling
     value: dict[str, Any] = {"nodes": prediction.candidate.nodes, "gpus": gpus_of(prediction), "scaling": None}
     if scaling is not None:

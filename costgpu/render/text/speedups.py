@@ -1,13 +1,11 @@
-"""The table of published speed-ups, as text and as a JSON document."""
+"""The table of published speed-ups, as text."""
 
 from __future__ import annotations
 
-import statistics
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from costgpu.models.offer import Grade, Speedup
-from costgpu.render.document import document, picked
-from costgpu.render.text.layout import Column, table, wrap
+from costgpu.render.text.layout import wrap
 from costgpu.units import format_duration, format_ratio
 
 if TYPE_CHECKING:
@@ -22,29 +20,8 @@ _MEANING = (
 )
 
 
-def speedups_summary(rows: Sequence[Speedup]) -> str:
-    """One line for each kind of work that was measured, then the claims."""
-    measured, claims = _split(rows)
-    by_kind = {kind: [row for row in measured if row.kind == kind] for kind in _kinds(measured)}
-    columns: tuple[Column[str], ...] = (
-        Column("KIND", lambda kind: kind),
-        Column("LINES", lambda kind: str(len(by_kind[kind])), right=True),
-        Column("RATIOS", lambda kind: _ratios(by_kind[kind]), right=True),
-        Column("MEDIAN", lambda kind: format_ratio(statistics.median(row.ratio for row in by_kind[kind])), right=True),
-        Column("CORES", lambda kind: _cores(by_kind[kind]), right=True),
-        Column("GPUS", lambda kind: _gpus(by_kind[kind])),
-    )
-    lines = table(columns, list(by_kind), gap="  ")
-    without = [kind for kind in _kinds(claims) if kind not in by_kind]
-    blocks = ["\n".join(lines), *_claims(claims)]
-    notes = [_MEANING, "costgpu speedups KIND lists the lines of a kind with their sources."]
-    if without:
-        notes.append(f"Only claimed, not measured: {', '.join(without)}.")
-    return "\n\n".join([*blocks, "\n".join(map(wrap, notes))])
-
-
 def speedups_table(rows: Sequence[Speedup]) -> str:
-    """Every line with its source: what was measured first, by ratio; then the claims."""
+    """Return every line with its source: what was measured first, by ratio; then the claims."""
     measured, claims = _split(rows)
     sources = list(dict.fromkeys(row.source for row in [*measured, *claims]))
     numbers = {source: f"[{number}]" for number, source in enumerate(sources, 1)}
@@ -58,21 +35,6 @@ def speedups_table(rows: Sequence[Speedup]) -> str:
     return "\n\n".join([*blocks, wrap(_MEANING), "\n".join(footer)])
 
 
-def speedups_json(rows: Sequence[Speedup]) -> str:
-    """Return the versioned document: every row with all that the table knows of it."""
-    return document("costgpu.speedups", speedups=[_row_value(row) for row in rows])
-
-
-def _row_value(row: Speedup) -> dict[str, Any]:
-    """Return what is not known is null."""
-    names = (
-        "kind detail framework grade plausible ratio ratio_low ratio_high cpu cpu_cores cpu_core_gflops cpu_seconds"
-        " gpu gpu_seconds unit units weight remark source measured as_of"
-    )
-    known = {name: None if value == "" else value for name, value in picked(row, *names.split()).items()}
-    return known | {name: round(getattr(row, name), 4) for name in ("ratio", "ratio_low", "ratio_high")}
-
-
 def _split(rows: Sequence[Speedup]) -> tuple[list[Speedup], list[Speedup]]:
     return [r for r in rows if r.grade is Grade.MEASURED], [r for r in rows if r.grade is Grade.CLAIM]
 
@@ -81,23 +43,7 @@ def _kinds(rows: Sequence[Speedup]) -> list[str]:
     return list(dict.fromkeys(row.kind for row in rows))
 
 
-def _ratios(rows: Sequence[Speedup]) -> str:
-    ratios = [row.ratio for row in rows]
-    low, high = format_ratio(min(ratios)), format_ratio(max(ratios))
-    return f"{low[:-1]}-{high}" if len(rows) > 1 else low
-
-
-def _cores(rows: Sequence[Speedup]) -> str:
-    cores = sorted({row.cpu_cores or 0 for row in rows})
-    return f"{cores[0]}-{cores[-1]}" if len(cores) > 1 else str(cores[0])
-
-
-def _gpus(rows: Sequence[Speedup]) -> str:
-    gpus = list(dict.fromkeys(row.gpu for row in rows))
-    return ", ".join(gpus) if len(gpus) <= 2 else f"{len(gpus)} GPUs"
-
-
-def _claims(claims: Sequence[Speedup], numbers: dict[str, str] | None = None) -> list[str]:
+def _claims(claims: Sequence[Speedup], numbers: dict[str, str]) -> list[str]:
     if not claims:
         return []
     lines = [wrap(_CLAIMS)]
@@ -105,9 +51,11 @@ def _claims(claims: Sequence[Speedup], numbers: dict[str, str] | None = None) ->
         mark = " " if row.plausible else IMPLAUSIBLE
         machines = f"{row.cpu or 'a CPU'} against {row.gpu or 'a GPU'}"
         remark = f"; {row.remark}" if row.remark else ""
-        source = f" {numbers[row.source]}" if numbers else ""
         lines.append(
-            wrap(f"{mark} {_range(row):>8}  {row.kind}: {row.detail}, {machines}{remark}{source}", rest=" " * 12)
+            wrap(
+                f"{mark} {_range(row):>8}  {row.kind}: {row.detail}, {machines}{remark} {numbers[row.source]}",
+                rest=" " * 12,
+            )
         )
     if any(not row.plausible for row in claims):
         lines.append(_IMPLAUSIBLE)

@@ -120,7 +120,7 @@ def _status(trial: Trial) -> str:
 
 
 def columns(metric: str) -> tuple[Column[Trial], ...]:
-    """Columns of a table of trials."""
+    """Return the columns of a table of trials."""
     return (
         Column("TRIAL", lambda trial: str(trial.number), right=True),
         Column("SETTING", lambda trial: setting_words(trial.setting), width=_SETTING_WIDTH),

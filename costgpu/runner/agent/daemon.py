@@ -38,7 +38,7 @@ class Daemon:
         self.stopped_by_systemd = False
 
     def run(self) -> None:
-        """Works until the machine is off or a newer agent takes over."""
+        """Work until the machine is off or a newer agent takes over."""
         with open(open_to_write(self.home.file("agent.lock")), "wb") as lock:
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -61,7 +61,7 @@ class MachineGuard:
 
     @property
     def supervisor(self) -> SupervisorProcess:
-        """Of the order that runs here."""
+        """Return the supervisor of the order that runs here."""
         assert self.order is not None
         return self._supervisor_of(self.order)
 
@@ -77,7 +77,7 @@ class MachineGuard:
     # --- requests ------------------------------------------------------------------------------------------------
 
     def accept_order(self, order: Mapping[str, Any], supervisor: Mapping[str, Any], uploads: Mapping[str, str]) -> None:
-        """Records the order, with the supervisor that will run it and the limits as this machine counts them."""
+        """Record the order, with the supervisor that will run it and the limits as this machine counts them."""
         remaining = order["deadline_epoch"] - self.clock.time()
         accepted = {
             **order,
@@ -99,7 +99,7 @@ class MachineGuard:
             self._terminate_job(limits.Termination("cancelled", "It was cancelled.", grace))
 
     def record_collected(self) -> None:
-        """A client has fetched and verified outputs and logs."""
+        """Record that a client has fetched and verified outputs and logs."""
         self.save(collected_uptime=self.clock.uptime(), collected_boot=self.clock.boot_id())
 
     def upload_urls(self) -> dict[str, str]:
@@ -163,13 +163,13 @@ class MachineGuard:
             self.supervisor.signal(signal.SIGTERM)
 
     def _terminate_job(self, termination: limits.Termination) -> None:
-        """Asks the supervisor to end the job; the reason is recorded first, and never replaced."""
+        """Ask the supervisor to end the job; the reason is recorded first, and never replaced."""
         if not self.state.get("ending"):
             self.save(ending={**termination._asdict(), "uptime": self.clock.uptime()})
             self.supervisor.signal(signal.SIGTERM)
 
     def _record_lost(self, detail: str) -> None:
-        """The supervisor is gone without a record: nothing of its job may go on, and the record is written here."""
+        """End the job of a supervisor that is gone without a record, and write the record here."""
         self.supervisor.kill_job(self.home)
         if job_end(self.home) is None:
             record = {"exit_code": 137, "reason": "job_failed", "detail": detail, "finished_epoch": self.clock.time()}

@@ -54,7 +54,7 @@ def hosts(order: Mapping[str, Any], gpus: int) -> str:
 
 
 def ranks_here(order: Mapping[str, Any], gpus: int) -> int:
-    """Number of ranks on this machine: as asked for, or one for each GPU."""
+    """Return the number of ranks on this machine: as asked for, or one for each GPU."""
     rendezvous = order.get("rendezvous")
     if rendezvous is not None and rendezvous["launcher"] in ("none", "ray"):
         return 1
@@ -111,7 +111,7 @@ def _several_machines(rendezvous: Mapping[str, Any], each: int, home: str) -> li
 
 
 def job_environment(order: Mapping[str, Any]) -> dict[str, str]:
-    """Variables for ranks that talk to other machines; the user's own come after them."""
+    """Return the variables for ranks that talk to other machines; the user's own come after them."""
     rendezvous = order.get("rendezvous")
     if rendezvous is None:
         return {}

@@ -56,7 +56,7 @@ def job_termination(job: JobConditions) -> Termination | None:
 
 
 def reserve_seconds(grace: float, whole: float, upload_bytes: int | None = None) -> float:
-    """What must be kept free before the deadline, for a lease of `whole` seconds and, with a bucket, so many bytes."""
+    """Return the time to keep free before the deadline of a lease of `whole` seconds, with so many bytes to upload."""
     collect = COLLECT_SECONDS + (upload_bytes or 0) / UPLOAD_BYTES_PER_SECOND
     return min(grace + collect, SHORT_LEASE_SHARE * max(0.0, whole))
 

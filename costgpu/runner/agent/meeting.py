@@ -241,7 +241,7 @@ def _join(rendezvous: Mapping[str, Any], stage: str, facts: dict[str, Any], seco
 
 
 def unreached(places: Mapping[int, Any], rank: int) -> list[int]:
-    """Nodes other than `rank` whose place (address, port) does not answer; all are tried at once."""
+    """Return the nodes other than `rank` whose place (address, port) does not answer; all are tried at once."""
     waiting: dict[int, socket.socket] = {}
     failed: list[int] = []
     for other, (address, port) in places.items():

@@ -69,7 +69,7 @@ def clean_up(home: Home) -> None:
 
 
 def say(text: str) -> None:
-    """A line on the job's stderr."""
+    """Print a line on the job's stderr."""
     print("costgpu: %s" % text, file=sys.stderr, flush=True)
 
 
@@ -319,7 +319,7 @@ def _tell(line: Line, value: Mapping[str, Any]) -> None:
 
 
 def _keep_alive(connection: socket.socket) -> None:
-    """A machine that is gone without a word is noticed after 30 s."""
+    """Have a machine that vanishes noticed after 30 s."""
     connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     for option, value in _KEEPALIVE:
         connection.setsockopt(socket.IPPROTO_TCP, option, value)

@@ -83,7 +83,7 @@ class Home:
         self.root = "/"  # of the file system; only tests have another
 
     def file(self, name: str) -> str:
-        """Absolute path of a file in the home."""
+        """Return the absolute path of a file in the home."""
         return os.path.join(self.path, name)
 
     def exists(self, name: str) -> bool:
@@ -182,7 +182,7 @@ class Home:
             return 0.0
 
     def size(self, name: str) -> int:
-        """Bytes of a regular file; 0 if it is missing."""
+        """Return the bytes of a regular file; 0 if it is missing."""
         try:
             found = os.lstat(self.file(name))
         except OSError:

@@ -245,7 +245,7 @@ class Supervisor:
         return self.soft_at if uptime() < self.soft_at else max(self.hard_at, uptime() + 0.05)
 
     def _escalate(self) -> None:
-        """The main process first: a checkpoint often needs the helpers. Then all. Then the end."""
+        """Signal the main process first, since a checkpoint often needs the helpers; then all; then kill."""
         if self.hard_at is None:
             return
         if uptime() >= self.hard_at:
@@ -290,7 +290,7 @@ class Supervisor:
         return left
 
     def _signal_all(self, number: int) -> int:
-        """Signals every process below this one; returns their number."""
+        """Signal every process below this one; return their number."""
         members = [entry.pid for entry in descendants(os.getpid())]
         for pid in members:
             self._send(pid, number)
@@ -315,7 +315,7 @@ def read_secrets(descriptor: int) -> dict[str, dict[str, str]]:
 
 
 def supervise(home: Home, secrets_descriptor: int, go_descriptor: int) -> None:
-    """The supervisor's whole life.
+    """Run a job as its supervisor, from the recorded order to the end.
 
     It waits until the daemon has recorded the order (or has died); an order that does not name this process is not its.
     The file with the secrets stays open in it, in memory only: a new daemon finds the upload addresses there.

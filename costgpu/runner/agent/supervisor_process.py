@@ -70,7 +70,7 @@ class SupervisorProcess:
             return {}
 
     def kill_job(self, home: Home) -> None:
-        """Kills the supervisor and every process of its job, however they are related now."""
+        """Kill the supervisor and every process of its job, however they are related now."""
         mark = OUTPUTS_VARIABLE + "=" + home.work
         for _ in range(_KILL_ROUNDS):
             left = machine_stats.processes_with_environment(mark) + machine_stats.service_processes()

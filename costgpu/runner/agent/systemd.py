@@ -90,7 +90,7 @@ def install(home: Home, program: str) -> dict[str, Any]:
 
 
 def _wait_for_lock(home: Home, until: float) -> None:
-    """A daemon that finds the lock held ends, so the new one must not come too early."""
+    """Wait until the old daemon's lock is free, since a daemon that finds it held ends."""
     with open(open_to_write(home.file("agent.lock")), "wb") as lock:
         while uptime() < until:
             try:

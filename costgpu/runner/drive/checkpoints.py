@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Mapping
 from datetime import UTC, datetime
 
@@ -66,7 +65,7 @@ def save_checkpoint(context: RunContext, *, everything: bool = False) -> None:
 
 
 def record_saved(context: RunContext, checkpoint: Checkpoint) -> None:
-    """Records a checkpoint that is safe."""
+    """Record a checkpoint that is safe."""
     context.journal.add(
         EventKind.SAVED,
         taken_at=_taken_at(checkpoint),
@@ -95,7 +94,7 @@ def restore_checkpoint(context: RunContext, host: Host) -> None:
 
 
 def resumed_command(context: RunContext) -> tuple[tuple[str, ...], Mapping[str, str]]:
-    """Arguments and variables that tell the job that it goes on, and from what; none without recovery."""
+    """Return the arguments and variables that tell the job that it goes on, and from what; none without recovery."""
     spec = context.view.spec
     if spec.recovery is None or spec.attempt is None:
         return (), {}
@@ -109,7 +108,4 @@ def resumed_command(context: RunContext) -> tuple[tuple[str, ...], Mapping[str, 
 
 
 def _taken_at(checkpoint: Checkpoint) -> str:
-    at = datetime.fromtimestamp(0, UTC)
-    with contextlib.suppress(OverflowError, ValueError, OSError):
-        at = datetime.fromtimestamp(checkpoint.taken_epoch, UTC)
-    return at.isoformat()
+    return datetime.fromtimestamp(checkpoint.taken_epoch, UTC).isoformat()

@@ -27,7 +27,7 @@ _SHOWN = 100  # characters of a path
 
 
 def collect(context: RunContext) -> None:
-    """Brings the outputs home, verified; then the machine has done its work."""
+    """Bring the outputs home, verified; then the machine has done its work."""
     if not context.view.collected:
         try:
             if not context.view.interrupted:
@@ -70,7 +70,9 @@ def _fetch_outputs(context: RunContext) -> None:
             hint="--outputs are paths or patterns relative to the working folder.",
         )
     if not outputs.trouble:  # what is nowhere cannot come home without the machine
-        _expect_outputs(context.folder, outputs.files)
+        expected = context.folder / "outputs.json.new"  # so that a killed client's successor can finish it
+        expected.write_text(json.dumps(to_json(list(outputs.files))))
+        expected.replace(context.folder / "outputs.json")
     placed = _place(context, host, outputs.files, outputs.folders)
     if elsewhere := elsewhere_words(outputs):
         context.observer.note(elsewhere)
@@ -113,7 +115,7 @@ def _keep_for_next(context: RunContext) -> bool:
 def place_checkpoint(
     context: RunContext, store: CheckpointStore, checkpoint: Checkpoint, *, only_lacking: bool
 ) -> bool:
-    """Brings home what a job has made that does not go on; whether all of it is there. Never raises.
+    """Bring home what a job has made that does not go on; whether all of it is there. Never raises.
 
     Args:
         only_lacking: Whether newer outputs are home, and only what is not among them is missing.
@@ -132,7 +134,7 @@ def place_checkpoint(
 
 
 def bring_unrecorded_home(context: RunContext) -> None:
-    """Brings home what a job has made of whose start the record does not know. Never in the way of the end."""
+    """Bring home what a job has made of whose start the record does not know. Never in the way of the end."""
     if context.view.instance is None:
         return
     try:
@@ -151,7 +153,7 @@ def bring_unrecorded_home(context: RunContext) -> None:
 
 
 def recover_outputs(context: RunContext) -> None:
-    """Brings home what a machine that is gone has sent already, or left in the bucket. Never in the way of the end."""
+    """Bring home what a machine that is gone has sent already, or left in the bucket. Never in the way of the end."""
     view, bucket = context.view, context.services.bucket
     if view.collected or view.state not in CAN_DETACH or view.outputs_folder is None:
         return
@@ -216,7 +218,6 @@ def elsewhere_words(outputs: Outputs) -> str:
 
 
 def _listed(paths: Mapping[str, str]) -> str:
-    """Some paths and what is said of each."""
     shown = "; ".join(f"{_short(printable_path(path))} ({why})" for path, why in sorted(paths.items())[:_LISTED])
     more = len(paths) - _LISTED
     return f"{shown}{f'; and {more} more' if more > 0 else ''}"
@@ -257,16 +258,9 @@ class DownloadedOutputs:
                 raise HostUnreachable(f"{entry.path} had not arrived when the machine ended")
 
 
-def _expect_outputs(folder: Path, entries: Sequence[FileEntry]) -> None:
-    """Remembers what is coming home, so that a killed client's successor can finish it without the machine."""
-    fresh = folder / "outputs.json.new"
-    fresh.write_text(json.dumps(to_json(list(entries))))
-    fresh.replace(folder / "outputs.json")
-
-
 def _expected_outputs(folder: Path) -> tuple[FileEntry, ...] | None:
     """Return what was coming home when a client was killed; None if that had not begun."""
     try:
-        return tuple(from_json(FileEntry, one) for one in json.loads((folder / "outputs.json").read_text()))
+        return from_json(tuple[FileEntry, ...], json.loads((folder / "outputs.json").read_text()))
     except (OSError, ValueError, CostGpuError):
         return None

@@ -78,7 +78,7 @@ class Services:
 
 
 @dataclass(slots=True, kw_only=True)
-class Keeping:
+class KeptCheckpoints:
     """What is kept of a job that goes on after interruptions, and how far that is."""
 
     store: CheckpointStore
@@ -100,7 +100,7 @@ class RunContext:
     # option index and zone: the only place to try, because the other machines of the job are there; None for any
     only_place: tuple[int, str | None] | None = None
     excluded: frozenset[tuple[int, str | None]] = frozenset()  # places that had no room for all machines of the job
-    keeping: Keeping | None = None  # what is kept of a job that goes on after interruptions; None for others
+    keeping: KeptCheckpoints | None = None  # what is kept of a job that goes on after interruptions; None for others
     log_position: LogPosition = field(default_factory=LogPosition)  # how much of the job's output has been shown
     cancelling: bool = False  # whether the user has cancelled
     last_refusal: CostGpuError | None = None  # why the last place that this process tried was none; None before one
@@ -130,7 +130,7 @@ class RunContext:
 
     @property
     def clock(self) -> Clock:
-        """Tells the time and waits."""
+        """Tell the time and wait."""
         return self.services.clock
 
     @property
@@ -197,7 +197,8 @@ class RunContext:
                 self._host = self.services.connect(instance, self.keys())
             except HostUnreachable:
                 if self.view.state in (*CAN_DETACH, RunState.SYNCING):
-                    self._open_access(instance)
+                    with contextlib.suppress(ProviderError):  # the user may have moved to another network
+                        self.provider().open_access(instance, self.services.allow_from(instance.ref.provider))
                 raise
         return self._host
 
@@ -207,13 +208,8 @@ class RunContext:
         return self._host is not None
 
     def answered(self) -> None:
-        """The machine has done something for us: from now on a lost connection is another one."""
+        """Note that the machine has answered: from now on a lost connection is another one."""
         self.disconnected_at, self.silent_at = None, None
-
-    def _open_access(self, instance: Instance) -> None:
-        """The user may have moved to another network: the next try comes from the address of now."""
-        with contextlib.suppress(ProviderError):
-            self.provider().open_access(instance, self.services.allow_from(instance.ref.provider))
 
     def use_connection(self, host: Host) -> None:
         """Take over a connection."""
@@ -300,13 +296,13 @@ class RunContext:
         return 0.0 if self.silent_at is None else now - self.silent_at
 
     def note_once(self, text: str) -> None:
-        """Tells a person something that may happen again and again."""
+        """Tell a person something that may happen again and again."""
         if text not in self._told:
             self._told.add(text)
             self.observer.note(text)
 
     def keep_machine(self, error: CostGpuError, what: str = "The outputs wait on the machine") -> NoReturn:
-        """Leaves the machine, and what is on it, to its lease; raises the error."""
+        """Leave the machine, and what is on it, to its lease, and raise the error."""
         run_id = self.view.run_id
         error.hint = (
             f"{error.hint} {what} until {self.lease_until:%Y-%m-%d %H:%M} UTC, when it is ended:"
@@ -316,12 +312,12 @@ class RunContext:
         raise error
 
     def give_up_job(self) -> None:
-        """Records that the job is not to go on after this run; nothing for a job that would not."""
+        """Record that the job is not to go on after this run; do nothing for a job that would not."""
         if self.view.spec.attempt is None:
             return
         self.cancelling = True
         if not self.view.given_up:
-            insist(lambda: self.journal.add(EventKind.GIVEN_UP))
+            retry_on_conflict(lambda: self.journal.add(EventKind.GIVEN_UP))
 
     def end(self, reason: EndReason, by: EndedBy = EndedBy.CLIENT, error: CostGpuError | None = None) -> None:
         """Turn the run towards its end."""
@@ -334,12 +330,12 @@ class RunContext:
             self.journal.add(EventKind.ENDING, reason=reason.value, by=by.value)
 
     def leave(self) -> None:
-        """Records that the client goes and the run stays; a run that ends already is not left.
+        """Record that the client goes and the run stays; a run that ends already is not left.
 
         Raises:
             Detached: Unless the run ends.
         """
-        insist(self._leave)
+        retry_on_conflict(self._leave)
 
     def _leave(self) -> None:
         if self.view.state in CAN_DETACH:
@@ -347,7 +343,7 @@ class RunContext:
             raise Detached(self.view.run_id)
 
 
-def insist(act: Callable[[], object]) -> None:
+def retry_on_conflict(act: Callable[[], object]) -> None:
     """Do what the user wants, whatever another process has written meanwhile."""
     while True:
         with contextlib.suppress(LedgerConflict):

@@ -69,7 +69,7 @@ def follow(context: RunContext, *, meanwhile: Callable[[], None] = lambda: None,
 
 
 def _tell_dashboard(context: RunContext) -> None:
-    """Says where the dashboard of a Ray cluster is, once it can be opened; again if that has changed."""
+    """Say where the dashboard of a Ray cluster is, once it can be opened; again if that has changed."""
     ray = node.ray_access(context) if node.number(context.view) == 0 else None
     if ray is None:
         return

@@ -26,7 +26,7 @@ from costgpu.errors import (
 from costgpu.models.job import EndReason, Launcher, OutputsFrom
 from costgpu.models.run import EndedBy, RunState, RunView
 from costgpu.runner.drive import boot, follow, node
-from costgpu.runner.drive.context import CAN_DETACH, Detached, RunContext, insist
+from costgpu.runner.drive.context import CAN_DETACH, Detached, RunContext, retry_on_conflict
 from costgpu.runner.drive.loop import Driver, StopSignal, advance
 from costgpu.runner.drive.node import ENDING
 from costgpu.runner.end_instance import request_termination
@@ -73,12 +73,12 @@ class GroupDriver:
 
     @property
     def views(self) -> tuple[RunView, ...]:
-        """All runs, by number of the machine."""
+        """Return all runs, by number of the machine."""
         return tuple(driver.view for driver in self.drivers)
 
     @property
     def machines(self) -> Sequence[Driver]:
-        """Drivers of what may have a machine: all."""
+        """Return the drivers of what may have a machine: all."""
         return self.drivers
 
     @property
@@ -89,18 +89,18 @@ class GroupDriver:
     @property
     def error(self) -> CostGpuError | None:
         """Return what the command line ends with; None for the exit code of the job."""
-        drivers = self.drivers[:1] if self._went_on else self.drivers
+        drivers = self.drivers[:1] if self._succeeded_with_fewer else self.drivers
         found = [driver.error for driver in drivers if driver.error is not None]
         causes = [error for error in found if not isinstance(error, NodesApart | RunCancelled)]
         return next(iter(causes or found), None)
 
     @property
-    def broken(self) -> LedgerError | None:
-        """Why the ledger could not be written; None if it could."""
-        return next((driver.broken for driver in self.drivers if driver.broken is not None), None)
+    def ledger_error(self) -> LedgerError | None:
+        """Return why the ledger could not be written; None if it could."""
+        return next((driver.ledger_error for driver in self.drivers if driver.ledger_error is not None), None)
 
     def leave_when_running(self) -> None:
-        """The job is left as soon as it runs."""
+        """Leave the job as soon as it runs."""
         for driver in self.drivers:
             driver.leave_when_running()
 
@@ -110,7 +110,7 @@ class GroupDriver:
 
         Else that of machine 0.
         """
-        if self._went_on:
+        if self._succeeded_with_fewer:
             return self.view
         missing = next((view for view in self.views if node.is_missing(view)), None)
         failed = self.first_failed
@@ -119,7 +119,7 @@ class GroupDriver:
         return missing or self.view
 
     @property
-    def _went_on(self) -> bool:
+    def _succeeded_with_fewer(self) -> bool:
         """Return whether the job has ended well, though a machine of it is gone.
 
         Under torchrun and its like machine 0 ends well only if all ranks do that were still needed.
@@ -165,9 +165,11 @@ class GroupDriver:
     # -- one step ------------------------------------------------------------------------------------------------------
 
     def _step(self) -> None:
-        if len(self.drivers) < self.view.spec.nodes:
-            self._end_incomplete()
-        elif self._is_broken():
+        if len(self.drivers) < self.view.spec.nodes:  # its client was killed: there will never be all machines
+            lost = NodesApart("The client was gone before all machines of the job were recorded.", hint="Run it again.")
+            for driver in self._in(*UNSTARTED):
+                _end(driver, EndReason.UNCLAIMED, lost)
+        elif self._lacks_machine():
             self._end_others()
         self._keep_in_touch()
         if asking := self._in(*ASKING):
@@ -192,7 +194,7 @@ class GroupDriver:
     def _in(self, *states: RunState) -> list[Driver]:
         return [driver for driver in self.drivers if driver.view.state in states]
 
-    def _is_broken(self) -> bool:
+    def _lacks_machine(self) -> bool:
         """Return whether a machine has ended, or is to end, that the others cannot do without."""
         ended = [view for view in self.views if node.is_missing(view)]
         if not ended or all(view.state in (*ENDING, RunState.COLLECTING) for view in self.views):
@@ -204,12 +206,6 @@ class GroupDriver:
             self._tell(f"{lost} is gone; torchrun goes on with {left} machines.")
             return False
         return True
-
-    def _end_incomplete(self) -> None:
-        """A client that was killed at once has not recorded all runs of its job: there will never be all machines."""
-        lost = NodesApart("The client was gone before all machines of the job were recorded.", hint="Run it again.")
-        for driver in self._in(*UNSTARTED):
-            _end(driver, EndReason.UNCLAIMED, lost)
 
     def _end_others(self) -> None:
         """All or nothing: what cannot start is ended, and a job that runs is asked to end and to save what it has."""
@@ -227,7 +223,7 @@ class GroupDriver:
             self._request_end(driver)
 
     def _request_end(self, driver: Driver) -> None:
-        """Asks for a machine's end at once; that it has come is confirmed when it is its turn."""
+        """Ask for a machine's end at once; that it has come is confirmed when it is its turn."""
         number, view = node.number(driver.view), driver.view
         if number in self._requested or view.instance is None or view.confirmed_at is not None:
             return
@@ -243,7 +239,7 @@ class GroupDriver:
             _take_step(driver)
 
     def _keep_to_place(self, driver: Driver, first: RunContext) -> None:
-        """The other machines go where the first one is."""
+        """Send the other machines where the first one is."""
         call = first.view.create_call
         instance = first.describe() if first.view.instance is not None else None
         if call is not None:
@@ -268,7 +264,7 @@ class GroupDriver:
             self._sent.add(node.number(context.view))
 
     def _keep_in_touch(self) -> None:
-        """A machine that waits for the others is not to take its client for gone."""
+        """Touch the machines that wait for the others, so that they do not take their client for gone."""
         now = self.context.clock.monotonic()
         waiting = [driver for driver in self._in(RunState.SYNCING) if node.number(driver.view) in self._installed]
         if not waiting or now < self._touch_at:
@@ -345,7 +341,7 @@ class GroupDriver:
                     self._asked.add(node.number(driver.view))
 
     def _collect(self, collecting: Sequence[Driver]) -> None:
-        """What cannot come home from one machine keeps only that one."""
+        """Collect from each machine; what cannot come home from one keeps only that one."""
         stays: list[Exception] = []
         # first those that end themselves soon, since nobody wants what they have: their logs are still wanted
         for driver in sorted(collecting, key=lambda driver: driver.view.outputs_folder is not None):
@@ -470,4 +466,4 @@ def _act(driver: Driver, act: Callable[[RunContext], None]) -> None:
 
 def _end(driver: Driver, reason: EndReason, error: CostGpuError | None) -> None:
     """Turn one run towards its end."""
-    driver.turn(partial(insist, partial(driver.context.end, reason, EndedBy.CLIENT, error)))
+    driver.turn(partial(retry_on_conflict, partial(driver.context.end, reason, EndedBy.CLIENT, error)))

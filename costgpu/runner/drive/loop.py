@@ -23,7 +23,7 @@ from costgpu.errors import (
 from costgpu.models.job import EndReason
 from costgpu.models.run import EndedBy, RunState, RunView
 from costgpu.runner.drive import boot, collect, follow, provision, termination
-from costgpu.runner.drive.context import CAN_DETACH, MachineEnded, RunContext, insist
+from costgpu.runner.drive.context import CAN_DETACH, MachineEnded, RunContext, retry_on_conflict
 from costgpu.runner.end_instance import end_by_hand
 from costgpu.runner.machine.host import Host
 from costgpu.runner.state.observer import Answer
@@ -84,16 +84,16 @@ class Driver:
 
     @property
     def views(self) -> tuple[RunView, ...]:
-        """All runs of the job: this one."""
+        """Return all runs of the job: this one."""
         return (self.view,)
 
     @property
     def machines(self) -> Sequence[Driver]:
-        """Drivers of what may have a machine: this one."""
+        """Return the drivers of what may have a machine: this one."""
         return (self,)
 
     def leave_when_running(self) -> None:
-        """The job is left as soon as it runs."""
+        """Leave the job as soon as it runs."""
         self.context.detach_when_running = True
 
     @property
@@ -102,9 +102,9 @@ class Driver:
         return self.view
 
     @property
-    def broken(self) -> LedgerError | None:
-        """Why the ledger could not be written; None if it could."""
-        return self.context.journal.broken
+    def ledger_error(self) -> LedgerError | None:
+        """Return why the ledger could not be written; None if it could."""
+        return self.context.journal.ledger_error
 
     @property
     def error(self) -> CostGpuError | None:
@@ -134,14 +134,14 @@ class Driver:
         return self.view
 
     def turn(self, act: Callable[[], None]) -> None:
-        """Carries something out, and shows the state that it has led to."""
+        """Carry something out, and show the state that it has led to."""
         act()
         if self.view.state is not self._shown:
             self._shown = self.view.state
             self.context.observer.changed(self.view)
 
     def step(self) -> None:
-        """The one step that the run's state calls for."""
+        """Take the one step that the run's state calls for."""
         self.carry_out(STEPS[self.view.state])
 
     def carry_out(self, act: Callable[[RunContext], None]) -> None:
@@ -197,7 +197,7 @@ class Driver:
             self.ask_to_end(EndReason.CANCELLED)
 
     def ask_to_end(self, reason: EndReason) -> None:
-        """Asks a running job first; the second time, or without one, the machine is ended at once."""
+        """Ask a running job first; the second time, or without one, the machine is ended at once."""
         context, view = self.context, self.view
         again, context.cancelling = context.cancelling, True
         if reason is EndReason.CANCELLED:
@@ -216,7 +216,7 @@ class Driver:
                 return  # follow it to its end, then its outputs, then the machine
         if view.state is RunState.COLLECTING and not again:
             return
-        insist(lambda: context.end(reason))
+        retry_on_conflict(lambda: context.end(reason))
 
     def _answering_host(self) -> Host:
         """Return the connection to a machine whose job is to end; one that does not answer at once is given some time.
@@ -241,7 +241,7 @@ class Driver:
                 context.clock.sleep(RECONNECT_POLL_SECONDS)
 
     def _stopped(self) -> None:
-        """A job that runs goes on without this process; nothing else would."""
+        """Leave a job that runs, since it goes on without this process; nothing else would."""
         context = self.context
         if context.cancelling:
             return  # leaving would keep a machine that nobody wants: on to the end
@@ -252,7 +252,7 @@ class Driver:
             ended = RunCancelled("The client was ended before the job had started.")
             # a job that has begun on another machine waits for the next client
             reason = EndReason.UNCLAIMED if self.view.is_later_attempt else EndReason.CANCELLED
-            insist(lambda: context.end(reason, EndedBy.CLIENT, ended))
+            retry_on_conflict(lambda: context.end(reason, EndedBy.CLIENT, ended))
 
     def _provider_failed(self, error: ProviderError) -> None:
         view = self.view

@@ -13,7 +13,7 @@ from costgpu.errors import LedgerConflict, LedgerError
 from costgpu.ledger.codec import to_json
 from costgpu.models.job import EndReason
 from costgpu.runner.drive.context import RunContext
-from costgpu.runner.next_attempt import NextAttempt, TheEnd, may_go_on, next_attempt
+from costgpu.runner.next_attempt import NextAttempt, NoNextAttempt, may_go_on, next_attempt
 from costgpu.runner.state.attempts import attempts_of_job
 from costgpu.runner.state.journal import RunJournal
 
@@ -30,7 +30,7 @@ def record_next_attempt(context: RunContext, reason: EndReason, seconds: float) 
     try:
         until_now = attempts_of_job(book, context.view)[: attempt.index + 1]  # the next may be recorded already
         following = next_attempt(until_now, reason, seconds)
-        if isinstance(following, TheEnd):
+        if isinstance(following, NoNextAttempt):
             context.observer.note(f"{following.why} The job does not go on.")
         if not isinstance(following, NextAttempt):
             return False

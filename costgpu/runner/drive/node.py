@@ -64,7 +64,7 @@ def ray_access(context: RunContext) -> RayAccess | None:
 
 
 def _port_of(view: RunView, port: int, first_local: int) -> int:
-    """The usual port; on this computer, where jobs are not to meet each other, one that each process of ours finds."""
+    """Return the usual port; on this computer one of the group's own, so that jobs do not meet each other."""
     assert view.instance is not None  # noqa: S101 - the caller's condition
     if registry.spec(view.instance.provider).over_ssh:
         return port
@@ -86,7 +86,7 @@ def is_missing(view: RunView) -> bool:
 
 
 def look(context: RunContext) -> None:
-    """Asks a machine that is not followed how its job fares.
+    """Ask a machine that is not followed how its job fares.
 
     One that is ending is left to it, since others compute or have outputs meanwhile.
 
@@ -109,7 +109,7 @@ def look(context: RunContext) -> None:
 
 
 def number(view: RunView) -> int:
-    """Number of the machine; 0 without others."""
+    """Return the number of the machine; 0 without others."""
     node = view.spec.node
     return node.node if node is not None else 0
 
@@ -120,7 +120,7 @@ def name(view: RunView) -> str:
 
 
 def what_happened(view: RunView) -> str:
-    """Why it is missing, in words that follow on its name."""
+    """Return why it is missing, in words that follow on its name."""
     if view.instance is None:
         why = view.refusals[-1][2].rstrip(".") if view.refusals else ""
         return "could not be had" + (f": {why}" if why else "")

@@ -37,7 +37,7 @@ from costgpu.runner.timeouts import CREATE_SECONDS, FIND_POLL_SECONDS, VISIBLE_S
 
 
 def choose_place(context: RunContext) -> None:
-    """Chooses the next place and records the create call before it is made; closes the run if there is none."""
+    """Choose the next place and record the create call before it is made; close the run if there is none."""
     given_up = context.cancelling or context.view.given_up
     if context.secrets is None and context.view.spec.env_names and not given_up:
         if context.view.waits:
@@ -229,7 +229,7 @@ def is_about_place(error: ProviderError, view: RunView) -> bool:
 
 
 def record_instance(context: RunContext, instance: Instance) -> None:
-    """Records the id, before anything is waited for."""
+    """Record the id, before anything is waited for."""
     context.created_at = context.clock.monotonic()
     provider = context.provider()
     layers = to_json(provider.layers(create_request(context.view, context.keys())))

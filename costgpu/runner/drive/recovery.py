@@ -15,7 +15,7 @@ from pathlib import Path
 from costgpu.errors import CostGpuError, LedgerError, OutputsDamaged, ProviderError, RunCancelled, RunError
 from costgpu.models.run import RunState, RunView
 from costgpu.runner.drive import collect
-from costgpu.runner.drive.context import Keeping, RunContext, Services
+from costgpu.runner.drive.context import KeptCheckpoints, RunContext, Services
 from costgpu.runner.drive.loop import Driver, StopSignal
 from costgpu.runner.files.checkpoint_store import CheckpointStore
 from costgpu.runner.files.sent_folder import keep_sent, sent_folder, sent_selection
@@ -69,12 +69,12 @@ class RecoveryDriver:
 
     @property
     def views(self) -> tuple[RunView, ...]:
-        """All runs of the job, in order."""
+        """Return all runs of the job, in order."""
         return tuple(driver.view for driver in self.runs)
 
     @property
     def machines(self) -> Sequence[Driver]:
-        """Drivers of what may have a machine now."""
+        """Return the drivers of what may have a machine now."""
         return (self.driver,)
 
     @property
@@ -83,7 +83,7 @@ class RecoveryDriver:
         return self.driver.context
 
     def leave_when_running(self) -> None:
-        """The job is left as soon as it runs."""
+        """Leave the job as soon as it runs."""
         self.detach = True
         for driver in self.runs:
             driver.leave_when_running()
@@ -99,9 +99,9 @@ class RecoveryDriver:
         return self.runs[-1].error
 
     @property
-    def broken(self) -> LedgerError | None:
-        """Why the ledger could not be written; None if it could."""
-        return next((driver.broken for driver in self.runs if driver.broken is not None), None)
+    def ledger_error(self) -> LedgerError | None:
+        """Return why the ledger could not be written; None if it could."""
+        return next((driver.ledger_error for driver in self.runs if driver.ledger_error is not None), None)
 
     def drive(self) -> RunView:
         """Take the job to its end and return its last run, closed.
@@ -316,7 +316,7 @@ def recovering_driver(
         observer=observer,
         secrets=secrets,
         detach_when_running=detach,
-        keeping=Keeping(store=store_of(services.folder, attempt.job_id)),
+        keeping=KeptCheckpoints(store=store_of(services.folder, attempt.job_id)),
     )
     return Driver(context)
 

@@ -18,7 +18,7 @@ from costgpu.runner.drive.context import RunContext
 from costgpu.runner.drive.provision import find_created, is_about_place, record_instance, record_refusal
 from costgpu.runner.drive.receipt import close_run
 from costgpu.runner.end_instance import clean_up, end_instance, wait_until_terminated
-from costgpu.runner.state.outcome import LIMITS, after_interruption, error_for
+from costgpu.runner.state.outcome import after_interruption, error_for
 from costgpu.runner.timeouts import CLEAN_UP_SECONDS, EARLY_SECONDS
 
 # Printed on the console by the boot script or the agent, before the machine is powered off
@@ -26,7 +26,7 @@ POWER_OFF_MESSAGE = re.compile(r"costgpu: ((?:agent|watchdog) \w+): powering off
 
 
 def terminate(context: RunContext) -> None:
-    """Asks, waits for proof, cleans up, closes."""
+    """Ask for the end, wait for proof, clean up, close."""
     context.disconnect()
     view, clock, provider = context.view, context.clock, context.provider()
     if view.instance is None:
@@ -50,7 +50,7 @@ def terminate(context: RunContext) -> None:
 
 
 def _tell_of_outputs(context: RunContext, status: JobStatus) -> None:
-    """Says that outputs are lost, whatever else the end of the job is called."""
+    """Say that outputs are lost, whatever else the end of the job is called."""
     lost = f"{context.instance.instance_id} was ended before its outputs came home."
     if status.ended_well:
         hint = "With --bucket a machine saves them before it ends."
@@ -60,7 +60,7 @@ def _tell_of_outputs(context: RunContext, status: JobStatus) -> None:
 
 
 def record_machine_end(context: RunContext, instance: Instance | None) -> None:
-    """Records the end of a machine that has ended by itself or by somebody's hand; brings home what is left of it."""
+    """Record that a machine ended by itself or by somebody's hand, and bring home what is left of it."""
     ref, clock, provider = context.instance, context.clock, context.provider()
     known_since = context.known_since()
     last_words = LastWords()
@@ -104,7 +104,7 @@ def _record_refused_launch(context: RunContext, instance: Instance, refusal: Pro
 
 
 def _why_ended(context: RunContext, instance: Instance | None, marker: str) -> tuple[EndReason, CostGpuError | None]:
-    """Why the machine has ended, and the error that this is for the person who waits for its job."""
+    """Return why the machine has ended, and the error that this is for the person who waits for its job."""
     view, instance_id = context.view, context.instance.instance_id
     why = (instance.reason if instance is not None else "").rstrip(".") or "the provider gives no reason"
     if instance is not None and instance.preempted:
@@ -114,7 +114,7 @@ def _why_ended(context: RunContext, instance: Instance | None, marker: str) -> t
     reason = _reason_in(marker)
     if reason is None and _past_lease(view, instance, context.clock.now()):
         reason = EndReason.DEADLINE
-    if reason in LIMITS:
+    if reason is not None and reason.limit:
         return reason, error_for(replace(view, reason=reason))
     if view.outputs_folder is None and reason in (EndReason.SUCCEEDED, EndReason.JOB_FAILED):
         return reason, None  # its job was over, nobody wanted what it had, and so it did not wait for us
@@ -140,7 +140,7 @@ def _end_stopped(context: RunContext, instance: Instance) -> None:
 
 
 def _keep_stopped(context: RunContext) -> NoReturn:
-    """Leaves a machine that is off as it is: the outputs of its finished job are nowhere else."""
+    """Leave a machine that is off as it is: the outputs of its finished job are nowhere else."""
     ref, until, run_id = context.instance, context.lease_until, context.view.run_id
     kept = InstanceLost(
         f"{ref.instance_id} was stopped by somebody, and the outputs of its finished job are on its disk, which is"
@@ -222,7 +222,7 @@ def _past_lease(view: RunView, instance: Instance | None, now: datetime) -> bool
 
 
 def _record_confirmed_end(context: RunContext, instance: Instance | None, reason: EndReason, marker: str) -> None:
-    """Records the provider's word that the machine is gone. One that went by itself was not billed after its lease."""
+    """Record the provider's word that the machine is gone. One that went by itself was not billed after its lease."""
     view, now = context.view, context.clock.now()
     ended, known = now, _known_end(view, instance)
     if view.ending_by is None:  # it ended by itself, perhaps long ago

@@ -11,13 +11,16 @@ import os
 import shutil
 import tarfile
 import zlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
+from typing import Any
 
+from costgpu import border
 from costgpu.clock import Clock
 from costgpu.errors import OutputsDamaged
+from costgpu.files import parse_json
 from costgpu.models.job import Checkpoint, EndReason, FileEntry, JobPhase, JobStatus
 from costgpu.models.run import RunView
 from costgpu.providers import registry
@@ -27,7 +30,6 @@ from costgpu.runner.agent.outputs.checkpoint_upload import SLOTS as CHECKPOINT_S
 from costgpu.runner.files.paths import is_inside, why_impossible
 from costgpu.runner.files.safe_move import sha256_of
 from costgpu.runner.machine import agent_reply
-from costgpu.runner.machine.agent_reply import MAX_FILES
 
 GRACE_SECONDS = 900.0  # an address is valid a little longer than the lease
 LONGEST_SECONDS = 7 * 86400.0  # no address is valid for longer
@@ -35,6 +37,17 @@ _SPARE_BYTES = 16 << 20  # left free on the disk
 _STATUS_BYTES = 1 << 20
 _PIECE_BYTES = 1 << 20
 OUTPUTS, LOGS, OUTSIDE = "outputs.tar.gz", "logs.tar.gz", "outside.tar.gz"
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    slot: str
+    checkpoint: dict[str, Any] | None
+
+
+@dataclass(frozen=True, slots=True)
+class _Places:
+    places: tuple[_Place, ...]  # of checkpoints in the bucket, as a machine lists them
 
 
 class BucketOutputs:
@@ -50,7 +63,7 @@ class BucketOutputs:
         self._open = open_bucket or registry.bucket
 
     def upload_urls(self, view: RunView) -> Mapping[str, str]:
-        """``outputs``, ``logs`` and ``outside`` -> presigned URL; empty without a bucket."""
+        """Return presigned URLs by name (``outputs``, ``logs``, ``outside``); none without a bucket."""
         if not view.spec.bucket or view.lease_until is None:
             return {}
         bucket = self._open(view.spec.bucket)
@@ -81,9 +94,11 @@ class BucketOutputs:
         place.mkdir(parents=True, exist_ok=True, mode=0o700)
         _unpack(bucket, name, place)
         try:
+            listed = border.read(_Places, parse_json((place / f"{CHECKPOINT}.json").read_bytes()), ValueError)
             return [
-                (found, f"{view.run_id}/{slot}.tar.gz")
-                for slot, found in _places((place / f"{CHECKPOINT}.json").read_bytes())
+                (agent_reply.checkpoint(each.checkpoint), f"{view.run_id}/{each.slot}.tar.gz")
+                for each in listed.places
+                if each.checkpoint is not None
             ]
         except (OSError, ValueError) as error:
             raise OutputsDamaged(
@@ -91,7 +106,7 @@ class BucketOutputs:
             ) from error
 
     def fetch_checkpoint(self, view: RunView, archive: str, checkpoint: Checkpoint, folder: Path) -> None:
-        """Brings the contents of a checkpoint into `folder`, named by their checksums: all of them verified, or none.
+        """Bring the contents of a checkpoint into `folder`, named by their checksums: all of them verified, or none.
 
         Nothing else gets in there, whatever is in the archive.
 
@@ -136,7 +151,7 @@ class BucketOutputs:
         )
 
     def recover(self, view: RunView, folder: Path) -> tuple[JobStatus, tuple[FileEntry, ...], FolderHost] | None:
-        """Unpacks what the machine has left there; logs go into the run's private folder.
+        """Unpack what the machine has left there; logs go into the run's private folder.
 
         Raises:
             OutputsDamaged: An archive has names that leave its folder, or cannot be read.
@@ -180,7 +195,7 @@ class FolderHost:
         self.folder = folder
 
     def entries(self) -> tuple[FileEntry, ...]:
-        """All files, with checksums."""
+        """Return all files, with checksums."""
         paths = (path for path in sorted(self.folder.rglob("*")) if path.is_file() and not path.is_symlink())
         return tuple(self._entry(path, path.stat()) for path in paths)
 
@@ -201,19 +216,6 @@ class FolderHost:
             target.chmod(entry.mode)
 
 
-def _places(text: bytes) -> Iterator[tuple[str, Checkpoint]]:
-    """Yield what is in each place, from the list that a machine writes. Raises `Unfit`."""
-    slots = set()
-    for row in agent_reply.Fields(agent_reply.decode(text)).rows("places"):
-        fields = agent_reply.Fields(row)
-        slot = fields.text("slot")
-        if slot not in CHECKPOINT_SLOTS or slot in slots:
-            raise agent_reply.Unfit("a place is none of those for checkpoints, or named twice")
-        slots.add(slot)
-        if fields.has_value("checkpoint"):
-            yield slot, agent_reply.checkpoint(fields.inner("checkpoint"))
-
-
 def _remove(folder: Path) -> None:
     with contextlib.suppress(FileNotFoundError):
         shutil.rmtree(folder)
@@ -226,9 +228,7 @@ def _unpack(bucket: Bucket, name: str, folder: Path, *, spare: int = _SPARE_BYTE
     try:
         with tarfile.open(archive) as tar:
             room = shutil.disk_usage(folder).free - spare
-            for number, member in enumerate(tar):  # tarfile's own filter is only there from Python 3.11.4 on
-                if number >= MAX_FILES:
-                    raise tarfile.TarError(f"it has more than {MAX_FILES} files")
+            for member in tar:  # tarfile's own filter is only there from Python 3.11.4 on
                 room -= _extract(tar, member, folder, room)
     except (tarfile.TarError, OSError, EOFError, ValueError, OverflowError, zlib.error) as error:
         raise OutputsDamaged(
@@ -241,7 +241,7 @@ def _status(folder: Path) -> JobStatus:
     """Return the job's end as the agent wrote it beside the logs."""
     try:
         with (folder / "status.json").open("rb") as file:
-            return agent_reply.status(agent_reply.Fields(agent_reply.decode(file.read(_STATUS_BYTES))))
+            return agent_reply.status(parse_json(file.read(_STATUS_BYTES)))
     except (OSError, ValueError):
         return JobStatus(phase=JobPhase.FINISHED, reason=EndReason.INSTANCE_LOST, detail="Its end was not recorded.")
 

@@ -140,11 +140,11 @@ class CheckpointStore:
                 _remove(path)
 
     def _lacking(self, checkpoint: Checkpoint) -> dict[str, int]:
-        """Checksums whose contents are not here, and their bytes."""
+        """Return the checksums whose contents are not here, and their bytes."""
         return {entry.sha256: entry.size for entry in checkpoint.files if self._size(entry.sha256) != entry.size}
 
     def _size(self, sha256: str) -> int | None:
-        """Bytes of a content that is here."""
+        """Return the bytes of a content that is here."""
         try:
             found = (self.contents / sha256).lstat()
         except FileNotFoundError:

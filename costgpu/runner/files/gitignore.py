@@ -103,7 +103,7 @@ def repository_of(folder: Path) -> Path | None:
 
 
 def repository_rules(folder: Path) -> list[RuleFile]:
-    """Return what git obeys from outside the folder, weakest first: the user's, the repository's, and parents' rules."""
+    """Return what git would obey from outside the folder, weakest first: rules of the user, repository, parents."""
     top = repository_of(folder)
     if top is None:
         return []

@@ -28,7 +28,7 @@ def is_inside(path: str, separator: str = os.sep) -> bool:
 
 
 def why_impossible(path: str, folder: str) -> str:
-    """Why a file cannot be kept at this path below a folder of this computer, in words; empty if it can."""
+    """Return why a file cannot be kept at this path below a folder of this computer, in words; empty if it can."""
     if path.count("/") > MOST_LEVELS:
         return f"more than {MOST_LEVELS} folders deep"
     if any(len(os.fsencode(name)) > LONGEST_NAME for name in path.split("/")):

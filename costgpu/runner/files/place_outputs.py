@@ -17,9 +17,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from costgpu.errors import OutputsDamaged, RunError
+from costgpu.errors import RunError
 from costgpu.models.job import FileEntry
-from costgpu.runner.files.paths import is_inside, printable_path, why_impossible
+from costgpu.runner.files.paths import printable_path, why_impossible
 from costgpu.runner.files.safe_move import has_content, has_size, move_across, put_new, to_disk
 from costgpu.runner.machine.host import OutputSource
 from costgpu.units import format_binary_size
@@ -70,7 +70,7 @@ class PlacedOutputs:
 def fetch_and_place(
     host: OutputSource, entries: Sequence[FileEntry], *, workdir: Path, run_id: str, folders: Sequence[str] = ()
 ) -> PlacedOutputs:
-    """Brings the outputs into the working folder.
+    """Bring the outputs into the working folder.
 
     Args:
         host: The machine that has them.
@@ -80,13 +80,12 @@ def fetch_and_place(
         folders: Empty ones, made if nothing is in their place.
 
     Raises:
-        OutputsDamaged: A path leads out of the folder, or something arrived damaged.
+        OutputsDamaged: Something arrived damaged.
         RunError: The folder cannot be written, or there is no space: not everything is on this machine.
         HostUnreachable: The connection was lost. Call again.
     """
     if not _RUN_ID.fullmatch(run_id):
         raise RunError(f"{run_id!r} is not the name of a run.")
-    _check_paths(entries)
     placement = _Placement(workdir.absolute(), run_id)
     whys = {entry.path: why_impossible(entry.path, os.fspath(workdir.absolute())) for entry in entries}
     possible = [entry for entry in entries if not whys[entry.path]]
@@ -177,7 +176,7 @@ class _Placement:
     def make_folders(self, folders: Sequence[str]) -> None:
         """Make folders that have nothing in them; what is in the way stays."""
         for folder in folders:
-            if is_inside(folder) and not why_impossible(folder, os.fspath(self._workdir)):
+            if not why_impossible(folder, os.fspath(self._workdir)):
                 with contextlib.suppress(OSError, _InTheWay):
                     self._folder_for(f"{folder}/.")
 
@@ -289,16 +288,6 @@ class _Placement:
         with contextlib.suppress(OSError):
             if [one.name for one in self._own.iterdir()] == [".gitignore"]:
                 shutil.rmtree(self._own)
-
-
-def _check_paths(entries: Sequence[FileEntry]) -> None:
-    seen = set()
-    for entry in entries:
-        if not is_inside(entry.path) or entry.path in seen:
-            raise OutputsDamaged(
-                f"The machine names an output that cannot be: {entry.path!r}.", hint="Nothing was fetched."
-            )
-        seen.add(entry.path)
 
 
 @dataclass

@@ -54,7 +54,7 @@ def move_across(source: Path, target: Path) -> None:
 
 @contextlib.contextmanager
 def _copied(source: Path, target: Path) -> Iterator[Path]:
-    """A copy beside the target, on disk; a link stays a link."""
+    """Yield a copy beside the target, written to disk; a link stays a link."""
     draft = target.with_name(f".{target.name[:100]}.{secrets.token_hex(4)}.part")
     try:
         shutil.copy2(source, draft, follow_symlinks=False)

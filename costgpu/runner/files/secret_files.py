@@ -36,7 +36,7 @@ KEY_FILE_BYTES = 64 * 1024
 
 
 def by_name(name: str, *, is_folder: bool) -> str | None:
-    """Why an entry of this name stays here; None if its name is no reason."""
+    """Return why an entry of this name stays here; None if its name is no reason."""
     if name == ".git" or is_folder:  # in a work tree and in a submodule .git is a file
         if name in _OTHER_FOLDERS:
             return _OTHER_FOLDERS[name]
@@ -47,7 +47,7 @@ def by_name(name: str, *, is_folder: bool) -> str | None:
 
 
 def by_content(head: bytes, size: int) -> str | None:
-    """Why a file with this beginning stays here: it is small and is, or carries, a private key.
+    """Return why a file with this beginning stays here: it is small and is, or carries, a private key.
 
     Args:
         head: Its first `HEAD_BYTES` bytes.

@@ -67,7 +67,7 @@ def sent_selection(folder: Path) -> Selection | None:
     """Return the selection that was kept there; None if there is none."""
     try:
         listed = json.loads((folder / LIST).read_text())
-        files = tuple(from_json(FileEntry, each) for each in listed["files"])
+        files = from_json(tuple[FileEntry, ...], listed["files"])
         return Selection(root=folder / FILES, files=files, links=listed["links"], folders=tuple(listed["folders"]))
     except (OSError, ValueError, KeyError, TypeError, CostGpuError):
         return None

@@ -10,18 +10,17 @@ from types import MappingProxyType
 from typing import TypeVar
 
 from costgpu.clock import Clock, SystemClock
-from costgpu.errors import HostUnreachable, OutputsDamaged
+from costgpu.errors import HostUnreachable
 from costgpu.models.job import Checkpoint, FileEntry, JobOrder, JobStatus, LogStream, Outputs
 from costgpu.runner.files.download import fetch_verified
 from costgpu.runner.files.tar import tar_stream
 from costgpu.runner.machine import agent_reply
-from costgpu.runner.machine.agent_reply import Fields, Unfit, checked_reply, misfit
+from costgpu.runner.machine.agent_reply import Reply, bad_reply, checked_reply
 from costgpu.runner.machine.host import LogPosition, Selection, Transport, transfer_seconds
 from costgpu.runner.machine.install_agent import install_agent
 from costgpu.runner.machine.log_frames import LogData, SignOfLife, read_frames, watch
 from costgpu.runner.timeouts import AgentTimeouts
 
-LOG_NAMES = frozenset({"stdout.log", "stderr.log"})
 _HOLD_SECONDS, _USUAL_BYTES_PER_SECOND = 120.0, 1e6  # after that a client that fetches counts as gone
 
 T = TypeVar("T")
@@ -62,7 +61,7 @@ class AgentHost:
         """Return what NVIDIA's driver says instead of naming so many GPUs; empty if it names them."""
         return self._call(
             "driver",
-            lambda fields: fields.text("trouble"),
+            lambda reply: agent_reply.value(reply, "trouble", str),
             seconds + self._timeouts.call,
             gpus=gpus,
             seconds=seconds,
@@ -75,10 +74,9 @@ class AgentHost:
             SyncRefused: A file changed while it was being sent.
         """
         files = [[entry.path, entry.size, entry.sha256, entry.mode] for entry in selection.files]
-        announced = {entry.path for entry in selection.files}
         lacking = self._call(
             "expect",
-            lambda fields: agent_reply.lacking(fields, announced),
+            _lacking,
             self._transfer_seconds(selection.total_bytes),
             files=files,
             links=dict(selection.links),
@@ -125,7 +123,7 @@ class AgentHost:
         self._call("cancel", _nothing)
 
     def follow(self, position: LogPosition, sink: Callable[[LogStream, bytes], None]) -> JobStatus:
-        """Hands every byte from `position` on to `sink`; returns when the job is over.
+        """Hand every byte from `position` on to `sink`; return when the job is over.
 
         Raises:
             HostUnreachable: The stream ended early, or there was no sign of life. Follow again from where `sink` is.
@@ -157,28 +155,23 @@ class AgentHost:
         return self._call("outputs", agent_reply.outputs, self._timeouts.checksums)
 
     def fetch(self, entries: Sequence[FileEntry], folder: Path) -> None:
-        """Brings outputs into `folder`, each verified before it gets its name.
+        """Bring outputs into `folder`, each verified before it gets its name.
 
         Raises:
-            OutputsDamaged: A checksum does not match, or a path leads out of `folder`.
+            OutputsDamaged: A checksum does not match.
         """
         self._fetch("work", entries, folder)
 
     def fetch_logs(self, folder: Path) -> None:
-        """Brings both logs into `folder`; verified if the job is over."""
-        entries = self._call(
-            "logs", lambda fields: agent_reply.entries(fields, verified=False), self._timeouts.checksums
-        )
-        if not {entry.path for entry in entries} <= LOG_NAMES:
-            raise OutputsDamaged("The machine names other logs than the job's two.", hint="Nothing was fetched.")
-        self._fetch("", entries, folder)
+        """Bring both logs into `folder`; verified if the job is over."""
+        self._fetch("", self._call("logs", agent_reply.entries, self._timeouts.checksums), folder)
 
     def checkpoint(self, *, everything: bool = False) -> Checkpoint:
         """Return what of the job's checkpoints is whole now; copies of it are on the machine until the next call."""
         return self._call("checkpoint", agent_reply.checkpoint, self._timeouts.checksums, everything=everything)
 
     def fetch_checkpoint(self, checkpoint: Checkpoint, folder: Path) -> None:
-        """Brings its files into `folder`, named by their checksums, each verified before it gets its name.
+        """Bring its files into `folder`, named by their checksums, each verified before it gets its name.
 
         Raises:
             OutputsDamaged: A checksum does not match.
@@ -193,10 +186,9 @@ class AgentHost:
         """
         rows = [[one.path, one.size, one.sha256, one.mode, one.modified_ns] for one in checkpoint.files]
         copies = by_checksum(checkpoint.files)
-        announced = {entry.path for entry in copies}
         lacking = self._call(
             "expect_checkpoint",
-            lambda fields: agent_reply.lacking(fields, announced),
+            _lacking,
             self._transfer_seconds(checkpoint.total_bytes),
             files=rows,
         )
@@ -205,7 +197,7 @@ class AgentHost:
         return self._send_archive("restore", folder, [entry for entry in copies if entry.path in lacking])
 
     def collected(self) -> None:
-        """Tells the agent that outputs and logs are home and verified: if the client dies now, the machine ends."""
+        """Tell the agent that outputs and logs are home and verified: if the client dies now, the machine ends."""
         self._call("collected", _nothing)
 
     def _fetch(self, below: str, entries: Sequence[FileEntry], folder: Path) -> None:
@@ -214,7 +206,7 @@ class AgentHost:
         self._call("hold", _nothing, seconds=0.0)
 
     def hold(self, size: int) -> None:
-        """Tells the agent for how long we may be busy without calling, so that it does not take us for gone."""
+        """Tell the agent for how long we may be busy without calling, so that it does not take us for gone."""
         self._call("hold", _nothing, seconds=_HOLD_SECONDS + size / _USUAL_BYTES_PER_SECOND)
 
     def forward(self, port: int) -> int | None:
@@ -222,21 +214,21 @@ class AgentHost:
         return self._transport.forward(port)
 
     def close(self) -> None:
-        """Lets go of the connection."""
+        """Let go of the connection."""
         self._transport.close()
 
     def _call(
-        self, method: str, parse: Callable[[Fields], T], timeout: float | None = None, /, **arguments: object
+        self, method: str, parse: Callable[[Reply], T], timeout: float | None = None, /, **arguments: object
     ) -> T:
         request = json.dumps({"method": method, **arguments}).encode()
         completed = self._transport.run(
             [*self._agent, "call"], stdin=request, timeout_seconds=timeout or self._timeouts.call
         )
-        fields = checked_reply(completed, method)
+        reply = checked_reply(completed, method)
         try:
-            return parse(fields)
-        except Unfit as error:
-            raise misfit(method, error) from error
+            return parse(reply)
+        except ValueError as error:
+            raise bad_reply(method, error) from error
 
 
 def by_checksum(files: Sequence[FileEntry]) -> tuple[FileEntry, ...]:
@@ -245,5 +237,10 @@ def by_checksum(files: Sequence[FileEntry]) -> tuple[FileEntry, ...]:
     return tuple(found.values())
 
 
-def _nothing(_fields: Fields) -> None:
+def _lacking(reply: Reply) -> frozenset[str]:
+    """Return which of the announced files the machine lacks."""
+    return agent_reply.value(reply, "lacking", frozenset[str])
+
+
+def _nothing(_reply: Reply) -> None:
     """There is nothing in the answer that anybody needs."""

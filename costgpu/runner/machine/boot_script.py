@@ -1,6 +1,6 @@
 """The script that a machine runs first at every boot: deadline watchdog, then sshd with the one-run keys.
 
-The shell is in ``boot.sh``; here its values are checked and put in front of it. Imports nothing of ours.
+The shell is in ``boot_script.sh``; here its values are checked and put in front of it. Imports `defaults`.
 """
 
 from __future__ import annotations
@@ -10,6 +10,8 @@ import re
 import shlex
 from datetime import datetime
 from pathlib import Path
+
+from costgpu.models.defaults import SSH_PORT
 
 UNCLAIMED_SECONDS = 900.0
 _BODY = Path(__file__).with_name("boot_script.sh")
@@ -54,6 +56,7 @@ def boot_script(
         f"deadline={math.floor(deadline.timestamp())}",
         f"lifetime={math.ceil(lifetime_seconds)}",
         f"unclaimed={math.ceil(unclaimed_seconds)}",
+        f"ssh_port={SSH_PORT}",
         *(f"{name}={shlex.quote(key)}" for name, key in zip(names, keys, strict=True)),
     ]
     return "\n".join(["#!/bin/sh", *values, _BODY.read_text(encoding="utf-8")])

@@ -1,6 +1,7 @@
 # shellcheck shell=sh disable=SC2154
 # The first thing that runs, as root, at every boot of a machine. First the deadline watchdog, then sshd.
-# Set above by boot.py: deadline (Unix seconds), lifetime, unclaimed (seconds), and the keys (empty on this machine).
+# Set above by boot_script.py: deadline (Unix seconds), lifetime, unclaimed (seconds), ssh_port, and the keys (empty on
+# this machine).
 set -u
 umask 022
 PATH="${PATH:+$PATH:}/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
@@ -219,7 +220,8 @@ if [ -n "$host_private_key" ]; then
     put "$etc/costgpu/ssh_host_ed25519_key" 600 "$host_private_key" || say "the host key cannot be written"
     put "$etc/costgpu/ssh_host_ed25519_key.pub" 644 "$host_public_key"
     put "$etc/costgpu/authorized_keys" 644 "$user_public_key" || say "the user's key cannot be written"
-    put "$etc/ssh/sshd_config.d/10-costgpu.conf" 644 "HostKey $etc/costgpu/ssh_host_ed25519_key
+    put "$etc/ssh/sshd_config.d/10-costgpu.conf" 644 "Port $ssh_port
+HostKey $etc/costgpu/ssh_host_ed25519_key
 AuthorizedKeysFile $etc/costgpu/authorized_keys
 AuthorizedKeysCommand none
 PubkeyAuthentication yes

@@ -146,7 +146,7 @@ class OutputSource(Protocol):
     """Whatever outputs can be fetched from."""
 
     def fetch(self, entries: Sequence[FileEntry], folder: Path) -> None:
-        """Brings outputs into `folder`, each verified before it gets its name."""
+        """Bring outputs into `folder`, each verified before it gets its name."""
 
 
 class Host(Protocol):
@@ -170,7 +170,7 @@ class Host(Protocol):
         """Send the working folder, verified on arrival; return the bytes that travelled. Idempotent."""
 
     def hold(self, size: int) -> None:
-        """Tells the agent that its client is busy for as long as so many bytes take: it is not to count as gone."""
+        """Tell the agent that its client is busy for as long as so many bytes take: it is not to count as gone."""
 
     def start(self, order: JobOrder, secrets: Mapping[str, str], uploads: Mapping[str, str]) -> None:
         """Start the job, once: a second call with a job already there changes nothing.
@@ -184,7 +184,7 @@ class Host(Protocol):
         """Now. Also tells the agent that a client is there."""
 
     def follow(self, position: LogPosition, sink: Callable[[LogStream, bytes], None]) -> JobStatus:
-        """Hands every byte from `position` on to `sink` as it comes; returns when the job is over.
+        """Hand every byte from `position` on to `sink` as it comes; return when the job is over.
 
         While the job is silent `sink` gets empty bytes now and then; it may raise to end the call.
         """
@@ -193,14 +193,14 @@ class Host(Protocol):
         """Return what the finished job has made."""
 
     def fetch(self, entries: Sequence[FileEntry], folder: Path) -> None:
-        """Brings outputs into `folder`, each verified before it gets its name.
+        """Bring outputs into `folder`, each verified before it gets its name.
 
         Raises:
             OutputsDamaged: A checksum does not match.
         """
 
     def fetch_logs(self, folder: Path) -> None:
-        """Brings ``stdout.log`` and ``stderr.log`` into `folder`."""
+        """Bring ``stdout.log`` and ``stderr.log`` into `folder`."""
 
     def checkpoint(self, *, everything: bool = False) -> Checkpoint:
         """Return what of the job's checkpoints is whole now.
@@ -212,7 +212,7 @@ class Host(Protocol):
         """
 
     def fetch_checkpoint(self, checkpoint: Checkpoint, folder: Path) -> None:
-        """Brings the files of the last checkpoint into `folder`, named by their checksums, and verified.
+        """Bring the files of the last checkpoint into `folder`, named by their checksums, and verified.
 
         Raises:
             OutputsDamaged: A checksum does not match.
@@ -226,7 +226,7 @@ class Host(Protocol):
         """
 
     def collected(self) -> None:
-        """Tells the agent that outputs and logs are home: if the client dies now, the machine need not wait for it."""
+        """Tell the agent that outputs and logs are home: if the client dies now, the machine need not wait for it."""
 
     def cancel(self) -> None:
         """SIGTERM, grace, SIGKILL for the job; returns at once. Idempotent."""
@@ -235,7 +235,7 @@ class Host(Protocol):
         """As `Transport.forward`."""
 
     def close(self) -> None:
-        """Lets go of the connection. Idempotent."""
+        """Let go of the connection. Idempotent."""
 
 
 Connector = Callable[[Instance, Keys], Host]

@@ -10,7 +10,7 @@ from functools import cache
 from pathlib import Path
 
 from costgpu.errors import HostUnreachable, MachineUnusable
-from costgpu.runner.machine.agent_reply import AgentError, Unfit, misfit, parse_reply, unusable, was_ended
+from costgpu.runner.machine.agent_reply import AgentError, bad_reply, parse_reply, unusable, value, was_ended
 from costgpu.runner.machine.host import Completed, Transport
 from costgpu.runner.timeouts import AgentTimeouts
 
@@ -106,9 +106,9 @@ def _is_running(transport: Transport, wanted: str, timeouts: AgentTimeouts) -> b
             raise MachineUnusable(f"The agent does not start on the machine: {reply.text}")
         return False
     try:
-        return reply is not None and reply.text("program").endswith("/" + wanted)
-    except Unfit as error:
-        raise misfit("install", error) from error
+        return reply is not None and value(reply, "program", str).endswith("/" + wanted)
+    except ValueError as error:
+        raise bad_reply("install", error) from error
 
 
 def _run(transport: Transport, argv: Sequence[str], *, stdin: bytes = b"", timeout_seconds: float) -> Completed:

@@ -7,12 +7,14 @@ nothing but signs of life yields those, so that whoever reads looks at the clock
 from __future__ import annotations
 
 import queue
+import struct
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from costgpu.errors import HostUnreachable
-from costgpu.models.job import JobPhase, JobStatus, LogStream
+from costgpu.files import parse_json
+from costgpu.models.job import JobStatus, LogStream
 from costgpu.runner.agent.log_stream import HEADER, MAGIC, POSITION
 from costgpu.runner.machine import agent_reply
 
@@ -103,11 +105,11 @@ def read_frames(chunks: Iterator[bytes], silence: float, monotonic: Callable[[],
             if start >= 0:
                 at, needed, since = start + len(MAGIC), HEADER.size, monotonic()
             elif len(buffer) > _MAX_NOISE:
-                raise agent_reply.misfit("follow", ValueError("it is not the stream of an agent"))
+                raise agent_reply.bad_reply("follow", ValueError("it is not the stream of an agent"))
         while 0 <= needed <= len(buffer) - at:
             kind, length = HEADER.unpack_from(buffer, at)
             if length > MAX_FRAME:
-                raise agent_reply.misfit("follow", ValueError(f"a frame of {length} bytes"))
+                raise agent_reply.bad_reply("follow", ValueError(f"a frame of {length} bytes"))
             needed = HEADER.size + length
             if len(buffer) - at < needed:
                 break
@@ -122,16 +124,11 @@ def _frame(kind: bytes, payload: bytes) -> Frame:
     try:
         if kind == b"k":
             return SignOfLife()
+        if kind == b"s":
+            return agent_reply.status(parse_json(payload))
         if kind in _STREAMS:
-            if len(payload) < POSITION.size:
-                raise agent_reply.Unfit("a frame without a position")
             (position,) = POSITION.unpack_from(payload)
             return LogData(_STREAMS[kind], position, payload[POSITION.size :])
-        if kind == b"s":
-            status = agent_reply.status(agent_reply.Fields(agent_reply.decode(payload.decode("utf-8", "replace"))))
-            if status.phase is not JobPhase.FINISHED:
-                raise agent_reply.Unfit(f"the stream ends, and the job is {status.phase.value}")
-            return status
-        raise agent_reply.Unfit(f"a frame of the unknown kind {kind!r}")
-    except agent_reply.Unfit as error:
-        raise agent_reply.misfit("follow", error) from error
+        raise ValueError(f"a frame of the unknown kind {kind!r}")
+    except (ValueError, struct.error) as error:
+        raise agent_reply.bad_reply("follow", error) from error

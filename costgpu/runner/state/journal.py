@@ -21,7 +21,7 @@ class EventStore(Protocol):
         """
 
     def events(self, run_id: str) -> tuple[RunEvent, ...]:
-        """All of a run, in order; empty for an unknown one."""
+        """Return all of a run, in order; empty for an unknown one."""
 
 
 class RunJournal:
@@ -35,7 +35,7 @@ class RunJournal:
         self.book = book
         self.clock = clock
         self.run_id = run_id
-        self.broken: LedgerError | None = None
+        self.ledger_error: LedgerError | None = None
         self._view: RunView | None = None
         self._stale = False
 
@@ -48,7 +48,7 @@ class RunJournal:
             except LedgerError as error:
                 if self._view is None or self._view.instance is None:
                     raise
-                self.broken = error  # what is known has to do: there is a machine to be ended
+                self.ledger_error = error  # what is known has to do: there is a machine to be ended
             self._stale = False
         return self._view
 
@@ -79,7 +79,7 @@ class RunJournal:
 
     def refresh(self) -> None:
         """Look whether another process has appended."""
-        self._stale = self.broken is None
+        self._stale = self.ledger_error is None
 
     def add(self, kind: EventKind, admit: Callable[[], None] | None = None, /, **data: Any) -> RunView:
         """Append an event and return the new view.
@@ -94,9 +94,9 @@ class RunJournal:
         view = self.view
         event = RunEvent(run_id=self.run_id, sequence=view.next_sequence, at=self.clock.now(), kind=kind, data=data)
         after = apply(view, event)
-        if self.broken is not None and kind is EventKind.ATTEMPTED:
-            raise self.broken  # a create call that nobody could know of
-        if self.broken is None:
+        if self.ledger_error is not None and kind is EventKind.ATTEMPTED:
+            raise self.ledger_error  # a create call that nobody could know of
+        if self.ledger_error is None:
             try:
                 self.book.append(event) if admit is None else self.book.append(event, admit)
             except LedgerConflict:
@@ -105,6 +105,6 @@ class RunJournal:
             except LedgerError as error:
                 if view.state is RunState.INTENT and kind is EventKind.ATTEMPTED:
                     raise
-                self.broken = error
+                self.ledger_error = error
         self._view = after
         return after

@@ -21,13 +21,13 @@ class Observer(Protocol):
     """Somebody who watches a run."""
 
     def changed(self, view: RunView) -> None:
-        """The state has changed."""
+        """Note that the state has changed."""
 
     def waiting(self, view: RunView, what: str) -> None:
-        """Called about once a second while the engine waits for something."""
+        """Note that the engine waits for something; called about once a second."""
 
     def output(self, stream: LogStream, data: bytes) -> None:
-        """What the job wrote, unchanged."""
+        """Take what the job wrote, unchanged."""
 
     def note(self, text: str) -> None:
         """Something that a person should know."""

@@ -17,12 +17,6 @@ from costgpu.models.job import EndReason
 from costgpu.models.offer import PurchaseOption
 from costgpu.models.run import RunView
 
-LIMITS = {
-    EndReason.MAX_DURATION: "its --max-duration",
-    EndReason.DEADLINE: "the deadline that its cost cap or lease sets",
-    EndReason.LEASE_EXPIRED: "its lease",
-    EndReason.IDLE: "its --idle-duration: nothing happened for so long",
-}
 _ALLOW = {EndReason.IDLE: "--idle-duration", EndReason.MAX_DURATION: "--max-duration"}
 
 
@@ -42,9 +36,9 @@ def error_for(view: RunView) -> CostGpuError | None:
             f"The set-up command failed{code}; the job was not started.{detail}",
             hint=f"See what it said: costgpu logs {view.run_id}. Change it with --setup.",
         )
-    if reason in LIMITS:
+    if reason.limit:
         return LimitReached(
-            f"The job was ended by {LIMITS[reason]}.{detail}",
+            f"The job was ended by {reason.limit}.{detail}",
             hint=f"Its outputs so far are home; allow more with {_ALLOW.get(reason, '--max-cost or --max-duration')}."
             if view.collected
             else "Save checkpoints while training, and give --bucket: then a later deadline loses nothing.",
@@ -66,7 +60,7 @@ def error_for(view: RunView) -> CostGpuError | None:
         return InstanceLost(
             f"The machine of run {view.run_id} was ended by somebody else. {view.provider_reason}".strip()
         )
-    return RunError(f"Run {view.run_id} ended: {reason.value.replace('_', ' ')}.{detail}" if reason else "")
+    return RunError(f"Run {view.run_id} ended: {reason.value.replace('_', ' ')}.{detail}")
 
 
 def after_interruption(view: RunView) -> str:

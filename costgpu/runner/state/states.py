@@ -120,7 +120,7 @@ def _read(kind: type[T], event: RunEvent, **more: Any) -> T:
         IllegalEvent: It does not.
     """
     try:
-        return from_json(kind, {**event.data, **more}, bounded=True)
+        return from_json(kind, {**event.data, **more})
     except LedgerDamaged as error:
         raise IllegalEvent(
             f"Event {event.sequence} ({event.kind.value}) of run {event.run_id} cannot be read: "

@@ -167,7 +167,7 @@ class Sweep:
 
 
 def quiet_ray() -> None:
-    """Settings of Ray that have to be there before it is imported."""
+    """Set what Ray reads from the environment as it is imported."""
     os.environ.update(
         RAY_USAGE_STATS_ENABLED="0",
         RAY_CHDIR_TO_TRIAL_DIR="0",

@@ -52,7 +52,7 @@ class Records:
         self.write(event)
 
     def lost(self, number: int) -> None:
-        """A trial that has begun and will not tell its end: its machine, or Ray's process on it, is gone."""
+        """Record a trial that will not tell its end: its machine, or Ray's process on it, is gone."""
         tail = "The machine or the process that ran this trial was lost."
         event = {"event": "end", "trial": number, "status": "failed", "exit_code": None, "tail": tail}
         self.take({**event, "seconds": None, "reports": 0, "best": None, "best_report": 0, "last": None})

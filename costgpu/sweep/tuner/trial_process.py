@@ -147,7 +147,7 @@ class TrialProcess:
         return code
 
     def _look(self) -> None:
-        """Whether the script has ended meanwhile."""
+        """Look whether the script has ended meanwhile."""
         if self._process is None or self._process.poll() is None:
             return
         self._wait_for_reader()

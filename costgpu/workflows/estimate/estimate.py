@@ -8,10 +8,9 @@ from datetime import UTC, date, datetime
 
 from costgpu.errors import UsageError
 from costgpu.estimator.advice.advise import advise
-from costgpu.estimator.buy_vs_rent import OwnershipTerms, find_gpu, ownership
+from costgpu.estimator.buy_vs_rent import COLAB_GPU, OwnershipTerms, find_gpu, fits_colab, ownership
 from costgpu.estimator.cost import energy_kwh
 from costgpu.estimator.doubts import doubts_of, ending_prices
-from costgpu.estimator.free_notebooks import free_notebooks
 from costgpu.estimator.inference.notes import inference_notes
 from costgpu.estimator.multi_gpu.constants import NODE_COUNTS
 from costgpu.estimator.multi_gpu.words import lacks_memory
@@ -27,13 +26,12 @@ from costgpu.models.prediction import (
     Advice,
     Candidate,
     Choice,
-    FreeNotebook,
     Ownership,
     Prediction,
     Service,
     Verdict,
 )
-from costgpu.models.workload import WorkloadProfile
+from costgpu.models.workload import GpuPath, WorkloadProfile
 from costgpu.pricing.hardware import accelerators
 from costgpu.pricing.speedups import speedups
 from costgpu.units import parse_usd
@@ -56,7 +54,8 @@ class Estimate:
     today: date  # day from which the age of prices is counted
     advice: tuple[Advice, ...]  # changes that would make the job cheaper, best first
     own: Ownership | None  # the job on the user's own GPU; None without one
-    notebooks: tuple[FreeNotebook, ...]  # free notebook services that lend a GPU
+    looked_up: tuple[str, ...]  # kinds of work whose GPU times come from the benchmark table
+    fits_colab: bool  # the machine that Google lends free of charge
     # kWh of this machine and of each row of the verdict's table; None if not asked for
     energy: tuple[tuple[Prediction, float], ...] | None
     scaling: tuple[Prediction, ...] = ()  # what fewer or more GPUs of the recommended kind would do
@@ -83,7 +82,7 @@ def own_gpu(request: EstimateRequest) -> tuple[AcceleratorSpec, OwnershipTerms] 
 
 
 def estimate(request: EstimateRequest, reporter: Reporter, profile: WorkloadProfile | None = None) -> Estimate:
-    """Answers one request; wrong options are errors before anything is measured.
+    """Answer one request; wrong options are errors before anything is measured.
 
     Args:
         profile: A profile to use instead of measuring what the request names.
@@ -120,7 +119,6 @@ def estimate(request: EstimateRequest, reporter: Reporter, profile: WorkloadProf
             offers += [predict(workload, place, history.speed(place.offer, place.nodes)) for place in more]
         disturbed = found.profile.machine.disturbed_share
         verdict = decide(scope, here, offers, preferences, inference_notes(found.profile), disturbed)
-        history.record(verdict, found.profile, now)
     service = (
         None if rate is None else serve(workload, rate, here, offers, preferences.objective, preferences.instance_types)
     )
@@ -138,7 +136,6 @@ def estimate(request: EstimateRequest, reporter: Reporter, profile: WorkloadProf
     narrowed = request.gpus is not None or bool(request.infra)
     wider = predictions(None, (), spot=request.spot) if narrowed and rate is None else []
     spot_offers = [] if request.spot or rate is not None else predictions(request.gpus, request.infra, spot=True)
-    lent = [] if verdict.choice is Choice.HERE else free_notebooks(workload, workload.scope, accelerators())
     shown = (verdict.here, *verdict.table)
     return Estimate(
         verdict=verdict,
@@ -150,7 +147,10 @@ def estimate(request: EstimateRequest, reporter: Reporter, profile: WorkloadProf
         if service is not None
         else tuple(advise(workload, verdict, offers, preferences, spot_offers=spot_offers, wider_offers=wider)),
         own=ownership(workload, *card, verdict) if card is not None else None,
-        notebooks=tuple(lent),
+        looked_up=tuple(
+            dict.fromkeys(phase.kind for phase in found.profile.phases if phase.gpu is GpuPath.TABLE and phase.kind)
+        ),
+        fits_colab=verdict.choice is not Choice.HERE and fits_colab(workload, accelerators()[COLAB_GPU]),
         energy=tuple((p, energy_kwh(p, found.profile.machine)) for p in shown) if request.energy else None,
         service=service,
         scaling=scaling_rows(offers, verdict.recommended),
@@ -158,7 +158,7 @@ def estimate(request: EstimateRequest, reporter: Reporter, profile: WorkloadProf
 
 
 def _node_counts(request: EstimateRequest, profile: WorkloadProfile) -> tuple[int, ...]:
-    """Numbers of machines to predict first: those that the user, or else the script's launcher, asks for."""
+    """Return the numbers of machines to predict first: those that the user, or else the script's launcher, asks for."""
     asked = profile.parallelism.nodes if profile.parallelism is not None else 1  # of its launcher
     counts = request.node_counts or (asked,)
     if max(counts) > 1 and trains_alone(profile):
@@ -177,7 +177,7 @@ def as_nodes(places: Sequence[Candidate], counts: Sequence[int]) -> list[Candida
 
 
 def needs_nodes(profile: WorkloadProfile, offers: Sequence[Prediction], preferences: Preferences) -> bool:
-    """Whether several machines are worth a look: it can use them, and fits no single one, or meets no deadline there."""
+    """Return True if several machines are worth a look: the job can use them, and one is too small or too slow."""
     parallelism = profile.parallelism
     if parallelism is None or trains_alone(profile) or not parallelism.scheme.predicted:
         return False

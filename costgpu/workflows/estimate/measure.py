@@ -24,7 +24,6 @@ from costgpu.measure.interpreter import (
     has_inline_metadata,
     python_of_script,
 )
-from costgpu.measure.isolation.levels import Isolation
 from costgpu.measure.launcher import Launch, local_rank_argument, with_settings
 from costgpu.measure.prefixes import split_prefixes
 from costgpu.measure.profile_file import load_profile, save_profile
@@ -121,7 +120,7 @@ def _surroundings(launch: Launch, script: Path | None, python: str | None, folde
 def _resolved(
     launch: Launch, script: Path | None, arguments: list[str], command: Sequence[str]
 ) -> tuple[Launch, list[str]]:
-    """What depends on files: accelerate's settings, the interpreter beside the launcher, the argument for the rank."""
+    """Resolve what depends on files: accelerate's settings, the launcher's interpreter, the argument for the rank."""
     if launch.config is not None:
         settings = Path(launch.config or ACCELERATE_SETTINGS).expanduser()
         if settings.is_file():
@@ -180,7 +179,7 @@ def _note_relative_paths(arguments: Sequence[str], workdir: Path, reporter: Repo
 
 
 def check_script(request: Request, python: str | None) -> None:
-    """Refuses what is no Python, before a machine is asked for.
+    """Refuse what is no Python, before a machine is asked for.
 
     Raises:
         NotPython: It does not compile.
@@ -196,7 +195,7 @@ def check_script(request: Request, python: str | None) -> None:
 
 
 def run_measurement(request: Request, python: str | None, reporter: Reporter) -> tuple[WorkloadProfile, Outcome]:
-    """Measures a script. Ctrl-C ends it and everything that it started."""
+    """Measure a script. Ctrl-C ends it and everything that it started."""
     interpreter = find_interpreter(python or request.python, dict(os.environ))
     if request.launch is not None and request.environment is not None:
         origin = " and ".join(request.launch.prefixes.deciding) or interpreter.origin
@@ -223,8 +222,6 @@ def note_files(outcome: Outcome, reporter: Reporter) -> None:
         reporter.note(
             "If some of that was downloaded: let the script do it once by itself, and it is not measured again."
         )
-    if outcome.isolation is Isolation.IN_PROCESS and outcome.programs:
-        reporter.note(f"It started other programs, whose writes costgpu cannot divert here: {outcome.programs[0]}")
 
 
 def _files(count: int) -> str:
@@ -241,7 +238,7 @@ class ProfileSource:
 
 
 def find_profile(request: EstimateRequest, now: datetime, reporter: Reporter) -> ProfileSource:
-    """Measures, reads or looks up.
+    """Measure the script, read its saved profile, or look the profile up.
 
     Raises:
         ScriptError: It cannot be measured.
@@ -310,7 +307,7 @@ def run_program(
     pattern: str | None = None,
     kind: str = "",
 ) -> tuple[WorkloadProfile, Outcome]:
-    """Measures a program by what it prints. Ctrl-C ends it and everything that it started."""
+    """Measure a program by what it prints. Ctrl-C ends it and everything that it started."""
     from costgpu.measure.log.command import measure_command
 
     what = f"Measuring {Path(command[0]).name} by what it prints"
@@ -333,7 +330,7 @@ def run_program(
 
 
 def _check_save(path: Path) -> None:
-    """Refuses, before anything is measured, to overwrite a file that is not a saved profile: the script, say."""
+    """Refuse, before anything is measured, to overwrite a file that is not a saved profile: the script, say."""
     if os.path.lexists(path):
         try:
             ours = path.is_file() and bool(load_profile(path))

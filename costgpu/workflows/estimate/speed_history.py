@@ -7,19 +7,16 @@ from __future__ import annotations
 
 import socket
 from functools import cached_property
-from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
 from costgpu.errors import CostGpuError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-    from datetime import datetime
 
     from costgpu.ledger import Ledger
     from costgpu.models.offer import Offer
-    from costgpu.models.prediction import MeasuredSpeed, Verdict
-    from costgpu.models.workload import WorkloadProfile
+    from costgpu.models.prediction import MeasuredSpeed
     from costgpu.workflows.reporter import Reporter
 
 
@@ -53,31 +50,6 @@ class SpeedHistory:
         if nodes not in self._known:
             self._known[nodes] = self._measured(nodes)
         return self._known[nodes].get(HERE if offer is None else (offer.provider, offer.instance_type))
-
-    def record(self, verdict: Verdict, profile: WorkloadProfile, now: datetime) -> None:
-        """Keep an answer."""
-        if self._broken:
-            return
-        from costgpu.config import load_settings
-        from costgpu.ledger.records.estimates import Estimate, record_estimate
-        from costgpu.render.text.estimate import prediction_value
-        from costgpu.runner.launch import current_owner
-
-        data = {
-            "choice": verdict.choice,
-            "sentence": verdict.sentence,
-            "unit": verdict.unit,
-            "here": prediction_value(verdict.here, now.date()),
-            "best_cpu": prediction_value(verdict.best_cpu, now.date()),
-            "best_gpu": prediction_value(verdict.best_gpu, now.date()),
-            "recommended": prediction_value(verdict.recommended, now.date()),
-        }
-        try:
-            owner = load_settings(Path.cwd()).owner or current_owner()
-            estimate = Estimate(at=now, workload=profile.workload, name=profile.script, owner=owner, data=data)
-            record_estimate(self._ledger, estimate)
-        except CostGpuError as error:
-            self._note("This estimate was not recorded", error)
 
     def _measured(self, nodes: int) -> Mapping[tuple[str, str], MeasuredSpeed]:
         from costgpu.ledger.records.measured_speeds import measured_speeds

@@ -69,7 +69,7 @@ class PlannedTrial:
 
 @contextlib.contextmanager
 def planned_trial(offer: Offer, allowance: Allowance, reporter: Reporter) -> Iterator[PlannedTrial]:
-    """Plans the trial of one machine; nothing is spent.
+    """Plan the trial of one machine; nothing is spent.
 
     Raises:
         CapTooSmall: What is left does not boot it.
@@ -112,7 +112,7 @@ def carry_out(trial: PlannedTrial, allowance: Allowance, observer: Observer) -> 
     run_id, error, view = new_run_id(), None, None
     try:
         driver = start_run(context, trial.planned, watch, run_id=run_id)
-        error = driver.broken or driver.error or error_for(driver.decisive)
+        error = driver.ledger_error or driver.error or error_for(driver.decisive)
     except CostGpuError as failed:
         error = failed
     except Detached:  # SIGTERM: the run goes on by itself

@@ -18,7 +18,7 @@ QUERY = ["nvidia-smi", "--query-gpu=name,driver_version,memory.total", "--format
 
 
 def say(text: str) -> None:
-    """Tells whoever follows the job, at once."""
+    """Tell whoever follows the job, at once."""
     sys.stdout.write(text + "\n")
     sys.stdout.flush()
 

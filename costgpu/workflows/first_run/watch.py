@@ -74,14 +74,14 @@ class Watch:
     # -- the run, as its driver tells it -----------------------------------------------------------------------------
 
     def changed(self, view: RunView) -> None:
-        """Begins to look on as soon as the job runs."""
+        """Begin to look on as soon as the job runs."""
         self.inner.changed(view)
         if view.state is RunState.RUNNING and self._thread is None and view.instance is not None:
             self._thread = threading.Thread(target=self._look_on, args=(view, view.instance), daemon=True)
             self._thread.start()
 
     def waiting(self, view: RunView, what: str) -> None:
-        """Passed on."""
+        """Pass it on."""
         self.inner.waiting(view, what)
 
     def output(self, stream: LogStream, data: bytes) -> None:
@@ -92,11 +92,11 @@ class Watch:
         self.inner.output(stream, data)
 
     def note(self, text: str) -> None:
-        """Passed on."""
+        """Pass it on."""
         self.inner.note(text)
 
     def interrupted(self, view: RunView) -> Answer:
-        """Passed on; whoever does that wants no further machine."""
+        """Pass it on; whoever interrupts wants no further machine."""
         self.stopped = True
         return self.inner.interrupted(view)
 
@@ -150,7 +150,7 @@ class Watch:
         return self.clock.now() if seen else None
 
     def _maintain(self, provider: MaintenanceSimulator, ref: InstanceRef) -> Maintenance:
-        """Has the host maintained, and waits until the provider says what has come of it."""
+        """Have the host maintained, and wait until the provider says what has come of it."""
         before = HostMaintenance()
         try:
             before = provider.maintained(ref)

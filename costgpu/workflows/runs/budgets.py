@@ -62,7 +62,7 @@ def fit_to_budgets(
         LedgerError: What they leave cannot be told.
     """
     offers = [place.offer for place in places]
-    if not any(offer.price_usd_per_hour + extras_usd_per_hour(offer) for offer in offers):
+    if not any(offer.price_usd_per_hour or extras_usd_per_hour(offer) for offer in offers):
         return limits
     states = _states(ledger, spec, {offer.provider for offer in offers}, owner, now)
     for state, problem in states:

@@ -9,7 +9,7 @@ from costgpu.models.instance import Instance, InstanceRef
 from costgpu.models.job import EndReason
 from costgpu.models.run import EndedBy, EventKind, RunState, RunView
 from costgpu.runner.adopt import JobDriver, adopt_job, catch_up, job_status, log_tail
-from costgpu.runner.drive.context import Detached, insist
+from costgpu.runner.drive.context import Detached, retry_on_conflict
 from costgpu.runner.end_instance import clean_up, end_instance, request_termination
 from costgpu.runner.find_run import runs_of_job
 from costgpu.runner.state.journal import RunJournal
@@ -37,7 +37,7 @@ def cancel_run(context: AppContext, view: RunView, observer: Observer, *, now: b
             driver = adopt_job(view, context.ledger, context.tools, observer, None)
             for one in driver.machines:
                 if not now:
-                    insist(partial(catch_up, one.context))
+                    retry_on_conflict(partial(catch_up, one.context))
                 one.context.cancelling = now
             if status := job_status(driver.view, context.tools):
                 driver.context.log_position = log_tail(status, 0)  # what it wrote before is for costgpu logs
@@ -55,7 +55,7 @@ def cancel_driven(context: AppContext, view: RunView, *, now: bool) -> None:
             given_up.add(one.run_id)
             if one.spec.attempt is not None and not one.given_up:
                 journal = RunJournal(context.ledger, context.tools.clock, one.run_id)
-                insist(partial(journal.add, EventKind.GIVEN_UP))
+                retry_on_conflict(partial(journal.add, EventKind.GIVEN_UP))
         for one in left:
             _cancel_driven(context, one, now=now)
     context.reporter.note(f"Run {view.run_id} is being ended by the terminal that drives it.")
@@ -83,14 +83,14 @@ def _can_be_told(view: RunView) -> bool:
 
 
 def cancel_by_tag(context: AppContext, ref: InstanceRef, run_id: str, launched_at: datetime) -> tuple[str, ...]:
-    """Terminates a machine that the ledger does not know; returns the names of what could not be removed with it."""
+    """Terminate a machine that the ledger does not know; return the names of what could not be removed with it."""
     provider = context.provider(ref.provider)
     end_instance(provider, ref, context.clock, known_since=launched_at)
     return clean_up(provider, run_id, ref.region, context.clock)
 
 
 def cancel_job_by_tag(context: AppContext, instance: Instance) -> tuple[list[InstanceRef], tuple[str, ...]]:
-    """Terminates a machine that the ledger does not know, and those that work with it.
+    """Terminate a machine that the ledger does not know, and those that work with it.
 
     Returns:
         What is terminated, and the names of what could not be removed with it.

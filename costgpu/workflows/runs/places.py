@@ -81,12 +81,12 @@ def _with_credentials(providers: Iterable[str]) -> tuple[list[str], list[str]]:
 
 
 def providers_of(found: Iterable[Candidate]) -> list[str]:
-    """Names of the providers of some candidates, sorted."""
+    """Return the names of the providers of some candidates, sorted."""
     return sorted({candidate.offer.provider for candidate in found if candidate.offer})
 
 
 def wanted_offers(request: RunRequest, infra: tuple[str, ...], reporter: Reporter) -> list[Candidate]:
-    """Offers that were asked for and can be launched; none if only this machine is meant.
+    """Return the offers that were asked for and can be launched; none if only this machine is meant.
 
     Raises:
         PriceNotFound: There is none.

@@ -75,7 +75,7 @@ Adapt = Callable[[JobSpec, Places, WorkloadProfile | None], tuple[JobSpec, Place
 
 
 def plan_run(request: RunRequest, script: Request, context: AppContext, adapt: Adapt | None = None) -> PlannedRun:
-    """Measures the script if need be, and plans its run. Nothing is spent.
+    """Measure the script if need be, and plan its run. Nothing is spent.
 
     Args:
         adapt: For a job that runs the script several times; its speed is then not one of the script.
@@ -166,7 +166,7 @@ def _profile(request: RunRequest, script: Request, reporter: Reporter) -> Worklo
 
 
 def _check_backend(profile: WorkloadProfile | None, place: LaunchPlace) -> None:
-    """Refuses a script that communicates between GPUs on a machine that has none."""
+    """Refuse a script that communicates between GPUs on a machine that has none."""
     parallelism = profile.parallelism if profile is not None else None
     if parallelism is not None and parallelism.needs_gpu_backend and place.offer.accelerator is None:
         raise UsageError(

@@ -63,14 +63,9 @@ def enqueue(context: AppContext, planned: PlannedRun, observer: Observer, run_id
         try:
             keep_sent(context.tools.select(view), sent_folder(folder, view))
         except CostGpuError:
-            _give_up(context, view, observer)
+            adopt_job(view, context.ledger, context.tools, observer, {}).cancel()
             raise
     return view
-
-
-def _give_up(context: AppContext, view: RunView, observer: Observer) -> None:
-    driver = adopt_job(view, context.ledger, context.tools, observer, {})
-    driver.cancel()
 
 
 def waiting(context: AppContext) -> list[WaitingRun]:
@@ -98,7 +93,7 @@ def waiting(context: AppContext) -> list[WaitingRun]:
 
 
 def what_keeps_back(context: AppContext, view: RunView) -> str:
-    """Why a run that waits cannot be started from here now; empty if it can, were there room."""
+    """Return why a run that waits cannot be started from here now; empty if it can, were there room."""
     if sent_selection(sent_folder(context.tools.folder, view)) is None:
         return f"{view.client}, where its files are"
     if environment_again(view.spec) is None:
@@ -108,7 +103,7 @@ def what_keeps_back(context: AppContext, view: RunView) -> str:
 
 
 def _cannot_be_left(context: AppContext, view: RunView) -> str:
-    """Why a run that nothing keeps back cannot be started and left now; empty if it can."""
+    """Return why a run that nothing keeps back cannot be started and left now; empty if it can."""
     attempt = view.spec.attempt
     if view.is_later_attempt and not view.spec.bucket:
         return f"you: without a bucket somebody has to save its checkpoints (costgpu attach {view.run_id})"
@@ -120,7 +115,7 @@ def _cannot_be_left(context: AppContext, view: RunView) -> str:
 
 
 def _credentials(context: AppContext, view: RunView) -> str:
-    """Why nothing can be rented for a run now; empty if something can."""
+    """Return why nothing can be rented for a run now; empty if something can."""
     problems: dict[str, str] = {}
     for name in dict.fromkeys(option.offer.provider for option in view.options):
         try:
@@ -136,7 +131,7 @@ def _credentials(context: AppContext, view: RunView) -> str:
 def start_waiting(
     context: AppContext, observer: Observer, environments: Mapping[str, Mapping[str, str]] = MappingProxyType({})
 ) -> list[RunView]:
-    """Brings home what is finished, and starts what may start; each goes on without this process.
+    """Bring home what is finished, and start what may start; each goes on without this process.
 
     Args:
         environments: Run id -> variables of its job, where this process knows them.

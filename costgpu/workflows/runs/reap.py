@@ -165,7 +165,7 @@ def _places(context: AppContext, infra: Sequence[str]) -> list[Place]:
 
 
 def _without_credentials(context: AppContext, places: Sequence[Place], *, everywhere: bool) -> dict[str, str]:
-    """Accounts where open runs may have a machine, and which the credentials here could not ask."""
+    """Return the accounts where open runs may have a machine, and which the credentials here could not ask."""
     asked = {provider.name: (provider, regions) for provider, regions in places}
     accounts: dict[str, str] = {}
     hidden: dict[tuple[str, str], list[str]] = {}

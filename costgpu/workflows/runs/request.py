@@ -357,7 +357,7 @@ def _launcher(asked: str | None, launch: Launch | None) -> Launcher:
 
 
 def _options(launch: Launch | None, *, several: bool) -> tuple[str, ...]:
-    """What the user told the launcher, without what a run decides: numbers of ranks and machines, and where they meet."""
+    """Return the user's options of the launcher, without those that a run decides: numbers, and where machines meet."""
     if launch is None:
         return ()
     return launch.torchrun_options if launch.torchrun else launch.kept if several else ()
@@ -407,7 +407,7 @@ def _program(script: Request) -> str:
 
 
 def _processes(nproc: str | None, launch: Launch | None, *, several: bool) -> int:
-    """Number of processes; 0 without torchrun, -1 for as many as there are GPUs."""
+    """Return the number of processes; 0 without torchrun, -1 for as many as there are GPUs."""
     if nproc is None and several:
         return -1
     if nproc is None:

@@ -50,7 +50,7 @@ def is_free(plan: Plan) -> bool:
 
 
 def check_detached(plan: Plan) -> None:
-    """Refuses to leave a job whose checkpoints only this client would save.
+    """Refuse to leave a job whose checkpoints only this client would save.
 
     Raises:
         UsageError: It goes on after interruptions, and has no bucket.
@@ -65,7 +65,7 @@ def check_detached(plan: Plan) -> None:
 def start_run(
     context: AppContext, planned: PlannedRun, observer: Observer, *, run_id: str, detach: bool = False
 ) -> JobDriver:
-    """Carries out a plan that was agreed to, unless a budget refuses it.
+    """Carry out a plan that was agreed to, unless a budget refuses it.
 
     Raises:
         Detached: The run goes on without this process.

@@ -66,7 +66,7 @@ def charges(
 def ask(
     providers: Sequence[Billing], start: datetime, end: datetime, *, fresh: bool = False, bills: Bills | None = None
 ) -> Bills:
-    """Asks providers for their bills; one that refuses does not hide the others."""
+    """Ask providers for their bills; one that refuses does not hide the others."""
     bills = bills or Bills()
     for billing in providers:
         try:

@@ -29,7 +29,7 @@ from costgpu.ledger.records.budget_store import (
 )
 from costgpu.ledger.schema import EPOCH
 from costgpu.render.text.alert_message import late_message, message, title
-from costgpu.render.text.budget import Standing
+from costgpu.render.text.budget import CheckedBudget
 from costgpu.runner.spending import Spending, budget_state, gather, shipped_prices
 from costgpu.workflows.context import AppContext, askable
 
@@ -41,7 +41,7 @@ _PARTLY = re.compile(r"\d+ of (\d+) delivered; failed: (#\d+(?:,#\d+)*); ")  # t
 class CheckResult:
     """How all budgets stand."""
 
-    standings: Sequence[Standing]
+    standings: Sequence[CheckedBudget]
     not_asked: Mapping[str, str]  # place -> why its machines are not known
     problems: Sequence[CostGpuError]  # what could not be read, written or believed
     undelivered: Sequence[str]  # alerts that reached nobody, in words
@@ -114,14 +114,14 @@ class BudgetCheck:
             alive=alive,
         )
 
-    def _alert(self, stored: StoredBudget, spending: Spending) -> Standing:
-        """Says what nobody has said yet about one budget, here and to the alert addresses."""
+    def _alert(self, stored: StoredBudget, spending: Spending) -> CheckedBudget:
+        """Say what nobody has said yet about one budget, here and to the alert addresses."""
         context, state = self._context, budget_state(spending, stored.budget)
         shown = bool(state.crossed) or self._verbose
         if spending.clock_off:
             if shown:
                 self._say(message(state))
-            return Standing(state=state)
+            return CheckedBudget(state=state)
         try:
             attempt = claim_delivery(
                 context.ledger, stored, state.period, state.crossed, state.spent_usd, context.clock.now()
@@ -132,7 +132,7 @@ class BudgetCheck:
             if state.crossed:
                 self._failed(stored, f"it could not be recorded, and was not sent: {error.message}")
             spending.problems.append(error)
-            return Standing(state=state)
+            return CheckedBudget(state=state)
         said = [message(state)] if attempt.new or self._verbose else []
         for text in said:
             self._say(text)
@@ -201,7 +201,7 @@ def still_to_tell(alerts: Sequence[Alert], addresses: int) -> list[int]:
 
 
 def _news(stored: StoredBudget, state: BudgetState, attempt: DeliveryAttempt) -> list[str]:
-    """What people are to be told: how it stands if that is news, and what could not be told in a period that is over."""
+    """Return the messages to send: how the budget stands if that is news, and what earlier periods could not tell."""
     start = state.period.start or EPOCH
     late = {alert.period_start: alert for alert in attempt.alerts if alert.period_start != start}  # the highest one
     news = [late_message(stored.budget, alert) for alert in late.values()]
@@ -210,8 +210,8 @@ def _news(stored: StoredBudget, state: BudgetState, attempt: DeliveryAttempt) ->
     return news
 
 
-def standings(context: AppContext, name: str | None = None) -> tuple[list[Standing], list[CostGpuError]]:
-    """All budgets, or one, by the ledger alone; and what could not be read or believed."""
+def standings(context: AppContext, name: str | None = None) -> tuple[list[CheckedBudget], list[CostGpuError]]:
+    """Return all budgets, or one, by the ledger alone; and what could not be read or believed."""
     damaged: list[LedgerDamaged] = []
     stored = all_budgets(context.ledger, damaged)
     if name is not None:
@@ -232,7 +232,7 @@ def standing_of(
     spending: Spending,
     state: BudgetState | None = None,
     new: tuple[int, ...] = (),
-) -> Standing:
+) -> CheckedBudget:
     """Return a budget with its alerts; alerts that cannot be read are one more problem."""
     state = state or budget_state(spending, stored.budget)
     alerts: Sequence[Alert] = ()
@@ -240,7 +240,7 @@ def standing_of(
         alerts = alerts_of(context.ledger, stored, state.period)
     except LedgerError as error:
         spending.problems.append(error)
-    return Standing(state=state, alerts=alerts, new=new)
+    return CheckedBudget(state=state, alerts=alerts, new=new)
 
 
 def note_problems(context: AppContext, problems: Sequence[CostGpuError]) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from costgpu.config import runs_folder
 from costgpu.errors import CostGpuError, RunBusy
 from costgpu.models.run import RunView
-from costgpu.render.text.budget import Standing
+from costgpu.render.text.budget import CheckedBudget
 from costgpu.runner.find_run import load_run
 from costgpu.runner.launch import current_owner
 from costgpu.runner.machine.keys import USER_KEY
@@ -31,7 +31,7 @@ class Enforcement:
         self.alive: list[str] = []
         self._context, self._say = context, say
 
-    def enforce(self, standings: Sequence[Standing], spending: Spending) -> None:
+    def enforce(self, standings: Sequence[CheckedBudget], spending: Spending) -> None:
         """End what the exceeded budgets count, each machine once; others' machines are only named."""
         done: set[tuple[str, object]] = set()
         for standing in standings:

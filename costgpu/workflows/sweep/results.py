@@ -25,7 +25,7 @@ def metric_of(spec: dict[str, Any]) -> Metric:
 
 
 def empty_results(spec: dict[str, Any]) -> Results:
-    """The results before anything has happened."""
+    """Return the results before anything has happened."""
     return Results(list(spec["settings"]), Mode(spec["mode"]))
 
 

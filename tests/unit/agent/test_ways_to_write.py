@@ -62,9 +62,7 @@ class Machine:
 
     def outputs(self) -> Outputs:
         """As the agent tells them, and as they arrive."""
-        return agent_reply.outputs(
-            agent_reply.Fields(json.loads(json.dumps(main._call(self.home, {"method": "outputs"}))))
-        )
+        return agent_reply.outputs(json.loads(json.dumps(main._call(self.home, {"method": "outputs"}))))
 
     def fetch(self, entries: Sequence[FileEntry], folder: Path) -> None:
         """As `AgentHost.fetch`."""

@@ -136,7 +136,7 @@ def test_nobody_to_tell() -> None:
 
 
 def test_the_command_line_does_not_import_apprise() -> None:
-    modules = "costgpu.cli.app, costgpu.alert.notify, costgpu.alert.crontab_lines"
+    modules = "costgpu.cli.app, costgpu.alert.notify, costgpu.alert.crontab"
     code = f"import sys, {modules}; sys.exit('apprise' in sys.modules)"
     subprocess.run([sys.executable, "-c", code], check=True)
 

@@ -101,7 +101,7 @@ def test_every_name_is_there_and_no_other() -> None:
     [
         (costgpu.estimate, EstimateRequest, "script args"),
         (costgpu.run, RunRequest, "script args wait"),
-        (estimate_command, EstimateRequest, "top chart report force explain currency exchange_rate json output"),
+        (estimate_command, EstimateRequest, "top report force explain currency exchange_rate json output"),
         (run_command, RunRequest, "tag disk sync_limit detach yes dry_run currency rate json output"),
     ],
 )
@@ -171,6 +171,7 @@ class TestEstimate:
             costgpu.estimate(saved, infra="aws", save=None)
             assert caplog.messages == []
             folder = Path.home() / "data" / "costgpu"
+            folder.mkdir(parents=True)
             (folder / "ledger.sqlite").write_bytes(b"dear diary " * 1000)
             costgpu.estimate(dataclasses.replace(profile(phase(5000, 500)), workload="w" * 32), infra="aws")
         (message,) = caplog.messages

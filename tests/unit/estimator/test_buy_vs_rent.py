@@ -1,4 +1,4 @@
-"""Rent or own, energy and free notebooks: the arithmetic, the names, and what is said of them."""
+"""Rent or own, and energy: the arithmetic, the names, and what is said of them."""
 
 import json
 import math
@@ -11,12 +11,14 @@ from hypothesis import strategies as st
 
 from costgpu.errors import UsageError
 from costgpu.estimator.buy_vs_rent import (
+    COLAB_GPU,
     HOURS_PER_YEAR,
     LIFE_YEARS,
     POWER_USD_PER_KWH,
     OwnershipTerms,
     break_even,
     find_gpu,
+    fits_colab,
     ownership,
     predict_on_own_gpu,
 )
@@ -30,16 +32,13 @@ from costgpu.estimator.cost import (
     own_watts,
     power_share,
 )
-from costgpu.estimator.free_notebooks import FREE_TIERS, free_notebooks
 from costgpu.estimator.gpu import HOST_GHZ
 from costgpu.estimator.predict import predict
-from costgpu.models.prediction import Candidate, FreeNotebook, Ownership, Range
+from costgpu.models.prediction import Candidate, Ownership, Range
 from costgpu.pricing.hardware import accelerators
 from costgpu.render.text.buy_vs_rent import (
     energies,
     energy_text,
-    notebook_text,
-    notebook_values,
     own_text,
     own_value,
 )
@@ -286,37 +285,13 @@ def test_energy_is_a_column_in_one_unit() -> None:
     assert max(map(len, text.splitlines())) <= 80
 
 
-# -- free notebooks
-
-
-def notebooks(**of: object) -> tuple[FreeNotebook, ...]:
-    work, scope = workload(profile(**of))  # type: ignore[arg-type]
-    return free_notebooks(work, scope, CARDS)
-
-
-def test_a_short_job_fits_a_free_notebook_and_a_long_one_does_not() -> None:
-    short, long = notebooks(steps=20_000), notebooks(steps=1e9)
-    assert [n.why_not for n in short] == ["", ""]
-    assert all("session ends after 12 h" in n.why_not for n in long)
-    assert notebook_text(long) == ""
-    assert "Colab" in notebook_text(short)
-    assert max(map(len, notebook_text(short).splitlines())) <= 80
-    json.dumps(notebook_values([*short, *long]), allow_nan=False)
-
-
-def test_a_job_of_unknown_length_fits_none() -> None:
-    assert notebooks(steps=None) == ()
-
-
-def test_a_job_that_needs_more_memory_than_they_have_does_not_fit() -> None:
-    assert all("accelerator memory" in n.why_not for n in notebooks(size=50_000))
-
-
-def test_every_tier_is_in_the_hardware_table_and_dated() -> None:
-    for tier in FREE_TIERS:
-        assert tier.accelerator_memory_gib <= CARDS[tier.accelerator].memory_gib
-        assert tier.source
-        assert tier.as_of.year >= 2026
+@pytest.mark.parametrize(
+    ("of", "fits"),
+    [({"steps": 20_000}, True), ({"steps": 1e9}, False), ({"steps": None}, False), ({"size": 50_000}, False)],
+)
+def test_a_short_job_that_fits_its_memory_fits_colab(of: dict[str, object], fits: bool) -> None:
+    work, _ = workload(profile(**of))  # type: ignore[arg-type]
+    assert fits_colab(work, CARDS[COLAB_GPU]) is fits
 
 
 def test_a_range_of_jobs_is_said_with_two_digits() -> None:

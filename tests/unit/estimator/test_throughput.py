@@ -11,12 +11,11 @@ from costgpu.estimator.prepared import prepare
 from costgpu.estimator.scope import Scope, scope_of
 from costgpu.estimator.throughput import (
     inference_unit,
-    main_throughput,
     measured_prefill_share,
     pays_from,
+    price_quantity,
+    quantity_words,
     throughputs,
-    together,
-    together_words,
 )
 from costgpu.estimator.verdict import Preferences, decide
 from costgpu.models.prediction import Candidate, Choice, Prediction, Throughput, Verdict
@@ -88,9 +87,6 @@ def test_tokens_in_and_out_have_their_own_seconds() -> None:
     usd = 256 * rates["input token"].usd_each.value + 128 * rates["output token"].usd_each.value
     assert usd == pytest.approx(rates["prompt"].usd_each.value)
     assert rates["input token"].per_second.value > 5 * rates["output token"].per_second.value
-    main = main_throughput(there)
-    assert main is not None
-    assert main.name == "output token"
 
 
 def test_the_share_of_the_prefill_here_is_the_measured_one() -> None:
@@ -130,9 +126,9 @@ def test_the_cheapest_items_are_priced_by_the_million() -> None:
     (there,) = predictions(inferring.profile(inferring.scoring()), T4)
     dear = made(there)["image"]
     cheap = replace(dear, usd_each=dear.usd_each.times(1e-4))
-    assert (together([dear]), together([dear, cheap])) == (1e3, 1e6)
-    assert together_words("image", 1e3) == "1,000 images"
-    assert together_words("output token", 1e6) == "million output tokens"
+    assert (price_quantity([dear]), price_quantity([dear, cheap])) == (1e3, 1e6)
+    assert quantity_words("image", 1e3) == "1,000 images"
+    assert quantity_words("output token", 1e6) == "million output tokens"
 
 
 # ----------------------------------------------------------------------------------------------- unknown number of items
@@ -204,7 +200,6 @@ def test_the_answer_of_a_job_has_its_rate_and_what_a_thousand_cost() -> None:
 def test_training_has_no_throughput() -> None:
     (there,) = predictions(builders.profile(training_phase(product(512, 10)), machine=inferring.MACHINE), T4)
     assert throughputs(there, there.phases[-1]) == ()
-    assert main_throughput(there) is None
     assert pays_from(there, there) is None
 
 

@@ -263,9 +263,6 @@ class TestWhatPeopleWrite:
             ("1,000", "not a positive"),
             ("lots", "not a positive"),
             ("0.009", "less than a cent"),
-            ("10000000.01", "surely a slip"),
-            ("1e9", "surely a slip"),
-            ("1e999999", "surely a slip"),
             ("200 EUR", "no other currency"),
             ("€200", "no other currency"),
             ("200€", "no other currency"),
@@ -283,7 +280,7 @@ class TestWhatPeopleWrite:
     @given(st.text(max_size=12))
     def test_any_text_is_an_amount_or_an_error(self, text: str) -> None:
         with contextlib.suppress(UsageError):
-            assert Decimal("0.01") <= parse_amount(text) <= 10_000_000
+            assert Decimal("0.01") <= parse_amount(text)
 
     @pytest.mark.parametrize(
         ("text", "marks"),

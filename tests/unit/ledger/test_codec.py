@@ -23,10 +23,11 @@ from costgpu.models.run import Lease, Receipt
 
 ZONES = st.integers(-23 * 60, 23 * 60).map(lambda minutes: timezone(timedelta(minutes=minutes)))
 LEAVES: dict[Any, st.SearchStrategy[Any]] = {
-    # Not at the very ends: there, another zone's time may be no time at all.
-    datetime: st.datetimes(timezones=st.just(UTC) | ZONES).filter(lambda at: 1 < at.year < 9999),
-    Decimal: st.decimals(allow_nan=False),
-    float: st.floats(allow_nan=False),
+    # Not at the very ends: there, the year may be another one by UTC.
+    datetime: st.datetimes(datetime(1970, 1, 3), datetime(2199, 12, 29), timezones=st.just(UTC) | ZONES),  # noqa: DTZ001
+    Decimal: st.decimals(-(10**18), 10**18),
+    float: st.floats(-1e18, 1e18),
+    int: st.integers(-(2**63), 2**63 - 1),
     str: st.text(max_size=20) | st.binary(max_size=5).map(lambda raw: raw.decode(errors="surrogateescape")),
 }
 
@@ -98,31 +99,36 @@ def test_times_are_kept_as_utc() -> None:
 
 
 @pytest.mark.parametrize("value", [float("inf"), float("-inf"), float("nan")])
-def test_numbers_that_json_does_not_know(value: float) -> None:
-    assert repr(from_json(float, json.loads(json.dumps(to_json(value), allow_nan=False)))) == repr(value)
+def test_numbers_that_json_does_not_know_are_kept_as_texts(value: float) -> None:
+    assert json.loads(json.dumps(to_json(value), allow_nan=False)) == str(value)
 
 
 @pytest.mark.parametrize(
     ("cls", "data", "words"),
     [
-        (Newer, {}, "read: name is missing"),
-        (Newer, [], "dict is expected, not list"),
-        (Newer, {"name": 3}, ".name: str is expected, not int"),
-        (Newer, {"name": "a", "pair": [1]}, ".pair: 2 items are expected, not 1"),
-        (Newer, {"name": "a", "pair": [True, "x"]}, ".pair[0]: int is expected, not bool"),
+        (Newer, {}, "read: name: Field required"),
+        (Newer, [], "read: Input should be a dictionary"),
+        (Newer, {"name": 3}, "read: name: Input should be a valid string"),
+        (Newer, {"name": "a", "pair": [1]}, "pair.1: Field required"),
+        (Newer, {"name": "a", "pair": [True, "x"]}, "pair.0: Input should be a valid integer"),
         (
             Newer,
             {"name": "a", "inner": {"name": "b", "days": ["2026-02-30"]}},
-            ".inner.days[0]: '2026-02-30' is not a valid date",
+            "inner.days.0: Input should be a valid date",
         ),
-        (Newer, {"name": "a", "rates": {"gpu": "much"}}, ".rates['gpu']: 'much' is not a valid Decimal"),
-        (Newer, {"name": "a", "flags": [1]}, ".flags[0]: bool is expected, not int"),
-        (PurchaseOption, "reserved", "'reserved' is not a valid PurchaseOption"),
-        (datetime, "yesterday", "'yesterday' is not a valid datetime"),
-        (datetime, 5, "str is expected, not int"),
-        (float, "5", "a number is expected, not str"),
-        (float, True, "a number is expected, not bool"),
-        (bool, None, "bool is expected, not NoneType"),
+        (Newer, {"name": "a", "rates": {"gpu": "much"}}, "rates.gpu: Input should be a valid decimal"),
+        (Newer, {"name": "a", "rates": {"gpu": "nan"}}, "rates.gpu: Input should be a finite number"),
+        (Newer, {"name": "a", "flags": [1]}, "flags.0: Input should be a valid boolean"),
+        (PurchaseOption, "reserved", "Input should be 'on_demand' or 'spot'"),
+        (datetime, "yesterday", "Input should be a valid datetime"),
+        (datetime, "2026-01-01T00:00:00", "Input should have timezone info"),
+        (datetime, "9999-01-01T00:00:00Z", "Input should be less than 2200"),
+        (float, "5", "Input should be a valid number"),
+        (float, True, "Input should be a valid number"),
+        (float, float("nan"), "Input should be "),
+        (float, 10**400, "Input should be a valid number"),
+        (int, 10**400, "Input should be less than"),
+        (bool, None, "Input should be a valid boolean"),
     ],
 )
 def test_what_does_not_fit_is_named(cls: type, data: Any, words: str) -> None:
@@ -154,12 +160,6 @@ def test_what_has_no_json_form_is_not_stored(value: Any) -> None:
         to_json({"value": value} if not isinstance(value, dict) else value)
 
 
-@pytest.mark.parametrize("cls", [set, int | str, dict[str, set[int]], type("Plain", (), {})])
-def test_a_type_without_a_json_form_is_said_to_be_one(cls: Any) -> None:
-    with pytest.raises(TypeError):
-        from_json(cls, {"a": []})
-
-
 def test_fields_that_are_not_shown_are_not_stored() -> None:
     secret = [item.name for item in fields(CreateRequest) if not item.repr]
     assert secret == ["boot_script"]
@@ -169,7 +169,7 @@ def test_fields_that_are_not_shown_are_not_stored() -> None:
     assert "the-host-key" not in str(caught.value)
 
 
-def test_the_ledger_does_not_pay_for_pydantic_and_its_name_not_for_sqlalchemy() -> None:
+def test_a_ledger_without_runs_does_not_pay_for_pydantic_and_its_name_not_for_sqlalchemy() -> None:
     code = """
 import sys
 import costgpu.ledger, costgpu.config
@@ -178,6 +178,6 @@ costgpu.config.ledger_url({}), costgpu.config.data_path()
 assert not {"sqlalchemy", "pydantic", "pydantic_settings"} & set(sys.modules), "by place"
 costgpu.ledger.Ledger.open("sqlite://").recent_runs()
 assert "sqlalchemy" in sys.modules
-assert not {"pydantic", "pydantic_settings"} & set(sys.modules), "by use"
+assert not {"pydantic", "pydantic_settings"} & set(sys.modules), "without a run"
 """
     subprocess.run([sys.executable, "-c", code], check=True)

@@ -1,7 +1,6 @@
 """From a run's events to its outcome, and from outcomes to what the next estimate starts from."""
 
 from datetime import UTC, datetime, timedelta
-from decimal import Decimal
 from typing import Any
 
 import pytest
@@ -10,7 +9,6 @@ from hypothesis import strategies as st
 from sqlalchemy import select
 
 from costgpu.ledger import Ledger, schema
-from costgpu.ledger.records.estimates import Estimate, recent_estimates, record_estimate
 from costgpu.ledger.records.measured_speeds import LAST_RUNS, measured_speeds
 from costgpu.models.run import EventKind, RunEvent
 from tests.properties import examples
@@ -162,14 +160,3 @@ class TestSpeeds:
             plant(ledger, self.ran(1100.0, steps=None))  # not measured: as long as the script makes it
             (speed,) = measured_speeds(ledger, "w").values()
             assert (round(speed.job_seconds), speed.runs, speed.steps) == (1050, 2, 5000.0)
-
-
-def test_estimates_are_kept(tmp_path: Any) -> None:
-    with Ledger.open(folder=tmp_path) as ledger:
-        assert recent_estimates(ledger) == ()
-        for name in ("a.py", "b\0.py"):
-            data = {"choice": "here", "cost": Decimal("0.1"), "break_even": float("inf")}
-            record_estimate(ledger, Estimate(at=AT, workload="", name=name, owner="me", data=data))
-        newest, oldest = recent_estimates(ledger)
-    assert (newest.name, oldest.name, oldest.at) == ("b\ufffd.py", "a.py", AT)
-    assert oldest.data == {"choice": "here", "cost": "0.1", "break_even": "inf"}

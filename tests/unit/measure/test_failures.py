@@ -152,7 +152,6 @@ NO_PACKAGE = "ModuleNotFoundError: No module named 'pkg'\n"
 NO_MAIN = "No module named pkg.__main__; 'pkg' is a package and cannot be directly executed"
 NO_SCRIPT = "[Errno 2] No such file or directory: '/w/train.py'"
 NO_MEMORY = "DefaultCPUAllocator: can't allocate memory: you tried to allocate 4000 bytes"
-HARM = "costgpu: the script opens /w/data.bin for change; it is too large to copy"
 NOT_PYTHON = '  File "/w/train.py", line 1\n    GIF89a\n    ^\n{}: invalid syntax\n'
 ASSERTS = f"Traceback (most recent call last):\n{FRAME}    assert torch.cuda.is_available()\n"
 MARKED = ASSERTS + "           ~~~~~~~~~~~~~~~~~~~~~~~^^\n"  # Python 3.13 and newer
@@ -202,7 +201,6 @@ CASES: list[Case] = [
     (crash("_ArrayMemoryError", "Unable to allocate 9 GiB", bases=["MemoryError"]), OutOfMemory, "9 GiB", ""),
     (crash("RuntimeError", NO_MEMORY), OutOfMemory, NO_MEMORY, ""),
     (crash("OSError", "[Errno 12] Cannot allocate memory"), OutOfMemory, "Cannot allocate memory", ""),
-    (crash("HarmError", HARM), WouldHarmFiles, HARM, "mode='r'"),
     (DIVIDED, ScriptCrashed, "ZeroDivisionError: division by zero", "output.log"),
     (crash("AttributeError", IN_WORKER), ScriptCrashed, "crashed with AttributeError: no attribute 'in1d'.", ""),
     *[
@@ -451,73 +449,25 @@ def test_bars_that_were_seen_are_named(log: Path) -> None:
     assert "the bar 'Fetching' at ?, 40 of 337 (it is hub's own)" in error.message
 
 
-def refused(log: Path, record: Any, printed: str = "", returncode: int = 1) -> ScriptError:
-    """The error at the level at which the system refuses writes, for a script in the user's own folder."""
-    folder = log.parent / "user"
-    (folder / "data").mkdir(parents=True)
-    (folder / "data/kept").write_text("before")
-    result = outcome(log, record, printed=printed, returncode=returncode)
-    scratch = log.parent / "measurements/one"
-    result = replace(result, isolation=Isolation.WRITE_PROTECTED, scratch=scratch)
-    return error_of(result, replace(SCRIPT, workdir=folder))
-
-
 @pytest.mark.parametrize(
-    ("message", "place"),
+    ("path", "isolation", "kind"),
     [
-        ("[Errno 13] Permission denied: 'data/kept'", "data/kept"),
-        ("[Errno 13] Permission denied: 'data/new'", "data/new"),
-        ("[Errno 1] Operation not permitted: 'data/kept'", "data/kept"),
-        ("[Errno 30] Read-only file system: 'data/kept'", "data/kept"),
-        ("[Errno 13] Permission denied: 'x' -> 'data/kept'", "data/kept"),
-        ("attempt to write a readonly database", "attempt to write a readonly database"),
+        ("kept", Isolation.WRITE_PROTECTED, WouldHarmFiles),
+        ("new", Isolation.WRITE_PROTECTED, WouldHarmFiles),
+        ("kept", Isolation.COPY_ON_WRITE, ScriptCrashed),
+        ("/proc/1/mem/x", Isolation.WRITE_PROTECTED, ScriptCrashed),  # nobody may write there
+        (None, Isolation.WRITE_PROTECTED, ScriptCrashed),
     ],
 )
-def test_a_refused_write_that_ended_the_script_is_named(message: str, place: str, log: Path) -> None:
-    error = refused(log, crash("PermissionError", message))
-    assert isinstance(error, WouldHarmFiles)
-    assert error.message.endswith(place)
-
-
-@pytest.mark.parametrize(
-    "printed",
-    [
-        "rm: cannot remove 'data/kept': Permission denied",
-        "sh: 1: cannot create data/kept: Permission denied",
-        "bash: line 1: data/kept: Permission denied",
-        "tar: data/kept: Cannot open: Permission denied\ntar: Exiting with failure status due to previous errors",
-        "error: unable to unlink old 'data/kept': Permission denied",
-        "fatal: Unable to create '{folder}/data/kept': Permission denied",
-        "cp: cannot create regular file ‘data/kept’: Permission denied",
-        "ln: failed to create hard link 'x' => 'data/kept': Invalid cross-device link",
-        "rm: cannot remove 'from/elsewhere/data/kept': Permission denied",
-    ],
-)
-@pytest.mark.parametrize("how", ["crashed", "not found", "exited", "no record"])
-def test_a_refused_write_of_a_program_that_it_started_is_named(how: str, printed: str, log: Path) -> None:
-    ended = {
-        "crashed": crash("CalledProcessError", "non-zero"),
-        "not found": crash("FileNotFoundError", "[Errno 2] No such file or directory: 'data/made'"),
-        "exited": exited(1),
-        "no record": None,
-    }
-    error = refused(log, ended[how], printed.format(folder=log.parent / "user"))
-    assert isinstance(error, WouldHarmFiles)
-    assert "data/kept" in error.message
-
-
-@pytest.mark.parametrize(
-    ("kind", "message", "trail"),
-    [
-        ("PermissionError", "[Errno 13] Permission denied: '/proc/1/mem/x'", FRAME),  # nobody may write there
-        ("PermissionError", "[Errno 13] Permission denied: './data/kept'", FRAME + "in _execute_child"),
-        ("ValueError", "nothing to do with it", FRAME),
-    ],
-)
-def test_other_ends_stay_what_they_are(kind: str, message: str, trail: str, log: Path) -> None:
-    printed = "warning: could not write data/kept: Permission denied"
-    error = refused(log, crash(kind, message, trail=trail), printed)
-    assert isinstance(error, ScriptCrashed)
+def test_a_refused_write_that_ended_the_script_is_named(
+    path: str | None, isolation: Isolation, kind: type[ScriptError], log: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "kept").write_text("before")
+    place = path and str(tmp_path / path)
+    result = outcome(log, crash("PermissionError", "[Errno 13] Permission denied", refused_path=place))
+    error = error_of(replace(result, isolation=isolation))
+    assert type(error) is kind
+    assert error.message.endswith(str(place)) is (kind is WouldHarmFiles)
 
 
 NO_SMI = "[Errno 2] No such file or directory: 'nvidia-smi'"

@@ -124,7 +124,7 @@ def test_what_somebody_else_may_have_read_counts_in_a_world_of_its_own_only(tmp_
     alone = _gathered(scratch, tmp_path, Isolation.COPY_ON_WRITE, journal, notified)
     assert {use.path for use in alone.read} == {"ours", "theirs"}
     assert alone.complete
-    among = _gathered(scratch, tmp_path, Isolation.IN_PROCESS, journal, notified)
+    among = _gathered(scratch, tmp_path, Isolation.COPY, journal, notified)
     assert {use.path for use in among.read} == {"ours"}
     assert not among.complete
 
@@ -271,7 +271,7 @@ def test_many_folders_are_not_all_watched_and_that_is_told(tmp_path: Path, monke
         (tmp_path / "data" / str(number)).mkdir(parents=True)
     monkeypatch.setattr("costgpu.measure.footprint.watch.MOST_FOLDERS", 3)
     with contextlib.closing(FileWatch(tmp_path, tmp_path / "told")) as watch:
-        watch.begin_here()
+        watch.begin_copy("")
         (tmp_path / "data" / "file").write_text("x")
         (tmp_path / "data" / "file").read_text()
         watch.drain()

@@ -13,6 +13,8 @@ from costgpu.errors import UsageError
 from costgpu.measure.log.counters import ProgressLog
 from costgpu.measure.log.lines import LINE_BYTES, Line, LineSplitter, Progress, read_line, user_pattern
 from costgpu.measure.log.patterns import PATTERNS, Tier
+from costgpu.measure.log.series import read_record
+from tests.unit.measure.records import build
 
 EXAMPLES: dict[str, Any] = json.loads(Path(__file__).with_name("example_lines.json").read_text(encoding="utf-8"))
 
@@ -74,19 +76,19 @@ WORDS = st.sampled_from(EXAMPLES["words"])
 
 @given(st.lists(WORDS, max_size=60).map("".join), st.lists(st.floats(0, 3), min_size=60, max_size=60), st.booleans())
 def test_no_text_breaks_the_reading(text: str, gaps: list[float], ended: bool) -> None:
-    from costgpu.measure.log.phase import read_phase
-
     log, splitter, at = ProgressLog(), LineSplitter(), 0.0
     for number, piece in enumerate(text.splitlines(keepends=True)):
         at += gaps[number % len(gaps)]
         for line in splitter.feed(piece.encode(), at):
             log.read(line)
-    reading = read_phase(log, started_at=0.0, ended=ended)
+    reading = read_record(log, ended=ended)
     if reading is not None:
-        assert reading.phase.step.mean_seconds > 0
-        assert reading.setup_seconds >= 0
-        assert reading.phase.steps_observed >= 1
-        assert reading.phase.total.steps is None or reading.phase.total.steps >= 1
+        profile = build(reading[0])
+        (phase,) = profile.phases
+        assert phase.step.mean_seconds > 0
+        assert profile.setup_seconds >= 0
+        assert phase.steps_observed >= 1
+        assert phase.total.steps is None or phase.total.steps >= 1
 
 
 def test_names_of_patterns_are_unique() -> None:
@@ -105,12 +107,6 @@ def test_what_is_no_progress(text: str) -> None:
     assert read_line(Line(text, 0.0)) == []
 
 
-@pytest.mark.parametrize(("text", "seconds"), EXAMPLES["printed_seconds"])
-def test_printed_speeds(text: str, seconds: float | None) -> None:
-    printed = first(text).printed_seconds
-    assert printed == (pytest.approx(seconds) if seconds is not None else None)
-
-
 def test_validation_is_told_from_training() -> None:
     assert first("Test: [ 10/391] Time 0.1").evaluating
     assert first("validation: 12%|# | 123/1000 [00:12<01:20, 10.9it/s]").evaluating
@@ -119,19 +115,17 @@ def test_validation_is_told_from_training() -> None:
 
 
 @pytest.mark.parametrize(
-    ("pattern", "text", "step", "total", "seconds", "unit"),
+    ("pattern", "text", "step", "total", "unit"),
     [
-        (r"tick (?P<step>\d+) of (?P<total>\d+) at (?P<speed>[\d.]+)/s", "tick 3 of 7 at 4/s", 3, 7, 0.25, "step"),
-        (r"done: (\d+) \(of (\d+)\)", "done: 42 (of 99)", 42, None, None, "step"),  # the first group
-        (r"round (?P<epoch>\d+) / (?P<epochs>\d+)", "round 2 / 9", 2, 9, None, "epoch"),
+        (r"tick (?P<step>\d+) of (?P<total>\d+)", "tick 3 of 7 at 4/s", 3, 7, "step"),
+        (r"done: (\d+) \(of (\d+)\)", "done: 42 (of 99)", 42, None, "step"),  # the first group
+        (r"round (?P<epoch>\d+) / (?P<epochs>\d+)", "round 2 / 9", 2, 9, "epoch"),
     ],
 )
-def test_a_users_pattern(
-    pattern: str, text: str, step: float, total: float | None, seconds: float | None, unit: str
-) -> None:
+def test_a_users_pattern(pattern: str, text: str, step: float, total: float | None, unit: str) -> None:
     only = (user_pattern(pattern),)
     (found,) = read_line(Line(text, 1.0), only)
-    assert (found.step, found.total, found.printed_seconds) == (step, total, seconds)
+    assert (found.step, found.total) == (step, total)
     assert (found.pattern.unit, found.pattern.tier) == (unit, Tier.USER)
     assert read_line(Line("tock 3", 1.0), only) == []
 
@@ -152,7 +146,7 @@ def test_a_users_pattern_without_groups_counts_lines() -> None:
         ("(", "not a regular expression"),
         ("a{99999999999}", "not a regular expression"),
         (r"(?P<stop>\d+)", "a group named 'stop'"),
-        (r"(?P<speed>\d+)", "neither step nor epoch"),
+        (r"(?P<total>\d+)", "neither step nor epoch"),
         ("", "matches every line"),
         ("x*", "matches every line"),
     ],

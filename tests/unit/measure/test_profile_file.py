@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 
 from costgpu.errors import ProfileError
-from costgpu.measure.profile_file import FORMAT, LEAST, MOST, VERSION, load_profile, save_profile, to_document
+from costgpu.measure.profile_file import FORMAT, VERSION, load_profile, save_profile, to_document
 from costgpu.models.workload import (
     DataLoading,
     Extra,
@@ -57,6 +57,7 @@ def test_a_profile_from_before_convolutions_were_timed_still_reads(saved: Path) 
     assert old.phases[0].step.seconds == old.phases[0].step.mean_seconds
 
 
+LEAST, MOST = 1e-30, 1e18
 reals = st.just(0.0) | st.floats(LEAST, MOST)
 counts = st.integers(0, 2**62)
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from costgpu.measure.probe.frameworks import saving_hooks, trainers
-from costgpu.measure.probe.record import Told
+from costgpu.measure.probe.record import TrainerLength
 from costgpu.measure.profile.profile_builder import told_total
 from costgpu.models.workload import TotalKind
 
@@ -107,7 +107,7 @@ def test_what_may_stop_an_engine_of_ignite(monkeypatch: pytest.MonkeyPatch) -> N
     ],
 )
 def test_a_limit_that_is_never_reached_is_no_total(total: Any, kind: TotalKind) -> None:
-    told = Told(trainer="Trainer", total=total, per_epoch=1e10, may_stop=[], how="max_steps")
+    told = TrainerLength(trainer="Trainer", total=total, per_epoch=1e10, may_stop=[], how="max_steps")
     found = told_total(told, 10)
     assert found is not None
     assert (found.kind, found.steps_per_epoch) == (kind, None)
@@ -124,7 +124,7 @@ def test_a_limit_that_is_never_reached_is_no_total(total: Any, kind: TotalKind) 
 )
 def test_a_trainer_with_a_clock(total: Any, kind: TotalKind, steps: Any, words: str) -> None:
     stops = ["max_time", "EarlyStopping"]
-    told = Told(trainer="Trainer", total=total, per_epoch=100, may_stop=stops, how="max_steps", seconds=7200.0)
+    told = TrainerLength(trainer="Trainer", total=total, per_epoch=100, may_stop=stops, how="max_steps", seconds=7200.0)
     found = told_total(told, 10)
     assert found is not None
     assert (found.kind, found.steps, found.seconds, found.steps_per_epoch) == (kind, steps, 7200, 100)

@@ -4,13 +4,14 @@ from typing import Any
 
 import pytest
 
-from costgpu.measure.log import command
+from costgpu.measure.log.counters import ProgressLog
+from costgpu.measure.log.lines import Line
+from costgpu.measure.log.series import read_record
 from costgpu.measure.probe.activity import Activity
 from costgpu.measure.profile.neighbours import neighbours_of
 from costgpu.measure.profile.progress_series import share_of_cores
 from costgpu.measure.profile.waiting import notes_of_queue, waiting_of_phase, waiting_share
-from costgpu.models.workload import Phase, StepTimes, Total, TotalKind
-from tests.unit.measure.records import MACHINE, build, phase, record, result, shot
+from tests.unit.measure.records import build, phase, record, result, shot
 
 
 def activity(**other: Any) -> Any:
@@ -96,14 +97,18 @@ def test_cpu_seconds_tell_what_more_cores_would_shorten(cpu: float, cores: int, 
 
 
 def test_a_program_known_by_its_lines_waits_and_works_on_one_core() -> None:
-    times = StepTimes(count=9, median_seconds=0.2, mean_seconds=0.2, low_seconds=0.2, high_seconds=0.2)
-    total = Total(kind=TotalKind.EXACT, steps=9.0, steps_per_epoch=None, how="")
-    plain = Phase(label="", total=total, steps_observed=9, step=times)
-    seen = activity(main_cpu=0.0, off=50, alone=0, quiet=45)
-    found = command._with_waiting(plain, seen, MACHINE)
+    log = ProgressLog()
+    for n in range(9):
+        log.read(Line(f"step {n}/90", n * 0.2))
+    seen = activity(cores=4, main_cpu=0.0, off=50, alone=0, quiet=45)
+    reading, unlooked = (read_record(log, ended=False, wall_seconds=10.0, activity=one) for one in (seen, None))
+    assert reading is not None
+    assert unlooked is not None
+    (found,) = build(reading[0]).phases
     assert found.waiting_seconds_per_step == pytest.approx(0.18)
     assert found.host_seconds_per_step == pytest.approx(0.02)
-    assert command._with_waiting(plain, None, MACHINE) is plain
+    (unseen,) = build(unlooked[0]).phases
+    assert unseen.waiting_seconds_per_step == unseen.host_seconds_per_step == 0
 
 
 def test_the_activity_of_this_process_is_read() -> None:

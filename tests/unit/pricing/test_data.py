@@ -28,24 +28,6 @@ def shipped() -> list[Offer]:
     return snapshot.read_offers(snapshot.newest())
 
 
-def test_every_file_is_the_one_in_the_manifest() -> None:
-    snapshot.verify()
-
-
-def test_the_manifest_tells_rows_and_dates() -> None:
-    for name, entry in snapshot.read_manifest().items():
-        dates = [row[0] for row in snapshot.read_table(snapshot.DATA / name, ("as_of", "source"))]
-        assert (entry["rows"], entry["oldest_as_of"], entry["newest_as_of"]) == (
-            len(dates),
-            min(dates),
-            max(dates),
-        )
-    newest = snapshot.newest().name
-    assert newest >= f"offers-{snapshot.read_manifest()[newest]['newest_as_of']}.csv", (
-        "it holds no price of a later day"
-    )
-
-
 def test_every_row_has_its_source_and_a_day_that_has_been() -> None:
     today = datetime.now(UTC).date().isoformat()
     for path in snapshot.DATA.glob("*.csv"):

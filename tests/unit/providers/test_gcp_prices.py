@@ -7,14 +7,12 @@ from dataclasses import replace
 from datetime import date
 from decimal import Decimal
 from functools import cache
-from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from costgpu.errors import ConfigError
 from costgpu.models.offer import Offer, PurchaseOption
 from costgpu.models.price_update import PriceUpdate, by_key, key_of
 from costgpu.pricing import snapshot
@@ -280,30 +278,9 @@ def test_the_data_know_every_shipped_machine_and_name_each_sku_once() -> None:
     mapping = sku_prices.read_mapping()
     used = {part.component.name for one in shipped() for part in mapping.parts(one)}
     assert used == {component.name for component in mapping.names.values()}
-
-
-@pytest.mark.parametrize(
-    "change",
-    [
-        lambda document: document.update(version=2),
-        lambda document: document["components"]["T4"]["names"].append("Nvidia L4 GPU"),
-        lambda document: document["machines"][2]["parts"].pop(1),
-        lambda document: document["machines"][2]["parts"][0].update(of="wheels"),
-        lambda document: document["machines"][2]["parts"][0].update(component="flux"),
-        lambda document: document["components"]["T4"].update(kind="tpu"),
-        lambda document: document.pop("attached"),
-    ],
-)
-def test_data_that_contradict_themselves_are_refused(change: object, tmp_path: Path) -> None:
-    document = json.loads(sku_prices.MAPPING.read_text(encoding="utf-8"))
-    change(document)  # type: ignore[operator]
-    path = tmp_path / "gcp_skus.json"
-    path.write_text(json.dumps(document))
-    with pytest.raises(ConfigError):
-        sku_prices.read_mapping(path)
-    path.write_text("{")
-    with pytest.raises(ConfigError):
-        sku_prices.read_mapping(path)
+    components = json.loads(sku_prices.MAPPING.read_text(encoding="utf-8"))["components"]
+    assert len(mapping.names) == sum(len(row["names"]) for row in components.values())
+    assert {part.of for _, parts in mapping.machines for part in parts} == {"vcpus", "memory_gib", "accelerators"}
 
 
 def test_requests_of_a_person_count_against_the_configured_project() -> None:
@@ -330,13 +307,8 @@ def test_a_machine_that_is_not_sold_on_demand_gets_no_price_on_demand() -> None:
     assert {one.purchase_option for one in found.offers} == {SPOT, ON_DEMAND}
 
 
-def test_the_ways_in_which_machines_are_sold_are_read_from_their_table(tmp_path: Path) -> None:
+def test_the_ways_in_which_machines_are_sold_are_read_from_their_table() -> None:
     table = json.loads(consumption.TABLE.read_text())
     assert consumption.read_options()["a4x-highgpu-4g"] == {"reservation"}
-    for breach in ({"types": ["a4-highgpu-8g"], "sold": ["spot"]}, {"types": ["a9"], "sold": ["barter"]}):
-        path = tmp_path / f"{breach['types'][0]}.json"
-        path.write_text(json.dumps({**table, "machines": [*table["machines"], breach]}))
-        with pytest.raises(ConfigError, match="listed twice, or sold in a way that is not known"):
-            consumption.read_options(path)
-    with pytest.raises(ConfigError, match="cannot be used"):
-        consumption.read_options(tmp_path / "none.json")
+    assert len(consumption.read_options()) == sum(len(row["types"]) for row in table["machines"])
+    assert all(set(row["sold"]) <= set(table["options"]) for row in table["machines"])

@@ -71,8 +71,8 @@ def test_one_damaged_record_hides_no_other_machine(tmp_path: Path, name: str, te
     provider.clean_up("good", "local")
 
 
-@pytest.mark.parametrize("changes", [{"lease_epoch": 1e300}, {"launched_epoch": -1}, {"tags": {"a": 1}}, {"host": []}])
-def test_a_record_beyond_its_bounds_is_named(tmp_path: Path, changes: dict[str, Any]) -> None:
+@pytest.mark.parametrize("changes", [{"lease_epoch": "soon"}, {"tags": ["a"]}, {"host": []}])
+def test_a_record_of_another_form_is_named(tmp_path: Path, changes: dict[str, Any]) -> None:
     provider = LocalProvider(tmp_path, SystemClock())
     bad = record(tmp_path, "local-bad-1", **changes)
     ((region, why),) = provider.list_owned().unreachable

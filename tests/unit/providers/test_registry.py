@@ -109,7 +109,7 @@ def test_a_broken_package_hides_no_other_provider(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(registry, "_registered", {})
     try:
         assert registry.names() == ("aws", "gcp", "local")
-        assert sorted(registry.broken()) == ["alias", "broken"]
+        assert sorted(registry.load_failures()) == ["alias", "broken"]
         for name in ("broken", "alias"):
             with pytest.raises(ConfigError, match=name):
                 registry.spec(name)

@@ -1,4 +1,4 @@
-"""Outputs come home from a machine that is not trusted."""
+"""Outputs come home from a machine."""
 
 import hashlib
 from collections.abc import Sequence
@@ -61,17 +61,6 @@ def test_the_same_content_travels_once_and_can_be_read_here(tmp_path: Path) -> N
     assert cellar.taken == ["/m/work/step-10/x", "/m/scratch/y"]
     assert (tmp_path / "latest/x").read_bytes() == b"weights"
     assert (tmp_path / "latest/x").stat().st_mode & 0o777 == 0o400
-
-
-@pytest.mark.parametrize("path", ["../x", "/etc/x", "a/../../x", "", ".", "..", "a//b", "a/", "./a", "a\0b"])
-def test_paths_that_lead_out_are_refused_before_anything_is_fetched(tmp_path: Path, path: str) -> None:
-    cellar = Cellar({"/m/work/good": b"1"})
-    target = tmp_path / "target"
-    target.mkdir()
-    with pytest.raises(OutputsDamaged, match="outside"):
-        _fetch(cellar, target, _entry("good", b"1"), _entry(path, b"evil"))
-    assert cellar.taken == []
-    assert list(target.iterdir()) == []
 
 
 def test_a_backslash_is_a_letter_where_folders_are_separated_by_slashes(tmp_path: Path) -> None:

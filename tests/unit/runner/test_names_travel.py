@@ -73,7 +73,7 @@ def test_names_make_the_round_trip(tmp_path: Path, count: int) -> None:
 
     rows = [[entry.path, entry.size, entry.sha256, entry.mode] for entry in chosen.files]
     lacking = expect_files(home, rows, {})
-    assert agent_reply.lacking(_answered({"lacking": lacking}), {entry.path for entry in chosen.files}) == set(lacking)
+    assert agent_reply.value(_answered({"lacking": lacking}), "lacking", frozenset[str]) == set(content)
     assert receive(home, Reader(list(tar_stream(source, chosen.files)))) == len(content)  # type: ignore[arg-type]
     apply_manifest(home)
     Path(home.file("manifest.json")).unlink()  # all of it counts as made by the job
@@ -93,8 +93,8 @@ def test_names_make_the_round_trip(tmp_path: Path, count: int) -> None:
         assert (tmp_path / "here" / path).read_bytes() == data
 
 
-def _answered(value: dict[str, object]) -> agent_reply.Fields:
+def _answered(value: dict[str, object]) -> agent_reply.Reply:
     """As it arrives here."""
     parsed = agent_reply.parse_reply(Completed(returncode=0, stdout=reply(value), stderr=b""), "test")
-    assert isinstance(parsed, agent_reply.Fields)
+    assert isinstance(parsed, dict)
     return parsed

@@ -20,7 +20,7 @@ from costgpu.runner.next_attempt import (
     MOST_FAILED_RESUMES,
     MOST_SEARCHES,
     NextAttempt,
-    TheEnd,
+    NoNextAttempt,
     next_attempt,
 )
 from costgpu.runner.plan import LEAST_JOB_SECONDS, boot_seconds
@@ -78,7 +78,7 @@ def view(
     return RunView(**{**values, **changes})
 
 
-def after(*views: RunView) -> NextAttempt | TheEnd | None:
+def after(*views: RunView) -> NextAttempt | NoNextAttempt | None:
     last = views[-1]
     assert last.receipt is not None
     assert last.reason is not None
@@ -111,7 +111,7 @@ def test_nor_does_one_without_recovery() -> None:
 
 def test_only_so_often() -> None:
     last = view(Attempt(job_id=JOB, index=5, number=6))
-    assert after(view(FIRST), last) == TheEnd("It has gone on 5 times already, as --recover allows.")
+    assert after(view(FIRST), last) == NoNextAttempt("It has gone on 5 times already, as --recover allows.")
 
 
 def test_runs_without_a_machine_are_no_attempts_and_do_not_go_on_for_ever() -> None:
@@ -120,7 +120,7 @@ def test_runs_without_a_machine_are_no_attempts_and_do_not_go_on_for_ever() -> N
     assert isinstance(found, NextAttempt)
     assert found.spec.attempt == Attempt(job_id=JOB, index=2, number=2, searches=1)
     last = view(Attempt(job_id=JOB, index=9, number=2, searches=MOST_SEARCHES - 1), cost="0", **nothing)
-    assert isinstance(after(view(FIRST), last), TheEnd)
+    assert isinstance(after(view(FIRST), last), NoNextAttempt)
     assert after(view(FIRST, **nothing)) is None  # the first: nothing was begun yet
 
 
@@ -145,7 +145,7 @@ def test_what_failing_at_once_is(job: float, saved: Any, at_once: bool) -> None:
 def test_three_failures_are_enough() -> None:
     attempt = Attempt(job_id=JOB, index=3, number=4, failed_resumes=MOST_FAILED_RESUMES - 1)
     failed = view(attempt, job=1, reason=EndReason.JOB_FAILED, restored_from=START)
-    assert isinstance(after(view(FIRST), failed), TheEnd)
+    assert isinstance(after(view(FIRST), failed), NoNextAttempt)
 
 
 def test_the_longest_time_is_for_all() -> None:
@@ -153,7 +153,7 @@ def test_the_longest_time_is_for_all() -> None:
     found = after(view(FIRST, job=300, **facts), view(Attempt(job_id=JOB, index=1, number=2), job=400, **facts))
     assert isinstance(found, NextAttempt)
     assert found.spec.max_duration_seconds == 300
-    assert isinstance(after(view(FIRST, job=990, **facts)), TheEnd)
+    assert isinstance(after(view(FIRST, job=990, **facts)), NoNextAttempt)
 
 
 @given(
@@ -185,4 +185,4 @@ def test_all_attempts_together_stay_within_the_limits(attempts: list[float], cap
         if duration is not None:
             assert found.spec.max_duration_seconds == pytest.approx(duration - worked)
     else:
-        assert isinstance(found, TheEnd)
+        assert isinstance(found, NoNextAttempt)

@@ -376,7 +376,7 @@ class TestTrouble:
         state = budget_state(spending := look(ledger, asked=False), ALL)
         assert of(state.spent_usd, state.at_least) == of(6, True)
         assert [p.message for p in spending.problems] == [
-            "Run bad is open and is not counted: Event 0 (intended) of run bad cannot be read: spec is missing."
+            "Run bad is open and is not counted: Event 0 (intended) of run bad cannot be read: spec: Field required."
         ]
 
     def test_a_damaged_event_does_not_hide_the_others(self, ledger: Ledger) -> None:

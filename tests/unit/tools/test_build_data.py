@@ -1,5 +1,6 @@
 """The program that makes the shipped data files: on the shipped facts, with a GPU added, and on facts that are wrong."""
 
+import json
 import math
 import shutil
 import sys
@@ -43,7 +44,7 @@ def edit(path: Path, old: str, new: str) -> None:
 
 def test_the_shipped_data_is_made_from_the_shipped_facts(tmp_path: Path) -> None:
     shutil.copytree(build_data.DATA, tmp_path / "data")
-    for name in (*build_data.build(build_data.FACTS, tmp_path / "data"), snapshot.MANIFEST):
+    for name in (*build_data.build(build_data.FACTS, tmp_path / "data"), build_data.MANIFEST):
         assert (tmp_path / "data" / name).read_bytes() == (build_data.DATA / name).read_bytes(), name
 
 
@@ -52,7 +53,6 @@ def test_a_row_of_gpu_specs_adds_an_accelerator(tmp_path: Path) -> None:
     with (tmp_path / "facts" / hardware_tables.GPU_SPECS).open("a", encoding="utf-8") as stream:
         stream.write(GPU_ROW)
     out = build(tmp_path / "facts")
-    snapshot.verify(out)
     assert hardware.accelerators(out)["Titan X9"].memory_gib == 48
 
 
@@ -127,8 +127,7 @@ def test_older_offers_stay_in_the_manifest(facts: Path, monkeypatch: pytest.Monk
     build(facts)
     monkeypatch.setattr(offers_table, "COLLECTED", "2027-01-01")
     out = build(facts)
-    snapshot.verify(out)
-    assert {SNAPSHOT, "offers-2027-01-01.csv"} <= set(snapshot.read_manifest(out))
+    assert {SNAPSHOT, "offers-2027-01-01.csv"} <= set(json.loads((out / build_data.MANIFEST).read_text())["files"])
 
 
 def test_the_command_line(

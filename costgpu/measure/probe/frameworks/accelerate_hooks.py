@@ -7,7 +7,7 @@ import os
 
 from ..patching import harmless, observe, wrap
 from ..ranks.schemes import sizes_of
-from ..ranks.world import WORLD
+from ..ranks.world import MEETING_PORT, WORLD
 
 # What `accelerate launch` decides for a whole machine, not for what a script does.
 LEFT_ALONE = ("OMP_NUM_THREADS", "CUDA_VISIBLE_DEVICES", "PYTHONPATH")
@@ -32,7 +32,7 @@ def attach_launchers(module):
 
 
 def attach_state(module):
-    """Where there is no GPU, several ranks are taken for ranks with one GPU each, which is the CPU."""
+    """Let several ranks without GPUs be taken for ranks with one GPU each, which is the CPU."""
     import torch
 
     def stands_in(cpu=False):
@@ -76,7 +76,7 @@ def set_launch_environment(words, ranks):
     except SystemExit:  # another release, which does not know an option
         return
     arguments, defaults, mixed_precision_from_file = launch._validate_launch_command(arguments)
-    arguments.num_processes, arguments.num_machines, arguments.main_process_port = ranks, 1, 29500
+    arguments.num_processes, arguments.num_machines, arguments.main_process_port = ranks, 1, MEETING_PORT
     if arguments.use_deepspeed and not arguments.cpu:
         fields = list(defaults.deepspeed_config.keys()) if defaults else []
         fields += ["mixed_precision"] if mixed_precision_from_file else []

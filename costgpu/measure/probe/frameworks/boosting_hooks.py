@@ -124,7 +124,7 @@ def attach_catboost(progress, module):
             asks_gpu=asks_gpu,
         )
         others = getattr(params.get("callbacks"), "_callbacks", [])
-        folder = os.path.join(progress.recorder.guard.scratch, "catboost_info")  # it writes there in native code
+        folder = os.path.join(progress.recorder.files.scratch, "catboost_info")  # it writes there in native code
         return dict(params, callbacks=CatBoostRounds(progress, series, others), train_dir=folder)
 
     def train(inner, model, train_pool, test_pool, params, *args, **kwargs):

@@ -25,7 +25,7 @@ class DistributionHooks:
         self.schemes = schemes
 
     def callbacks(self):
-        """Module -> what to do when it has been imported."""
+        """Return what to do after a module has been imported, by the module's name."""
         found = {"keras": self.attach_keras, "jax": self.attach_jax}
         for name, (kind, what, scheme) in TENSORFLOW.items():
             found["tensorflow.python.distribute." + name] = self.on_construction(kind, what, scheme)

@@ -47,7 +47,7 @@ class JaxHooks:
         return transform_and_follow
 
     def trains_by_hand(self):
-        """What is only applied around gradients that are taken by hand is part of a training step."""
+        """Take what is only applied for a part of training steps, whose gradients are taken by hand."""
         self.by_hand = True
         for one in self.progress.series:
             if one.facts.pop("applied", None):
@@ -94,7 +94,7 @@ class JaxHooks:
             self.count(series, compiled, shapes)
 
     def evaluates(self, seconds):
-        """What is only applied is an evaluation beside the steps of the function that updates, if there is one."""
+        """Count what is only applied as evaluation beside the steps of the function that updates, if there is one."""
         trained = [one for one in self.progress.series if one.source == "jax" and "applied" not in one.facts]
         for one in sorted(trained, key=lambda one: one.last or 0.0)[-1:]:
             one.facts["evaluating"] = one.facts.get("evaluating", 0.0) + seconds
@@ -217,7 +217,7 @@ class JaxprTotals:
 
 
 def taken_and_given_back(closed):
-    """How many arrays a jaxpr takes or holds, and how many come out again: hardly any of a model that is only applied."""
+    """Count the arrays that a jaxpr takes or holds, and those that come out again: few if a model is only applied."""
     given = [one.aval for one in closed.jaxpr.invars if getattr(one.aval, "ndim", 0)]
     held = [one for one in closed.consts if getattr(one, "ndim", 0)]
     made = [(one.aval.shape, one.aval.dtype) for one in closed.jaxpr.outvars if getattr(one.aval, "ndim", 0)]

@@ -88,7 +88,7 @@ class LayerCounter:
         return [float(n if n is not None else (self.batch or 1)) for n in tensor.shape]
 
     def numbers(self, values):
-        """Numbers in all tensors of these nested values together."""
+        """Return the numbers in all tensors of these nested values together."""
         total, stack = 0.0, list(values)
         while stack:
             value = stack.pop()

@@ -20,7 +20,7 @@ class LightningHooks:
         self.all_gpus = False  # whether the trainer takes as many as there are
 
     def callbacks(self):
-        """Module -> what to do when it has been imported; under both names of the package."""
+        """Return what to do after a module has been imported, under both names of the package."""
         found = {}
         for name, fabric in (("lightning.pytorch", "lightning.fabric"), ("pytorch_lightning", "lightning_fabric")):
             found[name + ".trainer.trainer"] = self.attach_trainer
@@ -39,7 +39,7 @@ class LightningHooks:
             self.recorder.tuning -= 1
 
     def attach_launcher(self, module):
-        """Where several ranks are answered for, no other process is started."""
+        """Keep the launcher from starting processes where one process answers for all ranks."""
 
         def start(inner, one):
             if WORLD.alone:

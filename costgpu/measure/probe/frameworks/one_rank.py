@@ -102,7 +102,7 @@ class OneRank:
         return run_child(process)
 
     def look_for_number(self):
-        """Whether the script that starts processes asks how many devices there are; else their number is its own."""
+        """Note whether the script that starts processes asks how many devices there are, or fixes their number."""
         frames = (frame for frame in outwards(sys._getframe(2)) if not self.is_library(frame.f_code.co_filename))
         source = next((Source.of(frame.f_code.co_filename) for frame in frames), None)
         self.fixed = source is not None and "device_count" not in source.text
@@ -141,7 +141,7 @@ class OneRank:
         return False
 
     def members(self, owner, names):
-        """Attributes of a module or a class of the script's, each with the class that it belongs to."""
+        """Return the attributes of a module or a class of the script's, each with the class that it belongs to."""
         found = []
         for base in owner.__mro__ if isinstance(owner, type) else (owner,):
             module = sys.modules.get(base.__module__) if isinstance(base, type) else base
@@ -166,7 +166,7 @@ def code_of(target):
 
 
 def names_in(code):
-    """Names of globals and of attributes that a function and those inside it read."""
+    """Return the names of globals and of attributes that a function and those inside it read."""
     names, attributes, waiting = set(), set(), [code]
     while waiting:
         one = waiting.pop()

@@ -147,7 +147,7 @@ def in_training():
 
 
 def rows_of(args):
-    """Rows of the first argument; None if it does not tell."""
+    """Return the rows of the first argument; None if it does not tell."""
     data = args[0] if args else None
     rows = attribute(data, "num_row")
     try:

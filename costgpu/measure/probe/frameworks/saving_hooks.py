@@ -17,7 +17,7 @@ class Saving:
         self.recorder, self.inside = recorder, False
 
     def time(self, owner, name, also=None):
-        """Has every call of ``owner.name`` counted as one that saves; `also` gets its seconds, too."""
+        """Have every call of ``owner.name`` counted as one that saves; `also` gets its seconds, too."""
 
         def save(inner, *args, **kwargs):
             if self.inside:
@@ -35,7 +35,7 @@ class Saving:
         wrap(owner, name, save)
 
     def callbacks(self):
-        """Module -> what to do when it has been imported. Trainers write part of it by other means than torch.save."""
+        """Return what to do after a module has been imported. Trainers write parts by other means than torch.save."""
         return {
             "accelerate.accelerator": lambda module: self.time(getattr(module, "Accelerator", None), "save_state"),
             "transformers.trainer": lambda module: self.time(getattr(module, "Trainer", None), "_save_checkpoint"),
@@ -43,7 +43,7 @@ class Saving:
 
 
 def hugging_face_saves(state, args, steps=None, per_epoch=None) -> Saves | None:
-    """Every `save_steps` steps or every epoch; None for never, and where only improvements are saved."""
+    """Return the rhythm: every `save_steps` steps or every epoch; None for never, and where only improvements are saved."""
     strategy = str(getattr(args.save_strategy, "value", args.save_strategy))
     every = getattr(state, "save_steps", None) or args.save_steps
     if strategy == "steps" and every >= 1:

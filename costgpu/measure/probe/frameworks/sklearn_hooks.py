@@ -104,7 +104,7 @@ class SklearnHooks:
     # -- what is inside of a fit
 
     def attach_parts(self):
-        """Module -> what counts the parts of its estimators' fits."""
+        """Return what counts the parts of estimators' fits, by the module to attach it to."""
 
         def attach(owner, name, *part):
             def step(*_, **__):
@@ -116,7 +116,7 @@ class SklearnHooks:
         return {module: attach(*part) for module, *part in PARTS}
 
     def attach_search(self, module):
-        """Fits of GridSearchCV and its kin, and of cross_val_score."""
+        """Return the fits of GridSearchCV and its kin, and of cross_val_score."""
 
         def fit_and_score(inner, *args, **kwargs):
             begin, before, self.scoring = clock(), getattr(self.depth, "fitted", 0), self.scoring + 1
@@ -145,7 +145,7 @@ class SklearnHooks:
 
     @harmless
     def search_step(self, estimator, candidate, begin):
-        """A fit of a search has ended that began at `begin`; None for the refit, which goes on from the last one."""
+        """Count a fit of a search that began at `begin`; None for the refit, which goes on from the last fit."""
         self.depth.fitted = getattr(self.depth, "fitted", 0) + 1
         series = self.search_series(self.going[0] if self.going is not None else estimator)
         if series.last is None:

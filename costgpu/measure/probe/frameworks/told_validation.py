@@ -35,7 +35,7 @@ def is_kind(one, name):
 
 
 def length(value):
-    """Batches of a loader or samples of a data set; None without a length."""
+    """Return the batches of a loader or samples of a data set; None without a length."""
     return positive(known(Evaluator({}, {}).length, value))
 
 
@@ -230,7 +230,7 @@ def ignite_validation(engine, steps, per_epoch) -> Validation | None:
 
 
 def closure_of(function):
-    """Variables of the functions around this one that it uses; empty for what is no plain function."""
+    """Return the variables of the functions around this one that it uses; empty for what is no plain function."""
     names = getattr(getattr(function, "__code__", None), "co_freevars", ())
     return {
         name: known(getattr, cell, "cell_contents")
@@ -278,7 +278,7 @@ def keras_validation(local, steps, per_epoch, epochs, batch_of) -> Validation | 
 
 
 def batches_of(inputs, size):
-    """Batches of arrays, or of data that comes in batches; None if that cannot be told."""
+    """Return the batches of arrays, or of data that comes in batches; None if that cannot be told."""
     while isinstance(inputs, (dict, list, tuple)) and inputs:
         inputs = next(iter(inputs.values())) if isinstance(inputs, dict) else inputs[0]
     shape = known(tuple, attribute(inputs, "shape"))

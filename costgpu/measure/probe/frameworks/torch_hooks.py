@@ -8,6 +8,7 @@ import types
 
 from ..patching import replace, wrap
 from ..sandbox.fake_cuda import FakeCuda
+from ..sandbox.files import note_overwritten
 from ..schedstat import clock, cpu_clock, queued
 from .one_rank import ONE_RANK
 
@@ -24,7 +25,7 @@ class GpuRequests:
         self.failures = []  # of our own patches
 
     def attention_kernels(self):
-        """Kernels that it chose and packages that it brought along, when the script has set what it sets."""
+        """Return the kernels that it chose and packages that it brought along, when the script has set what it sets."""
         packages = [name for name in ATTENTION_PACKAGES if sys.modules.get(name) is not None]
         return list(dict.fromkeys([*self.attention, *packages]))
 
@@ -35,8 +36,8 @@ GPU_REQUESTS = GpuRequests()  # one per process; the result takes what it holds
 class TorchHooks:
     """Wraps torch's optimizers, backward passes, data loading, saving and modules; each call goes to the recorder."""
 
-    def __init__(self, recorder, guard):
-        self.recorder, self.guard = recorder, guard
+    def __init__(self, recorder):
+        self.recorder = recorder
         self.in_train = False
 
     def attach(self, torch):
@@ -70,7 +71,7 @@ class TorchHooks:
             module.register_optimizer_step_post_hook(lambda opt, args, kwargs: recorder.step(opt, sys._getframe(1)))
 
     def hook_again(self, kind):
-        """The compiler of torch 2.1 to 2.3 takes the step hooks off every optimizer, and says that they are on."""
+        """Attach the step hooks again: the compiler of torch 2.1 to 2.3 unhooks them, and says that they are hooked."""
         hook = getattr(kind, "profile_hook_step", None)
         step = vars(kind).get("step")
         if hook is not None and getattr(step, "hooked", False):
@@ -193,13 +194,12 @@ class TorchHooks:
         return fetch
 
     def attach_saving(self, torch):
-        recorder, guard = self.recorder, self.guard
+        recorder = self.recorder
 
         def timed(inner):
             def save(obj, f, *args, **kwargs):
                 begin = clock()
-                if isinstance(f, (str, bytes, os.PathLike)):
-                    f = guard.write_path(f, keep=False)
+                note_overwritten(f)
                 try:
                     return inner(obj, f, *args, **kwargs)
                 finally:
@@ -212,25 +212,10 @@ class TorchHooks:
         scripts = getattr(torch, "jit", None)
         replace(torch, "save", timed)
         replace(scripts, "save", timed)
-        replace(scripts, "load", lambda inner: lambda f, *args, **kwargs: inner(guard.read_path(f), *args, **kwargs))
         for name in ("ScriptModule", "RecursiveScriptModule"):
             kind = getattr(scripts, name, None)
             if kind is not None and "save" in vars(kind):
                 replace(kind, "save", timed)
-        replace(torch, "from_file", self.guard_mapping)
-        replace(
-            getattr(torch, "UntypedStorage", None), "from_file", lambda inner: staticmethod(self.guard_mapping(inner))
-        )
-
-    def guard_mapping(self, inner):
-        """Return a shared mapping writes to its file behind Python's back."""
-
-        def from_file(filename, shared=False, *args, **kwargs):
-            if shared:
-                filename = os.fspath(self.guard.write_path(filename, keep=True))
-            return inner(filename, shared, *args, **kwargs)
-
-        return from_file
 
     def attach_modules(self, torch):
         recorder, hooks = self.recorder, self
@@ -282,7 +267,7 @@ class TorchHooks:
 
 
 def size_of(target):
-    """Bytes of what was just saved to a path or a stream; 0 if that cannot be told."""
+    """Return the bytes of what was just saved to a path or a stream; 0 if that cannot be told."""
     try:
         return float(os.path.getsize(target) if isinstance(target, (str, bytes, os.PathLike)) else target.tell())
     except Exception:  # noqa: BLE001 - a stream of the script's own

@@ -44,7 +44,7 @@ def attach_tqdm(progress, module):
             series.open = False
 
     def created(bar, *_, **__):
-        """Where a bar that is not iterated over begins: its life holds the loops that are entered afterwards."""
+        """Note where a bar that is not iterated over begins: its life holds the loops that are entered afterwards."""
         if getattr(bar, "iterable", None) is None:
             frame, _ = driver(sys._getframe(2))
             bar._costgpu_made = (place_of(frame), progress.loops_around(frame)) if frame is not None else None

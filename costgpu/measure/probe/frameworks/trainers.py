@@ -8,7 +8,7 @@ import math
 import sys
 
 from ..loops.script_frames import outwards, package_of_file
-from ..record import Told
+from ..record import TrainerLength
 from .saving_hooks import hugging_face_saves, lightning_saves
 from .told_validation import (
     hugging_face_validation,
@@ -40,7 +40,7 @@ def told_by_trainer(frame, limit=80):
     return None
 
 
-def lightning(trainer) -> Told:
+def lightning(trainer) -> TrainerLength:
     batches, epochs = positive(known(lambda: trainer.num_training_batches)), trainer.max_epochs
     accumulate = max(1, int(positive(getattr(trainer, "accumulate_grad_batches", 1)) or 1))
     epoch = float(math.ceil(batches / accumulate)) if batches else None
@@ -52,7 +52,9 @@ def lightning(trainer) -> Told:
     else:
         total, epoch = number(epochs * batches if positive(epochs) and batches else None), batches
     how = "max_epochs={}, max_steps={}".format(epochs, trainer.max_steps)
-    told = Told(trainer="Lightning Trainer", total=total, per_epoch=epoch, may_stop=stops, how=how, seconds=seconds)
+    told = TrainerLength(
+        trainer="Lightning Trainer", total=total, per_epoch=epoch, may_stop=stops, how=how, seconds=seconds
+    )
     steps = positive(total)
     told["validation"] = checked = known(lightning_validation, trainer, steps, epoch)
     savers = known(lambda: trainer.checkpoint_callbacks)
@@ -60,7 +62,7 @@ def lightning(trainer) -> Told:
     return told
 
 
-def hugging_face(trainer) -> Told:
+def hugging_face(trainer) -> TrainerLength:
     state, args = trainer.state, trainer.args
     total, epochs, limit = positive(state.max_steps), positive(args.num_train_epochs), positive(args.max_steps)
     stops = stoppers(known(lambda: trainer.callback_handler.callbacks) or ())
@@ -68,7 +70,7 @@ def hugging_face(trainer) -> Told:
     if epoch is None and total and epochs and limit is None:
         epoch = total / epochs
     how = "num_train_epochs={:g}".format(epochs or math.nan) if limit is None else "max_steps={:g}".format(limit)
-    told = Told(trainer="Hugging Face Trainer", total=total, per_epoch=epoch, may_stop=stops, how=how)
+    told = TrainerLength(trainer="Hugging Face Trainer", total=total, per_epoch=epoch, may_stop=stops, how=how)
     told["validation"] = known(hugging_face_validation, trainer, total, epoch)
     told["saves"] = known(hugging_face_saves, state, args, total, epoch)
     return told
@@ -81,7 +83,7 @@ def hugging_face_epoch(trainer):
     return float(math.ceil(batches / accumulate)) if batches else None
 
 
-def ignite(engine) -> Told | None:
+def ignite(engine) -> TrainerLength | None:
     state = engine.state
     each, epochs = positive(state.epoch_length), positive(state.max_epochs)
     if each is None or epochs is None:
@@ -92,7 +94,7 @@ def ignite(engine) -> Told | None:
     clocks = [one for one in handlers if is_kind(one, "TimeLimit")]
     seconds = shortest([getattr(one, "limit_sec", None) for one in clocks])
     stops = ["TimeLimit"][: len(clocks)] + ignite_stops(engine, handlers)
-    told = Told(trainer="Ignite Engine", total=total, per_epoch=each, may_stop=stops, how=how, seconds=seconds)
+    told = TrainerLength(trainer="Ignite Engine", total=total, per_epoch=each, may_stop=stops, how=how, seconds=seconds)
     told["validation"] = known(ignite_validation, engine, positive(total), each)
     return told
 
@@ -107,7 +109,7 @@ def ignite_stops(engine, handlers):
     return stoppers(handlers) + [type(one).__name__ for one in found] + [one.__name__ for one in functions]
 
 
-def on_policy(model) -> Told:
+def on_policy(model) -> TrainerLength:
     """Rollouts of `n_steps` in each environment, each read `n_epochs` times in batches (A2C: once, whole)."""
     rollout = model.n_steps * model.n_envs
     rollouts = math.ceil((model._total_timesteps - begun_at(model)) / rollout)
@@ -119,7 +121,7 @@ def on_policy(model) -> Told:
     return told
 
 
-def off_policy(model) -> Told | None:
+def off_policy(model) -> TrainerLength | None:
     """`gradient_steps` after every `train_freq` steps, once `learning_starts` is passed."""
     frequency, unit = model.train_freq
     if "episode" in str(unit).lower():
@@ -137,11 +139,11 @@ def begun_at(model):
     return getattr(model, "_num_timesteps_at_start", 0)
 
 
-def reinforced(model, total, each, stops, how) -> Told:
+def reinforced(model, total, each, stops, how) -> TrainerLength:
     stops = stops + (["a callback"] if own_callback(model) else [])
     how = "total_timesteps={}, {}".format(model._total_timesteps, how)
     name = "Stable-Baselines3 " + type(model).__name__
-    return Told(trainer=name, total=number(total), per_epoch=each, may_stop=stops, how=how)
+    return TrainerLength(trainer=name, total=number(total), per_epoch=each, may_stop=stops, how=how)
 
 
 def own_callback(model):
@@ -153,7 +155,7 @@ def own_callback(model):
     return False
 
 
-def tianshou(trainer) -> Told | None:
+def tianshou(trainer) -> TrainerLength | None:
     """So many gradient steps per sample that is collected; each epoch ends with test episodes."""
     params = trainer.params
     collected, epochs = positive(params.collection_step_num_env_steps), positive(params.max_epochs)
@@ -163,14 +165,16 @@ def tianshou(trainer) -> Told | None:
     each = float(turns * round(params.update_step_num_gradient_steps_per_sample * collected))
     stops = ["stop_fn"] if params.stop_fn is not None else []
     how = "max_epochs={:.0f}, epoch_num_steps={}".format(epochs, params.epoch_num_steps)
-    told = Told(trainer="Tianshou trainer", total=number(epochs * each), per_epoch=each, may_stop=stops, how=how)
+    told = TrainerLength(
+        trainer="Tianshou trainer", total=number(epochs * each), per_epoch=each, may_stop=stops, how=how
+    )
     if params.test_collector is not None:
         told["validation"] = {"batches": None, "batch_size": None, "rhythm": "epoch", "every": 1.0}
     return told
 
 
 def stoppers(callbacks):
-    """Names of the callbacks that may end a training: by their name, or the user's own by what they set."""
+    """Return the names of the callbacks that may end a training: by their name, or the user's own by what they set."""
     return [type(one).__name__ for one in callbacks if one is not None and may_stop(type(one))]
 
 

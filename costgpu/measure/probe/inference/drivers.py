@@ -6,13 +6,13 @@ import itertools
 import math
 
 from ..loops.script_frames import outwards
-from ..record import Told
+from ..record import TrainerLength
 
 MOST_FRAMES = 60
 
 
 def told_by_driver(frame):
-    """Units of the call that is going on, as the innermost driver on the stack says it; None without one."""
+    """Return the units of the call that is going on, as the innermost driver on the stack says it; None without one."""
     for live in itertools.islice(outwards(frame), MOST_FRAMES):
         owner = live.f_locals.get("self")
         for kind in type(owner).__mro__:
@@ -44,7 +44,7 @@ def lightning(loop):
     return told("Lightning Trainer", "inf" if math.isinf(total) else total, "{:,.0f} batches".format(total))
 
 
-def told(trainer, total, how) -> Told:
+def told(trainer, total, how) -> TrainerLength:
     return {"trainer": trainer, "total": total, "per_epoch": None, "may_stop": [], "how": how}
 
 

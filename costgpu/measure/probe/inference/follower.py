@@ -89,7 +89,7 @@ class InferenceFollower:
                 self.tracer.end()
 
     def training_begins(self):
-        """A step of an optimizer, or a backward pass: what came before it was preparation, or work of its own."""
+        """End the phase of inference where training begins, and keep it only if it was work of its own."""
         recorder, phase = self.recorder, self.phase
         if phase is None:
             return
@@ -151,7 +151,7 @@ class InferenceFollower:
             made.prefill(*tokens)
 
     def generated(self, module, tokens):
-        """A call inside of `generate`: of its model, or of an encoder before it."""
+        """Count a call inside of `generate`: of its model, or of an encoder before it."""
         phase, going = self.phase, self.generating
         if phase is None or module is not going.model:
             return
@@ -187,7 +187,7 @@ class InferenceFollower:
         return True
 
     def unit(self, module, tensor, frame, kind, *, direct=False):
-        """A call from outside of modules, which may begin a unit."""
+        """Follow a call from outside of modules, which may begin a unit."""
         recorder, now = self.recorder, clock()
         site = (frame.f_code, frame.f_lineno)
         phase = self.phase
@@ -359,7 +359,7 @@ class InferenceFollower:
     # -- the end
 
     def close(self, phase):
-        """The phase is over: times of one that had hardly a unit, and whether a script could have left it out."""
+        """Close the phase, and time one that had hardly a unit; note whether the script could have left it out."""
         phase.own_work = not self.places.may_train(phase)
         if len(phase.seconds) == 0 and phase.ended is not None and phase.unit_began is not None:
             whole = phase.generation.unit_seconds() if phase.generation is not None else None
@@ -372,7 +372,7 @@ class InferenceFollower:
             phase.waits.append(0.0)
 
     def settle(self, status):
-        """The measurement ends: keeps of inference what is the job, and not what is only beside it."""
+        """End the measurement, and keep the inference that is the job, not what is only beside it."""
         recorder, now = self.recorder, clock()
         phase = self.phase
         if phase is None:

@@ -16,7 +16,7 @@ class LiveBytes:
         self.live, self.now, self.peak = {}, 0, 0
 
     def made(self, value, inputs):
-        """An op returned this tensor; it may be a view of one of its inputs."""
+        """Note a tensor that an op returned; it may be a view of one of its inputs."""
         try:
             storage = value.untyped_storage()
             address, size = storage.data_ptr(), storage.nbytes()
@@ -81,7 +81,7 @@ class UnitTracer:
         return None if self.recorder.first.running else self.recorder.tracing
 
     def begin(self, phase, root):
-        """Traces from here on; `root` is the module that runs now."""
+        """Trace from here on; `root` is the module that runs now."""
         recorder = self.recorder
         try:
             trace = ForwardTrace(recorder.torch, phase, compiled=recorder.compiled > 0)

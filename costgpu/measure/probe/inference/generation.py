@@ -23,7 +23,7 @@ class Generation:
         self.same_loop = False  # prefill and decodes are calls at one place
 
     def prefill(self, sequences, tokens):
-        """A unit begins."""
+        """Begin a unit."""
         if len(self.decodes) < MOST_UNITS:
             self.sequences.append(sequences)
             self.prompt_tokens.append(tokens)

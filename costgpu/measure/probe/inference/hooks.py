@@ -88,7 +88,7 @@ class ModuleHooks:
         return Hook(before), Hook(after)
 
     def attach(self):
-        """Follows every module, unless it is known what the script calls here."""
+        """Follow every module, unless it is known what the script calls here."""
         phase = self.follower.phase
         if self.narrowed and (phase is None or not phase.holds(sys._getframe(1))):
             self.detach()
@@ -112,7 +112,7 @@ class ModuleHooks:
 
     @harmless
     def narrow(self, modules):
-        """Follows these modules only."""
+        """Follow these modules only."""
         if self.narrowed or self.compiled or not self.handles:
             return
         before, after = self.hooks()

@@ -17,7 +17,7 @@ class Places:
         self.recorder = recorder
 
     def callers(self, frame):
-        """The place outside of torch that called a module, and the same outside of a `forward` that was called itself."""
+        """Return the place outside of torch that called a module, and the place outside of any `forward` around it."""
         inside = (self.recorder.loop_stack.torch_root, PROBE_ROOT)
         found = [live for live in outwards(frame) if not live.f_code.co_filename.startswith(inside)]
         near = best = found[0] if found else None
@@ -44,7 +44,7 @@ class Places:
         return tuple((live.f_code.co_filename, loop.lineno) for live in frames for loop in loops_of(live))
 
     def read_ahead(self, phase, frame):
-        """Whether the source says that it trains, around this place or after it."""
+        """Read in the source whether the script trains around this place or after it."""
         phase.upcoming = self.recorder.upcoming_work.read(frame, phase.loader, phase.anchors, training=False)
         phase.may_train = self.trains_around(frame)
 

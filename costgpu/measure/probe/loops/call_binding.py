@@ -125,7 +125,7 @@ def given_to(call, evaluator):
 
 
 def whole(values):
-    """Arguments that a function takes together; absent if one of them is."""
+    """Return the arguments that a function takes together; absent if one of them is."""
     parts = values.values() if isinstance(values, dict) else values
     return Absent() if any(isinstance(one, Absent) for one in parts) else values
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 
-from .exit_paths import STOPPING, AnyOf
+from .exit_paths import STOPPING, ExitTaken
 from .source import own_statements
 from .syntax import dotted, is_none
 
@@ -53,7 +53,7 @@ class Constants:
         return bool(named) and isinstance(test.ops[0], ORDERS)
 
     def truth(self, test):
-        if isinstance(test, AnyOf) or not self.fixed(test):
+        if isinstance(test, ExitTaken) or not self.fixed(test):
             return None
         try:
             return self.evaluator.truth(test)

@@ -158,16 +158,20 @@ def raises_in(body, line, subject, there, skips=ast.Continue):
             if not encloses(statement, line):
                 inner = list(raises_in(statement.body, NOWHERE, subject, there))
                 if inner:
-                    yield Raise(together(inner, laps(statement, there)), statement.lineno, unless_set_back(inner, when))
+                    yield Raise(
+                        sum_of_raises(inner, laps(statement, there)), statement.lineno, unless_set_back(inner, when)
+                    )
         elif subject.spot is not None and there.deep < MOST_CALLS_DEEP:
             for call in own_statements([statement]):
                 if isinstance(call, ast.Call) and not encloses(call, line):
                     inner = raises_of_call(call, subject, there)
                     if inner:
-                        yield Raise(together(inner, 1), line_of(statement, body, line), unless_set_back(inner, when))
+                        yield Raise(
+                            sum_of_raises(inner, 1), line_of(statement, body, line), unless_set_back(inner, when)
+                        )
 
 
-def together(raises, times):
+def sum_of_raises(raises, times):
     """By how much a counter is raised in so many rounds; None if that varies."""
     steady = times is not None and all(one.amount is not None and one.when == "always" for one in raises)
     return times * sum(one.amount for one in raises) if steady else None
@@ -256,7 +260,7 @@ def line_of(statement, body, line):
 
 
 def sorted_out(body, line, constants, when="always", skips=ast.Continue):
-    """The statements of a loop's body but for those of inner loops, and whether they run always, at times, or per step."""
+    """Yield the statements of a loop's body, without inner loops, and whether they run always, at times or per step."""
     for place, statement in enumerate(body):
         if isinstance(statement, ast.If):
             truth = constants.truth(statement.test)

@@ -19,14 +19,14 @@ ENDS_OF_ITERATORS = ("StopIteration", "StopAsyncIteration", "Empty")
 MOST_ALTERNATIVES, MOST_SUBSTITUTIONS = 24, 3
 
 
-class Way:
+class LoopExit:
     """One way out. `home` is the innermost loop that holds it; `with_step` if it is taken right after a step."""
 
     def __init__(self, how, node, tests, home, with_step):
         self.how, self.node, self.tests, self.home, self.with_step = how, node, tests, home, with_step
 
 
-class AnyOf:
+class ExitTaken:
     """Stands for a test: one of these ways has been taken."""
 
     def __init__(self, ways):
@@ -74,7 +74,7 @@ class Walker:
                     self.beside.append((statement, tests))
                 how = way_of(statement)
                 if how is not None:
-                    self.ways.append(Way(how, statement, tests, home, gated))
+                    self.ways.append(LoopExit(how, statement, tests, home, gated))
                 elif isinstance(statement, ast.Assign):
                     self.assigned += [(target, value, tests) for target, value in assigned_pairs(statement)]
                 elif isinstance(statement, (ast.AugAssign, ast.AnnAssign)):
@@ -97,7 +97,7 @@ class Walker:
                 self.ways.append(way)
         self.assigned += [(target, value, [*tests, *led]) for target, value, led in inner.assigned]
         if loop.orelse and isinstance(loop.orelse[-1], ast.Continue):  # what follows is only reached by a `break`
-            return [*tests, (AnyOf(breaks), True)]
+            return [*tests, (ExitTaken(breaks), True)]
         self.walk(loop.orelse, tests, home, gated)
         return tests
 
@@ -155,7 +155,7 @@ def is_failure(given):
 
 
 def ways_out(loop, line):
-    """All ways out of a loop by its body, and the assignments in it."""
+    """Return all ways out of a loop by its body, and the assignments in it."""
     walker = Walker(loop, line)
     walker.walk(loop.body, [], loop)
     return walker.ways, walker.assigned
@@ -163,7 +163,7 @@ def ways_out(loop, line):
 
 def expand(test, truth, assigned, depth=0):
     """Alternatives (lists of plain tests) that make an expression true, or false; ValueError for too many."""
-    if isinstance(test, AnyOf):
+    if isinstance(test, ExitTaken):
         return union(product(way.tests, assigned, depth) for way in test.ways)
     if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
         return expand(test.operand, not truth, assigned, depth)
@@ -196,7 +196,7 @@ def expand(test, truth, assigned, depth=0):
 
 
 def raised_where(flag, truth, assigned, depth):
-    """Alternatives under which the loop sets a flag; None if it does not, or not plainly."""
+    """Return the alternatives under which the loop sets a flag; None if it does not, or not plainly."""
     name, found = dotted(flag), []
     for target, value, tests in assigned:
         if name not in {dotted(node) for node in ast.walk(target)}:
@@ -218,7 +218,7 @@ def union(alternatives):
 
 
 def product(tests, assigned, depth):
-    """All of these tests together, as alternatives."""
+    """Return all of these tests together, as alternatives."""
     found = [[]]
     for test, truth in tests:
         more = expand(test, truth, assigned, depth)

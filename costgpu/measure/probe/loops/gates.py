@@ -42,13 +42,13 @@ class Counted:
 
     @property
     def passed(self):
-        """Iterations of its loop before this one; None if its first value is not known."""
+        """Return the iterations of its loop before this one; None if its first value is not known."""
         if self.start is None or (self.value - self.start) % self.by:
             return None
         return max(0, int((self.value - self.start) // self.by) - self.raised)
 
     def shift(self, body, line):
-        """Increments between the step and a statement of the same iteration, less one for each before it."""
+        """Return the increments between the step and a statement of the same iteration, less one for each before it."""
         return (self.line > body.line) - (self.line > line) if body is self.body else 0
 
 
@@ -214,7 +214,7 @@ class Body:
         return value if isinstance(value, (*PLAIN, *HELD)) else MISSING
 
     def filled(self):
-        """Names of lists, sets and dictionaries that this file adds to or takes from."""
+        """Return the names of lists, sets and dictionaries that this file adds to or takes from."""
         calls = [node.func for node in ast.walk(self.source.tree) if isinstance(node, ast.Call)]
         return {dotted(one.value) for one in calls if isinstance(one, ast.Attribute) and one.attr in FILLING}
 

@@ -19,7 +19,7 @@ DEFAULT_ROUNDS = 100  # of their estimators: n_estimators in the documentation o
 
 
 def later_fits(frame):
-    """Fits of the script's own code after the loop (or the line) where it is now, of whatever framework."""
+    """Return the fits of the script's own code after the loop (or the line) where it is now, of whatever framework."""
     found = []
     for live in outwards(frame):
         path = live.f_code.co_filename

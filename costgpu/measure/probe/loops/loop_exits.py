@@ -8,7 +8,7 @@ import math
 from .clocks import clock_seconds, follows_clock
 from .constants import Constants, read_number
 from .counters import counter
-from .exit_paths import AnyOf, Way, function_exits, product, ways_out
+from .exit_paths import ExitTaken, LoopExit, function_exits, product, ways_out
 from .loop_position import NEGATED
 from .source import encloses, encloses_any, own_statements
 from .syntax import dotted
@@ -27,7 +27,7 @@ def find_exits(record, loop, place):
         return
     constants = Constants([(place.loops() or [loop])[0], loop], place.source, place.evaluator)
     if isinstance(loop, ast.While) and record["trips"] is None:
-        ways.insert(0, Way("while", loop, [(loop.test, False)], loop, False))
+        ways.insert(0, LoopExit("while", loop, [(loop.test, False)], loop, False))
     for way in ways:
         if record["trips"] in (None, "inf") and read_to_the_end(record, way, loop, place):
             continue
@@ -132,7 +132,7 @@ def words_of_all(tests, place):
 
 
 def words_of(test, place):
-    return "…" if isinstance(test, AnyOf) else place.source.segment(test)
+    return "…" if isinstance(test, ExitTaken) else place.source.segment(test)
 
 
 def bound_of(way, test, loop, place, constants):

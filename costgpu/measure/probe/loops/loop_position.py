@@ -31,7 +31,7 @@ def position(record, node, place):
 
 
 def of_counter(bound, record, node, place):
-    """Of `while t < n` with `t += 1`, and of `if t == n: break`: in all and so far; None if it does not count."""
+    """Return the iterations in all and so far of `while t < n` or `if t == n: break`; None if nothing is counted."""
     sides = [
         side
         for side in (0, 1)

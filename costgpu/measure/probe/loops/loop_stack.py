@@ -199,7 +199,7 @@ class LoopStack:
         }
 
     def count(self, record, node, place, line):
-        """The trips of a loop over `node`, and what it is over."""
+        """Count the trips of a loop over `node`, and note what it is over."""
         evaluator = place.evaluator
         try:
             evaluator.shorter.clear()
@@ -245,7 +245,7 @@ def unwrapped(node):
 
 
 def only_some(record, node, place):
-    """A loop over literal values of which only some reach the step: `if phase == "train"`."""
+    """Note a loop over literal values of which only some reach the step: `if phase == "train"`."""
     values = literal_values(node)
     if values is None:
         return
@@ -261,7 +261,7 @@ def only_some(record, node, place):
 
 
 def find_index(record, node, evaluator):
-    """The loop variable's value, where it counts iterations (range, enumerate)."""
+    """Find the loop variable's value, where it counts iterations (range, enumerate)."""
     target, call = node.target, node.iter
     if (
         isinstance(call, ast.Call)
@@ -291,7 +291,7 @@ def find_index(record, node, evaluator):
 
 
 def forget_shadowed(loops):
-    """Of loops with one variable (`for _ in ...` in `for _ in ...`) only the innermost one's value is in it."""
+    """Keep only the innermost value of a variable that several loops share (`for _ in ...` in `for _ in ...`)."""
     seen = set()
     for loop in reversed(loops):
         key = (loop["depth"], loop.get("target"))

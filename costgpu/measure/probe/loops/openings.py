@@ -205,7 +205,7 @@ def rhythm_of(alternatives, line, body, key, step):
 
 
 def distinct(rhythms):
-    """Those that come at all, without those that come whenever another does: `i % 20 == 0` and one of two unknown tests."""
+    """Return the rhythms that occur, but for those that only occur together with another."""
     found = []
     for one in rhythms:
         same = [

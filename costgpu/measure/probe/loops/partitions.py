@@ -82,7 +82,7 @@ def unbind(node, name, options, evaluator):
 
 
 def batched(node, name, options, evaluator):
-    """Batches of n items: itertools' and more_itertools'."""
+    """Return the batches of n items: itertools' and more_itertools'."""
     wanted = node.args[1] if len(node.args) > 1 else options.get("n")
     return math.ceil(evaluator.trips(node.args[0]) / evaluator.number(wanted))
 

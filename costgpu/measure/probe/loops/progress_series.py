@@ -13,7 +13,7 @@ import types
 from array import array
 
 from ..patching import harmless
-from ..record import SeriesRecord, Snapshot, Told
+from ..record import SeriesRecord, Snapshot, TrainerLength
 from ..schedstat import clock
 from .later_fits import later_fits
 from .prospects import USES_OPTIMIZERS, Prospects
@@ -72,7 +72,7 @@ class Series:
 
     @property
     def weight(self):
-        """Of two series, the one still open counts, then the one that most of the time went to."""
+        """Return a key that is larger for series that are open, then for those that took most of the time."""
         busy = self.facts.get("busy")
         return (self.open, busy if busy is not None else self.busy + self.lead)
 
@@ -103,7 +103,7 @@ class ProgressTracker:
         self.lock = threading.RLock()
 
     def open(self, source, unit, total, key, around=None, **facts):
-        """A series, or the one of this key again: the second fit of the same kind at the same place goes on with it."""
+        """Open a series, or the one of this key again, with which a second fit of the same kind goes on."""
         with self.lock:
             known = self.keyed.get(key)
             if known is not None:
@@ -147,7 +147,7 @@ class ProgressTracker:
             return ""
 
     def take_snapshot(self, series, frame):
-        """The loops around a step that no framework counts."""
+        """Record the loops around a step that no framework counts."""
         try:
             loops = self.recorder.plain_loop_stack().snapshot(frame)
         except Exception:  # noqa: BLE001 - the total is then unknown
@@ -208,7 +208,7 @@ class ProgressTracker:
         stepped = [one for one in self.ranked() if one.steps and self.counts(one)]
         return stepped[0] if stepped else None
 
-    def keras_length(self) -> Told | None:
+    def keras_length(self) -> TrainerLength | None:
         """Return what a Keras fit that runs on torch says of its length."""
         for one in self.series:
             if one.source == "keras" and one.open:

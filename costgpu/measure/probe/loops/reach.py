@@ -15,7 +15,7 @@ class Reach:
     """Walks the statements of one scope, in live variables, that come after others."""
 
     def __init__(self, source, scope, evaluator, passed, changing=frozenset()):
-        """`passed` are the statements that run before: what they assign is not known when a later one's turn comes.
+        """Take in `passed`, which runs before: what it assigns is not known when a later statement's turn comes.
 
         `changing` is what changes outside of the scope: only attributes are seen from here.
         """
@@ -137,7 +137,7 @@ def assignments(scope):
 
 
 def changed_by(statements):
-    """Names that statements bind or fill: what is looked up in them now is not what they hold afterwards."""
+    """Return the names that statements bind or fill: what is looked up in them now is not what they hold afterwards."""
     bound, filled = set(), set()
     for node in (one for statement in statements for one in ast.walk(statement)):
         if isinstance(node, (ast.Name, ast.Attribute)) and isinstance(node.ctx, ast.Store):

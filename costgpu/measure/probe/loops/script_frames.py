@@ -118,7 +118,7 @@ def locals_of(names, *file_endings, frame=None):
 
 
 def called_by_libraries(frames):
-    """Of frames, outermost first, the user's own that a library calls: each with the package and the frames of it."""
+    """Return the user's frames that a library calls, outermost first, each with the package and the frames of it."""
     found, own, between = [], False, []
     for live in frames:
         path = live.f_code.co_filename
@@ -135,7 +135,7 @@ def called_by_libraries(frames):
 
 
 def library_loops(place=None):
-    """Loops of scikit-learn and of searches for hyperparameters around this place, outermost first."""
+    """Return the loops of scikit-learn and of searches for hyperparameters around this place, outermost first."""
     found, searchers = [], {}
     for frame in outwards(place or sys._getframe(1)):
         package = package_of_file(frame.f_code.co_filename)
@@ -188,7 +188,7 @@ COUNTS = {
 
 
 def count_eliminations(local):
-    """Fits of RFECV, which ends with as many features as were best."""
+    """Return the fits of RFECV, which ends with as many features as were best."""
     search, features = local["self"], local["X"].shape[1]
     step = max(1, int(search.step * features)) if 0 < search.step < 1 else int(search.step)
     each = math.ceil((features - min(search.min_features_to_select, features)) / step) + 1

@@ -155,7 +155,7 @@ class ScriptLoops:
         return {"by": loops[-1]["caller"], "times": times, "around": self.around or []}
 
     def repeated(self, seen) -> LoopProgress | None:
-        """Loops that begin anew again and again: how fast they go; None as long as that cannot be told."""
+        """Return the loops that begin anew again and again: how fast they go; None as long as that cannot be told."""
         (begin, _), (end, last) = seen[0], seen[-1]
         whole, inside = math.prod(loop["trips"] for loop in last), len(seen) / len(self.looks)
         pairs = [(later - earlier, iterations(b) - iterations(a)) for (earlier, a), (later, b) in zip(seen, seen[1:])]
@@ -187,7 +187,7 @@ def known(loops):
 
 
 def tensor_libraries(frame):
-    """Libraries of the tensors that the script's loops around this place make."""
+    """Return the libraries of the tensors that the script's loops around this place make."""
     found = set()
     for live in outwards(frame):
         path = live.f_code.co_filename

@@ -62,7 +62,7 @@ class SearchPlan:
             self.facts["seen"][:0] = before["seen"]
 
     def is_over(self, scoring):
-        """Whether all candidates have been fitted and the best is to be, `scoring` fits of other searches going on."""
+        """Return True if only the refit is left, with `scoring` fits of other searches going on."""
         return self.refit and scoring == self.outside and self.done >= self.folds * len(self.candidates)
 
     def fitted(self, candidate, estimator, *, kept):
@@ -83,7 +83,7 @@ class SearchPlan:
                 self.look_ahead()
 
     def look_ahead(self):
-        """How many of the others have values, of what says nothing of a fit's length, that no candidate so far had."""
+        """Count the candidates left that have new values of parameters which say nothing of a fit's length."""
         known, names, unlike = {}, set(), 0
         for candidate in self.tried.values():
             for name, value in candidate.items():

@@ -11,7 +11,7 @@ COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.GeneratorExp, ast.DictComp)
 
 
 def own_statements(body):
-    """Every statement under `body`, not descending into inner functions."""
+    """Yield every statement under `body`, not descending into inner functions."""
     stack = list(body)
     while stack:
         node = stack.pop()
@@ -47,7 +47,7 @@ class Source:
         return cls.cache[path]
 
     def attributes_changed(self):
-        """Names of attributes that some function of this file, other than a constructor, assigns."""
+        """Return the names of attributes that some function of this file, other than a constructor, assigns."""
         if self.changed is None:
             made = {
                 id(node)
@@ -90,7 +90,7 @@ class Source:
         return sorted(found, key=lambda n: (n.lineno, -n.end_lineno))
 
     def repeats(self, scope):
-        """All loops and comprehensions of `scope`, without those of inner functions."""
+        """Return all loops and comprehensions of `scope`, without those of inner functions."""
         nodes = self.repeating.get(scope)
         if nodes is None:
             nodes = [node for node in own_statements(scope.body) if isinstance(node, (*LOOPS, *COMPREHENSIONS))]
@@ -117,7 +117,7 @@ class Source:
         return inside[0].generators if len(inside) == 1 else []
 
     def names_shared(self):
-        """Names that functions of this file assign in the module, or in the function around them."""
+        """Return the names that functions of this file assign in the module, or in the function around them."""
         if self.shared is None:
             shared = [node for node in ast.walk(self.tree) if isinstance(node, (ast.Global, ast.Nonlocal))]
             self.shared = {name for node in shared for name in node.names}
@@ -140,18 +140,8 @@ class Source:
         return " ".join(b" ".join(lines).decode("utf-8", "replace").split()) or "?"
 
 
-def is_bool(node, kind):
-    return isinstance(node, ast.BoolOp) and isinstance(node.op, kind)
-
-
 def encloses_any(body, line):
     return bool(body) and body[0].lineno <= line <= body[-1].end_lineno
-
-
-def encloses_step(gate, calls):
-    return any(name.endswith((".step", ".backward", ".zero_grad")) for name in calls) or any(
-        isinstance(n, ast.Call) and dotted(n.func).endswith((".step", ".backward")) for n in ast.walk(gate)
-    )
 
 
 def assigned_pairs(statement):
@@ -192,7 +182,7 @@ def training_functions(tree, calls=("backward",)):
 
 
 def following(body, line):
-    """Statements that run after `line` in this body or in a block of it that encloses the line."""
+    """Yield the statements that run after `line` in this body or in a block of it that encloses the line."""
     for statement in body:
         if statement.lineno > line:
             if not isinstance(statement, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):

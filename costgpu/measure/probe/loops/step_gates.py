@@ -75,7 +75,7 @@ def parts_of(test, truth, body, line):
 
 
 def remainder(test, truth):
-    """Of `n % every == k` return `n` and `every`; None for another test."""
+    """Return `n` and `every` of the test `n % every == k`; None for another test."""
     if isinstance(test, ast.Compare) and len(test.ops) == 1:
         if isinstance(test.ops[0], (ast.Eq, ast.NotEq)) and isinstance(test.ops[0], ast.Eq) is truth:
             test, truth = test.left, False
@@ -85,7 +85,7 @@ def remainder(test, truth):
 
 
 def restarted(test, truth, block):
-    """Of `n == every` or `n >= every` return both, where what it guards sets `n` back to nothing; None for another."""
+    """Return `n` and `every` of `n == every` or `n >= every`, where the block sets `n` to 0; None for another test."""
     if not truth or block is None or not isinstance(test, ast.Compare) or len(test.ops) != 1:
         return None
     if not isinstance(test.ops[0], (ast.Eq, ast.GtE)) or not isinstance(test.left, (ast.Name, ast.Attribute)):

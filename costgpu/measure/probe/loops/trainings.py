@@ -33,11 +33,11 @@ class Trainings:
         self.named = {}  # trees of files -> names of their functions that make a backward pass
 
     def note(self, frames):
-        """These frames, outermost first, led to a step."""
+        """Note that these frames, outermost first, led to a step."""
         self.seen |= {live.f_code for live in frames if live.f_code.co_name != "<module>"}
 
     def look_from(self, frames):
-        """What is looked at next is a statement in the last of these frames."""
+        """Look next at a statement in the last of these frames."""
         self.live = self.seen - {live.f_code for live in frames}
 
     def trains(self, reach, *nodes, depth=0, around=()):

@@ -10,7 +10,7 @@ import types
 
 from ..patching import attribute
 from .call_binding import bind_call, evaluated, plain_function
-from .exit_paths import AnyOf, product
+from .exit_paths import ExitTaken, product
 from .forward_passes import LOOPS, ForwardPasses, Trains
 from .gates import Body, Outside, statements
 from .loop_exits import words_of_all
@@ -330,18 +330,18 @@ class UpcomingWork:
         return total or None
 
     def note_evaluating(self, frame):
-        """A model in eval mode is called, or a batch drawn for it."""
+        """Note that a model in eval mode is called, or a batch drawn for it."""
         self.stack = tuple((live.f_code, live.f_lineno) for live in self.loop_stack.frames(frame))
         self.evaluating.update(self.stack)
 
     def note_evaluated(self, seconds):
-        """That evaluation has ended, before the first step."""
+        """Note that the evaluation has ended, before the first step."""
         self.evaluated.append((seconds, self.stack))
 
     def rhythm(self, tests, line, body, key, step):
         """Return how often tests come out so; a rhythm that is not known where they cannot be read."""
         try:
-            closed = [(test if isinstance(test, AnyOf) else body.closed(test), truth) for test, truth in tests]
+            closed = [(test if isinstance(test, ExitTaken) else body.closed(test), truth) for test, truth in tests]
             return rhythm_of(product(closed, body.assigned, 0), line, body, key, step)
         except Exception:  # noqa: BLE001 - objects of the user's may raise anything
             return Rhythm(None)
@@ -360,7 +360,7 @@ class UpcomingWork:
         return [one for one in found.values() if one is not training_loader]
 
     def loaders_named(self, node, evaluator):
-        """The DataLoaders that an expression or a statement names for more than their length, attributes and presence."""
+        """Return the DataLoaders that a node uses for more than their length, attributes and presence."""
         parts = list(ast.walk(node))
         asked = {id(one.value) for one in parts if isinstance(one, ast.Attribute)}
         asked |= {
@@ -377,7 +377,7 @@ class UpcomingWork:
 
 
 def tested(node):
-    """Parts of an expression of which it only matters what they are, or whether they are there."""
+    """Return the parts of an expression of which it only matters what they are, or whether they are there."""
     if isinstance(node, ast.BoolOp):
         return node.values
     return [node.left] if isinstance(node, ast.Compare) else [node.operand] if isinstance(node, ast.UnaryOp) else []

@@ -40,7 +40,7 @@ class Collectives:
 
     @contextlib.contextmanager
     def answering(self):
-        """The answer is made inside: it is not traced, and its time is none of the script's."""
+        """Keep the work of an answer out of the trace and out of the script's time."""
         tracing, begin = self.recorder.tracing, clock()
         running = tracing is not None and tracing.script_since is not None
         if tracing is not None:
@@ -60,16 +60,16 @@ class Collectives:
                     tracing.resume()
 
     def step_begins(self):
-        """The first step may begin here."""
+        """Note the counts at a place where the first step may begin."""
         self.at_begin = {key: list(row) for key, row in self.counts.items()}
 
     def step_made(self):
-        """A counted step of the first phase ended."""
+        """Note the counts at the end of a counted step of the first phase."""
         copied = {key: list(row) for key, row in self.counts.items()}
         self.at_step = [*self.at_step[:1], copied]
 
     def per_step(self, steps):
-        """Rows of an average step, of so many that were counted."""
+        """Return the rows of an average step, of so many that were counted."""
         first = self.at_step[0] if steps > 1 else self.at_begin
         last = self.at_step[-1] if self.at_step else self.counts
         found = []

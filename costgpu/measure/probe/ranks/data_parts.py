@@ -37,7 +37,7 @@ class DataParts:
         self.data_divided = ""  # of something else that is: of the data, perhaps
 
     def attach(self, torch):
-        """The functions around the making of a DataLoader are read as it is made."""
+        """Read the functions around the making of a DataLoader as it is made."""
         look = harmless(self.look)
 
         def make(inner, *args, **kwargs):
@@ -66,7 +66,7 @@ class DataParts:
                     self.read_node(source, node, os.path.basename(code.co_filename))
 
     def look_for_several_gpus(self, source, name):
-        """A model that is copied to every GPU only if there are several, as there are not here."""
+        """Look for a model that is copied to every GPU only if there are several, as there are not here."""
         for node in ast.walk(source.tree):
             if isinstance(node, ast.If) and SEVERAL.search(source.segment(node.test, 200)):
                 calls = [one for part in node.body for one in ast.walk(part) if isinstance(one, ast.Call)]

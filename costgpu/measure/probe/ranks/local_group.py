@@ -24,7 +24,7 @@ def make_local_group(torch, collectives):
         return str(getattr(op, "op", op)).rsplit(".", 1)[-1].upper()
 
     def reduce_(tensor, options, ranks):
-        """What so many ranks that all hold this would make of it, in place."""
+        """Reduce in place what all ranks hold alike."""
         name, value = name_of(options), tensor.detach()
         if value.dtype is torch.bool or ranks == 1:
             return

@@ -44,7 +44,7 @@ class Schemes:
         same["units"] += sum(1 for size in units if size)
 
     def attach(self, torch):
-        """What torch has from the beginning."""
+        """Watch what torch has from the beginning."""
         self.on_construction(getattr(torch.nn.parallel, "DistributedDataParallel", None), "ddp")
         self.on_construction(torch.nn.DataParallel, "data_parallel", "nn.")
 
@@ -88,7 +88,7 @@ class Schemes:
         wrap(*((kind, "__init__") if isinstance(kind, type) else (owner, name)), make)
 
     def callbacks(self):
-        """Module -> what to do when it has been imported.
+        """Return what to do after a module has been imported, by the module's name.
 
         DeepSpeed would compile an extension for collectives between CPUs, of which there are none here.
         """

@@ -33,7 +33,7 @@ class Sharded:
         self.units = None  # sizes of the units made by the constructor that is running; None outside of one
 
     def callbacks(self):
-        """Module -> what to do when it has been imported."""
+        """Return what to do after a module has been imported, by the module's name."""
         return {"torch.distributed.fsdp": self.attach, "torch.distributed._composable.fsdp": self.attach}
 
     def attach(self, module):

@@ -16,11 +16,12 @@ from .local_group import OWN_BACKEND, make_local_group
 
 BACKENDS = ("nccl", "gloo", "undefined")  # what is answered here; MPI and others are left alone
 GPU_BACKENDS = ("nccl", "xccl", "hccl", "rccl")
+MEETING_PORT = 29500  # as in costgpu/models/defaults.py, which does not travel with the probe
 URL_SIZE = re.compile(r"[?&]world_size=(\d+)")
 OWNERS = ("torch.distributed", "torch.distributed.distributed_c10d", "torch.distributed.device_mesh")
 
 
-class World:
+class RankWorld:
     """The processes of the training, as the script sees them."""
 
     def __init__(self):
@@ -58,7 +59,7 @@ class World:
             wrap(sys.modules.get(owner), "init_process_group", self.init_process_group)
 
     def prepare(self, c10d):
-        """Has every group that is made from now on be one of ours, once `ranks` is more than one."""
+        """Have every group that is made from now on be one of ours, once `ranks` is more than one."""
         self.group_class = make_local_group(self.torch, self.collectives)
         c10d.Backend.register_backend(OWN_BACKEND, self.make_group, devices=["cpu", "cuda"])
         wrap(c10d, "_store_based_barrier", lambda inner, *a, **k: inner(*a, **k) if self.ranks == 1 else None)
@@ -74,10 +75,10 @@ class World:
                 os.environ[name] = "1"
 
     def set_environment(self, ranks):
-        """What a launcher that the script itself calls sets for its first process."""
+        """Set what a launcher that the script itself calls sets for its first process."""
         if not self.alone:
             sizes = {"WORLD_SIZE": str(ranks), "LOCAL_WORLD_SIZE": str(ranks), "RANK": "0", "LOCAL_RANK": "0"}
-            os.environ.update(sizes, MASTER_ADDR="127.0.0.1", MASTER_PORT="29500")
+            os.environ.update(sizes, MASTER_ADDR="127.0.0.1", MASTER_PORT=str(MEETING_PORT))
 
     def asked(self, processes):
         if isinstance(processes, int):
@@ -106,7 +107,7 @@ class World:
         return inner(one, module, device_ids, output_device, *args, **kwargs)
 
     def allow_sync_batchnorm(self, inner, one, *args, **kwargs):
-        """It refuses `SyncBatchNorm` on a CPU, which `normalize` lets work."""
+        """Let DDP take `SyncBatchNorm` on a CPU, where `normalize` makes it work."""
         return inner(one, *args, **kwargs) if self.has_gpu else None
 
     def normalize(self, inner, one, value):
@@ -155,7 +156,7 @@ class World:
         return inner(backend, world_size=1, rank=0, store=make_store(), **kwargs)
 
     def size_of(self, given, init_method):
-        """Ranks that the script asks for: by its argument, the address, or the environment."""
+        """Return the ranks that the script asks for: by its argument, the address, or the environment."""
         if isinstance(given, int) and given > 0:
             return given
         found = URL_SIZE.search(str(init_method or ""))
@@ -163,4 +164,4 @@ class World:
         return max(1, int(text)) if text.isdigit() else 1
 
 
-WORLD = World()  # one per process; the result takes what it holds
+WORLD = RankWorld()  # one per process; the result takes what it holds

@@ -122,7 +122,7 @@ class FakeCuda:
                 wrap(getattr(torch.storage, storage, None), name, lambda inner, one, *args, **kwargs: one)
 
     def seen(self, torch):
-        """What a tensor says of its device."""
+        """Replace what a tensor says of its device."""
         tensor, gpu, from_library = torch.Tensor, self.gpu, self.from_library
         real, real_type, real_index = tensor.device, tensor.type, tensor.get_device
 
@@ -189,7 +189,7 @@ class FakeCuda:
         make_as(torch, "Generator", lambda device="cpu": real(place(device)))
 
     def streams(self, torch):
-        """The device-neutral ones, which are the accelerator's where no device is named."""
+        """Replace the device-neutral streams, which are the accelerator's where no device is named."""
         for name, stand_in in (("Stream", fake_cuda_api.Stream), ("Event", fake_cuda_api.Event)):
             real = getattr(torch, name, None)
             if isinstance(real, type):
@@ -247,7 +247,7 @@ class FakeCuda:
                 wrap(module, "_get_capturable_supported_devices", lambda inner, *a, **kw: [*inner(*a, **kw), "cpu"])
 
     def attention(self, torch):
-        """A choice among attention kernels that leaves none for a CPU; what was chosen is recorded."""
+        """Allow a choice among attention kernels that leaves none for a CPU, and record what was chosen."""
         chosen_kernels = self.requests.attention
         module = sys.modules.get("torch.nn.attention")
 

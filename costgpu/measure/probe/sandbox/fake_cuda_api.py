@@ -200,7 +200,7 @@ def always(answer):
 
 
 def computed(function):
-    """`function`, called with any arguments and given none."""
+    """Return `function` as one that takes and ignores any arguments."""
     return lambda *args, **kwargs: function()
 
 

@@ -38,7 +38,7 @@ TEXT = """GPU {2}
 
 
 def card(index):
-    """Number, name, address, MiB used and in all, identifier, and MiB free of a card."""
+    """Return a card's number, name, address, MiB used and in all, identifier, and free MiB."""
     uuid, address = "GPU-00000000-0000-0000-0000-{:012d}".format(index), "00000000:{:02X}:00.0".format(index + 1)
     return index, NAME, address, USED // MIB, MEMORY // MIB, uuid, (MEMORY - USED) // MIB
 
@@ -122,7 +122,7 @@ def answer(gpus, words):
 
 
 def main(gpus, words):
-    """The program."""
+    """Answer as nvidia-smi does."""
     try:
         for line in answer(gpus, words):
             sys.stdout.write(line + "\n")

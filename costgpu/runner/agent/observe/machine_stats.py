@@ -54,7 +54,7 @@ def arguments_of(pid: int) -> str:
 
 
 def processes() -> dict[int, Process]:
-    """All running processes by number."""
+    """Return all running processes by number."""
     found = (process(int(name)) for name in os.listdir("/proc") if name.isdigit())
     return {entry.pid: entry for entry in found if entry is not None}
 
@@ -114,7 +114,7 @@ def is_alive(pid: int, started: int) -> bool:
 
 
 def disk_bytes(pids: Iterable[int]) -> int:
-    """Bytes that these processes have read from and written to disks."""
+    """Return the bytes that these processes have read from and written to disks."""
     total = 0
     for pid in pids:
         try:
@@ -127,7 +127,7 @@ def disk_bytes(pids: Iterable[int]) -> int:
 
 
 def network_bytes() -> int:
-    """Bytes received and sent by every interface but the loopback."""
+    """Return the bytes received and sent by every interface but the loopback."""
     total = 0
     try:
         with open("/proc/net/dev", encoding="ascii") as stream:

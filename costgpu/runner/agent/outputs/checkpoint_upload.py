@@ -67,7 +67,7 @@ def upload_checkpoint(
     contents = {row[2]: (row[2], home.file(STORE + "/" + row[2]), row[1], 0o644) for row in taken["files"]}
 
     def tell(**changes: Any) -> None:
-        """Brings the list in the bucket to what is there now."""
+        """Bring the list in the bucket to what is there now."""
         there.update(changes, told=False)  # it may arrive although no answer says so
         _note(home, there, give_up)
         _upload_list(home, there, uploads, give_up, clock)
@@ -125,7 +125,7 @@ def uploaded(home: Home) -> dict[str, Any]:
 def _upload_list(
     home: Home, there: Mapping[str, Any], uploads: Mapping[str, str], give_up: Callable[[], bool], clock: Clock
 ) -> None:
-    """What is in both places, the newest one first."""
+    """Upload the list of what is in both places, the newest one first."""
     name, places = LIST + ".json", sorted(SLOTS, key=lambda slot: slot != there["newest"])
     home.write(name, {"places": [{"slot": slot, "checkpoint": there["places"][slot]} for slot in places]})
     upload_archive(uploads[LIST], [(name, home.file(name), home.size(name), 0o644)], give_up, clock)

@@ -153,7 +153,7 @@ def expect_checkpoint(home: Home, files: Sequence[Sequence[Any]]) -> list[str]:
 
 
 def receive_checkpoint(home: Home, stream: IO[bytes]) -> int:
-    """Unpacks an uncompressed tar of files that are named by their checksum, and puts all back; returns their number."""
+    """Unpack an uncompressed tar of files that are named by their checksum, and put all back; return their number."""
     announced = home.read(ANNOUNCED)
     if announced is None:
         raise Damaged("Nothing was announced.")
@@ -213,7 +213,7 @@ def _record(home: Home) -> dict[str, Any]:
 
 
 def _make_store(home: Home) -> None:
-    """The folder for the copies; a link that the job has put in its place is not followed."""
+    """Make the folder for the copies; a link that the job has put in its place is not followed."""
     store = home.file(STORE)
     if os.path.islink(store) or (os.path.exists(store) and not os.path.isdir(store)):
         os.unlink(store)

@@ -94,7 +94,7 @@ def walk(
 
 
 def note_unreadable(unreadable: dict[str, str] | None, path: str, error: OSError) -> None:
-    """A path that has gone meanwhile is no trouble."""
+    """Note a path that cannot be read, unless it has gone meanwhile."""
     if unreadable is not None and not isinstance(error, (FileNotFoundError, NotADirectoryError)):
         unreadable[path] = error.strerror or str(error)
 
@@ -106,7 +106,7 @@ def _is_tool_folder(entry: os.DirEntry[str]) -> bool:
 
 
 def find_outputs(home: Home, patterns: Sequence[str]) -> Found:
-    """Files that match the patterns; without patterns, every file that is new or changed."""
+    """Return the files that match the patterns; without patterns, every file that is new or changed."""
     if list(patterns) == NO_OUTPUTS:
         return Found([], [], {}, {}, [])
     search = _Search(home, bool(patterns))

@@ -53,7 +53,7 @@ def _is_there(home: Home, path: str, size: int, sha256: str) -> bool:
 
 
 def receive(home: Home, stream: IO[bytes]) -> int:
-    """Unpacks an uncompressed tar of expected files, each verified before it gets its name; returns their number."""
+    """Unpack an uncompressed tar of expected files, each verified before it gets its name; return their number."""
     incoming = home.read("incoming.json")
     if incoming is None:
         raise Damaged("Nothing was announced.")

@@ -80,9 +80,9 @@ class LocalTransport:
                 guard.stop()
                 _end(process)
                 _pipe(process.stdin).close()
-            if guard.broken == "time":
+            if guard.exceeded == "time":
                 raise HostUnreachable(f"`{argv[0]}` has not answered for {timeout_seconds:g} s on this machine.")
-            if guard.broken:
+            if guard.exceeded:
                 raise endless_output(argv[0])
             stdout.seek(0)
             stderr.seek(0)
@@ -163,12 +163,12 @@ class _Guard(threading.Thread):
     """Kills a process group that takes too long, or writes without an end.
 
     Attributes:
-        broken: Which limit was broken: ``time``, ``output``, or none.
+        exceeded: Which limit was exceeded: ``time``, ``output``, or none.
     """
 
     def __init__(self, process: subprocess.Popen[bytes], seconds: float, outputs: Sequence[int]) -> None:
         super().__init__(name="costgpu-local-guard", daemon=True)
-        self.broken = ""
+        self.exceeded = ""
         self._process, self._seconds, self._outputs = process, seconds, outputs
         self._left = seconds  # of the time that the command may take
         self._since: float | None = None  # when we began to wait for it; None while we do not
@@ -177,12 +177,12 @@ class _Guard(threading.Thread):
         self.start()
 
     def begin_again(self) -> None:
-        """The whole time from now on."""
+        """Start the whole time again."""
         self._left = self._seconds
 
     @contextlib.contextmanager
     def waiting(self) -> Iterator[None]:
-        """The time in here is the command's."""
+        """Count the time in here as the command's."""
         self._since = since = time.monotonic()
         try:
             yield
@@ -191,7 +191,7 @@ class _Guard(threading.Thread):
             self._left -= time.monotonic() - since
 
     def stop(self) -> None:
-        """It looks no more."""
+        """Stop looking."""
         with self._lock:
             self._over.set()
 
@@ -199,8 +199,8 @@ class _Guard(threading.Thread):
         """Until `stop`."""
         while not self._over.wait(_LOOK_SECONDS):
             with self._lock:
-                if not self._over.is_set() and (broken := self._look()):
-                    self.broken = broken
+                if not self._over.is_set() and (limit := self._look()):
+                    self.exceeded = limit
                     _signal(self._process, signal.SIGKILL)
                     return
 
@@ -212,7 +212,7 @@ class _Guard(threading.Thread):
 
 
 def _copy(source: int, target: int, size: int, until: float) -> None:
-    """The first `size` bytes; holes stay holes.
+    """Copy the first `size` bytes; holes stay holes.
 
     Raises:
         HostUnreachable: It takes too long.

@@ -57,7 +57,7 @@ class SshTransport:
 
     @property
     def home(self) -> str:
-        """Absolute path of costgpu's folder on the machine."""
+        """Return the absolute path of costgpu's folder on the machine."""
         return self._home
 
     def open(self) -> None:
@@ -242,7 +242,7 @@ async def _get(sftp: asyncssh.SFTPClient, slots: asyncio.Semaphore, file: Remote
 
 
 async def _take(source: asyncssh.SFTPClientFile, file: RemoteFile) -> None:
-    """The first `size` bytes. Blocks of zeros become holes: a sparse file may be larger than the disk here.
+    """Fetch the first `size` bytes. Blocks of zeros become holes: a sparse file may be larger than the disk here.
 
     Raises:
         RunError: It cannot be written here.

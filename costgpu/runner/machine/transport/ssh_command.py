@@ -117,7 +117,7 @@ class Command:
         raise HostUnreachable(f"{self._where} lets us in, but runs no command" + (f": {said}" if said else "."))
 
     async def finish(self) -> Completed:
-        """Everything that the command writes, and how it ended.
+        """Return everything that the command writes, and how it ended.
 
         Raises:
             MachineUnusable: It writes without an end.

@@ -37,7 +37,7 @@ class _Client(asyncssh.SSHClient):
         self.seen = ""
 
     def validate_host_public_key(self, host: str, addr: str, port: int, key: asyncssh.SSHKey) -> bool:  # noqa: ARG002
-        """Called only for a key that is not the expected one: never accepted."""
+        """Refuse the key: asyncssh asks only about keys that are not the expected one."""
         self.seen = f"{key.get_algorithm()} {key.get_fingerprint()}"
         return False
 

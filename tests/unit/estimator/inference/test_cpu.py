@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from costgpu.estimator.inference.cpu import HalfUnit, engine_decode_gbps, half_gain, half_unit, unit_terms_on_cpu
+from costgpu.estimator.inference.cpu import HalfUnit, half_gain, half_unit, unit_terms_on_cpu
 from costgpu.estimator.inference.steps import on_cpu_in_half
 from costgpu.estimator.inference.unit import unit_of
 from costgpu.pricing.hardware import cpu
@@ -89,12 +89,3 @@ def test_more_cores_never_take_longer(vcpus: int) -> None:
 def test_decoding_is_limited_by_memory() -> None:
     terms = unit_terms_on_cpu(unit_of(generating()), cpu("aws", "c7i"), 32, "bfloat16")
     assert terms.memory > terms.compute
-
-
-def test_an_engine_reads_by_cores_and_then_by_the_socket() -> None:
-    few, many, most = (engine_decode_gbps(cpu("aws", "c7a"), vcpus) for vcpus in (4, 32, 48))
-    assert few is not None
-    assert many is not None
-    assert most is not None
-    assert few < many < most < 0.56 * 461
-    assert engine_decode_gbps(cpu("aws", "a1"), 4) is None

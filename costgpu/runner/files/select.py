@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from pathlib import Path, PurePosixPath
 
@@ -121,19 +121,15 @@ class _Level(Enum):
     ASKED = 3  # for, with --include: only --exclude keeps something back
 
 
-@dataclass
+@dataclass(frozen=True)
 class _Folder:
-    """One that is being walked; the fields are the arguments of `_Walk._enter`."""
+    """What decides about the entries of one folder."""
 
-    prefix: str
-    entries: Iterator[os.DirEntry[str]]
-    weak: list[RuleFile]
-    own: list[RuleFile]
-    by_git: bool
+    weak: list[RuleFile]  # git's rules and the defaults, the strongest last
+    own: list[RuleFile]  # costgpu's rules, the strongest last
+    by_git: bool  # whether git has told what it ignores there
     level: _Level
     reason: str  # why it is left out itself; empty if it is not
-    stayed: int  # how many paths had been left out before it
-    travels: bool = False  # whether anything in it does
 
 
 @dataclass
@@ -158,27 +154,7 @@ class _Walk:
         self._tracked: set[str] = set()  # files, and with a slash at its end each folder that holds one
         self._ignored: set[str] = set()  # by git, where it was asked
         by_git = repository_of(Path(self._real_top)) is not None and self._ask_git("")
-        first = self._enter("", weak, [], by_git, _Level.KEPT, "")
-        open_folders = [first] if first is not None else []
-        while open_folders:  # a tree may be deeper than functions can call each other
-            folder = open_folders[-1]
-            entry = next(folder.entries, None)
-            if entry is None:
-                open_folders.pop()
-                travels = self._leave(folder)
-                if open_folders:
-                    open_folders[-1].travels |= travels
-                continue
-            found = self._entry(entry, folder.prefix + entry.name, folder)
-            if isinstance(found, _Folder):
-                open_folders.append(found)
-            else:
-                folder.travels |= found
-            if len(self.files) > MAX_SENT:
-                raise SyncRefused(
-                    f"The working folder holds more than {MAX_SENT} files.",
-                    hint=f"{_HINT}, or pack many small ones into one file.",
-                )
+        self._walk("", _Folder(weak, [], by_git, _Level.KEPT, ""))
 
     def _ask_git(self, prefix: str) -> bool:
         """Note what git tracks and ignores in a repository; return whether it told what it ignores."""
@@ -188,29 +164,12 @@ class _Walk:
         self._tracked |= {prefix + path for path in tracked_files(here)}
         return ignored is not None
 
-    def _leave(self, folder: _Folder) -> bool:
-        """Return whether anything in it travels."""
-        kept = not folder.reason
-        if kept and folder.prefix and not folder.travels:
-            self.folders.append(folder.prefix[:-1])
-        if not kept and not folder.travels:  # nothing came back, so that the folder says it all
-            while len(self.stays) > folder.stayed:
-                self.stays.popitem()
-            self.stays[folder.prefix] = folder.reason
-        return folder.travels or kept
-
-    def _enter(
-        self, prefix: str, weak: list[RuleFile], own: list[RuleFile], by_git: bool, level: _Level, reason: str
-    ) -> _Folder | None:
-        """Open one folder; None if nothing in it travels.
+    def _walk(self, prefix: str, folder: _Folder) -> bool:
+        """Go through one folder; return whether it travels, or anything in it.
 
         Args:
             prefix: Its path and a slash; empty for the top.
-            weak: git's rules and the defaults, the strongest last.
-            own: costgpu's rules, the strongest last.
-            by_git: Whether git has told what it ignores there.
-            level: How what is in it stands.
-            reason: Why it is left out itself; empty if it is not.
+            folder: As things stand without its own ignore files.
         """
         here = f"{self._top}/{prefix}"
         try:
@@ -218,36 +177,45 @@ class _Walk:
                 entries = sorted(found, key=lambda entry: entry.name)
         except OSError:
             self.stays[prefix or "./"] = "folders that cannot be read"
-            return None
+            return False
         names = {entry.name for entry in entries}
         if prefix and ("pyvenv.cfg" in names or "conda-meta" in names):
             self.stays[prefix] = secret_files.ENVIRONMENT
-            return None
+            return False
         if prefix and ".git" in names:  # a submodule, or a repository that nothing knows of
-            by_git = self._ask_git(prefix)
-        if GIT_FILE in names and not reason:
-            weak = _and(weak, read_rules(Path(here, GIT_FILE), GIT_FILE, cut=len(prefix)))
+            folder = replace(folder, by_git=self._ask_git(prefix))
+        if GIT_FILE in names and not folder.reason:
+            folder = replace(
+                folder, weak=_and(folder.weak, read_rules(Path(here, GIT_FILE), GIT_FILE, cut=len(prefix)))
+            )
         if OWN_FILE in names:
-            own = _and(own, read_rules(Path(here, OWN_FILE), OWN_FILE, cut=len(prefix)))
+            folder = replace(folder, own=_and(folder.own, read_rules(Path(here, OWN_FILE), OWN_FILE, cut=len(prefix))))
         stayed = len(self.stays)
         if not prefix and "pyvenv.cfg" in names:  # the folder itself was made an environment
             entries = [entry for entry in entries if entry.name not in secret_files.ENVIRONMENT_PARTS]
             self.stays["pyvenv.cfg"] = secret_files.ENVIRONMENT
-        return _Folder(prefix, iter(entries), weak, own, by_git, level, reason, stayed)
+        travels = [self._entry(entry, prefix + entry.name, folder) for entry in entries]
+        if any(travels):
+            return True
+        if not folder.reason:
+            self.folders += [prefix[:-1]] if prefix else []
+            return True
+        while len(self.stays) > stayed:  # nothing came back, so that the folder says it all
+            self.stays.popitem()
+        self.stays[prefix] = folder.reason
+        return False
 
-    def _entry(self, entry: os.DirEntry[str], path: str, folder: _Folder) -> bool | _Folder:
-        """Decide about one entry: whether it travels, or the folder that it is."""
+    def _entry(self, entry: os.DirEntry[str], path: str, folder: _Folder) -> bool:
+        """Decide about one entry; return whether it travels, or anything in it."""
         is_folder = entry.is_dir(follow_symlinks=False)
         reason, level = secret_files.by_name(entry.name, is_folder=is_folder) or "", _Level.OWN
         if not reason:
             reason, level = self._decide(path, is_folder, folder, folder.by_git)
-            if reason and is_folder and self._may_come_back(path, folder.own, reason, level):
-                return self._enter(f"{path}/", folder.weak, folder.own, folder.by_git, level, reason) or False
+            if is_folder and (not reason or self._may_come_back(path, folder.own, reason, level)):
+                return self._walk(f"{path}/", replace(folder, level=level, reason=reason))
         if reason:
             self.stays[f"{path}/" if is_folder else path] = reason
             return False
-        if is_folder:
-            return self._enter(f"{path}/", folder.weak, folder.own, folder.by_git, level, "") or False
         if entry.is_symlink():
             return self._link(path, folder)
         if not entry.is_file(follow_symlinks=False):
@@ -257,6 +225,11 @@ class _Walk:
             self.files.append((path, entry.stat(follow_symlinks=False).st_size))
         except OSError:  # gone meanwhile
             return False
+        if len(self.files) > MAX_SENT:
+            raise SyncRefused(
+                f"The working folder holds more than {MAX_SENT} files.",
+                hint=f"{_HINT}, or pack many small ones into one file.",
+            )
         return True
 
     def _decide(self, path: str, is_folder: bool, folder: _Folder, by_git: bool) -> tuple[str, _Level]:

@@ -1,8 +1,8 @@
 """Checkpoints: files of a running job, copied at a moment at which they are whole, and put back on the next machine.
 
-A file is whole that was renamed into place, or has not changed for `QUIET_SECONDS`, and that did not change while it was
-copied. What belongs together lies in one folder, so a folder is taken as a whole or stays as it was taken the last time.
-Copies are kept by their checksum: what has not changed is not copied again.
+A file is whole that has not changed for `QUIET_SECONDS`, nor while it was copied. What belongs together lies in one folder,
+so a folder is taken as a whole or stays as it was taken the last time. Copies are kept by their checksum: what has not
+changed is not copied again.
 """
 
 from __future__ import annotations
@@ -92,16 +92,14 @@ def _take(home: Home, order: Mapping[str, Any], clock: Clock, everything: bool) 
 
 
 def _is_whole(each: Output, ended: JobEnd | None, clock: Clock) -> bool:
-    """Return whether nobody is writing a file, or was when the job ended: it was renamed into place, or is quiet."""
+    """Return whether nobody is writing a file, or was when the job ended.
+
+    Its times do not tell that it was renamed into place: the last write and the renaming mostly have the same.
+    """
     if ended is not None and ended.exit_code == 0 and not ended.left_behind:  # it has said goodbye by itself
         return True
-    try:
-        found = os.stat(each.full)
-    except OSError:
-        return False
-    if found.st_ctime_ns > found.st_mtime_ns:  # writing changes both; renaming, and setting times or modes, only one
-        return True
-    return abs((clock.time() if ended is None else ended.finished_epoch) - found.st_mtime) >= QUIET_SECONDS
+    at = clock.time() if ended is None else ended.finished_epoch
+    return abs(at - each.mtime_ns / 1e9) >= QUIET_SECONDS
 
 
 def _is_news(home: Home, rows: Sequence[Any], last: Sequence[Any], patterns: Sequence[str]) -> bool:

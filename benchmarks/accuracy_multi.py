@@ -25,8 +25,6 @@ import numpy as np
 from costgpu.estimator.multi_gpu.constants import (
     FITTED,
     MOST_SHARDED_GPUS,
-    NETWORK_SHARES,
-    OLD_TCP_SHARE,
     StepConstants,
 )
 from costgpu.estimator.multi_gpu.interval import scaling_interval
@@ -70,6 +68,10 @@ LINKS = {
 # What is taken for a link before there are rows: a half of nccl-tests on large buffers with NVLink, where buckets and the
 # shared chip count, and nearly all of them with PCIe; see tools/facts/interconnects.csv.
 PRIOR_LINKS = {**LINKS, "nvlink2": 65.0, "nvlink3": 115.0, "nvlink4": 240.0, "pcie3-p2p": 9.0, "pcie3-host": 5.0}
+# Share of the line rate of a machine that trainings get out of its network, as in tools/facts/interconnects.csv: fitted on
+# InfiniBand of 100 to 1,600 Gbit/s; nccl-tests for the others.
+NETWORK_SHARES = {"rdma": 0.8, "efa": 0.8, "efa-host-staged": 0.6, "tcpx": 0.4, "tcp": 0.5}
+OLD_TCP_SHARE = 0.25  # TCP with NCCL before 2.5 (2018-20): 8 public runs imply 0.19 to 0.24
 NETWORKS = {**NETWORK_SHARES, "tcp": OLD_TCP_SHARE, "tcp of today": NETWORK_SHARES["tcp"]}
 TCP_OF_TODAY = ("oumi-ai/oumi",)  # sources that used NCCL 2.5 or later over TCP
 POSTED = re.compile(r" (issue|pull request) \d")

@@ -111,13 +111,12 @@ def parse_duration(text: str, what: str = "") -> float:
 _USD = re.compile(r"[0-9][0-9_]{0,40}(?:\.[0-9]{0,60})?(?:[eE][+-]?[0-9]{1,6})?|\.[0-9]{1,60}")
 
 
-def parse_usd(text: str, what: str = "", within: NumberRange = USD) -> Decimal:
+def parse_usd(text: str, what: str = "") -> Decimal:
     """Return a positive amount of US dollars: ``5``, ``$5``, ``0.25``, ``5 USD``.
 
     Args:
         text: Text of the user.
         what: The option that it was given for; empty if there is none.
-        within: The amounts that make sense.
 
     Raises:
         UsageError: Not a positive amount, out of range, or another currency.
@@ -135,8 +134,8 @@ def parse_usd(text: str, what: str = "", within: NumberRange = USD) -> Decimal:
             f"{said} is not a positive amount of US dollars.",
             hint="Write it as 5, $5 or 0.25; options take only USD.",
         )
-    if float(amount) not in within:
-        raise UsageError(f"{said} is out of range: an amount is from $0.000000001 to ${within.high:,.0f}.")
+    if float(amount) not in USD:
+        raise UsageError(f"{said} is out of range: an amount is from $0.000000001 to ${USD.high:,.0f}.")
     return amount
 
 

@@ -84,14 +84,14 @@ def sustained_factor(
         return math.inf
 
 
-def enough_recoveries(interruptions: float, *, sure: float = 0.95, least: int = 3, most: int = 100) -> int:
-    """Return the restarts that suffice with probability `sure`, if so many interruptions are expected (Poisson)."""
-    if interruptions >= most:
-        return most
+def enough_recoveries(interruptions: float) -> int:
+    """Return the restarts that suffice with probability 0.95, 3 to 100, if so many interruptions are expected (Poisson)."""
+    if interruptions >= 100:
+        return 100
     probability = total = math.exp(-interruptions)
     count = 0
-    while total < sure and count < most:
+    while total < 0.95 and count < 100:
         count += 1
         probability *= interruptions / count
         total += probability
-    return max(least, count)
+    return max(3, count)

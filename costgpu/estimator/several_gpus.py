@@ -35,7 +35,6 @@ from costgpu.models.workload import Phase
 UNKNOWN_VOLUME = "how much its processes exchange in a step is not known: measure it there"
 WHOLE_UNITS = "how large the units of its model are is not known: all of it is taken to be gathered at once"
 ONCE_COMPUTED = frozenset({"copy", "waiting", "host"})  # terms of a step that checkpointing does not repeat
-TERMS = ("communication", "stragglers")
 CLEARLY_FASTER = (
     0.9  # a way to spread a model that is harder to write has to take less than this of the time: our choice
 )

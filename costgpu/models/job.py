@@ -37,45 +37,59 @@ class CostOutcome(StrEnum):
 
 
 class EndReason(StrEnum):
-    """Why a job or run ended: with what that means for its cost, for a receipt, and the limit that was reached, if any."""
+    """Why a job or run ended: with what that means for its cost, its words, and the limit that was reached, if any."""
 
     outcome: CostOutcome
+    word: str  # in a column of a table
     phrase: str  # what the job has done, as receipts say it
     limit: str  # the limit in words; empty without one
 
-    def __new__(cls, value: str, outcome: CostOutcome = CostOutcome.OTHER, phrase: str = "", limit: str = "") -> Self:
+    def __new__(
+        cls, value: str, outcome: CostOutcome = CostOutcome.OTHER, word: str = "", phrase: str = "", limit: str = ""
+    ) -> Self:
         """Make a member that has its facts as attributes."""
         made = str.__new__(cls, value)
-        made._value_, made.outcome, made.limit = value, outcome, limit
+        made._value_, made.outcome, made.word, made.limit = value, outcome, word or value, limit
         made.phrase = phrase or value.replace("_", " ")
         return made
 
-    SUCCEEDED = "succeeded", CostOutcome.SUCCEEDED
+    SUCCEEDED = "succeeded", CostOutcome.SUCCEEDED, "ok"
     CANCELLED = "cancelled", CostOutcome.CANCELLED  # somebody decided so; what there was came home
-    MAX_DURATION = "max_duration", CostOutcome.LIMITED, "ended by --max-duration", "its --max-duration"
-    DEADLINE = "deadline", CostOutcome.LIMITED, "ended by the deadline", "the deadline that its cost cap or lease sets"
-    JOB_FAILED = "job_failed", CostOutcome.FAILED, "failed"
-    SETUP_FAILED = "setup_failed", CostOutcome.FAILED, "not started, its set-up failed"
-    DISK_FULL = "disk_full", CostOutcome.FAILED, "ended, the disk was nearly full"
-    # the whole run counts: how much of it was idle is not recorded
-    IDLE = "idle", CostOutcome.IDLE, "ended by --idle-duration", "its --idle-duration: nothing happened for so long"
-    PREEMPTED = "preempted", CostOutcome.SPOT, "lost, the machine was taken back"
+    MAX_DURATION = "max_duration", CostOutcome.LIMITED, "limit", "ended by --max-duration", "its --max-duration"
+    DEADLINE = (
+        "deadline",
+        CostOutcome.LIMITED,
+        "",
+        "ended by the deadline",
+        "the deadline that its cost cap or lease sets",
+    )
+    JOB_FAILED = "job_failed", CostOutcome.FAILED, "failed", "failed"
+    SETUP_FAILED = "setup_failed", CostOutcome.FAILED, "set-up", "not started, its set-up failed"
+    DISK_FULL = "disk_full", CostOutcome.FAILED, "disk", "ended, the disk was nearly full"
+    IDLE = (
+        "idle",
+        CostOutcome.IDLE,  # the whole run: how much of it was idle is not recorded
+        "",
+        "ended by --idle-duration",
+        "its --idle-duration: nothing happened for so long",
+    )
+    PREEMPTED = "preempted", CostOutcome.SPOT, "", "lost, the machine was taken back"
     # the same, and the job goes on on another machine; what had to be done again is in the receipts
-    INTERRUPTED = "interrupted", CostOutcome.CONTINUED, "interrupted, and gone on with elsewhere"
-    INSTANCE_LOST = "instance_lost", CostOutcome.LOST, "lost with its machine"
-    LEASE_EXPIRED = "lease_expired", CostOutcome.LOST, "ended by the deadline", "its lease"  # ended by the reaper
+    INTERRUPTED = "interrupted", CostOutcome.CONTINUED, "", "interrupted, and gone on with elsewhere"
+    INSTANCE_LOST = "instance_lost", CostOutcome.LOST, "lost", "lost with its machine"
+    LEASE_EXPIRED = "lease_expired", CostOutcome.LOST, "reaped", "ended by the deadline", "its lease"  # by the reaper
     # no client came, or it went before the job started
-    UNCLAIMED = "unclaimed", CostOutcome.NEVER, "not started, no client was there"
-    NO_CAPACITY = "no_capacity", CostOutcome.NEVER
-    PROVISION_FAILED = "provision_failed", CostOutcome.NEVER
-    BOOT_FAILED = "boot_failed", CostOutcome.NEVER, "not started, the machine did not come up"
-    HOST_KEY_MISMATCH = "host_key_mismatch", CostOutcome.NEVER, "not started, another machine answered"
-    MACHINE_UNUSABLE = "machine_unusable", CostOutcome.NEVER, "not started, the machine cannot be used"
-    DRIVER_FAILED = "driver_failed", CostOutcome.NEVER, "not started, the GPU or its driver did not answer"
-    SYNC_FAILED = "sync_failed", CostOutcome.NEVER, "not started, its files could not be sent"
-    NODES_APART = "nodes_apart", CostOutcome.NEVER, "not started, its machines cannot work together"
+    UNCLAIMED = "unclaimed", CostOutcome.NEVER, "", "not started, no client was there"
+    NO_CAPACITY = "no_capacity", CostOutcome.NEVER, "no place"
+    PROVISION_FAILED = "provision_failed", CostOutcome.NEVER, "refused"
+    BOOT_FAILED = "boot_failed", CostOutcome.NEVER, "no boot", "not started, the machine did not come up"
+    HOST_KEY_MISMATCH = "host_key_mismatch", CostOutcome.NEVER, "host key", "not started, another machine answered"
+    MACHINE_UNUSABLE = "machine_unusable", CostOutcome.NEVER, "unusable", "not started, the machine cannot be used"
+    DRIVER_FAILED = "driver_failed", CostOutcome.NEVER, "driver", "not started, the GPU or its driver did not answer"
+    SYNC_FAILED = "sync_failed", CostOutcome.NEVER, "not sent", "not started, its files could not be sent"
+    NODES_APART = "nodes_apart", CostOutcome.NEVER, "", "not started, its machines cannot work together"
     # another machine of the job was not to be had, or is gone
-    NODE_LOST = "node_lost", CostOutcome.NEVER, "ended, another machine of it was missing"
+    NODE_LOST = "node_lost", CostOutcome.NEVER, "", "ended, another machine of it was missing"
 
 
 class Launcher(StrEnum):

@@ -97,7 +97,7 @@ def batch_factor(workload: Workload, place: Candidate) -> float:
     largest = largest_batch(memory_need(phase, workload.execution), offer.accelerator.memory_gib)
     if phase.total.steps is not None:
         largest = min(largest, phase.total.steps)
-    return best_batch(unit, spec, workload.execution, largest=max(1.0, largest)).batch
+    return best_batch(unit, spec, workload.execution, largest=max(1.0, largest))
 
 
 def idle_share(workload: Workload, place: Candidate) -> float:

@@ -20,8 +20,6 @@ HEADROOM = 0.65  # share of its capacity that a machine is planned for: assumed,
 class Service:
     """Machines of one kind under a steady load."""
 
-    rate: float  # items per second that arrive
-    capacity: float  # items per second that one machine can do
     machines: int
     utilisation: float  # share of their time in which the machines work
     wait_seconds: float  # average wait before an item is begun
@@ -32,30 +30,17 @@ class Service:
         """Return the cost of `HOURS_PER_MONTH` in USD."""
         return HOURS_PER_MONTH * self.usd_per_hour
 
-    @property
-    def usd_per_item(self) -> float:
-        """USD for one item at this rate."""
-        return self.usd_per_hour / 3600 / self.rate
 
-
-def service(rate: float, capacity: float, usd_per_hour: float, *, headroom: float = HEADROOM) -> Service:
+def service(rate: float, capacity: float, usd_per_hour: float) -> Service:
     """Return what it takes to serve `rate` items per second.
 
     Args:
         capacity: Items per second of one machine, at the batch that its latency allows.
         usd_per_hour: Price of one machine.
-        headroom: Share of its capacity that a machine is planned for, above 0 and below 1.
-
-    Raises:
-        ValueError: The rate or the capacity is not above 0.
     """
-    if rate <= 0 or capacity <= 0 or not 0 < headroom < 1:
-        raise ValueError("rate and capacity must be above 0, and headroom between 0 and 1")
-    machines = max(1, math.ceil(rate / (headroom * capacity) - 1e-9))
+    machines = max(1, math.ceil(rate / (HEADROOM * capacity) - 1e-9))
     used = rate / (machines * capacity)
     return Service(
-        rate=rate,
-        capacity=capacity,
         machines=machines,
         utilisation=used,
         wait_seconds=used / (2 * capacity * (1 - used)),

@@ -34,11 +34,6 @@ CHECKPOINTING_TIME = 1.33
 # 60 s in public logs; assumed.
 RENDEZVOUS_SECONDS = 20.0
 
-# Share of the line rate of a machine that trainings get out of its network. Source: benchmarks/README.md (2026-11):
-# fitted on InfiniBand of 100 to 1,600 Gbit/s; nccl-tests for the others.
-NETWORK_SHARES = {"rdma": 0.8, "efa": 0.8, "efa-host-staged": 0.6, "tcpx": 0.4, "tcp": 0.5}
-OLD_TCP_SHARE = 0.25  # TCP with NCCL before 2.5 (2018-20): 8 public runs imply 0.19 to 0.24
-
 # 80 % interval of the seconds of a step on several GPUs over those predicted, by predicted efficiency: least efficiency,
 # interval. Source: the fitted rows, by efficiency (2026-11).
 INTERVAL_BY_EFFICIENCY = (

@@ -8,7 +8,6 @@ from costgpu.models.offer import Interconnect
 
 GB = 1e9
 UNUSABLE = "none"
-HOST_STAGED = ("pcie4-host", "pcie4")  # links whose bandwidth is assumed and differs most between machines
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,6 +12,7 @@ from costgpu.ledger.queries.export import document as run_value
 from costgpu.ledger.queries.export import plain_decimal
 from costgpu.ledger.queries.totals import Total
 from costgpu.ledger.records.billed import Compared
+from costgpu.models.job import EndReason
 from costgpu.render.document import document
 from costgpu.render.phrases import THIS_MACHINE, counted
 from costgpu.render.text.layout import Column, table, wrap
@@ -21,23 +22,6 @@ if TYPE_CHECKING:
     from costgpu.ledger.queries.accuracy import Accuracy, Comparison
     from costgpu.ledger.queries.history import ClosedRun
 
-END_WORDS = {
-    "succeeded": "ok",
-    "job_failed": "failed",
-    "setup_failed": "set-up",
-    "max_duration": "limit",
-    "deadline": "deadline",
-    "disk_full": "disk",
-    "no_capacity": "no place",
-    "provision_failed": "refused",
-    "boot_failed": "no boot",
-    "host_key_mismatch": "host key",
-    "machine_unusable": "unusable",
-    "driver_failed": "driver",
-    "sync_failed": "not sent",
-    "instance_lost": "lost",
-    "lease_expired": "reaped",
-}
 LATE = timedelta(hours=48)  # bills of the last days are not complete
 HISTORY_COLUMNS: tuple[Column[ClosedRun], ...] = (
     Column("RUN", lambda run: run.run_id, width=12),
@@ -46,7 +30,7 @@ HISTORY_COLUMNS: tuple[Column[ClosedRun], ...] = (
     Column("WHERE", lambda run: THIS_MACHINE if run.provider == "local" else run.instance_type or "-", width=13),
     Column("TIME", lambda run: format_duration(run.metered_seconds) if run.metered_seconds else "-", True, 7),
     Column("COST", lambda run: _usd(run.metered_cost_usd, "?"), True, 9),
-    Column("END", lambda run: END_WORDS.get(run.reason, run.reason), width=9),
+    Column("END", lambda run: EndReason(run.reason).word if run.reason in list(EndReason) else run.reason, width=9),
 )
 ACCURACY_COLUMNS: tuple[Column[Comparison], ...] = (
     Column("RUN", lambda one: one.run.run_id, width=12),

@@ -144,4 +144,3 @@ def test_a_simulation_agrees(work: float, mean: float, restart: float, checkpoin
 @pytest.mark.parametrize(("expected", "enough"), [(0.0, 3), (0.5, 3), (2.0, 5), (10.0, 15), (500.0, 100)])
 def test_enough_recoveries(expected: float, enough: int) -> None:
     assert enough_recoveries(expected) == enough
-    assert enough_recoveries(0.5, least=0) == 2

@@ -33,9 +33,9 @@ def test_the_saturating_batch_reaches_89_percent_of_the_best() -> None:
 
 def test_the_best_batch_is_a_power_of_two_that_fits() -> None:
     free = best_batch(SMALL, SPEC, PLAIN)
-    assert math.log2(free.batch * 8) == int(math.log2(free.batch * 8))
-    assert free.gain > 1
-    assert best_batch(SMALL, SPEC, PLAIN, largest=1.5).batch == 1.0
+    assert math.log2(free * 8) == int(math.log2(free * 8))
+    assert throughput(SMALL, SPEC, PLAIN, free) > throughput(SMALL, SPEC, PLAIN)
+    assert best_batch(SMALL, SPEC, PLAIN, largest=1.5) == 1.0
 
 
 @given(
@@ -48,15 +48,12 @@ def test_a_service_has_headroom_and_the_fewest_machines(rate: float, capacity: f
     assert found.utilisation <= 0.65 * (1 + 1e-6)
     assert found.machines == 1 or rate > 0.65 * capacity * (found.machines - 1)
     assert found.usd_per_hour == pytest.approx(found.machines * price)
-    assert found.usd_per_item * rate * 3600 == pytest.approx(found.usd_per_hour)
     assert found.usd_per_month == pytest.approx(730 * found.usd_per_hour)
 
 
 def test_the_wait_of_a_queue_with_steady_service() -> None:
     found = service(5.0, 10.0, 1.0)
     assert found.wait_seconds == pytest.approx(0.5 / (2 * 10 * 0.5))
-    with pytest.raises(ValueError, match="above 0"):
-        service(0.0, 1.0, 1.0)
 
 
 def test_a_fixed_cost_is_paid_back_by_items_or_never() -> None:

@@ -157,11 +157,11 @@ def offers(
     Raises:
         PriceNotFound: No offer matches.
     """
-    from costgpu.pricing.catalog import query_current
+    from costgpu.pricing.catalog import Catalog
     from costgpu.workflows.offers import has_image, offer_query
 
     query = offer_query(gpus=gpus, cpus=cpus, memory=memory, infra=infra, spot=spot, max_price=max_price, sort=sort)
-    return query_current(query, warn=LogReporter().note, has_image=has_image)
+    return Catalog.current(LogReporter().note, has_image=has_image).query(query)
 
 
 @_taking(_Run)

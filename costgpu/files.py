@@ -209,10 +209,3 @@ def exclusive_lock(path: Path) -> Iterator[None]:
     with path.open("w") as stream:
         fcntl.flock(stream, fcntl.LOCK_EX)
         yield
-
-
-def xdg_folder(variable: str, default: str) -> Path:
-    """Return costgpu's folder in one that a variable names, as ``platformdirs`` has it, whose import takes 15 ms."""
-    base = os.environ.get(variable, "").strip()
-    folder = base if os.path.isabs(base) else os.path.expanduser(default)  # noqa: PTH111, PTH117
-    return Path(folder) / "costgpu"

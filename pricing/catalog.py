@@ -5,13 +5,12 @@ May import `query`, `price_store`, `snapshot`, `hardware`, `providers`, `models`
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from costgpu.errors import PriceNotFound, UsageError
-from costgpu.pricing import hardware, not_supported, price_store, snapshot
+from costgpu.pricing import hardware, not_supported, price_store
 from costgpu.pricing.hardware import accelerator_key, nearest
 from costgpu.pricing.query import OfferQuery, SortKey, in_words, loosened, matches, predicates
 from costgpu.providers import registry
@@ -23,7 +22,7 @@ if TYPE_CHECKING:
 
     from costgpu.models.offer import Offer
 
-__all__ = ["Catalog", "OfferQuery", "SortKey", "matches", "no_image", "query_current", "query_shipped"]
+__all__ = ["Catalog", "OfferQuery", "SortKey", "matches", "no_image"]
 
 
 HasImage = Callable[[str], bool]
@@ -45,37 +44,23 @@ class Catalog:
     def __init__(self, offers: Iterable[Offer], apart: Iterable[Offer] = ()) -> None:
         self._offers = sorted(offers, key=_by_price)
         self._apart = tuple(apart)
-        self._by_accelerator: dict[str | None, list[Offer]] = {}
+        self._accelerators = {offer.accelerator.name for offer in self._offers if offer.accelerator}
         self._regions: dict[str, set[str]] = {}
         for offer in self._offers:
-            name = offer.accelerator.name if offer.accelerator else None
-            self._by_accelerator.setdefault(name, []).append(offer)
             self._regions.setdefault(offer.provider, set()).add(offer.region)
 
     @classmethod
-    def shipped(cls) -> Catalog:
-        """Return the newest snapshot that came with this version."""
-        return cls(snapshot.read_offers(snapshot.newest()))
-
-    @classmethod
-    def current(
-        cls,
-        warn: price_store.Warn | None = None,
-        *,
-        has_image: HasImage = no_image,
-        keep: Callable[[str], bool] | None = None,
-    ) -> Catalog:
+    def current(cls, warn: price_store.Warn | None = None, *, has_image: HasImage = no_image) -> Catalog:
         """Return the prices in use: those that came with this version, and over them what was refreshed.
 
         Args:
             warn: Called with a line of words for refreshed prices that cannot be used.
             has_image: Asked where an offer's machine boots no public image; without the user's own it is set apart.
-            keep: Decides on a line of a file whether its offer is wanted.
         """
         usable: list[Offer] = []
         apart: list[Offer] = []
         named: dict[str, bool] = {}
-        for offer in price_store.offers(keep, warn=warn):
+        for offer in price_store.offers(warn=warn):
             if not registry.needs_own_image(offer):
                 usable.append(offer)
                 continue
@@ -103,11 +88,10 @@ class Catalog:
         if not found:
             self._check_apart(query)
         wanted = [] if query.accelerator is None else [each.name for each in query.accelerator.alternatives]
-        if not found and wanted and not {None, *self._by_accelerator} & set(wanted):
-            rented = sorted(name for name in self._by_accelerator if name)
+        if not found and wanted and not {None, *self._accelerators} & set(wanted):
             raise PriceNotFound(
                 f"No offer in these prices has the accelerator {' or '.join(map(str, wanted))}.",
-                hint=f"Those with offers: {', '.join(rented)}.",
+                hint=f"Those with offers: {', '.join(sorted(self._accelerators))}.",
             )
         if not found and query.instance_type is not None:
             types = {offer.instance_type.lower(): offer.instance_type for offer in self._offers}
@@ -123,19 +107,9 @@ class Catalog:
         return found[: query.limit]
 
     def _filter(self, query: OfferQuery) -> list[Offer]:
-        """Return the matches in order of price; what the index and that order decide is not tested one by one."""
-        request, found = query.accelerator, self._offers
-        if request is not None and request.none:
-            found, query = self._by_accelerator.get(None, []), replace(query, accelerator=None)
-        elif request is not None and request.name is not None and not request.others:
-            found = self._by_accelerator.get(request.name, [])
-            query = replace(query, accelerator=replace(request, name=None))
-        if query.max_price_usd_per_hour is not None:
-            end = bisect_right(found, query.max_price_usd_per_hour, key=lambda offer: offer.price_usd_per_hour)
-            found, query = found[:end], replace(query, max_price_usd_per_hour=None)
-        for predicate in predicates(query):
-            found = [offer for offer in found if predicate(offer)]
-        return list(found)
+        """Return the matches in order of price."""
+        asked = tuple(predicates(query))
+        return [offer for offer in self._offers if all(predicate(offer) for predicate in asked)]
 
     def _check_apart(self, query: OfferQuery) -> None:
         """Raise `PriceNotFound` if what matches are machines that boot no public image."""
@@ -151,7 +125,7 @@ class Catalog:
         )
 
     def _known_accelerator(self, request: AcceleratorRequest | None) -> AcceleratorRequest | None:
-        """Return the request with the canonical name, so that the index and the hardware table's aliases apply."""
+        """Return the request with the canonical name, so that the hardware table's aliases apply."""
         if request is None:
             return None
         if request.others:
@@ -159,15 +133,15 @@ class Catalog:
         if request.name is None:
             return request
         key = accelerator_key(request.name)
-        for name in self._by_accelerator:
-            if name is not None and accelerator_key(name) == key:
+        for name in self._accelerators:
+            if accelerator_key(name) == key:
                 return replace(request, name=name)
         if (error := not_supported.accelerator_error(request.name)) is not None:
             raise error
         try:
             return replace(request, name=hardware.accelerator(request.name).name)
         except UsageError:
-            raise hardware.unknown_accelerator(request.name, filter(None, self._by_accelerator)) from None
+            raise hardware.unknown_accelerator(request.name, sorted(self._accelerators)) from None
 
     def _check_place(self, place: str) -> None:
         every_region = set().union(*self._regions.values())
@@ -191,52 +165,6 @@ class Catalog:
                 number = f"{len(found)} offer{'s' * (len(found) > 1)}"
                 gains.append(f"Without {words}: {number} from {format_dollars(found[0].price_usd_per_hour)}/h.")
         return " ".join(gains) or "No single filter is to blame: loosen two or more."
-
-
-def query_shipped(query: OfferQuery) -> list[Offer]:
-    """Return the same as ``Catalog.shipped().query(query)``, in less time: it skips lines that cannot match.
-
-    Raises:
-        UsageError: An accelerator, provider or region in the query does not exist.
-        PriceNotFound: All names exist and nothing matches.
-    """
-    try:
-        return Catalog(snapshot.read_offers(snapshot.newest(), _line_test(query))).query(query)
-    except (UsageError, PriceNotFound):
-        # Only the whole catalog knows the nearest names and which filter to loosen.
-        return Catalog.shipped().query(query)
-
-
-def query_current(
-    query: OfferQuery, warn: price_store.Warn | None = None, *, has_image: HasImage = no_image
-) -> list[Offer]:
-    """Return the same as ``Catalog.current(warn, has_image=has_image).query(query)``, in less time, as `query_shipped`.
-
-    Raises:
-        UsageError: An accelerator, provider or region in the query does not exist.
-        PriceNotFound: All names exist and nothing matches.
-    """
-    try:
-        return Catalog.current(warn, has_image=has_image, keep=_line_test(query)).query(query)
-    except (UsageError, PriceNotFound):
-        return Catalog.current(has_image=has_image).query(query)
-
-
-def _line_test(query: OfferQuery) -> Callable[[str], bool] | None:
-    """Return whether a line of the file can match. It may let others through: the catalog tests every offer."""
-    request = query.accelerator
-    needed = []
-    if request is not None and request.others:
-        pass  # one of several names
-    elif request is not None and request.none:
-        needed.append(",,,,")  # no accelerator, count and memory
-    elif request is not None and request.name is not None:
-        needed.append(f",{hardware.accelerator(request.name).name},")
-    if len(query.purchase_options) == 1:
-        needed.append(f",{query.purchase_options[0].value},")
-    if len(query.infra) == 1:
-        needed.append(f"{query.infra[0].lower().replace('/', ',')},")
-    return (lambda line: all(text in line for text in needed)) if needed else None
 
 
 def _unknown(what: str, word: str, names: Iterable[str]) -> UsageError:

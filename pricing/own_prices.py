@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import sys
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime
@@ -17,8 +16,9 @@ from pathlib import Path
 from typing import ClassVar
 
 from costgpu import border
+from costgpu.config.paths import config_file
 from costgpu.errors import ConfigError, UsageError
-from costgpu.files import FileKind, exclusive_lock, parse_json, read_bytes, write_whole, xdg_folder
+from costgpu.files import FileKind, exclusive_lock, parse_json, read_bytes, write_whole
 from costgpu.models.offer import Offer, OwnPrice, PurchaseOption
 from costgpu.pricing.hardware import nearest
 from costgpu.pricing.not_supported import place_error
@@ -27,7 +27,6 @@ from costgpu.units import LAST_YEAR, shortened
 
 STORED = FileKind(most_bytes=2**20, write_hint="Own prices are stored there. Make the folder one that you may write.")
 FILE_NAME = "own-prices.json"
-_SYSTEM: str = sys.platform  # a variable: the type checker knows only its own
 MOST_DECIMALS = 9
 LONGEST_NOTE = 200
 
@@ -55,10 +54,6 @@ class StoredPrice:
 
 def prices_file() -> Path:
     """Return where own prices are kept; it need not exist."""
-    if _SYSTEM == "linux":
-        return xdg_folder("XDG_CONFIG_HOME", "~/.config") / FILE_NAME
-    from costgpu.config import config_file  # noqa: PLC0415
-
     return config_file().with_name(FILE_NAME)
 
 

@@ -5,23 +5,25 @@ with its own source and day. The first line says when which region was refreshed
 the checksum of the rest. A file that is damaged, or was built upon another snapshot, is passed over with one line of words:
 the shipped prices, with their age, are always there.
 
-May import `snapshot`, `models` and `errors`. Reading must stay cheap: `costgpu offers` does it every time.
+May import `snapshot`, `models` and `errors`.
 """
 
 from __future__ import annotations
 
 import contextlib
 import csv
+import json
 import os
-import sys
 import zlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
 
+import platformdirs
+
 from costgpu.errors import ConfigError, PriceNotFound
-from costgpu.files import FileKind, exclusive_lock, parse_json, read_bytes, read_json, write_whole, xdg_folder
+from costgpu.files import FileKind, exclusive_lock, parse_json, read_bytes, read_json, write_whole
 from costgpu.models.offer import Offer
 from costgpu.pricing import snapshot
 from costgpu.providers import registry
@@ -33,7 +35,6 @@ STORED = FileKind(
 )
 MARK = "# costgpu.live-prices 1 "
 Warn = Callable[[str], None]
-_SYSTEM: str = sys.platform  # a variable: the type checker knows only its own
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,37 +56,28 @@ class FailedRefresh:
 
 
 def cache_folder() -> Path:
-    """Return where refreshed prices are kept; it need not exist. As ``platformdirs`` has it, whose import takes 15 ms."""
-    if _SYSTEM == "linux":
-        return xdg_folder("XDG_CACHE_HOME", "~/.cache") / "prices"
-    import platformdirs  # noqa: PLC0415
-
+    """Return where refreshed prices are kept; it need not exist."""
     return platformdirs.user_cache_path("costgpu", appauthor=False) / "prices"
 
 
-def offers(
-    keep: Callable[[str], bool] | None = None, *, warn: Warn | None = None, folder: Path | None = None
-) -> list[Offer]:
+def offers(*, warn: Warn | None = None, folder: Path | None = None) -> list[Offer]:
     """Return all offers at the prices in use: the user's own where there are some, else those of `list_offers`.
 
     Args:
-        keep, warn, folder: As there.
+        warn, folder: As there.
 
     Raises:
         ConfigError: The shipped snapshot or the own prices are damaged.
     """
     from costgpu.pricing.own_prices import with_own_prices  # noqa: PLC0415  it needs the prices of this room
 
-    return with_own_prices(list_offers(keep, warn=warn, folder=folder))
+    return with_own_prices(list_offers(warn=warn, folder=folder))
 
 
-def list_offers(
-    keep: Callable[[str], bool] | None = None, *, warn: Warn | None = None, folder: Path | None = None
-) -> list[Offer]:
+def list_offers(*, warn: Warn | None = None, folder: Path | None = None) -> list[Offer]:
     """Return all offers at list prices: those that are shipped, and over them what was refreshed.
 
     Args:
-        keep: Decides on a line of a file whether its offer is wanted, before anything is converted.
         warn: Called with a line of words for every file that cannot be used.
         folder: Folder of the refreshed prices; None for the user's.
 
@@ -94,7 +86,7 @@ def list_offers(
     """
     shipped = snapshot.newest()
     found: list[Offer] = []
-    replaced: list[str] = []
+    replaced: set[str] = set()
     brought: list[Path] = []
     for spec in registry.specs():
         provider, path = spec.name, _prices_file(spec.name, folder)
@@ -103,27 +95,19 @@ def list_offers(
         try:
             if _read_header(path, provider, shipped) is None:
                 continue
-            rows = snapshot.read_offers(path, keep)
+            rows = snapshot.read_offers(path)
             _check_hardware(provider, rows)
         except (_Unusable, OSError, ValueError, csv.Error, ConfigError, PriceNotFound) as error:
             if warn is not None:
                 warn(_words(provider, path, error))
             continue
         found += rows
-        replaced.append(f"{provider},")
+        replaced.add(provider)
         if spec.offers_file is not None:
             brought.remove(spec.offers_file)
     for path in brought:
-        found += snapshot.read_offers(path, keep)
-    if not replaced:
-        return snapshot.read_offers(shipped, keep) + found
-    begins = tuple(replaced)
-    wanted = (
-        (lambda line: keep(line) and not line.startswith(begins))
-        if keep
-        else (lambda line: not line.startswith(begins))
-    )
-    return snapshot.read_offers(shipped, wanted) + found
+        found += snapshot.read_offers(path)
+    return [offer for offer in snapshot.read_offers(shipped) if offer.provider not in replaced] + found
 
 
 def stored_prices(provider: str, *, folder: Path | None = None) -> StoredPrices | None:
@@ -145,8 +129,6 @@ def last_failure(provider: str, *, folder: Path | None = None) -> FailedRefresh 
 
 def record_failure(failure: FailedRefresh, *, folder: Path | None = None) -> None:
     """Record that a refresh failed; a cache folder that cannot be written is not a further error."""
-    import json  # noqa: PLC0415
-
     document = {"at": failure.at.isoformat(), "why": failure.why}
     with contextlib.suppress(OSError, ConfigError):
         _write(_failure_file(failure.provider, folder), json.dumps(document).encode())
@@ -170,14 +152,12 @@ def store_prices(
     Raises:
         ConfigError: The folder cannot be written.
     """
-    import json  # noqa: PLC0415
-
     path, shipped = _prices_file(provider, folder), snapshot.newest()
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         with exclusive_lock(path.with_suffix(".lock")):
             before = stored_prices(provider, folder=folder)
-            rows = change(list_offers(lambda line: line.startswith(f"{provider},"), folder=folder))
+            rows = change([offer for offer in list_offers(folder=folder) if offer.provider == provider])
             times = {**(before.regions if before else {}), **dict.fromkeys(regions, now)}
             body = _body(path, rows)
             head = {

@@ -70,7 +70,7 @@ def price_is_derived(offer: Offer) -> bool:
 
 
 def predicates(query: OfferQuery) -> Iterator[Predicate]:
-    """One test for each thing asked, the cheapest and most selective first."""
+    """Yield one test for each thing asked."""
     yield from _accelerator_predicates(query.accelerator)
     if query.infra:
         names = {place.lower() for place in query.infra if "/" not in place}

@@ -1,7 +1,7 @@
 """The file format of prices: reading, writing and checking the dated snapshots in `data`.
 
 The columns are listed here, so that a change of `Offer` cannot change the files unnoticed. This room is read
-at the start of every command: the csv module, no validation library, and values shared between rows.
+at the start of every command: with the csv module, without a validation library.
 """
 
 from __future__ import annotations
@@ -9,17 +9,15 @@ from __future__ import annotations
 import csv
 from datetime import date
 from decimal import Decimal, InvalidOperation
-from functools import cache
 from operator import itemgetter
 from pathlib import Path
-from sys import intern
 from typing import TYPE_CHECKING
 
 from costgpu.errors import ConfigError, PriceNotFound
 from costgpu.models.offer import Accelerator, Offer, PurchaseOption
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
 DATA = Path(__file__).parent / "data"
 MOST = 1e6  # vCPUs, GiB, accelerators of one machine
@@ -61,13 +59,8 @@ def write_table(
     return count
 
 
-def read_table(
-    path: Path, columns: Sequence[str], keep: Callable[[str], bool] | None = None
-) -> Iterator[tuple[str, ...]]:
+def read_table(path: Path, columns: Sequence[str]) -> Iterator[tuple[str, ...]]:
     """Yield the rows of a CSV file with the cells in the order of `columns`; other columns are ignored.
-
-    Args:
-        keep: Decides on a line of text whether it is worth taking apart.
 
     Raises:
         ConfigError: The file is missing, lacks a column, or a row has too few cells.
@@ -80,7 +73,7 @@ def read_table(
             if missing:
                 raise ConfigError(f"{path} lacks the column {', '.join(missing)}.", hint=_REINSTALL)
             pick = itemgetter(*(header.index(column) for column in columns))
-            yield from map(pick, csv.reader(filter(keep, lines) if keep else lines))
+            yield from map(pick, csv.reader(lines))
     except OSError as error:
         raise ConfigError(f"{path} cannot be read: {error.strerror}.", hint=_REINSTALL) from error
     except IndexError as error:
@@ -92,37 +85,33 @@ def write_offers(path: Path, offers: Iterable[Offer]) -> int:
     return write_table(path, OFFER_COLUMNS, sorted(map(_to_row, offers)))
 
 
-def read_offers(path: Path, keep: Callable[[str], bool] | None = None) -> list[Offer]:
+def read_offers(path: Path) -> list[Offer]:
     """Return the offers of a snapshot.
-
-    Args:
-        keep: Decides on a line of the file whether its offer is wanted, before anything is converted.
 
     Raises:
         ConfigError: The file is missing or damaged.
         PriceNotFound: A row has no price, or one that is not above zero.
     """
     options = {option.value: option for option in PurchaseOption}
-    whole, number, day, accelerator = cache(_whole), cache(_positive), cache(date.fromisoformat), cache(_accelerator)
     offers = []
-    for row in read_table(path, OFFER_COLUMNS, keep):
+    for row in read_table(path, OFFER_COLUMNS):
         (provider, region, zone, instance_type, family, option, price, vcpus, memory, architecture) = row[:10]
         try:
             offers.append(
                 Offer(
-                    provider=intern(provider),
-                    instance_type=intern(instance_type),
-                    family=intern(family),
-                    region=intern(region),
-                    zone=intern(zone) if zone else None,
+                    provider=provider,
+                    instance_type=instance_type,
+                    family=family,
+                    region=region,
+                    zone=zone or None,
                     purchase_option=options[option],
                     price_usd_per_hour=_price(price, row, path),
-                    vcpus=whole(vcpus),
-                    memory_gib=number(memory),
-                    architecture=intern(architecture),
-                    accelerator=accelerator(row[10:13]) if row[10] else None,
-                    price_source=intern(row[13]),
-                    price_as_of=day(row[14]),
+                    vcpus=int(_positive(vcpus)),
+                    memory_gib=_positive(memory),
+                    architecture=architecture,
+                    accelerator=_accelerator(*row[10:13]) if row[10] else None,
+                    price_source=row[13],
+                    price_as_of=date.fromisoformat(row[14]),
                 )
             )
         except (KeyError, ValueError) as error:
@@ -181,9 +170,8 @@ def _price(text: str, row: Sequence[str], path: Path) -> Decimal:
     return price
 
 
-def _accelerator(cells: tuple[str, ...]) -> Accelerator:
-    name, count, memory = cells
-    return Accelerator(name=intern(name), count=_positive(count), memory_gib=_positive(memory))
+def _accelerator(name: str, count: str, memory: str) -> Accelerator:
+    return Accelerator(name=name, count=_positive(count), memory_gib=_positive(memory))
 
 
 def _positive(text: str) -> float:
@@ -191,7 +179,3 @@ def _positive(text: str) -> float:
     if not 0 < value <= MOST:
         raise ValueError(f"{text} is out of range")
     return value
-
-
-def _whole(text: str) -> int:
-    return int(_positive(text))

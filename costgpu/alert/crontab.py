@@ -121,12 +121,15 @@ def read() -> bytes:
         return b""
     if done.returncode:
         raise ConfigError(f"The crontab cannot be read: {_said(done)}.", hint="Nothing was changed.")
-    if _ESCAPED.search(done.stdout):
-        raise ConfigError(
-            r"`crontab -l` shows \r or \b, which may stand for one character each, so the crontab cannot be written back.",
-            hint="Nothing was changed. Take them out with `crontab -e`, or put the lines in yourself.",
-        )
-    return done.stdout
+    if not _ESCAPED.search(done.stdout):
+        return done.stdout
+    itself = _crontab("-e").stdout  # which gives the file to `cat`, as it is
+    if done.stdout in (itself, itself.replace(b"\r", b"\\r").replace(b"\b", b"\\b")):
+        return itself
+    raise ConfigError(
+        r"`crontab -l` shows \r or \b, which may stand for one character each, so the crontab cannot be written back.",
+        hint="Nothing was changed. Take them out with `crontab -e`, or put the lines in yourself.",
+    )
 
 
 def write(old: bytes, new: bytes, name: str) -> Path | None:
@@ -173,7 +176,7 @@ def _crontab(argument: str, text: bytes = b"") -> subprocess.CompletedProcess[by
             input=text,
             capture_output=True,
             timeout=_SECONDS,
-            env={**environment, "LC_ALL": "C"},
+            env={**environment, "LC_ALL": "C", "EDITOR": "cat", "VISUAL": "cat"},
             check=False,
         )
     except subprocess.TimeoutExpired:

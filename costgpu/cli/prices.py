@@ -47,7 +47,7 @@ def offers(
     Prices are those that came with this version, or newer ones if costgpu prices refresh has
     fetched some; every line shows their age.
     """
-    from costgpu.pricing.catalog import query_current
+    from costgpu.pricing.catalog import Catalog
     from costgpu.render.text.offers import offers_json, offers_table
     from costgpu.workflows.offers import has_image, offer_query
 
@@ -56,7 +56,7 @@ def offers(
     query = offer_query(
         gpus=opt.joined(gpus), cpus=cpus, memory=memory, infra=infra or (), spot=spot, max_price=max_price, sort=sort
     )
-    found = query_current(query, warn=print_note, has_image=has_image)
+    found = Catalog.current(print_note, has_image=has_image).query(query)
     render = offers_json if as_json else offers_table
     say(render(found[: top or None], datetime.now(UTC).date(), total=len(found)))
 

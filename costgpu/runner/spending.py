@@ -176,10 +176,8 @@ def shipped_prices(machines: Sequence[Instance]) -> dict[InstanceRef, Decimal]:
     from costgpu.models.offer import PurchaseOption  # noqa: PLC0415  only for those who have such machines
     from costgpu.pricing import price_store  # noqa: PLC0415
 
-    types = {f",{machine.instance_type}," for machine in rented}
-    offers = price_store.offers(lambda line: any(kind in line for kind in types))
     by_place: dict[tuple[str, str, str, PurchaseOption], list[tuple[str | None, Decimal]]] = {}
-    for offer in offers:
+    for offer in price_store.offers():
         key = offer.provider, offer.region, offer.instance_type, offer.purchase_option
         by_place.setdefault(key, []).append((offer.zone, offer.price_usd_per_hour))
     for machine in rented:

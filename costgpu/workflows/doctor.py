@@ -19,7 +19,7 @@ from costgpu.errors import AuthError, ConfigError, CostGpuError, LedgerError, Pr
 from costgpu.models.diagnostics import Check, Examination, failed, ok, unknown, warning
 from costgpu.models.offer import Offer, PurchaseOption
 from costgpu.pricing import price_store
-from costgpu.pricing.catalog import query_current
+from costgpu.pricing.catalog import Catalog
 from costgpu.pricing.not_supported import place_error
 from costgpu.pricing.query import OfferQuery
 from costgpu.providers import registry
@@ -135,7 +135,7 @@ def _offer(place: str, wanted: _Wanted, reporter: Reporter) -> Offer | None:
     )
     found = [
         offer
-        for offer in query_current(query, reporter.note, has_image=has_image)
+        for offer in Catalog.current(reporter.note, has_image=has_image).query(query)
         if (instance_type is None or offer.instance_type.lower() == instance_type.lower())
         and (not any_machine or (offer.memory_gib >= least_gib and offer.architecture == "x86_64"))
     ]

@@ -180,7 +180,7 @@ _OPTIONS = """
     budget cron | --every --reap! --enforce!
     estimate | --measure-for --start-limit --steps --epochs --total-steps --like --save --step-pattern --objective
         --deadline --max-cost --value-of-time --gpus --nodes --infra --spot! --top --own --own-price --power-price --energy!
-        --chart! --report --force! --explain! --json! --rate --currency --exchange-rate -o --params=1B --params --tokens
+        --report --force! --explain! --json! --rate --currency --exchange-rate -o --params=1B --params --tokens
     run --dry-run --no-estimate --infra local | -t --gpus --fit! --currency --rate --max-cost --max-duration
         --idle-duration --outputs --setup
         -e --env-file -n --tag --lease --no-auto-shutdown! --nproc --engine --workdir --profile --disk --bucket --sync-limit

@@ -1,1 +1,1 @@
-"""What the ledger holds besides runs: budgets, estimates, bills, measured speeds, machines without a run."""
+"""What the ledger holds besides runs: budgets, bills, measured speeds, machines without a run."""

@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 from costgpu.errors import PriceNotFound, UsageError
 from costgpu.models.offer import Offer, PurchaseOption
-from costgpu.pricing.catalog import Catalog, OfferQuery, SortKey, matches, query_current, query_shipped
+from costgpu.pricing import snapshot
+from costgpu.pricing.catalog import Catalog, OfferQuery, SortKey, matches
 from costgpu.pricing.query import price_per_accelerator
 from costgpu.units import AcceleratorRequest, NumberRange, parse_accelerator
 from tests.unit.estimator import builders
@@ -281,63 +282,26 @@ def test_an_empty_catalog_has_no_price() -> None:
         Catalog([]).query(OfferQuery())
 
 
-@pytest.mark.parametrize(
-    "query",
-    [
-        OfferQuery(),
-        OfferQuery(accelerator=parse_accelerator("nvidia-a100-80gb:1..2"), sort=SortKey.GPU_PRICE),
-        OfferQuery(accelerator=parse_accelerator("none"), cpus=NumberRange(8, 16), limit=5),
-        OfferQuery(accelerator=parse_accelerator("24GB"), infra=("aws", "gcp/us-central1")),
-        OfferQuery(infra=("AWS/us-east-1",), purchase_options=(PurchaseOption.SPOT,)),
-        OfferQuery(infra=("us-west1",), purchase_options=tuple(PurchaseOption), memory=NumberRange(64, None)),
-    ],
-)
-def test_the_quick_way_finds_the_same(query: OfferQuery) -> None:
-    assert query_shipped(query) == Catalog.shipped().query(query)
-
-
-@pytest.mark.parametrize(
-    "query",
-    [
-        OfferQuery(accelerator=parse_accelerator("A1000")),
-        OfferQuery(accelerator=parse_accelerator("RTX 4090")),
-        OfferQuery(accelerator=parse_accelerator("A100:1"), infra=("aws",)),
-        OfferQuery(infra=("mars",)),
-    ],
-)
-def test_the_quick_way_fails_the_same(query: OfferQuery) -> None:
-    with pytest.raises((UsageError, PriceNotFound)) as quick:
-        query_shipped(query)
-    with pytest.raises((UsageError, PriceNotFound)) as slow:
-        Catalog.shipped().query(query)
-    assert (quick.value.message, quick.value.hint) == (slow.value.message, slow.value.hint)
-
-
 def test_machines_that_boot_no_public_image_are_found_only_with_an_image_of_the_users() -> None:
     """AWS's Deep Learning image has no driver for P3, and Google publishes none for a part of a GPU."""
     v100, slices = OfferQuery(accelerator=AcceleratorRequest(name="V100")), OfferQuery(instance_type="g4-standard-6")
-    asked: list[str] = []
 
     def of_aws(provider: str) -> bool:
-        asked.append(provider)
         return provider == "aws"
 
-    assert {one.provider for one in query_current(v100)} == {"gcp"}
-    assert {one.provider for one in query_current(v100, has_image=of_aws)} == {"aws", "gcp"}
-    assert asked == ["aws"], "once, and of no provider whose machines boot"
+    assert {one.provider for one in Catalog.current().query(v100)} == {"gcp"}
+    assert {one.provider for one in Catalog.current(has_image=of_aws).query(v100)} == {"aws", "gcp"}
     with pytest.raises(PriceNotFound) as caught:
-        query_current(slices, has_image=of_aws)
+        Catalog.current(has_image=of_aws).query(slices)
     assert caught.value.message == "Only machines that boot no public image match -t g4-standard-6: g4-standard-6."
     assert "gcp_image" in caught.value.hint
-    assert query_current(slices, has_image=lambda provider: provider == "gcp")
-    asked.clear()
-    query_current(OfferQuery(accelerator=AcceleratorRequest(name="A100")), has_image=of_aws)
-    assert not asked, "the settings are read only where that matters"
+    assert Catalog.current(has_image=lambda provider: provider == "gcp").query(slices)
 
 
 def test_every_type_that_an_adapter_refuses_for_want_of_an_image_is_set_apart() -> None:
     """AWS p2, p3, g3, g4ad, g6f, gr6f, and Google's parts of a GPU."""
-    apart = {one.family for one in Catalog.shipped().offers} - {one.family for one in Catalog.current().offers}
+    shipped = snapshot.read_offers(snapshot.newest())
+    apart = {one.family for one in shipped} - {one.family for one in Catalog.current().offers}
     assert apart == {"p2", "p3", "p3dn", "g3", "g3s", "g4ad", "g6f", "gr6f"}
     types = {one.instance_type for one in Catalog.current().offers}
     assert "g4-standard-48" in types

@@ -12,14 +12,13 @@ from decimal import Decimal
 from functools import cache
 from pathlib import Path
 
-import platformdirs
 import pytest
 
-from costgpu.errors import ConfigError, PriceNotFound, UsageError
+from costgpu.errors import ConfigError
 from costgpu.models.offer import Offer, PurchaseOption
 from costgpu.models.price_update import by_key, key_of
 from costgpu.pricing import price_store, snapshot
-from costgpu.pricing.catalog import Catalog, query_current
+from costgpu.pricing.catalog import Catalog
 from costgpu.pricing.query import OfferQuery
 from costgpu.units import parse_accelerator
 
@@ -77,7 +76,7 @@ def test_a_second_refresh_adds_to_the_first() -> None:
     assert fresh == {("gcp", "us-central1"), ("gcp", "us-west1"), ("aws", "us-east-1")}
 
 
-def test_the_catalog_and_its_fast_way_use_them() -> None:
+def test_the_catalog_uses_them() -> None:
     keep()
     for query in (
         OfferQuery(accelerator=parse_accelerator("A100")),
@@ -87,20 +86,15 @@ def test_the_catalog_and_its_fast_way_use_them() -> None:
         OfferQuery(max_price_usd_per_hour=Decimal("0.3")),
         OfferQuery(),
     ):
-        found = query_current(query)
-        assert found == Catalog.current().query(query)
+        found = Catalog.current().query(query)
         assert any(one.price_source == "new" for one in found) == (query.infra != ("aws",))
-    with pytest.raises(UsageError):
-        query_current(OfferQuery(infra=("nowhere",)))
-    with pytest.raises(PriceNotFound):
-        query_current(OfferQuery(max_price_usd_per_hour=Decimal("0.0000001")))
 
 
 def test_a_new_region_can_be_asked_for() -> None:
     price_store.store_prices(
         "aws", ["eu-north-1"], NOW, lambda known: [*known, replace(known[0], region="eu-north-1", price_as_of=NEW)]
     )
-    assert len(query_current(OfferQuery(infra=("aws/eu-north-1",)))) == 1
+    assert len(Catalog.current().query(OfferQuery(infra=("aws/eu-north-1",)))) == 1
 
 
 def damaged(path: Path) -> dict[str, bytes]:
@@ -221,20 +215,11 @@ def test_refreshes_at_the_same_time_do_not_lose_each_others_work() -> None:
     assert len({one.region for one in price_store.offers() if one.price_as_of == NEW}) == 6
 
 
-@pytest.mark.parametrize("value", [None, "", "/somewhere/cache", " ", "relative"])
-def test_the_folder_is_where_platformdirs_says(value: str | None, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("XDG_CACHE_HOME")
-    if value is not None:
-        monkeypatch.setenv("XDG_CACHE_HOME", value)
-    assert price_store.cache_folder() == platformdirs.user_cache_path("costgpu", appauthor=False) / "prices"
-
-
 def test_reading_prices_imports_nothing_that_is_slow() -> None:
     keep()
     code = (
-        "import sys; from costgpu.pricing.catalog import query_current, OfferQuery; "
-        "query_current(OfferQuery(infra=('gcp',)));"
-        "slow = ('platformdirs', 'pydantic', 'boto3', 'google.cloud', 'fractions', 'hashlib');"
+        "import sys; from costgpu.pricing.catalog import Catalog; Catalog.current();"
+        "slow = ('pydantic', 'boto3', 'google.cloud');"
         "print([name for name in slow if name in sys.modules])"
     )
     done = subprocess.run(
@@ -243,7 +228,5 @@ def test_reading_prices_imports_nothing_that_is_slow() -> None:
     assert done.stdout.strip() == "[]"
 
 
-def test_the_shipped_file_tells_the_provider_first() -> None:
-    """Lines of a provider whose prices were refreshed are skipped by how they begin."""
-    assert snapshot.OFFER_COLUMNS[0] == "provider"
+def test_the_shipped_prices_are_of_this_autumn() -> None:
     assert date(2026, 9, 17) <= max(one.price_as_of for one in shipped())

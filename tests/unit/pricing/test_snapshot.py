@@ -73,11 +73,6 @@ def test_a_row_becomes_an_offer(tmp_path: Path) -> None:
     ]
 
 
-def test_only_lines_that_are_wanted_are_read(tmp_path: Path) -> None:
-    path = write(tmp_path / "offers-2026-07-09.csv", HEADER, ROW, "a line that is not wanted")
-    assert len(snapshot.read_offers(path, keep=lambda line: "g6.xlarge" in line)) == 1
-
-
 def test_columns_are_found_by_name_and_new_ones_ignored(tmp_path: Path) -> None:
     plain = snapshot.read_offers(write(tmp_path / "offers-2026-07-09.csv", HEADER, ROW))
     newer = write(tmp_path / "offers-2026-07-10.csv", f"carbon,{HEADER}", f"12,{ROW}")

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from costgpu.errors import InvalidRequest, Unreachable
 from costgpu.models.instance import InstanceState
-from costgpu.pricing.catalog import Catalog
+from costgpu.pricing import snapshot
 from costgpu.providers.aws import launch, quotas
 from costgpu.providers.aws.instances import instance_from
 from costgpu.providers.aws.launch import parameters_for
@@ -52,7 +52,7 @@ def test_the_users_tags_never_replace_ours(tags: dict[str, str]) -> None:
 
 def test_every_offer_of_the_catalog_has_an_image_or_a_clear_no() -> None:
     refused, kinds = set(), set()
-    for each in Catalog.shipped().offers:
+    for each in snapshot.read_offers(snapshot.newest()):
         if each.provider != "aws":
             continue
         try:

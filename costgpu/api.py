@@ -212,7 +212,6 @@ def run(
     checkpoint: str | Sequence[str] = (),
     resume_args: str | None = None,
     fallback: str | None = None,
-    engine: str = "plain",
     wait: bool = True,
 ) -> RunView:
     """Run a script on a rented machine, or on this one; see `costgpu run`.
@@ -247,9 +246,9 @@ def run(
         estimate: Whether to measure the script here first.
         bucket: Bucket for outputs and logs.
         nodes: Number of machines that work on the job together; None for as many as the command asks for.
-        launcher: What starts the processes on several machines; None for torchrun, or what the command says.
+        launcher: What starts the processes on several machines, or ``"ray"`` for a Ray cluster; None for torchrun,
+            or what the command says.
         outputs_from: Machines whose outputs are downloaded: ``"0"``, or ``"all"`` into folders ``rank-N``.
-        engine: What runs the script: ``"plain"``, or ``"ray"`` for a Ray cluster of the machines.
         wait: Whether to wait for the end of the run, or only until the job has started.
 
     Returns:

@@ -13,7 +13,7 @@ from costgpu.cli.terminal_reporter import TerminalReporter, confirm, print_error
 from costgpu.errors import EXIT_INTERRUPTED, CostGpuError, NotConfirmed
 from costgpu.workflows.estimate.request import MEASURE_FOR
 from costgpu.workflows.requests import request_of
-from costgpu.workflows.runs.request import DEFAULT_GRACE, DEFAULT_LEASE, RunRequest
+from costgpu.workflows.runs.request import DEFAULT_GRACE, DEFAULT_LEASE, LAUNCHERS, RunRequest
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -68,15 +68,10 @@ def run(
     nodes: Annotated[
         int | None, typer.Option(help="Number of machines that work on the job together; default: the command's.")
     ] = None,
-    launcher: Annotated[
-        str | None, typer.Option(help="With --nodes: torchrun (default), accelerate, deepspeed or none.")
-    ] = None,
+    launcher: Annotated[str | None, typer.Option(help=f"With --nodes, what starts the processes: {LAUNCHERS}.")] = None,
     outputs_from: Annotated[
         str, typer.Option(help="With --nodes: machines whose outputs to download: 0, or all into rank-N.")
     ] = "0",
-    engine: Annotated[
-        str, typer.Option(help="What runs the script: plain, or ray, a Ray cluster of the machines.")
-    ] = "plain",
     python: opt.Python = None,
     workdir: Annotated[str | None, typer.Option(help="Folder to send and run in; default: the script's own.")] = None,
     profile: Annotated[str | None, typer.Option(help="Saved profile to use instead of measuring.")] = None,

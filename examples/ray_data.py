@@ -1,6 +1,6 @@
 """Statistics of a data set with Ray Data: all machines of a Ray cluster make its blocks and sum them up.
 
-costgpu run --engine ray --nodes 2 -t c7i.xlarge --max-cost 1 examples/ray_data.py
+costgpu run --launcher ray --nodes 2 -t c7i.xlarge --max-cost 1 examples/ray_data.py
 """
 
 import argparse

@@ -1,6 +1,6 @@
 """Data parallel training with Ray Train: a worker on each GPU of a Ray cluster, or on each CPU if there is none.
 
-costgpu run --engine ray --nodes 2 -t g5.xlarge --max-cost 2 examples/ray_train.py
+costgpu run --launcher ray --nodes 2 -t g5.xlarge --max-cost 2 examples/ray_train.py
 
 Every worker trains on its own part of the data. Checkpoints need a folder that all machines share, such as a bucket:
 RunConfig(storage_path="s3://..."). Here the weights return to this script through Ray.

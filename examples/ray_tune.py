@@ -1,6 +1,6 @@
 """A search for the best learning rate with Ray Tune: trials run side by side on all machines of a Ray cluster.
 
-costgpu run --engine ray --nodes 4 -t c7i.xlarge --max-cost 1 examples/ray_tune.py
+costgpu run --launcher ray --nodes 4 -t c7i.xlarge --max-cost 1 examples/ray_tune.py
 """
 
 import argparse

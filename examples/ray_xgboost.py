@@ -1,6 +1,6 @@
 """Boosted trees with XGBoost on Ray: every machine of a Ray cluster trains on its own part of the rows.
 
-costgpu run --engine ray --nodes 2 -t c7i.xlarge --max-cost 1 \
+costgpu run --launcher ray --nodes 2 -t c7i.xlarge --max-cost 1 \
   --setup "pip install 'ray[default,data,train,tune]' xgboost-cpu" examples/ray_xgboost.py
 """
 

@@ -99,14 +99,12 @@ class Launcher(StrEnum):
     ACCELERATE = "accelerate"
     DEEPSPEED = "deepspeed"
     NONE = "none"  # the command itself, once on every machine, with the variables that tell it its rank
-    RAY = "ray"  # the command itself, once, on the head of a Ray cluster of all machines (``--engine ray``)
+    RAY = "ray"  # the command itself, once, on the head of a Ray cluster of all machines
 
-
-class Engine(StrEnum):
-    """What carries out a job."""
-
-    PLAIN = "plain"  # the script, or a launcher of ranks
-    RAY = "ray"  # a Ray cluster
+    @property
+    def runs_once(self) -> bool:
+        """Return whether the script runs once, on machine 0, and not as ranks; the others serve it."""
+        return self is Launcher.RAY
 
 
 class OutputsFrom(StrEnum):
@@ -200,18 +198,10 @@ class JobPhase(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RayAccess:
-    """How the Ray cluster of a job is reached."""
-
-    dashboard_port: int  # on the loopback of machine 0
-    token: str = field(repr=False)  # what every process and every browser that uses the cluster must show
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Rendezvous:
     """How one machine of a job finds the others; fields without a description are those of `JobSpec`.
 
-    A Ray cluster has one on a single machine, too.
+    A launcher that runs the script once has one on a single machine, too.
     """
 
     nodes: int
@@ -223,7 +213,7 @@ class Rendezvous:
     launcher_options: tuple[str, ...]
     min_nodes: int
     max_restarts: int
-    ray: RayAccess | None = None  # None without a Ray cluster
+    token: str = field(default="", repr=False)  # what only the machines of the job know
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -243,7 +233,7 @@ class JobOrder:
     provider: str  # provider of the machine
     power_off: bool  # whether the agent may end the machine; False only with ``--no-auto-shutdown``
     spot_notice: str = ""  # source of that notice: ``imdsv2``, ``computemetadata``; empty if there is none
-    rendezvous: Rendezvous | None = None  # None for a job on one machine without Ray
+    rendezvous: Rendezvous | None = None  # None for a job on one machine, unless its launcher runs it once
     keep_outputs: bool = True  # whether the machine has to stay until outputs and logs are fetched
     checkpoints: tuple[str, ...] | None = None  # patterns of `Recovery`; None for a job without recovery
     program: bool = False

@@ -256,7 +256,7 @@ class RunView:
     @property
     def ranks_per_node(self) -> int:
         """Return the ranks that each machine of the job has: as asked for, or one for each GPU."""
-        if self.spec.launcher in (Launcher.NONE, Launcher.RAY):
+        if self.spec.launcher is Launcher.NONE or self.spec.launcher.runs_once:
             return 1
         accelerator = self.option.offer.accelerator if self.option is not None else None
         wanted = self.spec.processes

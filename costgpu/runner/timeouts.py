@@ -28,7 +28,6 @@ DRIVER_ANSWER_SECONDS = 20.0  # what its last answer may take
 PEER_SECONDS = 30.0  # after one machine's job has failed, for the others to notice by themselves; then they are ended
 TOUCH_SECONDS = 240.0  # a machine without a word of its client ends itself after 15 min
 PEER_POLL_SECONDS = 5.0  # how often the other machines are asked while one is followed
-DASHBOARD_POLL_SECONDS = 5.0  # how often a Ray cluster's dashboard is looked for
 
 # Interruptions
 CHECKPOINT_SECONDS = 60.0  # between two looks for a new checkpoint

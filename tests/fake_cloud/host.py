@@ -182,10 +182,6 @@ class FakeHost:
         """Asks the agent to end the job."""
         self._call("cancel", lambda guest: guest.cancel(self._cloud.time()))
 
-    def forward(self, port: int) -> int | None:
-        """Nothing of this machine's can be reached."""
-        return None
-
     def close(self) -> None:
         """Lets go."""
         self._closed = True

@@ -104,8 +104,5 @@ class PlantedAgent:
         for file in files:
             file.target.write_bytes(bytes(min(file.size, 1000)))
 
-    def forward(self, port: int) -> int | None:
-        return None
-
     def close(self) -> None:
         """Nothing is held."""

@@ -183,7 +183,7 @@ _OPTIONS = """
         --report --force! --explain! --json! --rate --currency --exchange-rate -o --params=1B --params --tokens
     run --dry-run --no-estimate --infra local | -t --gpus --fit! --currency --rate --max-cost --max-duration
         --idle-duration --outputs --setup
-        -e --env-file -n --tag --lease --no-auto-shutdown! --nproc --engine --workdir --profile --disk --bucket --sync-limit
+        -e --env-file -n --tag --lease --no-auto-shutdown! --nproc --workdir --profile --disk --bucket --sync-limit
         --include --exclude --grace --assume-price --json! -o
 """
 OPTIONS = {

@@ -8,7 +8,7 @@ from decimal import Decimal
 from typing import TYPE_CHECKING
 
 from costgpu.models.attempts import summarize
-from costgpu.models.job import EndReason, Launcher
+from costgpu.models.job import EndReason
 from costgpu.models.run import EndedBy
 from costgpu.render.document import document
 from costgpu.render.phrases import counted, price_mark
@@ -93,8 +93,9 @@ def receipt_text(receipt: Receipt, view: RunView, *, safeguards: bool = True) ->
     job = receipt.reason.phrase
     if view.status is not None and view.status.exit_code is not None:
         job += f", exit code {view.status.exit_code}"
-    if view.spec.launcher is Launcher.RAY and view.first_rank and receipt.reason is EndReason.SUCCEEDED:
-        job = "a Ray node; it ended with the script on machine 0"  # whose end was perhaps no success
+    if view.spec.launcher.runs_once and view.first_rank and receipt.reason is EndReason.SUCCEEDED:
+        # the end of the script itself was perhaps no success
+        job = f"a {view.spec.launcher.title()} node; it ended with the script on machine 0"
     ended_by = ENDED_BY_PHRASES.get(receipt.ended_by, receipt.ended_by.value)
     requested = f", requested at {receipt.requested_at:%H:%M:%S} UTC" if receipt.requested_at else ""
     confirmed = f"{receipt.confirmed_at:%Y-%m-%d %H:%M:%S} UTC" if receipt.confirmed_at else "never"

@@ -60,13 +60,13 @@ def plan_text(plan: Plan, now: datetime, job: Sequence[tuple[str, str]] = ()) ->
     if spec.recovery is not None:
         rows += _recovery_rows(plan, spec.recovery)
     if spec.nodes > 1:
-        if spec.launcher is not Launcher.RAY:
+        if not spec.launcher.runs_once:
             rows.append(("ranks", _ranks(plan)))
         every = spec.outputs_from is OutputsFrom.ALL
         outputs += ", of every machine in a folder rank-N" if every else ", of machine 0"
-    if spec.launcher is Launcher.RAY:
+    if spec.launcher.runs_once:
         several = f"{spec.nodes} machines; machine 0 is the head and runs the script; all machines, or none"
-        rows.append(("cluster", "Ray on " + (several if spec.nodes > 1 else "one machine")))
+        rows.append(("cluster", f"{spec.launcher.title()} on {several if spec.nodes > 1 else 'one machine'}"))
     rows.append(("outputs", outputs + (f"; also to {spec.bucket}" if spec.bucket else "")))
     if not spec.auto_shutdown:
         cap = format_usd(spec.nodes * plan.options[0].lease.worst_cost_usd)

@@ -11,7 +11,7 @@ from typing import Any
 
 from . import limits
 from .clock import Clock
-from .observe.idle import RAY_ACTIVITY, IdleWatch
+from .observe.idle import IdleWatch
 from .observe.spot_notice import POLL_SECONDS, NoticeWatch
 from .outputs.checkpoint_upload import LIST, CheckpointUploads, upload_last_checkpoint
 from .outputs.find_outputs import find_outputs
@@ -196,9 +196,7 @@ class MachineGuard:
             grace=order["grace_seconds"],
             job_seconds=None if began is None else self.clock.uptime() - began,
             max_duration=order["max_duration_seconds"],
-            idle_seconds=self._idle.idle_seconds(sum(self.home.size(name) for name in (*LOGS, RAY_ACTIVITY)))
-            if self._idle
-            else 0.0,
+            idle_seconds=self._idle.idle_seconds(sum(self.home.size(name) for name in LOGS)) if self._idle else 0.0,
             idle_limit=idle_limit,
             free_bytes=free,
             min_free_bytes=min_free,

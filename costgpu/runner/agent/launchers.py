@@ -10,6 +10,8 @@ import sys
 from collections.abc import Mapping
 from typing import Any
 
+from . import launch_ray
+
 HOSTFILE = "hostfile"
 # Options of accelerate that say what kind of ranks it starts; without one it starts a single process (1.15).
 ACCELERATE_KINDS = ("--config-file", "--cpu", "--use-fsdp", "--use-deepspeed", "--use-megatron-lm", "--tpu")
@@ -28,8 +30,8 @@ def job_command(order: Mapping[str, Any], python: str, gpus: int, home: str = ""
         home: Folder with `HOSTFILE`, for DeepSpeed, and for the logs of ranks.
     """
     argv, rendezvous = list(order["argv"]), order.get("rendezvous")
-    if is_ray(order):
-        return [sys.executable, "-I", os.path.abspath(sys.argv[0]), "ray", python]
+    if rendezvous is not None and rendezvous["launcher"] == launch_ray.NAME:
+        return [sys.executable, "-I", os.path.abspath(sys.argv[0]), launch_ray.NAME, python]
     if order.get("program"):
         return argv
     each = ranks_here(order, gpus)
@@ -39,11 +41,6 @@ def job_command(order: Mapping[str, Any], python: str, gpus: int, home: str = ""
         return [python, *argv]
     options = list(order.get("launcher_options") or ())
     return [python, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(each), *options, *argv]
-
-
-def is_ray(order: Mapping[str, Any]) -> bool:
-    """Return whether the job runs on a Ray cluster."""
-    return (order.get("rendezvous") or {}).get("launcher") == "ray"
 
 
 def hosts(order: Mapping[str, Any], gpus: int) -> str:
@@ -56,7 +53,7 @@ def hosts(order: Mapping[str, Any], gpus: int) -> str:
 def ranks_here(order: Mapping[str, Any], gpus: int) -> int:
     """Return the number of ranks on this machine: as asked for, or one for each GPU."""
     rendezvous = order.get("rendezvous")
-    if rendezvous is not None and rendezvous["launcher"] in ("none", "ray"):
+    if rendezvous is not None and rendezvous["launcher"] in ("none", launch_ray.NAME):
         return 1
     wanted = int(order["processes"])
     return wanted if wanted > 0 else max(1, gpus)

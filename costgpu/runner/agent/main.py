@@ -7,6 +7,7 @@ import os
 import sys
 from typing import Any, TextIO, cast
 
+from . import launch_ray
 from .state_files import Home
 
 REPLY = "costgpu-reply "  # in front of a reply, so that whatever a login prints is not taken for one
@@ -48,10 +49,8 @@ def main() -> None:
         from .meeting import meet
 
         sys.exit(meet(home, arguments[0], arguments[1]))
-    elif command == "ray":
-        from .ray_cluster import run_cluster
-
-        sys.exit(run_cluster(home, arguments[0]))
+    elif command == launch_ray.NAME:
+        sys.exit(launch_ray.launch(home, arguments[0]))
     elif command == "daemon":
         from .clock import Clock
         from .daemon import Daemon

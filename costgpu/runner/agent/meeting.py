@@ -40,7 +40,6 @@ PACKAGES = (
         "tensorflow",
         "keras",
         "horovod",
-        "ray",
     ),
     *("nvidia-nccl-cu11", "nvidia-nccl-cu12", "nvidia-nccl-cu13"),
 )

@@ -14,10 +14,9 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from . import job_environment, launchers, meeting, ray_cluster
+from . import job_environment, launchers, meeting
 from .clock import boot_id, uptime
 from .end_words import exit_words, leftover_words
-from .observe.idle import is_ray_daemon
 from .observe.machine_stats import arguments_of, descendants, gpu_count
 from .state_files import Home, open_to_write
 from .status import LOGS
@@ -69,8 +68,6 @@ class Supervisor:
             code = self._prepare_and_run()
             if self.hard_at is not None and not (self.home.read("state.json") or {}).get("ending"):
                 reason, detail = "job_failed", "It was ended from outside: the machine was shut down or restarted."
-            elif launchers.is_ray(self.order) and self.hard_at is None and ray_cluster.failure(self.home)[0]:
-                reason, detail = ray_cluster.failure(self.home)
             else:
                 detail = exit_words(code, self.command, by_signal=self.by_signal)
         except JobNotRun as ended:
@@ -82,12 +79,10 @@ class Supervisor:
                 "The job could not be run: %s: %s" % (type(error).__name__, error),
             )
         names = self._leftover_commands(code)
-        left_behind = any(not is_ray_daemon(each.pid) for each in descendants(os.getpid()))
+        left_behind = any(descendants(os.getpid()))
         left = self._kill_leftovers()
         if names:
             detail = (detail + " " + leftover_words(names, self.secrets.values())).strip()
-        if launchers.is_ray(self.order):
-            ray_cluster.clean_up(self.home)
         if left:
             detail = (detail + " %d of its processes cannot be ended." % left).strip()
         for index, descriptor in enumerate((self.stdout, self.stderr)):
@@ -260,14 +255,14 @@ class Supervisor:
         Nothing is waited for of a job that has not begun, nor, unless it has ended well, where somebody has asked for the
         end; and nothing is named there.
         """
-        if not self.command or launchers.is_ray(self.order):
+        if not self.command:
             return []
         until = uptime() + LEFTOVER_SECONDS
         while descendants(os.getpid()) and uptime() < until and (self.hard_at is None or code == 0):
             self._wait(min(until, uptime() + 0.1))
         if self.hard_at is not None:
             return []
-        return [arguments_of(each.pid) for each in descendants(os.getpid()) if not is_ray_daemon(each.pid)]
+        return [arguments_of(each.pid) for each in descendants(os.getpid())]
 
     def _kill_leftovers(self) -> int:
         """Whatever is left gets SIGTERM, the rest of the grace (or a second), and SIGKILL until nothing is left.

@@ -16,7 +16,7 @@ from costgpu.errors import (
     RunError,
 )
 from costgpu.models.instance import InstanceState
-from costgpu.models.job import EndReason, JobOrder, JobPhase, Launcher, OutputsFrom, Rendezvous
+from costgpu.models.job import EndReason, JobOrder, JobPhase, OutputsFrom, Rendezvous
 from costgpu.models.offer import PurchaseOption
 from costgpu.models.run import EventKind, RunState, RunView
 from costgpu.providers import registry
@@ -73,8 +73,10 @@ def boot(context: RunContext) -> None:
 def sync(context: RunContext) -> None:
     """Agent first, then the files, then the job; or on with the job that a client started before it was killed."""
     if install_agent(context) and send_files(context) and restore(context):
-        ray = node.ray_access(context)
-        start_job(context, None if ray is None else node.rendezvous_of(context.view, [node.LOOPBACK], ray))
+        alone = None
+        if context.view.spec.launcher.runs_once:
+            alone = node.rendezvous_of(context.view, [node.LOOPBACK], node.token_of(context))
+        start_job(context, alone)
 
 
 def install_agent(context: RunContext) -> bool:
@@ -126,7 +128,7 @@ def start_job(context: RunContext, rendezvous: Rendezvous | None) -> None:
     """Start the job on a machine that has its files.
 
     Args:
-        rendezvous: How it finds the other machines of its job; None if there are none, and no Ray cluster.
+        rendezvous: How it finds the other machines of its job; None if it needs none.
     """
 
     def start(host: Host) -> bool:
@@ -232,8 +234,7 @@ def _job_order(view: RunView, rendezvous: Rendezvous | None, arguments: Sequence
         python=spec.python,
         deadline_epoch=until.timestamp(),
         max_duration_seconds=spec.max_duration_seconds,
-        # a Ray cluster is idle if all of it is, and machine 0 knows
-        idle_seconds=None if spec.launcher is Launcher.RAY and node.number(view) else spec.idle_seconds,
+        idle_seconds=spec.idle_seconds,
         grace_seconds=spec.grace_seconds,
         spot=option.offer.purchase_option is PurchaseOption.SPOT,
         provider=option.offer.provider,

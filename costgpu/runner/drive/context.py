@@ -112,7 +112,6 @@ class RunContext:
     disconnected_at: float | None = None  # when the connection was lost, monotonic; None while there is one
     silent_at: float | None = None  # when a machine that is reached began to say nothing, monotonic; None if it answers
     gpus_until: float | None = None  # when the driver must have named the GPUs, monotonic; None until it is asked
-    dashboard_port: int | None = None  # where the dashboard of its Ray cluster is, on this computer; None before that
     _accounts: dict[str, str] = field(default_factory=dict)
     _host: Host | None = None
     _told: set[str] = field(default_factory=set)

@@ -9,11 +9,9 @@ from costgpu.errors import HostUnreachable, MachineUnusable
 from costgpu.ledger.codec import to_json
 from costgpu.models.job import EndReason, JobPhase, LogStream
 from costgpu.models.run import EventKind, RunState
-from costgpu.providers import registry
-from costgpu.runner.drive import node
 from costgpu.runner.drive.checkpoints import save_when_due
 from costgpu.runner.drive.context import RunContext
-from costgpu.runner.timeouts import DASHBOARD_POLL_SECONDS, RECONNECT_SECONDS, SILENT_SECONDS
+from costgpu.runner.timeouts import RECONNECT_SECONDS, SILENT_SECONDS
 
 
 def follow(context: RunContext, *, meanwhile: Callable[[], None] = lambda: None, quiet: bool = False) -> None:
@@ -26,18 +24,12 @@ def follow(context: RunContext, *, meanwhile: Callable[[], None] = lambda: None,
     if context.detach_when_running and not context.cancelling:
         context.leave()
 
-    look_at = 0.0  # monotonic; from then on it is looked for a dashboard again
-
     def show(stream: LogStream, data: bytes) -> None:
-        nonlocal look_at
         if context.past_lease:  # the machine still talks: it is ended from here
             raise HostUnreachable("its lease is over")
         context.answered()
         meanwhile()
         save_when_due(context)
-        if context.clock.monotonic() >= look_at:
-            look_at = context.clock.monotonic() + DASHBOARD_POLL_SECONDS
-            _tell_dashboard(context)
         if data:
             seen = context.log_position
             context.log_position = replace(seen, **{stream.value: getattr(seen, stream.value) + len(data)})
@@ -66,18 +58,3 @@ def follow(context: RunContext, *, meanwhile: Callable[[], None] = lambda: None,
         context.keep_machine(error, "What the job has made may still be on the machine")
     if status.phase is JobPhase.FINISHED:
         context.journal.add(EventKind.FINISHED, **to_json(status))
-
-
-def _tell_dashboard(context: RunContext) -> None:
-    """Say where the dashboard of a Ray cluster is, once it can be opened; again if that has changed."""
-    ray = node.ray_access(context) if node.number(context.view) == 0 else None
-    if ray is None:
-        return
-    port = context.connection().forward(ray.dashboard_port)
-    if port is None or port == context.dashboard_port:
-        return
-    context.dashboard_port = port
-    over_ssh = registry.spec(context.instance.provider).over_ssh
-    way = "through SSH while this client runs" if over_ssh else "as long as the job runs"
-    context.observer.note(f"Ray's dashboard, {way}: http://{node.LOOPBACK}:{port}")
-    context.observer.note(f"The dashboard asks for this token: {ray.token}")

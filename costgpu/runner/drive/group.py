@@ -278,13 +278,13 @@ class GroupDriver:
         """Start the job: all machines have its files."""
         try:
             addresses = [node.private_address(driver.context) for driver in self.drivers]
-            ray = node.ray_access(self.context)
+            token = node.token_of(self.context)
         except CostGpuError as error:
             for driver in left:
                 _end(driver, EndReason.NODES_APART, error)
             return
         for driver in left:
-            _act(driver, partial(boot.start_job, rendezvous=node.rendezvous_of(driver.view, addresses, ray)))
+            _act(driver, partial(boot.start_job, rendezvous=node.rendezvous_of(driver.view, addresses, token)))
 
     def _follow(self, running: Sequence[Driver]) -> None:
         lead = min(running, key=lambda driver: driver.context.disconnected_at is not None)

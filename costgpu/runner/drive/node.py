@@ -11,29 +11,31 @@ from costgpu.errors import HostUnreachable, MachineUnusable, NodesApart, Provide
 from costgpu.ledger.codec import to_json
 from costgpu.models.defaults import MEETING_PORT
 from costgpu.models.instance import InstanceState
-from costgpu.models.job import EndReason, JobPhase, Launcher, RayAccess, Rendezvous
+from costgpu.models.job import EndReason, JobPhase, Rendezvous
 from costgpu.models.run import EventKind, RunState, RunView
 from costgpu.providers import registry
 from costgpu.runner.drive.context import RunContext
 
 ENDING = (RunState.TERMINATING, RunState.CLOSED)
-DASHBOARD_PORT = 8265  # Ray's own choice
 LOOPBACK = "127.0.0.1"
 _TOKEN_DIGITS = 32  # 128 bits
 # Below those that Linux hands out by itself (32768 and more).
-_LOCAL_DASHBOARD_PORTS, _LOCAL_PORTS, _LOCAL_PORT_COUNT = 10000, 20000, 10000
+_LOCAL_PORTS, _LOCAL_PORT_COUNT = 20000, 10000
 
 
-def rendezvous_of(view: RunView, addresses: Sequence[str], ray: RayAccess | None = None) -> Rendezvous:
+def rendezvous_of(view: RunView, addresses: Sequence[str], token: str) -> Rendezvous:
     """Return how the machine of a run finds the others.
 
     Args:
         addresses: Private addresses of all machines, by number.
-        ray: For a job on a Ray cluster.
+        token: What `token_of` tells.
     """
     spec, port = view.spec, view.spec.port
-    if port == MEETING_PORT:
-        port = _port_of(view, MEETING_PORT, _LOCAL_PORTS)
+    assert view.instance is not None  # noqa: S101 - the caller's condition
+    if port == MEETING_PORT and not registry.spec(view.instance.provider).over_ssh:
+        # jobs on this computer are not to meet each other, and each process of ours has to find the same port
+        group_id = spec.node.group_id if spec.node is not None else view.run_id
+        port = _LOCAL_PORTS + zlib.crc32(group_id.encode()) % _LOCAL_PORT_COUNT
     return Rendezvous(
         nodes=len(addresses),
         node=number(view),
@@ -44,32 +46,14 @@ def rendezvous_of(view: RunView, addresses: Sequence[str], ray: RayAccess | None
         launcher_options=spec.launcher_options,
         min_nodes=spec.min_nodes,
         max_restarts=spec.max_restarts,
-        ray=ray,
+        token=token,
     )
 
 
-def ray_access(context: RunContext) -> RayAccess | None:
-    """Return how the Ray cluster of a job is reached; None for a job without one.
-
-    Every process of ours tells all machines the same, whichever it starts: the token is made from the private key of
-    machine 0's run.
-    """
-    if context.view.spec.launcher is not Launcher.RAY:
-        return None
-    key = context.keys().user_private.read_bytes()
-    return RayAccess(
-        dashboard_port=_port_of(context.view, DASHBOARD_PORT, _LOCAL_DASHBOARD_PORTS),
-        token=hashlib.sha256(b"costgpu ray " + key).hexdigest()[:_TOKEN_DIGITS],
-    )
-
-
-def _port_of(view: RunView, port: int, first_local: int) -> int:
-    """Return the usual port; on this computer one of the group's own, so that jobs do not meet each other."""
-    assert view.instance is not None  # noqa: S101 - the caller's condition
-    if registry.spec(view.instance.provider).over_ssh:
-        return port
-    group_id = view.spec.node.group_id if view.spec.node is not None else view.run_id
-    return first_local + zlib.crc32(group_id.encode()) % _LOCAL_PORT_COUNT
+def token_of(first: RunContext) -> str:
+    """Return a secret of a job's machines; each process of ours makes the same from the private key of machine 0's run."""
+    key = first.keys().user_private.read_bytes()
+    return hashlib.sha256(b"costgpu token " + key).hexdigest()[:_TOKEN_DIGITS]
 
 
 def private_address(context: RunContext) -> str:

@@ -209,10 +209,6 @@ class AgentHost:
         """Tell the agent for how long we may be busy without calling, so that it does not take us for gone."""
         self._call("hold", _nothing, seconds=_HOLD_SECONDS + size / _USUAL_BYTES_PER_SECOND)
 
-    def forward(self, port: int) -> int | None:
-        """As `Transport.forward`."""
-        return self._transport.forward(port)
-
     def close(self) -> None:
         """Let go of the connection."""
         self._transport.close()

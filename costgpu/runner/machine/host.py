@@ -132,12 +132,6 @@ class Transport(Protocol):
             HostUnreachable: The connection was lost, or all of it took longer than `transfer_seconds`.
         """
 
-    def forward(self, port: int) -> int | None:
-        """Return a port of this computer's loopback that leads to one of the machine's, as long as the connection lasts.
-
-        None as long as nothing listens there. The same one again for a second call.
-        """
-
     def close(self) -> None:
         """Idempotent."""
 
@@ -230,9 +224,6 @@ class Host(Protocol):
 
     def cancel(self) -> None:
         """SIGTERM, grace, SIGKILL for the job; returns at once. Idempotent."""
-
-    def forward(self, port: int) -> int | None:
-        """As `Transport.forward`."""
 
     def close(self) -> None:
         """Let go of the connection. Idempotent."""

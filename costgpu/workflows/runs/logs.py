@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from costgpu.errors import CostGpuError, RunError, UsageError
-from costgpu.models.job import Launcher
 from costgpu.models.run import RunView
 from costgpu.runner.files.safe_move import open_regular
 from costgpu.runner.find_run import runs_of_job
@@ -151,7 +150,7 @@ def _title(view: RunView | None) -> str:
     node = view.spec.node if view is not None else None
     if view is None or node is None:
         return ""
-    if view.spec.launcher is Launcher.RAY:
+    if view.spec.launcher.runs_once:
         return f"machine {node.node}, run {view.run_id}"
     first, last = view.first_rank, view.first_rank + view.ranks_per_node - 1
     ranks = f"rank {first}" if first == last else f"ranks {first}-{last}"

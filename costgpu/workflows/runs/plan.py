@@ -25,7 +25,7 @@ from costgpu.measure.launcher import Launch
 from costgpu.measure.prefixes import NO_PREFIXES
 from costgpu.measure.profile_file import load_profile
 from costgpu.models.instance import CreateRequest, Identity, NodeGroup
-from costgpu.models.job import Engine, JobSpec, Launcher
+from costgpu.models.job import JobSpec, Launcher
 from costgpu.models.offer import Offer
 from costgpu.models.run import Option, Plan
 from costgpu.models.workload import WorkloadProfile
@@ -38,6 +38,7 @@ from costgpu.workflows.context import AppContext
 from costgpu.workflows.environment import job_environment
 from costgpu.workflows.estimate.measure import check_script, note_files, run_measurement, run_program
 from costgpu.workflows.reporter import Reporter
+from costgpu.workflows.runs import setup_ray
 from costgpu.workflows.runs.budgets import ask_budgets, fit_to_budgets
 from costgpu.workflows.runs.inputs import compare, largest_left_out, module_file
 from costgpu.workflows.runs.packages import PackageSource, check_imports, find_packages, with_framework
@@ -50,7 +51,6 @@ from costgpu.workflows.runs.places import (
     providers_of,
     wanted_offers,
 )
-from costgpu.workflows.runs.ray_setup import check_ray, with_ray
 from costgpu.workflows.runs.request import RunRequest, check_program, job_spec, limits_of
 from costgpu.workflows.runs.visible_secrets import visible_secrets
 
@@ -91,10 +91,10 @@ def plan_run(request: RunRequest, script: Request, context: AppContext, adapt: A
     spec = job_spec(request, script, limits, environment, bucket=context.settings.bucket)
     check_rules(spec)
     rented = request.renting or any(place != "local" for place in infra)
-    if adapt is None and request.on_ray and request.estimate:
-        context.reporter.note("No estimate: a script on a Ray cluster cannot be measured on one computer.")
+    if adapt is None and request.runs_once and request.estimate:
+        context.reporter.note(setup_ray.NO_ESTIMATE)
         request = replace(request, estimate=False)
-    single = request if adapt is None else replace(request, nodes=None, engine=Engine.PLAIN.value)
+    single = request if adapt is None else replace(request, nodes=None, launcher=None)
     if request.estimate and not request.profile and rented:
         check_credentials(context, providers)  # without them there is no need to measure for a minute
     check_script(script, request.python)
@@ -122,8 +122,8 @@ def plan_run(request: RunRequest, script: Request, context: AppContext, adapt: A
     _check_backend(profile, first)
     local = first.offer.provider == "local"
     python = find_interpreter(request.python or script.python, dict(os.environ)).path if local else ""
-    if local and single.on_ray and not request.setup:
-        check_ray(python)
+    if local and single.runs_once and not request.setup:
+        setup_ray.check_installed(python)
     if local:
         packages = PackageSource(setup=request.setup or "")
     else:
@@ -213,8 +213,8 @@ def _completed(
     if request.setup is not None:
         return packages
     packages = with_framework(packages, profile, gpu=place.offer.accelerator is not None)
-    if request.on_ray:
-        packages = with_ray(packages)
+    if request.runs_once:
+        packages = setup_ray.with_ray(packages)
     if profile is None or profile.footprint is None:
         return packages
     with suppress(InterpreterError):

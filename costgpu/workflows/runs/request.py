@@ -17,7 +17,7 @@ from costgpu.errors import ScriptNotFound, UsageError
 from costgpu.measure import Request
 from costgpu.measure.launcher import Launch
 from costgpu.models.defaults import MEETING_PORT
-from costgpu.models.job import Engine, JobSpec, Launcher, OutputsFrom, Recovery
+from costgpu.models.job import JobSpec, Launcher, OutputsFrom, Recovery
 from costgpu.runner.agent.end_words import SHELLS
 from costgpu.runner.drive.checkpoints import LATEST
 from costgpu.runner.plan import Limits
@@ -35,6 +35,8 @@ MOST_NODES = 64
 MOST_RECOVERIES = 100
 FALLBACK = "on-demand"
 FIRST_PORT, LAST_PORT, _PORT_DIGITS = 1024, 65535, 5
+
+LAUNCHERS = ", ".join(Launcher)
 
 E = TypeVar("E", bound=StrEnum)
 
@@ -61,12 +63,9 @@ class RunRequest(ScriptOptions, SizeOptions):
     lease: Text = Text(f"Lifetime of a machine with --no-auto-shutdown; default: {DEFAULT_LEASE}.")
     nproc: Text = Text("Number of processes under torchrun, or auto.")
     nodes: WholeOrNone = WholeOrNone("Number of machines that work on the job together; default: the command's.")
-    launcher: Text = Text("With --nodes: torchrun (default), accelerate, deepspeed or none.")
+    launcher: Text = Text(f"With --nodes, what starts the processes: {LAUNCHERS}.")
     outputs_from: Word = Word(
         "With --nodes: machines whose outputs to download: 0, or all into rank-N.", default=OutputsFrom.RANK_0.value
-    )
-    engine: Word = Word(
-        "What runs the script: plain, or ray, a Ray cluster of the machines.", default=Engine.PLAIN.value
     )
     workdir: Text = Text("Folder to send and run in; default: the script's own.")
     profile: Text = Text("Saved profile to use instead of measuring.")
@@ -97,9 +96,9 @@ class RunRequest(ScriptOptions, SizeOptions):
         return self.outputs_from == OutputsFrom.ALL.value
 
     @property
-    def on_ray(self) -> bool:
-        """Return whether the script is to run on a Ray cluster."""
-        return self.engine == Engine.RAY.value
+    def runs_once(self) -> bool:
+        """Return whether the script is to run once, on machine 0, whose launcher makes the others serve it."""
+        return self.launcher in list(Launcher) and Launcher(self.launcher).runs_once
 
     @property
     def renting(self) -> bool:
@@ -117,10 +116,9 @@ def check(request: RunRequest) -> None:
         raise UsageError("Which script?", hint="costgpu run train.py, or costgpu run -m package")
     if not 1 <= request.machines <= MOST_NODES:
         raise UsageError(f"{request.machines} machines: a job can have 1 to {MOST_NODES}.")
-    _one_of(Engine, request.engine, "--engine")
     _check_program(request)
-    if request.on_ray:
-        _check_ray(request)
+    if request.runs_once:
+        _check_once(request)
     elif request.machines == 1:
         given = [
             name for name, on in (("--launcher", request.launcher), ("--outputs-from all", request.all_outputs)) if on
@@ -171,7 +169,6 @@ def check(request: RunRequest) -> None:
 def _check_program(request: RunRequest) -> None:
     """Refuses options that start a Python script in some way, for a program that is none."""
     options = {
-        "--engine ray": request.on_ray,
         "--nproc": request.nproc,
         "--launcher": request.launcher not in (None, Launcher.NONE),
     }
@@ -255,26 +252,21 @@ def _recovery(request: RunRequest, workdir: Path) -> Recovery | None:
     return Recovery(most=request.recover, checkpoints=checkpoints, resume_args=resume)
 
 
-def _check_ray(request: RunRequest) -> None:
-    """Refuses what has no meaning on a Ray cluster."""
+def _check_once(request: RunRequest) -> None:
+    """Refuses what has no meaning where the script runs once."""
     launch = request.launch
     options = {
-        "--launcher": request.launcher,
         "--nproc": request.nproc,
         "--profile": request.profile,
+        "--idle-duration": request.idle_duration,  # the machines' own processes never rest
         launch.launcher if launch is not None else "": launch is not None and launch.launcher != "python",
+        "--outputs-from all": request.all_outputs,
     }
     given = [name for name, value in options.items() if value]
     if given:
         raise UsageError(
-            f"{' and '.join(given)} cannot be used with --engine ray.",
-            hint="On a Ray cluster the script runs once, and Ray starts the processes that it asks for:"
-            " ScalingConfig(num_workers=4) in Ray Train.",
-        )
-    if request.all_outputs:
-        raise UsageError(
-            "--outputs-from all cannot be used with --engine ray: the script runs on machine 0.",
-            hint="Return what the tasks make to the script, or write it to a bucket.",
+            f"{' and '.join(given)} cannot be used with --launcher {request.launcher}.",
+            hint="The script runs once, on machine 0, and asks for processes itself; its outputs come from there.",
         )
 
 
@@ -310,7 +302,7 @@ def job_spec(
             hint="A file of that name is ./none.",
         )
     launch, several = script.launch, request.machines > 1
-    launcher = Launcher.RAY if request.on_ray else _launcher(request.launcher, launch)
+    launcher = _launcher(request.launcher, launch)
     if script.program:
         launcher = Launcher.NONE  # it finds its rank in its variables, and starts what it starts
     return JobSpec(
@@ -323,7 +315,7 @@ def job_spec(
         env_names=tuple(sorted(environment)),
         env_file=str(Path(request.env_file).resolve()) if request.env_file else None,
         outputs=tuple(output_pattern("--outputs", each, workdir) for each in request.outputs),
-        processes=0 if request.on_ray or script.program else _processes(request.nproc, launch, several=several),
+        processes=0 if launcher.runs_once or script.program else _processes(request.nproc, launch, several=several),
         max_cost_usd=limits.max_cost_usd,
         max_duration_seconds=limits.max_duration_seconds,
         idle_seconds=None
@@ -349,8 +341,6 @@ def job_spec(
 def _launcher(asked: str | None, launch: Launch | None) -> Launcher:
     """Return what starts the ranks on several machines: what the command says, else what was asked for, else torchrun."""
     named = Launcher.TORCHRUN if asked is None else _one_of(Launcher, asked, "--launcher")
-    if named is Launcher.RAY:
-        raise UsageError("Ray is no launcher of ranks.", hint="Give --engine ray.")
     if launch is None or launch.launcher == "python":
         return named
     first = launch.launcher.partition(" ")[0]

@@ -6,7 +6,7 @@ import subprocess
 import sys
 
 from costgpu.errors import MissingImport
-from costgpu.workflows.runs.ray_setup import OLDEST, requirement
+from costgpu.workflows.runs.setup_ray import OLDEST, requirement
 
 EXTRA = "pip install 'costgpu[ray]'"
 PACKAGE = "ray[tune]"

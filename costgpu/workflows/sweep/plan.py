@@ -13,7 +13,7 @@ import psutil
 
 from costgpu.estimator.scope import scope_of
 from costgpu.measure import find_interpreter
-from costgpu.models.job import Engine, JobSpec
+from costgpu.models.job import JobSpec, Launcher
 from costgpu.models.workload import WorkloadProfile
 from costgpu.runner.launch import job_name
 from costgpu.runner.plan import LaunchPlace
@@ -62,12 +62,12 @@ def planned_sweep(request: SweepRequest, reporter: Reporter) -> Iterator[tuple[A
     """
     if not request.infra and not request.renting:
         request = replace(request, infra=("local",))
+    if request.machines > 1:
+        request = replace(request, launcher=Launcher.RAY)
     sweep = sweep_of_request(request)
     script = script_request(request, reporter)
     first = arguments_of(next(sweep.space.settings()), sweep.template)
     here = request.infra == ("local",)
-    if request.machines > 1:
-        request = replace(request, engine=Engine.RAY.value)
     tuner_python = ""
     if here:
         tuner_python = find_ray(find_interpreter(request.python or script.python, dict(os.environ)).path)

@@ -2,25 +2,15 @@
 
 import json
 import re
-import urllib.error
-import urllib.request
-from typing import Any
-
-import pytest
 
 from tests import examples
 from tests.emulated.journeys.journey import Client, Person
 
-RAY = ("--engine", "ray", "--nodes", "2")
+RAY = ("--launcher", "ray", "--nodes", "2")
 DATA = ("--rows", "20000", "--blocks", "8")
 TRAIN = ("--epochs", "2", "--steps", "8")
 WAITS = """
 import signal, sys, threading
-complete = threading.Event()
-def talk():  # a machine that is busy with other things may be slow to begin, which is not to look idle
-    while not complete.wait(1):
-        print("beginning", file=sys.stderr, flush=True)
-threading.Thread(target=talk, daemon=True).start()
 import ray
 def save(*_):
     open("checkpoint", "w").write(str(ray.get(add.remote(1))))
@@ -32,7 +22,6 @@ ray.init()
 signal.signal(signal.SIGTERM, save)
 there = {each["NodeManagerAddress"] for each in ray.nodes() if each["Alive"]}
 print(f"begun on {len(there)} machines", flush=True)
-complete.set()
 while True:
     threading.Event().wait(0.1)
 """
@@ -61,33 +50,6 @@ def begun(person: Person, *options: str, kind: str, cap: str) -> Client:
     return client
 
 
-def dashboard(client: Client) -> None:
-    """It is reached through the client only, and by those who have its token."""
-    found: list[Any] = []
-
-    def told() -> bool:
-        words = " ".join(client.err.decode().split())
-        found[:] = re.findall(
-            r"Ray's dashboard, through SSH while this client runs: (http://127\.0\.0\.1:\d+).*?token: (\w+)", words
-        )
-        return bool(found)
-
-    client.until(told, 60, "the dashboard is told")
-    ((address, token),) = found
-    for allowed in (True, False):
-        headers = {"Authorization": f"Bearer {token}"} if allowed else {}
-        asked = urllib.request.Request(f"{address}/api/jobs/", headers=headers)
-        if allowed:
-            with urllib.request.urlopen(asked, timeout=30) as answer:
-                (job,) = json.loads(answer.read())
-            assert "train.py" in job["entrypoint"]
-            continue
-        with pytest.raises(urllib.error.HTTPError) as refused:
-            urllib.request.urlopen(asked, timeout=30)
-        with refused.value as answer:
-            assert answer.code == 401
-
-
 def cancelled(person: Person, client: Client) -> None:
     """The script saves its work with the help of the cluster, and no process of Ray's is left."""
     guests = [person.guest(run_id=run_id) for run_id in person.run_ids()]
@@ -113,7 +75,7 @@ def head_is_killed(person: Person, client: Client) -> None:
     first = person.guest(run_id=person.run_ids()[0])
     first.run("pkill", "-9", "-x", "gcs_server")
     assert client.wait(120) == 1, str(client)
-    assert client.says("Ray's head on node 0 has ended unexpectedly (gcs_server)."), str(client)
+    assert client.says("Ray's head on node 0 has ended unexpectedly."), str(client)
     person.ended(instances=2)
 
 

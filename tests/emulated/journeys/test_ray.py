@@ -41,25 +41,15 @@ def ray_train(person: Person) -> None:
 @journeys
 def a_head_alone(person: Person) -> None:
     person.write("import ray, sys; ray.init(); print(len(ray.nodes()), 'node'); sys.exit(3)")
-    client = person.ran("--engine", "ray", kind=KIND, cap=CAP, code=3)
+    client = person.ran("--launcher", "ray", kind=KIND, cap=CAP, code=3)
     assert client.out == b"1 node\n", str(client)
     person.ended()
 
 
 @journeys
-def the_dashboard_and_the_end(person: Person) -> None:
+def the_end_is_asked_for(person: Person) -> None:
     client = ray_clusters.begun(person, kind=KIND, cap=CAP)
-    ray_clusters.dashboard(client)
     ray_clusters.cancelled(person, client)
-
-
-@journeys
-def an_idle_cluster_is_ended(person: Person) -> None:
-    """Though Ray's own processes never rest, and talk to each other."""
-    client = ray_clusters.begun(person, "--idle-duration", "20s", "--grace", "5s", kind=KIND, cap=CAP)
-    assert client.wait(180) == 62, str(client)
-    assert client.says("ended by its --idle-duration"), str(client)
-    person.ended(instances=2)
 
 
 @journeys

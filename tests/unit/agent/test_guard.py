@@ -130,20 +130,6 @@ def test_waiting_for_another_machine_is_not_idle(machine: SimulatedMachine, coun
     assert machine.reason() == "idle"
 
 
-def test_work_on_another_machine_of_a_ray_cluster_is_not_idle(
-    machine: SimulatedMachine, counters: SimpleNamespace
-) -> None:
-    def hear() -> None:
-        with Path(machine.home.file(idle.RAY_ACTIVITY)).open("a") as heard:
-            heard.write(".")
-
-    machine.start(idle_seconds=60.0)
-    machine.advance(200, during=hear)
-    assert machine.reason() is None
-    machine.advance(80)
-    assert machine.reason() == "idle"
-
-
 def test_the_idle_watch_measures_at_its_interval_only(counters: SimpleNamespace) -> None:
     clock = SimulatedClock()
     watch = IdleWatch(1, 10.0, clock)

@@ -143,7 +143,7 @@ def test_a_program_outside_of_the_folder_is_for_this_machine_only(
     assert planned("/bin/sh", "launch.sh").argv == ("/bin/sh", "launch.sh")
 
 
-@pytest.mark.parametrize(("option", "value"), [("nproc", "2"), ("launcher", "torchrun"), ("engine", "ray")])
+@pytest.mark.parametrize(("option", "value"), [("nproc", "2"), ("launcher", "torchrun")])
 def test_what_starts_python_processes_is_not_for_programs(option: str, value: str) -> None:
     with pytest.raises(UsageError, match="is for a Python script"):
         planned("bash", "launch.sh", nodes=2, **{option: value})  # type: ignore[arg-type]

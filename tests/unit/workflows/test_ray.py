@@ -10,15 +10,15 @@ from costgpu.errors import MissingImport
 from costgpu.models.job import JobSpec, Launcher
 from costgpu.workflows.estimate.measure import script_request
 from costgpu.workflows.reporter import LogReporter
-from costgpu.workflows.runs import ray_setup
+from costgpu.workflows.runs import setup_ray
 from costgpu.workflows.runs.packages import find_packages
-from costgpu.workflows.runs.ray_setup import check_ray
 from costgpu.workflows.runs.request import RunRequest, check, job_spec, limits_of
+from costgpu.workflows.runs.setup_ray import check_installed
 
 
 def spec(folder: Path, **options: object) -> JobSpec:
     (folder / "train.py").write_text("")
-    request = RunRequest(command=(str(folder / "train.py"), "--lr", "1"), engine="ray", **options)  # type: ignore[arg-type]
+    request = RunRequest(command=(str(folder / "train.py"), "--lr", "1"), launcher="ray", **options)  # type: ignore[arg-type]
     check(request)
     script = script_request(request, LogReporter())
     return job_spec(request, script, limits_of(request, longest_hours=1.0), {}, bucket=None)
@@ -60,7 +60,7 @@ def test_ray_is_installed_unless_the_requirements_name_it(
         (tmp_path / "requirements.txt").write_text(requirements)
     monkeypatch.setattr(metadata, "version", version(here))
     packages = find_packages(tmp_path, None)
-    found = ray_setup.with_ray(packages)
+    found = setup_ray.with_ray(packages)
     assert found.setup == expected.replace("SETUP", packages.setup)
     assert found.label == (
         "requirements.txt" if expected == "SETUP" else "requirements.txt + Ray" if requirements else "Ray"
@@ -72,7 +72,7 @@ def test_an_interpreter_without_ray_is_named(tmp_path: Path) -> None:
     python.write_text(f'#!/bin/sh\nexec {sys.executable} -S -I "$@"\n')
     python.chmod(0o755)
     with pytest.raises(MissingImport) as caught:
-        check_ray(str(python))
+        check_installed(str(python))
     assert str(python) in caught.value.message
     assert "pip install 'costgpu[ray]'" in caught.value.hint
 
@@ -83,4 +83,4 @@ def test_one_with_ray_will_do(tmp_path: Path) -> None:
         f'#!/bin/sh\nPYTHONPATH={Path(__file__).parents[2]}/scripts/fake_ray exec {sys.executable} -S "$@"\n'
     )
     python.chmod(0o755)
-    check_ray(str(python))
+    check_installed(str(python))

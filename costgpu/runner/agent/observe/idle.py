@@ -15,13 +15,6 @@ GPU_PERCENT = 2.0
 THRESHOLDS = "less than %.0f %% of a core, %.0f %% of a GPU, %.0f kB/s of network, %.0f kB/s of disk and no output" % (
     *(100 * CPU_SHARE, GPU_PERCENT, NETWORK_BYTES_PER_SECOND / 1e3, DISK_BYTES_PER_SECOND / 1e3),
 )
-RAY_ACTIVITY = "ray-activity"  # file that grows while a Ray cluster comes to be, or another machine of it is busy
-# Ray's own processes and its workers without work: a cluster that does nothing uses 3 to 6 % of a core (2.60, 2026-11).
-_RAY_NAMES = ("gcs_server", "raylet", "ray-dashboard-", "ray::IDLE", "ray::DashboardA", "ray::RuntimeEnv")
-_RAY_PROGRAMS = (
-    *("/ray/dashboard/", "/ray/_private/log_monitor.py", "/ray/autoscaler/", "ray.util.client.server"),
-    *("/ray/_private/workers/", "ray.dashboard."),
-)
 
 
 class Counters(NamedTuple):
@@ -36,19 +29,11 @@ class Counters(NamedTuple):
 
 def read_counters(supervisor: int, log_bytes: int, at: float) -> Counters:
     """Return what the job below this supervisor has used up to now; `at` is the machine's uptime."""
-    members = [entry for entry in machine_stats.descendants(supervisor) if not is_ray_daemon(entry.pid)]
+    members = list(machine_stats.descendants(supervisor))
     root = machine_stats.process(supervisor)
     cpu = sum(entry.cpu for entry in members) + (root.children_cpu if root else 0.0)
     disk = machine_stats.disk_bytes(entry.pid for entry in members)
     return Counters(at, cpu, machine_stats.network_bytes(), disk, log_bytes)
-
-
-def is_ray_daemon(pid: int) -> bool:
-    """Return whether it is there for Ray's sake, and not for the job's."""
-    if machine_stats.name_of(pid).startswith(_RAY_NAMES):
-        return True
-    words = machine_stats.arguments_of(pid)
-    return any(program in words for program in _RAY_PROGRAMS)
 
 
 def was_active(before: Counters, now: Counters) -> bool:

@@ -7,6 +7,7 @@ import re
 import time
 from fnmatch import fnmatchcase
 
+from .. import launch_ray
 from ..clock import boot_id, uptime
 from ..state_files import OWN_NAMES, Home
 from .secret_names import is_secret
@@ -50,7 +51,6 @@ _MEMORY = re.compile(  # in /dev/shm
     re.VERBOSE,
 )
 _SEMAPHORE_BYTES = 32  # a file of /dev/shm called sem.* that is larger is none
-_RAY = re.compile(r"session_\S+|ray_current_cluster|prom_metrics_service_discovery\.json")  # in /tmp/ray
 _CUDA = re.compile(r"cuda(-\d+(\.\d+)*)?")  # in /usr/local
 _OWN_FORMS = re.compile(r"\.?(.+?)(\.\d+-\d+)?\.new|(.+)\.restored")  # drafts of costgpu's own files
 _AGENT = re.compile(r"agent-[0-9a-f]+\.pyz(\.new)?")
@@ -116,13 +116,13 @@ def stays_outside(home: Home, path: str, entry: os.DirEntry[str], other_file_sys
     if is_folder and os.path.exists(os.path.join(entry.path, "CACHEDIR.TAG")):
         return True
     if os.path.dirname(entry.path) == home.path:
-        return _is_own(home, name, is_folder)
+        return _is_own(name, is_folder)
     if os.path.dirname(entry.path) == home.file("checkpoints"):
         return _COPY.fullmatch(name) is not None
     if folder == "usr/local":
         return is_folder and _CUDA.fullmatch(name) is not None
-    if folder == "tmp/ray":
-        return _RAY.fullmatch(name) is not None
+    if launch_ray.TEMPORARY.fullmatch(path):
+        return True
     return folder in SHARED and _is_temporary(folder, name, entry, is_folder)
 
 
@@ -141,11 +141,10 @@ def _is_temporary(folder: str, name: str, entry: os.DirEntry[str], is_folder: bo
     return _MEMORY.fullmatch(name) is not None or (name.startswith("sem.") and found.st_size <= _SEMAPHORE_BYTES)
 
 
-def _is_own(home: Home, name: str, is_folder: bool) -> bool:
+def _is_own(name: str, is_folder: bool) -> bool:
     """Return True for what costgpu itself has in the home, by its exact name or that of a draft."""
     if is_folder:
-        order = home.read("order.json") or {} if name == "ray" else {}
-        return name in _OWN_FOLDERS or (order.get("rendezvous") or {}).get("launcher") == "ray"
+        return name in _OWN_FOLDERS
     draft = _OWN_FORMS.fullmatch(name)
     return name in OWN_NAMES or _AGENT.fullmatch(name) is not None or (draft and (draft[1] or draft[3])) in OWN_NAMES
 

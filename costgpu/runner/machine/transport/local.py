@@ -6,7 +6,6 @@ import contextlib
 import errno
 import os
 import signal
-import socket
 import subprocess
 import tempfile
 import threading
@@ -123,14 +122,6 @@ class LocalTransport:
                 raise RunError(f"{file.target} cannot be written: {exc.strerror or exc}.") from exc
             finally:
                 os.close(source)
-
-    def forward(self, port: int) -> int | None:
-        """Return the very port: this is the machine. None as long as nothing listens there."""
-        try:
-            socket.create_connection(("127.0.0.1", port), _CONNECT_SECONDS).close()
-        except OSError:
-            return None
-        return port
 
     def close(self) -> None:
         """Nothing is held."""

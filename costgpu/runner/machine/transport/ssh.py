@@ -25,7 +25,6 @@ from costgpu.runner.machine.transport.ssh_command import Command
 from costgpu.runner.machine.transport.ssh_connect import address, dial, unreachable
 
 T = TypeVar("T")
-_LOOPBACK = "127.0.0.1"
 _FILES_AT_ONCE = 16
 _CLOSE_SECONDS = 2.0
 _DOWNLOAD_SECONDS = 60.0  # for files without content
@@ -53,7 +52,6 @@ class SshTransport:
         self._dialling = asyncio.Lock()
         self._connection: asyncssh.SSHClientConnection | None = None
         self._closed = False
-        self._forwarded: dict[int, tuple[asyncssh.SSHClientConnection, int]] = {}  # port there -> connection, port here
 
     @property
     def home(self) -> str:
@@ -124,15 +122,6 @@ class SshTransport:
         if files:
             self._call(self._download(files))
 
-    def forward(self, port: int) -> int | None:
-        """As `Transport.forward`, by this connection: nothing new is reachable from anywhere else.
-
-        Raises:
-            HostUnreachable: The connection failed or was lost.
-            HostKeyMismatch: Another machine answers.
-        """
-        return self._call(self._forward(port))
-
     def close(self) -> None:
         """Close the connection; commands that run on it fail with `HostUnreachable`."""
         self._closed = True
@@ -161,22 +150,6 @@ class SshTransport:
             if self._connection is None or self._connection.is_closed():
                 self._connection = await dial(self._endpoint, self._keys, self._connect_timeout)
             return self._connection
-
-    async def _forward(self, port: int) -> int | None:
-        connection = await self._connected()
-        if (known := self._forwarded.get(port)) is not None and known[0] is connection:
-            return known[1]
-        try:
-            _, writer = await connection.open_connection(_LOOPBACK, port)
-        except asyncssh.ChannelOpenError:
-            return None
-        writer.close()
-        try:  # the same port, if it is free: programs there name it
-            listener = await connection.forward_local_port(_LOOPBACK, port, _LOOPBACK, port)
-        except OSError:
-            listener = await connection.forward_local_port(_LOOPBACK, 0, _LOOPBACK, port)
-        self._forwarded[port] = (connection, listener.get_port())
-        return listener.get_port()
 
     async def _start(self, argv: Sequence[str]) -> Command:
         return await Command.start(await self._connected(), argv, address(self._endpoint))

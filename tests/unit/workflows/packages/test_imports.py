@@ -144,4 +144,4 @@ def test_a_run_on_a_rented_machine_is_held_against_its_measurement(tmp_path: Pat
     assert completed(replace(request, setup="pip install einops"), measured) == "--setup"
     for unknown in (None, MEASURED):
         assert completed(request, unknown) == "requirements.txt, by uv or pip"
-    assert completed(replace(request, engine="ray"), None) == "requirements.txt + Ray, by uv or pip"
+    assert completed(replace(request, launcher="ray"), None) == "requirements.txt + Ray, by uv or pip"

@@ -1,7 +1,8 @@
-"""`ray start` of a Ray that does nothing: it writes down how it was called, and leaves processes with the names of Ray's."""
+"""`ray start --block` of a Ray that does nothing: it writes down how it was called, and a head listens at its port."""
 
 import json
 import os
+import socket
 import sys
 import time
 
@@ -9,15 +10,13 @@ options = sys.argv[2:]
 told = {"argv": options, "environment": {k: v for k, v in os.environ.items() if k.startswith("RAY_")}}
 with open(os.path.join(os.environ["COSTGPU_HOME"], "started.json"), "w") as stream:
     json.dump(told, stream)
-if os.path.exists("refuse") and "--head" not in options:
+if os.path.exists("refuse"):
     print("no room for a Ray node")
     sys.exit(7)
-while os.path.exists("slow"):
-    time.sleep(0.05)
-for name in ("gcs_server", "raylet") if "--head" in options else ("raylet",):
-    if os.fork() == 0:
-        os.setsid()
-        with open("/proc/self/comm", "w") as stream:
-            stream.write(name)
-        time.sleep(300)
-        os._exit(0)
+if "--head" in options:
+    listener = socket.create_server(
+        (options[options.index("--node-ip-address") + 1], int(options[options.index("--port") + 1]))
+    )
+with open("/proc/self/comm", "w") as stream:
+    stream.write("raylet")
+time.sleep(300)

@@ -17,6 +17,7 @@ OLDEST = "2.52"
 Source: https://docs.ray.io/en/latest/ray-security/token-auth.html (2026-11-24).
 """
 
+NO_ESTIMATE = "No estimate: a script on a Ray cluster cannot be measured on one computer."
 _CHECK_SECONDS = 60
 
 
@@ -42,7 +43,7 @@ def requirement(package: str = PACKAGE) -> str:
         return f"{package}>={OLDEST}"
 
 
-def check_ray(python: str) -> None:
+def check_installed(python: str) -> None:
     """Check that an interpreter of this computer has Ray.
 
     Raises:
@@ -54,6 +55,6 @@ def check_ray(python: str) -> None:
     )
     if done.returncode:
         raise MissingImport(
-            f"{python} has no Ray, which --engine ray needs.",
+            f"{python} has no Ray, which --launcher ray needs.",
             hint="pip install 'costgpu[ray]', or choose another interpreter with --python.",
         )

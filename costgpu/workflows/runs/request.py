@@ -22,7 +22,7 @@ from costgpu.runner.agent.end_words import SHELLS
 from costgpu.runner.drive.checkpoints import LATEST
 from costgpu.runner.plan import Limits
 from costgpu.units import DISK_GIB, parse_duration, parse_usd
-from costgpu.workflows.estimate.request import SYSTEM_FOLDERS, ScriptOptions
+from costgpu.workflows.estimate.request import MOST_NODES, SYSTEM_FOLDERS, ScriptOptions
 from costgpu.workflows.options import Choice, Real, SizeOptions, Switch, Text, Texts, WholeOrNone, Word
 from costgpu.workflows.runs.patterns import output_pattern, rule_pattern
 from costgpu.workflows.tags import parse_tags
@@ -31,7 +31,6 @@ DEFAULT_LEASE = "8h"
 DEFAULT_GRACE = "30s"
 OF_MEASURING = ("isolation", "start_limit")  # options that only `costgpu estimate` has
 MOST_PROCESSES = 999
-MOST_NODES = 64
 MOST_RECOVERIES = 100
 FALLBACK = "on-demand"
 FIRST_PORT, LAST_PORT, _PORT_DIGITS = 1024, 65535, 5

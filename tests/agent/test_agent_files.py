@@ -17,6 +17,8 @@ from costgpu.runner.machine.install_agent import agent_sha256
 from tests.agent.harness import Machine, in_thread, order, selection
 from tests.until import until
 
+pytestmark = pytest.mark.slow
+
 
 def test_installing_again_changes_nothing(machine: Machine) -> None:
     machine.host.install()

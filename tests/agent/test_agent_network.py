@@ -23,6 +23,8 @@ from tests.agent.harness import LISTENS, Machine
 from tests.unit.agent.simulation import SimulatedClock
 from tests.until import until
 
+pytestmark = pytest.mark.slow
+
 
 class Server(http.server.ThreadingHTTPServer):
     """A bucket, and the metadata services of two clouds."""

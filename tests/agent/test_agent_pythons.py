@@ -13,6 +13,8 @@ from costgpu.workflows.runs.packages.conda import conda_source
 from costgpu.workflows.runs.packages.requirements import Listing
 from tests.agent.harness import Machine
 
+pytestmark = pytest.mark.slow
+
 
 def _usable(name: str) -> str | None:
     found = shutil.which(name)

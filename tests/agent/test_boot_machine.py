@@ -19,6 +19,8 @@ from tests.agent.harness import Machine, order
 from tests.unit.runner.test_boot_script import PRIVATE, PUBLIC
 from tests.until import until
 
+pytestmark = pytest.mark.slow
+
 
 class Box:
     """A home with a power-off command that only writes down that it was called."""

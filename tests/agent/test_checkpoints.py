@@ -19,6 +19,8 @@ from costgpu.runner.agent.state_files import Home
 from tests.agent.harness import Machine, order, selection
 from tests.until import until
 
+pytestmark = pytest.mark.slow
+
 LONG_AGO = 1_000_000_000
 
 

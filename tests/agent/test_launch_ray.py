@@ -16,6 +16,8 @@ from costgpu.runner.agent.observe import machine_stats
 from tests.agent.harness import Machine
 from tests.until import until
 
+pytestmark = pytest.mark.slow
+
 FAKE_RAY = Path(__file__).parents[1] / "scripts" / "fake_ray"
 TOKEN = "5ec2e7"
 ENDS = """

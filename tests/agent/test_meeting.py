@@ -21,6 +21,8 @@ from tests.agent.harness import Machine, in_thread
 from tests.agent.test_agent_pythons import OTHERS
 from tests.until import until
 
+pytestmark = pytest.mark.slow
+
 TELLS = """
 import os
 names = ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "NODE_RANK",

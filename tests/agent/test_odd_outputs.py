@@ -11,6 +11,8 @@ from costgpu.runner.files.place_outputs import fetch_and_place
 from tests.agent.harness import Machine
 from tests.until import until
 
+pytestmark = pytest.mark.slow
+
 ODD = ["new\nline", "back\\slash", "b\udcff\udcfe", "x" * 255, " ", "-rf", "*", "\x1b]0;title\x07", "é", "e\u0301"]
 
 

@@ -57,6 +57,7 @@ def over(here: Here) -> None:
     assert {view.receipt is not None for view in here.runs()} == {True}
 
 
+@pytest.mark.slow
 def test_ddp_on_two_machines_makes_the_weights_of_one(here: Here) -> None:
     here.write("train_ddp.py", DDP)
     result = here.run(*TWO, "train_ddp.py", *SMALL, "32")

@@ -21,12 +21,11 @@ from tests.emulators.fixtures import (
     guest_gce,
     guest_gce_process,
     machines,
-    torch_in_guests,
 )
 from tests.emulators.guests import relay
 
 __all__ = ["cloud", "cloud_process", "gce", "gce_process", "guest_cloud_process"]
-__all__ += ["guest_cloud", "guest_gce", "guest_gce_process", "machines", "torch_in_guests"]
+__all__ += ["guest_cloud", "guest_gce", "guest_gce_process", "machines"]
 
 
 def pytest_configure(config: pytest.Config) -> None:

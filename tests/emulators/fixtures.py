@@ -1,7 +1,7 @@
 """The emulated clouds as fixtures: one process for all tests, a new account for each; with guests or without."""
 
 import contextlib
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -85,13 +85,6 @@ def packages_in_guests(*instance_types: str, **more: Any) -> Iterator[None]:
     finally:
         for each in instance_types:
             guest_control.set_traits(None, each)
-
-
-@pytest.fixture
-def torch_in_guests() -> Iterator[Callable[[str], None]]:
-    """See `packages_in_guests`: of an instance type, from its call on."""
-    with contextlib.ExitStack() as stack:
-        yield lambda instance_type: stack.enter_context(packages_in_guests(instance_type))
 
 
 @pytest.fixture

@@ -15,7 +15,7 @@ from yaml import MappingNode, Node
 from costgpu.errors import UsageError
 from costgpu.pricing import price_store
 from costgpu.pricing.hardware import accelerator, accelerator_key, accelerators
-from costgpu.workflows.runs.request import MOST_NODES
+from costgpu.workflows.estimate.request import MOST_NODES
 from costgpu.workflows.task_files.skypilot import URL, Tables, gib
 from costgpu.workflows.task_files.task import Task
 from costgpu.workflows.task_files.yaml_tree import TAG, Section

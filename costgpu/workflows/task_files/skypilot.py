@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from costgpu.workflows.runs.request import MOST_NODES
+from costgpu.workflows.estimate.request import MOST_NODES
 from costgpu.workflows.task_files.task import Task
 from costgpu.workflows.task_files.yaml_tree import TAG, Section
 

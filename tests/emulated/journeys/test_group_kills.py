@@ -25,7 +25,6 @@ from tests.emulated.journeys.kill_points import (
     whole_journey,
 )
 from tests.emulated.journeys.kill_setup import Cron, KillSetup, Witness
-from tests.emulators.compute_engine.client import RunningComputeEngine
 from tests.emulators.ec2.client import RunningEc2
 from tests.emulators.guests import guest_control
 from tests.emulators.guests.disk_seed import Traits
@@ -48,11 +47,6 @@ def new_setup(cloud: Cloud, folder: Path) -> Iterator[KillSetup]:
 @pytest.fixture
 def aws_setup(guest_cloud_process: RunningEc2, tmp_path: Path) -> Iterator[KillSetup]:
     yield from new_setup(guest_cloud_process, tmp_path)
-
-
-@pytest.fixture
-def gcp_setup(guest_gce_process: RunningComputeEngine, tmp_path: Path) -> Iterator[KillSetup]:
-    yield from new_setup(guest_gce_process, tmp_path)
 
 
 def cases(calls: list[tuple[str, int]], writes: list[str], nodes: tuple[int, ...]) -> Iterator[Case]:
@@ -93,8 +87,3 @@ def kill_many(setup: KillSetup, nodes: tuple[int, ...]) -> str:
 @pytest.mark.timeout(1800)
 def test_kills_on_aws(aws_setup: KillSetup, record_property: Callable[[str, object], None]) -> None:
     record_property("said", kill_many(aws_setup, (0, 1)))
-
-
-@pytest.mark.timeout(1800)
-def test_kills_on_google_cloud(gcp_setup: KillSetup, record_property: Callable[[str, object], None]) -> None:
-    record_property("said", kill_many(gcp_setup, (1,)))

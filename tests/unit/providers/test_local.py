@@ -267,6 +267,7 @@ def test_the_lease_ends_by_either_clock(harness: LocalHarness, hours: float) -> 
     assert ending(harness, made).reason == "lease expired"
 
 
+@pytest.mark.slow
 def test_the_real_boot_scripts_watchdog_ends_it_without_the_host(harness: LocalHarness) -> None:
     until = harness.clock.now() + timedelta(seconds=25)
     script = boot_script(

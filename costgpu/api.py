@@ -107,7 +107,8 @@ def _taking(kind: Callable[P, Request]) -> Callable[[Callable[[Request], Result]
 
         call.__signature__ = inspect.signature(kind)  # type: ignore[attr-defined]
         head, mark, tail = (body.__doc__ or "").partition("        args: Arguments of the script.\n")
-        more = "".join(f"        {each.name}: {each.help}\n" for each in options_of(kind))  # type: ignore[arg-type]
+        found = options_of(kind)  # type: ignore[arg-type]
+        more = "".join(f"        {each.name}: {each.help.removesuffix(' Repeatable.')}\n" for each in found)
         call.__doc__ = head + mark + more + tail
         return call
 

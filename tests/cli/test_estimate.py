@@ -157,6 +157,7 @@ def test_a_file_that_is_no_saved_profile_is_never_written_over(tmp_path: Path) -
     assert (tmp_path / "other.json").read_text() == "{}"
 
 
+@pytest.mark.slow
 @pytest.mark.torch
 def test_a_saved_profile_is_replaced_and_nothing_beside_it(saved: Path, tmp_path: Path) -> None:
     target, part = tmp_path / "profile.json", tmp_path / "profile.json.part"

@@ -213,7 +213,7 @@ class TestWithoutAnswers:
 
 
 def test_a_provider_that_cannot_be_loaded_is_not_asked_and_that_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(registry, "broken", lambda: {"lab": "The provider lab (lab:SPEC) cannot be loaded."})
+    monkeypatch.setattr(registry, "load_failures", lambda: {"lab": "The provider lab (lab:SPEC) cannot be loaded."})
     monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
     _, out, err = told("reap", "--json").check(46)
     assert json.loads(out)["unreachable"]["lab"] == "The provider lab (lab:SPEC) cannot be loaded."

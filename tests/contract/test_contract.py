@@ -289,6 +289,7 @@ def test_a_power_off_from_inside_terminates(harness: Harness) -> None:
     assert harness.until(lambda: harness.over(made.ref), harness.end_seconds)
 
 
+@pytest.mark.slow
 def test_the_lease_ends_it_without_anybody(harness: Harness) -> None:
     if not harness.enforces_the_lease():
         pytest.skip("no boot script is carried out here")

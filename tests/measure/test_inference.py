@@ -8,7 +8,7 @@ from costgpu.measure.profile.gpu_paths import NOTHING
 from costgpu.models.workload import ExtraKind, GpuPath, Phase, TotalKind
 from tests.measure.harness import profile_of, request
 
-pytestmark = pytest.mark.torch
+pytestmark = [pytest.mark.torch, pytest.mark.slow]
 CONVOLUTIONS = 3
 
 

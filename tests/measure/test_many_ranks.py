@@ -17,7 +17,7 @@ from costgpu.workflows.estimate.request import EstimateRequest
 from costgpu.workflows.reporter import LogReporter
 from tests.measure.harness import HERE, profile_of, run
 
-pytestmark = pytest.mark.torch
+pytestmark = [pytest.mark.torch, pytest.mark.slow]
 
 RANKS, SAMPLES, BATCH, EPOCHS = 4, 762, 16, 500
 WIDTH = 8

@@ -138,6 +138,7 @@ def test_what_a_client_starts_in_it_ends_too(harness: LocalHarness) -> None:
     assert empty(harness, folder)
 
 
+@pytest.mark.slow
 def test_what_bears_no_mark_is_found_when_all_guards_are_killed(harness: LocalHarness) -> None:
     made = harness.running(harness.request())
     folder, host = home(harness, made), host_of(harness, made)

@@ -54,7 +54,8 @@ class FolderCopy:
         copy = cls(os.path.realpath(root), os.path.realpath(folder), os.path.realpath(own))
         copy._copy_folders(copy.folder, MAX_ENTRIES)
         home = os.path.realpath(os.path.expanduser("~"))
-        copy._settings = [path for path in (f"{home}/{name}" for name in SETTINGS) if os.path.realpath(path) == path]
+        settings = (f"{home}/{name}" for name in SETTINGS)
+        copy._settings = [path for path in settings if os.path.isdir(path) and os.path.realpath(path) == path]
         for path in copy._settings:
             copy._copy_folders(path, MAX_SETTINGS)
         copy._copy_files()

@@ -49,8 +49,8 @@ def explain(outcome: Outcome, request: Request, interpreter: Interpreter) -> Scr
     if refused and record is not None and (path := record.get("refused_path")) and _is_writable(path):
         return WouldHarmFiles(
             f"{request.name} ended because it may not write there while it is measured: {path}",
-            hint="On this machine it runs in a copy of its folder, and may write in that copy only, and where large files"
-            " and other folders are, not at all. Measure where namespaces are allowed (costgpu doctor).",
+            hint="On this machine it runs in a copy of its folder, in which large files are for reading, and may write"
+            " nowhere else. Measure where namespaces are allowed: costgpu doctor.",
         )
     return _explain(outcome, request, interpreter)
 

@@ -76,10 +76,10 @@ class RandomAxis:
             return self.choices[0]
         if self.distribution is Distribution.INTEGER:
             return str((int(self.low) + int(self.high)) // 2)
-        middle = (self.low + self.high) / 2
+        middle = self.low / 2 + self.high / 2
         if self.distribution is Distribution.LOG_UNIFORM:
             middle = math.exp((math.log(self.low) + math.log(self.high)) / 2)
-        return f"{middle:.4g}"
+        return f"{middle:.10g}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

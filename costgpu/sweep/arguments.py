@@ -1,15 +1,13 @@
-"""How a setting is put on a script's command line. Pure."""
+"""The template by which settings are put on a script's command line, and settings for people. Pure."""
 
 from __future__ import annotations
 
-import re
 import shlex
 from collections.abc import Sequence
 
 from costgpu.errors import UsageError
-from costgpu.sweep.space import NAME, Setting
-
-_PLACE = re.compile(r"\{(" + NAME.pattern + r")\}")
+from costgpu.sweep.space import Setting
+from costgpu.sweep.tuner.arguments import PLACE
 
 
 def check_template(template: str | None, names: Sequence[str]) -> tuple[str, ...] | None:
@@ -24,24 +22,13 @@ def check_template(template: str | None, names: Sequence[str]) -> tuple[str, ...
         words = tuple(shlex.split(template))
     except ValueError as error:
         raise UsageError(f"--args {template!r} cannot be read: {error}.", hint="Quotes come in pairs.") from None
-    used = {name for word in words for name in _PLACE.findall(word)}
+    used = {name for word in words for name in PLACE.findall(word)}
     hint = f"For example: --args '{' '.join(f'--{name} {{{name}}}' for name in names)}'"
     if unknown := used - set(names):
         raise UsageError(f"--args has {{{min(unknown)}}}, which is no parameter of the sweep.", hint=hint)
     if missing := [name for name in names if name not in used]:
         raise UsageError(f"--args has no {{{missing[0]}}}: every trial would get the same.", hint=hint)
     return words
-
-
-def arguments_of(setting: Setting, template: Sequence[str] | None = None) -> list[str]:
-    """Return the words for one setting: ``--lr 1e-4``, or the template's.
-
-    A word of the template that becomes empty is left out, so that an empty value can mean no flag at all.
-    """
-    if template is None:
-        return [word for name, value in setting.items() for word in (f"--{name}", value)]
-    filled = (_PLACE.sub(lambda place: setting[place.group(1)], word) for word in template)
-    return [word for word in filled if word]
 
 
 def setting_words(setting: Setting) -> str:

@@ -11,7 +11,6 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from costgpu.sweep.arguments import arguments_of
 from costgpu.sweep.asha import Asha
 from costgpu.sweep.metric import Metric
 from costgpu.sweep.space import Space
@@ -50,33 +49,30 @@ def tuner_file() -> bytes:
     return target.getvalue()
 
 
-def tuner_spec(
-    sweep: Sweep, name: str, argv: Sequence[str], *, python: str, nodes: int, grace_seconds: float
-) -> dict[str, Any]:
+def tuner_spec(sweep: Sweep, name: str, argv: Sequence[str], *, python: str, grace_seconds: float) -> dict[str, Any]:
     """Return what the tuner reads.
 
     Args:
         name: Of the sweep, as of its folder.
         argv: The script and the arguments that all trials have.
         python: Interpreter of the script; empty for the one that the tuner runs under.
-        nodes: Number of machines.
         grace_seconds: Time between asking the whole job to end and killing it.
     """
-    settings = list(sweep.space.settings())
     asha = sweep.asha
     return {
         "folder": results_folder(name),
         "program": PROGRAM,
         "python": python,
         "argv": list(argv),
-        "settings": settings,
-        "arguments": [arguments_of(setting, sweep.template) for setting in settings],
-        "trials": len(settings),
+        "space": sweep.space.domains,
+        "draws": sweep.space.draws,
+        "seed": sweep.space.seed,
+        "template": sweep.template,
+        "trials": sweep.space.trials,
         "metric": sweep.metric.pattern,
         "mode": sweep.metric.mode.value,
         "asha": None if asha is None else {"grace": asha.grace, "factor": asha.factor, "most": asha.most},
-        "concurrent": min(sweep.concurrent, len(settings)),
-        "nodes": nodes,
+        "concurrent": min(sweep.concurrent, sweep.space.trials),
         "gpus": sweep.gpus_per_trial,
         "grace": grace_seconds * TRIAL_GRACE_SHARE,
         "outputs": list(sweep.outputs),

@@ -39,7 +39,7 @@ class Trial:
     """One trial, as far as it has come."""
 
     number: int  # from 1
-    setting: Setting
+    setting: Setting = field(default_factory=dict)  # empty until it starts: Ray Tune draws it
     status: TrialStatus = TrialStatus.NOT_STARTED
     host: str = ""
     curve: list[tuple[int, float, float]] = field(default_factory=list)  # report, value, seconds since its start
@@ -61,7 +61,7 @@ class Results:
         outcome: ``finished``, ``failed``, ``no_metric`` or ``ended``; empty until its end.
     """
 
-    settings: list[Setting]
+    size: int  # number of trials
     mode: Mode
     trials: list[Trial] = field(init=False)
     outcome: str = ""
@@ -70,7 +70,7 @@ class Results:
     over_at: float | None = None
 
     def __post_init__(self) -> None:
-        self.trials = [Trial(number=number, setting=one) for number, one in enumerate(self.settings, start=1)]
+        self.trials = [Trial(number=number) for number in range(1, self.size + 1)]
 
     def feed(self, line: str) -> Trial | None:
         """Take one event; the trial that it is about, if it is about one, and fits."""
@@ -91,8 +91,9 @@ class Results:
         trial = self.trials[number - 1]
         kind = event.get("event")
         if kind == "start":
-            trial = self.trials[number - 1] = Trial(number=number, setting=trial.setting, status=TrialStatus.RUNNING)
-            trial.host = _text(event.get("host"))
+            told = event.get("settings")
+            setting = {_text(name): _text(value) for name, value in told.items()} if isinstance(told, dict) else {}
+            trial = self.trials[number - 1] = Trial(number=number, setting=setting, status=TrialStatus.RUNNING)
         elif kind == "report":
             self._report(trial, event)
         elif kind == "end":
@@ -142,7 +143,7 @@ def _end(trial: Trial, event: dict[str, Any]) -> None:
     trial.last = trial.last if last is None else last
     if best is not None and math.isfinite(best) and best_report is not None and math.isfinite(best_report):
         trial.best, trial.best_report = best, int(best_report)  # of all reports, and not only of those that were told
-    trial.tail = _text(event.get("tail"))
+    trial.tail, trial.host = _text(event.get("tail")), _text(event.get("host"))
 
 
 def _number(value: object) -> float | None:
@@ -159,9 +160,9 @@ def _text(value: object) -> str:
     return value[:LONGEST_TEXT] if isinstance(value, str) else ""
 
 
-def read_results(settings: Iterable[Setting], mode: Mode, lines: Iterable[str]) -> Results:
+def read_results(size: int, mode: Mode, lines: Iterable[str]) -> Results:
     """Return the results that a file of events, or a log with marked lines, tells of."""
-    results = Results(list(settings), mode)
+    results = Results(size, mode)
     for line in lines:
         results.feed(line.removeprefix(MARK))
     return results

@@ -1,26 +1,22 @@
-"""The settings that a sweep tries: points of a grid, and values drawn at random. Pure.
+"""What a sweep tries, as its options say it: points of a grid, and values that Ray Tune draws. Pure.
 
-Values stay the texts that the user wrote, so that a script sees ``1e-4`` and not ``0.0001``.
+Values of a grid stay the texts that the user wrote, so that a script sees ``1e-4`` and not ``0.0001``.
 """
 
 from __future__ import annotations
 
-import itertools
 import math
-import random
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
 from costgpu.errors import UsageError
+from costgpu.sweep.tuner.arguments import NAME
 
-NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]*")
 MANY_TRIALS = 200  # more than that are asked about
-MOST_TRIALS = 100_000  # a list of settings of this length still travels
+MOST_TRIALS = 100_000
 MOST_VALUES = 10_000  # of one parameter
-_DIGITS = 4  # significant digits of a number that is drawn; more where the range is narrow
-_MOST_DIGITS = 17
 _INTEGER = re.compile(r"[+-]?[0-9]{1,15}")  # exact as floats
 
 Setting = Mapping[str, str]
@@ -43,6 +39,16 @@ class GridAxis:
     name: str
     values: tuple[str, ...]
 
+    @property
+    def domain(self) -> list[object]:
+        """Return a function of Ray Tune and its arguments."""
+        return ["grid_search", list(self.values)]
+
+    @property
+    def example(self) -> str:
+        """Return the first value."""
+        return self.values[0]
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RandomAxis:
@@ -54,19 +60,26 @@ class RandomAxis:
     high: float = 0.0  # not below `low`
     choices: tuple[str, ...] = ()
 
-    def draw(self, source: random.Random) -> str:
-        """One value, as a script reads it."""
+    @property
+    def domain(self) -> list[object]:
+        """Return a function of Ray Tune and its arguments."""
         if self.distribution is Distribution.CHOICE:
-            return source.choice(self.choices)
+            return ["choice", list(self.choices)]
         if self.distribution is Distribution.INTEGER:
-            return str(source.randint(int(self.low), int(self.high)))
+            return ["randint", int(self.low), int(self.high) + 1]
+        return ["loguniform" if self.distribution is Distribution.LOG_UNIFORM else "uniform", self.low, self.high]
+
+    @property
+    def example(self) -> str:
+        """Return the first choice, or the middle of the range."""
+        if self.distribution is Distribution.CHOICE:
+            return self.choices[0]
+        if self.distribution is Distribution.INTEGER:
+            return str((int(self.low) + int(self.high)) // 2)
+        middle = self.low / 2 + self.high / 2
         if self.distribution is Distribution.LOG_UNIFORM:
-            value = math.exp(source.uniform(math.log(self.low), math.log(self.high)))
-        else:
-            value = source.uniform(self.low, self.high)
-        narrow = math.log10(max(abs(self.low), abs(self.high)) / (self.high - self.low))
-        text = f"{value:.{min(_MOST_DIGITS, _DIGITS + max(0, math.ceil(narrow)))}g}"
-        return text if self.low <= float(text) <= self.high else repr(min(max(value, self.low), self.high))
+            middle = math.exp((math.log(self.low) + math.log(self.high)) / 2)
+        return f"{middle:.10g}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,13 +110,15 @@ class Space:
         """Number of settings."""
         return self.points * self.draws
 
-    def settings(self) -> Iterator[Setting]:
-        """Every setting, in an order that is the same each time: the last axis of the grid varies fastest."""
-        source = random.Random(self.seed)  # noqa: S311 - no secret: a sweep is to be repeatable
-        for point in itertools.product(*(axis.values for axis in self.grid)):
-            fixed = dict(zip((axis.name for axis in self.grid), point, strict=True))
-            for _ in range(self.draws):
-                yield {**fixed, **{axis.name: axis.draw(source) for axis in self.random}}
+    @property
+    def domains(self) -> dict[str, list[object]]:
+        """Return each parameter in the words of Ray Tune."""
+        return {axis.name: axis.domain for axis in self._axes}
+
+    @property
+    def example(self) -> Setting:
+        """Return a setting to measure and to show: Ray Tune draws the others on the machine."""
+        return {axis.name: axis.example for axis in self._axes}
 
 
 def parse_space(grid: Sequence[str], random_: Sequence[str], draws: int | None, seed: int) -> Space:
@@ -140,7 +155,7 @@ def parse_space(grid: Sequence[str], random_: Sequence[str], draws: int | None, 
 def _split(text: str, option: str) -> tuple[str, str]:
     name, sign, values = text.partition("=")
     name = name.strip()
-    if not sign or NAME.fullmatch(name) is None:
+    if not sign or re.fullmatch(NAME, name) is None:
         raise UsageError(f"{option} {text!r} is not NAME=VALUES.", hint="For example: --grid lr=1e-4,3e-4")
     return name, values
 

@@ -127,16 +127,16 @@ class TestUnderRay:
         result.check(0, out=["12 trials: ", "Best: lr=0.01 seed=1, val_loss 0.1677 at report 6."])
         rows = table_of(here)
         statuses = {row["trial"]: row["status"] for row in rows}
-        assert [statuses["trial-11"], statuses["trial-12"]] == ["failed", "failed"]
-        assert statuses["trial-03"] == "succeeded"
+        assert [statuses["trial-06"], statuses["trial-12"]] == ["failed", "failed"]
+        assert statuses["trial-02"] == "succeeded"
         stopped = [row for row in rows if row["status"] == "stopped"]
         assert 2 <= len(stopped) <= 9
         assert all(int(row["reports"]) < 6 for row in stopped)
         assert "the learning rate 7 is too high" in result.err
         folder = results_of(here)
-        assert (folder / "trial-03/checkpoints/model.pt").read_text() == "0.01"
+        assert (folder / "trial-02/checkpoints/model.pt").read_text() == "0.01"
         assert not list(folder.glob("trial-*/train.py")), "what was sent does not come home twelve times"
-        assert "val_loss=0.1677" in (folder / "trial-03/log.txt").read_text()
+        assert "val_loss=0.1677" in (folder / "trial-02/log.txt").read_text()
         assert "<svg" in (folder / "sweep.html").read_text()
         here.quiet()
         view = here.last()

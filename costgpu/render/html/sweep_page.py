@@ -149,11 +149,11 @@ def _ends(trial: Trial) -> list[tuple[int, float | None]]:
 
 
 def _table(trials: Sequence[Trial], results: Results, metric: Metric) -> Table:
-    names = list(results.settings[0])
+    names = next((list(trial.setting) for trial in results.trials if trial.setting), [])
     rows = [
         [
             trial_name(trial.number, len(results.trials)),
-            *(name(trial.setting[one]) for one in names),
+            *(name(trial.setting.get(one, "")) for one in names),
             number_text(trial.best) or "–",
             number_text(trial.last) or "–",
             str(trial.reports or "–"),

@@ -12,13 +12,14 @@ from costgpu.render.document import document, picked
 from costgpu.render.phrases import counted
 from costgpu.render.text.layout import Column, labelled, table, wrap
 from costgpu.render.text.run import plan_text
-from costgpu.sweep.arguments import arguments_of, setting_words
+from costgpu.sweep.arguments import setting_words
 from costgpu.sweep.asha import Asha
 from costgpu.sweep.bundle import Sweep
 from costgpu.sweep.metric import Metric, Mode
 from costgpu.sweep.results import Results, Trial, TrialStatus
 from costgpu.sweep.schedule import SweepTime
 from costgpu.sweep.space import Distribution, RandomAxis, Space
+from costgpu.sweep.tuner.arguments import arguments_of
 from costgpu.sweep.tuner.trial_process import trial_name
 from costgpu.units import format_duration, format_percent, format_usd
 
@@ -45,8 +46,8 @@ def sweep_plan_text(
         argv: The script and the arguments that all trials have.
         folder: Where the results come home to.
     """
-    first = arguments_of(next(sweep.space.settings()), sweep.template)
-    words = " ".join(("python", *argv, *first))
+    example = arguments_of(sweep.space.example, sweep.template)
+    words = " ".join(("python", *argv, *example))
     rows = [
         ("sweep", _trials(sweep, plan.spec.nodes)),
         ("settings", "; ".join(_axes(sweep.space))),
@@ -62,7 +63,7 @@ def sweep_plan_text(
         span = f"{format_duration(one.value)} [{format_duration(one.low)}-{format_duration(one.high)}]"
         shared = "; what sharing the machine costs is in the estimate's interval" if time.sharing else ""
         rows.append(("one trial", f"{span} with the machine for itself, {counted(time.rounds, 'round')}{shared}"))
-    rows.append(("first", f"{words}, sent from {plan.spec.workdir}"))
+    rows.append(("example", f"{words}, sent from {plan.spec.workdir}"))
     kept = f"; of each trial {', '.join(sweep.outputs)} and its log" if sweep.outputs else ""
     rows.append(("results", f"{folder}, with a folder for each trial{kept}"))
     return plan_text(plan, now, rows)

@@ -1,6 +1,6 @@
 """The program that a sweep's machine runs.
 
-``SPEC`` tries all settings of that file, ``launch`` becomes one script, ``match`` looks for the metric in its lines.
+``SPEC`` lets Ray Tune try what that file says, ``match`` looks for the metric in the lines of a script.
 
 Exit codes: 0 if at least one trial has a value of the metric, 1 if every trial failed, 2 if the metric never appeared, 3 if
 Ray is missing or has failed, 143 if the sweep was ended from outside.
@@ -11,27 +11,20 @@ from __future__ import annotations
 import json
 import logging
 import os
-import random
 import secrets
 import shutil
 import signal
-import socket
 import sys
 import tempfile
-import threading
 import time
 from typing import Any, Dict, List, Optional
 
-from .launch import launch
 from .matcher import answer_lines
-from .metric import for_scheduler
 from .records import Records
-from .trial_process import Event, TrialProcess
+from .trial_process import TrialProcess
 
 WORK_VARIABLE = "COSTGPU_OUTPUTS"  # the folder of the files that were sent, on each machine
-NODES_SECONDS = 180.0  # for the other machines to join
 STORE_BYTES = 256 * 2**20  # Ray's store: pieces of files travel through it, and nothing else
-QUEUE_LENGTH = 64  # pieces of files, and events, on their way
 EXIT_NO_RAY = 3
 EXIT_CODES = {"failed": 1, "no_metric": 2, "broken": EXIT_NO_RAY, "ended": 128 + signal.SIGTERM}
 
@@ -45,13 +38,12 @@ class Sweep:
 
     def __init__(self, spec: Dict[str, Any], work: str) -> None:
         self.spec, self.work = spec, work
-        self.settings: List[Dict[str, str]] = spec["settings"]
-        self.records = Records(os.path.join(work, spec["folder"]), self.settings)
+        self.records = Records(os.path.join(work, spec["folder"]), list(spec["space"]), spec["trials"])
         self.stop = ""
         self.detail = ""
 
     def run(self) -> int:
-        """Everything; returns the exit code."""
+        """Run all trials, and return the exit code."""
         quiet_ray()
         try:
             import ray
@@ -62,7 +54,17 @@ class Sweep:
         short = "/tmp" if os.path.isdir("/tmp") else None  # the paths of Ray's sockets have at most 107 characters
         scratch = tempfile.mkdtemp(prefix="costgpu-ray-", dir=short)
         try:
-            self._connect(ray, scratch)
+            if os.environ.get("RAY_ADDRESS"):
+                ray.init(address="auto", log_to_driver=False, logging_level="ERROR")
+            else:
+                ray.init(
+                    _node_ip_address="127.0.0.1",  # nobody else is to reach it: whoever does may run anything
+                    include_dashboard=False,
+                    log_to_driver=False,
+                    logging_level="ERROR",
+                    object_store_memory=STORE_BYTES,
+                    _temp_dir=os.path.join(scratch, "r"),
+                )
             signal.signal(signal.SIGTERM, self._end_from_outside)
             signal.signal(signal.SIGINT, self._end_from_outside)
             self._tune(ray, scratch)
@@ -74,91 +76,49 @@ class Sweep:
             shutil.rmtree(scratch, ignore_errors=True)
         return self._conclude()
 
-    def _connect(self, ray: Any, scratch: str) -> None:
-        if os.environ.get("RAY_ADDRESS"):
-            ray.init(address="auto", log_to_driver=False, logging_level="ERROR")
-            until = time.monotonic() + NODES_SECONDS
-            while len(_living(ray)) < self.spec["nodes"] and time.monotonic() < until and not self.stop:
-                time.sleep(0.5)
-            return
-        ray.init(
-            _node_ip_address="127.0.0.1",  # nobody else is to reach it: whoever does may run anything
-            include_dashboard=False,
-            log_to_driver=False,
-            logging_level="ERROR",
-            object_store_memory=STORE_BYTES,
-            _temp_dir=os.path.join(scratch, "r"),
-        )
-
     def _end_from_outside(self, _number: int, _frame: Any) -> None:
         self.stop = self.stop or "ended"
 
     def _tune(self, ray: Any, scratch: str) -> None:
         from ray import tune
-        from ray.util.queue import Queue
-        from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
         logging.getLogger("ray.tune").setLevel(logging.CRITICAL)  # what a trial's end means is told in our words
         ray.cloudpickle.register_pickle_by_value(sys.modules[__package__])
-        here = ray.get_runtime_context().get_node_id()
-        home = {"num_cpus": 0, "scheduling_strategy": NodeAffinitySchedulingStrategy(here, soft=False)}
-        events = Queue(maxsize=QUEUE_LENGTH, actor_options=home)
-        resources = per_trial(self.spec, [node["Resources"] for node in _living(ray)])
-        writer = threading.Thread(target=self._write, args=(events,), daemon=True)
-        writer.start()
-        try:
-            tuner = tune.Tuner(
-                tune.with_resources(trainable(tune, self.spec, events, here), resources),
-                param_space={"trial": tune.grid_search(order(self.spec))},
-                tune_config=tune.TuneConfig(
-                    scheduler=scheduler(self.spec), max_concurrent_trials=self.spec["concurrent"]
-                ),
-                run_config=tune.RunConfig(
-                    name="sweep",
-                    storage_path=os.path.join(scratch, "tune"),
-                    stop=_stopper(tune, self),
-                    verbose=0,
-                    failure_config=tune.FailureConfig(max_failures=1),  # of Ray itself: a machine that is lost, say
-                    checkpoint_config=tune.CheckpointConfig(checkpoint_at_end=False),  # those of the script are its own
-                ),
-            )
-            tuner.fit()
-        finally:
-            try:
-                events.put({"event": "over"}, timeout=30.0)
-                writer.join()
-            except Exception as error:  # Ray is gone: what was told so far is written
-                sys.stderr.write("Ray has ended unexpectedly: %s\n" % error)
+        nodes = [node["Resources"] for node in ray.nodes() if node["Alive"]]
+        search = tune.search.BasicVariantGenerator(
+            random_state=self.spec["seed"] % 2**32, max_concurrent=self.spec["concurrent"]
+        )
+        tune.Tuner(
+            tune.with_resources(trainable(ray, self.spec), per_trial(self.spec, nodes)),
+            param_space={name: domain(tune, said) for name, said in self.spec["space"].items()},
+            tune_config=tune.TuneConfig(
+                num_samples=self.spec["draws"], search_alg=search, scheduler=scheduler(self.spec)
+            ),
+            run_config=tune.RunConfig(
+                name="sweep",
+                storage_path=os.path.join(scratch, "tune"),
+                stop=_stopper(tune, self),
+                callbacks=[_callback(tune, self)],
+                verbose=0,
+                failure_config=tune.FailureConfig(max_failures=1),  # of Ray itself: a machine that is lost, say
+                checkpoint_config=tune.CheckpointConfig(checkpoint_at_end=False),  # those of the script are its own
+            ),
+        ).fit()
 
-    def _write(self, events: Any) -> None:
-        """Write events until the last one; decides whether the metric can still appear."""
-        while True:
-            try:
-                event: Event = events.get()
-            except Exception as error:  # the process that holds them is gone: nothing more would be heard of any trial
-                sys.stderr.write("Ray has lost the events of the trials: %s\n" % error)
-                self.stop = self.stop or "broken"
-                return
-            if event["event"] == "over":
-                return
-            try:
-                self.records.take(event, ending=bool(self.stop))
-            except OSError as error:
-                sys.stderr.write("%s cannot be written: %s\n" % (event.get("path", "progress"), error))
-            if event["event"] == "end" and event["status"] == "no_metric" and not self._any_value():
-                self.stop = self.stop or "no_metric"
-                self.detail = event["tail"]
-
-    def _any_value(self) -> bool:
-        return any(trial.get("reports") for trial in self.records.trials)
+    def take_end(self, number: int, result: Dict[str, Any]) -> None:
+        """Record the end of a trial; the first one without the metric ends the sweep."""
+        status = result.get("status") or ("ended" if self.stop else "stopped")
+        self.records.end(number, status, result.get("tail", ""))
+        if status == "no_metric" and not any(trial.get("reports") for trial in self.records.trials):
+            self.stop = self.stop or "no_metric"
+            self.detail = result["tail"]
 
     def _conclude(self) -> int:
         for number, trial in enumerate(self.records.trials, start=1):
             if trial["status"] == "running":
-                self.records.lost(number)
-        trials = self.records.trials
-        failed = [trial for trial in trials if trial["status"] == "failed"]
-        outcome = self.stop or ("failed" if len(failed) == len(trials) else "finished")
+                self.records.end(number, "ended")
+        statuses = {trial["status"] for trial in self.records.trials}
+        outcome = self.stop or ("failed" if statuses == {"failed"} else "finished")
         self.records.write({"event": "over", "outcome": outcome, "detail": self.detail, "at": time.time()})
         self.records.close()
         if outcome == "no_metric":
@@ -182,10 +142,6 @@ def quiet_ray() -> None:
         os.environ.update(RAY_AUTH_MODE="token", RAY_AUTH_TOKEN=secrets.token_hex(32))
 
 
-def _living(ray: Any) -> List[Dict[str, Any]]:
-    return [node for node in ray.nodes() if node["Alive"]]
-
-
 def per_trial(spec: Dict[str, Any], nodes: List[Dict[str, float]]) -> Dict[str, float]:
     """CPUs and GPUs of one trial: its share of a machine.
 
@@ -201,16 +157,9 @@ def per_trial(spec: Dict[str, Any], nodes: List[Dict[str, float]]) -> Dict[str, 
     return resources
 
 
-def order(spec: Dict[str, Any]) -> List[int]:
-    """Numbers of the trials in the order in which they start.
-
-    ASHA compares a trial with those before it: if a grid went from the worst to the best, none would be ended early. So
-    with it the order is a random one, and the same each time.
-    """
-    numbers = list(range(1, len(spec["settings"]) + 1))
-    if spec["asha"]:
-        random.Random(0).shuffle(numbers)
-    return numbers
+def domain(tune: Any, said: List[Any]) -> Any:
+    """Return how Ray Tune is told of one parameter: ``["uniform", 0.0, 0.5]`` is ``tune.uniform(0.0, 0.5)``."""
+    return getattr(tune, said[0])(*said[1:])
 
 
 def scheduler(spec: Dict[str, Any]) -> Any:
@@ -230,8 +179,18 @@ def scheduler(spec: Dict[str, Any]) -> Any:
     )
 
 
+class _Shared:
+    """What belongs to this process: Tune copies it with its own state, and saves that, of which nothing is needed."""
+
+    def __deepcopy__(self, memo: Any) -> Any:
+        return self
+
+    def __reduce__(self) -> Any:
+        return (dict, ())
+
+
 def _stopper(tune: Any, sweep: Sweep) -> Any:
-    class Stop(tune.Stopper):  # type: ignore[misc]
+    class Stop(_Shared, tune.Stopper):  # type: ignore[misc]
         """Ends all trials once the sweep says so."""
 
         def __call__(self, *_: Any) -> bool:
@@ -240,45 +199,69 @@ def _stopper(tune: Any, sweep: Sweep) -> Any:
         def stop_all(self) -> bool:
             return bool(sweep.stop)
 
-        def __deepcopy__(self, memo: Any) -> Any:
-            return self
-
-        def __reduce__(self) -> Any:  # Tune saves its own state, of which nothing is needed
-            return (dict, ())
-
     return Stop()
 
 
-def trainable(tune: Any, spec: Dict[str, Any], events: Any, home: str) -> Any:
+def number_of(trial_id: str) -> int:
+    """Return the number of a trial from 1: Tune's ``1f7fa_00003`` is the fourth."""
+    return int(trial_id.rpartition("_")[2]) + 1
+
+
+def _callback(tune: Any, sweep: Sweep) -> Any:
+    class Watch(_Shared, tune.Callback):  # type: ignore[misc]
+        """Writes down what Tune tells of the trials."""
+
+        def on_trial_start(self, *_: Any, trial: Any, **__: Any) -> None:
+            setting = {name: str(trial.config[name]) for name in sweep.spec["space"]}
+            sweep.records.start(number_of(trial.trial_id), setting)
+
+        def on_trial_result(self, *_: Any, trial: Any, result: Any, **__: Any) -> None:
+            sweep.records.report(number_of(trial.trial_id), result)
+
+        def on_trial_complete(self, *_: Any, trial: Any, **__: Any) -> None:
+            sweep.take_end(number_of(trial.trial_id), trial.last_result)
+
+        def on_trial_error(self, *_: Any, trial: Any, **__: Any) -> None:
+            tail = "The machine or the process that ran this trial was lost."
+            sweep.records.end(number_of(trial.trial_id), "failed", tail)
+
+    return Watch()
+
+
+def trainable(ray: Any, spec: Dict[str, Any]) -> Any:
     """Return the class whose objects Ray Tune makes, one for each trial that runs, where there is room for it.
 
-    Args:
-        home: Ray's id of the machine with the tuner.
+    A class and not a function: only its `cleanup` gives a script time to save when Tune ends the trial.
     """
+    from ray import tune
+    from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+    home = ray.get_runtime_context().get_node_id()
+
+    @ray.remote(num_cpus=0, scheduling_strategy=NodeAffinitySchedulingStrategy(home, soft=False))  # type: ignore[untyped-decorator]
+    def store(path: str, data: bytes, mode: int, first: bool) -> None:
+        path = os.path.join(os.environ.get(WORK_VARIABLE) or os.getcwd(), path)
+        os.makedirs(os.path.dirname(path), exist_ok=True)
+        with open(path, "wb" if first else "ab") as stream:
+            stream.write(data)
+        os.chmod(path, mode)
 
     class ScriptTrial(tune.Trainable):  # type: ignore[misc]
         """A trial that runs the user's script."""
 
         def setup(self, config: Dict[str, Any]) -> None:
-            import ray
-
-            number = config["trial"]
+            is_home = ray.get_runtime_context().get_node_id() == home
             self.process = TrialProcess(
                 spec,
-                number,
-                spec["argv"] + spec["arguments"][number - 1],
+                number_of(self.trial_id),
+                {name: str(config[name]) for name in spec["space"]},
                 os.environ.get(WORK_VARIABLE) or os.getcwd(),
-                events.put,
-                remote=ray.get_runtime_context().get_node_id() != home,
-                host=socket.gethostname(),
+                None if is_home else lambda *piece: ray.get(store.remote(*piece)),
             )
             self.process.start()
 
         def step(self) -> Dict[str, Any]:
-            result = self.process.step()
-            if "value" in result:
-                result["value"] = for_scheduler(result["value"], spec["mode"])
-            return result
+            return self.process.step()
 
         def cleanup(self) -> None:
             self.process.end()
@@ -289,8 +272,6 @@ def trainable(tune: Any, spec: Dict[str, Any], events: Any, home: str) -> Any:
 def main(argv: Optional[List[str]] = None) -> None:
     """Entry point of the file that travels."""
     words = sys.argv[1:] if argv is None else argv
-    if words[0] == "launch":
-        launch(int(words[1]), words[2:])
     if words[0] == "match":
         answer_lines(words[1])
     with open(words[0], encoding="utf-8") as stream:

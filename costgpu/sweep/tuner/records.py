@@ -1,4 +1,4 @@
-"""What the tuner writes down: an event a line, the files of trials on other machines, and a table of all trials."""
+"""What the tuner writes down: an event a line, and a table of all trials."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import os
 import time
 from typing import Any, Dict, List, Sequence
 
-from .trial_process import Event, trial_name
+from .trial_process import trial_name
 
 MARK = "costgpu-sweep "
 """Begins every line of stdout that is an event and not words for people."""
@@ -23,61 +23,48 @@ class Records:
         trials: What is known of each trial, by number.
     """
 
-    def __init__(self, folder: str, settings: Sequence[Dict[str, str]]) -> None:
-        self.folder, self.settings = folder, settings
+    def __init__(self, folder: str, names: Sequence[str], count: int) -> None:
+        self.folder, self.names = folder, names
         os.makedirs(folder, exist_ok=True)
         self._progress = open(os.path.join(folder, PROGRESS), "w", encoding="utf-8")
-        self.trials: List[Dict[str, Any]] = [{"status": "not_started"} for _ in settings]
-        self.write({"event": "begin", "trials": len(settings), "at": time.time()})
+        self.trials: List[Dict[str, Any]] = [{"status": "not_started", "settings": {}} for _ in range(count)]
+        self.write({"event": "begin", "trials": count, "at": time.time()})
 
-    def take(self, event: Event, ending: bool = False) -> None:
-        """Write an event of a trial down.
+    def start(self, number: int, setting: Dict[str, str]) -> None:
+        """Record that a trial starts, or starts again."""
+        self.trials[number - 1] = {"status": "running", "settings": setting, "reports": 0}
+        self.write({"event": "start", "trial": number, "settings": setting, "at": time.time()})
 
-        Args:
-            ending: Whether the whole sweep is being ended: a trial that is stopped now was not beaten by others.
-        """
-        number = event["trial"]
-        if event["event"] == "file":
-            self._store(event)
-            return
-        if event["event"] == "start":
-            event = {**event, "settings": self.settings[number - 1]}
-            self.trials[number - 1] = {"status": "running", "host": event["host"]}
-        elif event["event"] == "report":
-            self.trials[number - 1]["reports"] = event["report"]
-        elif event["event"] == "end":
-            if ending and event["status"] == "stopped":
-                event = {**event, "status": "ended"}
-            self.trials[number - 1].update({key: event[key] for key in OWN_COLUMNS if key in event})
-        self.write(event)
+    def report(self, number: int, result: Dict[str, Any]) -> None:
+        """Record what a trial has reported; a result without a new value of the metric is no event."""
+        trial = self.trials[number - 1]
+        is_new = result["reports"] > trial["reports"]
+        trial.update({key: result[key] for key in OWN_COLUMNS[1:] if key in result})
+        if is_new:
+            told = {"report": result["reports"], "value": result["last"], "seconds": result["seconds"]}
+            self.write({"event": "report", "trial": number, **told})
 
-    def lost(self, number: int) -> None:
-        """Record a trial that will not tell its end: its machine, or Ray's process on it, is gone."""
-        tail = "The machine or the process that ran this trial was lost."
-        event = {"event": "end", "trial": number, "status": "failed", "exit_code": None, "tail": tail}
-        self.take({**event, "seconds": None, "reports": 0, "best": None, "best_report": 0, "last": None})
+    def end(self, number: int, status: str, tail: str = "") -> None:
+        """Record the end of a trial."""
+        trial = self.trials[number - 1]
+        trial["status"] = status
+        told = {key: trial.get(key) for key in OWN_COLUMNS}
+        self.write({"event": "end", "trial": number, **told, "tail": tail})
 
-    def write(self, event: Event) -> None:
+    def write(self, event: Dict[str, Any]) -> None:
         """Write any event to the folder and to stdout."""
         line = json.dumps(event)
         self._progress.write(line + "\n")
         self._progress.flush()
         print(MARK + line, flush=True)
 
-    def _store(self, event: Event) -> None:
-        path = os.path.join(self.folder, trial_name(event["trial"], len(self.settings)), event["path"])
-        os.makedirs(os.path.dirname(path), exist_ok=True)
-        with open(path, "wb" if event["first"] else "ab") as stream:
-            stream.write(event["data"])
-        os.chmod(path, event["mode"])
-
     def close(self) -> None:
         """Write the table of all trials."""
         self._progress.close()
-        names = list(self.settings[0])
         with open(os.path.join(self.folder, TABLE), "w", encoding="utf-8", newline="") as stream:
             rows = csv.writer(stream, lineterminator="\n")
-            rows.writerow(["trial", *names, *OWN_COLUMNS])
-            for number, (setting, trial) in enumerate(zip(self.settings, self.trials), start=1):
+            rows.writerow(["trial", *self.names, *OWN_COLUMNS])
+            for number, trial in enumerate(self.trials, start=1):
+                setting = [trial["settings"].get(name, "") for name in self.names]
                 told = ["" if trial.get(key) is None else trial[key] for key in OWN_COLUMNS]
-                rows.writerow([trial_name(number, len(self.settings)), *(setting[name] for name in names), *told])
+                rows.writerow([trial_name(number, len(self.trials)), *setting, *told])

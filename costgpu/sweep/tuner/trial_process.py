@@ -2,34 +2,37 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import queue
 import re
 import signal
+import socket
 import subprocess
 import sys
 import threading
 import time
 from typing import Any, Callable, Dict, List, Optional
 
+from .arguments import arguments_of
 from .matcher import LineTooCostly, Matcher
-from .metric import is_better
-from .saving import is_saving
+from .metric import for_scheduler, is_better
 from .trial_folder import LOG, TrialFolder
 
 HEARTBEAT_SECONDS = 1.0  # a step ends after this time, with or without news: only then can a trial be stopped
-SAVE_POLL_SECONDS = 0.02
 DRAIN_SECONDS = 2.0  # for what is still in the pipe when the script has ended
 TAIL_LINES, TAIL_CHARACTERS = 15, 2000
 CHUNK_BYTES = 1 << 20
 MOST_COSTLY_LINES = 10  # for its metric, of a trial; then it ends, as most likely every line is
 ALL_REPORTS = 512  # of a trial are told one by one; of more, about half as many for each doubling
+_PARENT_DEATH_SIGNAL = 1  # PR_SET_PDEATHSIG, linux/prctl.h
 
-Event = Dict[str, Any]
+Send = Callable[[str, bytes, int, bool], None]
+"""Takes a piece of a file: path, data, mode, and whether it is the first piece."""
 
 
 def is_told(report: int) -> bool:
-    """Return whether a report is an event of its own: a curve needs no more points than that."""
+    """Return whether a report is told to Tune: of very many, that would take longer than the script."""
     return report <= ALL_REPORTS or report % (1 << (report.bit_length() - ALL_REPORTS.bit_length() + 1)) == 0
 
 
@@ -39,24 +42,16 @@ class TrialProcess:
     Args:
         spec: What the sweep is to do, as `bundle.tuner_spec` makes it.
         number: Number of the trial, from 1.
-        argv: The script and its arguments for this trial.
+        setting: The value of each parameter.
         work: Folder with the files that were sent.
-        emit: Takes events; those of a trial on another machine than the tuner also carry its files there.
-        remote: Whether this is another machine.
-        host: Name of this machine.
+        send: Takes the trial's files to the machine with the tuner; None if this is that machine.
     """
 
     def __init__(
-        self,
-        spec: Dict[str, Any],
-        number: int,
-        argv: List[str],
-        work: str,
-        emit: Callable[[Event], None],
-        remote: bool = False,
-        host: str = "",
+        self, spec: Dict[str, Any], number: int, setting: Dict[str, str], work: str, send: Optional[Send] = None
     ) -> None:
-        self.spec, self.number, self.argv, self.emit, self.remote, self.host = spec, number, argv, emit, remote, host
+        self.spec, self.number, self.send = spec, number, send
+        self.argv = spec["argv"] + arguments_of(setting, spec["template"])
         self.folder = TrialFolder(work, os.path.join(work, spec["folder"], trial_name(number, spec["trials"])))
         self._matcher = Matcher(os.path.join(work, spec["program"]), spec["metric"])
         self._costly_lines, self._is_matching = 0, False
@@ -65,6 +60,7 @@ class TrialProcess:
         self.best: Optional[float] = None
         self.best_report = 0
         self.over = False
+        self.end_words: Dict[str, Any] = {}
         self._values: "queue.Queue[Optional[float]]" = queue.Queue()
         self._tail: List[str] = []
         self._process: Optional["subprocess.Popen[bytes]"] = None
@@ -74,23 +70,23 @@ class TrialProcess:
     def start(self) -> None:
         """Make the folder and start the script in it."""
         self.folder.make()
-        self.emit({"event": "start", "trial": self.number, "host": self.host, "at": time.time()})
         python = self.spec["python"] or sys.executable
         environment = {
             k: v for k, v in os.environ.items() if not k.startswith("RAY_")
         }  # the script may have its own Ray
         environment.update(PYTHONUNBUFFERED="1", COSTGPU_TRIAL=str(self.number))
+        libc = ctypes.CDLL(None) if sys.platform == "linux" else None
         self._began = time.monotonic()
         try:
             self._process = subprocess.Popen(
-                [python, os.path.join(self.folder.work, self.spec["program"]), "launch", str(os.getpid()), python]
-                + self.argv,
+                [python] + self.argv,
                 cwd=self.folder.path,
                 env=environment,
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
+                preexec_fn=lambda: _begin_script(libc),  # noqa: PLW1509 - it takes no lock that a thread may hold
             )
         except OSError as error:
             self._tail.append("%s cannot be started: %s" % (python, error))
@@ -103,7 +99,7 @@ class TrialProcess:
         """Wait for the next value of the metric, or for a heartbeat.
 
         Returns:
-            ``reports`` and ``done``, and ``value`` once there is one.
+            ``reports`` and ``done``, what is known of the trial, and ``value`` once there is one.
         """
         if not self.over:
             try:
@@ -112,39 +108,32 @@ class TrialProcess:
                     self._take(self._values.get_nowait())
             except queue.Empty:
                 self._look()
-        result: Dict[str, Any] = {"reports": self.reports, "done": self.over}
+        result: Dict[str, Any] = {
+            "reports": self.reports,
+            "done": self.over,
+            "best": None if self.best is None else repr(self.best),  # JSON has no nan
+            "best_report": self.best_report,
+            "last": None if self.last is None else repr(self.last),
+            "seconds": round(time.monotonic() - self._began, 3),
+            "host": socket.gethostname(),
+            **self.end_words,
+        }
         if self.last is not None:
-            result["value"] = self.last
+            result["value"] = for_scheduler(self.last, self.spec["mode"])
         return result
 
     def end(self) -> None:
-        """End the script; all that it started goes with it. Idempotent.
-
-        A file that it is writing just now may become whole, for up to half of the grace; then SIGTERM, the rest of the
-        grace to save something, and SIGKILL.
-        """
+        """End the script with SIGTERM, and SIGKILL after the grace; all that it started goes with it. Idempotent."""
         if self.over or self._process is None:
             return
-        until = time.monotonic() + self.spec["grace"]
-        code = self._wait_for_save(until - self.spec["grace"] / 2)
-        if code is None:
-            self._signal(signal.SIGTERM)
-            try:
-                self._process.wait(max(0.0, until - time.monotonic()))
-            except subprocess.TimeoutExpired:
-                self._signal(signal.SIGKILL)
-                self._process.wait()
-        self._drain()
-        self._finish("stopped" if code is None or code == 0 else "failed", self._process.returncode)
-
-    def _wait_for_save(self, until: float) -> Optional[int]:
-        """Wait while the script writes a file; the exit code of a script that has ended, None of one that runs."""
-        assert self._process is not None
-        while (code := self._process.poll()) is None:
-            if time.monotonic() > until or not is_saving(self._process.pid, self.folder.path, time.time()):
-                return None
-            time.sleep(SAVE_POLL_SECONDS)
-        return code
+        self._signal(signal.SIGTERM)
+        try:
+            self._process.wait(self.spec["grace"])
+        except subprocess.TimeoutExpired:
+            self._signal(signal.SIGKILL)
+            self._process.wait()
+        self._wait_for_reader()
+        self._finish("stopped", self._process.returncode)
 
     def _look(self) -> None:
         """Look whether the script has ended meanwhile."""
@@ -155,12 +144,6 @@ class TrialProcess:
             return
         code = self._process.returncode
         self._finish("failed" if code else "succeeded" if self.reports else "no_metric", code)
-
-    def _drain(self) -> None:
-        """Take what a script that was ended has written."""
-        self._wait_for_reader()
-        while not self._values.empty():
-            self._take(self._values.get_nowait())
 
     def _wait_for_reader(self) -> None:
         """Wait until all is read that the script has written: what it has started may hold the pipe open for longer."""
@@ -181,47 +164,21 @@ class TrialProcess:
         self.reports, self.last = self.reports + 1, value
         if is_better(value, self.best, self.spec["mode"]):
             self.best, self.best_report = value, self.reports
-        if is_told(self.reports):
-            seconds = round(time.monotonic() - self._began, 3)
-            self.emit(
-                {
-                    "event": "report",
-                    "trial": self.number,
-                    "report": self.reports,
-                    "value": repr(value),  # JSON has no nan
-                    "seconds": seconds,
-                }
-            )
 
     def _finish(self, status: str, code: int) -> None:
         self.over = True
-        seconds = time.monotonic() - self._began
         self._signal(signal.SIGKILL)  # of what the script has started and left behind
         try:
-            kept = self.folder.keep_outputs(self.spec["outputs"])
-            if self.remote:
-                self._send(kept)
+            self._send(self.folder.keep_outputs(self.spec["outputs"]))
         except OSError as error:
             self._tail.append("Its outputs cannot be kept: %s" % error)
-        self.emit(
-            {
-                "event": "end",
-                "trial": self.number,
-                "status": status,
-                "exit_code": code if code >= 0 else 128 - code,
-                "seconds": round(seconds, 3),
-                "reports": self.reports,
-                "best": None if self.best is None else repr(self.best),
-                "best_report": self.best_report,
-                "last": None if self.last is None else repr(self.last),
-                "tail": "\n".join(self._tail[-TAIL_LINES:])[-TAIL_CHARACTERS:]
-                if status in ("failed", "no_metric")
-                else "",
-            }
-        )
+        tail = "\n".join(self._tail[-TAIL_LINES:])[-TAIL_CHARACTERS:] if status in ("failed", "no_metric") else ""
+        self.end_words = {"status": status, "exit_code": code if code >= 0 else 128 - code, "tail": tail}
 
     def _send(self, paths: List[str]) -> None:
         """Send the trial's files to the machine with the tuner, piece by piece."""
+        if self.send is None:
+            return
         for path in paths:
             full = os.path.join(self.folder.path, path)
             with open(full, "rb") as stream:
@@ -230,8 +187,7 @@ class TrialProcess:
                     data = stream.read(CHUNK_BYTES)
                     if not data and not first:
                         break
-                    event = {"event": "file", "trial": self.number, "path": path, "mode": mode, "first": first}
-                    self.emit({**event, "data": data})
+                    self.send(os.path.relpath(full, self.folder.work), data, mode, first)
                     first = False
 
     def _signal(self, number: int) -> None:
@@ -283,6 +239,15 @@ class TrialProcess:
             return
         if value is not None:
             self._values.put(value)
+
+
+def _begin_script(libc: Optional[ctypes.CDLL]) -> None:
+    """Make the process that becomes the script end with the one that has started it, however that ends."""
+    if libc is not None:
+        libc.prctl(_PARENT_DEATH_SIGNAL, signal.SIGKILL, 0, 0, 0)
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.SIG_DFL)
+    signal.pthread_sigmask(signal.SIG_SETMASK, [])
 
 
 def trial_name(number: int, trials: int) -> str:

@@ -17,9 +17,9 @@ from costgpu.models.job import JobSpec, Launcher
 from costgpu.models.workload import WorkloadProfile
 from costgpu.runner.launch import job_name
 from costgpu.runner.plan import LaunchPlace
-from costgpu.sweep.arguments import arguments_of
 from costgpu.sweep.bundle import Sweep, results_folder, tuner_argv, tuner_spec, write_bundle
 from costgpu.sweep.schedule import Resources, Shares, SweepTime, of_the_sweep, share_out, sweep_time
+from costgpu.sweep.tuner.arguments import arguments_of
 from costgpu.workflows.context import AppContext
 from costgpu.workflows.estimate.measure import script_request
 from costgpu.workflows.reporter import Reporter
@@ -66,7 +66,7 @@ def planned_sweep(request: SweepRequest, reporter: Reporter) -> Iterator[tuple[A
         request = replace(request, launcher=Launcher.RAY)
     sweep = sweep_of_request(request)
     script = script_request(request, reporter)
-    first = arguments_of(next(sweep.space.settings()), sweep.template)
+    first = arguments_of(sweep.space.example, sweep.template)
     here = request.infra == ("local",)
     tuner_python = ""
     if here:
@@ -84,9 +84,7 @@ def planned_sweep(request: SweepRequest, reporter: Reporter) -> Iterator[tuple[A
             made["shares"], made["sweep"] = shares, full
             made["time"], timed = _timed(full, shares, places, profile, request.machines)
             argv = spec.argv[: len(spec.argv) - len(first)]
-            made["spec"] = tuner_spec(
-                full, name, argv, python=spec.python, nodes=request.machines, grace_seconds=spec.grace_seconds
-            )
+            made["spec"] = tuner_spec(full, name, argv, python=spec.python, grace_seconds=spec.grace_seconds)
             setup = spec.setup
             if not here and request.setup != "":
                 setup = setup_with_ray(spec.setup, users=request.setup is not None)

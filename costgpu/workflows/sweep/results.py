@@ -26,7 +26,7 @@ def metric_of(spec: dict[str, Any]) -> Metric:
 
 def empty_results(spec: dict[str, Any]) -> Results:
     """Return the results before anything has happened."""
-    return Results(list(spec["settings"]), Mode(spec["mode"]))
+    return Results(spec["trials"], Mode(spec["mode"]))
 
 
 def results_at_home(spec: dict[str, Any], workdir: Path) -> Results | None:
@@ -36,7 +36,7 @@ def results_at_home(spec: dict[str, Any], workdir: Path) -> Results | None:
             lines = stream.read().decode("utf-8", "replace").splitlines()
     except OSError:
         return None
-    return read_results(spec["settings"], Mode(spec["mode"]), lines)
+    return read_results(spec["trials"], Mode(spec["mode"]), lines)
 
 
 def write_page(results: Results, spec: dict[str, Any], workdir: Path, now: datetime) -> Path | None:

@@ -18,12 +18,11 @@ def results(text: str = "3e-4") -> Results:
     Args:
         text: A value of a parameter.
     """
-    settings = [dict(one) for one in SWEEP.space.settings()]
-    settings[2]["lr"] = settings[3]["lr"] = text
-    found = Results([*settings], Mode.MIN)
+    settings = [{"lr": lr, "seed": seed} for lr in ("1e-4", text) for seed in ("1", "2")]
+    found = Results(4, Mode.MIN)
     for event in (
         {"event": "begin", "at": 0.0},
-        *({"event": "start", "trial": number, "host": "node-0"} for number in (1, 2, 3, 4)),
+        *({"event": "start", "trial": number, "settings": one} for number, one in enumerate(settings, start=1)),
         *({"event": "report", "trial": 1, "report": n, "value": str(1 / n), "seconds": n} for n in range(1, 9)),
         *({"event": "report", "trial": 2, "report": n, "value": str(2 / n), "seconds": n} for n in range(1, 5)),
         {"event": "report", "trial": 4, "report": 1, "value": "nan", "seconds": 1},

@@ -51,7 +51,7 @@ def test_a_plan() -> None:
                      reports: between nothing and 75 % of the work is saved
           one trial  60 s [50 s-70 s] with the machine for itself, 2 rounds; what
                      sharing the machine costs is in the estimate's interval
-          first      python train.py --fast --lr 1e-4 --seed 1, sent from
+          example    python train.py --fast --lr 1e-4 --seed 1, sent from
                      /home/ada/projects/vision
           results    costgpu-runs/x, with a folder for each trial
         """,
@@ -88,7 +88,7 @@ def test_the_results() -> None:
           best       costgpu-runs/x/trial-01
         """,
     )
-    nothing = Results([{"x": "1"}], Mode.MIN)
+    nothing = Results(1, Mode.MIN)
     assert "No trial has a value" in results_text(nothing, "val_loss", None)
     assert "trials.csv" not in results_text(nothing, "val_loss", None)
 
@@ -128,7 +128,7 @@ def test_a_metric_that_never_appeared() -> None:
 
 
 def test_a_metric_that_is_never_finite() -> None:
-    found = Results([{"lr": "1"}, {"lr": "2"}], Mode.MIN)
+    found = Results(2, Mode.MIN)
     for number, value in ((1, "nan"), (2, "inf")):
         found.feed(json.dumps({"event": "report", "trial": number, "report": 1, "value": value, "seconds": 1}))
         found.feed(json.dumps({"event": "end", "trial": number, "status": "succeeded", "exit_code": 0, "reports": 1}))
@@ -169,7 +169,7 @@ def test_the_page_is_safe_whatever_a_script_prints() -> None:
 
 
 def test_the_page_of_a_sweep_without_values() -> None:
-    page = harmless(sweep_html(Results([{"x": "1"}], Mode.MAX), METRIC, title="x", version="1", at=NOW))
+    page = harmless(sweep_html(Results(1, Mode.MAX), METRIC, title="x", version="1", at=NOW))
     assert "No trial has printed a line that matches" in page.text
 
 

@@ -3,7 +3,8 @@
 import pytest
 
 from costgpu.errors import UsageError
-from costgpu.sweep.arguments import arguments_of, check_template, setting_words
+from costgpu.sweep.arguments import check_template, setting_words
+from costgpu.sweep.tuner.arguments import arguments_of
 
 SETTING = {"lr": "1e-4", "amp": "--amp", "optim.beta": "0.9"}
 

@@ -25,7 +25,7 @@ from costgpu.sweep.bundle import (
 )
 from costgpu.sweep.metric import parse_metric
 from costgpu.sweep.space import parse_space
-from costgpu.sweep.tuner.main import order, per_trial
+from costgpu.sweep.tuner.main import number_of, per_trial
 from costgpu.workflows.sweep.bundle import bundle_folder, read_spec, with_bundle
 
 SWEEP = Sweep(
@@ -51,13 +51,15 @@ def test_the_tuner_is_python_3_8_and_imports_the_standard_library_and_ray_only()
     assert tuner_file.__wrapped__() == tuner_file(), "the same bytes every time"
 
 
-def test_the_spec_has_all_settings_and_no_more_trials_at_once_than_there_are() -> None:
-    spec = tuner_spec(SWEEP, "x-1", ["train.py", "--fast"], python="", nodes=2, grace_seconds=30.0)
-    assert spec["arguments"][3] == ["--lr", "3e-4", "--seed", "2"]
-    assert (spec["concurrent"], spec["nodes"], spec["grace"], spec["folder"]) == (4, 2, 10.0, "costgpu-runs/x-1")
+def test_the_spec_has_the_space_and_no_more_trials_at_once_than_there_are() -> None:
+    spec = tuner_spec(SWEEP, "x-1", ["train.py", "--fast"], python="", grace_seconds=30.0)
+    assert spec["space"] == {"lr": ["grid_search", ["1e-4", "3e-4"]], "seed": ["grid_search", ["1", "2"]]}
+    assert (spec["concurrent"], spec["trials"], spec["grace"], spec["folder"]) == (4, 4, 10.0, "costgpu-runs/x-1")
     assert json.loads(json.dumps(spec)) == spec
-    assert sorted(order(spec)) == [1, 2, 3, 4]
-    assert order({**spec, "asha": None}) == [1, 2, 3, 4]
+
+
+def test_trials_are_numbered_as_tune_numbers_them() -> None:
+    assert (number_of("1f7fa_00000"), number_of("1f7fa_00041")) == (1, 42)
 
 
 @pytest.mark.parametrize(

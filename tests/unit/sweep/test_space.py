@@ -1,6 +1,5 @@
-"""The settings that a sweep tries: parsing, number, draws."""
+"""What a sweep tries: parsing, number, and the words of Ray Tune."""
 
-import itertools
 import math
 
 import pytest
@@ -13,51 +12,28 @@ from tests.properties import examples
 
 NAMES = st.from_regex(r"[A-Za-z_][A-Za-z0-9_.-]{0,8}", fullmatch=True)
 VALUES = st.lists(st.from_regex(r"[A-Za-z0-9_.+-]{1,6}", fullmatch=True), min_size=1, max_size=4, unique=True)
-FLOATS = st.floats(-1e12, 1e12, allow_nan=False)
 
 
 @given(grid=st.dictionaries(NAMES, VALUES, min_size=1, max_size=3))
 @examples(200)
-def test_a_grid_is_the_product_of_its_values_as_they_were_written(grid: dict[str, list[str]]) -> None:
+def test_values_of_a_grid_stay_as_they_were_written(grid: dict[str, list[str]]) -> None:
     space = parse_space([f"{name}={','.join(values)}" for name, values in grid.items()], [], None, 0)
-    settings = list(space.settings())
-    assert [tuple(one.values()) for one in settings] == list(itertools.product(*grid.values()))
-    assert all(list(one) == list(grid) for one in settings)
-    assert space.trials == len(settings)
+    assert space.domains == {name: ["grid_search", values] for name, values in grid.items()}
+    assert space.trials == math.prod(map(len, grid.values()))
+    assert space.example == {name: values[0] for name, values in grid.items()}
 
 
-@given(low=FLOATS, high=FLOATS, seed=st.integers(0, 2**40), kind=st.sampled_from(["uniform", "log"]))
-@examples(300)
-def test_what_is_drawn_lies_in_the_range_as_the_script_reads_it(low: float, high: float, seed: int, kind: str) -> None:
-    low, high = min(low, high), max(low, high)
-    if not low < high or (kind == "log" and low <= 0):
-        return
-    text = f"x={low!r}..{high!r}{':log' if kind == 'log' else ''}"
-    space = parse_space([], [text], 5, seed)
-    values = [float(one["x"]) for one in space.settings()]
-    assert all(low <= value <= high for value in values)
-    assert list(space.settings()) == list(space.settings()), "the same seed gives the same settings"
-
-
-def test_integers_are_drawn_with_both_ends() -> None:
-    space = parse_space([], ["layers=2..4"], 200, 7)
-    assert space.random[0].distribution is Distribution.INTEGER
-    assert {one["layers"] for one in space.settings()} == {"2", "3", "4"}
-
-
-def test_a_logarithmic_range_draws_as_many_from_each_decade() -> None:
-    space = parse_space([], ["lr=1e-6..1e-2:log"], 2000, 1)
-    decades = [math.floor(math.log10(float(one["lr"]))) for one in space.settings()]
-    assert all(400 < decades.count(decade) < 600 for decade in (-6, -5, -4, -3))
-
-
-def test_random_draws_come_for_each_point_of_the_grid() -> None:
-    space = parse_space(["lr=1e-4,3e-4", "seed=1,2"], ["act=relu|gelu", "dropout=0.0..0.5"], 3, 0)
-    settings = list(space.settings())
-    assert (space.points, space.trials, len(settings)) == (4, 12, 12)
-    assert [(one["lr"], one["seed"]) for one in settings[:4]] == [("1e-4", "1")] * 3 + [("1e-4", "2")]
-    assert {one["act"] for one in settings} <= {"relu", "gelu"}
-    assert space.names == ("lr", "seed", "act", "dropout")
+def test_ranges_are_told_in_the_words_of_tune() -> None:
+    space = parse_space(["lr=1,2"], ["layers=2..4", "wd=1e-6..1e-2:log", "act=relu|gelu", "p=0.0..0.5"], 3, 0)
+    assert space.domains == {
+        "lr": ["grid_search", ["1", "2"]],
+        "layers": ["randint", 2, 5],
+        "wd": ["loguniform", 1e-6, 1e-2],
+        "act": ["choice", ["relu", "gelu"]],
+        "p": ["uniform", 0.0, 0.5],
+    }
+    assert space.example == {"lr": "1", "layers": "3", "wd": "0.0001", "act": "relu", "p": "0.25"}
+    assert (space.points, space.draws, space.trials) == (2, 3, 6)
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,5 @@
 """One trial as a process: what it prints, how it ends, and that nothing of it goes on. No Ray."""
 
-import math
 import os
 import signal
 import subprocess
@@ -15,16 +14,15 @@ import pytest
 from costgpu.sweep.bundle import PROGRAM, tuner_file
 from costgpu.sweep.tuner import trial_process
 from costgpu.sweep.tuner.matcher import Matcher
-from costgpu.sweep.tuner.saving import is_saving
 from costgpu.sweep.tuner.trial_process import ALL_REPORTS, TrialProcess, is_told, trial_name
 from tests.until import until
 
-Trial = Callable[..., tuple[TrialProcess, list[dict[str, Any]]]]
+Trial = Callable[..., TrialProcess]
 
 
 @pytest.fixture
 def trial(tmp_path: Path) -> Trial:
-    """Starts a trial of a script; returns it and the events that it tells."""
+    """Starts a trial of a script."""
     (tmp_path / PROGRAM).parent.mkdir()
     (tmp_path / PROGRAM).write_bytes(tuner_file())
     spec: dict[str, Any] = {
@@ -33,14 +31,13 @@ def trial(tmp_path: Path) -> Trial:
         "python": sys.executable,
         "metric": "loss=(.*)",
     }
-    spec |= {"mode": "min", "trials": 12, "grace": 20.0, "outputs": []}
+    spec |= {"mode": "min", "trials": 12, "grace": 20.0, "outputs": [], "argv": ["train.py"], "template": None}
 
-    def start(script: str, *, argv: tuple[str, ...] = ("train.py",), **more: Any) -> Any:
+    def start(script: str, *, send: Any = None, **spec_more: Any) -> TrialProcess:
         (tmp_path / "train.py").write_text(textwrap.dedent(script))
-        events: list[dict[str, Any]] = []
-        one = TrialProcess({**spec, **more.pop("spec", {})}, 3, list(argv), str(tmp_path), events.append, **more)
+        one = TrialProcess({**spec, **spec_more}, 3, {"lr": "1"}, str(tmp_path), send)
         one.start()
-        return one, events
+        return one
 
     return start
 
@@ -60,16 +57,15 @@ def alive(pid: int) -> bool:
 
 
 def test_values_log_and_end(trial: Trial, tmp_path: Path) -> None:
-    one, events = trial(
+    one = trial(
         """
         import sys
         print("loss=0.5"); print("loss=nan"); print("other"); sys.stderr.write("loss=0.25\\r10%|loss=0.3\\n")
         open("out.txt", "w").write("x")
         """
     )
-    assert finish(one) == {"reports": 4, "done": True, "value": 0.3}
-    assert [event["value"] for event in events if event["event"] == "report"] == ["0.5", "nan", "0.25", "0.3"]
-    end = events[-1]
+    end = finish(one)
+    assert (end["reports"], end["value"]) == (4, 0.3)
     assert (end["status"], end["exit_code"], end["best"], end["best_report"], end["last"]) == (
         *("succeeded", 0, "0.25", 3),
         "0.3",
@@ -81,7 +77,7 @@ def test_values_log_and_end(trial: Trial, tmp_path: Path) -> None:
 
 def test_a_fast_script_is_seen_report_by_report(trial: Trial) -> None:
     """ASHA compares trials at the same report, however far ahead of Ray they are."""
-    one, _ = trial("for n in range(300):\n    print('loss=%d' % n)\n")
+    one = trial("for n in range(300):\n    print('loss=%d' % n)\n")
     seen = []
     while not (result := one.step())["done"]:
         seen.append((result["reports"], result.get("value")))
@@ -91,16 +87,17 @@ def test_a_fast_script_is_seen_report_by_report(trial: Trial) -> None:
 
 
 def test_a_script_that_fails_is_quoted(trial: Trial) -> None:
-    one, events = trial("print('loss=1')\nraise SystemError('no room for it')\n")
-    finish(one)
-    assert (events[-1]["status"], events[-1]["exit_code"]) == ("failed", 1)
-    assert "no room for it" in events[-1]["tail"]
+    one = trial("print('loss=1')\nraise SystemError('no room for it')\n")
+    end = finish(one)
+    assert (end["status"], end["exit_code"]) == ("failed", 1)
+    assert "no room for it" in end["tail"]
 
 
 def test_a_script_without_the_metric(trial: Trial) -> None:
-    one, events = trial("print('good bye')\n")
-    assert "value" not in finish(one)
-    assert (events[-1]["status"], events[-1]["tail"]) == ("no_metric", "good bye")
+    one = trial("print('good bye')\n")
+    end = finish(one)
+    assert "value" not in end
+    assert (end["status"], end["tail"]) == ("no_metric", "good bye")
 
 
 @pytest.mark.parametrize(
@@ -108,24 +105,25 @@ def test_a_script_without_the_metric(trial: Trial) -> None:
 )
 def test_a_pattern_with_repeats_reads_a_long_line_to_its_end(trial: Trial, pattern: str) -> None:
     bar = "391/391 [" + "=" * 300 + "] - 12s 31ms/step - accuracy: 0.51 - "
-    one, _ = trial(f"print({bar!r} + 'loss: 0.25')\n", spec={"metric": pattern})
+    one = trial(f"print({bar!r} + 'loss: 0.25')\n", metric=pattern)
     assert finish(one)["value"] == 0.25
 
 
 def test_lines_that_take_the_pattern_for_ever_are_passed_over(trial: Trial) -> None:
     script = "print('loss: 2')\nprint('a' * 50)\nprint('loss: 1')\n"
-    one, events = trial(script, spec={"metric": r"^(?:(?:a|aa)*b|loss: (\d))"})
-    assert finish(one)["value"] == 1.0
-    assert events[-1]["status"] == "succeeded"
+    one = trial(script, metric=r"^(?:(?:a|aa)*b|loss: (\d))")
+    end = finish(one)
+    assert end["value"] == 1.0
+    assert end["status"] == "succeeded"
 
 
 def test_a_script_of_nothing_else_is_ended(trial: Trial, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(trial_process, "MOST_COSTLY_LINES", 1)
     script = "import time\nprint('a' * 50, flush=True)\ntime.sleep(600)\n"
-    one, events = trial(script, spec={"metric": r"^(?:a|aa)*(b)"})
-    finish(one)
-    assert events[-1]["status"] == "failed"
-    assert "--metric took too long for a line of 50 characters." in events[-1]["tail"]
+    one = trial(script, metric=r"^(?:a|aa)*(b)")
+    end = finish(one)
+    assert end["status"] == "failed"
+    assert "--metric took too long for a line of 50 characters." in end["tail"]
 
 
 def test_a_signal_to_all_of_a_job_loses_no_value(tmp_path: Path) -> None:
@@ -140,15 +138,16 @@ def test_a_signal_to_all_of_a_job_loses_no_value(tmp_path: Path) -> None:
 
 def test_nothing_is_read_in_the_rest_of_a_line_without_an_end(trial: Trial) -> None:
     script = "import sys\nsys.stdout.write('x' * 3_000_000 + 'loss=1' + 'x' * 3_000_000 + 'loss=2\\nloss=3\\n')\n"
-    one, _ = trial(script)
-    assert finish(one) == {"reports": 1, "done": True, "value": 3.0}
+    one = trial(script)
+    end = finish(one)
+    assert (end["reports"], end["value"]) == (1, 3.0)
 
 
 def test_an_interpreter_that_is_not_there(trial: Trial) -> None:
-    one, events = trial("", spec={"python": "/nowhere/python"})
-    finish(one)
-    assert (events[-1]["status"], events[-1]["exit_code"]) == ("failed", 127)
-    assert "/nowhere/python" in events[-1]["tail"]
+    one = trial("", python="/nowhere/python")
+    end = finish(one)
+    assert (end["status"], end["exit_code"]) == ("failed", 127)
+    assert "/nowhere/python" in end["tail"]
 
 
 STUBBORN = """
@@ -173,89 +172,51 @@ def pids_of(tmp_path: Path) -> list[int]:
 
 
 def test_a_trial_that_is_ended_may_save_and_takes_its_children_along(trial: Trial, tmp_path: Path) -> None:
-    one, events = trial(STUBBORN.format(how=SAVES))
+    one = trial(STUBBORN.format(how=SAVES))
     assert one.step()["reports"] == 1
     one.end()
     one.end()
-    assert [event["event"] for event in events].count("end") == 1
-    assert (events[-1]["status"], events[-1]["reports"]) == ("stopped", 1)
+    assert one.end_words["status"] == "stopped"
     assert (tmp_path / "costgpu-runs/x/trial-03/saved").exists()
     until(lambda: not any(map(alive, pids_of(tmp_path))))
 
 
 def test_a_trial_that_does_not_listen_is_killed(trial: Trial, tmp_path: Path) -> None:
-    one, events = trial(STUBBORN.format(how="signal.signal(signal.SIGTERM, signal.SIG_IGN)"), spec={"grace": 0.05})
+    one = trial(STUBBORN.format(how="signal.signal(signal.SIGTERM, signal.SIG_IGN)"), grace=0.05)
     one.step()
     one.end()
-    assert (events[-1]["status"], events[-1]["exit_code"]) == ("stopped", 137)
+    assert (one.end_words["status"], one.end_words["exit_code"]) == ("stopped", 137)
     until(lambda: not any(map(alive, pids_of(tmp_path))))
 
 
-WRITES = """
-import os, time
-half = open("model.pt", "w")
-half.write("ha"); half.flush()
-print("loss=1", flush=True)
-while not os.path.exists("go"):
-    time.sleep(0.01)
-half.write("lf"); half.close()
-time.sleep(600)
-"""
-
-
-@pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells which files a process has open")
-def test_a_file_that_a_trial_is_writing_becomes_whole(
-    trial: Trial, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    folder = tmp_path / "costgpu-runs/x/trial-03"
-
-    def looked(group: int, below: str, now: float) -> bool:
-        found = is_saving(group, below, now, quiet_seconds=math.inf)
-        if found:
-            (folder / "go").touch()
-        return found
-
-    monkeypatch.setattr(trial_process, "is_saving", looked)
-    one, events = trial(WRITES)
-    one.step()
-    one.end()
-    assert (folder / "model.pt").read_text() == "half"
-    assert (events[-1]["status"], events[-1]["exit_code"]) == ("stopped", 143)
-
-
-def test_a_file_that_is_written_for_ever_is_not_waited_for(trial: Trial, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(trial_process, "is_saving", lambda *_: True)
-    one, events = trial(WRITES, spec={"grace": 0.05})
-    one.step()
-    one.end()
-    assert events[-1]["status"] == "stopped"
-
-
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells a process of the end of its parent")
 def test_a_script_does_not_outlive_the_process_that_started_it(trial: Trial, tmp_path: Path) -> None:
     """Ray kills its processes without a word; the script is told by the kernel."""
+    one = trial("")
+    finish(one)
     (tmp_path / "train.py").write_text(STUBBORN.format(how=""))
     starter = (
-        f"import subprocess, sys, os; p = subprocess.Popen([sys.executable, {str(tmp_path / PROGRAM)!r}, 'launch',"
-        f" str(os.getpid()), sys.executable, {str(tmp_path / 'train.py')!r}], stdout=subprocess.PIPE);"
-        "print(p.stdout.readline().decode(), flush=True); os._exit(0)"
+        "import os; from costgpu.sweep.tuner.trial_process import TrialProcess;"
+        f"one = TrialProcess({one.spec!r}, 3, {{}}, {str(tmp_path)!r}); one.start();"
+        "exec('while not one.reports: one.step()'); os._exit(0)"
     )
-    done = subprocess.run([sys.executable, "-c", starter], stdout=subprocess.PIPE, text=True, check=True)
-    script, child = map(int, done.stdout.split()[1:])
+    subprocess.run([sys.executable, "-c", starter], check=True)
+    script, child = pids_of(tmp_path)
     until(lambda: not alive(script))
     os.kill(child, 9)
 
 
 def test_files_of_another_machine_travel_in_pieces(trial: Trial, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(trial_process, "CHUNK_BYTES", 10)
-    one, events = trial("print('loss=1')\nopen('out.bin', 'wb').write(bytes(25))\nopen('empty', 'w')\n", remote=True)
-    finish(one)
-    pieces = [event for event in events if event["event"] == "file"]
-    assert [(each["path"], each["first"], len(each["data"])) for each in pieces] == [
-        ("empty", True, 0),
-        ("log.txt", True, 7),
-        *(("out.bin", True, 10), ("out.bin", False, 10), ("out.bin", False, 5)),
+    pieces: list[tuple[Any, ...]] = []
+    script = "print('loss=1')\nopen('out.bin', 'wb').write(bytes(25))\nopen('empty', 'w')\n"
+    finish(trial(script, send=lambda *piece: pieces.append(piece)))
+    folder = "costgpu-runs/x/trial-03"
+    assert [(path, first, len(data)) for path, data, _, first in pieces] == [
+        (f"{folder}/empty", True, 0),
+        (f"{folder}/log.txt", True, 7),
+        *((f"{folder}/out.bin", first, size) for first, size in ((True, 10), (False, 10), (False, 5))),
     ]
-    assert events[-1]["event"] == "end", "a trial is over when its files have come"
 
 
 def test_a_curve_has_few_points_however_often_a_script_reports() -> None:

@@ -20,6 +20,7 @@ from costgpu.providers.base import Bill, BilledRow
 from costgpu.units import parse_time
 
 STORED = FileKind(most_bytes=64 * 2**20)
+MOST_USD = 1e9  # of one run and day; more stands in a damaged file
 KEEP = timedelta(hours=6)
 DAY = timedelta(days=1)
 
@@ -125,7 +126,7 @@ class CachedBilling(ABC):
                     run_id=str(run_id),
                     start=when(start),
                     end=when(end),
-                    amount_usd=Decimal(amount),
+                    amount_usd=_amount(amount),
                     estimated=bool(estimated),
                 )
                 for run_id, start, end, amount, estimated in document["rows"]
@@ -135,6 +136,13 @@ class CachedBilling(ABC):
             requests=0,
             note=str(document["note"]),
         )
+
+
+def _amount(text: object) -> Decimal:
+    amount = Decimal(str(text))
+    if not amount.is_finite() or float(abs(amount)) > MOST_USD:
+        raise ValueError(f"{text} is no amount")
+    return amount
 
 
 def _document(bill: Bill) -> dict[str, Any]:

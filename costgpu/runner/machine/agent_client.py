@@ -10,7 +10,7 @@ from types import MappingProxyType
 from typing import TypeVar
 
 from costgpu.clock import Clock, SystemClock
-from costgpu.errors import HostUnreachable
+from costgpu.errors import HostUnreachable, OutputsDamaged
 from costgpu.models.job import Checkpoint, FileEntry, JobOrder, JobStatus, LogStream, Outputs
 from costgpu.runner.files.download import fetch_verified
 from costgpu.runner.files.tar import tar_stream
@@ -23,6 +23,7 @@ from costgpu.runner.timeouts import AgentTimeouts
 
 _HOLD_SECONDS, _USUAL_BYTES_PER_SECOND = 120.0, 1e6  # after that a client that fetches counts as gone
 
+LOG_NAMES = frozenset({"stdout.log", "stderr.log"})
 T = TypeVar("T")
 
 
@@ -164,7 +165,10 @@ class AgentHost:
 
     def fetch_logs(self, folder: Path) -> None:
         """Bring both logs into `folder`; verified if the job is over."""
-        self._fetch("", self._call("logs", agent_reply.entries, self._timeouts.checksums), folder)
+        entries = self._call("logs", agent_reply.entries, self._timeouts.checksums)
+        if not {entry.path for entry in entries} <= LOG_NAMES:  # beside the logs are the run's keys
+            raise OutputsDamaged("The machine names other logs than the job's two.", hint="Nothing was fetched.")
+        self._fetch("", entries, folder)
 
     def checkpoint(self, *, everything: bool = False) -> Checkpoint:
         """Return what of the job's checkpoints is whole now; copies of it are on the machine until the next call."""

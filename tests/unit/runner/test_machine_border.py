@@ -5,6 +5,7 @@ The fuzz of mutated true answers is in tests/fuzz.
 
 import contextlib
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from costgpu.clock import ManualClock
-from costgpu.errors import HostUnreachable, MachineUnusable
+from costgpu.errors import HostUnreachable, MachineUnusable, OutputsDamaged
 from costgpu.models.job import JobStatus, LogStream
 from costgpu.providers.local import records
 from costgpu.runner.machine import agent_reply
@@ -99,3 +100,10 @@ def test_a_frame_that_is_none(bad: bytes) -> None:
     agent = PlantedAgent(sends=lambda: [whole_stream()[:23], bad])
     with pytest.raises((MachineUnusable, HostUnreachable)):
         agent.host.follow(LogPosition(), lambda *_: None)
+
+
+def test_no_file_but_the_two_logs_comes_into_the_folder_with_the_runs_keys(tmp_path: Path) -> None:
+    row = ["user_private", 4, SHA, 0o644]
+    with pytest.raises(OutputsDamaged, match="other logs"):
+        PlantedAgent(lambda _: reply({"files": [row]})).host.fetch_logs(tmp_path)
+    assert list(tmp_path.iterdir()) == []

@@ -61,7 +61,6 @@ def tuner_spec(sweep: Sweep, name: str, argv: Sequence[str], *, python: str, gra
     asha = sweep.asha
     return {
         "folder": results_folder(name),
-        "program": PROGRAM,
         "python": python,
         "argv": list(argv),
         "space": sweep.space.domains,

@@ -1,6 +1,6 @@
 """The program that a sweep's machine runs.
 
-``SPEC`` lets Ray Tune try what that file says, ``match`` looks for the metric in the lines of a script.
+It lets Ray Tune try what the file says that it is called with.
 
 Exit codes: 0 if at least one trial has a value of the metric, 1 if every trial failed, 2 if the metric never appeared, 3 if
 Ray is missing or has failed, 143 if the sweep was ended from outside.
@@ -19,7 +19,6 @@ import tempfile
 import time
 from typing import Any, Dict, List, Optional
 
-from .matcher import answer_lines
 from .records import Records
 from .trial_process import TrialProcess
 
@@ -272,8 +271,6 @@ def trainable(ray: Any, spec: Dict[str, Any]) -> Any:
 def main(argv: Optional[List[str]] = None) -> None:
     """Entry point of the file that travels."""
     words = sys.argv[1:] if argv is None else argv
-    if words[0] == "match":
-        answer_lines(words[1])
     with open(words[0], encoding="utf-8") as stream:
         spec = json.load(stream)
     code = Sweep(spec, os.environ.get(WORK_VARIABLE) or os.getcwd()).run()

@@ -1,7 +1,6 @@
 """One trial as a process: what it prints, how it ends, and that nothing of it goes on. No Ray."""
 
 import os
-import signal
 import subprocess
 import sys
 import textwrap
@@ -11,9 +10,7 @@ from typing import Any
 
 import pytest
 
-from costgpu.sweep.bundle import PROGRAM, tuner_file
 from costgpu.sweep.tuner import trial_process
-from costgpu.sweep.tuner.matcher import Matcher
 from costgpu.sweep.tuner.trial_process import ALL_REPORTS, TrialProcess, is_told, trial_name
 from tests.until import until
 
@@ -23,14 +20,7 @@ Trial = Callable[..., TrialProcess]
 @pytest.fixture
 def trial(tmp_path: Path) -> Trial:
     """Starts a trial of a script."""
-    (tmp_path / PROGRAM).parent.mkdir()
-    (tmp_path / PROGRAM).write_bytes(tuner_file())
-    spec: dict[str, Any] = {
-        "folder": "costgpu-runs/x",
-        "program": PROGRAM,
-        "python": sys.executable,
-        "metric": "loss=(.*)",
-    }
+    spec: dict[str, Any] = {"folder": "costgpu-runs/x", "python": sys.executable, "metric": "loss=(.*)"}
     spec |= {"mode": "min", "trials": 12, "grace": 20.0, "outputs": [], "argv": ["train.py"], "template": None}
 
     def start(script: str, *, send: Any = None, **spec_more: Any) -> TrialProcess:
@@ -67,8 +57,11 @@ def test_values_log_and_end(trial: Trial, tmp_path: Path) -> None:
     end = finish(one)
     assert (end["reports"], end["value"]) == (4, 0.3)
     assert (end["status"], end["exit_code"], end["best"], end["best_report"], end["last"]) == (
-        *("succeeded", 0, "0.25", 3),
-        "0.3",
+        "succeeded",
+        0,
+        0.25,
+        3,
+        0.3,
     )
     folder = tmp_path / "costgpu-runs/x/trial-03"
     assert sorted(path.name for path in folder.iterdir()) == ["log.txt", "out.txt"]
@@ -124,16 +117,6 @@ def test_a_script_of_nothing_else_is_ended(trial: Trial, monkeypatch: pytest.Mon
     end = finish(one)
     assert end["status"] == "failed"
     assert "--metric took too long for a line of 50 characters." in end["tail"]
-
-
-def test_a_signal_to_all_of_a_job_loses_no_value(tmp_path: Path) -> None:
-    (tmp_path / "tuner.pyz").write_bytes(tuner_file())
-    matcher = Matcher(str(tmp_path / "tuner.pyz"), "loss=(.*)")
-    assert matcher.find("other") is None
-    assert matcher._process is not None
-    matcher._process.send_signal(signal.SIGTERM)
-    assert matcher.find("loss=1") == 1.0
-    matcher.close()
 
 
 def test_nothing_is_read_in_the_rest_of_a_line_without_an_end(trial: Trial) -> None:

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
 from dataclasses import dataclass, field
 from enum import StrEnum
 
 from costgpu.border import read
 from costgpu.sweep.metric import Mode
 from costgpu.sweep.space import Setting
-from costgpu.sweep.tuner.records import MARK
 
 
 class TrialStatus(StrEnum):
@@ -108,11 +106,3 @@ class Results:
     def count(self, *statuses: TrialStatus) -> int:
         """Count the trials with one of these states."""
         return sum(trial.status in statuses for trial in self.trials)
-
-
-def read_results(size: int, mode: Mode, lines: Iterable[str]) -> Results:
-    """Return the results that a file of events, or a log with marked lines, tells of."""
-    results = Results(size, mode)
-    for line in lines:
-        results.feed(line.removeprefix(MARK))
-    return results

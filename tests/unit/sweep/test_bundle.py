@@ -21,12 +21,11 @@ from costgpu.sweep.bundle import (
     tuner_argv,
     tuner_file,
     tuner_spec,
-    write_bundle,
 )
 from costgpu.sweep.metric import parse_metric
 from costgpu.sweep.space import parse_space
 from costgpu.sweep.tuner.main import number_of, per_trial
-from costgpu.workflows.sweep.bundle import bundle_folder, read_spec, with_bundle
+from costgpu.workflows.sweep.bundle import read_spec, with_bundle, write_bundle
 
 SWEEP = Sweep(
     space=parse_space(["lr=1e-4,3e-4", "seed=1,2"], [], None, 0),
@@ -90,7 +89,7 @@ def test_a_run_of_the_tuner_sends_it_along(tmp_path: Path, monkeypatch: pytest.M
     with pytest.raises(SyncRefused, match=r"tuner\.pyz cannot be read"):
         with_bundle(selection, argv)
     assert read_spec(argv) is None
-    write_bundle(bundle_folder("x-1"), {"folder": "f"})
+    write_bundle("x-1", {"folder": "f"})
     sent = with_bundle(selection, argv)
     assert [entry.path for entry in sent.files] == [SPEC, PROGRAM, "train.py"]
     archive = b"".join(tar_stream(sent.root, sent.files, sent.added))

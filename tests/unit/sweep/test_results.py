@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 
 from costgpu.sweep.metric import Mode
-from costgpu.sweep.results import Results, TrialStatus, read_results
+from costgpu.sweep.results import Results, TrialStatus
 from costgpu.sweep.tuner.records import MARK, PROGRESS, TABLE, Records
+from costgpu.workflows.sweep.results import results_at_home
 
 SETTINGS = [{"lr": "1e-4", "seed": "1"}, {"lr": "1e-4", "seed": "2"}, {"lr": "3e-4", "seed": "1"}]
 
@@ -39,9 +40,9 @@ def told(records: Records) -> None:
 def test_events_become_results_and_a_table(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     told(Records(str(tmp_path / "x"), ["lr", "seed"], 4))
     lines = capsys.readouterr().out.splitlines()
-    assert all(line.startswith(MARK) for line in lines)
     assert [line.removeprefix(MARK) for line in lines] == (tmp_path / "x" / PROGRESS).read_text().splitlines()
-    results = read_results(4, Mode.MIN, lines)
+    results = results_at_home({"folder": "x", "trials": 4, "mode": "min"}, tmp_path)
+    assert results is not None
     first, second, third, fourth = results.trials
     assert [trial.setting for trial in results.trials] == [*SETTINGS, {}]
     assert (first.status, first.best, first.best_report, first.seconds) == (TrialStatus.SUCCEEDED, 0.25, 2, 1.0)

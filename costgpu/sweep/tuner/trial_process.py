@@ -170,8 +170,9 @@ class TrialProcess:
             return
         self._log.write(data)
         self._log.flush()
-        *lines, self._pending = re.split(rb"[\r\n]+", self._pending + data)
-        self._pending = self._pending[: 4 * LONGEST_LINE]  # no more is looked at, and a character has 4 bytes at most
+        first, *others = re.split(rb"[\r\n]+", data)
+        first = (self._pending + first)[: 4 * LONGEST_LINE]  # no more is looked at; a character has 4 bytes at most
+        *lines, self._pending = (first, *others)
         for line in lines:
             self._line(line)
 

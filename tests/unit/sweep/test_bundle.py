@@ -24,7 +24,7 @@ from costgpu.sweep.bundle import (
 )
 from costgpu.sweep.metric import parse_metric
 from costgpu.sweep.space import parse_space
-from costgpu.sweep.tuner.main import number_of, per_trial
+from costgpu.sweep.tuner.main import per_trial
 from costgpu.workflows.sweep.bundle import read_spec, with_bundle, write_bundle
 
 SWEEP = Sweep(
@@ -55,10 +55,6 @@ def test_the_spec_has_the_space_and_no_more_trials_at_once_than_there_are() -> N
     assert spec["space"] == {"lr": ["grid_search", ["1e-4", "3e-4"]], "seed": ["grid_search", ["1", "2"]]}
     assert (spec["concurrent"], spec["trials"], spec["grace"], spec["folder"]) == (4, 4, 10.0, "costgpu-runs/x-1")
     assert json.loads(json.dumps(spec)) == spec
-
-
-def test_trials_are_numbered_as_tune_numbers_them() -> None:
-    assert (number_of("1f7fa_00000"), number_of("1f7fa_00041")) == (1, 42)
 
 
 @pytest.mark.parametrize(

@@ -93,7 +93,7 @@ class TrialProcess:
             return
         assert self._process.stdout is not None
         self._pipe = self._process.stdout
-        self._log = open(os.path.join(self.folder.path, LOG), "wb")
+        self._log = open(os.path.join(self.folder.path, LOG), "wb", buffering=0)
 
     def step(self) -> Dict[str, Any]:
         """Wait for the next value of the metric, or for a heartbeat.
@@ -168,8 +168,10 @@ class TrialProcess:
         if not data:
             self._pipe.close()
             return
-        self._log.write(data)
-        self._log.flush()
+        try:
+            self._log.write(data)
+        except OSError as error:  # a full disk: the script comes to an end of its own
+            self._tail.append("%s cannot be written: %s" % (LOG, error))
         first, *others = re.split(rb"[\r\n]+", data)
         first = (self._pending + first)[: 4 * LONGEST_LINE]  # no more is looked at; a character has 4 bytes at most
         *lines, self._pending = (first, *others)

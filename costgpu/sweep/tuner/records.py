@@ -8,13 +8,13 @@ import os
 import time
 from typing import Any, Dict, List, Sequence
 
+from .metric import is_finite
 from .trial_process import trial_name
 
 MARK = "costgpu-sweep "
 """Begins every line of stdout that is an event and not words for people."""
 PROGRESS, TABLE = "progress.jsonl", "trials.csv"
 COLUMNS = ("status", "best", "best_report", "last", "reports", "seconds", "exit_code", "host")
-MOST = 1e18  # of a number in an event, where JSON has no nan; what is beyond is null
 
 
 class Records:
@@ -53,7 +53,7 @@ class Records:
 
     def _tell(self, event: str, number: int) -> None:
         known = self.trials[number - 1].items()
-        trial = {key: None if isinstance(value, float) and not abs(value) <= MOST else value for key, value in known}
+        trial = {key: None if isinstance(value, float) and not is_finite(value) else value for key, value in known}
         self.write({"event": event, "trial": trial})
 
     def write(self, event: Dict[str, Any]) -> None:

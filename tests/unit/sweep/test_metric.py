@@ -53,6 +53,7 @@ def test_nan_is_a_value_and_never_the_best() -> None:
     assert math.isnan(value)
     assert not is_better(value, None, "min")
     assert not is_better(math.inf, None, "max")
+    assert not is_better(1e30, None, "max")
     assert for_scheduler(value, "min") == BEYOND
     assert for_scheduler(-math.inf, "max") == -BEYOND
     assert is_better(1.0, 2.0, "min")

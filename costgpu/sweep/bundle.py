@@ -70,7 +70,7 @@ def tuner_spec(sweep: Sweep, name: str, argv: Sequence[str], *, python: str, gra
         "metric": sweep.metric.pattern,
         "mode": sweep.metric.mode.value,
         "asha": None if asha is None else {"grace": asha.grace, "factor": asha.factor, "most": asha.most},
-        "concurrent": min(sweep.concurrent, sweep.space.trials),
+        "concurrent": sweep.concurrent,
         "gpus": sweep.gpus_per_trial,
         "grace": grace_seconds * TRIAL_GRACE_SHARE,
         "outputs": list(sweep.outputs),

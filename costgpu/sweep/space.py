@@ -92,6 +92,11 @@ class Space:
     seed: int = 0  # of the draws: the same seed gives the same settings
 
     @property
+    def axes(self) -> tuple[GridAxis | RandomAxis, ...]:
+        """All parameters, in the order in which they were given."""
+        return (*self.grid, *self.random)
+
+    @property
     def points(self) -> int:
         """Number of points of the grid; 1 without one."""
         return math.prod(len(axis.values) for axis in self.grid)
@@ -104,12 +109,12 @@ class Space:
     @property
     def domains(self) -> dict[str, list[object]]:
         """Return each parameter in the words of Ray Tune."""
-        return {axis.name: axis.domain for axis in (*self.grid, *self.random)}
+        return {axis.name: axis.domain for axis in self.axes}
 
     @property
     def example(self) -> Setting:
         """Return a setting to measure and to show: Ray Tune draws the others on the machine."""
-        return {axis.name: axis.example for axis in (*self.grid, *self.random)}
+        return {axis.name: axis.example for axis in self.axes}
 
 
 def parse_space(grid: Sequence[str], random_: Sequence[str], draws: int | None, seed: int) -> Space:
@@ -118,9 +123,9 @@ def parse_space(grid: Sequence[str], random_: Sequence[str], draws: int | None, 
     Raises:
         UsageError: A text is not understood, a name stands twice, or the options do not go together.
     """
-    axes = tuple(_grid_axis(text) for text in grid)
     drawn = tuple(_random_axis(text) for text in random_)
-    names = Counter(axis.name for axis in (*axes, *drawn))
+    space = Space(grid=tuple(map(_grid_axis, grid)), random=drawn, draws=1 if draws is None else draws, seed=seed)
+    names = Counter(axis.name for axis in space.axes)
     if not names:
         raise UsageError(
             "Which settings are to be tried?", hint="--grid lr=1e-4,3e-4 or --random 20 --param lr=1e-5..1e-2:log"
@@ -134,7 +139,6 @@ def parse_space(grid: Sequence[str], random_: Sequence[str], draws: int | None, 
         raise UsageError("--random draws values of --param, and there is none.", hint="--param dropout=0.0..0.5")
     if draws is not None and draws < 1:
         raise UsageError(f"--random {draws} is not a number of draws.")
-    space = Space(grid=axes, random=drawn, draws=draws or 1, seed=seed)
     if space.trials > MOST_TRIALS:
         raise UsageError(
             f"These are {space.trials:,} trials; a sweep has {MOST_TRIALS:,} at most.",

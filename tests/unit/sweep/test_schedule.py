@@ -94,7 +94,8 @@ def test_the_time_of_all_trials(concurrent: int, rounds: int, value: float, low:
     time = sweep_time(MINUTE, 12, Shares(concurrent=concurrent, gpus_per_trial=0, alone=1), None, None)
     fixed = RAY_SECONDS + rounds * TRIAL_SECONDS
     assert (time.rounds, time.sharing) == (rounds, concurrent > 1)
-    assert time.seconds == Range(value=pytest.approx(value + fixed), low=low + fixed, high=high + fixed)
+    assert (time.seconds.low, time.seconds.high) == (low + fixed, high + fixed)
+    assert time.seconds.value == pytest.approx(value + fixed)
 
 
 def test_asha_lowers_the_lower_end_only_and_never_below_one_trial() -> None:

@@ -196,15 +196,15 @@ class FolderHost:
 
     def entries(self) -> tuple[FileEntry, ...]:
         """Return all files, with checksums."""
-        paths = (path for path in sorted(self.folder.rglob("*")) if path.is_file() and not path.is_symlink())
-        return tuple(self._entry(path, path.stat()) for path in paths)
-
-    def _entry(self, path: Path, status: os.stat_result) -> FileEntry:
-        return FileEntry(
-            path=path.relative_to(self.folder).as_posix(),
-            size=status.st_size,
-            sha256=sha256_of(path),
-            mode=status.st_mode & 0o777,
+        return tuple(
+            FileEntry(
+                path=path.relative_to(self.folder).as_posix(),
+                size=path.stat().st_size,
+                sha256=sha256_of(path),
+                mode=path.stat().st_mode & 0o777,
+            )
+            for path in sorted(self.folder.rglob("*"))
+            if path.is_file() and not path.is_symlink()
         )
 
     def fetch(self, entries: Sequence[FileEntry], folder: Path) -> None:
@@ -260,13 +260,11 @@ def _extract(tar: tarfile.TarFile, member: tarfile.TarInfo, folder: Path, room: 
         OSError: There is no room, or it cannot be written.
     """
     target = folder / member.name
-    if Path(member.name).is_absolute() or ".." in Path(member.name).parts:
-        raise tarfile.TarError(f"{member.name!r} leads out of the folder")
     source = tar.extractfile(member) if member.isfile() else None
     if source is None:
         return 0
     if not is_inside(member.name):
-        raise tarfile.TarError(f"{member.name!r} is no name of a file")
+        raise tarfile.TarError(f"{member.name!r} leads out of the folder")
     if why := why_impossible(member.name, str(folder)):
         raise tarfile.TarError(f"it has a file that is {why}")
     target.parent.mkdir(parents=True, exist_ok=True)

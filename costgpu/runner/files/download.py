@@ -45,16 +45,15 @@ def fetch_verified(
         _fetch_batch(transport.download, source, batch)
     for entry, target in lacking:  # a link to the newest checkpoint need not travel twice
         if (original := first[entry.sha256 or str(target)]) != target:
-            _fetch_batch(_copy_here, "", [(replace(entry, source=str(original)), target)])
-
-
-def _copy_here(files: Sequence[RemoteFile]) -> None:
-    for file in files:
-        shutil.copyfile(file.path, file.target)
+            _fetch_batch(
+                lambda files: [shutil.copyfile(file.path, file.target) for file in files],
+                "",
+                [(replace(entry, source=str(original)), target)],
+            )
 
 
 def _fetch_batch(
-    download: Callable[[Sequence[RemoteFile]], None], source: str, batch: Sequence[tuple[FileEntry, Path]]
+    download: Callable[[Sequence[RemoteFile]], object], source: str, batch: Sequence[tuple[FileEntry, Path]]
 ) -> None:
     token = secrets.token_hex(4)
     partial = {target: target.with_name(f".{token}-{number}.part") for number, (_, target) in enumerate(batch)}

@@ -13,6 +13,7 @@ import re
 import secrets
 import shutil
 import unicodedata
+from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -146,14 +147,15 @@ class _Placement:
 
     def stage(self, host: OutputSource, entries: Sequence[FileEntry]) -> None:
         """Fetch what is neither in its place nor staged yet; all of it is then on disk."""
-        lacking, missing = [], 0
-        for group in _groups(entries, _folding(self._incoming)):
-            folder = self._incoming / str(group.number)
-            these = [entry for entry in group.entries if not has_content(self._workdir / entry.path, entry)]
-            lacking.append((folder, these))
-            self._staged.update({entry.path: folder / entry.path for entry in these})
-            self._clashing.update(group.clashes)
-            missing += sum(entry.size for entry in these if not has_size(folder / entry.path, entry.size))
+        self._clashing = _clashes(entries, _folding(self._incoming))
+        numbers = {path: number for number, path in enumerate(self._clashing, 1)}
+        lacking, missing = defaultdict[Path, list[FileEntry]](list), 0
+        for entry in entries:
+            if not has_content(self._workdir / entry.path, entry):
+                folder = self._incoming / str(numbers.get(entry.path, 0))
+                self._staged[entry.path] = folder / entry.path
+                lacking[folder].append(entry)
+                missing += 0 if has_size(folder / entry.path, entry.size) else entry.size
         free = shutil.disk_usage(self._incoming).free
         if missing and missing + _SPARE_BYTES > free:
             raise RunError(
@@ -161,10 +163,9 @@ class _Placement:
                 f" {format_binary_size(free)} free.",
                 hint="Free some space and fetch again; the machine still has them.",
             )
-        for folder, these in lacking:
-            if these:
-                folder.mkdir(exist_ok=True)
-                host.fetch(these, folder)
+        for folder, these in lacking.items():
+            folder.mkdir(exist_ok=True)
+            host.fetch(these, folder)
         to_disk(self._staged.values())
 
     def has_room(self, entries: Sequence[FileEntry]) -> bool:
@@ -205,7 +206,11 @@ class _Placement:
         return PlacedOutputs(
             files=len(placed),
             bytes=sum(entry.size for entry in placed),
-            replaced=(*self._kept_before(entries), *self._kept_again),
+            # what this call and killed ones before it have kept, each under its own name
+            replaced=(
+                *(kept for entry in entries if os.path.lexists(kept := self._kept / entry.path)),
+                *self._kept_again,
+            ),
             stuck=tuple(stuck),
         )
 
@@ -272,10 +277,6 @@ class _Placement:
         if number:
             self._kept_again.append(kept)
 
-    def _kept_before(self, entries: Sequence[FileEntry]) -> list[Path]:
-        """Return what this call and killed ones before it have kept, each under its own name."""
-        return [kept for entry in entries if os.path.lexists(kept := self._kept / entry.path)]
-
     def _tidy(self, *, anything_left: bool) -> None:
         if anything_left:
             for folder, _, _ in os.walk(self._incoming, topdown=False):
@@ -290,42 +291,21 @@ class _Placement:
                 shutil.rmtree(self._own)
 
 
-@dataclass
-class _Group:
-    """Outputs whose names this file system tells from each other."""
-
-    number: int  # 0 for all that can be put in their places; from 1 on for those whose place one of the former has
-    entries: list[FileEntry] = field(default_factory=list)
-    clashes: dict[str, str] = field(default_factory=dict)  # output -> the one in group 0 that has its place
-    files: dict[str, str] = field(default_factory=dict)  # names as the file system compares them -> output
-    folders: dict[str, str] = field(default_factory=dict)  # the same for the folders above them -> an output in it
-
-    def clash(self, name: str, parents: list[str]) -> str | None:
-        """Return the output that has this place already."""
-        met = (self.files.get(name), self.folders.get(name), *map(self.files.get, parents))
-        return next((one for one in met if one is not None), None)
-
-
-def _groups(entries: Sequence[FileEntry], fold: Callable[[str], str]) -> list[_Group]:
-    """Return the same for the same entries, however many of them have landed."""
-    groups: list[_Group] = []
+def _clashes(entries: Sequence[FileEntry], fold: Callable[[str], str]) -> dict[str, str]:
+    """Return the outputs whose place another one has where names are not told apart, and that one."""
+    files: dict[str, str] = {}  # names as the file system compares them -> output
+    folders: dict[str, str] = {}  # the same for the folders above them -> an output in it
+    clashes: dict[str, str] = {}
     for entry in entries:
         name = fold(entry.path)
         parents = [name[:at] for at, one in enumerate(name) if one == "/"]
-        met = None
-        for group in [*groups, _Group(len(groups))]:
-            clash = group.clash(name, parents)
-            if clash is None:
-                break
-            met = met or clash
-        if group.number == len(groups):
-            groups.append(group)
-        group.entries.append(entry)
-        group.files[name] = entry.path
-        group.folders.update(dict.fromkeys(parents, entry.path))
-        if met is not None:
-            group.clashes[entry.path] = met
-    return groups
+        met = (files.get(name), folders.get(name), *map(files.get, parents))
+        if clash := next(filter(None, met), None):
+            clashes[entry.path] = clash
+        else:
+            files[name] = entry.path
+            folders.update(dict.fromkeys(parents, entry.path))
+    return clashes
 
 
 def _folding(folder: Path) -> Callable[[str], str]:

@@ -64,7 +64,12 @@ def waiting_runs(context: AppContext, views: Sequence[RunView]) -> list[str]:
     from costgpu.runner.state.lock import is_driven
 
     folders = {view.run_id: runs_folder() / view.run_id for view in views}
-    begun = [view for view in views if view.state not in (RunState.INTENT, RunState.CLOSED) and _stands_for_job(view)]
+    # of several machines, only the first: its job is called by that run
+    begun = [
+        view
+        for view in views
+        if view.state not in (RunState.INTENT, RunState.CLOSED) and (view.spec.node is None or view.spec.node.node == 0)
+    ]
     here = [view for view in begun if folders[view.run_id].exists()]  # only here are their keys
     alone = [view for view in here if not is_driven(folders[view.run_id])]
     if not alone:
@@ -83,8 +88,3 @@ def waiting_runs(context: AppContext, views: Sequence[RunView]) -> list[str]:
             what = "has outlived its lease"
         lines.append(f"{view.run_id} {what}: costgpu attach {view.run_id}")
     return lines
-
-
-def _stands_for_job(view: RunView) -> bool:
-    """Return whether it is the run by which its job is called: of several machines, that of the first."""
-    return view.spec.node is None or view.spec.node.node == 0

@@ -13,7 +13,6 @@ from costgpu.estimator.predict import predict
 from costgpu.estimator.prepared import prepare
 from costgpu.estimator.scope import scope_of
 from costgpu.estimator.verdict import Preferences, decide, effective_cost
-from costgpu.models.offer import Offer
 from costgpu.models.prediction import Candidate, Choice, Prediction
 from costgpu.models.workload import WorkloadProfile
 from costgpu.pricing.hardware import accelerators
@@ -141,7 +140,15 @@ def find_places(
     history = SpeedHistory(workload_key if workload else "", context.reporter, ledger=context.ledger)
     here = predict(workload, Candidate(offer=None), history.speed(None)) if workload else None
     known = here if whole and not several else None  # several places of this machine share its cores
-    here_place = LaunchPlace(offer=_this_machine(request.assume_price, today), prediction=known)
+    import psutil
+
+    offer = this_machine(
+        Decimal(0) if request.assume_price is None else parse_usd(request.assume_price, "--assume-price"),
+        today,
+        vcpus=os.cpu_count() or 1,
+        memory_gib=round(psutil.virtual_memory().total / 2**30, 1),
+    )
+    here_place = LaunchPlace(offer=offer, prediction=known)
     notes = [] if whole or scope is None else [f"The length of the whole job is not known; predicted: {scope.unit}."]
     if infra == ("local",):
         return Places(ranked=[here_place], verdict="", notes=notes)
@@ -183,17 +190,6 @@ def find_places(
             best_first.insert(0, verdict.recommended)
     ranked_places = [_place(p.candidate, p if whole else None) for p in best_first]
     return Places(ranked=ranked_places, verdict=sentence, notes=notes)
-
-
-def _this_machine(assume_price: str | None, today: date) -> Offer:
-    import psutil
-
-    return this_machine(
-        Decimal(0) if assume_price is None else parse_usd(assume_price, "--assume-price"),
-        today,
-        vcpus=os.cpu_count() or 1,
-        memory_gib=round(psutil.virtual_memory().total / 2**30, 1),
-    )
 
 
 def _place(candidate: Candidate, prediction: Prediction | None) -> LaunchPlace:

@@ -99,7 +99,17 @@ def plan_run(request: RunRequest, script: Request, context: AppContext, adapt: A
         check_credentials(context, providers)  # without them there is no need to measure for a minute
     check_script(script, request.python)
     check_program(script.program, script.workdir, rented=rented)
-    packages = _packages(request, script, environment) if rented else PackageSource()
+    packages = PackageSource()
+    if rented:
+        prefixes = script.launch.prefixes if script.launch is not None else NO_PREFIXES
+        packages = find_packages(
+            script.workdir,
+            script.script,
+            setup=request.setup,
+            extras=request.extra,
+            prefixes=prefixes,
+            variables=environment,
+        )
     for secret, advice in visible_secrets(request):
         context.reporter.note(secret, advice)
     profile = _profile(single, script, context.reporter)
@@ -119,7 +129,12 @@ def plan_run(request: RunRequest, script: Request, context: AppContext, adapt: A
         found = find_places(dearer, context, profile, infra, now.date(), workload_key=key)
         places = replace(places, fallback=found.ranked)
     first = places.ranked[0]
-    _check_backend(profile, first)
+    parallelism = profile.parallelism if profile is not None else None
+    if parallelism is not None and parallelism.needs_gpu_backend and first.offer.accelerator is None:
+        raise UsageError(
+            f"The script asks for NCCL, which works between GPUs only, and {first.offer.instance_type} has none.",
+            hint='Choose one with --gpus L4:1, or init_process_group("gloo") where torch.cuda.is_available() is False.',
+        )
     local = first.offer.provider == "local"
     python = find_interpreter(request.python or script.python, dict(os.environ)).path if local else ""
     if local and single.runs_once and not request.setup:
@@ -134,15 +149,16 @@ def plan_run(request: RunRequest, script: Request, context: AppContext, adapt: A
     if adapt is not None:
         spec, places = adapt(spec, places, profile)
         key, steps = "", None
+    owner = context.settings.owner or current_owner()
     if request.fit:
-        owner = context.settings.owner or current_owner()
         limits = fit_to_budgets(context.ledger, spec, limits, [*places.ranked, *places.fallback], owner, now)
         spec = replace(spec, max_cost_usd=limits.max_cost_usd)
     plan = make_plan(
         context, spec, places, limits, workload=key, steps=steps, script=script, profile=profile, packages=packages
     )
-    plan, refusal = with_budgets(context, plan)
-    return PlannedRun(plan=plan, environment=environment, refusal=refusal, at=now)
+    answer = ask_budgets(context.ledger, plan.spec, plan.options, owner, context.clock.now())
+    plan = replace(plan, notes=(*plan.notes, *answer.notes))
+    return PlannedRun(plan=plan, environment=environment, refusal=answer.refusal, at=now)
 
 
 def _profile(request: RunRequest, script: Request, reporter: Reporter) -> WorkloadProfile | None:
@@ -165,16 +181,6 @@ def _profile(request: RunRequest, script: Request, reporter: Reporter) -> Worklo
     return profile
 
 
-def _check_backend(profile: WorkloadProfile | None, place: LaunchPlace) -> None:
-    """Refuse a script that communicates between GPUs on a machine that has none."""
-    parallelism = profile.parallelism if profile is not None else None
-    if parallelism is not None and parallelism.needs_gpu_backend and place.offer.accelerator is None:
-        raise UsageError(
-            f"The script asks for NCCL, which works between GPUs only, and {place.offer.instance_type} has none.",
-            hint='Choose one with --gpus L4:1, or init_process_group("gloo") where torch.cuda.is_available() is False.',
-        )
-
-
 def _as_launched(request: RunRequest, script: Request) -> Request:
     """Return the script as it will be started: one rank of those that the run's own options ask for."""
     if script.launch is not None or (request.machines == 1 and request.nproc is None):
@@ -192,18 +198,6 @@ def _as_launched(request: RunRequest, script: Request) -> Request:
         ranked=True,
     )
     return replace(script, launch=launch)
-
-
-def _packages(request: RunRequest, script: Request, environment: dict[str, str]) -> PackageSource:
-    """Return what rented machines install, as far as that does not depend on what is measured."""
-    return find_packages(
-        script.workdir,
-        script.script,
-        setup=request.setup,
-        extras=request.extra,
-        prefixes=script.launch.prefixes if script.launch is not None else NO_PREFIXES,
-        variables=environment,
-    )
 
 
 def _completed(
@@ -361,13 +355,3 @@ def _driver_note(offer: Offer) -> list[str]:
         return []
     unserved = f"NVIDIA's open kernel modules do not serve the {known.name}"
     return [f"{unserved}: if the image has no others, the run ends before anything is sent."]
-
-
-def with_budgets(context: AppContext, plan: Plan) -> tuple[Plan, CostGpuError | None]:
-    """Return the plan with a note for every budget that the run falls under, and why it is refused, if it is.
-
-    Nothing is asked of a provider. A run that costs nothing falls under no budget.
-    """
-    owner = context.settings.owner or current_owner()
-    answer = ask_budgets(context.ledger, plan.spec, plan.options, owner, context.clock.now())
-    return replace(plan, notes=(*plan.notes, *answer.notes)), answer.refusal

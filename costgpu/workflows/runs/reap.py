@@ -50,10 +50,19 @@ def reap(
         older_than: Only what was there before that time span; None for everything.
         mine: Whether only what carries the user's name is meant.
     """
-    only = _only(context, older_than, mine=mine)
+    before = None
+    if older_than is not None:
+        before = context.clock.now() - timedelta(seconds=parse_duration(older_than, "--older-than"))
+    only = ReapFilter(before=before, owner=(context.settings.owner or current_owner()) if mine else "")
     places = _places(context, infra)
-    readable = _collect(context, observer) if end else True
-    known = _ledger_memory(context, broken=not readable)
+    broken = False
+    if end:
+        try:
+            collect_finished(context.ledger, context.tools, observer)
+        except (ConfigError, LedgerError) as error:
+            context.reporter.note(f"{error.message} {TAGS_ONLY}")
+            broken = True
+    known = _ledger_memory(context, broken=broken)
     found = ReapFindings()
 
     def prices(machines: Sequence[Instance]) -> Mapping[InstanceRef, Decimal]:
@@ -107,13 +116,6 @@ def error_for(found: ReapFindings, *, ended: bool) -> CostGpuError | None:
     return None
 
 
-def _only(context: AppContext, older_than: str | None, *, mine: bool) -> ReapFilter:
-    before = None
-    if older_than is not None:
-        before = context.clock.now() - timedelta(seconds=parse_duration(older_than, "--older-than"))
-    return ReapFilter(before=before, owner=(context.settings.owner or current_owner()) if mine else "")
-
-
 def _ledger_memory(context: AppContext, *, broken: bool) -> Callable[[str], RunView | None]:
     """Return what the ledger knows of runs, each asked for once; None for what it does not know or cannot say.
 
@@ -137,16 +139,6 @@ def _ledger_memory(context: AppContext, *, broken: bool) -> Callable[[str], RunV
         return None
 
     return known
-
-
-def _collect(context: AppContext, observer: Observer) -> bool:
-    """Take over what is finished; whether the ledger could be used."""
-    try:
-        collect_finished(context.ledger, context.tools, observer)
-    except (ConfigError, LedgerError) as error:
-        context.reporter.note(f"{error.message} {TAGS_ONLY}")
-        return False
-    return True
 
 
 Place = tuple["Provider", list[str] | None]
@@ -179,7 +171,9 @@ def _without_credentials(context: AppContext, places: Sequence[Place], *, everyw
                 if not account or (regions is not None and machine.region not in regions):
                     continue
                 if name not in accounts:
-                    accounts[name] = _account(provider)
+                    accounts[name] = ""  # whose machines the provider shows with these credentials
+                    with contextlib.suppress(ProviderError):
+                        accounts[name] = provider.identity().account
                 if accounts[name] in ("", account):
                     continue
             elif not everywhere:
@@ -200,11 +194,3 @@ def _machine_of(context: AppContext, run_id: str) -> ExpectedMachine | None:
     with contextlib.suppress(LedgerDamaged, LedgerTooNew):
         return expected_machine(context.ledger.events(run_id))
     return None
-
-
-def _account(provider: Provider) -> str:
-    """Whose machines the provider shows with these credentials; empty if it does not say."""
-    try:
-        return provider.identity().account
-    except ProviderError:
-        return ""

@@ -20,7 +20,7 @@ from costgpu.workflows.environment import job_environment
 from costgpu.workflows.reporter import Reporter
 from costgpu.workflows.runs.request import RunRequest
 from costgpu.workflows.tags import parse_tags
-from costgpu.workflows.task_files.run_text import Command, command_of, setup_of
+from costgpu.workflows.task_files.run_text import command_of, setup_of
 from costgpu.workflows.task_files.task import Task
 
 if TYPE_CHECKING:
@@ -73,7 +73,10 @@ def with_task_file(request: R, reporter: Reporter) -> R:
         folder = Path.cwd()
         reporter.note(f"{path} names no folder to send: it is the current one, {folder}.")
     nodes = request.nodes if request.nodes is not None else task.fields.get("nodes") or 1
-    env = _env(request, task)
+    given = {each.partition("=")[0] for each in request.env}
+    if request.env_file is not None:
+        given |= set(job_environment((), request.env_file))
+    env = tuple(each for each in task.env if each.partition("=")[0] not in given)
     given = {each.partition("=")[0] for each in (*env, *request.env)}
     command = command_of(task.run, folder, nodes, given, partial(section.wrong, task.run_key))
     setup_key = "setup" if "setup" in section.values else task.run_key
@@ -93,7 +96,11 @@ def with_task_file(request: R, reporter: Reporter) -> R:
         task_env=env,
         estimate=request.estimate and command.is_script,
     )
-    return _with_links(_on_some_machine(merged, command, reporter), task.links, section)
+    if not command.is_script and request.infra != ("local",):
+        reporter.note("No estimate: the task is a text for the shell, and not one Python script.")
+        if not (merged.gpus or merged.instance_type):
+            merged = replace(merged, gpus="none")  # what cannot be measured needs to say where it is to run
+    return _with_links(merged, task.links, section)
 
 
 def _read(path: Path, reporter: Reporter) -> tuple[Section, Task]:
@@ -110,14 +117,6 @@ def _read(path: Path, reporter: Reporter) -> tuple[Section, Task]:
             hint="An argument of a script stands behind the script: costgpu run train.py config.yaml",
         )
     return section, skypilot.read_skypilot(section, tables, reporter.note)
-
-
-def _env(request: RunRequest, task: Task) -> tuple[str, ...]:
-    """Return the file's variables, without those that the command line sets."""
-    given = {each.partition("=")[0] for each in request.env}
-    if request.env_file is not None:
-        given |= set(job_environment((), request.env_file))
-    return tuple(each for each in task.env if each.partition("=")[0] not in given)
 
 
 def _chosen(request: RunRequest, found: Mapping[str, Any], reporter: Reporter) -> dict[str, Any]:
@@ -171,16 +170,6 @@ def _check_option(name: str, value: Any) -> None:
         error = next(filter(None, (place_error(place, no_zones) for place in value)), None)
     if error is not None:
         raise error
-
-
-def _on_some_machine(request: R, command: Command, reporter: Reporter) -> R:
-    """Return a request that says where to run what cannot be measured: without GPUs, if it names none."""
-    if command.is_script or request.infra == ("local",):
-        return request
-    reporter.note("No estimate: the task is a text for the shell, and not one Python script.")
-    if request.gpus or request.instance_type:
-        return request
-    return replace(request, gpus="none")
 
 
 def _with_links(request: R, links: Mapping[str, str], section: Section) -> R:

@@ -26,9 +26,27 @@ def read_skypilot(task: Section, tables: Tables, note: Callable[[str], None]) ->
         UsageError: It has a key that is not known or not supported.
     """
     task.judge(tables["skypilot"], note)
-    resources = task.section("resources")
-    fields = _machine(resources, tables, note) if resources is not None else {}
-    folder = _folder(task)
+    fields: dict[str, Any] = {}
+    if (resources := task.section("resources")) is not None:
+        resources.judge(tables["skypilot_resources"], note)
+        fields = {
+            "infra": _places(resources),
+            "gpus": _accelerators(resources),
+            "cpus": resources.text("cpus"),
+            "memory": resources.text("memory"),
+            "instance_type": resources.texts("instance_type"),
+            "spot": resources.flag("use_spot"),
+            "disk_gib": gib(resources, "disk_size"),
+            "tags": resources.variables("labels", TAG),
+        }
+        resources.close()
+    if task.mapping("workdir") is not None or URL.match(text := task.text("workdir") or ""):
+        hint = "Clone it, and run the file there."
+        raise task.wrong("workdir", "is a git repository, and a folder of this computer is sent", hint)
+    folder = Path(text).expanduser().resolve() if text else None
+    if folder is not None and not folder.is_dir():
+        where = Path(text).expanduser()
+        raise task.wrong("workdir", f"is {where}, and there is no such folder", "It is relative to the current one.")
     read = Task(
         folder=folder,
         run=task.text("run") or "",
@@ -40,34 +58,6 @@ def read_skypilot(task: Section, tables: Tables, note: Callable[[str], None]) ->
     )
     task.close()
     return read
-
-
-def _folder(task: Section) -> Path | None:
-    if task.mapping("workdir") is not None or URL.match(task.text("workdir") or ""):
-        raise task.wrong(
-            "workdir", "is a git repository, and a folder of this computer is sent", "Clone it, and run the file there."
-        )
-    text = task.text("workdir")
-    folder = None if text is None else Path(text).expanduser()
-    if folder is not None and not folder.is_dir():
-        raise task.wrong("workdir", f"is {folder}, and there is no such folder", "It is relative to the current one.")
-    return None if folder is None else folder.resolve()
-
-
-def _machine(resources: Section, tables: Tables, note: Callable[[str], None]) -> dict[str, Any]:
-    resources.judge(tables["skypilot_resources"], note)
-    fields = {
-        "infra": _places(resources),
-        "gpus": _accelerators(resources),
-        "cpus": resources.text("cpus"),
-        "memory": resources.text("memory"),
-        "instance_type": resources.texts("instance_type"),
-        "spot": resources.flag("use_spot"),
-        "disk_gib": gib(resources, "disk_size"),
-        "tags": resources.variables("labels", TAG),
-    }
-    resources.close()
-    return fields
 
 
 def gib(section: Section, key: str) -> int | None:

@@ -185,11 +185,11 @@ class _Walk:
         if prefix and ".git" in names:  # a submodule, or a repository that nothing knows of
             folder = replace(folder, by_git=self._ask_git(prefix))
         if GIT_FILE in names and not folder.reason:
-            folder = replace(
-                folder, weak=_and(folder.weak, read_rules(Path(here, GIT_FILE), GIT_FILE, cut=len(prefix)))
-            )
+            more = read_rules(Path(here, GIT_FILE), GIT_FILE, cut=len(prefix))
+            folder = replace(folder, weak=[*folder.weak, *more])
         if OWN_FILE in names:
-            folder = replace(folder, own=_and(folder.own, read_rules(Path(here, OWN_FILE), OWN_FILE, cut=len(prefix))))
+            more = read_rules(Path(here, OWN_FILE), OWN_FILE, cut=len(prefix))
+            folder = replace(folder, own=[*folder.own, *more])
         stayed = len(self.stays)
         if not prefix and "pyvenv.cfg" in names:  # the folder itself was made an environment
             entries = [entry for entry in entries if entry.name not in secret_files.ENVIRONMENT_PARTS]
@@ -304,10 +304,6 @@ def _decided(files: list[RuleFile], path: str, is_folder: bool) -> tuple[str, bo
     return "", False
 
 
-def _and(rules: list[RuleFile], more: RuleFile | None) -> list[RuleFile]:
-    return rules if more is None else [*rules, more]
-
-
 def _check_folder(workdir: Path) -> None:
     if not workdir.is_dir():
         raise SyncRefused(f"The working folder {workdir} is not there.")
@@ -323,11 +319,9 @@ def _check_folder(workdir: Path) -> None:
 def _leaving(links: dict[str, str]) -> SyncRefused:
     shown = [f"{printable_path(path)} -> {printable_path(target)}" for path, target in list(links.items())[:_LISTED]]
     more = f", and {len(links) - _LISTED} more" if len(links) > _LISTED else ""
-    what = "A link leads" if len(links) == 1 else f"{len(links)} links lead"
+    what, are = ("A link leads", "is") if len(links) == 1 else (f"{len(links)} links lead", "are")
     return SyncRefused(
-        f"{what} out of the working folder, and is not followed: {', '.join(shown)}{more}."
-        if len(links) == 1
-        else f"{what} out of the working folder, and are not followed: {', '.join(shown)}{more}.",
+        f"{what} out of the working folder, and {are} not followed: {', '.join(shown)}{more}.",
         hint=f"Copy into the folder what the job needs. {_HINT}, and fetch large data from the job itself.",
     )
 

@@ -216,7 +216,9 @@ def outside_notes(footprint: Footprint | None, workdir: str, *, here: bool) -> I
     beside = Path(workdir).resolve().parent
     caches: dict[str, list[FileUse]] = defaultdict(list)
     others: list[FileUse] = []
-    roots = _refilled()
+    named = [os.environ.get(name) or place for name, place in REFILLED.items()]
+    folders = {os.path.expanduser(place) for place in (*named, *REFILLED.values()) if place}  # noqa: PTH111
+    roots = sorted(folders, key=len, reverse=True)  # the innermost first
     for use in footprint.read_outside:
         root = next((one for one in roots if use.path == one or use.path.startswith(f"{one}/")), "")
         (caches[root] if root else others).append(use)
@@ -241,13 +243,6 @@ def outside_notes(footprint: Footprint | None, workdir: str, *, here: bool) -> I
 
 def _words(uses: Sequence[FileUse], beside: Path) -> str:
     return _several([used_file(_short(one.path, beside), one) for one in sorted(uses, key=lambda one: -one.size)])
-
-
-def _refilled() -> list[str]:
-    """Return the folders of caches, the innermost first."""
-    named = [os.environ.get(name) or place for name, place in REFILLED.items()]
-    places = [*named, *REFILLED.values()]
-    return sorted({os.path.expanduser(place) for place in places if place}, key=len, reverse=True)  # noqa: PTH111
 
 
 def _is_beside(use: FileUse, beside: Path) -> bool:

@@ -24,7 +24,7 @@ from costgpu.workflows.runs.inputs import (
 from costgpu.workflows.runs.patterns import rule_pattern
 from tests.unit.render.runs import plan
 
-MANY = 100_000
+MANY = 20_000
 
 
 def write(folder: Path, **files: str) -> None:

@@ -97,10 +97,11 @@ def fetch_and_place(
             possible = [entry for entry in possible if not entry.source]
         placement.stage(host, possible)
     except OSError as exc:
+        staged = f" What has come is in {placement.incoming}." if any(placement.incoming.glob("*")) else ""
         raise RunError(
             f"The outputs cannot be written to {workdir}: {exc.strerror or exc}"
             + (f" ({exc.filename})." if exc.filename else "."),
-            hint=f"Free or unlock the folder and fetch again; the machine still has them.{placement.staged_words()}",
+            hint=f"Free or unlock the folder and fetch again; the machine still has them.{staged}",
         ) from exc
     placed = placement.place(possible)
     placement.make_folders(folders)
@@ -124,7 +125,7 @@ class _Placement:
     def __init__(self, workdir: Path, run_id: str) -> None:
         self._workdir = workdir
         self._own = workdir / OWN_FOLDER
-        self._incoming = self._own / "incoming" / run_id
+        self.incoming = self._own / "incoming" / run_id
         self._kept = self._own / "replaced" / run_id
         self._staged: dict[str, Path] = {}  # output -> where it is staged
         self._clashing: dict[str, str] = {}  # output -> the one that this file system cannot tell it from
@@ -134,29 +135,25 @@ class _Placement:
     def prepare(self) -> None:
         """Make the hidden folder, which git does not see either."""
         self._workdir.mkdir(parents=True, exist_ok=True)
-        for folder in (self._own, self._own / "incoming", self._incoming):
+        for folder in (self._own, self._own / "incoming", self.incoming):
             if folder.is_symlink():
                 raise RunError(f"{folder} is a link: outputs are not put through it.", hint="Remove it.")
             folder.mkdir(exist_ok=True)
         with contextlib.suppress(FileExistsError), (self._own / ".gitignore").open("x") as file:
             file.write("*\n")
 
-    def staged_words(self) -> str:
-        """Return where the part is that has come already."""
-        return f" What has come is in {self._incoming}." if any(self._incoming.glob("*")) else ""
-
     def stage(self, host: OutputSource, entries: Sequence[FileEntry]) -> None:
         """Fetch what is neither in its place nor staged yet; all of it is then on disk."""
-        self._clashing = _clashes(entries, _folding(self._incoming))
+        self._clashing = _clashes(entries, _folding(self.incoming))
         numbers = {path: number for number, path in enumerate(self._clashing, 1)}
         lacking, missing = defaultdict[Path, list[FileEntry]](list), 0
         for entry in entries:
             if not has_content(self._workdir / entry.path, entry):
-                folder = self._incoming / str(numbers.get(entry.path, 0))
+                folder = self.incoming / str(numbers.get(entry.path, 0))
                 self._staged[entry.path] = folder / entry.path
                 lacking[folder].append(entry)
                 missing += 0 if has_size(folder / entry.path, entry.size) else entry.size
-        free = shutil.disk_usage(self._incoming).free
+        free = shutil.disk_usage(self.incoming).free
         if missing and missing + _SPARE_BYTES > free:
             raise RunError(
                 f"The outputs need {format_binary_size(missing)}, and the disk of {self._workdir} has"
@@ -170,9 +167,9 @@ class _Placement:
 
     def has_room(self, entries: Sequence[FileEntry]) -> bool:
         """Return True if the disk takes what is neither in its place nor staged yet."""
-        places = (self._workdir, self._incoming / "0")
+        places = (self._workdir, self.incoming / "0")
         lacking = (one.size for one in entries if not any(has_size(each / one.path, one.size) for each in places))
-        return sum(lacking) + _SPARE_BYTES <= shutil.disk_usage(self._incoming).free
+        return sum(lacking) + _SPARE_BYTES <= shutil.disk_usage(self.incoming).free
 
     def make_folders(self, folders: Sequence[str]) -> None:
         """Make folders that have nothing in them; what is in the way stays."""
@@ -279,11 +276,11 @@ class _Placement:
 
     def _tidy(self, *, anything_left: bool) -> None:
         if anything_left:
-            for folder, _, _ in os.walk(self._incoming, topdown=False):
+            for folder, _, _ in os.walk(self.incoming, topdown=False):
                 with contextlib.suppress(OSError):
                     Path(folder).rmdir()
             return
-        shutil.rmtree(self._incoming, ignore_errors=True)
+        shutil.rmtree(self.incoming, ignore_errors=True)
         with contextlib.suppress(OSError):
             (self._own / "incoming").rmdir()
         with contextlib.suppress(OSError):

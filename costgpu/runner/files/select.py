@@ -50,7 +50,13 @@ def select(workdir: Path, *, limit_bytes: int, include: Sequence[str] = (), excl
     walk = _Walk(workdir, include, exclude)
     walk.run()
     if walk.leaving:
-        raise _leaving(walk.leaving)
+        shown = [f"{printable_path(path)} -> {printable_path(to)}" for path, to in list(walk.leaving.items())[:_LISTED]]
+        more = f", and {len(walk.leaving) - _LISTED} more" if len(walk.leaving) > _LISTED else ""
+        what, are = ("A link leads", "is") if len(walk.leaving) == 1 else (f"{len(walk.leaving)} links lead", "are")
+        raise SyncRefused(
+            f"{what} out of the working folder, and {are} not followed: {', '.join(shown)}{more}.",
+            hint=f"Copy into the folder what the job needs. {_HINT}, and fetch large data from the job itself.",
+        )
     total = sum(size for _, size in walk.files)
     if total > limit_bytes:
         raise _too_large(walk.files, total, limit_bytes)
@@ -314,16 +320,6 @@ def _check_folder(workdir: Path) -> None:
             f"The working folder is {what} ({resolved}): it holds more than a job needs, and secrets.",
             hint="Put the script into a folder of its own and run it there.",
         )
-
-
-def _leaving(links: dict[str, str]) -> SyncRefused:
-    shown = [f"{printable_path(path)} -> {printable_path(target)}" for path, target in list(links.items())[:_LISTED]]
-    more = f", and {len(links) - _LISTED} more" if len(links) > _LISTED else ""
-    what, are = ("A link leads", "is") if len(links) == 1 else (f"{len(links)} links lead", "are")
-    return SyncRefused(
-        f"{what} out of the working folder, and {are} not followed: {', '.join(shown)}{more}.",
-        hint=f"Copy into the folder what the job needs. {_HINT}, and fetch large data from the job itself.",
-    )
 
 
 def _too_large(files: list[tuple[str, int]], total: int, limit: int) -> SyncRefused:

@@ -158,14 +158,18 @@ def find_places(
         wanted = [c for c in wanted if c.offer and c.offer.provider in usable]
         notes.append(f"Not considered: {', '.join(without)} (no credentials here).")
     chosen = bool(request.instance_type or request.gpus)
+
+    def by_price() -> Places:
+        ranked = sorted(wanted, key=lambda c: c.offer.price_usd_per_hour if c.offer else 0)
+        return Places(ranked=[_place(c, None) for c in ranked], verdict="", notes=notes)
+
     if workload is None or scope is None or here is None:
         if not (chosen or request.cpus or request.memory):
             raise UsageError(
                 "Without an estimate nothing says what machine to run it on.",
                 hint="Name one: --infra local, -t g5.xlarge or --gpus L4:1, with --max-cost or --max-duration.",
             )
-        ranked = sorted(wanted, key=lambda c: c.offer.price_usd_per_hour if c.offer else 0)
-        return Places(ranked=[_place(c, None) for c in ranked], verdict="", notes=notes)
+        return by_price()
     if request.recover is None:  # one machine until the job is over: what a lease is for
         wanted = [replace(c, interruptions=None) for c in wanted]
     places = on_nodes(wanted, [request.machines]) if several else wanted
@@ -174,8 +178,7 @@ def find_places(
     if not predictions and several and chosen:
         why = next((p.infeasible for p in predicted), "machines without GPUs are not predicted together")
         notes.append(f"No estimate for {request.machines} machines: {why}.")
-        ranked = sorted(wanted, key=lambda c: c.offer.price_usd_per_hour if c.offer else 0)
-        return Places(ranked=[_place(c, None) for c in ranked], verdict="", notes=notes)
+        return by_price()
     if not predictions:
         raise UsageError("The job fits on none of the machines asked for.", hint="costgpu estimate says why.")
     best_first = sorted(predictions, key=lambda p: (effective_cost(p, Preferences()), p.wall_seconds.value))

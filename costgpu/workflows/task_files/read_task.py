@@ -100,7 +100,7 @@ def with_task_file(request: R, reporter: Reporter) -> R:
         reporter.note("No estimate: the task is a text for the shell, and not one Python script.")
         if not (merged.gpus or merged.instance_type):
             merged = replace(merged, gpus="none")  # what cannot be measured needs to say where it is to run
-    return _with_links(merged, task.links, section)
+    return _with_links(merged, task.links, section) if task.links else merged
 
 
 def _read(path: Path, reporter: Reporter) -> tuple[Section, Task]:
@@ -174,8 +174,6 @@ def _check_option(name: str, value: Any) -> None:
 
 def _with_links(request: R, links: Mapping[str, str], section: Section) -> R:
     """Return a request whose set-up makes the file's mounts: links to what is in the folder that is sent."""
-    if not links:
-        return request
     below = section.section("file_mounts")
     assert below is not None  # noqa: S101 - it has links
     if not request.renting and (not request.infra or "local" in request.infra):
@@ -184,14 +182,12 @@ def _with_links(request: R, links: Mapping[str, str], section: Section) -> R:
             "is a path outside of the folder, which is made on rented machines only",
             "Name a machine: --gpus L4:1 or -t TYPE; or let the path be the one in the folder.",
         )
-    made = [_link(target, source) for target, source in links.items()]
+    made = []
+    for target, source in links.items():  # with root's rights where it takes those
+        plain = shlex.quote(target.removeprefix("~/").rstrip("/"))
+        named = f"~/{plain}" if target.startswith("~/") else plain
+        with_rights = 'mkdir -p "$(dirname "$to")" 2>/dev/null && [ -w "$(dirname "$to")" ] || as="sudo -n"'
+        free = '{ [ -L "$to" ] || [ ! -e "$to" ] || { echo "file_mounts: $to is there already." >&2; false; }; }'
+        link = f'$as mkdir -p "$(dirname "$to")" && $as ln -sfnT "$PWD"/{shlex.quote(source)} "$to"'
+        made.append(f"{{ as=; to={named}; {with_rights}; {free} && {link}; }}")
     return replace(request, setup=" && ".join([*made, *([request.setup] if request.setup else [])]))
-
-
-def _link(target: str, source: str) -> str:
-    """Return the shell command for a link, with root's rights where it takes those."""
-    named = f"~/{shlex.quote(target[2:].rstrip('/'))}" if target.startswith("~/") else shlex.quote(target.rstrip("/"))
-    with_rights = 'mkdir -p "$(dirname "$to")" 2>/dev/null && [ -w "$(dirname "$to")" ] || as="sudo -n"'
-    free = '{ [ -L "$to" ] || [ ! -e "$to" ] || { echo "file_mounts: $to is there already." >&2; false; }; }'
-    link = f'$as mkdir -p "$(dirname "$to")" && $as ln -sfnT "$PWD"/{shlex.quote(source)} "$to"'
-    return f"{{ as=; to={named}; {with_rights}; {free} && {link}; }}"

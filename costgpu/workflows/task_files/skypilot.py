@@ -29,9 +29,16 @@ def read_skypilot(task: Section, tables: Tables, note: Callable[[str], None]) ->
     fields: dict[str, Any] = {}
     if (resources := task.section("resources")) is not None:
         resources.judge(tables["skypilot_resources"], note)
+        counts = resources.mapping("accelerators")
+        if counts is None:
+            wanted = ",".join(resources.texts("accelerators")).split(",")
+        else:
+            wanted = [f"{name}:{counts.text(name) or ''}".rstrip(":") for name in counts.values]
+        # any of them will do; a name alone is one GPU
+        gpus = ",".join(each.strip() if ":" in each else f"{each.strip()}:1" for each in wanted if each.strip())
         fields = {
             "infra": _places(resources),
-            "gpus": _accelerators(resources),
+            "gpus": gpus or None,
             "cpus": resources.text("cpus"),
             "memory": resources.text("memory"),
             "instance_type": resources.texts("instance_type"),
@@ -85,16 +92,6 @@ def _places(resources: Section) -> tuple[str, ...]:
         raise resources.wrong("infra", "names a zone: only regions are chosen", f"Name the region: infra: {place}")
     place = "/".join(part for part in parts if part != "*").lower()
     return (place,) if place else ()
-
-
-def _accelerators(resources: Section) -> str | None:
-    """Return ``A100:8``, or several with commas between them, any of which will do; a name alone is one GPU."""
-    counts = resources.mapping("accelerators")
-    if counts is None:
-        wanted = ",".join(resources.texts("accelerators")).split(",")
-    else:
-        wanted = [f"{name}:{counts.text(name) or ''}".rstrip(":") for name in counts.values]
-    return ",".join(each.strip() if ":" in each else f"{each.strip()}:1" for each in wanted if each.strip()) or None
 
 
 def _links(mounts: Section | None, home: Path) -> dict[str, str]:

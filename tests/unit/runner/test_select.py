@@ -78,13 +78,6 @@ def test_everything_travels_with_size_mode_and_checksum(folder: Path) -> None:
     assert selection.left_out == {}
 
 
-def test_a_folder_that_its_repository_ignores_travels_all_the_same(folder: Path) -> None:
-    write(folder, "scratch/train.py")
-    (folder / ".git").mkdir()
-    (folder / ".gitignore").write_text("scratch/\n")
-    assert paths(folder / "scratch") == {"train.py"}
-
-
 def test_a_work_tree_shares_the_rules_of_its_repository(folder: Path, tmp_path: Path) -> None:
     main = tmp_path / "main"
     main.mkdir()
@@ -126,12 +119,6 @@ def test_own_rules_bring_back_a_whole_ignored_folder(folder: Path) -> None:
     (folder / ".gitignore").write_text("data\nother\n*.tmp\n")
     (folder / ".costgpuignore").write_text("!data/\n")
     assert paths(folder) == {".costgpuignore", ".gitignore", "data/a", "data/deep/b"}
-
-
-def test_rules_of_the_run_win_over_all(folder: Path) -> None:
-    write(folder, "a", "b", "c")
-    (folder / ".costgpuignore").write_text("!a\nc\n")
-    assert paths(folder, "a", "!c") == {".costgpuignore", "b", "c"}
 
 
 def test_a_folder_of_caches_can_be_asked_for(folder: Path) -> None:

@@ -241,16 +241,10 @@ def test_the_script_itself(folder: Path) -> None:
     spec = job(folder)
     inputs, _ = compare(spec, select_for(spec, 100), folder / "train.py", None)
     assert [one.path for one in inputs.staying] == ["train.py"]
-    assert not inputs.known
+    assert not inputs.known, "of an old profile nothing is known"
     for pattern in ("train.py", "*"):
         with pytest.raises(UsageError, match=r"--exclude leaves out the script itself, train\.py"):
             compared(folder, spec=job(folder, exclude=(pattern,)))
-
-
-def test_nothing_is_known_of_an_old_profile(folder: Path) -> None:
-    spec = job(folder)
-    inputs, notes = compare(spec, select_for(spec, 100), folder / "train.py", None)
-    assert (inputs, notes) == (Inputs(known=False), [])
 
 
 def test_a_file_that_is_gone_is_not_missed(folder: Path) -> None:

@@ -38,6 +38,7 @@ REFILLED = {
 }
 """Caches that libraries fill again by themselves: the variable that names one, and where it is by default."""
 _LISTED = 5  # paths in a sentence
+_LARGEST = 3  # of what ignore rules leave out
 _LOOKED_AT = 400_000  # files that are looked at for the size of what is left out
 _RECORDS = ("mlruns/**/meta.yaml", "events.out.tfevents.*")  # that loggers read of earlier runs, and scripts do without
 _CACHES = RuleFile((*secret_files.DISPENSABLE, *_RECORDS), "caches")
@@ -259,7 +260,7 @@ def _short(path: str, beside: Path) -> str:
     return printable_path(f"~{path.removeprefix(home)}" if path.startswith(f"{home}/") else path)
 
 
-def largest_left_out(selection: Selection, most: int = 3) -> tuple[FileUse, ...]:
+def largest_left_out(selection: Selection) -> tuple[FileUse, ...]:
     """Return the largest of what ignore rules leave out, as far as a bounded look at it tells."""
     found: list[FileUse] = []
     left = _LOOKED_AT
@@ -268,7 +269,7 @@ def largest_left_out(selection: Selection, most: int = 3) -> tuple[FileUse, ...]
             sizes = list(islice(_sizes(selection.root / path), min(left, _LOOKED_AT // 4)))
             found.append(FileUse(path=path, size=sum(sizes), files=len(sizes)))
             left -= len(sizes)
-    return tuple(sorted((one for one in found if one.size), key=lambda one: (-one.size, one.path))[:most])
+    return tuple(sorted((one for one in found if one.size), key=lambda one: (-one.size, one.path))[:_LARGEST])
 
 
 def _sizes(path: Path) -> Iterator[int]:

@@ -38,11 +38,6 @@ class Places:
     fallback: list[LaunchPlace] = field(default_factory=list)  # on demand, where no spot machine is free
 
 
-def default_infra(default: str | None, *, renting: bool) -> tuple[str, ...]:
-    """Without --infra: what the settings say, unless what is asked for cannot be this machine."""
-    return () if default is None or (renting and default == "local") else (default,)
-
-
 def check_credentials(context: AppContext, providers: Iterable[str]) -> None:
     """Check that one of the providers accepts the credentials here.
 

@@ -46,7 +46,6 @@ from costgpu.workflows.runs.patterns import check_rules
 from costgpu.workflows.runs.places import (
     Places,
     check_credentials,
-    default_infra,
     find_places,
     providers_of,
     wanted_offers,
@@ -86,7 +85,9 @@ def plan_run(request: RunRequest, script: Request, context: AppContext, adapt: A
     now = context.clock.now()
     if not request.queue and request.recover is None:  # others begin, or go on, who knows when
         limits = replace(limits, now=now)
-    infra = request.infra or default_infra(context.settings.default_infra, renting=request.renting)
+    infra, default = request.infra, context.settings.default_infra
+    if not infra and default is not None and not (request.renting and default == "local"):
+        infra = (default,)
     providers = providers_of(wanted_offers(request, infra, context.reporter))  # a wrong name is an error at once
     spec = job_spec(request, script, limits, environment, bucket=context.settings.bucket)
     check_rules(spec)

@@ -1,4 +1,6 @@
-"""The job of a command line."""
+"""Jobs: of a command line, and of a folder with what is sent of it."""
+
+from pathlib import Path
 
 from costgpu.measure import Request
 from costgpu.models.job import JobSpec
@@ -17,3 +19,12 @@ def asked(*command: str, **options: object) -> tuple[RunRequest, Request]:
 def job_of(request: RunRequest, script: Request) -> JobSpec:
     """Return the job."""
     return job_spec(request, script, limits_of(request, longest_hours=1.0), script.assigned, bucket=None)
+
+
+def sending(
+    folder: Path, *, include: tuple[str, ...] = (), exclude: tuple[str, ...] = (), env_file: str | None = None
+) -> JobSpec:
+    """Return the job of a folder, with what is to be sent of it whatever ignore rules say, and what is not."""
+    return JobSpec(
+        name="train", argv=("train.py",), workdir=str(folder), include=include, exclude=exclude, env_file=env_file
+    )

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from costgpu.errors import PackagesMissing
-from costgpu.models.footprint import Footprint, ImportedPackage
+from costgpu.models.footprint import Footprint
 from costgpu.workflows.runs.packages.source import PackageSource, normal, parse
 
 _ASK_SECONDS = 120
@@ -68,11 +68,6 @@ def check_imports(
     if unknown:
         others = ", ".join(sorted(unknown)[:_SHOWN])
         return (f"The script imports {what}, {by}, unless it comes with {others}, which is not installed here.",)
-    raise PackagesMissing(f"The script imports {what}, {by}.", hint=_hint(source, missing, folder))
-
-
-def _hint(source: PackageSource, missing: list[ImportedPackage], folder: Path) -> str:
-    """Return what to add, and where."""
     lines = [
         "-e ."
         if each.origin and Path(each.origin).is_relative_to(folder)
@@ -81,7 +76,8 @@ def _hint(source: PackageSource, missing: list[ImportedPackage], folder: Path) -
     ]
     where = f"Add to {source.label}" if source.files else "Write into a requirements.txt"
     extra = " (or --extra NAME, if an extra has it)" if "pyproject" in source.label else ""
-    return f"{where}: {' '.join(dict.fromkeys(lines))}{extra}; or say what to install with --setup 'pip install ...'."
+    hint = f"{where}: {' '.join(dict.fromkeys(lines))}{extra}; or say what to install with --setup 'pip install ...'."
+    raise PackagesMissing(f"The script imports {what}, {by}.", hint=hint)
 
 
 def _installed(python: str, folder: Path, environment: Mapping[str, str] | None) -> Installed:

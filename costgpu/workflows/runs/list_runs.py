@@ -40,13 +40,9 @@ def list_runs(context: AppContext, *, closed: bool = False, by_tag: bool = False
     except (ConfigError, LedgerError) as error:
         context.reporter.note(f"{error.message} Asking the providers instead.", error.hint)
         by_tag = True
-    return RunList(views, _tagged(context, {view.run_id for view in views}) if by_tag else [])
-
-
-def _tagged(context: AppContext, known: set[str]) -> list[TaggedInstance]:
-    """Our machines of which the ledger knows nothing."""
     found: list[TaggedInstance] = []
-    for provider in context.providers():
+    known = {view.run_id for view in views}
+    for provider in context.providers() if by_tag else ():
         try:
             owned = provider.list_owned(None)
         except ProviderError as error:
@@ -55,7 +51,7 @@ def _tagged(context: AppContext, known: set[str]) -> list[TaggedInstance]:
         found += [TaggedInstance(instance=i) for i in owned.instances if i.state.alive and i.run_id not in known]
         for region, why in owned.unreachable:
             context.reporter.note(f"{provider.name}/{region} could not be asked: {why}")
-    return found
+    return RunList(views, found)
 
 
 def waiting_runs(context: AppContext, views: Sequence[RunView]) -> list[str]:

@@ -26,7 +26,6 @@ from costgpu.measure.prefixes import NO_PREFIXES
 from costgpu.measure.profile_file import load_profile
 from costgpu.models.instance import CreateRequest, Identity, NodeGroup
 from costgpu.models.job import JobSpec, Launcher
-from costgpu.models.offer import Offer
 from costgpu.models.run import Option, Plan
 from costgpu.models.workload import WorkloadProfile
 from costgpu.pricing.hardware import accelerators
@@ -274,7 +273,11 @@ def make_plan(
     options, identities, refused = _identities(context, wanted)
     options, zones, dropped = _first_possible(context, options)
     first = options[0]
-    notes = [*places.notes, *refused, *dropped, *_driver_note(first.offer)]
+    notes = [*places.notes, *refused, *dropped]
+    card = accelerators().get(first.offer.accelerator.name) if first.offer.accelerator is not None else None
+    if card is not None and card.compute_capability is not None and card.compute_capability < OPEN_MODULES_SINCE:
+        unserved = f"NVIDIA's open kernel modules do not serve the {card.name}"
+        notes.append(f"{unserved}: if the image has no others, the run ends before anything is sent.")
     provider = context.tools.provider(first.offer.provider)
     who = [identities[name] for name in dict.fromkeys(option.offer.provider for option in options)]
     selection = select_for(spec, context.settings.sync_limit_mib)
@@ -347,12 +350,3 @@ def make_plan(
         others=tuple(who[1:]),
         packages=packages.text if packages is not None else "",
     )
-
-
-def _driver_note(offer: Offer) -> list[str]:
-    """Return what may be wrong with a GPU that is older than the open driver; nothing for others."""
-    known = accelerators().get(offer.accelerator.name) if offer.accelerator is not None else None
-    if known is None or known.compute_capability is None or known.compute_capability >= OPEN_MODULES_SINCE:
-        return []
-    unserved = f"NVIDIA's open kernel modules do not serve the {known.name}"
-    return [f"{unserved}: if the image has no others, the run ends before anything is sent."]

@@ -28,7 +28,7 @@ from costgpu.providers import registry
 from costgpu.providers.base import Provider
 from costgpu.render.text.reap import count_text, rate_text
 from costgpu.runner.adopt import collect_finished
-from costgpu.runner.find_run import ExpectedMachine, expected_machine, load_run
+from costgpu.runner.find_run import expected_machine, load_run
 from costgpu.runner.launch import current_owner
 from costgpu.runner.reap import ReapFilter, agreed_now, end_orphans, find_orphans
 from costgpu.runner.spending import shipped_prices
@@ -163,7 +163,10 @@ def _without_credentials(context: AppContext, places: Sequence[Place], *, everyw
     hidden: dict[tuple[str, str], list[str]] = {}
     with contextlib.suppress(ConfigError, LedgerError):
         for run_id in context.ledger.open_runs():
-            if (machine := _machine_of(context, run_id)) is None or machine.provider == "local":
+            machine = None
+            with contextlib.suppress(LedgerDamaged, LedgerTooNew):
+                machine = expected_machine(context.ledger.events(run_id))
+            if machine is None or machine.provider == "local":
                 continue  # another computer's own machine is not for these credentials to see, and costs nothing
             name, account = machine.provider, machine.account
             if name in asked:
@@ -187,10 +190,3 @@ def _without_credentials(context: AppContext, places: Sequence[Place], *, everyw
         who = f"run {run_ids[0]}" if len(run_ids) == 1 else f"runs {', '.join(run_ids)}"
         found[where] = f"{why}, and {who} may have a machine there"
     return found
-
-
-def _machine_of(context: AppContext, run_id: str) -> ExpectedMachine | None:
-    """Return where an open run may have a machine; None if it has none, or its record is damaged."""
-    with contextlib.suppress(LedgerDamaged, LedgerTooNew):
-        return expected_machine(context.ledger.events(run_id))
-    return None

@@ -285,6 +285,11 @@ def job_spec(
         )
     launch, several = script.launch, request.machines > 1
     launcher = _launcher(request.launcher, launch)
+    kept: tuple[
+        str, ...
+    ] = ()  # options of the launcher, but those that a run decides: numbers, and where machines meet
+    if launch is not None and (launch.torchrun or several):
+        kept = launch.torchrun_options if launch.torchrun else launch.kept
     if script.program:
         launcher = Launcher.NONE  # it finds its rank in its variables, and starts what it starts
     return JobSpec(
@@ -309,7 +314,7 @@ def job_spec(
         tags=parse_tags(request.tags),
         nodes=request.machines,
         launcher=launcher,
-        launcher_options=_options(launch, several=several),
+        launcher_options=kept,
         min_nodes=launch.least_machines
         if several and launch is not None and launch.least_machines < request.machines
         else 0,
@@ -330,13 +335,6 @@ def _launcher(asked: str | None, launch: Launch | None) -> Launcher:
     if asked is not None and found is not named:
         raise UsageError(f"--launcher {asked}, and the command is {launch.launcher}.", hint="Leave one of them out.")
     return found
-
-
-def _options(launch: Launch | None, *, several: bool) -> tuple[str, ...]:
-    """Return the user's options of the launcher, without those that a run decides: numbers, and where machines meet."""
-    if launch is None:
-        return ()
-    return launch.torchrun_options if launch.torchrun else launch.kept if several else ()
 
 
 def _one_of(kind: type[E], text: str, option: str) -> E:

@@ -172,8 +172,8 @@ def _found(
     if (path := _requirements_file(listing, script)) is not None:
         return _of_requirements(listing, path, data, indexes)
     # it says what to install, and does not only set up tools such as a formatter
-    named = [below(data, "project").get(each) for each in ("dependencies", "optional-dependencies", "dynamic")]
-    if data and (any(named) or below(data, "tool", "poetry") or project.is_built(data, folder)):
+    said = [below(data, "project").get(each) for each in ("dependencies", "optional-dependencies", "dynamic")]
+    if data and (any(said) or below(data, "tool", "poetry") or project.is_built(data, folder)):
         return _of_project(listing, data, extras, groups, indexes)
     if project.has_setup(folder):
         listing.nameless = True

@@ -172,7 +172,6 @@ def test_keras_says_its_own_length_and_counts() -> None:
     kept = record(series("keras", "step", 1000, facts=facts), versions={"keras": "3.15.1"})
     phase = progress_phase(kept)
     assert phase.gpu is GpuPath.COUNTED
-    assert phase.totals is not None
     assert (phase.totals.convolutions, phase.totals.dtype) == (0.25, "float16")
     assert (phase.total.steps, phase.total.steps_per_epoch) == (1000, 50)
     assert phase.total.how == "epochs=20 × 50 steps"

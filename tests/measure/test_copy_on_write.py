@@ -20,7 +20,6 @@ from costgpu import errors
 from costgpu.measure.failures import explain
 from costgpu.measure.isolation import namespace, start
 from costgpu.measure.isolation.levels import Isolation
-from costgpu.measure.isolation.start import start_isolated
 from costgpu.measure.log.command import measure_command
 from costgpu.measure.scratch import Scratch
 from tests.measure.harness import HERE, request, run, running
@@ -40,14 +39,8 @@ def work(tmp_path: Path) -> Path:
 def started(source: str, work: Path, scratch: Scratch) -> subprocess.Popen[bytes]:
     """A Python program in the copy-on-write world."""
     with scratch.log.open("wb") as output:
-        return start_isolated(
-            [sys.executable, "-c", source],
-            folder=work,
-            environment=os.environ,
-            output=output.fileno(),
-            scratch=scratch,
-            wanted=Isolation.COPY_ON_WRITE,
-        ).process
+        command = start.Command([sys.executable, "-c", source], work, os.environ, output.fileno(), scratch)
+        return start.start_isolated(command, Isolation.COPY_ON_WRITE).process
 
 
 def said(source: str, work: Path) -> dict[str, object]:
@@ -151,7 +144,7 @@ def test_the_launcher_shows_no_way_to_the_real_files(
     (work / "old").write_text("old")
     mode, launch = listener.stat().st_mode, start._launch
 
-    def forbidding(launcher: str, command: start._Command, **spec: object) -> tuple[subprocess.Popen[bytes], str]:
+    def forbidding(launcher: str, command: start.Command, **spec: object) -> tuple[subprocess.Popen[bytes], str]:
         return launch(launcher, command, **{**spec, "own_processes": own_processes})
 
     monkeypatch.setattr(start, "_launch", forbidding)

@@ -249,7 +249,7 @@ def test_what_a_gpu_does_for_an_estimator(estimator: str, gpu: GpuPath, words: s
 
 
 @pytest.mark.parametrize(
-    ("cpu", "cores", "share"), [(10, 4, 0), (40, 4, 1), (25, 4, 0.5), (80, 4, 1), (2, 4, 0), (10, 1, 1)]
+    ("cpu", "cores", "share"), [(10, 4, 0), (40, 4, 1), (25, 4, 0.5), (80, 4, 1), (2, 4, 0), (10, 1, 1), (1, 1, 0)]
 )
 def test_how_much_more_cores_would_shorten(cpu: float, cores: int, share: float) -> None:
     assert parallel_share(record(cpu_seconds=cpu), cores) == pytest.approx(share)

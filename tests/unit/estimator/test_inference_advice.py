@@ -12,7 +12,7 @@ from costgpu.estimator.predict import predict
 from costgpu.models.prediction import Advice, AdviceKind, Candidate
 from costgpu.models.workload import GpuPath, Phase, WorkloadProfile
 from tests.unit.estimator import inferring
-from tests.unit.estimator.advisable import CPU, advice_of, by_kind, gpu, host, product, tiny, workload_of
+from tests.unit.estimator.advisable import CPU, advice_of, by_kind, framework, gpu, host, product, tiny, workload_of
 from tests.unit.estimator.advisable import phase as training_phase
 
 T4, A100, HOST = gpu("T4", 0.5), gpu("A100", 3.0), host(0.2)
@@ -108,7 +108,7 @@ def test_tf32_is_for_matrix_products_on_gpus_that_have_it() -> None:
     long = inferring.profile(inferring.embedding(64, 3_000_000, seconds=12.0))  # what two cores can do
     assert AdviceKind.TF32 in advised(long, A100)
     assert AdviceKind.TF32 not in advised(long, T4)
-    on = replace(long, framework=inferring.framework(matmul_tf32=True))
+    on = replace(long, framework=framework(matmul_tf32=True))
     assert AdviceKind.TF32 not in advised(on, A100)
 
 

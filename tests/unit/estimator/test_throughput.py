@@ -21,7 +21,7 @@ from costgpu.estimator.verdict import Preferences, decide
 from costgpu.models.prediction import Candidate, Choice, Prediction, Throughput, Verdict
 from costgpu.models.workload import Extra, ExtraKind, Phase, Rhythm, WorkloadProfile
 from tests.unit.estimator import builders, inferring
-from tests.unit.estimator.advisable import gpu, host, product
+from tests.unit.estimator.advisable import MACHINE, gpu, host, product
 from tests.unit.estimator.advisable import phase as training_phase
 
 HERE = Candidate(offer=None)
@@ -192,7 +192,7 @@ def test_the_answer_of_a_job_has_its_rate_and_what_a_thousand_cost() -> None:
 
 
 def test_training_has_no_throughput() -> None:
-    (there,) = predictions(builders.profile(training_phase(product(512, 10)), machine=inferring.MACHINE), T4)
+    (there,) = predictions(builders.profile(training_phase(product(512, 10)), machine=MACHINE), T4)
     assert throughputs(there, there.phases[-1]) == ()
     assert pays_from(there, there) is None
 

@@ -11,8 +11,8 @@ from costgpu.estimator.verdict import Preferences, decide
 from costgpu.models.prediction import Candidate, Choice, Prediction, Verdict
 from costgpu.models.workload import Extra, ExtraKind, Rhythm, Total, TotalKind, WorkloadProfile
 from costgpu.render.phrases import steps_phrase
-from tests.unit.estimator import builders, inferring
-from tests.unit.estimator.advisable import gpu, host, phase, product
+from tests.unit.estimator import builders
+from tests.unit.estimator.advisable import MACHINE, gpu, host, phase, product
 
 HERE, T4, CPU = Candidate(offer=None), gpu("T4", 0.5), host(0.2)
 HOUR = 3600.0
@@ -20,7 +20,7 @@ HOUR = 3600.0
 
 def profile(total: Total, *, size: int = 1024, **facts: object) -> WorkloadProfile:
     trained = replace(phase(product(size, 50), steps=1000), total=total, **facts)  # type: ignore[arg-type]
-    return builders.profile(trained, machine=inferring.MACHINE, setup_seconds=10.0)
+    return builders.profile(trained, machine=MACHINE, setup_seconds=10.0)
 
 
 def total(steps: float | None = None, seconds: float | None = 2 * HOUR, epoch: float | None = None) -> Total:

@@ -343,24 +343,18 @@ def test_a_small_gain_of_workers_that_share_the_cores_is_not_said() -> None:
     assert advise(workload, verdict, offers, Preferences()) == ()
 
 
-def test_no_workers_here_where_neighbours_use_the_cores() -> None:
-    facts = waiting_here(9000)
-    workload = workload_of(replace(facts, machine=replace(facts.machine, gemm_gflops_low=60)))
-    verdict, offers = judged(workload, [A10G, CPU_HOST])
-    assert verdict.choice is Choice.HERE
-    assert advise(workload, verdict, offers, Preferences()) == ()
-
-
-def test_less_than_a_minute_here_is_not_said() -> None:
-    workload = workload_of(waiting_here(1000))
-    verdict, offers = judged(workload, [A10G, CPU_HOST])
-    assert verdict.choice is Choice.HERE
-    assert advise(workload, verdict, offers, Preferences()) == ()
-
-
-def test_a_script_that_is_over_gets_none() -> None:
-    over = replace(waiting_here(9000), ended=True, wall_seconds=550.0)
-    workload = workload_of(over)
+@pytest.mark.parametrize(
+    "measured",
+    [
+        replace(
+            waiting_here(9000), machine=replace(waiting_here(9000).machine, gemm_gflops_low=60)
+        ),  # neighbours' cores
+        waiting_here(1000),  # less than a minute could be saved
+        replace(waiting_here(9000), ended=True, wall_seconds=550.0),
+    ],
+)
+def test_nothing_is_said_of_workers_here(measured: WorkloadProfile) -> None:
+    workload = workload_of(measured)
     verdict, offers = judged(workload, [A10G, CPU_HOST])
     assert verdict.choice is Choice.HERE
     assert advise(workload, verdict, offers, Preferences()) == ()

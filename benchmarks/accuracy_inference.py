@@ -31,7 +31,7 @@ from benchmarks.models.inference import forward_rows, generation_rows
 from benchmarks.rows import PRECISIONS, family
 from costgpu.estimator.gpu import OVERLAP
 from costgpu.estimator.inference import gpu
-from costgpu.estimator.inference.cpu import unit_terms_on_cpu
+from costgpu.estimator.inference.cpu import unit_seconds_on_cpu
 from costgpu.estimator.inference.forward_work import ForwardWork, forward_work
 from costgpu.estimator.inference.unit import Pass, Unit
 from costgpu.models.offer import AcceleratorSpec, CpuSpec
@@ -335,7 +335,7 @@ def on_cpu(raws: Iterable[Mapping[str, str]], traces: Traces) -> None:
             model, size = raw["model"], int(raw["size"])
             make = partial(forward_rows, "timm", model, 1, size, half=False, channels_last=False)
             (rows,) = traces.of(("timm", model, 1, size, False, False), lambda make=make: (make(),))
-            found = unit_terms_on_cpu(Unit((Pass(forward_work(rows)),)), DESKTOP, 28, "float32").seconds
+            found = unit_seconds_on_cpu(Unit((Pass(forward_work(rows)),)), DESKTOP, 28, "float32")
             errors.append(found * float(raw["throughput"]) - 1)
     absolute = [abs(error) for error in errors]
     figures = (

@@ -144,12 +144,6 @@ def read_gbps(cpu: CpuSpec, cores: float) -> float:
     return max(share, min(limit, cpu.read_gbps))
 
 
-def half_share(work: StepWork) -> float:
-    """Return the share of a step's FLOPs in half precision."""
-    half = sum(flops for (_, dtype), flops in work.flops.items() if dtype in HALF_TYPES)
-    return half / work.total_flops if work.total_flops else 0.0
-
-
 def thread_mbps(cpu: CpuSpec) -> float:
     """Return what the micro-benchmark's one thread would reach on this CPU, MB/s."""
     return OUR_TEXT * (cpu.bzip2_mbps or BZIP2_MBPS_PER_GHZ * (cpu.all_core_ghz or DEFAULT_GHZ))

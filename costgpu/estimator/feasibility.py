@@ -54,17 +54,12 @@ def cuda_of(framework: Framework) -> tuple[int, int]:
     if framework.cuda_build:
         parts = re.findall(r"\d+", framework.cuda_build)
         return int(parts[0]), int(parts[1]) if len(parts) > 1 else 0
-    version = torch_version(framework)
+    parts = re.findall(r"\d+", framework.version)
+    version = (int(parts[0]), int(parts[1])) if len(parts) > 1 else (0, 0)
     major = next((cuda for since, cuda in DEFAULT_CUDA if version >= since), 10)
     if major == 12 and version < (2, 7):
         return 12, 4
     return (12, 8) if major == 12 else (major, 0)
-
-
-def torch_version(framework: Framework) -> tuple[int, int]:
-    """(major, minor)."""
-    parts = re.findall(r"\d+", framework.version)
-    return (int(parts[0]), int(parts[1])) if len(parts) > 1 else (0, 0)
 
 
 def incompatible(spec: AcceleratorSpec, candidate: Candidate, framework: Framework) -> str:

@@ -260,6 +260,12 @@ def gpu_terms(
     # The host runs ahead of the device until it waits for a value. Where it does so in every step (`.item()`), the
     # device has nothing left to do during the script's own Python. Module calls keep it busy from the first one on.
     serial = min(1.0, work.syncs) * host.script_seconds
+    half_convolutions = sum(
+        flops
+        for (kind, dtype), flops in work.flops.items()
+        if kind not in ("matmul", "attention") and peak_for(spec, kind, dtype, precision)[1] == "half"
+    )
+    grouped = sum(flops for (kind, _), flops in work.flops.items() if kind.startswith("grouped"))  # not depthwise
     return GpuTerms(
         compute=terms["compute"],
         on_chip=terms["on-chip"],
@@ -269,30 +275,16 @@ def gpu_terms(
         calls=without - device,
         host=beside(device, calls + host.script_seconds - serial) - without + serial,
         unruled_share=work.unruled_bytes / work.bytes_moved if work.bytes_moved else 0.0,
-        half_convolution_share=half_convolutions(work, precision, spec) / work.total_flops if work.total_flops else 0.0,
+        half_convolution_share=half_convolutions / work.total_flops if work.total_flops else 0.0,
         unusual_half_share=unusual / work.total_flops if work.total_flops else 0.0,
-        grouped_share=grouped_flops(work) / work.total_flops if work.total_flops else 0.0,
+        grouped_share=grouped / work.total_flops if work.total_flops else 0.0,
         notes=notes,
-    )
-
-
-def half_convolutions(work: StepWork, precision: Precision, spec: AcceleratorSpec) -> float:
-    """Return the FLOPs of convolutions that run in half precision."""
-    return sum(
-        flops
-        for (kind, dtype), flops in work.flops.items()
-        if kind not in ("matmul", "attention") and peak_for(spec, kind, dtype, precision)[1] == "half"
     )
 
 
 def is_blackwell_server(spec: AcceleratorSpec) -> bool:
     """Return whether this is Blackwell of the data centre, whose kernels are others than GeForce's."""
     return spec.compute_capability is not None and spec.compute_capability[0] == DATA_CENTRE_BLACKWELL
-
-
-def grouped_flops(work: StepWork) -> float:
-    """FLOPs of grouped convolutions that are not depthwise."""
-    return sum(flops for (kind, _), flops in work.flops.items() if kind.startswith("grouped"))
 
 
 def call_seconds(work: StepWork, optimizers: list[OptimizerFacts], precision: Precision, host: Host) -> float:

@@ -8,13 +8,14 @@ from dataclasses import dataclass, replace
 from costgpu.estimator.cost import priced, ready_seconds, with_run
 from costgpu.estimator.feasibility import infeasible_reason
 from costgpu.estimator.gpu import precision_of
+from costgpu.estimator.inference.steps import Step
 from costgpu.estimator.interval import FINISHED_SIGMA, Interval, mean_interval, run_range, sigma_of_runs
 from costgpu.estimator.multi_gpu.constants import RENDEZVOUS_SECONDS
 from costgpu.estimator.prepared import Workload, prepare
 from costgpu.estimator.scope import Scope, scope_of
 from costgpu.estimator.several_gpus import on_several
 from costgpu.estimator.spot import checkpoints_of, interrupted, never_done
-from costgpu.estimator.step import Step, step_on
+from costgpu.estimator.step import step_on
 from costgpu.estimator.throughput import inference_unit
 from costgpu.estimator.time_limit import limited
 from costgpu.models.prediction import (
@@ -25,7 +26,7 @@ from costgpu.models.prediction import (
     Prediction,
     Provenance,
 )
-from costgpu.models.workload import ExtraKind, Phase, Rhythm, TotalKind, WorkloadProfile
+from costgpu.models.workload import ExtraKind, Phase, Rhythm, TotalKind
 
 __all__ = ["Workload", "as_measured", "is_same_job", "predict", "prepare", "steps_name"]
 
@@ -139,7 +140,8 @@ def _modelled(workload: Workload, candidate: Candidate) -> Prediction:
             parts["rendezvous"] = RENDEZVOUS_SECONDS
     run = sum(parts.values())
     interval = mean_interval([(one.interval, phase.seconds) for one, phase in zip(steps, phases, strict=True)])
-    if candidate.offer is None and profile.ended and scope.whole and _all_steps(profile, scope):
+    own_steps = tuple(float(phase.total.steps or 0.0) for phase in profile.phases)
+    if candidate.offer is None and profile.ended and scope.whole and scope.steps == own_steps:
         run, interval, unseen = profile.wall_seconds, Interval.of_sigma(FINISHED_SIGMA), 0.0
         doubtful = 0.0
     run_seconds, sigma = run_range(
@@ -213,10 +215,6 @@ def steps_name(phases: Sequence[Phase], index: int) -> str:
     if len(kinds) == 1:
         return "steps"
     return "training" if phases[index].inference is None else "inference"
-
-
-def _all_steps(profile: WorkloadProfile, scope: Scope) -> bool:
-    return scope.steps == tuple(float(phase.total.steps or 0.0) for phase in profile.phases)
 
 
 def _extras(phase: Phase, seconds: float, scope: Scope, index: int, candidate: Candidate) -> list[_Beside]:

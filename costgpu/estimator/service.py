@@ -1,18 +1,20 @@
 """A script as a service at a steady rate of requests: on which machines, at what cost a month, how busy, how fast. Pure.
 
-Batches are what is served (`costgpu.estimator.inference.serving`): R / b a second, of b items each. One fills in
-(b - 1) / (2 R / machines) on average. Nothing is promised of autoscaling: all machines run all month.
+    machines = ceil(R / (0.65 mu)),  u = R / (machines mu),  wait = u / (2 mu (1 - u))
+
+R requests per second, mu what one machine can do. The wait is that of a queue with random arrivals and steady service
+times (M/D/1), each machine with its own share of the requests. Batches are what is served: R / b a second, of b items
+each. One fills in (b - 1) / (2 R / machines) on average. Nothing is promised of autoscaling: all machines run all month.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import replace
 
 from costgpu.estimator.advice.inference_changes import with_items
 from costgpu.estimator.cost import hourly_usd
-from costgpu.estimator.inference.serving import HEADROOM
-from costgpu.estimator.inference.serving import service as machines_for
 from costgpu.estimator.interval import CPU_OTHER_FAMILY
 from costgpu.estimator.predict import predict
 from costgpu.estimator.prepared import Workload
@@ -24,6 +26,7 @@ from costgpu.models.prediction import Choice, Objective, Prediction, Provenance,
 from costgpu.models.provider_costs import HOURS_PER_MONTH
 from costgpu.units import format_duration, format_frequency, format_percent, format_usd
 
+HEADROOM = 0.65  # share of its capacity that a machine is planned for: assumed, usual practice
 NEAR_TIE = 1.02  # of plans whose costs differ by less than this, the one with the sooner answer is the better
 ASSUMED = (
     f"Requests are taken to come at random times, at the same rate all month ({HOURS_PER_MONTH} h); machines are planned"
@@ -43,17 +46,26 @@ def plan(prediction: Prediction, rate: float) -> ServicePlan | None:
         return None
     seconds, items = phase.sustained_seconds, phase.unit.items
     price = hourly_usd(prediction.candidate)
-    usual, quick, slow = (machines_for(rate / items, 1 / s, price) for s in (seconds.value, seconds.low, seconds.high))
-    wait = usual.wait_seconds + (items - 1) * usual.machines / (2 * rate)
+
+    def machines_at(unit_seconds: float) -> int:
+        return max(1, math.ceil(rate / items / (HEADROOM / unit_seconds) - 1e-9))
+
+    usual, quick, slow = (
+        HOURS_PER_MONTH * (machines_at(unit_seconds) * price)
+        for unit_seconds in (seconds.value, seconds.low, seconds.high)
+    )
+    machines, capacity = machines_at(seconds.value), 1 / seconds.value
+    used = rate / items / (machines * capacity)
+    wait = used / (2 * capacity * (1 - used)) + (items - 1) * machines / (2 * rate)
     return ServicePlan(
         prediction=prediction,
-        machines=usual.machines,
+        machines=machines,
         capacity=Range(value=items / seconds.value, low=items / seconds.high, high=items / seconds.low),
-        utilisation=usual.utilisation,
+        utilisation=used,
         answer_seconds=wait + seconds.value,
         wait_seconds=wait,
         batch=items,
-        usd_per_month=Range(value=usual.usd_per_month, low=quick.usd_per_month, high=slow.usd_per_month),
+        usd_per_month=Range(value=usual, low=quick, high=slow),
     )
 
 

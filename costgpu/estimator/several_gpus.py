@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from costgpu.estimator.cpu import host_cores
 from costgpu.estimator.feasibility import MARGIN, RUNTIME_GIB, required_accelerator_gib
 from costgpu.estimator.gpu import Precision, precision_of
+from costgpu.estimator.inference.steps import Step
 from costgpu.estimator.interval import Interval
 from costgpu.estimator.multi_gpu.constants import CHECKPOINTING_TIME, LOADER_SHARE
 from costgpu.estimator.multi_gpu.interval import scaling_interval
@@ -25,7 +26,7 @@ from costgpu.estimator.multi_gpu.words import how_it_fits, layout_words, need_wo
 from costgpu.estimator.prepared import Workload
 from costgpu.estimator.resize import resized, with_optimizer_share
 from costgpu.estimator.scope import Scope
-from costgpu.estimator.step import Step, loading_seconds, step_on, trains_alone
+from costgpu.estimator.step import loading_seconds, step_on, trains_alone
 from costgpu.estimator.training_memory import TrainingBytes, training_bytes
 from costgpu.models.offer import AcceleratorSpec
 from costgpu.models.parallelism import Parallelism, Scaling, Scheme

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from costgpu.estimator import benchmark_table
 from costgpu.estimator import cpu as cpu_model
 from costgpu.estimator.calibration import calibrated
 from costgpu.estimator.gpu import HOST_GHZ, Host, copy_seconds, gpu_terms, precision_of
-from costgpu.estimator.inference.steps import UnitSeconds, on_cpu_in_half, on_gpu
+from costgpu.estimator.inference.steps import Step, on_cpu_in_half, on_gpu
 from costgpu.estimator.interval import COUNTED, FEW_STEPS, PRIOR, Interval, cpu_interval, gpu_interval, local_interval
+from costgpu.estimator.op_costs import HALF_TYPES
 from costgpu.estimator.prepared import Workload, busy_seconds
 from costgpu.models.offer import AcceleratorSpec
 from costgpu.models.parallelism import Scheme
 from costgpu.models.prediction import Candidate, Provenance
-from costgpu.models.workload import GpuPath, Machine, Phase, StepTimes, WorkloadProfile
+from costgpu.models.workload import GpuPath, Machine, Phase, WorkloadProfile
 
 NOT_MEASURED = "nothing was measured: a reference workload stands for the script"
 FEW_STEPS_LOW, FEW_STEPS_HIGH = 0.8, 1.2  # a step on a CPU of which few were timed: assumed
@@ -25,18 +26,6 @@ def trains_alone(profile: WorkloadProfile) -> bool:
     return profile.parallelism is None or profile.parallelism.scheme is Scheme.SINGLE
 
 
-@dataclass(slots=True)
-class Step:
-    """One step on a candidate; `unknown` says why it cannot be told, empty if it can."""
-
-    terms: dict[str, float]
-    interval: Interval
-    notes: list[str]
-    provenance: Provenance = Provenance.MODELLED
-    unknown: str = ""
-    prefill_share: float | None = None  # of a unit that generates tokens; None if this place's is not known
-
-
 def step_on(workload: Workload, index: int, candidate: Candidate, core_share: float = 1.0) -> Step:
     """One step of a phase there, as one process takes it: on this machine, on a CPU, or on one GPU.
 
@@ -45,18 +34,15 @@ def step_on(workload: Workload, index: int, candidate: Candidate, core_share: fl
     """
     phase = workload.profile.phases[index]
     if candidate.offer is None:
-        return _local_step(phase.step, workload.profile.machine.disturbed_share)
+        if not phase.step.count:
+            return Step({"nominal": phase.step.seconds}, PRIOR, [NOT_MEASURED])
+        interval = local_interval(phase.step, workload.profile.machine.disturbed_share)
+        return Step({"measured": phase.step.seconds}, interval, [], Provenance.MEASURED)
     if candidate.accelerator is None:
         return _cpu_step(workload, index, candidate)
     if phase.gpu is GpuPath.TABLE:
         return _table_step(workload, phase, candidate, candidate.accelerator)
     return _gpu_step(workload, index, candidate, candidate.accelerator, core_share)
-
-
-def _local_step(step: StepTimes, disturbed_share: float) -> Step:
-    if not step.count:
-        return Step({"nominal": step.seconds}, PRIOR, [NOT_MEASURED])
-    return Step({"measured": step.seconds}, local_interval(step, disturbed_share), [], Provenance.MEASURED)
 
 
 def _cpu_step(workload: Workload, index: int, candidate: Candidate) -> Step:
@@ -71,16 +57,16 @@ def _cpu_step(workload: Workload, index: int, candidate: Candidate) -> Step:
     if half is not None:
         loading = loading_seconds(phase, sum(half.terms.values()), max(1.0, cores - 1))
         beside = {"waiting": phase.waiting_seconds_per_step, "loading": loading}
-        terms = {**half.terms, **beside}
-        return Step(terms, half.interval, half.notes, prefill_share=half.prefill_share)
+        return replace(half, terms={**half.terms, **beside})
     work, spreads = workload.works[index], phase.gpu in (GpuPath.TABLE, GpuPath.NONE)
     terms = cpu_model.step_there(workload.splits[index], work, machine, cpu, offer.vcpus, spreads=spreads)
+    half_flops = sum(flops for (_, dtype), flops in work.flops.items() if dtype in HALF_TYPES)
     interval, notes = cpu_interval(
         machine,
         cpu,
         cores=cores,
         convolved=cpu_model.convolved_share(work),
-        half=cpu_model.half_share(work),
+        half=half_flops / work.total_flops if work.total_flops else 0.0,
         library=spreads and not work.kernels,
     )
     if not phase.step.count:
@@ -143,7 +129,7 @@ def _gpu_step(workload: Workload, index: int, candidate: Candidate, spec: Accele
 
 def _training_step(
     workload: Workload, index: int, candidate: Candidate, spec: AcceleratorSpec, core_share: float
-) -> UnitSeconds:
+) -> Step:
     """One step of training on a GPU."""
     framework, phase = workload.profile.framework, workload.profile.phases[index]
     script_seconds = _script_seconds(workload.profile.machine, phase, candidate) / core_share
@@ -160,7 +146,7 @@ def _training_step(
         "host": found.host,
         "copy": copy_seconds(phase, spec),
     }
-    return UnitSeconds(modelled, interval, [*notes, *found.notes])
+    return Step(modelled, interval, [*notes, *found.notes])
 
 
 def _host_speed(candidate: Candidate) -> float:

@@ -9,10 +9,10 @@ how long a unit reads prompts (prefill) and makes tokens (decode), input and out
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 from costgpu.estimator.cost import cost_range, expected_usd_per_hour, hourly_usd
-from costgpu.estimator.inference.serving import items_until_it_pays
 from costgpu.models.prediction import (
     InferenceUnit,
     PaysFrom,
@@ -97,7 +97,7 @@ def inference_phase(prediction: Prediction) -> PhasePrediction | None:
 def pays_from(place: Prediction, against: Prediction, unit: tuple[str, float] = ("step", 1.0)) -> PaysFrom | None:
     """From how many items on a rented machine saves money against another, or time against this machine, which is free.
 
-    N = (fixed there - fixed here) / (an item here - an item there), in seconds or in USD; None for the same speed.
+    N = (fixed there - fixed here) / (an item here - an item there), in seconds or in USD; infinite if it never does.
 
     Args:
         unit: What is counted of a training, a step or an epoch, and the steps that it takes.
@@ -116,7 +116,7 @@ def pays_from(place: Prediction, against: Prediction, unit: tuple[str, float] = 
             fixed * rate,
             other_fixed * other_rate,
         )
-    items = items_until_it_pays(fixed - other_fixed, each, other_each)
+    items = max(0.0, fixed - other_fixed) / (other_each - each) if other_each > each else math.inf
     return PaysFrom(place=place, against=against, items=items, item=item, seconds=own_fixed + items * own_each)
 
 

@@ -312,10 +312,15 @@ def _common_reason(offers: Sequence[Prediction]) -> str:
 
     Of a training on several GPUs, where each place says how it would fit: why not the machine with the most memory.
     """
+
+    def accelerator_gib(prediction: Prediction) -> float:
+        chips = prediction.offer.accelerator if prediction.offer is not None else None
+        return prediction.candidate.nodes * chips.count * chips.memory_gib if chips is not None else 0.0
+
     gpus = [p for p in offers if p.candidate.is_gpu]
     reasons = {p.infeasible for p in gpus}
     if len(reasons) > 1 and "" not in reasons and any(p.scaling is not None for p in gpus):
-        return max(gpus, key=lambda p: (-p.candidate.nodes, _accelerator_gib(p))).infeasible
+        return max(gpus, key=lambda p: (-p.candidate.nodes, accelerator_gib(p))).infeasible
     return reasons.pop() if len(reasons) == 1 else ""
 
 
@@ -326,10 +331,3 @@ def _interrupted_notes(offers: Sequence[Prediction]) -> list[str]:
         return []
     best_of_them = min(out, key=lambda p: p.interruptions.rate.per_hour if p.interruptions is not None else math.inf)
     return [f"{len(out):,} of {len(offers):,} spot offers are left out: {best_of_them.infeasible}, at best."]
-
-
-def _accelerator_gib(prediction: Prediction) -> float:
-    """GiB of all accelerators of a place together."""
-    offer = prediction.offer
-    chips = offer.accelerator if offer is not None else None
-    return prediction.candidate.nodes * chips.count * chips.memory_gib if chips is not None else 0.0

@@ -45,24 +45,17 @@ _MEMORY = re.compile(r"can't allocate memory|cannot allocate memory|out of memor
 def explain(outcome: Outcome, request: Request, interpreter: Interpreter) -> ScriptError | None:
     """Return the error of a measurement that cannot be used; None for one that can."""
     record = outcome.record
-    refused = outcome.isolation is Isolation.WRITE_PROTECTED and record is not None and record["status"] == "crashed"
-    if refused and record is not None and (path := record.get("refused_path")) and _is_writable(path):
+    protected = outcome.isolation is Isolation.WRITE_PROTECTED and record is not None and record["status"] == "crashed"
+    path = (record.get("refused_path") if record is not None else None) or ""
+    folder = Path(path).parent
+    writable = os.access(path, os.W_OK) or (folder.is_dir() and os.access(folder, os.W_OK))  # or made in its folder
+    if protected and path and writable:
         return WouldHarmFiles(
             f"{request.name} ended because it may not write there while it is measured: {path}",
             hint="On this machine it runs in a copy of its folder, in which large files are for reading, and may write"
             " nowhere else. Measure where namespaces are allowed: costgpu doctor.",
         )
-    return _explain(outcome, request, interpreter)
-
-
-def _is_writable(path: str) -> bool:
-    """Return whether the user may write a file, or make it in its folder."""
-    folder = Path(path).parent
-    return os.access(path, os.W_OK) or (folder.is_dir() and os.access(folder, os.W_OK))
-
-
-def _explain(outcome: Outcome, request: Request, interpreter: Interpreter) -> ScriptError | None:
-    record, name = outcome.record, request.name
+    name = request.name
     if outcome.too_large is not None:
         return writes_too_much(name, outcome.too_large)
     if record is None:

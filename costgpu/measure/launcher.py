@@ -231,20 +231,10 @@ def _python(command: Sequence[str]) -> Launch | None:
 
 @dataclass(slots=True)
 class _Line:
-    """A launcher's command line: its options by their long names, and what they are followed by."""
+    """A launcher's command line: its options by their long names, and the launch without what they say of processes."""
 
     options: dict[str, str]
-    kept: tuple[str, ...]
-    script: str
-    arguments: tuple[str, ...]
-
-    @property
-    def module(self) -> str | None:
-        return self.script if "module" in self.options else None
-
-    @property
-    def file(self) -> str | None:
-        return None if "module" in self.options else self.script
+    launch: Launch
 
 
 def _read(launcher: str, words: Sequence[str], flags: frozenset[str]) -> _Line:
@@ -269,7 +259,13 @@ def _read(launcher: str, words: Sequence[str], flags: frozenset[str]) -> _Line:
         at += size
     if at >= len(words):
         raise UsageError(f"{launcher}: which script?", hint=f"costgpu estimate {launcher} ... train.py")
-    return _Line(options, tuple(kept), words[at], tuple(words[at + 1 :]))
+    script, arguments = words[at], tuple(words[at + 1 :])
+    if "no-python" in options:
+        raise UsageError(
+            f"{launcher} is told to start {script} without Python.", hint="Name the Python script that it starts."
+        )
+    launch = Launch(launcher=launcher, kept=tuple(kept), script=script, arguments=arguments)
+    return _Line(options, replace(launch, script=None, module=script) if "module" in options else launch)
 
 
 def _is(name: str, names: frozenset[str]) -> bool:
@@ -309,25 +305,14 @@ def _least(text: str | None) -> str | None:
     return text.partition(":")[0] if text is not None else None
 
 
-def _refuse_programs(launcher: str, line: _Line) -> None:
-    if "no-python" in line.options:
-        raise UsageError(
-            f"{launcher} is told to start {line.script} without Python.",
-            hint="Name the Python script that it starts.",
-        )
-
-
 def _torch(launcher: str, words: Sequence[str], *, local_rank: bool = False) -> Launch:
     line = _read(launcher, words, TORCH_FLAGS)
-    _refuse_programs(launcher, line)
     each, machines = _number(_option(line, "nproc-per-node"), 1), _number(_option(line, "nnodes"), 1) or 1
     restarts = _option(line, "max-restarts") or "0"
-    return Launch(
-        launcher=launcher,
-        torchrun_options=line.kept,
-        script=line.file,
-        module=line.module,
-        arguments=line.arguments,
+    return replace(
+        line.launch,
+        kept=(),
+        torchrun_options=line.launch.kept,
         processes=each * machines if each is not None else None,
         machines=machines,
         least_machines=_number(_least(_option(line, "nnodes")), 1) or 1,
@@ -338,9 +323,7 @@ def _torch(launcher: str, words: Sequence[str], *, local_rank: bool = False) -> 
 
 
 def _accelerate(words: Sequence[str]) -> Launch:
-    launcher = "accelerate launch"
-    line = _read(launcher, words, ACCELERATE_FLAGS)
-    _refuse_programs(launcher, line)
+    line = _read("accelerate launch", words, ACCELERATE_FLAGS)
     environment = {}
     for option, variable in (
         ("mixed-precision", "ACCELERATE_MIXED_PRECISION"),
@@ -351,13 +334,9 @@ def _accelerate(words: Sequence[str]) -> Launch:
         if value is not None:
             environment[variable] = value.upper() if option == "dynamo-backend" else value
     one = 1 if "cpu" in line.options else None
-    return Launch(
-        launcher=launcher,
+    return replace(
+        line.launch,
         runner="accelerate.commands.launch",
-        kept=line.kept,
-        script=line.file,
-        module=line.module,
-        arguments=line.arguments,
         processes=_number(_option(line, "num-processes"), one),
         machines=_number(_option(line, "num-machines"), 1) or 1,
         environment=environment,
@@ -366,9 +345,7 @@ def _accelerate(words: Sequence[str]) -> Launch:
 
 
 def _deepspeed(words: Sequence[str]) -> Launch:
-    launcher = "deepspeed"
-    line = _read(launcher, words, DEEPSPEED_FLAGS)
-    _refuse_programs(launcher, line)
+    line = _read("deepspeed", words, DEEPSPEED_FLAGS)
     machines = _number(_option(line, "num-nodes"), 1) or 1
     each = _number(_option(line, "num-gpus", "num-accelerators"), None)
     processes = each * machines if each is not None else None
@@ -378,13 +355,9 @@ def _deepspeed(words: Sequence[str]) -> Launch:
         counts = [host.partition(":")[2].split(",") for host in hosts if ":" in host]
         machines = max(1, len(hosts))
         processes = sum(map(len, counts)) if len(counts) == len(hosts) else None
-    return Launch(
-        launcher=launcher,
+    return replace(
+        line.launch,
         runner="deepspeed.launcher.runner",
-        kept=line.kept,
-        script=line.file,
-        module=line.module,
-        arguments=line.arguments,
         processes=processes,
         machines=machines,
         ranked=True,

@@ -10,8 +10,10 @@ import time
 import uuid
 from dataclasses import dataclass
 from pathlib import Path
+from typing import cast
 
 from costgpu.measure.isolation.layers import remove_layers
+from costgpu.measure.probe.record import ProbeRecord
 
 KEEP_SECONDS = 6 * 3600.0
 MAX_READ_BYTES = 256 << 20  # of what a program may have written in the place of the probe's record
@@ -75,10 +77,11 @@ class Scratch:
                 found.add(str(json.loads(line)["program"]))
         return sorted(found)
 
-    def read_result(self) -> object:
-        """Return what the probe has written at its end, as it is; None if that is nothing, or no JSON."""
+    def record(self) -> ProbeRecord | None:
+        """Return what the probe has written at its end; None if that is nothing, or no JSON object."""
         with contextlib.suppress(ValueError, RecursionError):
-            return json.loads(self._read("result.json"))
+            written = json.loads(self._read("result.json"))
+            return cast("ProbeRecord", written) if isinstance(written, dict) else None
         return None
 
     def _read(self, name: str) -> str:

@@ -13,14 +13,13 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
-from typing import cast
 
 from costgpu.measure.footprint.gather import gather
 from costgpu.measure.footprint.watch import FileWatch
 from costgpu.measure.interpreter import Interpreter
 from costgpu.measure.isolation.layers import Changes, SizeLimit
 from costgpu.measure.isolation.levels import Isolation
-from costgpu.measure.isolation.start import start_isolated
+from costgpu.measure.isolation.start import Command, start_isolated
 from costgpu.measure.launcher import Launch
 from costgpu.measure.probe.record import ProbeConfig, ProbeRecord
 from costgpu.measure.process_tree import MARKER, adopting, end_everything, interruptible, own_children, uninterrupted
@@ -90,7 +89,6 @@ class Outcome:
     returncode: int  # negative for a signal
     timed_out: bool  # we had to end it
     log: Path  # the script's own output
-    probe: Path  # the probe that ran
     scratch: Path  # the measurement's own folder
     isolation: Isolation  # what kept the user's files as they are
     changes: Changes = field(default_factory=Changes)  # what the script did to files; the real ones are as they were
@@ -174,17 +172,17 @@ def run_probe(
         contextlib.closing(FileWatch(request.workdir, folder / "watches.json")) as watch,
         adopting(),
     ):
-        started = start_isolated(
+        command = Command(
             [interpreter.path, str(probe), "run", str(config)],
-            folder=request.workdir,
-            environment=environment,
-            output=output.fileno(),
-            scratch=scratch,
+            request.workdir,
+            environment,
+            output.fileno(),
+            scratch,
             named=request.arguments,
-            wanted=request.isolation,
-            prepare=prepare,
             watch=watch,
+            prepare=prepare,
         )
+        started = start_isolated(command, request.isolation)
         child, start = started.process, time.monotonic()
         size = SizeLimit(folder, *started.elsewhere(folder))
         try:
@@ -205,11 +203,10 @@ def run_probe(
                 watch.drain()
                 changes = started.close(scratch)
     return Outcome(
-        record=_record(scratch.read_result()),
+        record=scratch.record(),
         returncode=child.returncode,
         timed_out=timed_out,
         log=log,
-        probe=probe,
         scratch=folder,
         isolation=started.isolation,
         changes=changes,
@@ -227,7 +224,3 @@ def _pack_probe(target: Path) -> Path:
             archive.writestr(f"{PROBE_PACKAGE}/{source.relative_to(PROBE).as_posix()}", source.read_bytes())
         archive.writestr("__main__.py", f"from {PROBE_PACKAGE}.entry import main\n\nmain()\n")
     return target
-
-
-def _record(written: object) -> ProbeRecord | None:
-    return cast("ProbeRecord", written) if isinstance(written, dict) else None

@@ -121,7 +121,6 @@ class DataLoading:
     fetch_wait_seconds_per_batch: float = 0.0  # time that a worker waits for disk or network to make one batch
     batches_per_step: float = 0.0  # batches drawn for one optimizer step
     workers: int = 0  # workers of the DataLoader; 0 when the main process makes the batches
-    pin_memory: bool = False
     batch_size: int | None = None  # samples in a batch; None if there is no tensor to tell
     batch_bytes: int = 0  # bytes of the tensors of one batch
 
@@ -192,7 +191,6 @@ class Extra:
     seen_once: bool = False
     measured: bool = True  # False when it was inferred from the source because the measurement ended before it
     note: str = ""  # place where it was seen
-    bytes_each: float = 0.0  # bytes of a checkpoint; 0 if not known
 
     def count(self, steps: float, epochs: float, *, whole: bool) -> float:
         """Return how often it comes in so many steps or epochs.
@@ -290,12 +288,7 @@ class Framework:
     compiled: int = 0  # number of calls of torch.compile
     name: str = "torch"  # ``torch``, ``keras``, ``jax``, ``xgboost``, ``log lines``, ...
     device: str = "cpu"  # device of the measured steps: ``cpu`` or ``cuda``
-    # whether the script insists on CUDA, there was none, and what it asked for landed on the CPU
-    pretended: bool = False
     channels_last: bool = False  # whether convolutions got tensors in channels-last order
-    # fused attention that the script calls or chooses, and packages that bring their own
-    attention_kernels: list[str] = field(default_factory=list)
-    cudnn_benchmark: bool = False  # `torch.backends.cudnn.benchmark`
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,6 +9,7 @@ import tempfile
 import threading
 from collections.abc import Iterator
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 
 import psutil
@@ -19,11 +20,9 @@ from costgpu import errors
 from costgpu.measure.failures import explain
 from costgpu.measure.isolation import namespace, start
 from costgpu.measure.isolation.levels import Isolation
-from costgpu.measure.isolation.start import start_isolated
 from costgpu.measure.log.command import measure_command
 from costgpu.measure.scratch import Scratch
-from costgpu.measure.session import Request
-from tests.measure.harness import HERE, run, running
+from tests.measure.harness import HERE, request, run, running
 from tests.until import until
 
 pytestmark = pytest.mark.usefixtures("copy_on_write")
@@ -37,19 +36,17 @@ def work(tmp_path: Path) -> Path:
     return folder
 
 
-def said(source: str, work: Path, cache: Path | None = None) -> dict[str, object]:
-    """What a Python program prints as JSON in the copy-on-write world."""
-    scratch = Scratch.make(cache or work.parent / "cache", "test")
+def started(source: str, work: Path, scratch: Scratch) -> subprocess.Popen[bytes]:
+    """A Python program in the copy-on-write world."""
     with scratch.log.open("wb") as output:
-        started = start_isolated(
-            [sys.executable, "-c", source],
-            folder=work,
-            environment=os.environ,
-            output=output.fileno(),
-            scratch=scratch,
-            wanted=Isolation.COPY_ON_WRITE,
-        )
-        code = started.process.wait()
+        command = start.Command([sys.executable, "-c", source], work, os.environ, output.fileno(), scratch)
+        return start.start_isolated(command, Isolation.COPY_ON_WRITE).process
+
+
+def said(source: str, work: Path) -> dict[str, object]:
+    """What a Python program prints as JSON in the copy-on-write world."""
+    scratch = Scratch.make(work.parent / "cache", "test")
+    code = started(source, work, scratch).wait()
     text = scratch.log.read_text()
     assert code == 0, text
     found = json.loads(text)
@@ -147,7 +144,7 @@ def test_the_launcher_shows_no_way_to_the_real_files(
     (work / "old").write_text("old")
     mode, launch = listener.stat().st_mode, start._launch
 
-    def forbidding(launcher: str, command: start._Command, **spec: object) -> tuple[subprocess.Popen[bytes], str]:
+    def forbidding(launcher: str, command: start.Command, **spec: object) -> tuple[subprocess.Popen[bytes], str]:
         return launch(launcher, command, **{**spec, "own_processes": own_processes})
 
     monkeypatch.setattr(start, "_launch", forbidding)
@@ -178,19 +175,11 @@ def test_nothing_is_left_mounted_and_nothing_runs_when_its_launcher_is_killed(wo
     mounts = Path("/proc/self/mounts").read_text()
     scratch = Scratch.make(work.parent / "cache", "test")
     source = f"import os, time; os.fork() or os.setsid(); print('up', flush=True); time.sleep(300)  # {work}"
-    with scratch.log.open("wb") as output:
-        started = start_isolated(
-            [sys.executable, "-c", source],
-            folder=work,
-            environment=os.environ,
-            output=output.fileno(),
-            scratch=scratch,
-            wanted=Isolation.COPY_ON_WRITE,
-        )
+    launcher = started(source, work, scratch)
     until(lambda: scratch.log.read_text().count("up") == 2, 30)
     assert len(running(f"# {work}")) >= 3  # the launcher has the command in its own line
-    started.process.kill()
-    started.process.wait()
+    launcher.kill()
+    launcher.wait()
     until(lambda: not running(f"# {work}"), 30)
     assert Path("/proc/self/mounts").read_text() == mounts
 
@@ -204,10 +193,7 @@ os.rename("runs", "runs.old")
 pathlib.Path("runs.old/one").rename("one")
 print(sorted(os.listdir(".")), pathlib.Path("one/log").read_text())
 """
-    (work / "train.py").write_text(script)
-    asked = Request(
-        script=work / "train.py", module=None, arguments=[], workdir=work, isolation=Isolation.COPY_ON_WRITE
-    )
+    asked = replace(request(script, workdir=work), isolation=Isolation.COPY_ON_WRITE)
     outcome = run(asked, tmp_path / "cache")
     assert "['one', 'runs.old', 'train.py'] log" in outcome.log.read_text()
     assert (work / "runs" / "one" / "log").read_text() == "log"
@@ -226,10 +212,7 @@ for number in range(10**6):
     {write}
     time.sleep(0.01)
 """
-    (work / "train.py").write_text(script)
-    asked = Request(
-        script=work / "train.py", module=None, arguments=[], workdir=work, isolation=Isolation.COPY_ON_WRITE
-    )
+    asked = replace(request(script, workdir=work), isolation=Isolation.COPY_ON_WRITE)
     outcome = run(asked, tmp_path / "cache")
     error = explain(outcome, asked, HERE)
     assert isinstance(error, errors.WouldHarmFiles)

@@ -101,8 +101,6 @@ def test_what_trainers_save(
     (saved,) = [extra for extra in phase.extras if extra.kind is ExtraKind.CHECKPOINT]
     assert (saved.rhythm, saved.every, saved.measured) == (rhythm, every, seen)
     assert saved.seconds_each > 0
-    whole = package == "lightning"  # Hugging Face's Trainer writes the model by other means than torch.save
-    assert (saved.bytes_each > 64 * 64 * 4) is whole
     evaluated = [extra for extra in phase.extras if extra.kind is ExtraKind.VALIDATION]
     assert len(evaluated) == ("validates" in options)
     for one in evaluated:

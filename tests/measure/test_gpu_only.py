@@ -58,10 +58,9 @@ def test_a_script_that_refuses_is_measured_again(tmp_path: Path, ways: list[dict
     total = profile.phases[-1].total
     assert (total.kind, total.steps, total.steps_per_epoch) == (TotalKind.EXACT, 300 * 20, 20)
     facts = profile.framework
-    assert (facts.pretended, facts.device, facts.cudnn_benchmark) == (True, "cpu", True)
+    assert facts.device == "cpu"
     assert bool(facts.cuda_build) == ("+cu" in facts.version), "a build for CPUs stays one"
     assert profile.machine.accelerators == [], "the fake card is no device of this machine"
-    assert profile.phases[-1].data.pin_memory, "as asked for"
     assert any("asks for CUDA and was measured on the CPU" in note for note in profile.notes)
     assert {row.op for row in profile.phases[-1].ops} >= {"aten::convolution", "aten::convolution_backward"}
 
@@ -84,7 +83,6 @@ for n in range(90000):
 def test_a_script_that_copes_is_measured_once_and_as_it_is(tmp_path: Path, ways: list[dict[str, bool]]) -> None:
     profile = measured(COPES, tmp_path)
     assert ways == [{}]
-    assert not profile.framework.pretended
     assert profile.phases[-1].total.steps == 90000
     assert not any("CUDA" in note for note in profile.notes)
 
@@ -132,7 +130,6 @@ def test_events_memory_figures_and_a_choice_of_attention_kernels(tmp_path: Path)
     profile, outcome = on_fake_cuda(request("gpu_only_transformer.py", workdir=tmp_path), tmp_path)
     assert profile.phases[-1].total.steps == 5000
     facts = profile.framework
-    assert facts.attention_kernels == ["efficient_attention", "scaled_dot_product_attention"]
     assert facts.matmul_tf32
     assert not facts.channels_last
     assert " of memory, " in outcome.log.read_text()

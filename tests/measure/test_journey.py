@@ -21,7 +21,6 @@ def test_a_training_script_is_measured_unmodified(tmp_path: Path) -> None:
     saved = kinds[ExtraKind.CHECKPOINT]
     assert (saved.rhythm, saved.measured) == (Rhythm.EPOCH, True)
     assert saved.every == pytest.approx(1)
-    assert saved.bytes_each > 4 * (16 * 64 + 64 + 64 + 1)
     assert phase.data.batches_per_step == pytest.approx(1, abs=0.1)
     assert phase.data.batch_size == 32
     assert phase.data.fetch_seconds_per_batch is not None
@@ -51,6 +50,6 @@ def test_a_checkpoint_that_was_not_reached_is_read_in_the_source(tmp_path: Path)
     script.write_text(LONG_EPOCHS)
     profile, _ = profile_of(request(script, steps=20, workdir=tmp_path), tmp_path)
     (saved,) = [extra for extra in profile.phases[-1].extras if extra.kind is ExtraKind.CHECKPOINT]
-    assert (saved.rhythm, saved.every, saved.measured, saved.bytes_each) == (Rhythm.EPOCH, 1, False, 0)
+    assert (saved.rhythm, saved.every, saved.measured) == (Rhythm.EPOCH, 1, False)
     assert saved.seconds_each == pytest.approx(3 * 4 * 101_000 / 200e6, rel=0.01), "weights and Adam's state"
     assert saved.note.startswith("line 10, not reached")

@@ -8,7 +8,6 @@ from costgpu.estimator.cpu import StepSplit
 from costgpu.estimator.gpu import Precision
 from costgpu.estimator.inference.cpu import half_gain
 from costgpu.estimator.inference.gpu import Runtime
-from costgpu.estimator.op_costs import StepWork
 from costgpu.estimator.prepared import Workload
 from costgpu.estimator.resize import larger_data, scaled_step, scaled_work, waiting_of
 from costgpu.models.offer import CpuSpec
@@ -26,7 +25,8 @@ def with_items(workload: Workload, factor: float) -> Workload:
     if phase.inference is None or unit is None:
         return workload
     weights = sum(one.times * one.work.weight_bytes for one in unit.passes)
-    larger = _larger_split(split, work, weights, factor)
+    same = min(1.0, weights / work.bytes_moved) if work.bytes_moved > 0 else 0.0
+    larger = replace(split, compute=split.compute * factor, memory=split.memory * (same + (1 - same) * factor))
     before = _seconds(split)
     ratio = _seconds(larger) / before if before > 0 else 1.0  # all of it waits
     return replace(
@@ -37,11 +37,6 @@ def with_items(workload: Workload, factor: float) -> Workload:
         splits=[*workload.splits[:-1], larger],
         units=(*workload.units[:-1], unit.scaled(factor)),
     )
-
-
-def _larger_split(split: StepSplit, work: StepWork, weights: float, factor: float) -> StepSplit:
-    same = min(1.0, weights / work.bytes_moved) if work.bytes_moved > 0 else 0.0
-    return replace(split, compute=split.compute * factor, memory=split.memory * (same + (1 - same) * factor))
 
 
 def _seconds(split: StepSplit) -> float:

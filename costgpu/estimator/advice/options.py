@@ -32,8 +32,10 @@ HOST_SHARE = 0.2  # of a step, that no GPU can speed up
 def mixed_precision(context: AdviceContext) -> list[Option]:
     """bf16 where the hardware has it, else fp16; none if the script already computes in half precision."""
     workload = context.workload
-    half = precision_of(workload.profile.framework).half
-    if not _torch(workload) or half is not None or _half_already(workload):
+    autocast = precision_of(workload.profile.framework).half
+    half = sum(flops for work in workload.works for (_, dtype), flops in work.flops.items() if dtype in HALF_TYPES)
+    mostly = half > 0.5 * sum(work.total_flops for work in workload.works)
+    if not _torch(workload) or autocast is not None or mostly:
         return []
 
     def change(base: Workload, place: Candidate) -> Workload | None:
@@ -73,12 +75,6 @@ def half_for(place: Candidate) -> str:
     return "float16" if spec.fp16_tensor_tflops else ""
 
 
-def _half_already(workload: Workload) -> bool:
-    """Return whether most of the arithmetic is in half precision without autocast."""
-    half = sum(flops for work in workload.works for (_, dtype), flops in work.flops.items() if dtype in HALF_TYPES)
-    return half > 0.5 * sum(work.total_flops for work in workload.works)
-
-
 def tf32(context: AdviceContext) -> list[Option]:
     """TF32 for fp32 matrix products, which PyTorch leaves off; none under autocast, which leaves little in fp32."""
     precision = precision_of(context.workload.profile.framework)
@@ -102,7 +98,10 @@ def tf32(context: AdviceContext) -> list[Option]:
 def workers(context: AdviceContext) -> list[Option]:
     """More DataLoader workers, on a host with the cores for them."""
     loaders = [phase.data for phase in context.workload.profile.phases if uses_loader(phase.data)]
-    if not loaders or context.before is None or (context.free and not _steady(context.workload)):
+    machine = context.workload.profile.machine
+    # workers on cores that neighbours use make nothing faster
+    own_cores = not context.free or machine.gemm_gflops_low >= STEADY * machine.gemm_gflops
+    if not loaders or context.before is None or not own_cores:
         return []
     now = min(data.workers for data in loaders)
     notes = [bound] if (bound := amdahl(context.before)) else []
@@ -111,12 +110,6 @@ def workers(context: AdviceContext) -> list[Option]:
     ):
         notes.append("With persistent_workers=True they start once, not in every epoch.")
     return [_with_workers(context, now, number, tuple(notes)) for number in WORKERS if number > now]
-
-
-def _steady(workload: Workload) -> bool:
-    """Return whether this machine's cores are its own: workers on cores that neighbours use make nothing faster."""
-    machine = workload.profile.machine
-    return machine.gemm_gflops_low >= STEADY * machine.gemm_gflops
 
 
 def _with_workers(context: AdviceContext, now: int, number: int, notes: tuple[str, ...]) -> Option:

@@ -220,7 +220,9 @@ def does_not_fit(context: AdviceContext, wider: Sequence[Prediction]) -> Advice 
         return None
     gpus = [place for place in context.offers if place.candidate.is_gpu]
     need = need_gib(context.workload)
-    if not gpus or any(not place.infeasible for place in gpus) or not any(_too_small(p, need) for p in gpus):
+    chips = [place.offer.accelerator for place in gpus if place.offer is not None]
+    too_small = any(chip is not None and chip.memory_gib < need for chip in chips)
+    if not gpus or any(not place.infeasible for place in gpus) or not too_small:
         return None
     head = f"It needs {need:.1f} GiB on one accelerator"
     one = best([place for place in wider if place.candidate.is_gpu], context.preferences)
@@ -309,11 +311,6 @@ def _unpriced(
         basis=basis,
         notes=notes,
     )
-
-
-def _too_small(place: Prediction, need: float) -> bool:
-    offer = place.offer
-    return offer is not None and offer.accelerator is not None and offer.accelerator.memory_gib < need
 
 
 def _together(place: Prediction, need: float) -> bool:

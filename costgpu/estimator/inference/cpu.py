@@ -9,7 +9,6 @@ a CPU with units for it, so its seconds are those of the formula.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import StrEnum
 
 from costgpu.estimator.cpu import CpuRates, rates_there, speedup_of
@@ -59,39 +58,32 @@ def half_unit(cpu: CpuSpec, dtype: str) -> HalfUnit:
     return HalfUnit.ARM_BF16 if arm else HalfUnit.AMX if rapids else HalfUnit.AVX512_BF16
 
 
-@dataclass(frozen=True, slots=True)
-class CpuTerms:
-    """Seconds of a unit on a CPU by term."""
-
-    compute: float
-    memory: float
-    calls: float
-
-    @property
-    def seconds(self) -> float:
-        """Return the sum of the parts."""
-        return self.compute + self.memory + self.calls
-
-
-def unit_terms_on_cpu(unit: Unit, cpu: CpuSpec, vcpus: int, dtype: str) -> CpuTerms:
-    """Return the formula above for a whole unit.
+def unit_terms_on_cpu(unit: Unit, cpu: CpuSpec, vcpus: int, dtype: str) -> dict[str, float]:
+    """Return the formula above for a whole unit, by term.
 
     Args:
         dtype: Type that the model computes in: ``float32``, ``bfloat16`` or ``float16``.
     """
     rates = rates_there(cpu, vcpus)
     compute = memory = calls = 0.0
+    decoding_gbps = min(rates.memory_gbps, DECODE_GBPS_PER_CORE * rates.cores, DECODE_GBPS_AT_MOST)
     for one in unit.passes:
+        gbps = decoding_gbps if one.decode and dtype in HALF_TYPES else rates.memory_gbps
         compute += one.times * _compute(one.work, cpu, rates, dtype)
-        memory += one.times * _bytes(one.work, dtype) / (_gbps(rates, dtype, decode=one.decode) * 1e9)
+        memory += one.times * _bytes(one.work, dtype) / (gbps * 1e9)
         calls += one.times * one.work.kernels * CALL_SECONDS
-    return CpuTerms(compute, memory, calls)
+    return {"compute": compute, "memory": memory, "calls": calls}
+
+
+def unit_seconds_on_cpu(unit: Unit, cpu: CpuSpec, vcpus: int, dtype: str) -> float:
+    """Return the sum of its terms."""
+    return sum(unit_terms_on_cpu(unit, cpu, vcpus, dtype).values())
 
 
 def half_gain(unit: Unit, cpu: CpuSpec, vcpus: int) -> float:
     """Return the seconds of a unit in fp32 over those in bf16 on a CPU; below 1 where it has no units for it."""
-    half = unit_terms_on_cpu(unit, cpu, vcpus, "bfloat16").seconds
-    return unit_terms_on_cpu(unit, cpu, vcpus, "float32").seconds / half if half > 0 else 1.0
+    half = unit_seconds_on_cpu(unit, cpu, vcpus, "bfloat16")
+    return unit_seconds_on_cpu(unit, cpu, vcpus, "float32") / half if half > 0 else 1.0
 
 
 def _compute(work: ForwardWork, cpu: CpuSpec, rates: CpuRates, dtype: str) -> float:
@@ -108,9 +100,3 @@ def _bytes(work: ForwardWork, dtype: str) -> float:
         moved * (width / (2.0 if traced in HALF_TYPES else 4.0) if traced in HALF_TYPES or traced == "float32" else 1.0)
         for (_, traced), moved in work.moved.items()
     )
-
-
-def _gbps(rates: CpuRates, dtype: str, *, decode: bool) -> float:
-    if decode and dtype in HALF_TYPES:
-        return min(rates.memory_gbps, DECODE_GBPS_PER_CORE * rates.cores, DECODE_GBPS_AT_MOST)
-    return rates.memory_gbps

@@ -5,28 +5,38 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from costgpu.estimator.gpu import copy_seconds
-from costgpu.estimator.inference.cpu import ABSOLUTE, ABSOLUTE_UNMEASURED, HalfUnit, half_unit, unit_terms_on_cpu
+from costgpu.estimator.inference.cpu import (
+    ABSOLUTE,
+    ABSOLUTE_UNMEASURED,
+    HalfUnit,
+    half_unit,
+    unit_seconds_on_cpu,
+    unit_terms_on_cpu,
+)
 from costgpu.estimator.inference.gpu import Execution, forward_interval
 from costgpu.estimator.inference.unit import Unit, pass_terms, unit_terms
 from costgpu.estimator.interval import Interval
 from costgpu.estimator.op_costs import HALF_TYPES
 from costgpu.models.offer import AcceleratorSpec, CpuSpec
+from costgpu.models.prediction import Provenance
 from costgpu.models.workload import OpRow, Phase
 
 
-@dataclass(frozen=True, slots=True)
-class UnitSeconds:
-    """Seconds of one unit by term, data loading apart, with their 80 % interval and the reasons for its width."""
+@dataclass(slots=True)
+class Step:
+    """One step, or one unit of inference, on a candidate; `unknown` says why it cannot be told, empty if it can."""
 
-    terms: dict[str, float]
+    terms: dict[str, float]  # seconds
     interval: Interval
     notes: list[str]
-    prefill_share: float | None = None  # share of the unit in which prompts are read; None unless it is known
+    provenance: Provenance = Provenance.MODELLED
+    unknown: str = ""
+    prefill_share: float | None = None  # of a unit that generates tokens; None if this place's is not known
 
 
 def on_gpu(
     unit: Unit, phase: Phase, execution: Execution, spec: AcceleratorSpec, *, year: int, host_speed: float = 1.0
-) -> UnitSeconds:
+) -> Step:
     """One unit of a phase of inference on a GPU.
 
     Args:
@@ -46,12 +56,12 @@ def on_gpu(
     }
     passes = pass_terms(unit, spec, execution, host_speed=host_speed)
     share = _first_share([one.times * each.seconds for one, each in zip(unit.passes, passes, strict=True)])
-    return UnitSeconds(terms, interval, [*notes, *found.notes], share)
+    return Step(terms, interval, [*notes, *found.notes], prefill_share=share)
 
 
 def on_cpu_in_half(
     unit: Unit, phase: Phase, cpu: CpuSpec, vcpus: int, other: str = "", *, own: float | None = None
-) -> UnitSeconds | None:
+) -> Step | None:
     """One unit of a model in half precision on a cloud CPU; None if the model is in another type.
 
     What was measured here is of no use for it: this CPU may or may not have units for that type.
@@ -64,7 +74,6 @@ def on_cpu_in_half(
     if dtype not in HALF_TYPES:
         return None
     dtype = other or dtype
-    found = unit_terms_on_cpu(unit, cpu, vcpus, dtype)
     notes = [f"{dtype} on a CPU: from its peak, not from what was measured here"]
     interval, has = ABSOLUTE, half_unit(cpu, dtype) if dtype in HALF_TYPES else None
     if has is HalfUnit.NONE:
@@ -73,9 +82,9 @@ def on_cpu_in_half(
         interval = ABSOLUTE_UNMEASURED
         notes.append(f"how fast {dtype} is on such a CPU was not measured")
     host = phase.host_seconds_per_step if own is None else own
-    terms = {"compute": found.compute, "memory": found.memory, "calls": found.calls, "host": host}
-    share = _first_share([unit_terms_on_cpu(Unit((one,)), cpu, vcpus, dtype).seconds for one in unit.passes])
-    return UnitSeconds(terms, interval, notes, share)
+    terms = {**unit_terms_on_cpu(unit, cpu, vcpus, dtype), "host": host}
+    share = _first_share([unit_seconds_on_cpu(Unit((one,)), cpu, vcpus, dtype) for one in unit.passes])
+    return Step(terms, interval, notes, prefill_share=share)
 
 
 def _first_share(seconds: list[float]) -> float | None:

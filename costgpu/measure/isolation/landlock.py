@@ -260,15 +260,10 @@ def _forbid_writing(abi: int, writable: Sequence[str]) -> None:
         allow(SHARED_MEMORY, WRITE_FILE | MAKE_REG | REMOVE_FILE | (handled & TRUNCATE))
     for pattern in DEVICES:
         for path in glob.glob(f"/dev/{pattern}"):
-            if _is_device(path):
+            if stat.S_ISCHR(os.stat(path).st_mode) or os.path.isdir(path):
                 allow(path, WRITE_FILE)
     _system_call(RESTRICT_SELF, rules, 0)
     os.close(rules)
-
-
-def _is_device(path: str) -> bool:
-    mode = os.stat(path).st_mode
-    return stat.S_ISCHR(mode) or stat.S_ISDIR(mode)
 
 
 def shared_memory_is_free(folder: str = SHARED_MEMORY) -> bool:

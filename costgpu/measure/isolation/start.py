@@ -67,19 +67,21 @@ class NotGivenError(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class _Command:
-    """What is to be started; see `start_isolated`."""
+class Command:
+    """What is to be started."""
 
-    argv: Sequence[str]
-    folder: Path
-    environment: Mapping[str, str]
-    output: int
-    scratch: Scratch
-    named: Sequence[str]
-    watch: FileWatch | None
-    prepare: Callable[[Callable[[str], str]], None]
+    argv: Sequence[str]  # absolute path of the program, and its arguments
+    folder: Path  # where it runs
+    environment: Mapping[str, str]  # all of it
+    output: int  # file descriptor of its standard output and error
+    scratch: Scratch  # the measurement's own folder
+    named: Sequence[str] = ()  # arguments of the program that may be paths of what it writes
+    watch: FileWatch | None = None  # told where to look before the command starts
+    # called at each level that is tried, with what makes a path that of the program
+    prepare: Callable[[Callable[[str], str]], None] = lambda _: None
 
     def popen(self, launcher: Sequence[str] = (), descriptors: tuple[int, ...] = ()) -> subprocess.Popen[bytes]:
+        """Start it, perhaps through a launcher that gets these descriptors."""
         return subprocess.Popen(
             [*launcher, *self.argv],
             stdin=subprocess.DEVNULL,
@@ -109,30 +111,11 @@ def _real(paths: Sequence[Path]) -> list[str]:
 _refused: dict[Isolation, str] = {}  # in this process so far: what a machine does not give is asked for once
 
 
-def start_isolated(
-    command: Sequence[str],
-    *,
-    folder: Path,
-    environment: Mapping[str, str],
-    output: int,
-    scratch: Scratch,
-    named: Sequence[str] = (),
-    wanted: Isolation | None = None,
-    prepare: Callable[[Callable[[str], str]], None] = lambda _: None,
-    watch: FileWatch | None = None,
-) -> IsolatedProcess:
+def start_isolated(command: Command, wanted: Isolation | None = None) -> IsolatedProcess:
     """Start a command in a session of its own.
 
     Args:
-        command: Absolute path of the program, and its arguments.
-        folder: Where it runs.
-        environment: All of it.
-        output: File descriptor of its standard output and error.
-        scratch: The measurement's own folder.
-        named: Arguments of the program that may be paths of what it writes.
         wanted: The only level to try; None for the strongest that there is.
-        prepare: Called at each level that is tried, with what makes a path that of the program.
-        watch: Told where to look before the command starts.
 
     Raises:
         ConfigError: This machine does not give the level that is wanted.
@@ -144,7 +127,7 @@ def start_isolated(
             refused[level] = _refused[level]
             continue
         try:
-            started = _START[level](_Command(command, folder, environment, output, scratch, named, watch, prepare))
+            started = _START[level](command)
         except NotGivenError as error:
             refused[level] = _refused[level] = str(error)
             continue
@@ -156,8 +139,8 @@ def start_isolated(
     )
 
 
-def _write_protected(command: _Command) -> IsolatedProcess:
-    def start(inside: _Command, writable: list[str]) -> subprocess.Popen[bytes]:
+def _write_protected(command: Command) -> IsolatedProcess:
+    def start(inside: Command, writable: list[str]) -> subprocess.Popen[bytes]:
         process, said = _launch("landlock.py", inside, **landlock.specification(writable))
         if said != READY.decode():
             raise NotGivenError(said)
@@ -168,12 +151,12 @@ def _write_protected(command: _Command) -> IsolatedProcess:
     return _in_copy(command, Isolation.WRITE_PROTECTED, start)
 
 
-def _copied(command: _Command) -> IsolatedProcess:
+def _copied(command: Command) -> IsolatedProcess:
     return _in_copy(command, Isolation.COPY, lambda inside, _: inside.popen())
 
 
 def _in_copy(
-    command: _Command, level: Isolation, start: Callable[[_Command, list[str]], subprocess.Popen[bytes]]
+    command: Command, level: Isolation, start: Callable[[Command, list[str]], subprocess.Popen[bytes]]
 ) -> IsolatedProcess:
     """Start the command in a copy of its folder, with a temporary folder that goes when the process object does."""
     scratch = command.scratch
@@ -211,7 +194,7 @@ def _in_copy(
     return IsolatedProcess(process=process, isolation=level, copy=copy)
 
 
-def _copy_on_write(command: _Command) -> IsolatedProcess:
+def _copy_on_write(command: Command) -> IsolatedProcess:
     """In namespaces, with what it writes in the scratch folder, or where overlays can be written."""
     command.prepare(lambda path: path)
     needed, wanted = command.places()
@@ -254,7 +237,7 @@ def other_places() -> list[Path]:
     return [place / f"{prefix}{uuid.uuid4().hex[:8]}" for place in places]
 
 
-def _launch(launcher: str, command: _Command, **spec: object) -> tuple[subprocess.Popen[bytes], str]:
+def _launch(launcher: str, command: Command, **spec: object) -> tuple[subprocess.Popen[bytes], str]:
     """Start the command through a launcher; return what that reports."""
     reader, writer = os.pipe()
     try:
@@ -301,13 +284,8 @@ def examine_isolation(cache: Path) -> tuple[Isolation, dict[Isolation, str]]:
     scratch = Scratch.make(cache.absolute(), "doctor")
     try:
         with scratch.log.open("wb") as output:
-            started = start_isolated(
-                [shutil.which("true") or sys.executable, "--version"],
-                folder=scratch.folder,
-                environment=os.environ,
-                output=output.fileno(),
-                scratch=scratch,
-            )
+            argv = [shutil.which("true") or sys.executable, "--version"]
+            started = start_isolated(Command(argv, scratch.folder, os.environ, output.fileno(), scratch))
             started.process.wait()
         return started.isolation, started.refused
     finally:

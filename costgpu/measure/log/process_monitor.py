@@ -32,7 +32,7 @@ from costgpu.measure.footprint.gather import gather
 from costgpu.measure.footprint.watch import FileWatch
 from costgpu.measure.isolation.layers import SizeLimit
 from costgpu.measure.isolation.levels import Isolation
-from costgpu.measure.isolation.start import start_isolated
+from costgpu.measure.isolation.start import Command, start_isolated
 from costgpu.measure.log.counters import ProgressLog
 from costgpu.measure.log.lines import Line, LineSplitter
 from costgpu.measure.log.patterns import Pattern
@@ -104,15 +104,10 @@ class ProcessMonitor:
             adopting(),
         ):
             try:
+                environment = child_environment(marker)
                 started = start_isolated(
-                    unbuffered(command),
-                    folder=workdir,
-                    environment=child_environment(marker),
-                    output=writer,
-                    scratch=scratch,
-                    named=command[1:],
-                    wanted=isolation,
-                    watch=watch,
+                    Command(unbuffered(command), workdir, environment, writer, scratch, named=command[1:], watch=watch),
+                    isolation,
                 )
             except OSError as error:
                 raise ScriptNotFound(
@@ -138,7 +133,6 @@ class ProcessMonitor:
             returncode=child.returncode,
             timed_out=self.stopped,
             log=scratch.log,
-            probe=scratch.log,
             scratch=scratch.folder,
             isolation=started.isolation,
             changes=changes,

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Literal, NamedTuple
 
-from costgpu.measure.probe.record import Gate, Intervals, Loop, Snapshot
+from costgpu.measure.probe.record import Loop, Snapshot
 from costgpu.measure.profile.loop_bounds import number
 
 NEARLY = 1e-6
@@ -40,7 +40,8 @@ def accumulation(snapshots: list[Snapshot], micro_batches: float = 1.0) -> Accum
     if not snapshots:
         return Accumulation(1.0)
     inner = loops_of(snapshots)[-1]
-    seen = _gates(snapshots)
+    innermost = [loops_of([shot])[-1] for shot in snapshots]
+    seen = [loop["gate"] for loop in innermost if "gate" in loop]
     gate = seen[-1] if seen else None
     if gate is not None and len(seen) == len(snapshots):
         changes = not gate["fixed"] or len({one["every"] for one in seen}) > 1
@@ -58,11 +59,6 @@ def accumulation(snapshots: list[Snapshot], micro_batches: float = 1.0) -> Accum
     elif inner["ragged"] and measured > 1 and len(same) == 1 and _at_its_end(snapshots):
         why = "one step was timed, and it ended the loop"
     return Accumulation(measured, trips is not None and measured > max(1.0, trips), why)
-
-
-def _gates(snapshots: list[Snapshot]) -> list[Gate]:
-    innermost = [loops_of([shot])[-1] for shot in snapshots]
-    return [loop["gate"] for loop in innermost if "gate" in loop]
 
 
 def _agree(snapshots: list[Snapshot], every: float) -> bool:
@@ -83,11 +79,6 @@ def _at_its_end(snapshots: list[Snapshot]) -> bool:
 def loops_of(snapshots: list[Snapshot]) -> list[Loop]:
     """Return the loops that count, from the last snapshot: not those over a list of optimizers."""
     return [loop for loop in snapshots[-1]["loops"] if not loop["optimizers"]] if snapshots else []
-
-
-def iterations_per_step(snapshots: list[Snapshot], micro_batches: float = 1.0) -> float:
-    """Return iterations of the innermost loop per counted step (gradient accumulation: above 1)."""
-    return accumulation(snapshots, micro_batches).per_step
 
 
 def _measured(snapshots: list[Snapshot], micro_batches: float) -> float:
@@ -178,13 +169,12 @@ def first_step(shot: Snapshot) -> float | None:
     return float(shot["batches"]) if inner[-1]["kind"] == "for" and shot["batches"] else None
 
 
-def batches_per_step(phase: Intervals) -> float:
-    """DataLoader batches drawn for one step, of all loaders, from the first pair of neighbouring snapshots."""
-    return per_step(phase["snapshots"], "all_batches")
+def batches_per_step(snapshots: list[Snapshot], what: Literal["batches", "all_batches"] = "all_batches") -> float:
+    """Return the batches drawn for one step, from the first pair of neighbouring snapshots; 0 if there is none.
 
-
-def per_step(snapshots: list[Snapshot], what: Literal["batches", "all_batches"]) -> float:
-    """Return the batches drawn for one step, from the first pair of neighbouring snapshots; 0 if there is none."""
+    Args:
+        what: ``batches`` for those of the loader that the steps follow, else of all loaders.
+    """
     for before, after in pairwise(snapshots):
         steps = after["anchor"] - before["anchor"]
         if steps > 0:

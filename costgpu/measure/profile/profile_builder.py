@@ -16,7 +16,7 @@ from costgpu.measure.probe.record import (
     TorchFacts,
     TrainerLength,
 )
-from costgpu.measure.profile.accumulation import batches_per_step, iterations_per_step
+from costgpu.measure.profile.accumulation import accumulation, batches_per_step
 from costgpu.measure.profile.growth import growing
 from costgpu.measure.profile.inference import (
     inference_of,
@@ -94,7 +94,11 @@ def build_profile(
         share = 0.0 if machine.accelerators else waiting_share(activity)
         # what a program that is known by its lines does on one core is not known without a look at it
         serial = 1.0 - parallel_share(record, machine.cores, waiting=share) if "cpu_seconds" in record else 0.0
-        phases = [_shared_out(found.undisturbed_phase(phase), share, serial) for phase in progress_phases(record)]
+        phases = []
+        for phase in map(found.undisturbed_phase, progress_phases(record)):
+            idle = share * phase.step.seconds
+            busy = serial * (phase.step.seconds - idle)
+            phases.append(replace(phase, host_seconds_per_step=busy, waiting_seconds_per_step=idle))
         later = later_fits(record)
         name, number = framework_of(record)
         framework = Framework(version=number, python=record["python"], name=name)
@@ -123,13 +127,6 @@ def build_profile(
         notes=notes,
         parallelism=parallelism,
     )
-
-
-def _shared_out(phase: Phase, waiting: float, serial: float) -> Phase:
-    """Return a phase of which a share only waits, and a share of the rest runs on one core."""
-    idle = waiting * phase.step.seconds
-    busy = phase.step.seconds - idle
-    return replace(phase, host_seconds_per_step=serial * busy, waiting_seconds_per_step=idle)
 
 
 def trained_by_torch(record: ProbeRecord) -> bool:
@@ -210,7 +207,7 @@ def _phase(raw: PhaseRecord, activity: ActivityRecord | None, *, ended: bool, ga
     once = raw.get("first") is not None
     micro_batches = float(max(1, raw["micro_batches"])) if once else 1.0
     drawn = raw["snapshots"][0]["all_batches"] if once and raw["snapshots"] else 0
-    data = data_loading(raw, used, batches_per_step(raw) or min(micro_batches, drawn))
+    data = data_loading(raw, used, batches_per_step(raw["snapshots"]) or min(micro_batches, drawn))
     inference = inference_of(raw)
     if inference is None:
         total = total_steps(raw, ended=ended, micro_batches=micro_batches)
@@ -224,12 +221,12 @@ def _phase(raw: PhaseRecord, activity: ActivityRecord | None, *, ended: bool, ga
     if 0 < raw.get("elsewhere", 0) < raw["steps"] / 2 and total.kind is TotalKind.EXACT and not ended:
         how = f"{total.how}; {raw['elsewhere']} steps at another place for {raw['steps']} here are not counted"
         total = replace(total, kind=TotalKind.APPROXIMATE, how=how)
-    accumulation = iterations_per_step([s for s in raw["snapshots"] if s["loops"]], micro_batches)
+    iterations = accumulation([s for s in raw["snapshots"] if s["loops"]], micro_batches).per_step
     found = extras(
         raw,
         step,
         total,
-        accumulation,
+        iterations,
         data.batch_size,
         queued_seconds=queued_by_all(activity),
         saves=raw["told"].get("saves") if raw["told"] else None,
@@ -334,10 +331,7 @@ def _framework(record: ProbeRecord, facts: TorchFacts) -> Framework:
         autocast=[Autocast(device=a["device"], dtype=a["dtype"], enabled=a["enabled"]) for a in facts["autocast"]],
         compiled=facts["compiled"],
         device="cuda" if any(phase["device"] == "cuda" for phase in record["phases"]) else "cpu",
-        pretended=facts["fake_cuda"],
         channels_last=any(_channels_last(row) for phase in record["phases"] for row in phase["ops"]),
-        attention_kernels=_attention_kernels(record, facts),
-        cudnn_benchmark=facts["cudnn_benchmark"],
     )
 
 
@@ -347,14 +341,3 @@ def _channels_last(row: Op) -> bool:
         return False
     shape, strides, _ = row["inputs"][0]
     return len(shape) == len(strides) >= 4 and strides[1] == 1 < shape[1] and math.prod(shape[2:]) > 1
-
-
-def _attention_kernels(record: ProbeRecord, facts: TorchFacts) -> list[str]:
-    """Return what the script chose or brought along, and torch's own function where the trace shows it.
-
-    With dropout a CPU takes that function apart; the softmax that is left is used nowhere else.
-    """
-    ops = {row["op"] for phase in record["phases"] for row in phase["ops"]}
-    if any(op.startswith("aten::_scaled_dot_product") or op == "aten::_safe_softmax" for op in ops):
-        return [*facts["attention"], "scaled_dot_product_attention"]
-    return facts["attention"]

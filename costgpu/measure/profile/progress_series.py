@@ -124,17 +124,12 @@ def framework_of(record: ProbeRecord) -> tuple[str, str]:
 
 
 def parallel_share(record: ProbeRecord, cores: int, *, waiting: float = 0.0) -> float:
-    """Share of the busy time that more cores would shorten, from the CPU seconds that the script took per second.
+    """Share of the busy time that more cores would shorten: 0 for one busy core, 1 for all of them.
 
     Args:
         waiting: Share of the time in which nothing of it computed.
     """
-    return share_of_cores(record.get("cpu_seconds", 0.0), (1 - waiting) * record["wall_seconds"], cores)
-
-
-def share_of_cores(cpu_seconds: float, busy_seconds: float, cores: int) -> float:
-    """Return the share of the busy time that more cores would shorten: 0 for one busy core, 1 for all of them."""
-    used = cpu_seconds / max(busy_seconds, 1e-9)
+    used = record.get("cpu_seconds", 0.0) / max((1 - waiting) * record["wall_seconds"], 1e-9)
     if cores <= 1:
         return 1.0 if used > 0.9 else 0.0
     return float(min(1.0, max(0.0, (used - 1.0) / (cores - 1))))

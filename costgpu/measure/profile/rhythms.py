@@ -286,7 +286,7 @@ def forward_seconds(
     plain = [wait for i, wait in enumerate(phase["waits"]) if str(i) not in phase["special"]]
     wait = min(statistics.median(plain), step.median_seconds) if plain else 0.0
     per_step = wait + FORWARD_SHARE * (step.median_seconds - wait)
-    return batches * per_step / max(1.0, batches_per_step(phase)) * share
+    return batches * per_step / max(1.0, batches_per_step(phase["snapshots"])) * share
 
 
 def _comes(work: Work, total: Total, count: int) -> bool:

@@ -106,7 +106,6 @@ def data_loading(phase: Intervals, used: list[int], per_step: float) -> DataLoad
         fetch_wait_seconds_per_batch=waits / fetches if fetches and waits > 2 * busy else 0.0,
         batches_per_step=per_step,
         workers=loader.get("workers") or 0,
-        pin_memory=bool(loader.get("pin_memory")),
         batch_size=(batch["size"] if batch else None) or loader.get("batch_size"),
         batch_bytes=batch["bytes"] if batch else 0,
     )
@@ -181,14 +180,12 @@ def extras(
     )
     if not any(extra.kind is ExtraKind.EPOCH_START for extra in found):
         found += _workers_start(phase, step, total)
-    sizes = [event["save_bytes"] for event in events.values() if event.get("save_bytes")]
-    return [_with_size(_as_rollout(extra) if acts else extra, sizes) for extra in found]
-
-
-def _as_rollout(extra: Extra) -> Extra:
-    if extra.kind is not ExtraKind.VALIDATION:
-        return extra
-    return replace(extra, kind=ExtraKind.ROLLOUT, rhythm=Rhythm.EPOCH, every=1.0, first=None, seen_once=False)
+    return [
+        replace(extra, kind=ExtraKind.ROLLOUT, rhythm=Rhythm.EPOCH, every=1.0, first=None, seen_once=False)
+        if acts and extra.kind is ExtraKind.VALIDATION
+        else extra
+        for extra in found
+    ]
 
 
 def _workers_start(phase: Intervals, step: StepTimes, total: Total) -> list[Extra]:
@@ -248,12 +245,6 @@ def _told_validation(
         return None
     seconds = forward_seconds(told["batches"], told["batch_size"], phase, step, batch_size)
     return seconds, f"{told['batches']:,.0f} batches, told by the trainer, not reached; taken as forward passes"
-
-
-def _with_size(extra: Extra, sizes: Sequence[float]) -> Extra:
-    if extra.kind is not ExtraKind.CHECKPOINT or not extra.measured or not sizes:
-        return extra
-    return replace(extra, bytes_each=statistics.median(sizes))
 
 
 def _state_seconds(phase: Intervals) -> float:

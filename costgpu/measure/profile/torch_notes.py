@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import cast
 
 from costgpu.measure.probe.record import PhaseRecord, ProbeRecord, TorchFacts
-from costgpu.measure.profile.accumulation import iterations_per_step
+from costgpu.measure.profile.accumulation import accumulation
 from costgpu.measure.profile.growth import growth_notes
 from costgpu.measure.profile.rhythms import left_out, works_of
 from costgpu.measure.profile.step_times import untold
@@ -68,7 +68,7 @@ def torch_notes(phases: list[Phase], later: list[LaterPhase], record: ProbeRecor
             f"It runs a model again at {one['file']}:{one['line']} ({one['source']}): not reached, and not in these figures."
             for one in raw["upcoming"]["applied"]
         ]
-        per_iteration = iterations_per_step([shot for shot in raw["snapshots"] if shot["loops"]])
+        per_iteration = accumulation([shot for shot in raw["snapshots"] if shot["loops"]]).per_step
         works = works_of(raw, last.total, per_iteration)
         missed = left_out(works, last.extras, last.total, len(raw["seconds"]))
         notes += [missed] if missed else []

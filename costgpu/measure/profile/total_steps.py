@@ -13,7 +13,7 @@ from dataclasses import replace
 from itertools import pairwise
 
 from costgpu.measure.probe.record import Intervals, Loop, Snapshot
-from costgpu.measure.profile.accumulation import loops_of, per_step, rates_of
+from costgpu.measure.profile.accumulation import batches_per_step, loops_of, rates_of
 from costgpu.measure.profile.clocked_loops import with_clock
 from costgpu.measure.profile.loop_bounds import number
 from costgpu.measure.profile.loop_nest import (
@@ -272,7 +272,7 @@ def steps_per_epoch(phase: Intervals, nest: Nest | None) -> float | None:
         for steps in levels:
             if steps is not None and steps < FOREVER_EPOCH:
                 return steps
-    return _steps_per_loader(phase, per_step(phase["snapshots"], "batches")) or observed_epoch(phase)
+    return _steps_per_loader(phase, batches_per_step(phase["snapshots"], "batches")) or observed_epoch(phase)
 
 
 def steps_of_rounds(phase: Intervals) -> dict[tuple[str, int], float]:

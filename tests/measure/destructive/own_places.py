@@ -42,18 +42,6 @@ for folder in scratches():
     Path(folder, "journal.jsonl").write_bytes(b"\xff{{{" * 100)
 sh("rm -r data")
 
-### journal_deleted
-sh("rm -r data; rm -f ~/.cache/costgpu/measurements/*/journal.jsonl")
-
-### journal_forged through-us
-import json
-(TEMP / "evil").write_text("evil")
-for folder in scratches():
-    with open(Path(folder, "journal.jsonl"), "a") as stream:
-        for name in ("notes.txt", "data/train/000.txt", "new.txt"):
-            entry = {"kind": "backup", "path": str(WORK / name), "other": str(TEMP / "evil")}
-            stream.write(json.dumps(entry) + "\n")
-
 ### journal_wrong_types through-us
 for folder in scratches():
     with open(Path(folder, "journal.jsonl"), "a") as stream:

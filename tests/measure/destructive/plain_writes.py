@@ -26,24 +26,9 @@ open("dangling", "w").write("now there")
 ### open_x_new_file
 open("data/train/new.txt", "x").write("a file that was not there")
 
-### open_opener
-open("notes.txt", "w", opener=lambda path, flags: os.open(path, flags)).write("gone")
-
 ### open_by_descriptor
 with open(os.open("notes.txt", os.O_RDWR), "w") as stream:
     stream.write("gone")
-
-### io_fileio
-import io
-io.FileIO("notes.txt", "w").write(b"gone")
-
-### _io_open_code
-import _io
-_io.open("notes.txt", "wb", 0).write(b"gone")
-
-### posix_open
-import posix
-posix.write(posix.open("notes.txt", os.O_WRONLY | os.O_APPEND), b"more")
 
 ### os_open_trunc
 os.close(os.open("notes.txt", os.O_WRONLY | os.O_TRUNC))
@@ -301,12 +286,6 @@ import threading
 threads = [threading.Thread(target=Path(f"data/train/{number:03}.txt").write_text, args=("gone",)) for number in range(20)]
 [thread.start() for thread in threads]
 [thread.join() for thread in threads]
-
-### audit_free_close
-import _posixsubprocess, _io
-stream = _io.FileIO("notes.txt", "r+")
-stream.truncate(1)
-stream.close()
 
 ### through_absolute_link
 open("link_abs/x.bin", "wb").write(b"gone")

@@ -126,39 +126,6 @@ try:
 finally:
     os.remove("old.txt")
 
-### profile_hook
-def harm(*_):
-    sys.setprofile(None)
-    os.remove("notes.txt")
-sys.setprofile(harm)
-len("")
-
-### reloaded_os
-import importlib, posix
-sys.modules.pop("os")
-import os as fresh
-fresh.remove("notes.txt")
-posix.unlink("old.txt")
-
-### unpatched
-import builtins, io, posix, _io, _posixsubprocess
-for module, names in ((os, "open remove unlink rename replace"), (builtins, "open"), (io, "open")):
-    for name in names.split():
-        found = getattr(module, name)
-        while getattr(found, "__wrapped__", None):
-            found = found.__wrapped__
-        setattr(module, name, getattr(posix, name, None) if module is os and hasattr(posix, name) else _io.open)
-posix.unlink("old.txt")
-_io.open("notes.txt", "w").write("gone")
-
-### garbage_finds_originals
-import gc, types
-for found in gc.get_objects():
-    if isinstance(found, types.BuiltinFunctionType) and found.__name__ == "unlink" and found.__module__ == "posix":
-        found("notes.txt")
-        break
-os.path.exists("notes.txt") and os.remove("notes.txt")
-
 ### subinterpreter
 try:
     import _xxsubinterpreters as interpreters

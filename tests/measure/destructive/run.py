@@ -110,8 +110,6 @@ class Runner:
         assert "only-isolated" not in script.flags
         fake = self.victim.cache / "measurements/1-fake"
         fake.mkdir()
-        for name in ("journal.jsonl", "config.json", "output.log"):
-            (fake / name).write_text("{}\n")
         environment = {**_environment(), **self.victim.environment}
         output = self.victim.base / "output"
         with output.open("wb") as stream:

@@ -9,11 +9,27 @@ from queue import SimpleQueue
 import pytest
 
 from costgpu.measure.isolation.levels import Isolation
-from tests.measure.destructive.classes import ALL, CLASSES
+from tests.measure.destructive import (
+    deletes,
+    home,
+    metadata,
+    native,
+    own_places,
+    plain_writes,
+    processes,
+    programs,
+    races,
+    repository,
+    training,
+)
 from tests.measure.destructive.corpus import Script, scripts
 from tests.measure.destructive.run import Ran, Runner
 from tests.shared_memory import shared_memory
 
+CLASSES = (
+    plain_writes, deletes, metadata, programs, repository, processes, native, own_places, home, training, races,
+)  # fmt: skip
+ALL: list[Script] = [script for module in CLASSES for script in module.SCRIPTS]
 AT_ONCE = 2
 LEVELS = (Isolation.COPY_ON_WRITE, Isolation.WRITE_PROTECTED)
 (HARMLESS,) = scripts("harmless", "### nothing\n")

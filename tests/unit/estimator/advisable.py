@@ -34,10 +34,14 @@ def framework(**facts: Any) -> Framework:
     return Framework(version="2.6.0", python="3.11", cuda_build="12.4", **facts)
 
 
-def tensor(*shape: int, dtype: str = "float32") -> TensorShape:
+def tensor(*shape: int, dtype: str = "float32", channels_last: bool = False) -> TensorShape:
+    """A contiguous tensor, or a convolution's in channels-last order."""
     strides = [1] * len(shape)
     for place in range(len(shape) - 2, -1, -1):
         strides[place] = strides[place + 1] * shape[place + 1]
+    if channels_last:
+        _, channels, height, width = shape
+        strides = [channels * height * width, 1, width * channels, channels]
     return list(shape), strides, dtype
 
 

@@ -5,19 +5,17 @@ from typing import Any
 
 from costgpu.models.workload import (
     DataLoading,
-    Framework,
     Generation,
     Inference,
     OpRow,
     Phase,
-    TensorShape,
     Total,
     TotalKind,
     WorkloadProfile,
 )
-from tests.unit.estimator import builders
+from tests.unit.estimator import advisable, builders
+from tests.unit.estimator.advisable import tensor
 
-MACHINE = builders.machine(cores=2, threads=2, memory_gib=8, gemm_gflops_low=95, copy_gbps=20, op_seconds=4e-6)
 # Of a ResNet-50: channels in and out, image size, kernel, stride, number of such convolutions.
 CONVOLUTIONS = (
     (3, 64, 224, 7, 2, 1),
@@ -33,17 +31,6 @@ CONVOLUTIONS = (
 )
 
 
-def tensor(*shape: int, dtype: str = "float32") -> TensorShape:
-    strides = [1] * len(shape)
-    for place in range(len(shape) - 2, -1, -1):
-        strides[place] = strides[place + 1] * shape[place + 1]
-    return list(shape), strides, dtype
-
-
-def framework(**facts: Any) -> Framework:
-    return Framework(version="2.6.0", python="3.11", cuda_build="12.4", **facts)
-
-
 def known(steps: float | None) -> Total:
     """A number of units; None for a server's endless loop."""
     if steps is None:
@@ -53,8 +40,7 @@ def known(steps: float | None) -> Total:
 
 
 def profile(*phases: Phase, script: str = "score.py", **facts: Any) -> WorkloadProfile:
-    usual = {"setup_seconds": 10.0, "wall_seconds": 40.0, "machine": MACHINE, "framework": framework()}
-    return builders.profile(*phases, script=script, **{**usual, **facts})
+    return advisable.profile(*phases, script=script, **facts)
 
 
 def scoring(batch: int = 64, steps: float | None = 1000, *, seconds: float = 0.08, **facts: Any) -> Phase:

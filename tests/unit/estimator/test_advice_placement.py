@@ -71,7 +71,6 @@ def test_spot_for_a_job_that_would_not_come_to_its_end_without_checkpoints() -> 
     advice = by_kind(advice_of(long, [A10G], spot=[gpu("A10G", 0.35, spot=True)]))[AdviceKind.SPOT]
     assert "would hardly come to its end" in advice.notes[0]
     assert advice.action.startswith("Spot with --recover 1"), "of the 7.6 interruptions that are left with checkpoints"
-    assert advice.after is not None
     assert advice.after.infeasible == ""
     assert advice.share == pytest.approx(1 - 0.35 * 1.02, abs=0.03)
 
@@ -203,7 +202,6 @@ def test_the_cheapest_accelerator_that_holds_it() -> None:
     found = advice_of(slow, [A10G, CPU_HOST], wider=[A10G, a100, h100])
     advice = by_kind(found)[AdviceKind.DOES_NOT_FIT]
     assert "26.3 GiB" in advice.action
-    assert advice.after is not None
     assert advice.after.candidate == a100
     assert advice.saving_usd > 0, "against the CPU"
 
@@ -224,7 +222,6 @@ def test_several_accelerators_need_a_script_that_shards() -> None:
     four, eight = gpu("A100-80GB", 20.0, count=4), gpu("A100-80GB", 33.0, count=8)
     found = advice_of(huge, [A10G, four, eight, CPU_HOST])
     advice = by_kind(found)[AdviceKind.DOES_NOT_FIT]
-    assert four.offer is not None
     assert four.offer.instance_type in advice.action
     assert advice.after is None
     assert any("shard" in note for note in advice.notes)

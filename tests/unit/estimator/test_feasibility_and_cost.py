@@ -99,22 +99,6 @@ def test_it_fits_with_a_quarter_to_spare(saved: float, fits: bool) -> None:
     assert fits or ("16.0 GiB" in reason and "has 16 GiB" in reason)
 
 
-def test_the_hungriest_phase_counts() -> None:
-    assert "GiB of accelerator memory" in infeasible_reason(
-        profile(phase(), phase(saved=20 * GIB), phase()), gpu_machine(), FP32
-    )
-
-
-def test_the_offers_own_memory_counts() -> None:
-    assert infeasible_reason(profile(phase(saved=20 * GIB)), gpu_machine(offer(gpus=1, gpu_memory=80)), FP32) == ""
-
-
-def test_without_a_trace_there_is_no_gpu_time() -> None:
-    untraced = profile(phase(), replace(phase(), trace_steps=0), version="1.13.1")
-    assert "traced" in infeasible_reason(untraced, gpu_machine(spec=board((7, 0))), FP32)
-    assert infeasible_reason(untraced, cpu_machine(), FP32) == "", "the step was timed all the same"
-
-
 # ------------------------------------------------------------------------------------------------------ main memory
 
 
@@ -124,22 +108,6 @@ def test_main_memory(rss: float, fits: bool) -> None:
     reason = infeasible_reason(profile(rss=int(rss * GIB)), cpu_machine(), FP32)
     assert (reason == "") is fits
     assert fits or "has 16 GiB" in reason
-
-
-def test_main_memory_that_is_not_known_excludes_nothing() -> None:
-    assert infeasible_reason(profile(rss=None), cpu_machine(), FP32) == ""
-
-
-def test_a_data_set_in_main_memory_does_not_fit_a_small_gpu_host() -> None:
-    """100 GiB, of which the accelerator takes 2 at most."""
-    kept = profile(phase(saved=GIB), rss=100 * GIB)
-    assert "memory" in infeasible_reason(kept, gpu_machine(offer(gpus=1, memory=16)), FP32)
-    assert infeasible_reason(kept, gpu_machine(offer(gpus=1, memory=128)), FP32) == ""
-
-
-def test_what_moves_to_the_accelerator_leaves_main_memory() -> None:
-    moved = profile(phase(saved=20 * GIB), rss=21 * GIB)
-    assert infeasible_reason(moved, gpu_machine(offer(gpus=1, memory=16, gpu_memory=80)), FP32) == ""
 
 
 # ---------------------------------------------------------------------------------------------------- compatibility
@@ -192,25 +160,42 @@ def test_which_boards_a_build_runs_on(cuda: str, capability: tuple[int, int], ru
     assert runs or ("GPU" in reason and f"CUDA {cuda}" in reason)
 
 
-def test_a_cpu_build_is_judged_by_the_wheel_that_a_gpu_machine_would_get() -> None:
-    old = gpu_machine(spec=board((7, 0)))
-    assert "7.5" in infeasible_reason(profile(version="2.13.0+cpu"), old, FP32)
-    assert infeasible_reason(profile(version="2.10.0+cpu"), old, FP32) == ""
+UNTRACED = profile(phase(), replace(phase(), trace_steps=0), version="1.13.1")
+DATA_SET = profile(phase(saved=GIB), rss=100 * GIB)  # of which the accelerator takes 2 at most
+OLD = gpu_machine(spec=board((7, 0)))
 
 
-def test_other_vendors_have_no_cuda() -> None:
-    assert "not a CUDA device" in infeasible_reason(profile(), gpu_machine(spec=board(None, vendor="AMD")), FP32)
-
-
-def test_a_gpu_on_an_arm_host() -> None:
-    assert "arm64" in infeasible_reason(profile(), gpu_machine(offer(gpus=1, architecture="arm64")), FP32)
-    assert infeasible_reason(profile(), cpu_machine(offer(architecture="arm64")), FP32) == "", "CPU wheels there are"
-
-
-def test_burstable_cpus_and_slices_of_gpus() -> None:
-    assert "burstable" in infeasible_reason(profile(), cpu_machine(cpu=replace(CPU, burstable=True)), FP32)
-    assert "slice" in infeasible_reason(profile(), gpu_machine(offer(gpus=0.125)), FP32)
-    assert infeasible_reason(profile(), gpu_machine(offer(gpus=8)), FP32) == "", "it uses one of them"
+@pytest.mark.parametrize(
+    ("measured", "place", "words"),
+    [
+        (profile(phase(), phase(saved=20 * GIB), phase()), gpu_machine(), "GiB of accelerator memory"),  # the hungriest
+        (
+            profile(phase(saved=20 * GIB)),
+            gpu_machine(offer(gpus=1, gpu_memory=80)),
+            "",
+        ),  # the offer's own memory counts
+        (UNTRACED, OLD, "traced"),
+        (UNTRACED, cpu_machine(), ""),  # the step was timed all the same
+        (profile(rss=None), cpu_machine(), ""),
+        (DATA_SET, gpu_machine(offer(gpus=1, memory=16)), "memory"),
+        (DATA_SET, gpu_machine(offer(gpus=1, memory=128)), ""),
+        # what moves to the accelerator leaves main memory
+        (profile(phase(saved=20 * GIB), rss=21 * GIB), gpu_machine(offer(gpus=1, memory=16, gpu_memory=80)), ""),
+        # a CPU build is judged by the wheel that a machine with a GPU would get
+        (profile(version="2.13.0+cpu"), OLD, "7.5"),
+        (profile(version="2.10.0+cpu"), OLD, ""),
+        (profile(), gpu_machine(spec=board(None, vendor="AMD")), "not a CUDA device"),
+        (profile(), gpu_machine(offer(gpus=1, architecture="arm64")), "arm64"),
+        (profile(), cpu_machine(offer(architecture="arm64")), ""),  # CPU wheels there are
+        (profile(), cpu_machine(cpu=replace(CPU, burstable=True)), "burstable"),
+        (profile(), gpu_machine(offer(gpus=0.125)), "slice"),
+        (profile(), gpu_machine(offer(gpus=8)), ""),  # it uses one of them
+    ],
+)
+def test_why_it_cannot_run_there(measured: WorkloadProfile, place: Candidate, words: str) -> None:
+    reason = infeasible_reason(measured, place, FP32)
+    assert words in reason
+    assert bool(words) == bool(reason)
 
 
 def test_this_machine_ran_it_already() -> None:

@@ -58,7 +58,6 @@ def test_eight_gpus_take_an_eighth_of_the_steps() -> None:
     one, eight = (predicted(script(), place(count)) for count in (1, 8))
     assert one.scaling is None
     scaling = eight.scaling
-    assert scaling is not None
     assert (scaling.gpus, scaling.nodes, scaling.scheme, scaling.steps) == (8, 1, Scheme.DDP, 1000)
     assert scaling.efficiency_low < scaling.efficiency < scaling.efficiency_high <= 1
     assert eight.step_seconds == pytest.approx(one.step_seconds / scaling.efficiency)
@@ -86,7 +85,6 @@ def test_one_rank_on_one_gpu_is_the_script_alone() -> None:
 def test_a_global_batch_is_divided() -> None:
     one, eight = (predicted(script(batch=BatchScaling.GLOBAL), place(count)) for count in (1, 8))
     scaling = eight.scaling
-    assert scaling is not None
     assert scaling.strong
     assert scaling.steps is None
     assert one.step_seconds / 8 < eight.step_seconds < one.step_seconds  # launches do not get fewer
@@ -125,7 +123,6 @@ def test_processes_share_the_cores_of_the_machine() -> None:
     few, many = (predicted(loading, place(8, vcpus=vcpus)) for vcpus in (16, 1000))
     assert few.terms["loading"] > 0 == many.terms["loading"]
     assert few.step_seconds == pytest.approx(8 * 0.6 / (0.9 * 16))
-    assert few.scaling is not None
     assert few.scaling.input_seconds == few.terms["loading"]
     assert any("start 64 workers for data, on 16 vCPUs" in note for note in few.notes)
 
@@ -133,8 +130,6 @@ def test_processes_share_the_cores_of_the_machine() -> None:
 def test_processes_with_less_than_a_core_wait_for_it() -> None:
     few, many = (predicted(script(of=training(host_seconds_per_step=0.2)), place(8, vcpus=n)) for n in (4, 96))
     assert few.terms["host"] > 1.5 * many.terms["host"]
-    assert few.scaling is not None
-    assert many.scaling is not None
     assert few.scaling.efficiency < 0.8 < many.scaling.efficiency
 
 
@@ -142,8 +137,6 @@ def test_several_machines_cost_as_many_times_more() -> None:
     one, four = (predicted(script(), place(8, nodes)) for nodes in (1, 4))
     assert hourly_usd(four.candidate) == pytest.approx(4 * hourly_usd(one.candidate))
     assert four.cost_usd.value == pytest.approx(hourly_usd(four.candidate) * four.wall_seconds.value / 3600, rel=0.01)
-    assert one.scaling is not None
-    assert four.scaling is not None
     assert (four.scaling.gpus, four.scaling.nodes) == (32, 4)
     assert four.scaling.efficiency < one.scaling.efficiency
     assert four.run_seconds.value < one.run_seconds.value
@@ -176,8 +169,6 @@ def test_inference_on_all_gpus_makes_as_many_items_more() -> None:
     scores = replace(inferring.profile(inferring.scoring(64, 8000)), parallelism=parallelism())
     one, eight = (predicted(scores, place(count, memory_gib=80)) for count in (1, 8))
     alone, together = one.phases[0].unit, eight.phases[0].unit
-    assert alone is not None
-    assert together is not None
     assert together.items == pytest.approx(8 * alone.items)
     assert eight.terms["communication"] == 0
     assert eight.parts["steps"] < one.parts["steps"] / 7
@@ -190,7 +181,6 @@ class TestALanguageModelOfAKnownSize:
 
     def test_it_uses_all_gpus_by_the_scheme_that_fits(self) -> None:
         small, large = (self.model(size, place(8, memory_gib=80)) for size in (1e8, 7e9))
-        assert small.scaling is not None
         assert large.scaling is not None
         assert (small.scaling.scheme, large.scaling.scheme) == (Scheme.DDP, Scheme.FSDP)
         assert large.scaling.memory_gib is not None
@@ -201,8 +191,6 @@ class TestALanguageModelOfAKnownSize:
 
     def test_checkpointing_is_said_and_takes_longer(self) -> None:
         roomy, tight = (self.model(7e9, place(8, memory_gib=gib)) for gib in (80, 32))
-        assert roomy.scaling is not None
-        assert tight.scaling is not None
         assert (roomy.scaling.checkpointed, tight.scaling.checkpointed) == (False, True)
         assert any("with activation checkpointing (1.33 times" in note for note in tight.notes)
         assert tight.run_seconds.value > roomy.run_seconds.value

@@ -43,7 +43,6 @@ def test_checkpoints_in_the_measured_rhythm() -> None:
     """Ten epochs: after each interruption the last one begins again."""
     spot, sure = predicted(checkpoint()), predicted(checkpoint(), place=ON_DEMAND)
     found = spot.interruptions
-    assert found is not None
     assert found.undisturbed_seconds == sure.wall_seconds
     work = sure.run_seconds.value - 10
     assert found.interval_seconds == pytest.approx(work / 10)
@@ -56,7 +55,6 @@ def test_checkpoints_in_the_measured_rhythm() -> None:
 
 def test_without_checkpoints_all_since_the_start_is_lost() -> None:
     spot = predicted()
-    assert spot.interruptions is not None
     run = spot.run_seconds.value
     assert spot.wall_seconds.value == pytest.approx(20 * HOUR * math.expm1((run + OVERHEAD) / (20 * HOUR)))
     assert spot.interruptions.bare_seconds == pytest.approx(spot.wall_seconds.value)
@@ -66,7 +64,6 @@ def test_without_checkpoints_all_since_the_start_is_lost() -> None:
 def test_the_best_interval() -> None:
     spot = predicted()
     better = at_best_interval(spot)
-    assert spot.interruptions is not None
     assert better.interruptions is not None
     interval = daly_interval(1.0, 20 * HOUR)
     assert spot.interruptions.best_interval_seconds == pytest.approx(interval)
@@ -124,7 +121,6 @@ def test_each_of_several_machines_may_be_taken() -> None:
 def test_a_changed_run_keeps_its_number_of_checkpoints() -> None:
     spot = predicted(checkpoint())
     half = with_run(spot, spot.run_seconds.times(0.5))
-    assert half.interruptions is not None
     assert half.interruptions.interval_seconds == pytest.approx(0.05 * (spot.run_seconds.value - 20))
     assert half.wall_seconds.value < 0.5 * spot.wall_seconds.value + OVERHEAD
 

@@ -21,7 +21,7 @@ from costgpu.estimator.verdict import Preferences, decide
 from costgpu.models.prediction import Candidate, Choice, Prediction, Throughput, Verdict
 from costgpu.models.workload import Extra, ExtraKind, Phase, Rhythm, WorkloadProfile
 from tests.unit.estimator import builders, inferring
-from tests.unit.estimator.advisable import gpu, host, product
+from tests.unit.estimator.advisable import MACHINE, gpu, host, product
 from tests.unit.estimator.advisable import phase as training_phase
 
 HERE = Candidate(offer=None)
@@ -106,7 +106,6 @@ def test_beams_make_one_answer() -> None:
     assert phase.inference.generation is not None
     beams = replace(phase.inference, generation=replace(phase.inference.generation, sequences=8.0))
     unit = inference_unit(replace(phase, inference=beams))
-    assert unit is not None
     assert (unit.items, unit.output_tokens) == (2, 2 * 128)
 
 
@@ -115,8 +114,6 @@ def test_units_are_counted_where_items_are_not_known() -> None:
     assert phase.inference is not None
     unknown = replace(phase, inference=replace(phase.inference, items_per_step=None))
     unit, call = inference_unit(unknown), inference_unit(replace(unknown, unit="step"))
-    assert unit is not None
-    assert call is not None
     assert (unit.item, unit.items) == ("batch", 1.0)
     assert call.item == "call"
     assert inference_unit(training_phase()) is None
@@ -157,8 +154,6 @@ def test_no_minimum_charge_is_in_the_cost_of_a_thousand_items() -> None:
 def test_from_how_many_items_on_a_boot_pays_by_hand() -> None:
     here, there, cpu = predictions(inferring.profile(endless(8)), HERE, T4, CPU)
     sooner, cheaper = pays_from(there, here), pays_from(there, cpu)
-    assert sooner is not None
-    assert cheaper is not None
     each, each_here = (p.phases[-1].step_seconds.value / 8 for p in (there, here))
     assert there.fixed_seconds + sooner.items * each == pytest.approx(here.fixed_seconds + sooner.items * each_here)
 
@@ -169,7 +164,6 @@ def test_from_how_many_items_on_a_boot_pays_by_hand() -> None:
     assert cheaper.items > 0
     assert usd(there, cheaper.items) == pytest.approx(usd(cpu, cheaper.items))
     slower = pays_from(cpu, there)
-    assert slower is not None
     assert slower.items == math.inf
 
 
@@ -198,7 +192,7 @@ def test_the_answer_of_a_job_has_its_rate_and_what_a_thousand_cost() -> None:
 
 
 def test_training_has_no_throughput() -> None:
-    (there,) = predictions(builders.profile(training_phase(product(512, 10)), machine=inferring.MACHINE), T4)
+    (there,) = predictions(builders.profile(training_phase(product(512, 10)), machine=MACHINE), T4)
     assert throughputs(there, there.phases[-1]) == ()
     assert pays_from(there, there) is None
 

@@ -51,7 +51,6 @@ def outcome(log: Path, record: Any, *, printed: str = "", returncode: int = 0, t
         timed_out=timed_out,
         log=log,
         scratch=log.parent,
-        probe=log.parent,
         isolation=Isolation.COPY_ON_WRITE,
     )
 

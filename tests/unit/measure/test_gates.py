@@ -15,7 +15,7 @@ import pytest
 
 from costgpu.measure.probe.loops.loop_stack import LoopStack
 from costgpu.measure.probe.loops.upcoming_work import UpcomingWork
-from costgpu.measure.profile.accumulation import iterations_per_step
+from costgpu.measure.profile.accumulation import accumulation
 from costgpu.measure.profile.rhythms import Work, works_of
 from costgpu.models.workload import ExtraKind, Rhythm, Total, TotalKind
 from tests.unit.measure.records import phase, shot
@@ -117,7 +117,7 @@ class Run:
             upcoming={"later": [], "periodic": self.periodic, "applied": []},
         )
         total = Total(kind=TotalKind.EXACT, steps=float(self.steps), steps_per_epoch=float(ITEMS), how="")
-        return works_of(record, total, iterations_per_step(self.shots))
+        return works_of(record, total, accumulation(self.shots).per_step)
 
 
 FLAT = """

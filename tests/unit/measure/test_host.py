@@ -146,7 +146,6 @@ def test_what_a_child_from_before_starts_meanwhile_lives_on(worker: subprocess.P
     before = {process.pid for process in psutil.Process().children()}
     with subprocess.Popen(["sh", "-c", "sleep 60 & sleep 60"]) as script:
         assert worker.stdin is not None
-        assert worker.stdout is not None
         print("now", file=worker.stdin, flush=True)
         theirs = psutil.Process(int(worker.stdout.readline()))
         orphan = subprocess.Popen(["sleep", "60"])  # as a daemon that was adopted

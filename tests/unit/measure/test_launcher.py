@@ -63,10 +63,8 @@ def test_what_launches_no_script_is_none(line: str) -> None:
 
 def test_modules_that_launch() -> None:
     launch = find_launch(("--nproc-per-node", "4", "train.py"), "torch.distributed.run")
-    assert launch is not None
     assert (launch.script, launch.processes, launch.local_rank) == ("train.py", 4, False)
     launch = find_launch(("launch", "--num_processes", "2", "train.py"), "accelerate.commands.accelerate_cli")
-    assert launch is not None
     assert launch.processes == 2
     assert find_launch(("x",), "package.train") is None
 
@@ -123,12 +121,10 @@ def test_what_is_asked_for_is_said() -> None:
 def test_what_torchrun_is_told_besides_sizes_and_meeting_places_is_kept() -> None:
     line = "torchrun --nnodes 2:4 --nproc-per-node 8 --rdzv-backend c10d --rdzv_endpoint=h:1 --max-restarts 3 -t 3 a.py"
     launch = find_launch(line.split())
-    assert launch is not None
     assert launch.torchrun_options == ("--max-restarts", "3", "-t", "3")
     assert (launch.least_machines, launch.machines, launch.max_restarts) == (2, 4, 3)
     assert launch.elastic
     steady = find_launch(["torchrun", "--nnodes", "4", "a.py"])
-    assert steady is not None
     assert (steady.least_machines, steady.machines, steady.elastic) == (4, 4, False)
 
 

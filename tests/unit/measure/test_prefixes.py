@@ -69,7 +69,6 @@ def test_what_a_prefix_does_is_known() -> None:
 
 def test_a_launch_behind_prefixes() -> None:
     launch = find_launch(shlex.split("nohup env A=1 uv run torchrun --nproc-per-node 2 train.py --lr 1"))
-    assert launch is not None
     assert (launch.launcher, launch.processes, launch.script, launch.arguments) == (
         "torchrun",
         2,
@@ -78,7 +77,6 @@ def test_a_launch_behind_prefixes() -> None:
     )
     assert launch.prefixes.assigned == {"A": "1"}
     alone = find_launch(("uv", "run", "train.py", "-c", "1"))
-    assert alone is not None
     assert (alone.launcher, alone.script, alone.arguments, alone.python) == ("python", "train.py", ("-c", "1"), None)
 
 

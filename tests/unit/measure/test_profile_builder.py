@@ -174,19 +174,6 @@ def test_channels_last_shows_in_the_strides(op: Any, last: bool) -> None:
     assert framework_with([op]).channels_last is last
 
 
-@pytest.mark.parametrize(
-    ("ops", "chosen", "kernels"),
-    [
-        (["aten::_scaled_dot_product_flash_attention_for_cpu"], [], ["scaled_dot_product_attention"]),
-        (["aten::bmm", "aten::_safe_softmax"], [], ["scaled_dot_product_attention"]),  # with dropout
-        (["aten::bmm", "aten::_softmax"], [], []),
-        ([], ["flash_attn"], ["flash_attn"]),
-    ],
-)
-def test_attention_shows_in_the_trace(ops: list[str], chosen: list[str], kernels: list[str]) -> None:
-    assert framework_with([record("op", op=op) for op in ops], attention=chosen).attention_kernels == kernels
-
-
 @pytest.mark.parametrize("device", ["cuda", "cpu"])
 def test_the_device_that_measured(device: str) -> None:
     assert build(raw(raw_phase(device=device))).framework.device == device

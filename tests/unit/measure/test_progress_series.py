@@ -172,7 +172,6 @@ def test_keras_says_its_own_length_and_counts() -> None:
     kept = record(series("keras", "step", 1000, facts=facts), versions={"keras": "3.15.1"})
     phase = progress_phase(kept)
     assert phase.gpu is GpuPath.COUNTED
-    assert phase.totals is not None
     assert (phase.totals.convolutions, phase.totals.dtype) == (0.25, "float16")
     assert (phase.total.steps, phase.total.steps_per_epoch) == (1000, 50)
     assert phase.total.how == "epochs=20 × 50 steps"
@@ -250,7 +249,7 @@ def test_what_a_gpu_does_for_an_estimator(estimator: str, gpu: GpuPath, words: s
 
 
 @pytest.mark.parametrize(
-    ("cpu", "cores", "share"), [(10, 4, 0), (40, 4, 1), (25, 4, 0.5), (80, 4, 1), (2, 4, 0), (10, 1, 1)]
+    ("cpu", "cores", "share"), [(10, 4, 0), (40, 4, 1), (25, 4, 0.5), (80, 4, 1), (2, 4, 0), (10, 1, 1), (1, 1, 0)]
 )
 def test_how_much_more_cores_would_shorten(cpu: float, cores: int, share: float) -> None:
     assert parallel_share(record(cpu_seconds=cpu), cores) == pytest.approx(share)

@@ -135,12 +135,12 @@ def test_a_step_time_that_drifts(seconds: list[float], drift: float) -> None:
 
 
 def test_how_batches_arrive() -> None:
-    loader = {"workers": 2, "pin_memory": True, "batch_size": 64, "fetches": 40, "fetch_seconds": 2.0}
+    loader = {"workers": 2, "batch_size": 64, "fetches": 40, "fetch_seconds": 2.0}
     record = phase(steady(10), waits=[9.0] * 2 + [0.02] * 8, loader=loader, batch={"size": 48, "bytes": 1 << 20})
     data = data_loading(record, list(range(2, 10)), 1.0)
     assert data.wait_seconds_per_step == pytest.approx(0.02)
     assert data.fetch_seconds_per_batch == pytest.approx(0.05)
-    assert (data.workers, data.pin_memory, data.batches_per_step) == (2, True, 1.0)
+    assert (data.workers, data.batches_per_step) == (2, 1.0)
     assert (data.batch_size, data.batch_bytes) == (48, 1 << 20), "the batch that was drawn says more than the loader"
 
 
@@ -152,7 +152,7 @@ def test_one_long_wait_does_not_rule_the_mean() -> None:
 def test_a_script_without_a_loader() -> None:
     data = data_loading(phase([]), [], 0.0)
     assert (data.wait_seconds_per_step, data.fetch_seconds_per_batch, data.workers) == (0.0, None, 0)
-    assert (data.batch_size, data.batch_bytes, data.pin_memory) == (None, 0, False)
+    assert (data.batch_size, data.batch_bytes) == (None, 0)
 
 
 def again(every: int, count: int, seconds: float, event: IntervalEvents, **other: Any) -> Any:
@@ -481,13 +481,6 @@ def test_what_was_timed_adds_up(seconds: list[float]) -> None:
     step, used = step_times(record)
     beside = sum(e.seconds_each * len(used) / e.every for e in found(record).values())
     assert step.seconds * len(used) + beside == pytest.approx(sum(seconds), rel=0.021)
-
-
-def test_the_bytes_of_a_checkpoint() -> None:
-    """Of what torch.save wrote; nothing is said of what was written otherwise."""
-    saved = {24: {"save": 0.5, "save_bytes": 3e6}, 49: {"save": 0.5, "save_bytes": 5e6}, 60: {"save": 0.5}}
-    assert found(phase(steady(70, dict.fromkeys(saved, 0.5)), saved))[ExtraKind.CHECKPOINT].bytes_each == 4e6
-    assert found(SAVES_LATER)[ExtraKind.CHECKPOINT].bytes_each == 0
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from costgpu.measure.profile.accumulation import batches_per_step, iterations_per_step
+from costgpu.measure.profile.accumulation import accumulation, batches_per_step
 from costgpu.measure.profile.total_steps import observed_epoch, total_steps
 from costgpu.models.workload import TotalKind
 from tests.unit.measure.records import bound, counter, loop, phase, shot
@@ -243,10 +243,10 @@ def test_the_epoch_that_was_seen(opened: list[int], expected: float | None) -> N
 
 def test_iterations_and_batches_of_a_step() -> None:
     shots = [shot(n, loop(10, trips=43), batches=10 + 4 * n) for n in (1, 2, 3)]
-    assert iterations_per_step(shots) == 4.0
-    assert batches_per_step(phase(*shots)) == 4.0
-    assert iterations_per_step(shots[:1]) == 1.0, "one snapshot tells nothing"
-    assert batches_per_step(phase(shots[0])) == 0.0
+    assert accumulation(shots).per_step == 4.0
+    assert batches_per_step(shots) == 4.0
+    assert accumulation(shots[:1]).per_step == 1.0, "one snapshot tells nothing"
+    assert batches_per_step(shots[:1]) == 0.0
 
 
 def test_a_new_epoch_between_two_snapshots_does_not_confuse() -> None:
@@ -254,7 +254,7 @@ def test_a_new_epoch_between_two_snapshots_does_not_confuse() -> None:
         shot(n, loop(10, trips=9, index=epoch, target="epoch"), loop(11, trips=8, index=i, target="i"))
         for n, epoch, i in ((1, 0, 3), (2, 0, 7), (3, 1, 3), (5, 2, 3))
     ]
-    assert iterations_per_step(shots) == 4.0
+    assert accumulation(shots).per_step == 4.0
 
 
 def test_an_outer_loop_that_counts_nothing_may_begin_to_train_late() -> None:

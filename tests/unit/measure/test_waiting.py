@@ -9,7 +9,6 @@ from costgpu.measure.log.lines import Line
 from costgpu.measure.log.series import read_record
 from costgpu.measure.probe.activity import Activity
 from costgpu.measure.profile.neighbours import neighbours_of
-from costgpu.measure.profile.progress_series import share_of_cores
 from costgpu.measure.profile.waiting import notes_of_queue, waiting_of_phase, waiting_share
 from tests.unit.measure.records import build, phase, record, result, shot
 
@@ -86,14 +85,6 @@ def test_a_series_splits_into_waiting_and_one_core() -> None:
     (found,) = profile.phases
     assert found.waiting_seconds_per_step == pytest.approx(0.09)
     assert found.host_seconds_per_step == pytest.approx(0.01)
-
-
-@pytest.mark.parametrize(
-    ("cpu", "cores", "share"),
-    [(1.0, 4, 0.0), (4.0, 4, 1.0), (2.5, 4, 0.5), (0.5, 4, 0.0), (1.0, 1, 1.0), (0.1, 1, 0.0)],
-)
-def test_cpu_seconds_tell_what_more_cores_would_shorten(cpu: float, cores: int, share: float) -> None:
-    assert share_of_cores(cpu, 1.0, cores) == pytest.approx(share)
 
 
 def test_a_program_known_by_its_lines_waits_and_works_on_one_core() -> None:

@@ -7,21 +7,10 @@ from typing import Any
 
 from costgpu.estimator.gpu import Precision
 from costgpu.estimator.inference.gpu import Execution
-from costgpu.models.workload import Generation, Inference, OpRow, Phase, StepTimes, TensorShape, Total, TotalKind
+from costgpu.models.workload import Generation, Inference, OpRow, Phase, StepTimes, Total, TotalKind
+from tests.unit.estimator.advisable import tensor
 
 PLAIN = Execution(Precision(half=None, matmul_tf32=False, conv_tf32=True))
-
-
-def tensor(*shape: int, dtype: str = "float32", channels_last: bool = False) -> TensorShape:
-    """A contiguous tensor, or one in channels-last order."""
-    strides = [1] * len(shape)
-    for at in range(len(shape) - 2, -1, -1):
-        strides[at] = strides[at + 1] * shape[at + 1]
-    if channels_last:
-        n, c, h, w = shape
-        strides = [c * h * w, 1, w * c, c]
-        assert n
-    return list(shape), strides, dtype
 
 
 def linear(batch: int, width: int = 1024, *, phase: str = "forward", dtype: str = "float32", count: int = 1) -> OpRow:

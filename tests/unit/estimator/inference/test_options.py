@@ -1,4 +1,4 @@
-"""What a larger batch brings, and what a service and an engine need."""
+"""What a larger batch brings, and what an engine needs."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 
 from costgpu.estimator.inference.engines import engine_decode_seconds, engine_prefill_seconds
 from costgpu.estimator.inference.options import best_batch, saturating_batch, throughput
-from costgpu.estimator.inference.serving import items_until_it_pays, service
 from costgpu.estimator.inference.unit import unit_of
 from costgpu.pricing.hardware import accelerator
 from tests.unit.estimator.inference.builders import PLAIN, convolution, linear, phase, relu
@@ -36,29 +35,6 @@ def test_the_best_batch_is_a_power_of_two_that_fits() -> None:
     assert math.log2(free * 8) == int(math.log2(free * 8))
     assert throughput(SMALL, SPEC, PLAIN, free) > throughput(SMALL, SPEC, PLAIN)
     assert best_batch(SMALL, SPEC, PLAIN, largest=1.5) == 1.0
-
-
-@given(
-    rate=st.floats(min_value=0.01, max_value=1e4),
-    capacity=st.floats(min_value=0.1, max_value=1e4),
-    price=st.floats(min_value=0.05, max_value=50),
-)
-def test_a_service_has_headroom_and_the_fewest_machines(rate: float, capacity: float, price: float) -> None:
-    found = service(rate, capacity, price)
-    assert found.utilisation <= 0.65 * (1 + 1e-6)
-    assert found.machines == 1 or rate > 0.65 * capacity * (found.machines - 1)
-    assert found.usd_per_hour == pytest.approx(found.machines * price)
-    assert found.usd_per_month == pytest.approx(730 * found.usd_per_hour)
-
-
-def test_the_wait_of_a_queue_with_steady_service() -> None:
-    found = service(5.0, 10.0, 1.0)
-    assert found.wait_seconds == pytest.approx(0.5 / (2 * 10 * 0.5))
-
-
-def test_a_fixed_cost_is_paid_back_by_items_or_never() -> None:
-    assert items_until_it_pays(1.0, 0.001, 0.002) == pytest.approx(1000)
-    assert items_until_it_pays(1.0, 0.002, 0.002) == math.inf
 
 
 def test_an_engine_reads_the_weights_once_for_a_token() -> None:

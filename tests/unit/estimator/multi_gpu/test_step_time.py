@@ -117,7 +117,6 @@ def test_hybrid_sharding_gathers_within_a_machine() -> None:
 )
 def test_bytes_of_a_step(spread: Parallelism, micro_batches: float, expected: float) -> None:
     found = bytes_per_step(spread, micro_batches)
-    assert found is not None
     assert found.all_ranks == pytest.approx(expected)
     assert found.between == 0
 

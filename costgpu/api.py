@@ -12,9 +12,8 @@ import html
 import inspect
 import sys
 from codecs import getincrementaldecoder
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, fields, replace
-from decimal import Decimal
 from os import PathLike, fspath
 from typing import TYPE_CHECKING, ParamSpec, TypeVar
 
@@ -24,6 +23,7 @@ from costgpu.models.workload import WorkloadProfile
 from costgpu.runner.state.observer import NullObserver
 from costgpu.version import __version__
 from costgpu.workflows.estimate.request import EstimateRequest
+from costgpu.workflows.offers import OfferRequest, has_image
 from costgpu.workflows.options import options_of
 from costgpu.workflows.reporter import LogReporter
 from costgpu.workflows.runs.request import RunRequest
@@ -39,8 +39,6 @@ if TYPE_CHECKING:
     from costgpu.workflows.runs.logs import Logs
 
 Script = str | PathLike[str]
-Amount = str | float | Decimal
-"""US dollars."""
 FRAME_HEIGHT = "40em"
 P = ParamSpec("P")
 Request = TypeVar("Request")
@@ -106,10 +104,9 @@ def _taking(kind: Callable[P, Request]) -> Callable[[Callable[[Request], Result]
             return body(kind(*args, **options))
 
         call.__signature__ = inspect.signature(kind)  # type: ignore[attr-defined]
-        head, mark, tail = (body.__doc__ or "").partition("        args: Arguments of the script.\n")
         found = options_of(kind)  # type: ignore[arg-type]
-        more = "".join(f"        {each.name}: {each.help.removesuffix(' Repeatable.')}\n" for each in found)
-        call.__doc__ = head + mark + more + tail
+        texts = "\n".join(f"        {each.name}: {each.help.removesuffix(' Repeatable.')}" for each in found)
+        call.__doc__ = (body.__doc__ or "").replace("        options: Those of the command line.", texts)
         return call
 
     return decorate
@@ -122,6 +119,7 @@ def estimate(asked: _Estimate) -> Verdict:
     Args:
         script: Script to measure here, a saved profile (a path or its value), or None with `module`, `like` or `params`.
         args: Arguments of the script.
+        options: Those of the command line.
 
     Raises:
         UsageError: An argument is wrong.
@@ -134,35 +132,19 @@ def estimate(asked: _Estimate) -> Verdict:
     return _verdict(estimate_workload(request, LogReporter(), profile))
 
 
-def offers(
-    *,
-    gpus: str | Iterable[str] | None = None,
-    cpus: str | float | None = None,
-    memory: str | float | None = None,
-    infra: str | Iterable[str] = (),
-    spot: bool | None = None,
-    max_price: Amount | None = None,
-    sort: str = "price",
-) -> list[Offer]:
+@_taking(OfferRequest)
+def offers(asked: OfferRequest) -> list[Offer]:
     """List machine types that can be rented, at the prices in use; see `costgpu offers`.
 
     Args:
-        gpus: Accelerators, e.g. ``"A100:1"``, or a list, any of which will do; ``"none"`` for CPUs only.
-        cpus: Virtual CPUs, e.g. ``"8+"``.
-        memory: Main memory in GiB, e.g. ``"32..128"``.
-        infra: Providers or regions; empty for all.
-        spot: Spot or on-demand prices; None for both.
-        max_price: Highest price of the machine per hour.
-        sort: ``"price"``, ``"gpu-price"``, ``"memory"`` or ``"name"``.
+        options: Those of the command line.
 
     Raises:
         PriceNotFound: No offer matches.
     """
     from costgpu.pricing.catalog import Catalog
-    from costgpu.workflows.offers import has_image, offer_query
 
-    query = offer_query(gpus=gpus, cpus=cpus, memory=memory, infra=infra, spot=spot, max_price=max_price, sort=sort)
-    return Catalog.current(LogReporter().note, has_image=has_image).query(query)
+    return Catalog.current(LogReporter().note, has_image=has_image).query(asked.query)
 
 
 @_taking(_Run)
@@ -175,6 +157,7 @@ def run(asked: _Run) -> RunView:
     Args:
         script: Script to run, a task file of SkyPilot or dstack, or None with `module`.
         args: Arguments of the script.
+        options: Those of the command line.
         wait: Whether to wait for the end of the run, or only until the job has started.
 
     Returns:

@@ -8,15 +8,13 @@ import typer
 
 from costgpu.cli.commands import typer_option
 from costgpu.errors import UsageError
-from costgpu.workflows.options import PlaceOptions, SizeOptions
+from costgpu.workflows.options import PlaceOptions, refuse_empty
 
 Run = Annotated[str, typer.Argument(metavar="RUN", help="Run id or the beginning of one, job name, or instance id.")]
 Gpus = Annotated[list[str] | None, typer_option(PlaceOptions, "gpus")]
 Infra = Annotated[list[str] | None, typer_option(PlaceOptions, "infra")]
 InstanceType = Annotated[str | None, typer.Option("-t", "--instance-type", help="Machine type, e.g. g5.xlarge.")]
 Spot = Annotated[bool, typer.Option("--spot/--on-demand", "--use-spot", help="Spot or on-demand prices.")]
-Cpus = Annotated[str | None, typer_option(SizeOptions, "cpus")]
-Memory = Annotated[str | None, typer_option(SizeOptions, "memory")]
 Currency = Annotated[
     str | None, typer.Option(metavar="CODE", help="Currency of the amounts shown, e.g. EUR, with its rate; or USD.")
 ]
@@ -42,8 +40,6 @@ def joined(gpus: list[str] | None) -> str | None:
     if gpus is None:
         return None
     if not any(gpus):
-        from costgpu.workflows.options import refuse_empty
-
         refuse_empty("--gpus")
     return ",".join(gpus)
 

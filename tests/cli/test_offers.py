@@ -17,7 +17,7 @@ from costgpu.pricing import snapshot
 from costgpu.pricing.catalog import Catalog, OfferQuery, SortKey
 from costgpu.render.text.offers import offers_json, offers_table
 from costgpu.units import AcceleratorRequest, NumberRange
-from costgpu.workflows.offers import candidates, offer_query
+from costgpu.workflows.offers import OfferRequest, candidates
 from costgpu.workflows.reporter import LogReporter
 from tests.cli import here
 
@@ -28,7 +28,7 @@ CATALOG = Catalog(snapshot.read_offers(HERE / "offers.csv"))
 
 
 def printed(*, top: int | None = 20, as_json: bool = False, **options: object) -> str:
-    found = CATALOG.query(offer_query(**options))  # type: ignore[arg-type]
+    found = CATALOG.query(OfferRequest(**options).query)  # type: ignore[arg-type]
     return (offers_json if as_json else offers_table)(found[:top], TODAY, total=len(found))
 
 
@@ -68,8 +68,8 @@ def test_an_empty_table_is_only_a_heading() -> None:
 
 
 def test_options_make_the_query() -> None:
-    assert offer_query() == OfferQuery()
-    assert offer_query(
+    assert OfferRequest().query == OfferQuery()
+    assert OfferRequest(
         gpus="A100:1",
         cpus="8+",
         memory="64GB..128GiB",
@@ -77,7 +77,7 @@ def test_options_make_the_query() -> None:
         spot=True,
         max_price="$5",
         sort="gpu-price",
-    ) == OfferQuery(
+    ).query == OfferQuery(
         accelerator=AcceleratorRequest(name="A100", count=NumberRange(1, 1)),
         cpus=NumberRange(8, None),
         memory=NumberRange(64, 128),
@@ -86,8 +86,8 @@ def test_options_make_the_query() -> None:
         max_price_usd_per_hour=Decimal(5),
         sort=SortKey.GPU_PRICE,
     )
-    assert offer_query(spot=False).purchase_options == (ON_DEMAND,)
-    assert offer_query(sort="Memory").sort is SortKey.MEMORY
+    assert OfferRequest(spot=False).query.purchase_options == (ON_DEMAND,)
+    assert OfferRequest(sort="Memory").query.sort is SortKey.MEMORY
 
 
 @pytest.mark.parametrize(
@@ -102,7 +102,7 @@ def test_options_make_the_query() -> None:
 )
 def test_options_that_cannot_be_meant(options: dict[str, str], message: str) -> None:
     with pytest.raises(UsageError) as caught:
-        offer_query(**options)  # type: ignore[arg-type]
+        _ = OfferRequest(**options).query  # type: ignore[arg-type]
     assert message in caught.value.message
 
 

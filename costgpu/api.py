@@ -21,7 +21,6 @@ from costgpu.models.job import LogStream
 from costgpu.models.prediction import Verdict as _Verdict
 from costgpu.models.workload import WorkloadProfile
 from costgpu.runner.state.observer import NullObserver
-from costgpu.version import __version__
 from costgpu.workflows.estimate.request import EstimateRequest
 from costgpu.workflows.offers import OfferRequest, has_image
 from costgpu.workflows.options import options_of
@@ -35,7 +34,6 @@ if TYPE_CHECKING:
     from costgpu.models.prediction import Advice, Service
     from costgpu.models.run import RunView
     from costgpu.runner.adopt import JobDriver
-    from costgpu.workflows.estimate.estimate import Estimate
     from costgpu.workflows.runs.logs import Logs
 
 Script = str | PathLike[str]
@@ -74,7 +72,7 @@ class Verdict(_Verdict):
         from costgpu.render.text.advice import sentences
 
         advice = [" ".join(sentences(one)) for one in self.advice]
-        return verdict_html(self, self.profile, advice, self.day, service=self.service, version=__version__)
+        return verdict_html(self, self.profile, advice, self.day, service=self.service)
 
     def _repr_html_(self) -> str:
         """Return the report in a frame, so that its styles do not touch the notebook's."""
@@ -129,7 +127,9 @@ def estimate(asked: _Estimate) -> Verdict:
 
     profile = asked.script if isinstance(asked.script, WorkloadProfile) else None
     request = replace(asked, command=_command(asked.script, asked.args))
-    return _verdict(estimate_workload(request, LogReporter(), profile))
+    found = estimate_workload(request, LogReporter(), profile)
+    values = {field.name: getattr(found.verdict, field.name) for field in fields(found.verdict)}
+    return Verdict(**values, profile=found.profile, advice=found.advice, day=found.today, service=found.service)
 
 
 @_taking(OfferRequest)
@@ -321,11 +321,6 @@ class _Printing(NullObserver):
         sink = sys.stderr if stream is LogStream.STDERR else sys.stdout
         sink.write(self._decoders[stream].decode(data))
         sink.flush()
-
-
-def _verdict(found: Estimate) -> Verdict:
-    values = {field.name: getattr(found.verdict, field.name) for field in fields(found.verdict)}
-    return Verdict(**values, profile=found.profile, advice=found.advice, day=found.today, service=found.service)
 
 
 def _command(script: Script | WorkloadProfile | None, args: Sequence[object]) -> tuple[str, ...]:

@@ -132,6 +132,7 @@ def check(
     crossed, 81 a budget is exceeded, 82 an alert could not be delivered, 46 a provider could
     not be asked.
     """
+    from costgpu.render.document import picked
     from costgpu.render.text.budget import check_json, line
     from costgpu.workflows.spending.budget_check import BudgetCheck
 
@@ -150,17 +151,8 @@ def check(
         show_all = (verbose or sys.stdout.isatty()) and not json
         found = BudgetCheck(context, tell, offline=offline, verbose=show_all).carry_out(enforce=enforce)
         if json:
-            say(
-                check_json(
-                    found.standings,
-                    not_asked=found.not_asked,
-                    problems=found.problems,
-                    undelivered=found.undelivered,
-                    enforced=found.enforced,
-                    exit_code=found.exit_code,
-                    now=context.clock.now(),
-                )
-            )
+            more = picked(found, "exit_code", "not_asked", "undelivered", "enforced")
+            say(check_json(found.standings, found.problems, context.clock.now(), **more))
         if billed:
             from costgpu.cli.ledger import billed_lines
 

@@ -18,13 +18,13 @@ from costgpu.workflows.tags import split_tag
 from costgpu.workflows.write_file import check_target, write_file
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
     from datetime import datetime
 
     from costgpu.ledger.queries.history import Selection
     from costgpu.ledger.queries.totals import By
     from costgpu.providers.base import Billing
-    from costgpu.workflows.spending.billed import BilledPeriod, Bills
+    from costgpu.workflows.spending.billed import Bills
 
 ROWS = 20
 FORMATS = ("csv", "json", "focus", "focus-metadata")
@@ -159,12 +159,8 @@ def billed(
             if not bills.bills:
                 _raise_first(bills)
         found = compare(app, bills.bills, start, end)
-        say(_billed(found, app.clock.now(), billed_json if json else billed_text))
+        say((billed_json if json else billed_text)(found, app.clock.now()))
         _raise_first(bills)
-
-
-def _billed(found: BilledPeriod, now: datetime, render: Callable[..., str]) -> str:
-    return render(found.rows, found.start, found.end, now, sources=found.sources, notes=found.notes)
 
 
 def _confirm_charges(paid: Sequence[Billing]) -> None:
@@ -205,7 +201,7 @@ def billed_lines(app: AppContext, start: datetime, end: datetime) -> list[str]:
     if not bills.bills:
         return failed or ["No provider with credentials here tells what it has billed."]
     found = compare(app, bills.bills, low, high)
-    return [*_billed(found, app.clock.now(), billed_text).splitlines(), *failed]
+    return [*billed_text(found, app.clock.now()).splitlines(), *failed]
 
 
 @ledger.command()

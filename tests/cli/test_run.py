@@ -7,14 +7,13 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from decimal import Decimal
 
 import pytest
 
 from costgpu.models.job import EndReason
 from costgpu.models.run import RunState, RunView
-from tests.cli.here import LOCAL, STEPS, Here, Result, Terminal, alive, until
+from tests.cli.here import LOCAL, STEPS, Here, Result, Terminal, alive, side_by_side, until
 
 BOTH = """\
 import os, sys
@@ -78,20 +77,9 @@ Ran = dict[str, tuple[Here, Result]]
 
 @pytest.fixture(scope="module")
 def ran(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ran]:
-    """All of them at the same time, each on a computer of its own."""
-
-    def carry_out(name: str) -> tuple[Here, Result]:
-        files, words = JOBS[name]
-        place = Here.make(tmp_path_factory.getbasetemp() / f"journey-{name}")
-        for path, text in files.items():
-            place.write(path, text)
-        return place, place.run(*shlex.split(words), A="from here")
-
-    with ThreadPoolExecutor(5) as pool:
-        found = dict(zip(JOBS, pool.map(carry_out, JOBS), strict=True))
-    yield found
-    for place, _ in found.values():
-        place.close()
+    jobs = {name: (files, shlex.split(words)) for name, (files, words) in JOBS.items()}
+    with side_by_side(jobs, tmp_path_factory.mktemp("journeys"), 5, A="from here") as found:
+        yield found
 
 
 @pytest.mark.slow

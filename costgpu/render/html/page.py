@@ -17,6 +17,7 @@ from zoneinfo import ZoneInfo
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
+from costgpu.models.prediction import Range
 from costgpu.render.html.svg import LONGEST_TEXT, day_name, picture
 from costgpu.render.phrases import LONGEST_NAME, counted, visible
 from costgpu.units import currency_note, format_duration, format_usd
@@ -36,7 +37,7 @@ class Table:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Section:
+class PageSection:
     """Words, perhaps a picture with its legend of (class, words), and the numbers."""
 
     title: str = ""
@@ -107,6 +108,11 @@ def name(words: str, longest: int = LONGEST_NAME) -> Markup:
 def two_lines(first: str, second: str) -> Markup:
     """Return a cell with a second, softer line."""
     return Markup('{}<br><span class="soft">{}</span>').format(first, second)
+
+
+def ranged(values: Range, shown: Callable[[float], str]) -> str:
+    """Return a cell with a value and its interval below."""
+    return two_lines(shown(values.value), interval(shown(values.low), shown(values.high)))
 
 
 def fraction(usd: Decimal, most: Decimal) -> float:

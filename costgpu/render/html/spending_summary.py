@@ -71,7 +71,7 @@ class Pair:
 
 
 @dataclass(frozen=True, slots=True)
-class Accuracy:
+class EstimateAccuracy:
     """How good the estimates of succeeded runs were."""
 
     runs: int = 0
@@ -129,7 +129,7 @@ class Summary:
     budgets: Sequence[BudgetUse] = ()
     # estimate and actual of each run, at most `MOST_PAIRS`; `accuracy` is that of all of them
     pairs: Sequence[Pair] = ()
-    accuracy: Accuracy = field(default_factory=Accuracy)
+    accuracy: EstimateAccuracy = field(default_factory=EstimateAccuracy)
     unpriced: int = 0  # how many machines had a cost that is not known
     unreadable: int = 0  # how many open runs cannot be counted
 
@@ -221,7 +221,7 @@ def summarise(
         adder.open(view)
     found.open_runs, found.pairs = views, pairs
     if errors:
-        found.accuracy = Accuracy(len(errors), median(errors), sum(held) / len(held) if held else None)
+        found.accuracy = EstimateAccuracy(len(errors), median(errors), sum(held) / len(held) if held else None)
     found.budgets = [adder.use(budget, before.get(budget.name, Decimal(0))) for budget in budgets]
     return found
 

@@ -8,14 +8,10 @@ from decimal import Decimal
 from pathlib import Path
 
 import pytest
-import typer
 from hypothesis import given
 from hypothesis import strategies as st
-from typer.testing import CliRunner
 
-from costgpu.cli.ledger import report
 from costgpu.config import data_path
-from costgpu.errors import UsageError
 from costgpu.ledger import Ledger
 from costgpu.ledger.queries.history import Selection, closed_runs, spent
 from costgpu.ledger.records.budget_rules import Budget, Every
@@ -25,6 +21,7 @@ from costgpu.models.run import EventKind, RunEvent
 from costgpu.render.html.ledger_page import report_html
 from costgpu.render.html.spending_summary import Calendar, Summary, summarise
 from costgpu.render.html.svg import usd_axis
+from tests.cli.here import Result, told
 from tests.properties import examples
 from tests.unit.ledger.closed import Closed, plant
 from tests.unit.providers.planted import opened
@@ -285,11 +282,8 @@ def test_ticks_are_round_few_and_reach_the_top(largest: float) -> None:
 # -- the command
 
 
-@pytest.fixture
-def cli() -> typer.Typer:
-    app = typer.Typer()
-    app.command()(report)
-    return app
+def report(*words: str) -> Result:
+    return told("ledger", "report", "--html", *words)
 
 
 @pytest.fixture
@@ -302,10 +296,9 @@ def own_ledger() -> None:
         set_budget(ledger, Budget(name="all", amount_usd=Decimal(50), every=Every.MONTHLY), now)
 
 
-def test_the_command_writes_a_page(cli: typer.Typer, own_ledger: None, tmp_path: Path) -> None:
+def test_the_command_writes_a_page(own_ledger: None, tmp_path: Path) -> None:
     out = tmp_path / "out.html"
-    result = CliRunner().invoke(cli, ["--html", str(out)])
-    assert result.exit_code == 0, result.exception
+    report(str(out)).check(0)
     page = harmless(out.read_text())
     assert "Running now" in page.text
     assert "openrunaaaaa" in page.text
@@ -313,45 +306,34 @@ def test_the_command_writes_a_page(cli: typer.Typer, own_ledger: None, tmp_path:
     assert [path.name for path in tmp_path.iterdir()] == ["out.html"]
 
 
-def test_an_open_run_that_cannot_be_read_is_named_and_the_rest_is_shown(cli: typer.Typer, own_ledger: None) -> None:
+def test_an_open_run_that_cannot_be_read_is_named_and_the_rest_is_shown(own_ledger: None) -> None:
     with Ledger.open(folder=data_path()) as ledger:
         for sequence, kind in enumerate((EventKind.INTENDED, EventKind.ATTEMPTED)):
             ledger.append(RunEvent(run_id="brokenaaaaaa", sequence=sequence, at=NOW, kind=kind, data={}))
-    result = CliRunner().invoke(cli, ["--html", "-"])
-    assert result.exit_code == 0, result.exception
-    assert "run brokenaaaaaa cannot be read" in result.stderr
-    assert "1 open run cannot be read" in result.stdout
-    assert "openrunaaaaa" in result.stdout
+    said = ["1 open run cannot be read", "openrunaaaaa"]
+    report("-").check(0, out=said, err="run brokenaaaaaa cannot be read")
 
 
-def test_the_command_never_overwrites_unless_forced(cli: typer.Typer, own_ledger: None, tmp_path: Path) -> None:
+def test_the_command_never_overwrites_unless_forced(own_ledger: None, tmp_path: Path) -> None:
     out = tmp_path / "out.html"
     out.write_text("precious")
-    assert isinstance(CliRunner().invoke(cli, ["--html", str(out)]).exception, UsageError)
+    report(str(out)).check(2)
     assert out.read_text() == "precious"
-    assert CliRunner().invoke(cli, ["--html", str(out), "--force"]).exit_code == 0
+    report(str(out), "--force").check(0)
     assert out.read_text().startswith("<!doctype html>")
 
 
 @pytest.mark.parametrize(
     "words",
-    [
-        ["--since", "yesterday"],
-        ["--since", "2026-11-02", "--until", "2026-11-01"],
-        ["--since", "2999"],
-        ["--since", "1900"],
-    ],
+    ["--since yesterday", "--since 2026-11-02 --until 2026-11-01", "--since 2999", "--since 1900"],
 )
-def test_what_is_no_period_is_refused(cli: typer.Typer, tmp_path: Path, words: list[str]) -> None:
-    result = CliRunner().invoke(cli, ["--html", str(tmp_path / "x.html"), *words])
-    assert isinstance(result.exception, UsageError)
+def test_what_is_no_period_is_refused(tmp_path: Path, words: str) -> None:
+    report(str(tmp_path / "x.html"), *words.split()).check(2)
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_ledger_that_does_not_exist_is_an_empty_page_and_stays_away(cli: typer.Typer) -> None:
-    result = CliRunner().invoke(cli, ["--html", "-"])
-    assert result.exit_code == 0
-    page = harmless(result.stdout)
+def test_a_ledger_that_does_not_exist_is_an_empty_page_and_stays_away() -> None:
+    page = harmless(report("-").check(0).out)
     assert "No runs in this period" in page.text
     assert not page.count("svg")
     assert not data_path().exists()

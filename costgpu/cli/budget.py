@@ -62,6 +62,8 @@ def set_(
 
     if enforce and enforce_spent:
         raise UsageError("--enforce and --enforce-spent exclude each other.", hint="--enforce is the stricter one.")
+    if person is not None and not person.strip():
+        raise UsageError("--person is empty.", hint="Write the user as costgpu jobs and reap name it: alice.")
     every, amount = _amount(daily, weekly, monthly, total)
     wanted = Budget(
         name=parse_name(name),
@@ -70,7 +72,7 @@ def set_(
         time_zone=_zone(time_zone),
         thresholds=parse_thresholds(alert),
         provider=_provider(provider),
-        owner=_person(person),
+        owner=(person or "").strip(),
         tags=parse_tags(tag or []),
         enforce=enforce or enforce_spent,
         enforce_spent=enforce_spent,
@@ -214,11 +216,3 @@ def _provider(name: str | None) -> str:
     if registry.find(known) is None:
         raise UsageError(f"There is no provider {name!r}.", hint=f"costgpu knows {', '.join(registry.names())}.")
     return known
-
-
-def _person(name: str | None) -> str:
-    if name is None:
-        return ""
-    if not name.strip():
-        raise UsageError("--person is empty.", hint="Write the user as costgpu jobs and reap name it: alice.")
-    return name.strip()

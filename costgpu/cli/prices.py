@@ -63,22 +63,18 @@ def show(context: typer.Context, json: opt.Json = False) -> None:
     if context.invoked_subcommand is not None:
         return
     from costgpu.pricing import own_prices, price_store
-    from costgpu.render.text.prices import prices_json, prices_text
+    from costgpu.render.text.prices import PricesInUse, prices_json, prices_text
     from costgpu.workflows.refresh_prices import price_sources
 
-    offers = price_store.list_offers(warn=TerminalReporter().note)
     kept = [found for name in price_sources() if (found := price_store.stored_prices(name))]
-    failed = [tried for name in price_sources() if (tried := price_store.last_failure(name))]
-    say(
-        (prices_json if json else prices_text)(
-            offers,
-            datetime.now(UTC),
-            refreshed={found.provider: found.regions for found in kept},
-            failed=failed,
-            folder=str(price_store.cache_folder()),
-            own=own_prices.read_prices(),
-        )
+    used = PricesInUse(
+        offers=price_store.list_offers(warn=TerminalReporter().note),
+        refreshed={found.provider: found.regions for found in kept},
+        failed=[tried for name in price_sources() if (tried := price_store.last_failure(name))],
+        folder=str(price_store.cache_folder()),
+        own=own_prices.read_prices(),
     )
+    say((prices_json if json else prices_text)(used, datetime.now(UTC)))
 
 
 @prices.command("set")

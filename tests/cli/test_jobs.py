@@ -182,7 +182,7 @@ class TestDamagedLedger:
     def test_a_new_run_is_refused_before_anything_is_made(self, here: Here) -> None:
         here.data.mkdir(parents=True)
         (here.data / "ledger.sqlite").write_bytes(b"not a database at all" * 1000)
-        here.run("short.py").check(72, err="hint:")
+        here.told(*LOCAL, "short.py").check(72, err="hint:")
         assert not list((here.data / "machines").glob("local-*"))
 
 

@@ -177,17 +177,15 @@ class TestTheJourney:
         closed(here)
 
 
-class TestDryRun:
-    def test_nothing_is_made(self, here: Here) -> None:
-        here.write("train.py", BOTH)
-        here.run("--dry-run", "--max-duration", "2h", "train.py", "0").check(
-            0, out=["--max-duration 2", "What ends the machine:"], err=""
-        )
-        assert not (here.data / "ledger.sqlite").exists()
-        assert not list((here.data / "machines").glob("local-*"))
-        document = json.loads(here.run("--dry-run", "--json", "train.py").out)
-        assert (document["schema"], document["version"]) == ("costgpu.plan", 1)
-        assert [layer["name"] for layer in document["plan"]["layers"]][:1] == ["create call"]
+def test_a_dry_run_makes_nothing(here: Here) -> None:
+    here.write("train.py", BOTH)
+    said = ["--max-duration 2", "What ends the machine:"]
+    here.told(*LOCAL, "--dry-run", "--max-duration", "2h", "train.py", "0").check(0, out=said, err="")
+    assert not (here.data / "ledger.sqlite").exists()
+    assert not list((here.data / "machines").glob("local-*"))
+    document = json.loads(here.told(*LOCAL, "--dry-run", "--json", "train.py").out)
+    assert (document["schema"], document["version"]) == ("costgpu.plan", 1)
+    assert [layer["name"] for layer in document["plan"]["layers"]][:1] == ["create call"]
 
 
 @pytest.fixture
@@ -324,7 +322,8 @@ class TestSignals:
 
 def test_a_data_folder_that_cannot_be_written(here: Here) -> None:
     here.write("train.py", BOTH)
-    result = here.run("train.py", "0", XDG_DATA_HOME="/proc/costgpu").check(3)
+    here.environment["XDG_DATA_HOME"] = "/proc/costgpu"
+    result = here.told(*LOCAL, "train.py", "0").check(3)
     assert "XDG_DATA_HOME" in hint_of(result)
     assert not here.living()
 

@@ -8,11 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from datetime import date, datetime
+from datetime import UTC, date, datetime
 from decimal import Decimal
 from functools import cache
 from typing import Any
-from zoneinfo import ZoneInfo
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
@@ -146,7 +145,7 @@ def day(at: date) -> str:
     return f"{day_name(at)} {at.year}"
 
 
-def minute(at: datetime, zone: ZoneInfo) -> str:
-    """``3 Nov 2026, 14:05``."""
-    there = at.astimezone(zone)
-    return f"{day(there.date())}, {there:%H:%M}"
+def minute(at: datetime) -> str:
+    """``3 Nov 2026, 14:05``, in UTC."""
+    utc = at.astimezone(UTC)
+    return f"{day(utc.date())}, {utc:%H:%M}"

@@ -9,7 +9,7 @@ from datetime import datetime
 from markupsafe import Markup
 
 from costgpu.render.html import svg
-from costgpu.render.html.page import PageSection, Table, day, name, render, responsive
+from costgpu.render.html.page import PageSection, Table, minute, name, render, responsive
 from costgpu.render.phrases import counted
 from costgpu.render.text.sweep import STATUS_WORDS, counts_text, number_text
 from costgpu.sweep.arguments import setting_words
@@ -41,15 +41,24 @@ def sweep_html(results: Results, metric: Metric, *, title: str, version: str, at
         picture = responsive(
             lambda width, height: _curves(width, height, drawn), f"Curves of {metric.name}", description
         )
+        rows = [
+            [
+                name(setting_words(trial.setting)),
+                *map(number_text, (trial.curve[0][1], trial.best, trial.last)),
+                str(trial.reports),
+            ]
+            for trial in drawn
+        ]
+        caption, head = f"First, best and last {metric.name}", ["Setting", "First", "Best", "Last", "Reports"]
         figure = PageSection(
-            title="Curves", description=f"{description}.", picture=picture, table=_curve_table(drawn, metric)
+            title="Curves", description=f"{description}.", picture=picture, table=Table(caption, head, rows)
         )
     rest = [trial for trial in results.trials if trial.best is None]
     return render(
         "sweep.html",
         title=title,
         version=version,
-        made=f"{day(at)}, {at:%H:%M} UTC",
+        made=f"{minute(at)} UTC",
         tiles=_tiles(results, metric, best),
         counts=counts_text(results),
         goal="lowest" if metric.mode is Mode.MIN else "highest",
@@ -125,18 +134,6 @@ def _ticks(scale: svg.Scale) -> list[float]:
     power = 10.0 ** math.floor(math.log10(rough))
     step = next(power * factor for factor in (1, 2, 5, 10) if power * factor >= rough * 0.9999)
     return [step * number for number in range(math.ceil(scale.low / step), math.floor(scale.high / step) + 1)]
-
-
-def _curve_table(drawn: Sequence[Trial], metric: Metric) -> Table:
-    rows = [
-        [
-            name(setting_words(trial.setting)),
-            *map(number_text, (trial.curve[0][1], trial.best, trial.last)),
-            str(trial.reports),
-        ]
-        for trial in drawn
-    ]
-    return Table(f"First, best and last {metric.name}", ["Setting", "First", "Best", "Last", "Reports"], rows)
 
 
 def _table(trials: Sequence[Trial], results: Results, metric: Metric) -> Table:

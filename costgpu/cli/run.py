@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -15,9 +15,10 @@ from costgpu.errors import EXIT_INTERRUPTED, CostGpuError, NotConfirmed
 from costgpu.workflows.runs.request import OF_MEASURING, RunRequest
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
-    from costgpu.models.run import Plan, RunView
+    from costgpu.cli.terminal_observer import Terminal
+    from costgpu.models.run import RunView
     from costgpu.runner.adopt import JobDriver
     from costgpu.workflows.context import AppContext
     from costgpu.workflows.runs.plan import PlannedRun
@@ -42,6 +43,7 @@ def run(
     downloaded. A task file of SkyPilot or dstack is read as these options, and refused
     where it asks for something else.
     """
+    from costgpu.cli.terminal_observer import Terminal
     from costgpu.render.text.run import plan_json, plan_text
     from costgpu.workflows.runs.start import check_detached, is_free, planned_run
 
@@ -68,19 +70,41 @@ def run(
             if request.queue:
                 _put_into_queue(context, planned, as_json=as_json)
                 return
-            _carry_out(context, planned, detach=detach, as_json=as_json)
+            terminal = Terminal(context.clock, data_to_stderr=as_json)
+            carry_out(context, planned, terminal, detach=detach, as_json=as_json)
     except KeyboardInterrupt:
         raise typer.Exit(EXIT_INTERRUPTED) from None
 
 
-def _carry_out(context: AppContext, planned: PlannedRun, *, detach: bool, as_json: bool) -> None:
-    from costgpu.cli.terminal_observer import Terminal, signals
+def carry_out(
+    context: AppContext,
+    planned: PlannedRun,
+    terminal: Terminal,
+    *,
+    detach: bool,
+    as_json: bool,
+    show: Callable[[JobDriver], object] = lambda _: None,
+    schema: str = "costgpu.run",
+    more: Callable[[], dict[str, Any]] = dict,
+) -> None:
+    """Start the run, take it to its end unless it is left, and end with its exit code.
+
+    Args:
+        show: Shows what came of it, before the receipt.
+        more: Further parts of the document.
+    """
+    from costgpu.cli.terminal_observer import signals
+    from costgpu.render.text.run import launched_json
     from costgpu.runner.drive.context import Detached
-    from costgpu.runner.find_run import load_run
+    from costgpu.runner.find_run import load_run, runs_of_job
     from costgpu.runner.launch import new_run_id
+    from costgpu.runner.state.outcome import error_for
     from costgpu.workflows.runs.start import start_run
 
-    terminal = Terminal(context.clock, data_to_stderr=as_json)
+    def print_document(view: RunView, error: CostGpuError | None) -> None:
+        views = runs_of_job(context.ledger, view)
+        say(launched_json(planned.plan, views, error, context.clock.now(), schema, **more()))
+
     run_id = new_run_id()
     try:
         with signals() as received, told_how_to_return(run_id):
@@ -92,14 +116,13 @@ def _carry_out(context: AppContext, planned: PlannedRun, *, detach: bool, as_jso
         return
     except CostGpuError as error:
         if as_json and context.ledger.events(run_id):
-            _print_document(context, planned.plan, load_run(context.ledger, run_id), error)
+            print_document(load_run(context.ledger, run_id), error)
         raise
     finally:
         terminal.close()
+    show(driver)
     if as_json:
-        from costgpu.runner.state.outcome import error_for
-
-        _print_document(context, planned.plan, driver.view, driver.error or error_for(driver.decisive))
+        print_document(driver.view, driver.error or error_for(driver.decisive))
     finish(driver, as_json=as_json)
 
 
@@ -130,13 +153,6 @@ def _put_into_queue(context: AppContext, planned: PlannedRun, *, as_json: bool) 
         say(queued_text(view, position), err=True)
     if as_json:
         say(queue_json(left, context.clock.now()))
-
-
-def _print_document(context: AppContext, plan: Plan, view: RunView, error: CostGpuError | None) -> None:
-    from costgpu.render.text.run import launched_json
-    from costgpu.runner.find_run import runs_of_job
-
-    say(launched_json(plan, runs_of_job(context.ledger, view), error, context.clock.now()))
 
 
 def finish(driver: JobDriver, *, as_json: bool = False) -> None:

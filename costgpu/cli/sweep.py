@@ -11,9 +11,9 @@ import typer
 from costgpu.cli import options as opt
 from costgpu.cli.commands import command_of
 from costgpu.cli.inputs import agree_on_inputs, note_refusal
-from costgpu.cli.run import finish, print_detached, told_how_to_return
+from costgpu.cli.run import carry_out
 from costgpu.cli.terminal_reporter import TerminalReporter, confirm, say
-from costgpu.errors import EXIT_INTERRUPTED, CostGpuError, NotConfirmed
+from costgpu.errors import EXIT_INTERRUPTED, NotConfirmed
 from costgpu.workflows.sweep.request import OF_ONE_JOB, SweepRequest
 
 if TYPE_CHECKING:
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from costgpu.clock import Clock
     from costgpu.models.run import RunView
     from costgpu.runner.adopt import JobDriver
-    from costgpu.sweep.results import Results
     from costgpu.workflows.context import AppContext
     from costgpu.workflows.sweep.plan import PlannedSweep
 
@@ -70,8 +69,8 @@ def _plan(planned: PlannedSweep, *, as_json: bool = False) -> str:
 
     plan, at = planned.planned.plan, planned.planned.at
     if as_json:
-        return sweep_plan_json(plan, at, planned.sweep, planned.time, planned.folder)
-    return sweep_plan_text(plan, at, planned.sweep, planned.time, planned.spec["argv"], planned.folder)
+        return sweep_plan_json(plan, at, planned.sweep, planned.time, planned.spec["folder"])
+    return sweep_plan_text(plan, at, planned.sweep, planned.time, planned.spec["argv"], planned.spec["folder"])
 
 
 def _confirm(planned: PlannedSweep) -> None:
@@ -93,34 +92,21 @@ def _confirm(planned: PlannedSweep) -> None:
 
 def _carry_out(context: AppContext, planned: PlannedSweep, *, detach: bool, as_json: bool) -> None:
     from costgpu.cli.sweep_observer import SweepTerminal
-    from costgpu.cli.terminal_observer import signals
-    from costgpu.runner.drive.context import Detached
-    from costgpu.runner.find_run import load_run
-    from costgpu.runner.launch import new_run_id
-    from costgpu.workflows.runs.start import start_run
+    from costgpu.render.text.sweep import results_value
+    from costgpu.workflows.sweep.bundle import write_bundle
 
-    planned.write()
+    write_bundle(planned.name, planned.spec)
     terminal = SweepTerminal(context.clock, planned.spec)
-    run_id = new_run_id()
-    try:
-        with signals() as received, told_how_to_return(run_id):
-            driver = start_run(context, planned.planned, terminal, run_id=run_id, detach=detach)
-    except Detached as left:
-        terminal.close()
-        print_detached(load_run(context.ledger, left.run_id), received, as_json=as_json)
-        return
-    except CostGpuError as error:
-        if as_json and context.ledger.events(run_id):
-            _print_document(context, planned, terminal.results, load_run(context.ledger, run_id), error)
-        raise
-    finally:
-        terminal.close()
-    results = show_results(context, driver, terminal, quiet=as_json)
-    if as_json:
-        from costgpu.runner.state.outcome import error_for
-
-        _print_document(context, planned, results, driver.view, driver.error or error_for(driver.decisive))
-    finish(driver, as_json=as_json)
+    carry_out(
+        context,
+        planned.planned,
+        terminal,
+        detach=detach,
+        as_json=as_json,
+        show=lambda driver: show_results(context, driver, terminal, quiet=as_json),
+        schema="costgpu.sweep",
+        more=lambda: {"sweep": results_value(terminal.results, terminal.metric, planned.spec["folder"])},
+    )
 
 
 def sweep_terminal(clock: Clock, view: RunView, *, ask: bool | None = None) -> SweepTerminal | None:
@@ -136,11 +122,11 @@ def sweep_terminal(clock: Clock, view: RunView, *, ask: bool | None = None) -> S
     return None if spec is None else SweepTerminal(clock, spec, ask=ask)
 
 
-def show_results(context: AppContext, driver: JobDriver, terminal: SweepTerminal, *, quiet: bool = False) -> Results:
-    """Write the page and print what came of a sweep; return its results.
+def show_results(context: AppContext, driver: JobDriver, terminal: SweepTerminal, *, quiet: bool = False) -> None:
+    """Write the page and print what came of a sweep.
 
     Args:
-        terminal: Where it was watched.
+        terminal: Where it was watched, and which gets the results that came home.
         quiet: Whether nothing goes to stdout.
     """
     from costgpu.models.run import RunState
@@ -150,9 +136,9 @@ def show_results(context: AppContext, driver: JobDriver, terminal: SweepTerminal
 
     spec, metric, workdir = terminal.spec, terminal.metric, Path(driver.view.spec.workdir)
     home = results_at_home(spec, workdir)
-    results = home or terminal.results
+    results = terminal.results = home or terminal.results
     if results.began_at is None:
-        return results  # the tuner has not come to it: the error of the run says why
+        return  # the tuner has not come to it: the error of the run says why
     if home is not None:
         write_page(home, spec, workdir, context.clock.now())
         if driver.view.state is RunState.CLOSED:
@@ -160,16 +146,3 @@ def show_results(context: AppContext, driver: JobDriver, terminal: SweepTerminal
     if not quiet:
         say(results_text(results, metric.name, spec["folder"] if home is not None else None))
     driver.context.error = driver.context.error or outcome_error(results, metric)
-    return results
-
-
-def _print_document(
-    context: AppContext, planned: PlannedSweep, results: Results, view: RunView, error: CostGpuError | None
-) -> None:
-    from costgpu.render.text.run import launched_json
-    from costgpu.render.text.sweep import results_value
-    from costgpu.runner.find_run import runs_of_job
-
-    more = {"sweep": results_value(results, planned.sweep.metric, planned.folder)}
-    views = runs_of_job(context.ledger, view)
-    say(launched_json(planned.planned.plan, views, error, context.clock.now(), "costgpu.sweep", **more))

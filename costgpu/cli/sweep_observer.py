@@ -11,12 +11,10 @@ from costgpu.models.job import LogStream
 from costgpu.render.text.sweep import end_text, live_rows, progress_text
 from costgpu.sweep.results import TrialStatus
 from costgpu.sweep.tuner.records import MARK
-from costgpu.workflows.sweep.results import empty_results, metric_of
+from costgpu.workflows.sweep.results import metric_of, results_of
 
 if TYPE_CHECKING:
     from costgpu.clock import Clock
-
-LONGEST_EVENT = 1 << 20  # bytes of a line
 
 
 class SweepTerminal(Terminal):
@@ -30,7 +28,7 @@ class SweepTerminal(Terminal):
 
     def __init__(self, clock: Clock, spec: dict[str, Any], *, ask: bool | None = None) -> None:
         super().__init__(clock, data_to_stderr=True, ask=ask)
-        self.spec, self.metric, self.results = spec, metric_of(spec), empty_results(spec)
+        self.spec, self.metric, self.results = spec, metric_of(spec), results_of(spec)
         self._line = LiveLine(sys.stderr, lambda most: live_rows(self.results, self.metric.name, most))
         self._pending = b""
 
@@ -40,8 +38,6 @@ class SweepTerminal(Terminal):
             super().output(stream, data)
             return
         *lines, self._pending = (self._pending + data).split(b"\n")
-        if len(self._pending) > LONGEST_EVENT:
-            lines, self._pending = [*lines, self._pending], b""
         mark = MARK.encode()
         for line in lines:
             if line.startswith(mark):

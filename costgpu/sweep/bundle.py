@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import json
 import zipfile
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -53,15 +52,14 @@ def tuner_spec(sweep: Sweep, name: str, argv: Sequence[str], *, python: str, gra
     """Return what the tuner reads.
 
     Args:
-        name: Of the sweep, as of its folder.
+        name: Of the sweep, and of the folder that its results come home to.
         argv: The script and the arguments that all trials have.
         python: Interpreter of the script; empty for the one that the tuner runs under.
         grace_seconds: Time between asking the whole job to end and killing it.
     """
     asha = sweep.asha
     return {
-        "folder": results_folder(name),
-        "program": PROGRAM,
+        "folder": f"{RESULTS}/{name}",
         "python": python,
         "argv": list(argv),
         "space": sweep.space.domains,
@@ -72,18 +70,11 @@ def tuner_spec(sweep: Sweep, name: str, argv: Sequence[str], *, python: str, gra
         "metric": sweep.metric.pattern,
         "mode": sweep.metric.mode.value,
         "asha": None if asha is None else {"grace": asha.grace, "factor": asha.factor, "most": asha.most},
-        "concurrent": min(sweep.concurrent, sweep.space.trials),
+        "concurrent": sweep.concurrent,
         "gpus": sweep.gpus_per_trial,
         "grace": grace_seconds * TRIAL_GRACE_SHARE,
         "outputs": list(sweep.outputs),
     }
-
-
-def write_bundle(folder: Path, spec: dict[str, Any]) -> None:
-    """Write the two files into a folder of this computer, from which they are sent."""
-    folder.mkdir(parents=True, exist_ok=True)
-    (folder / Path(PROGRAM).name).write_bytes(tuner_file())
-    (folder / Path(SPEC).name).write_text(json.dumps(spec), encoding="utf-8")
 
 
 def tuner_argv(name: str) -> tuple[str, ...]:
@@ -94,8 +85,3 @@ def tuner_argv(name: str) -> tuple[str, ...]:
 def sweep_of(argv: Sequence[str]) -> str | None:
     """Return the name of the sweep that a run with this command carries out; None for any other run."""
     return argv[2] if len(argv) == 3 and tuple(argv[:2]) == (PROGRAM, SPEC) else None
-
-
-def results_folder(name: str) -> str:
-    """Return where results come home to, relative to the user's folder."""
-    return f"{RESULTS}/{name}"

@@ -105,9 +105,8 @@ def sweep_time(trial: Range, trials: int, shares: Shares, asha: Asha | None, rep
     Args:
         reports: How often a full trial prints the metric; None if it is not known.
     """
-    concurrent = min(shares.concurrent, trials)
-    rounds = math.ceil(trials / concurrent)
-    slowest = math.ceil(trials / min(concurrent, shares.alone))
+    rounds = math.ceil(trials / shares.concurrent)
+    slowest = math.ceil(trials / min(shares.concurrent, shares.alone))
     share = None if asha is None or reports is None else least_share(asha, reports)
     fixed = RAY_SECONDS + TRIAL_SECONDS * rounds
     seconds = Range(
@@ -116,7 +115,11 @@ def sweep_time(trial: Range, trials: int, shares: Shares, asha: Asha | None, rep
         high=trial.high * slowest + fixed,
     )
     return SweepTime(
-        trial_seconds=trial, rounds=rounds, seconds=seconds, sharing=concurrent > shares.alone, least_share=share
+        trial_seconds=trial,
+        rounds=rounds,
+        seconds=seconds,
+        sharing=shares.concurrent > shares.alone,
+        least_share=share,
     )
 
 

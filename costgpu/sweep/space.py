@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
@@ -16,7 +17,6 @@ from costgpu.sweep.tuner.arguments import NAME
 
 MANY_TRIALS = 200  # more than that are asked about
 MOST_TRIALS = 100_000
-MOST_VALUES = 10_000  # of one parameter
 _INTEGER = re.compile(r"[+-]?[0-9]{1,15}")  # exact as floats
 
 Setting = Mapping[str, str]
@@ -92,13 +92,9 @@ class Space:
     seed: int = 0  # of the draws: the same seed gives the same settings
 
     @property
-    def _axes(self) -> tuple[GridAxis | RandomAxis, ...]:
+    def axes(self) -> tuple[GridAxis | RandomAxis, ...]:
+        """All parameters, in the order in which they were given."""
         return (*self.grid, *self.random)
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """Names of all parameters, in the order in which they were given."""
-        return tuple(axis.name for axis in self._axes)
 
     @property
     def points(self) -> int:
@@ -113,12 +109,12 @@ class Space:
     @property
     def domains(self) -> dict[str, list[object]]:
         """Return each parameter in the words of Ray Tune."""
-        return {axis.name: axis.domain for axis in self._axes}
+        return {axis.name: axis.domain for axis in self.axes}
 
     @property
     def example(self) -> Setting:
         """Return a setting to measure and to show: Ray Tune draws the others on the machine."""
-        return {axis.name: axis.example for axis in self._axes}
+        return {axis.name: axis.example for axis in self.axes}
 
 
 def parse_space(grid: Sequence[str], random_: Sequence[str], draws: int | None, seed: int) -> Space:
@@ -127,23 +123,22 @@ def parse_space(grid: Sequence[str], random_: Sequence[str], draws: int | None, 
     Raises:
         UsageError: A text is not understood, a name stands twice, or the options do not go together.
     """
-    axes = tuple(_grid_axis(text) for text in grid)
     drawn = tuple(_random_axis(text) for text in random_)
-    names = [*(axis.name for axis in axes), *(axis.name for axis in drawn)]
-    for name in names:
-        if names.count(name) > 1:
-            raise UsageError(f"The parameter {name} is given twice.", hint="Give all of its values at once.")
+    space = Space(grid=tuple(map(_grid_axis, grid)), random=drawn, draws=1 if draws is None else draws, seed=seed)
+    names = Counter(axis.name for axis in space.axes)
     if not names:
         raise UsageError(
             "Which settings are to be tried?", hint="--grid lr=1e-4,3e-4 or --random 20 --param lr=1e-5..1e-2:log"
         )
+    name, count = names.most_common(1)[0]
+    if count > 1:
+        raise UsageError(f"The parameter {name} is given twice.", hint="Give all of its values at once.")
     if drawn and draws is None:
         raise UsageError("How often are the values of --param to be drawn?", hint="--random 20 draws 20 of them.")
     if draws is not None and not drawn:
         raise UsageError("--random draws values of --param, and there is none.", hint="--param dropout=0.0..0.5")
     if draws is not None and draws < 1:
         raise UsageError(f"--random {draws} is not a number of draws.")
-    space = Space(grid=axes, random=drawn, draws=draws or 1, seed=seed)
     if space.trials > MOST_TRIALS:
         raise UsageError(
             f"These are {space.trials:,} trials; a sweep has {MOST_TRIALS:,} at most.",
@@ -165,12 +160,9 @@ def _grid_axis(text: str) -> GridAxis:
     values = tuple(value.strip() for value in listed.split(","))
     if not listed.strip():
         raise UsageError(f"--grid {text!r} has no values.", hint=f"For example: --grid {name}=1,2")
-    twice = {value for value in values if values.count(value) > 1} if len(values) <= MOST_VALUES else set()
-    if len(values) > MOST_VALUES or twice:
-        what = (
-            f"the value {min(twice)!r} twice" if twice else f"{len(values):,} values, and {MOST_VALUES:,} are the most"
-        )
-        raise UsageError(f"--grid {name} has {what}.")
+    value, count = Counter(values).most_common(1)[0]
+    if count > 1:
+        raise UsageError(f"--grid {name} has the value {value!r} twice.")
     return GridAxis(name=name, values=values)
 
 

@@ -157,7 +157,7 @@ class TestUnderRay:
     def test_what_is_ended_early_keeps_what_there_is(self, here: Here) -> None:
         here.write("train.py", TUNED)
         child = here.start(*SWEEP, *GRID, "--concurrent", "2", *METRIC, "train.py", "--epochs", "100000")
-        until(lambda: all(said(here, f'"report", "trial": {number},') for number in (1, 2)), 120)
+        until(lambda: all(said(here, f'"report", "trial": {{"number": {number},') for number in (1, 2)), 120)
         here.costgpu("cancel", "-y", here.last().run_id).check(0)
         out, err = child.communicate()
         assert child.returncode == 64, err

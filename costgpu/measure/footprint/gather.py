@@ -85,19 +85,16 @@ class _Look:
         found: dict[str, int] = {}
         for path in paths:
             if path not in self._known:
-                self._known[path] = self._size(source_of(path))
+                self._known[path] = {}
+                with contextlib.suppress(OSError, ValueError, RecursionError):  # gone, no path, links in a circle
+                    *links, real = self._way(source_of(path))
+                    status = os.lstat(real)
+                    young = self._since_ns is not None and min(status.st_mtime_ns, status.st_ctime_ns) >= self._since_ns
+                    if self._places.is_told(real) and stat.S_ISREG(status.st_mode) and not young:
+                        inner = {link: 0 for link in links if self._places.inside(link)}
+                        self._known[path] = {real: status.st_size, **inner}
             found.update(self._known[path])
         return found
-
-    def _size(self, path: str) -> dict[str, int]:
-        with contextlib.suppress(OSError, ValueError, RecursionError):  # gone, no path, links in a circle
-            *links, real = self._way(path)
-            if self._places.is_told(real):
-                status = os.lstat(real)
-                young = self._since_ns is not None and min(status.st_mtime_ns, status.st_ctime_ns) >= self._since_ns
-                if stat.S_ISREG(status.st_mode) and not young:
-                    return {real: status.st_size, **{link: 0 for link in links if self._places.inside(link)}}
-        return {}
 
     def _way(self, path: str) -> list[str]:
         """Return the links over which a path leads, which a copy of the folder must have, too, and the real path."""

@@ -22,9 +22,20 @@ def imported_packages(modules: Mapping[str, str], sources: Iterable[str]) -> lis
 
     Args:
         modules: Top-level name -> the file that it was imported from.
-        sources: Files of modules that are not installed.
+        sources: Files of modules that are not installed: who imports them. An import that may fail, as the file itself
+            provides for, is none.
     """
-    provided, asked = _providers(modules), _imported_by(sources)
+    asked: set[str] = set()  # by a statement, or by a function that is given the name
+    for path in list(sources)[:MOST_SOURCES]:
+        with contextlib.suppress(OSError, SyntaxError, ValueError, RecursionError), Path(path).open("rb") as file:
+            for node in _certain(ast.parse(file.read(MOST_BYTES))):
+                if isinstance(node, ast.Import):
+                    asked |= {alias.name.partition(".")[0] for alias in node.names}
+                elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+                    asked.add(node.module.partition(".")[0])
+                elif isinstance(node, ast.Call) and ast.unparse(node.func).endswith(("import_module", "__import__")):
+                    asked |= {str(each.value).partition(".")[0] for each in node.args if isinstance(each, ast.Constant)}
+    provided = _providers(modules)
     return [
         ImportedPackage(
             module=name,
@@ -71,23 +82,3 @@ def _provides(node: ast.Try | ast.With | ast.If) -> bool:
         return any("suppress" in text and _GUARD.search(text) for text in map(ast.unparse, node.items))
     caught = [each for each in node.handlers if each.type is None or _GUARD.search(ast.unparse(each.type))]
     return bool(caught) and not any(_ENDS.search(ast.unparse(each)) for each in caught)
-
-
-def _imported_by(sources: Iterable[str]) -> set[str]:
-    """Return the top-level names that these files import by a statement, or by a function that is given the name.
-
-    Imports that may fail, as the file itself provides for, are left out.
-    """
-    found: set[str] = set()
-    for path in list(sources)[:MOST_SOURCES]:
-        with contextlib.suppress(OSError, SyntaxError, ValueError, RecursionError), Path(path).open("rb") as file:
-            for node in _certain(ast.parse(file.read(MOST_BYTES))):
-                if isinstance(node, ast.Import):
-                    found |= {alias.name.partition(".")[0] for alias in node.names}
-                elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
-                    found.add(node.module.partition(".")[0])
-                elif isinstance(node, ast.Call) and ast.unparse(node.func).endswith(("import_module", "__import__")):
-                    found |= {
-                        str(value.value).partition(".")[0] for value in node.args if isinstance(value, ast.Constant)
-                    }
-    return found

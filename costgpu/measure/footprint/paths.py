@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import posixpath
 import re
 from collections.abc import Iterable, Mapping
 
@@ -20,29 +21,12 @@ SYSTEM = (
 )
 OF_PREFIX = ("bin", "lib", "lib64", "include", "share", "etc", "ssl", "conda-meta", "pyvenv.cfg")
 # Settings and caches of tools below the home folder: they are made again, or are of no account.
-OF_TOOLS = (
-    *(
-        ".config",
-        ".local",
-        ".ipython",
-        ".jupyter",
-        ".matplotlib",
-        ".triton",
-        ".nv",
-        ".keras/keras.json",
-        ".fonts",
-        "Library",
-    ),
-    *(
-        ".cache/fontconfig",
-        ".cache/matplotlib",
-        ".cache/mesa_shader_cache",
-        ".cache/nvidia",
-        ".cache/numba",
-        ".cache/pip",
-    ),
-    *(".cache/uv", ".cache/torch_extensions", ".cache/torch/kernels", ".cache/triton", ".pyenv", ".conda"),
-)
+_OF_TOOLS = """
+    .config .local .ipython .jupyter .matplotlib .triton .nv .keras/keras.json .fonts .pyenv .conda Library
+    .cache/fontconfig .cache/matplotlib .cache/mesa_shader_cache .cache/nvidia .cache/numba .cache/pip .cache/uv
+    .cache/torch_extensions .cache/torch/kernels .cache/triton
+"""
+OF_TOOLS = tuple(_OF_TOOLS.split())
 WRITTEN_BY_TOOLS = (*OF_TOOLS, ".cache", ".keras")
 # Native libraries of the system, and what libraries and Python's own `tempfile` make below a folder for temporary files.
 _NOBODYS = re.compile(
@@ -99,7 +83,7 @@ def fold(files: Mapping[str, int], most: int = MOST_ENTRIES) -> list[FileUse]:
         inside: dict[str, list[str]] = {}
         for path in found:
             if path not in TOPS:
-                inside.setdefault(_parent(path), []).append(path)
+                inside.setdefault(posixpath.dirname(path) or ".", []).append(path)
         chosen = [folder for folder, paths in inside.items() if len(paths) + (folder in found) > 1]
         if not chosen:
             deepest = max((folder.count("/") for folder in inside), default=0)
@@ -113,8 +97,3 @@ def fold(files: Mapping[str, int], most: int = MOST_ENTRIES) -> list[FileUse]:
                 break
     uses = [FileUse(path=path, size=size, files=count) for path, (size, count) in found.items()]
     return sorted(uses, key=lambda use: (-use.size, use.path))
-
-
-def _parent(path: str) -> str:
-    head, slash, _ = path.rpartition("/")
-    return head or slash or "."

@@ -17,6 +17,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import psutil
+
 from costgpu.measure.footprint.paths import SKIPPED_FOLDERS
 from costgpu.measure.probe.activity import descendants
 
@@ -135,15 +137,8 @@ def _folders(top: str) -> tuple[list[str], bool]:
 
 def _held(process: str) -> Iterator[str]:
     """Yield the files that a process has open for reading alone, or mapped."""
-    with contextlib.suppress(OSError):
-        for number in os.listdir(f"/proc/{process}/fd"):
-            with contextlib.suppress(OSError):
-                path = os.readlink(f"/proc/{process}/fd/{number}")
-                if path.startswith("/") and not path.endswith(GONE):
-                    with open(f"/proc/{process}/fdinfo/{number}") as file:
-                        flags = file.read().partition("flags:")[2].split()[0]
-                    if int(flags, 8) & 3 == os.O_RDONLY:
-                        yield path
+    with contextlib.suppress(OSError, psutil.Error):
+        yield from (file.path for file in psutil.Process(int(process)).open_files() if file.mode == "r")
     with contextlib.suppress(OSError), open(f"/proc/{process}/maps", errors="surrogateescape") as file:
         for line in file:
             at = line.find("/")

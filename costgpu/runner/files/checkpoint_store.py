@@ -49,7 +49,7 @@ class CheckpointStore:
             OSError: They cannot be kept here; ENOSPC without room for them, before anything is fetched.
         """
         newest = self.newest()
-        if newest is not None and _same(newest, checkpoint) and not self._lacking(newest):
+        if newest is not None and set(newest.files) == set(checkpoint.files) and not self._lacking(newest):
             return
         self.contents.mkdir(parents=True, exist_ok=True, mode=0o700)
         if lacking := self._lacking(checkpoint):
@@ -81,12 +81,12 @@ class CheckpointStore:
         discarded = 0
         for number in self._numbers():
             try:
-                listed = from_json(Checkpoint, json.loads(self._list_of(number).read_text()))
+                contents = {(entry.sha256, entry.size) for entry in self._read(number).files}
             except (ValueError, CostGpuError):
                 contents = None
-            else:
-                contents = {(entry.sha256, entry.size) for entry in listed.files}
-                whole |= {each: self._is_whole(*each) for each in contents - whole.keys()}
+            for sha256, size in (contents or set()) - whole.keys():
+                there = self._size(sha256) == size
+                whole[sha256, size] = there and sha256_of(self.contents / sha256) == sha256
             if contents is None or not all(whole[each] for each in contents):
                 self._list_of(number).unlink(missing_ok=True)
                 discarded += 1
@@ -101,7 +101,7 @@ class CheckpointStore:
         found: Checkpoint | None = None
         for number in sorted(self._numbers(), reverse=True):
             with contextlib.suppress(OSError, ValueError, CostGpuError):
-                found = from_json(Checkpoint, json.loads(self._list_of(number).read_text()))
+                found = self._read(number)
                 before -= 1
             if found is not None and before < 0:
                 break
@@ -126,15 +126,17 @@ class CheckpointStore:
     def _list_of(self, number: int) -> Path:
         return self._folder / f"{number:06d}.json"
 
+    def _read(self, number: int) -> Checkpoint:
+        return from_json(Checkpoint, json.loads(self._list_of(number).read_text()))
+
     def _forget(self) -> None:
         """Remove contents that no checkpoint needs."""
         needed: set[str] = set()
         for number in self._numbers():
             try:
-                listed = from_json(Checkpoint, json.loads(self._list_of(number).read_text()))
+                needed |= {entry.sha256 for entry in self._read(number).files}
             except (OSError, ValueError, CostGpuError):
                 return  # nothing is removed that may be needed
-            needed |= {entry.sha256 for entry in listed.files}
         for path in self.contents.iterdir():
             if path.name not in needed:
                 _remove(path)
@@ -150,14 +152,6 @@ class CheckpointStore:
         except FileNotFoundError:
             return None
         return found.st_size if stat.S_ISREG(found.st_mode) else None
-
-    def _is_whole(self, sha256: str, size: int) -> bool:
-        return self._size(sha256) == size and sha256_of(self.contents / sha256) == sha256
-
-
-def _same(one: Checkpoint, other: Checkpoint) -> bool:
-    """Return whether two checkpoints have exactly the same files."""
-    return {entry.path: entry for entry in one.files} == {entry.path: entry for entry in other.files}
 
 
 def _remove(path: Path) -> None:

@@ -18,22 +18,12 @@ from costgpu.runner.files.paths import printable_path
 _UNREADABLE = "files that cannot be read"
 _READ_BYTES = 1024 * 1024
 _TRIES = 3
-_LARGE_BYTES = 1024 * 1024  # from here on several threads are worth it: hashing lets the interpreter go on
 
 
 def with_checksums(root: Path, files: list[tuple[str, int]], stays: dict[str, str]) -> Iterable[FileEntry]:
-    """Read every file once; in several threads where that is faster."""
-    top = os.fspath(root)
-    found: list[FileEntry | str | None] = [None] * len(files)
-
-    def read(index: int) -> None:
-        found[index] = _read(top, files[index][0])
-
-    large = [index for index, (_, size) in enumerate(files) if size >= _LARGE_BYTES]
+    """Read every file once, several at a time: hashing lets the interpreter go on."""
     with ThreadPoolExecutor(min(4, os.cpu_count() or 1)) as pool:
-        for index in set(range(len(files))).difference(large):
-            read(index)
-        list(pool.map(read, large))
+        found = list(pool.map(lambda file: _read(os.fspath(root), file[0]), files))
     chosen = []
     for (path, _), entry in zip(files, found, strict=True):
         if isinstance(entry, str):

@@ -45,16 +45,15 @@ def fetch_verified(
         _fetch_batch(transport.download, source, batch)
     for entry, target in lacking:  # a link to the newest checkpoint need not travel twice
         if (original := first[entry.sha256 or str(target)]) != target:
-            _fetch_batch(_copy_here, "", [(replace(entry, source=str(original)), target)])
-
-
-def _copy_here(files: Sequence[RemoteFile]) -> None:
-    for file in files:
-        shutil.copyfile(file.path, file.target)
+            _fetch_batch(
+                lambda files: [shutil.copyfile(file.path, file.target) for file in files],
+                "",
+                [(replace(entry, source=str(original)), target)],
+            )
 
 
 def _fetch_batch(
-    download: Callable[[Sequence[RemoteFile]], None], source: str, batch: Sequence[tuple[FileEntry, Path]]
+    download: Callable[[Sequence[RemoteFile]], object], source: str, batch: Sequence[tuple[FileEntry, Path]]
 ) -> None:
     token = secrets.token_hex(4)
     partial = {target: target.with_name(f".{token}-{number}.part") for number, (_, target) in enumerate(batch)}
@@ -68,7 +67,17 @@ def _fetch_batch(
             ]
         )
         for entry, target in batch:
-            _verify(entry, partial[target])
+            try:
+                size = os.lstat(partial[target]).st_size
+            except FileNotFoundError:
+                raise OutputsDamaged(f"{entry.path} did not arrive.") from None
+            if size != entry.size if entry.sha256 else size < entry.size:
+                raise OutputsDamaged(f"{entry.path} arrived with {size} bytes instead of {entry.size}.")
+            if entry.sha256 and sha256_of(partial[target]) != entry.sha256:
+                raise OutputsDamaged(
+                    f"{entry.path} arrived with another checksum than it has on the machine.",
+                    hint="Fetch it again; the machine still has it.",
+                )
         for entry, target in batch:
             partial[target].chmod(stat.S_IMODE(entry.mode) & 0o777 | stat.S_IRUSR)  # its owner here reads it
             if target.is_dir() and not target.is_symlink():
@@ -93,17 +102,3 @@ def _target(folder: Path, path: str) -> Path:
                 hint="Fetch into another folder.",
             )
     return folder.joinpath(*parts)
-
-
-def _verify(entry: FileEntry, path: Path) -> None:
-    try:
-        size = os.lstat(path).st_size
-    except FileNotFoundError:
-        raise OutputsDamaged(f"{entry.path} did not arrive.") from None
-    if size != entry.size if entry.sha256 else size < entry.size:
-        raise OutputsDamaged(f"{entry.path} arrived with {size} bytes instead of {entry.size}.")
-    if entry.sha256 and sha256_of(path) != entry.sha256:
-        raise OutputsDamaged(
-            f"{entry.path} arrived with another checksum than it has on the machine.",
-            hint="Fetch it again; the machine still has it.",
-        )

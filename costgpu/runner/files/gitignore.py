@@ -87,14 +87,15 @@ class RuleFile:
         return os.fsencode(self._above + path[self._cut :])
 
 
-def read_rules(path: Path, label: str, *, cut: int = 0, above: str = "") -> RuleFile | None:
-    """Return the rules of a file; None if it is not there, not a regular file, unreadable, or has no rules."""
+def read_rules(path: Path, label: str, *, cut: int = 0, above: str = "") -> list[RuleFile]:
+    """Return the rules of a file; none if it is not there, not a regular file, unreadable, or has no rules."""
     try:
         content = path.read_bytes() if path.is_file() and not path.is_symlink() else b""
     except OSError:
-        return None
+        return []
     text = os.fsdecode(content.removeprefix(b"\xef\xbb\xbf"))
-    return RuleFile((line.removesuffix("\r") for line in text.split("\n")), label, cut=cut, above=above) or None
+    rules = RuleFile((line.removesuffix("\r") for line in text.split("\n")), label, cut=cut, above=above)
+    return [rules] if rules else []
 
 
 def repository_of(folder: Path) -> Path | None:
@@ -117,11 +118,11 @@ def repository_rules(folder: Path) -> list[RuleFile]:
             if parent.is_relative_to(top)
         ),
     ]
-    found = (
-        read_rules(path, label, above="" if base == folder else f"{folder.relative_to(base).as_posix()}/")
+    return [
+        rules
         for path, label, base in outside
-    )
-    return [one for one in found if one is not None]
+        for rules in read_rules(path, label, above="" if base == folder else f"{folder.relative_to(base).as_posix()}/")
+    ]
 
 
 def _parse(line: str) -> _Rule | None:

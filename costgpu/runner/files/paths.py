@@ -10,16 +10,8 @@ MOST_LEVELS = 200  # folders within each other
 _OWN_BYTES = 200  # of what costgpu puts in front of a path and behind it while a file travels
 
 
-def is_inside(path: str, separator: str = os.sep) -> bool:
-    """Return whether a path with forward slashes is relative and stays below its folder, on this kind of system.
-
-    A backslash and a colon are letters like others where paths are separated by slashes.
-
-    Args:
-        separator: What this system separates folders by.
-    """
-    if separator != "/" and not {separator, ":"}.isdisjoint(path):
-        return False
+def is_inside(path: str) -> bool:
+    """Return whether a path is relative and stays below its folder."""
     try:
         os.fsencode(path)
     except UnicodeEncodeError:  # a lone surrogate is the name of no file

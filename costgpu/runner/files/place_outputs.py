@@ -13,6 +13,7 @@ import re
 import secrets
 import shutil
 import unicodedata
+from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -96,10 +97,11 @@ def fetch_and_place(
             possible = [entry for entry in possible if not entry.source]
         placement.stage(host, possible)
     except OSError as exc:
+        staged = f" What has come is in {placement.incoming}." if any(placement.incoming.glob("*")) else ""
         raise RunError(
             f"The outputs cannot be written to {workdir}: {exc.strerror or exc}"
             + (f" ({exc.filename})." if exc.filename else "."),
-            hint=f"Free or unlock the folder and fetch again; the machine still has them.{placement.staged_words()}",
+            hint=f"Free or unlock the folder and fetch again; the machine still has them.{staged}",
         ) from exc
     placed = placement.place(possible)
     placement.make_folders(folders)
@@ -123,7 +125,7 @@ class _Placement:
     def __init__(self, workdir: Path, run_id: str) -> None:
         self._workdir = workdir
         self._own = workdir / OWN_FOLDER
-        self._incoming = self._own / "incoming" / run_id
+        self.incoming = self._own / "incoming" / run_id
         self._kept = self._own / "replaced" / run_id
         self._staged: dict[str, Path] = {}  # output -> where it is staged
         self._clashing: dict[str, str] = {}  # output -> the one that this file system cannot tell it from
@@ -133,45 +135,41 @@ class _Placement:
     def prepare(self) -> None:
         """Make the hidden folder, which git does not see either."""
         self._workdir.mkdir(parents=True, exist_ok=True)
-        for folder in (self._own, self._own / "incoming", self._incoming):
+        for folder in (self._own, self._own / "incoming", self.incoming):
             if folder.is_symlink():
                 raise RunError(f"{folder} is a link: outputs are not put through it.", hint="Remove it.")
             folder.mkdir(exist_ok=True)
         with contextlib.suppress(FileExistsError), (self._own / ".gitignore").open("x") as file:
             file.write("*\n")
 
-    def staged_words(self) -> str:
-        """Return where the part is that has come already."""
-        return f" What has come is in {self._incoming}." if any(self._incoming.glob("*")) else ""
-
     def stage(self, host: OutputSource, entries: Sequence[FileEntry]) -> None:
         """Fetch what is neither in its place nor staged yet; all of it is then on disk."""
-        lacking, missing = [], 0
-        for group in _groups(entries, _folding(self._incoming)):
-            folder = self._incoming / str(group.number)
-            these = [entry for entry in group.entries if not has_content(self._workdir / entry.path, entry)]
-            lacking.append((folder, these))
-            self._staged.update({entry.path: folder / entry.path for entry in these})
-            self._clashing.update(group.clashes)
-            missing += sum(entry.size for entry in these if not has_size(folder / entry.path, entry.size))
-        free = shutil.disk_usage(self._incoming).free
+        self._clashing = _clashes(entries, _folding(self.incoming))
+        numbers = {path: number for number, path in enumerate(self._clashing, 1)}
+        lacking, missing = defaultdict[Path, list[FileEntry]](list), 0
+        for entry in entries:
+            if not has_content(self._workdir / entry.path, entry):
+                folder = self.incoming / str(numbers.get(entry.path, 0))
+                self._staged[entry.path] = folder / entry.path
+                lacking[folder].append(entry)
+                missing += 0 if has_size(folder / entry.path, entry.size) else entry.size
+        free = shutil.disk_usage(self.incoming).free
         if missing and missing + _SPARE_BYTES > free:
             raise RunError(
                 f"The outputs need {format_binary_size(missing)}, and the disk of {self._workdir} has"
                 f" {format_binary_size(free)} free.",
                 hint="Free some space and fetch again; the machine still has them.",
             )
-        for folder, these in lacking:
-            if these:
-                folder.mkdir(exist_ok=True)
-                host.fetch(these, folder)
+        for folder, these in lacking.items():
+            folder.mkdir(exist_ok=True)
+            host.fetch(these, folder)
         to_disk(self._staged.values())
 
     def has_room(self, entries: Sequence[FileEntry]) -> bool:
         """Return True if the disk takes what is neither in its place nor staged yet."""
-        places = (self._workdir, self._incoming / "0")
+        places = (self._workdir, self.incoming / "0")
         lacking = (one.size for one in entries if not any(has_size(each / one.path, one.size) for each in places))
-        return sum(lacking) + _SPARE_BYTES <= shutil.disk_usage(self._incoming).free
+        return sum(lacking) + _SPARE_BYTES <= shutil.disk_usage(self.incoming).free
 
     def make_folders(self, folders: Sequence[str]) -> None:
         """Make folders that have nothing in them; what is in the way stays."""
@@ -205,7 +203,11 @@ class _Placement:
         return PlacedOutputs(
             files=len(placed),
             bytes=sum(entry.size for entry in placed),
-            replaced=(*self._kept_before(entries), *self._kept_again),
+            # what this call and killed ones before it have kept, each under its own name
+            replaced=(
+                *(kept for entry in entries if os.path.lexists(kept := self._kept / entry.path)),
+                *self._kept_again,
+            ),
             stuck=tuple(stuck),
         )
 
@@ -272,17 +274,13 @@ class _Placement:
         if number:
             self._kept_again.append(kept)
 
-    def _kept_before(self, entries: Sequence[FileEntry]) -> list[Path]:
-        """Return what this call and killed ones before it have kept, each under its own name."""
-        return [kept for entry in entries if os.path.lexists(kept := self._kept / entry.path)]
-
     def _tidy(self, *, anything_left: bool) -> None:
         if anything_left:
-            for folder, _, _ in os.walk(self._incoming, topdown=False):
+            for folder, _, _ in os.walk(self.incoming, topdown=False):
                 with contextlib.suppress(OSError):
                     Path(folder).rmdir()
             return
-        shutil.rmtree(self._incoming, ignore_errors=True)
+        shutil.rmtree(self.incoming, ignore_errors=True)
         with contextlib.suppress(OSError):
             (self._own / "incoming").rmdir()
         with contextlib.suppress(OSError):
@@ -290,42 +288,21 @@ class _Placement:
                 shutil.rmtree(self._own)
 
 
-@dataclass
-class _Group:
-    """Outputs whose names this file system tells from each other."""
-
-    number: int  # 0 for all that can be put in their places; from 1 on for those whose place one of the former has
-    entries: list[FileEntry] = field(default_factory=list)
-    clashes: dict[str, str] = field(default_factory=dict)  # output -> the one in group 0 that has its place
-    files: dict[str, str] = field(default_factory=dict)  # names as the file system compares them -> output
-    folders: dict[str, str] = field(default_factory=dict)  # the same for the folders above them -> an output in it
-
-    def clash(self, name: str, parents: list[str]) -> str | None:
-        """Return the output that has this place already."""
-        met = (self.files.get(name), self.folders.get(name), *map(self.files.get, parents))
-        return next((one for one in met if one is not None), None)
-
-
-def _groups(entries: Sequence[FileEntry], fold: Callable[[str], str]) -> list[_Group]:
-    """Return the same for the same entries, however many of them have landed."""
-    groups: list[_Group] = []
+def _clashes(entries: Sequence[FileEntry], fold: Callable[[str], str]) -> dict[str, str]:
+    """Return the outputs whose place another one has where names are not told apart, and that one."""
+    files: dict[str, str] = {}  # names as the file system compares them -> output
+    folders: dict[str, str] = {}  # the same for the folders above them -> an output in it
+    clashes: dict[str, str] = {}
     for entry in entries:
         name = fold(entry.path)
         parents = [name[:at] for at, one in enumerate(name) if one == "/"]
-        met = None
-        for group in [*groups, _Group(len(groups))]:
-            clash = group.clash(name, parents)
-            if clash is None:
-                break
-            met = met or clash
-        if group.number == len(groups):
-            groups.append(group)
-        group.entries.append(entry)
-        group.files[name] = entry.path
-        group.folders.update(dict.fromkeys(parents, entry.path))
-        if met is not None:
-            group.clashes[entry.path] = met
-    return groups
+        met = (files.get(name), folders.get(name), *map(files.get, parents))
+        if clash := next(filter(None, met), None):
+            clashes[entry.path] = clash
+        else:
+            files[name] = entry.path
+            folders.update(dict.fromkeys(parents, entry.path))
+    return clashes
 
 
 def _folding(folder: Path) -> Callable[[str], str]:

@@ -1,27 +1,25 @@
 """Moves of files that lose nothing: no name is taken twice, and a copy is on disk before its source goes.
 
-Imports `job` only.
+Imports `job` and the agent's `state_files`.
 """
 
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import errno
 import hashlib
 import os
 import secrets
 import shutil
 import stat
-import sys
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from io import BufferedReader
 from pathlib import Path
 
 from costgpu.models.job import FileEntry
+from costgpu.runner.agent import state_files
 
-_MANY = 500  # files; from here on one call for the whole file system is faster than one for each
 _NO_LINKS = {errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.EMLINK, errno.ENOSYS, errno.EINVAL}
 
 
@@ -88,11 +86,7 @@ def open_regular(path: Path) -> BufferedReader:
     Raises:
         OSError: There is none, or something else is there.
     """
-    descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-        os.close(descriptor)
-        raise OSError(errno.EINVAL, "it is no regular file", os.fspath(path))
-    return open(descriptor, "rb")  # noqa: PTH123 - whoever asked closes it
+    return open(state_files.open_regular(os.fspath(path)), "rb")  # noqa: PTH123 - whoever asked closes it
 
 
 def sha256_of(path: Path) -> str:
@@ -111,29 +105,5 @@ def to_disk(paths: Iterable[Path]) -> None:
         finally:
             os.close(descriptor)
 
-    wanted = list(paths)
-    if len(wanted) > _MANY and _file_system_to_disk(wanted[0].parent):
-        return
     with ThreadPoolExecutor(8) as pool:  # together, the file system writes its journal once for many
-        list(pool.map(sync, wanted))
-
-
-def _file_system_to_disk(folder: Path) -> bool:
-    """Write all that the folder's file system holds, at once; False where that is impossible. All outputs are on one.
-
-    Raises:
-        OSError: It could not be written.
-    """
-    if sys.platform != "linux":
-        return False
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        libc = ctypes.CDLL(None, use_errno=True)
-        if not hasattr(libc, "syncfs"):
-            return False
-        if libc.syncfs(descriptor) != 0:
-            code = ctypes.get_errno()
-            raise OSError(code, os.strerror(code), os.fspath(folder))
-        return True
-    finally:
-        os.close(descriptor)
+        list(pool.map(sync, paths))

@@ -50,7 +50,13 @@ def select(workdir: Path, *, limit_bytes: int, include: Sequence[str] = (), excl
     walk = _Walk(workdir, include, exclude)
     walk.run()
     if walk.leaving:
-        raise _leaving(walk.leaving)
+        shown = [f"{printable_path(path)} -> {printable_path(to)}" for path, to in list(walk.leaving.items())[:_LISTED]]
+        more = f", and {len(walk.leaving) - _LISTED} more" if len(walk.leaving) > _LISTED else ""
+        what, are = ("A link leads", "is") if len(walk.leaving) == 1 else (f"{len(walk.leaving)} links lead", "are")
+        raise SyncRefused(
+            f"{what} out of the working folder, and {are} not followed: {', '.join(shown)}{more}.",
+            hint=f"Copy into the folder what the job needs. {_HINT}, and fetch large data from the job itself.",
+        )
     total = sum(size for _, size in walk.files)
     if total > limit_bytes:
         raise _too_large(walk.files, total, limit_bytes)
@@ -185,11 +191,11 @@ class _Walk:
         if prefix and ".git" in names:  # a submodule, or a repository that nothing knows of
             folder = replace(folder, by_git=self._ask_git(prefix))
         if GIT_FILE in names and not folder.reason:
-            folder = replace(
-                folder, weak=_and(folder.weak, read_rules(Path(here, GIT_FILE), GIT_FILE, cut=len(prefix)))
-            )
+            more = read_rules(Path(here, GIT_FILE), GIT_FILE, cut=len(prefix))
+            folder = replace(folder, weak=[*folder.weak, *more])
         if OWN_FILE in names:
-            folder = replace(folder, own=_and(folder.own, read_rules(Path(here, OWN_FILE), OWN_FILE, cut=len(prefix))))
+            more = read_rules(Path(here, OWN_FILE), OWN_FILE, cut=len(prefix))
+            folder = replace(folder, own=[*folder.own, *more])
         stayed = len(self.stays)
         if not prefix and "pyvenv.cfg" in names:  # the folder itself was made an environment
             entries = [entry for entry in entries if entry.name not in secret_files.ENVIRONMENT_PARTS]
@@ -304,10 +310,6 @@ def _decided(files: list[RuleFile], path: str, is_folder: bool) -> tuple[str, bo
     return "", False
 
 
-def _and(rules: list[RuleFile], more: RuleFile | None) -> list[RuleFile]:
-    return rules if more is None else [*rules, more]
-
-
 def _check_folder(workdir: Path) -> None:
     if not workdir.is_dir():
         raise SyncRefused(f"The working folder {workdir} is not there.")
@@ -318,18 +320,6 @@ def _check_folder(workdir: Path) -> None:
             f"The working folder is {what} ({resolved}): it holds more than a job needs, and secrets.",
             hint="Put the script into a folder of its own and run it there.",
         )
-
-
-def _leaving(links: dict[str, str]) -> SyncRefused:
-    shown = [f"{printable_path(path)} -> {printable_path(target)}" for path, target in list(links.items())[:_LISTED]]
-    more = f", and {len(links) - _LISTED} more" if len(links) > _LISTED else ""
-    what = "A link leads" if len(links) == 1 else f"{len(links)} links lead"
-    return SyncRefused(
-        f"{what} out of the working folder, and is not followed: {', '.join(shown)}{more}."
-        if len(links) == 1
-        else f"{what} out of the working folder, and are not followed: {', '.join(shown)}{more}.",
-        hint=f"Copy into the folder what the job needs. {_HINT}, and fetch large data from the job itself.",
-    )
 
 
 def _too_large(files: list[tuple[str, int]], total: int, limit: int) -> SyncRefused:

@@ -37,30 +37,26 @@ def keep_sent(selection: Selection, folder: Path) -> None:
     Raises:
         RunError: There is no room, or a file has gone meanwhile.
     """
+    fresh = folder.with_name(folder.name + ".new")
     try:
-        _keep(selection, folder)
+        shutil.rmtree(fresh, ignore_errors=True)
+        (fresh / FILES).mkdir(parents=True, mode=0o700)
+        for entry in selection.files:
+            target = fresh / FILES / entry.path
+            target.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy2(selection.added.get(entry.path, selection.root / entry.path), target)
+        listed = {
+            "files": to_json(selection.files),
+            "links": dict(selection.links),
+            "folders": list(selection.folders),
+        }
+        (fresh / LIST).write_text(json.dumps(listed))
+        os.replace(fresh, folder)  # noqa: PTH105 - a folder in the way is an error
     except OSError as error:
         raise RunError(
             f"The files of the job cannot be kept for later: {error.strerror or error}.",
             hint="Make room, or run it at once and without --recover.",
         ) from error
-
-
-def _keep(selection: Selection, folder: Path) -> None:
-    fresh = folder.with_name(folder.name + ".new")
-    shutil.rmtree(fresh, ignore_errors=True)
-    (fresh / FILES).mkdir(parents=True, mode=0o700)
-    for entry in selection.files:
-        target = fresh / FILES / entry.path
-        target.parent.mkdir(parents=True, exist_ok=True)
-        shutil.copy2(selection.added.get(entry.path, selection.root / entry.path), target)
-    listed = {
-        "files": to_json(selection.files),
-        "links": dict(selection.links),
-        "folders": list(selection.folders),
-    }
-    (fresh / LIST).write_text(json.dumps(listed))
-    os.replace(fresh, folder)  # noqa: PTH105 - a folder in the way is an error
 
 
 def sent_selection(folder: Path) -> Selection | None:

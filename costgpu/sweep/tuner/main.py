@@ -1,6 +1,6 @@
 """The program that a sweep's machine runs.
 
-``SPEC`` lets Ray Tune try what that file says, ``match`` looks for the metric in the lines of a script.
+It lets Ray Tune try what the file says that it is called with.
 
 Exit codes: 0 if at least one trial has a value of the metric, 1 if every trial failed, 2 if the metric never appeared, 3 if
 Ray is missing or has failed, 143 if the sweep was ended from outside.
@@ -19,7 +19,6 @@ import tempfile
 import time
 from typing import Any, Dict, List, Optional
 
-from .matcher import answer_lines
 from .records import Records
 from .trial_process import TrialProcess
 
@@ -81,24 +80,32 @@ class Sweep:
 
     def _tune(self, ray: Any, scratch: str) -> None:
         from ray import tune
+        from ray.tune.schedulers import ASHAScheduler
 
         logging.getLogger("ray.tune").setLevel(logging.CRITICAL)  # what a trial's end means is told in our words
         ray.cloudpickle.register_pickle_by_value(sys.modules[__package__])
+        spec, asha, scheduler = self.spec, self.spec["asha"], None
+        if asha:
+            scheduler = ASHAScheduler(
+                time_attr="reports",
+                metric="value",
+                mode=spec["mode"],
+                max_t=asha["most"] or 10**9,
+                grace_period=asha["grace"],
+                reduction_factor=asha["factor"],
+            )
+        search = tune.search.BasicVariantGenerator(random_state=spec["seed"] % 2**32, max_concurrent=spec["concurrent"])
         nodes = [node["Resources"] for node in ray.nodes() if node["Alive"]]
-        search = tune.search.BasicVariantGenerator(
-            random_state=self.spec["seed"] % 2**32, max_concurrent=self.spec["concurrent"]
-        )
+        watch = _watch(tune, self)
         tune.Tuner(
-            tune.with_resources(trainable(ray, self.spec), per_trial(self.spec, nodes)),
-            param_space={name: domain(tune, said) for name, said in self.spec["space"].items()},
-            tune_config=tune.TuneConfig(
-                num_samples=self.spec["draws"], search_alg=search, scheduler=scheduler(self.spec)
-            ),
+            tune.with_resources(trainable(ray, spec), per_trial(spec, nodes)),
+            param_space={name: getattr(tune, said[0])(*said[1:]) for name, said in spec["space"].items()},
+            tune_config=tune.TuneConfig(num_samples=spec["draws"], search_alg=search, scheduler=scheduler),
             run_config=tune.RunConfig(
                 name="sweep",
                 storage_path=os.path.join(scratch, "tune"),
-                stop=_stopper(tune, self),
-                callbacks=[_callback(tune, self)],
+                stop=watch,
+                callbacks=[watch],
                 verbose=0,
                 failure_config=tune.FailureConfig(max_failures=1),  # of Ray itself: a machine that is lost, say
                 checkpoint_config=tune.CheckpointConfig(checkpoint_at_end=False),  # those of the script are its own
@@ -157,59 +164,29 @@ def per_trial(spec: Dict[str, Any], nodes: List[Dict[str, float]]) -> Dict[str, 
     return resources
 
 
-def domain(tune: Any, said: List[Any]) -> Any:
-    """Return how Ray Tune is told of one parameter: ``["uniform", 0.0, 0.5]`` is ``tune.uniform(0.0, 0.5)``."""
-    return getattr(tune, said[0])(*said[1:])
+def number_of(trial_id: str) -> int:
+    """Return the number of a trial from 1: Tune's ``1f7fa_00003`` is the fourth."""
+    return int(trial_id.rpartition("_")[2]) + 1
 
 
-def scheduler(spec: Dict[str, Any]) -> Any:
-    """ASHA if it is wanted; else every trial runs to its own end."""
-    if not spec["asha"]:
-        return None
-    from ray.tune.schedulers import ASHAScheduler
+def _watch(tune: Any, sweep: Sweep) -> Any:
+    class Watch(tune.Stopper, tune.Callback):  # type: ignore[misc]
+        """Writes down what Tune tells of the trials, and ends all of them once the sweep says so.
 
-    asha = spec["asha"]
-    return ASHAScheduler(
-        time_attr="reports",
-        metric="value",
-        mode=spec["mode"],
-        max_t=asha["most"] or 10**9,
-        grace_period=asha["grace"],
-        reduction_factor=asha["factor"],
-    )
+        It belongs to this process: Tune copies it with its own state, and saves that, of which nothing is needed.
+        """
 
+        def __deepcopy__(self, memo: Any) -> Any:
+            return self
 
-class _Shared:
-    """What belongs to this process: Tune copies it with its own state, and saves that, of which nothing is needed."""
-
-    def __deepcopy__(self, memo: Any) -> Any:
-        return self
-
-    def __reduce__(self) -> Any:
-        return (dict, ())
-
-
-def _stopper(tune: Any, sweep: Sweep) -> Any:
-    class Stop(_Shared, tune.Stopper):  # type: ignore[misc]
-        """Ends all trials once the sweep says so."""
+        def __reduce__(self) -> Any:
+            return (dict, ())
 
         def __call__(self, *_: Any) -> bool:
             return False
 
         def stop_all(self) -> bool:
             return bool(sweep.stop)
-
-    return Stop()
-
-
-def number_of(trial_id: str) -> int:
-    """Return the number of a trial from 1: Tune's ``1f7fa_00003`` is the fourth."""
-    return int(trial_id.rpartition("_")[2]) + 1
-
-
-def _callback(tune: Any, sweep: Sweep) -> Any:
-    class Watch(_Shared, tune.Callback):  # type: ignore[misc]
-        """Writes down what Tune tells of the trials."""
 
         def on_trial_start(self, *_: Any, trial: Any, **__: Any) -> None:
             setting = {name: str(trial.config[name]) for name in sweep.spec["space"]}
@@ -272,8 +249,6 @@ def trainable(ray: Any, spec: Dict[str, Any]) -> Any:
 def main(argv: Optional[List[str]] = None) -> None:
     """Entry point of the file that travels."""
     words = sys.argv[1:] if argv is None else argv
-    if words[0] == "match":
-        answer_lines(words[1])
     with open(words[0], encoding="utf-8") as stream:
         spec = json.load(stream)
     code = Sweep(spec, os.environ.get(WORK_VARIABLE) or os.getcwd()).run()

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import math
 import re
 from typing import Optional
 
 _PUNCTUATION = ",;:.%)]}'\""  # that may follow a number
 LONGEST_LINE = 100_000  # characters of a line that are looked at
-BEYOND = 1e300  # what a scheduler is told of a value that is not finite: worse than any other
+LARGEST = 1e18  # what is beyond has diverged, as nan has
+BEYOND = 1e300  # what a scheduler is told of a value that has: worse than any other
 
 
 def find_value(pattern: "re.Pattern[str]", line: str, longest: int = LONGEST_LINE) -> Optional[float]:
@@ -37,15 +37,18 @@ def number(text: Optional[str]) -> Optional[float]:
     return None
 
 
+def is_finite(value: float) -> bool:
+    """Return whether a value can be the best one, and stand in JSON."""
+    return abs(value) <= LARGEST
+
+
 def is_better(value: float, than: Optional[float], mode: str) -> bool:
     """Return whether a value is better than another one; one that is not finite never is."""
-    if not math.isfinite(value):
-        return False
-    return than is None or (value < than if mode == "min" else value > than)
+    return is_finite(value) and (than is None or (value < than if mode == "min" else value > than))
 
 
 def for_scheduler(value: float, mode: str) -> float:
     """Return the value as a scheduler can compare it: a diverged trial is the worst of all."""
-    if math.isfinite(value):
+    if is_finite(value):
         return value
     return BEYOND if mode == "min" else -BEYOND

@@ -8,12 +8,13 @@ import os
 import time
 from typing import Any, Dict, List, Sequence
 
+from .metric import is_finite
 from .trial_process import trial_name
 
 MARK = "costgpu-sweep "
 """Begins every line of stdout that is an event and not words for people."""
 PROGRESS, TABLE = "progress.jsonl", "trials.csv"
-OWN_COLUMNS = ("status", "best", "best_report", "last", "reports", "seconds", "exit_code", "host")
+COLUMNS = ("status", "best", "best_report", "last", "reports", "seconds", "exit_code", "host")
 
 
 class Records:
@@ -27,29 +28,33 @@ class Records:
         self.folder, self.names = folder, names
         os.makedirs(folder, exist_ok=True)
         self._progress = open(os.path.join(folder, PROGRESS), "w", encoding="utf-8")
-        self.trials: List[Dict[str, Any]] = [{"status": "not_started", "settings": {}} for _ in range(count)]
-        self.write({"event": "begin", "trials": count, "at": time.time()})
+        self.trials: List[Dict[str, Any]] = [
+            {"number": number, "status": "not_started", "setting": {}} for number in range(1, count + 1)
+        ]
+        self.write({"event": "begin", "at": time.time()})
 
     def start(self, number: int, setting: Dict[str, str]) -> None:
         """Record that a trial starts, or starts again."""
-        self.trials[number - 1] = {"status": "running", "settings": setting, "reports": 0}
-        self.write({"event": "start", "trial": number, "settings": setting, "at": time.time()})
+        self.trials[number - 1] = {"number": number, "reports": 0, "status": "running", "setting": setting}
+        self._tell("start", number)
 
     def report(self, number: int, result: Dict[str, Any]) -> None:
         """Record what a trial has reported; a result without a new value of the metric is no event."""
         trial = self.trials[number - 1]
         is_new = result["reports"] > trial["reports"]
-        trial.update({key: result[key] for key in OWN_COLUMNS[1:] if key in result})
+        trial.update({key: result[key] for key in COLUMNS[1:] if key in result})
         if is_new:
-            told = {"report": result["reports"], "value": result["last"], "seconds": result["seconds"]}
-            self.write({"event": "report", "trial": number, **told})
+            self._tell("report", number)
 
     def end(self, number: int, status: str, tail: str = "") -> None:
         """Record the end of a trial."""
-        trial = self.trials[number - 1]
-        trial["status"] = status
-        told = {key: trial.get(key) for key in OWN_COLUMNS}
-        self.write({"event": "end", "trial": number, **told, "tail": tail})
+        self.trials[number - 1].update(status=status, tail=tail)
+        self._tell("end", number)
+
+    def _tell(self, event: str, number: int) -> None:
+        known = self.trials[number - 1].items()
+        trial = {key: None if isinstance(value, float) and not is_finite(value) else value for key, value in known}
+        self.write({"event": event, "trial": trial})
 
     def write(self, event: Dict[str, Any]) -> None:
         """Write any event to the folder and to stdout."""
@@ -63,8 +68,8 @@ class Records:
         self._progress.close()
         with open(os.path.join(self.folder, TABLE), "w", encoding="utf-8", newline="") as stream:
             rows = csv.writer(stream, lineterminator="\n")
-            rows.writerow(["trial", *self.names, *OWN_COLUMNS])
-            for number, trial in enumerate(self.trials, start=1):
-                setting = [trial["settings"].get(name, "") for name in self.names]
-                told = ["" if trial.get(key) is None else trial[key] for key in OWN_COLUMNS]
-                rows.writerow([trial_name(number, len(self.trials)), *setting, *told])
+            rows.writerow(["trial", *self.names, *COLUMNS])
+            for trial in self.trials:
+                setting = [trial["setting"].get(name, "") for name in self.names]
+                told = [trial.get(key) for key in COLUMNS]  # None becomes nothing
+                rows.writerow([trial_name(trial["number"], len(self.trials)), *setting, *told])

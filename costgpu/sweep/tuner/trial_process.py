@@ -4,25 +4,25 @@ from __future__ import annotations
 
 import ctypes
 import os
-import queue
 import re
 import signal
 import socket
 import subprocess
 import sys
-import threading
 import time
-from typing import Any, Callable, Dict, List, Optional
+from collections import deque
+from multiprocessing.connection import wait
+from typing import Any, Callable, Deque, Dict, List, Optional
 
 from .arguments import arguments_of
-from .matcher import LineTooCostly, Matcher
-from .metric import for_scheduler, is_better
+from .metric import LONGEST_LINE, find_value, for_scheduler, is_better
 from .trial_folder import LOG, TrialFolder
 
 HEARTBEAT_SECONDS = 1.0  # a step ends after this time, with or without news: only then can a trial be stopped
 DRAIN_SECONDS = 2.0  # for what is still in the pipe when the script has ended
 TAIL_LINES, TAIL_CHARACTERS = 15, 2000
 CHUNK_BYTES = 1 << 20
+LINE_SECONDS = 2.0  # of CPU time for the pattern: an ordinary one takes a thousandth of it for the longest line
 MOST_COSTLY_LINES = 10  # for its metric, of a trial; then it ends, as most likely every line is
 ALL_REPORTS = 512  # of a trial are told one by one; of more, about half as many for each doubling
 _PARENT_DEATH_SIGNAL = 1  # PR_SET_PDEATHSIG, linux/prctl.h
@@ -37,7 +37,7 @@ def is_told(report: int) -> bool:
 
 
 class TrialProcess:
-    """Starts with `start`; then `step` until it says ``done``, or `end` before that.
+    """Starts with `start`; then `step` until it says ``done``, or `end` before that. Belongs to the main thread.
 
     Args:
         spec: What the sweep is to do, as `bundle.tuner_spec` makes it.
@@ -53,27 +53,26 @@ class TrialProcess:
         self.spec, self.number, self.send = spec, number, send
         self.argv = spec["argv"] + arguments_of(setting, spec["template"])
         self.folder = TrialFolder(work, os.path.join(work, spec["folder"], trial_name(number, spec["trials"])))
-        self._matcher = Matcher(os.path.join(work, spec["program"]), spec["metric"])
-        self._costly_lines, self._is_matching = 0, False
         self.reports = 0
         self.last: Optional[float] = None
         self.best: Optional[float] = None
         self.best_report = 0
         self.over = False
         self.end_words: Dict[str, Any] = {}
-        self._values: "queue.Queue[Optional[float]]" = queue.Queue()
-        self._tail: List[str] = []
-        self._process: Optional["subprocess.Popen[bytes]"] = None
-        self._reader: Optional[threading.Thread] = None
+        self._pattern = re.compile(spec["metric"])
+        self._costly_lines = 0
+        self._values: Deque[float] = deque()  # that were printed and are not yet reports
+        self._pending = b""  # the beginning of a line that has no end yet
+        self._tail: Deque[str] = deque(maxlen=TAIL_LINES)
         self._began = time.monotonic()
 
     def start(self) -> None:
         """Make the folder and start the script in it."""
         self.folder.make()
+        signal.signal(signal.SIGVTALRM, _end_search)
         python = self.spec["python"] or sys.executable
-        environment = {
-            k: v for k, v in os.environ.items() if not k.startswith("RAY_")
-        }  # the script may have its own Ray
+        # The script may have its own Ray.
+        environment = {name: value for name, value in os.environ.items() if not name.startswith("RAY_")}
         environment.update(PYTHONUNBUFFERED="1", COSTGPU_TRIAL=str(self.number))
         libc = ctypes.CDLL(None) if sys.platform == "linux" else None
         self._began = time.monotonic()
@@ -92,8 +91,9 @@ class TrialProcess:
             self._tail.append("%s cannot be started: %s" % (python, error))
             self._finish("failed", 127)
             return
-        self._reader = threading.Thread(target=self._read, daemon=True)
-        self._reader.start()
+        assert self._process.stdout is not None
+        self._pipe = self._process.stdout
+        self._log = open(os.path.join(self.folder.path, LOG), "wb", buffering=0)
 
     def step(self) -> Dict[str, Any]:
         """Wait for the next value of the metric, or for a heartbeat.
@@ -101,19 +101,25 @@ class TrialProcess:
         Returns:
             ``reports`` and ``done``, what is known of the trial, and ``value`` once there is one.
         """
-        if not self.over:
-            try:
-                self._take(self._values.get(timeout=HEARTBEAT_SECONDS))
-                while not is_told(self.reports):  # the others one by one: trials are compared at the same report
-                    self._take(self._values.get_nowait())
-            except queue.Empty:
-                self._look()
+        until = time.monotonic() + HEARTBEAT_SECONDS
+        while not self.over and not self._report():
+            left = until - time.monotonic()
+            if self._process.poll() is not None:
+                self._read_rest()
+                if not self._values:
+                    self._signal(signal.SIGKILL)  # what the script has started and left behind
+                    code = self._process.returncode
+                    self._finish("failed" if code else "succeeded" if self.reports else "no_metric", code)
+            elif left > 0:
+                self._read(left)
+            else:
+                break
         result: Dict[str, Any] = {
             "reports": self.reports,
             "done": self.over,
-            "best": None if self.best is None else repr(self.best),  # JSON has no nan
+            "best": self.best,
             "best_report": self.best_report,
-            "last": None if self.last is None else repr(self.last),
+            "last": self.last,
             "seconds": round(time.monotonic() - self._began, 3),
             "host": socket.gethostname(),
             **self.end_words,
@@ -124,55 +130,71 @@ class TrialProcess:
 
     def end(self) -> None:
         """End the script with SIGTERM, and SIGKILL after the grace; all that it started goes with it. Idempotent."""
-        if self.over or self._process is None:
+        if self.over:
             return
         self._signal(signal.SIGTERM)
-        try:
-            self._process.wait(self.spec["grace"])
-        except subprocess.TimeoutExpired:
-            self._signal(signal.SIGKILL)
-            self._process.wait()
-        self._wait_for_reader()
+        until = time.monotonic() + self.spec["grace"]
+        while self._process.poll() is None and time.monotonic() < until:
+            self._read(min(HEARTBEAT_SECONDS, self.spec["grace"]))  # a script that nobody reads cannot end
+        self._signal(signal.SIGKILL)
+        self._process.wait()
+        self._read_rest()
         self._finish("stopped", self._process.returncode)
 
-    def _look(self) -> None:
-        """Look whether the script has ended meanwhile."""
-        if self._process is None or self._process.poll() is None:
-            return
-        self._wait_for_reader()
-        if not self._values.empty():
-            return
-        code = self._process.returncode
-        self._finish("failed" if code else "succeeded" if self.reports else "no_metric", code)
+    def _report(self) -> bool:
+        """Take values as reports, up to one that is told; return whether there was such a one.
 
-    def _wait_for_reader(self) -> None:
-        """Wait until all is read that the script has written: what it has started may hold the pipe open for longer."""
-        for _ in range(1 + MOST_COSTLY_LINES):
-            if self._reader is not None:
-                self._reader.join(DRAIN_SECONDS)
-            if not self._is_matching:
-                return
+        One by one: trials are compared at the same report.
+        """
+        while self._values:
+            self.reports, self.last = self.reports + 1, self._values.popleft()
+            if is_better(self.last, self.best, self.spec["mode"]):
+                self.best, self.best_report = self.last, self.reports
+            if is_told(self.reports):
+                return True
+        return False
 
-    def _take(self, value: Optional[float]) -> None:
-        if value is None:  # the script has closed its output: most likely it ends
-            if self._process is not None:
-                try:
-                    self._process.wait(DRAIN_SECONDS)
-                except subprocess.TimeoutExpired:
-                    pass
+    def _read(self, seconds: float) -> None:
+        """Read what the script prints next, and wait so long for it: write the log, look for the metric."""
+        if self._pipe.closed:  # by the script: most likely it ends
+            try:
+                self._process.wait(seconds)
+            except subprocess.TimeoutExpired:
+                pass
             return
-        self.reports, self.last = self.reports + 1, value
-        if is_better(value, self.best, self.spec["mode"]):
-            self.best, self.best_report = value, self.reports
+        if not wait([self._pipe.fileno()], seconds):
+            return
+        data = os.read(self._pipe.fileno(), 1 << 16)
+        if not data:
+            self._pipe.close()
+            return
+        try:
+            self._log.write(data)
+        except OSError as error:  # a full disk: the script comes to an end of its own
+            self._tail.append("%s cannot be written: %s" % (LOG, error))
+        first, *others = re.split(rb"[\r\n]+", data)
+        first = (self._pending + first)[: 4 * LONGEST_LINE]  # no more is looked at; a character has 4 bytes at most
+        *lines, self._pending = (first, *others)
+        for line in lines:
+            self._line(line)
+
+    def _read_rest(self) -> None:
+        """Read all that an ended script has printed: what it has started may hold the pipe open for longer."""
+        until = time.monotonic() + DRAIN_SECONDS
+        while not self._pipe.closed and time.monotonic() < until:
+            self._read(DRAIN_SECONDS)
+        self._line(self._pending)
+        self._pending = b""
+        self._pipe.close()
+        self._log.close()
 
     def _finish(self, status: str, code: int) -> None:
         self.over = True
-        self._signal(signal.SIGKILL)  # of what the script has started and left behind
         try:
             self._send(self.folder.keep_outputs(self.spec["outputs"]))
         except OSError as error:
             self._tail.append("Its outputs cannot be kept: %s" % error)
-        tail = "\n".join(self._tail[-TAIL_LINES:])[-TAIL_CHARACTERS:] if status in ("failed", "no_metric") else ""
+        tail = "\n".join(self._tail)[-TAIL_CHARACTERS:] if status in ("failed", "no_metric") else ""
         self.end_words = {"status": status, "exit_code": code if code >= 0 else 128 - code, "tail": tail}
 
     def _send(self, paths: List[str]) -> None:
@@ -183,62 +205,39 @@ class TrialProcess:
             full = os.path.join(self.folder.path, path)
             with open(full, "rb") as stream:
                 mode, first = os.fstat(stream.fileno()).st_mode & 0o777, True
-                while True:
-                    data = stream.read(CHUNK_BYTES)
-                    if not data and not first:
-                        break
+                data = stream.read(CHUNK_BYTES)
+                while data or first:
                     self.send(os.path.relpath(full, self.folder.work), data, mode, first)
-                    first = False
+                    data, first = stream.read(CHUNK_BYTES), False
 
     def _signal(self, number: int) -> None:
-        if self._process is not None:
-            try:
-                os.killpg(self._process.pid, number)
-            except (ProcessLookupError, PermissionError):
-                pass
-
-    def _read(self) -> None:
-        """Write the log and look for the metric; a thread of its own, so that the script never waits for us."""
-        assert self._process is not None
-        assert self._process.stdout is not None
-        pending, is_cut = b"", False
-        with self._process.stdout as pipe, open(os.path.join(self.folder.path, LOG), "wb") as log:
-            while True:
-                self._is_matching = False
-                data = pipe.read1(1 << 16)  # type: ignore[attr-defined]
-                if not data:
-                    break
-                self._is_matching = True
-                log.write(data)
-                log.flush()
-                *lines, pending = re.split(rb"[\r\n]+", pending + data)
-                for line in lines:
-                    self._line(b"" if is_cut else line)
-                    is_cut = False
-                if len(pending) > CHUNK_BYTES:  # a line without an end: what follows its beginning is not looked at
-                    self._line(b"" if is_cut else pending)
-                    pending, is_cut = b"", True
-            self._is_matching = True
-            self._line(b"" if is_cut else pending)
-            self._is_matching = False
-        self._matcher.close()
-        self._values.put(None)
+        try:
+            os.killpg(self._process.pid, number)
+        except (ProcessLookupError, PermissionError):
+            pass
 
     def _line(self, line: bytes) -> None:
         text = line.decode("utf-8", "replace")
         if not text.strip():
             return
-        self._tail = [*self._tail[1 - TAIL_LINES :], text[-TAIL_CHARACTERS:]]
+        self._tail.append(text[-TAIL_CHARACTERS:])
+        signal.setitimer(signal.ITIMER_VIRTUAL, LINE_SECONDS)
         try:
-            value = self._matcher.find(text)
-        except LineTooCostly:
+            value = find_value(self._pattern, text)
+        except TimeoutError:
             self._costly_lines += 1
             self._tail.append("--metric took too long for a line of %d characters." % len(text))
             if self._costly_lines == MOST_COSTLY_LINES:
                 self._signal(signal.SIGKILL)
             return
+        finally:
+            signal.setitimer(signal.ITIMER_VIRTUAL, 0)
         if value is not None:
-            self._values.put(value)
+            self._values.append(value)
+
+
+def _end_search(_number: int, _frame: Any) -> None:
+    raise TimeoutError
 
 
 def _begin_script(libc: Optional[ctypes.CDLL]) -> None:

@@ -57,29 +57,20 @@ def cancel_driven(context: AppContext, view: RunView, *, now: bool) -> None:
                 journal = RunJournal(context.ledger, context.tools.clock, one.run_id)
                 retry_on_conflict(partial(journal.add, EventKind.GIVEN_UP))
         for one in left:
-            _cancel_driven(context, one, now=now)
+            if one.waits and one.spec.attempt is not None:
+                continue  # its driver sees that the job is given up, before it asks for a machine
+            if one.state is RunState.RUNNING and one.instance is not None and not now:
+                _, instance = run_and_machine(context, one.run_id)
+                if instance is not None:
+                    with connection(context, instance) as host:
+                        host.cancel()
+                continue
+            # the ledger tells the driver; of several machines also while they end: it may be about to try elsewhere
+            over = one.state is RunState.CLOSED or (one.state is RunState.TERMINATING and one.spec.node is None)
+            if not over and (now or one.state not in (RunState.INTENT, RunState.COLLECTING)):
+                journal = RunJournal(context.ledger, context.tools.clock, one.run_id)
+                journal.add(EventKind.ENDING, reason=EndReason.CANCELLED.value, by=EndedBy.CLIENT.value)
     context.reporter.note(f"Run {view.run_id} is being ended by the terminal that drives it.")
-
-
-def _cancel_driven(context: AppContext, view: RunView, *, now: bool) -> None:
-    if view.waits and view.spec.attempt is not None:
-        return  # its driver sees that the job is given up, before it asks for a machine
-    if view.state is RunState.RUNNING and view.instance is not None and not now:
-        _, instance = run_and_machine(context, view.run_id)
-        if instance is not None:
-            with connection(context, instance) as host:
-                host.cancel()
-    elif _can_be_told(view) and (now or view.state not in (RunState.INTENT, RunState.COLLECTING)):
-        journal = RunJournal(context.ledger, context.tools.clock, view.run_id)
-        journal.add(EventKind.ENDING, reason=EndReason.CANCELLED.value, by=EndedBy.CLIENT.value)
-
-
-def _can_be_told(view: RunView) -> bool:
-    """Return whether the ledger can tell the driver.
-
-    Of several machines also while they end: it may be about to try elsewhere.
-    """
-    return view.state is not RunState.CLOSED and (view.state is not RunState.TERMINATING or view.spec.node is not None)
 
 
 def cancel_by_tag(context: AppContext, ref: InstanceRef, run_id: str, launched_at: datetime) -> tuple[str, ...]:

@@ -38,6 +38,7 @@ REFILLED = {
 }
 """Caches that libraries fill again by themselves: the variable that names one, and where it is by default."""
 _LISTED = 5  # paths in a sentence
+_LARGEST = 3  # of what ignore rules leave out
 _LOOKED_AT = 400_000  # files that are looked at for the size of what is left out
 _RECORDS = ("mlruns/**/meta.yaml", "events.out.tfevents.*")  # that loggers read of earlier runs, and scripts do without
 _CACHES = RuleFile((*secret_files.DISPENSABLE, *_RECORDS), "caches")
@@ -216,7 +217,9 @@ def outside_notes(footprint: Footprint | None, workdir: str, *, here: bool) -> I
     beside = Path(workdir).resolve().parent
     caches: dict[str, list[FileUse]] = defaultdict(list)
     others: list[FileUse] = []
-    roots = _refilled()
+    named = [os.environ.get(name) or place for name, place in REFILLED.items()]
+    folders = {os.path.expanduser(place) for place in (*named, *REFILLED.values()) if place}  # noqa: PTH111
+    roots = sorted(folders, key=len, reverse=True)  # the innermost first
     for use in footprint.read_outside:
         root = next((one for one in roots if use.path == one or use.path.startswith(f"{one}/")), "")
         (caches[root] if root else others).append(use)
@@ -243,13 +246,6 @@ def _words(uses: Sequence[FileUse], beside: Path) -> str:
     return _several([used_file(_short(one.path, beside), one) for one in sorted(uses, key=lambda one: -one.size)])
 
 
-def _refilled() -> list[str]:
-    """Return the folders of caches, the innermost first."""
-    named = [os.environ.get(name) or place for name, place in REFILLED.items()]
-    places = [*named, *REFILLED.values()]
-    return sorted({os.path.expanduser(place) for place in places if place}, key=len, reverse=True)  # noqa: PTH111
-
-
 def _is_beside(use: FileUse, beside: Path) -> bool:
     """Return whether it is in the folder around the working folder; in a home folder, what is hidden is not."""
     rest = use.path.removeprefix(f"{beside}/") if beside != Path("/") else use.path
@@ -264,7 +260,7 @@ def _short(path: str, beside: Path) -> str:
     return printable_path(f"~{path.removeprefix(home)}" if path.startswith(f"{home}/") else path)
 
 
-def largest_left_out(selection: Selection, most: int = 3) -> tuple[FileUse, ...]:
+def largest_left_out(selection: Selection) -> tuple[FileUse, ...]:
     """Return the largest of what ignore rules leave out, as far as a bounded look at it tells."""
     found: list[FileUse] = []
     left = _LOOKED_AT
@@ -273,7 +269,7 @@ def largest_left_out(selection: Selection, most: int = 3) -> tuple[FileUse, ...]
             sizes = list(islice(_sizes(selection.root / path), min(left, _LOOKED_AT // 4)))
             found.append(FileUse(path=path, size=sum(sizes), files=len(sizes)))
             left -= len(sizes)
-    return tuple(sorted((one for one in found if one.size), key=lambda one: (-one.size, one.path))[:most])
+    return tuple(sorted((one for one in found if one.size), key=lambda one: (-one.size, one.path))[:_LARGEST])
 
 
 def _sizes(path: Path) -> Iterator[int]:

@@ -40,13 +40,9 @@ def list_runs(context: AppContext, *, closed: bool = False, by_tag: bool = False
     except (ConfigError, LedgerError) as error:
         context.reporter.note(f"{error.message} Asking the providers instead.", error.hint)
         by_tag = True
-    return RunList(views, _tagged(context, {view.run_id for view in views}) if by_tag else [])
-
-
-def _tagged(context: AppContext, known: set[str]) -> list[TaggedInstance]:
-    """Our machines of which the ledger knows nothing."""
     found: list[TaggedInstance] = []
-    for provider in context.providers():
+    known = {view.run_id for view in views}
+    for provider in context.providers() if by_tag else ():
         try:
             owned = provider.list_owned(None)
         except ProviderError as error:
@@ -55,7 +51,7 @@ def _tagged(context: AppContext, known: set[str]) -> list[TaggedInstance]:
         found += [TaggedInstance(instance=i) for i in owned.instances if i.state.alive and i.run_id not in known]
         for region, why in owned.unreachable:
             context.reporter.note(f"{provider.name}/{region} could not be asked: {why}")
-    return found
+    return RunList(views, found)
 
 
 def waiting_runs(context: AppContext, views: Sequence[RunView]) -> list[str]:
@@ -64,7 +60,12 @@ def waiting_runs(context: AppContext, views: Sequence[RunView]) -> list[str]:
     from costgpu.runner.state.lock import is_driven
 
     folders = {view.run_id: runs_folder() / view.run_id for view in views}
-    begun = [view for view in views if view.state not in (RunState.INTENT, RunState.CLOSED) and _stands_for_job(view)]
+    # of several machines, only the first: its job is called by that run
+    begun = [
+        view
+        for view in views
+        if view.state not in (RunState.INTENT, RunState.CLOSED) and (view.spec.node is None or view.spec.node.node == 0)
+    ]
     here = [view for view in begun if folders[view.run_id].exists()]  # only here are their keys
     alone = [view for view in here if not is_driven(folders[view.run_id])]
     if not alone:
@@ -83,8 +84,3 @@ def waiting_runs(context: AppContext, views: Sequence[RunView]) -> list[str]:
             what = "has outlived its lease"
         lines.append(f"{view.run_id} {what}: costgpu attach {view.run_id}")
     return lines
-
-
-def _stands_for_job(view: RunView) -> bool:
-    """Return whether it is the run by which its job is called: of several machines, that of the first."""
-    return view.spec.node is None or view.spec.node.node == 0

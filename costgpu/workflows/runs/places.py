@@ -13,7 +13,6 @@ from costgpu.estimator.predict import predict
 from costgpu.estimator.prepared import prepare
 from costgpu.estimator.scope import scope_of
 from costgpu.estimator.verdict import Preferences, decide, effective_cost
-from costgpu.models.offer import Offer
 from costgpu.models.prediction import Candidate, Choice, Prediction
 from costgpu.models.workload import WorkloadProfile
 from costgpu.pricing.hardware import accelerators
@@ -37,11 +36,6 @@ class Places:
     verdict: str  # the sentence that says why; empty without one
     notes: list[str]
     fallback: list[LaunchPlace] = field(default_factory=list)  # on demand, where no spot machine is free
-
-
-def default_infra(default: str | None, *, renting: bool) -> tuple[str, ...]:
-    """Without --infra: what the settings say, unless what is asked for cannot be this machine."""
-    return () if default is None or (renting and default == "local") else (default,)
 
 
 def check_credentials(context: AppContext, providers: Iterable[str]) -> None:
@@ -141,7 +135,15 @@ def find_places(
     history = SpeedHistory(workload_key if workload else "", context.reporter, ledger=context.ledger)
     here = predict(workload, Candidate(offer=None), history.speed(None)) if workload else None
     known = here if whole and not several else None  # several places of this machine share its cores
-    here_place = LaunchPlace(offer=_this_machine(request.assume_price, today), prediction=known)
+    import psutil
+
+    offer = this_machine(
+        Decimal(0) if request.assume_price is None else parse_usd(request.assume_price, "--assume-price"),
+        today,
+        vcpus=os.cpu_count() or 1,
+        memory_gib=round(psutil.virtual_memory().total / 2**30, 1),
+    )
+    here_place = LaunchPlace(offer=offer, prediction=known)
     notes = [] if whole or scope is None else [f"The length of the whole job is not known; predicted: {scope.unit}."]
     if infra == ("local",):
         return Places(ranked=[here_place], verdict="", notes=notes)
@@ -151,14 +153,18 @@ def find_places(
         wanted = [c for c in wanted if c.offer and c.offer.provider in usable]
         notes.append(f"Not considered: {', '.join(without)} (no credentials here).")
     chosen = bool(request.instance_type or request.gpus)
+
+    def by_price() -> Places:
+        ranked = sorted(wanted, key=lambda c: c.offer.price_usd_per_hour if c.offer else 0)
+        return Places(ranked=[_place(c, None) for c in ranked], verdict="", notes=notes)
+
     if workload is None or scope is None or here is None:
         if not (chosen or request.cpus or request.memory):
             raise UsageError(
                 "Without an estimate nothing says what machine to run it on.",
                 hint="Name one: --infra local, -t g5.xlarge or --gpus L4:1, with --max-cost or --max-duration.",
             )
-        ranked = sorted(wanted, key=lambda c: c.offer.price_usd_per_hour if c.offer else 0)
-        return Places(ranked=[_place(c, None) for c in ranked], verdict="", notes=notes)
+        return by_price()
     if request.recover is None:  # one machine until the job is over: what a lease is for
         wanted = [replace(c, interruptions=None) for c in wanted]
     places = on_nodes(wanted, [request.machines]) if several else wanted
@@ -167,8 +173,7 @@ def find_places(
     if not predictions and several and chosen:
         why = next((p.infeasible for p in predicted), "machines without GPUs are not predicted together")
         notes.append(f"No estimate for {request.machines} machines: {why}.")
-        ranked = sorted(wanted, key=lambda c: c.offer.price_usd_per_hour if c.offer else 0)
-        return Places(ranked=[_place(c, None) for c in ranked], verdict="", notes=notes)
+        return by_price()
     if not predictions:
         raise UsageError("The job fits on none of the machines asked for.", hint="costgpu estimate says why.")
     best_first = sorted(predictions, key=lambda p: (effective_cost(p, Preferences()), p.wall_seconds.value))
@@ -183,17 +188,6 @@ def find_places(
             best_first.insert(0, verdict.recommended)
     ranked_places = [_place(p.candidate, p if whole else None) for p in best_first]
     return Places(ranked=ranked_places, verdict=sentence, notes=notes)
-
-
-def _this_machine(assume_price: str | None, today: date) -> Offer:
-    import psutil
-
-    return this_machine(
-        Decimal(0) if assume_price is None else parse_usd(assume_price, "--assume-price"),
-        today,
-        vcpus=os.cpu_count() or 1,
-        memory_gib=round(psutil.virtual_memory().total / 2**30, 1),
-    )
 
 
 def _place(candidate: Candidate, prediction: Prediction | None) -> LaunchPlace:

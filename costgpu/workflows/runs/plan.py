@@ -26,7 +26,6 @@ from costgpu.measure.prefixes import NO_PREFIXES
 from costgpu.measure.profile_file import load_profile
 from costgpu.models.instance import CreateRequest, Identity, NodeGroup
 from costgpu.models.job import JobSpec, Launcher
-from costgpu.models.offer import Offer
 from costgpu.models.run import Option, Plan
 from costgpu.models.workload import WorkloadProfile
 from costgpu.pricing.hardware import accelerators
@@ -46,7 +45,6 @@ from costgpu.workflows.runs.patterns import check_rules
 from costgpu.workflows.runs.places import (
     Places,
     check_credentials,
-    default_infra,
     find_places,
     providers_of,
     wanted_offers,
@@ -86,7 +84,9 @@ def plan_run(request: RunRequest, script: Request, context: AppContext, adapt: A
     now = context.clock.now()
     if not request.queue and request.recover is None:  # others begin, or go on, who knows when
         limits = replace(limits, now=now)
-    infra = request.infra or default_infra(context.settings.default_infra, renting=request.renting)
+    infra, default = request.infra, context.settings.default_infra
+    if not infra and default is not None and not (request.renting and default == "local"):
+        infra = (default,)
     providers = providers_of(wanted_offers(request, infra, context.reporter))  # a wrong name is an error at once
     spec = job_spec(request, script, limits, environment, bucket=context.settings.bucket)
     check_rules(spec)
@@ -99,7 +99,17 @@ def plan_run(request: RunRequest, script: Request, context: AppContext, adapt: A
         check_credentials(context, providers)  # without them there is no need to measure for a minute
     check_script(script, request.python)
     check_program(script.program, script.workdir, rented=rented)
-    packages = _packages(request, script, environment) if rented else PackageSource()
+    packages = PackageSource()
+    if rented:
+        prefixes = script.launch.prefixes if script.launch is not None else NO_PREFIXES
+        packages = find_packages(
+            script.workdir,
+            script.script,
+            setup=request.setup,
+            extras=request.extra,
+            prefixes=prefixes,
+            variables=environment,
+        )
     for secret, advice in visible_secrets(request):
         context.reporter.note(secret, advice)
     profile = _profile(single, script, context.reporter)
@@ -119,7 +129,12 @@ def plan_run(request: RunRequest, script: Request, context: AppContext, adapt: A
         found = find_places(dearer, context, profile, infra, now.date(), workload_key=key)
         places = replace(places, fallback=found.ranked)
     first = places.ranked[0]
-    _check_backend(profile, first)
+    parallelism = profile.parallelism if profile is not None else None
+    if parallelism is not None and parallelism.needs_gpu_backend and first.offer.accelerator is None:
+        raise UsageError(
+            f"The script asks for NCCL, which works between GPUs only, and {first.offer.instance_type} has none.",
+            hint='Choose one with --gpus L4:1, or init_process_group("gloo") where torch.cuda.is_available() is False.',
+        )
     local = first.offer.provider == "local"
     python = find_interpreter(request.python or script.python, dict(os.environ)).path if local else ""
     if local and single.runs_once and not request.setup:
@@ -134,15 +149,16 @@ def plan_run(request: RunRequest, script: Request, context: AppContext, adapt: A
     if adapt is not None:
         spec, places = adapt(spec, places, profile)
         key, steps = "", None
+    owner = context.settings.owner or current_owner()
     if request.fit:
-        owner = context.settings.owner or current_owner()
         limits = fit_to_budgets(context.ledger, spec, limits, [*places.ranked, *places.fallback], owner, now)
         spec = replace(spec, max_cost_usd=limits.max_cost_usd)
     plan = make_plan(
         context, spec, places, limits, workload=key, steps=steps, script=script, profile=profile, packages=packages
     )
-    plan, refusal = with_budgets(context, plan)
-    return PlannedRun(plan=plan, environment=environment, refusal=refusal, at=now)
+    answer = ask_budgets(context.ledger, plan.spec, plan.options, owner, context.clock.now())
+    plan = replace(plan, notes=(*plan.notes, *answer.notes))
+    return PlannedRun(plan=plan, environment=environment, refusal=answer.refusal, at=now)
 
 
 def _profile(request: RunRequest, script: Request, reporter: Reporter) -> WorkloadProfile | None:
@@ -165,16 +181,6 @@ def _profile(request: RunRequest, script: Request, reporter: Reporter) -> Worklo
     return profile
 
 
-def _check_backend(profile: WorkloadProfile | None, place: LaunchPlace) -> None:
-    """Refuse a script that communicates between GPUs on a machine that has none."""
-    parallelism = profile.parallelism if profile is not None else None
-    if parallelism is not None and parallelism.needs_gpu_backend and place.offer.accelerator is None:
-        raise UsageError(
-            f"The script asks for NCCL, which works between GPUs only, and {place.offer.instance_type} has none.",
-            hint='Choose one with --gpus L4:1, or init_process_group("gloo") where torch.cuda.is_available() is False.',
-        )
-
-
 def _as_launched(request: RunRequest, script: Request) -> Request:
     """Return the script as it will be started: one rank of those that the run's own options ask for."""
     if script.launch is not None or (request.machines == 1 and request.nproc is None):
@@ -192,18 +198,6 @@ def _as_launched(request: RunRequest, script: Request) -> Request:
         ranked=True,
     )
     return replace(script, launch=launch)
-
-
-def _packages(request: RunRequest, script: Request, environment: dict[str, str]) -> PackageSource:
-    """Return what rented machines install, as far as that does not depend on what is measured."""
-    return find_packages(
-        script.workdir,
-        script.script,
-        setup=request.setup,
-        extras=request.extra,
-        prefixes=script.launch.prefixes if script.launch is not None else NO_PREFIXES,
-        variables=environment,
-    )
 
 
 def _completed(
@@ -279,7 +273,11 @@ def make_plan(
     options, identities, refused = _identities(context, wanted)
     options, zones, dropped = _first_possible(context, options)
     first = options[0]
-    notes = [*places.notes, *refused, *dropped, *_driver_note(first.offer)]
+    notes = [*places.notes, *refused, *dropped]
+    card = accelerators().get(first.offer.accelerator.name) if first.offer.accelerator is not None else None
+    if card is not None and card.compute_capability is not None and card.compute_capability < OPEN_MODULES_SINCE:
+        unserved = f"NVIDIA's open kernel modules do not serve the {card.name}"
+        notes.append(f"{unserved}: if the image has no others, the run ends before anything is sent.")
     provider = context.tools.provider(first.offer.provider)
     who = [identities[name] for name in dict.fromkeys(option.offer.provider for option in options)]
     selection = select_for(spec, context.settings.sync_limit_mib)
@@ -352,22 +350,3 @@ def make_plan(
         others=tuple(who[1:]),
         packages=packages.text if packages is not None else "",
     )
-
-
-def _driver_note(offer: Offer) -> list[str]:
-    """Return what may be wrong with a GPU that is older than the open driver; nothing for others."""
-    known = accelerators().get(offer.accelerator.name) if offer.accelerator is not None else None
-    if known is None or known.compute_capability is None or known.compute_capability >= OPEN_MODULES_SINCE:
-        return []
-    unserved = f"NVIDIA's open kernel modules do not serve the {known.name}"
-    return [f"{unserved}: if the image has no others, the run ends before anything is sent."]
-
-
-def with_budgets(context: AppContext, plan: Plan) -> tuple[Plan, CostGpuError | None]:
-    """Return the plan with a note for every budget that the run falls under, and why it is refused, if it is.
-
-    Nothing is asked of a provider. A run that costs nothing falls under no budget.
-    """
-    owner = context.settings.owner or current_owner()
-    answer = ask_budgets(context.ledger, plan.spec, plan.options, owner, context.clock.now())
-    return replace(plan, notes=(*plan.notes, *answer.notes)), answer.refusal

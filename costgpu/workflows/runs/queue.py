@@ -102,11 +102,6 @@ def _cannot_be_left(context: AppContext, view: RunView) -> str:
         due = view.created_at + timedelta(seconds=search_pause(attempt.searches))
         if context.clock.now() < due:
             return f"the next look for a machine, at {due:%H:%M} UTC"
-    return _credentials(context, view)
-
-
-def _credentials(context: AppContext, view: RunView) -> str:
-    """Return why nothing can be rented for a run now; empty if something can."""
     problems: dict[str, str] = {}
     for name in dict.fromkeys(option.offer.provider for option in view.options):
         try:

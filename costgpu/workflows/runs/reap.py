@@ -28,7 +28,7 @@ from costgpu.providers import registry
 from costgpu.providers.base import Provider
 from costgpu.render.text.reap import count_text, rate_text
 from costgpu.runner.adopt import collect_finished
-from costgpu.runner.find_run import ExpectedMachine, expected_machine, load_run
+from costgpu.runner.find_run import expected_machine, load_run
 from costgpu.runner.launch import current_owner
 from costgpu.runner.reap import ReapFilter, agreed_now, end_orphans, find_orphans
 from costgpu.runner.spending import shipped_prices
@@ -50,10 +50,19 @@ def reap(
         older_than: Only what was there before that time span; None for everything.
         mine: Whether only what carries the user's name is meant.
     """
-    only = _only(context, older_than, mine=mine)
+    before = None
+    if older_than is not None:
+        before = context.clock.now() - timedelta(seconds=parse_duration(older_than, "--older-than"))
+    only = ReapFilter(before=before, owner=(context.settings.owner or current_owner()) if mine else "")
     places = _places(context, infra)
-    readable = _collect(context, observer) if end else True
-    known = _ledger_memory(context, broken=not readable)
+    broken = False
+    if end:
+        try:
+            collect_finished(context.ledger, context.tools, observer)
+        except (ConfigError, LedgerError) as error:
+            context.reporter.note(f"{error.message} {TAGS_ONLY}")
+            broken = True
+    known = _ledger_memory(context, broken=broken)
     found = ReapFindings()
 
     def prices(machines: Sequence[Instance]) -> Mapping[InstanceRef, Decimal]:
@@ -107,13 +116,6 @@ def error_for(found: ReapFindings, *, ended: bool) -> CostGpuError | None:
     return None
 
 
-def _only(context: AppContext, older_than: str | None, *, mine: bool) -> ReapFilter:
-    before = None
-    if older_than is not None:
-        before = context.clock.now() - timedelta(seconds=parse_duration(older_than, "--older-than"))
-    return ReapFilter(before=before, owner=(context.settings.owner or current_owner()) if mine else "")
-
-
 def _ledger_memory(context: AppContext, *, broken: bool) -> Callable[[str], RunView | None]:
     """Return what the ledger knows of runs, each asked for once; None for what it does not know or cannot say.
 
@@ -139,16 +141,6 @@ def _ledger_memory(context: AppContext, *, broken: bool) -> Callable[[str], RunV
     return known
 
 
-def _collect(context: AppContext, observer: Observer) -> bool:
-    """Take over what is finished; whether the ledger could be used."""
-    try:
-        collect_finished(context.ledger, context.tools, observer)
-    except (ConfigError, LedgerError) as error:
-        context.reporter.note(f"{error.message} {TAGS_ONLY}")
-        return False
-    return True
-
-
 Place = tuple["Provider", list[str] | None]
 """A provider to ask, and its regions; None for all of them."""
 
@@ -171,7 +163,10 @@ def _without_credentials(context: AppContext, places: Sequence[Place], *, everyw
     hidden: dict[tuple[str, str], list[str]] = {}
     with contextlib.suppress(ConfigError, LedgerError):
         for run_id in context.ledger.open_runs():
-            if (machine := _machine_of(context, run_id)) is None or machine.provider == "local":
+            machine = None
+            with contextlib.suppress(LedgerDamaged, LedgerTooNew):
+                machine = expected_machine(context.ledger.events(run_id))
+            if machine is None or machine.provider == "local":
                 continue  # another computer's own machine is not for these credentials to see, and costs nothing
             name, account = machine.provider, machine.account
             if name in asked:
@@ -179,7 +174,9 @@ def _without_credentials(context: AppContext, places: Sequence[Place], *, everyw
                 if not account or (regions is not None and machine.region not in regions):
                     continue
                 if name not in accounts:
-                    accounts[name] = _account(provider)
+                    accounts[name] = ""  # whose machines the provider shows with these credentials
+                    with contextlib.suppress(ProviderError):
+                        accounts[name] = provider.identity().account
                 if accounts[name] in ("", account):
                     continue
             elif not everywhere:
@@ -193,18 +190,3 @@ def _without_credentials(context: AppContext, places: Sequence[Place], *, everyw
         who = f"run {run_ids[0]}" if len(run_ids) == 1 else f"runs {', '.join(run_ids)}"
         found[where] = f"{why}, and {who} may have a machine there"
     return found
-
-
-def _machine_of(context: AppContext, run_id: str) -> ExpectedMachine | None:
-    """Return where an open run may have a machine; None if it has none, or its record is damaged."""
-    with contextlib.suppress(LedgerDamaged, LedgerTooNew):
-        return expected_machine(context.ledger.events(run_id))
-    return None
-
-
-def _account(provider: Provider) -> str:
-    """Whose machines the provider shows with these credentials; empty if it does not say."""
-    try:
-        return provider.identity().account
-    except ProviderError:
-        return ""

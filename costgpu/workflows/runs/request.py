@@ -115,18 +115,31 @@ def check(request: RunRequest) -> None:
         raise UsageError("Which script?", hint="costgpu run train.py, or costgpu run -m package")
     if not 1 <= request.machines <= MOST_NODES:
         raise UsageError(f"{request.machines} machines: a job can have 1 to {MOST_NODES}.")
-    _check_program(request)
+    if request.program:
+        _refuse(
+            {"--nproc": request.nproc, "--launcher": request.launcher not in (None, Launcher.NONE)},
+            f"is for a Python script, and {request.program[0]} is started as it is.",
+            "Let it start its processes itself, or name the script that it starts.",
+        )
     if request.runs_once:
-        _check_once(request)
+        launch = request.launch
+        _refuse(
+            {
+                "--nproc": request.nproc,
+                "--profile": request.profile,
+                "--idle-duration": request.idle_duration,  # the machines' own processes never rest
+                launch.launcher if launch is not None else "": launch is not None and launch.launcher != "python",
+                "--outputs-from all": request.all_outputs,
+            },
+            f"cannot be used with --launcher {request.launcher}.",
+            "The script runs once, on machine 0, and asks for processes itself; its outputs come from there.",
+        )
     elif request.machines == 1:
-        given = [
-            name for name, on in (("--launcher", request.launcher), ("--outputs-from all", request.all_outputs)) if on
-        ]
-        if given:
-            raise UsageError(
-                f"{' and '.join(given)} is for several machines.",
-                hint="Give --nodes 2, or leave it out: --nproc 4 starts four processes on one machine.",
-            )
+        _refuse(
+            {"--launcher": request.launcher, "--outputs-from all": request.all_outputs},
+            "is for several machines.",
+            "Give --nodes 2, or leave it out: --nproc 4 starts four processes on one machine.",
+        )
     literal = [f"-e {name}" for name in _valued(request.env)] + _valued(request.task_env)
     if literal and (request.queue or request.recover is not None):
         name = literal[0].removeprefix("-e ")
@@ -148,35 +161,26 @@ def check(request: RunRequest) -> None:
             hint="--max-duration and --max-cost limit the job.",
         )
     if request.infra == ("local",):
-        options = {
-            "-t": request.instance_type,
-            "--gpus": request.gpus,
-            "--cpus": request.cpus,
-            "--memory": request.memory,
-            "--spot": request.spot,
-            "--disk": request.disk_gib,
-            "--subnet": request.subnet,
-        }
-        given = [name for name, value in options.items() if value]
-        if given:
-            raise UsageError(
-                f"{' and '.join(given)} cannot be chosen on this machine: it is as it is.",
-                hint="Leave it out, or rent a machine: --infra aws.",
-            )
-
-
-def _check_program(request: RunRequest) -> None:
-    """Refuses options that start a Python script in some way, for a program that is none."""
-    options = {
-        "--nproc": request.nproc,
-        "--launcher": request.launcher not in (None, Launcher.NONE),
-    }
-    given = [name for name, on in options.items() if on]
-    if request.program and given:
-        raise UsageError(
-            f"{' and '.join(given)} is for a Python script, and {request.program[0]} is started as it is.",
-            hint="Let it start its processes itself, or name the script that it starts.",
+        _refuse(
+            {
+                "-t": request.instance_type,
+                "--gpus": request.gpus,
+                "--cpus": request.cpus,
+                "--memory": request.memory,
+                "--spot": request.spot,
+                "--disk": request.disk_gib,
+                "--subnet": request.subnet,
+            },
+            "cannot be chosen on this machine: it is as it is.",
+            "Leave it out, or rent a machine: --infra aws.",
         )
+
+
+def _refuse(options: Mapping[str, object], why: str, hint: str) -> None:
+    """Refuse those of the options that are given."""
+    if given := [name for name, value in options.items() if value]:
+        why = why.replace("is ", "are ", 1) if len(given) > 1 and why.startswith("is ") else why
+        raise UsageError(f"{' and '.join(given)} {why}", hint=hint)
 
 
 def check_program(program: Sequence[str], workdir: Path, *, rented: bool) -> None:
@@ -207,10 +211,7 @@ def _check_recovery(request: RunRequest) -> None:
             "--resume-args": request.resume_args,
             "--fallback": request.fallback,
         }
-        given = [name for name, value in options.items() if value]
-        if given:
-            verb = "is" if len(given) == 1 else "are"
-            raise UsageError(f"{' and '.join(given)} {verb} for --recover.", hint="Add --recover 5, or leave it out.")
+        _refuse(options, "is for --recover.", "Add --recover 5, or leave it out.")
         return
     if not 1 <= request.recover <= MOST_RECOVERIES:
         raise UsageError(f"--recover {request.recover}: a job can go on 1 to {MOST_RECOVERIES} times.")
@@ -251,24 +252,6 @@ def _recovery(request: RunRequest, workdir: Path) -> Recovery | None:
     return Recovery(most=request.recover, checkpoints=checkpoints, resume_args=resume)
 
 
-def _check_once(request: RunRequest) -> None:
-    """Refuses what has no meaning where the script runs once."""
-    launch = request.launch
-    options = {
-        "--nproc": request.nproc,
-        "--profile": request.profile,
-        "--idle-duration": request.idle_duration,  # the machines' own processes never rest
-        launch.launcher if launch is not None else "": launch is not None and launch.launcher != "python",
-        "--outputs-from all": request.all_outputs,
-    }
-    given = [name for name, value in options.items() if value]
-    if given:
-        raise UsageError(
-            f"{' and '.join(given)} cannot be used with --launcher {request.launcher}.",
-            hint="The script runs once, on machine 0, and asks for processes itself; its outputs come from there.",
-        )
-
-
 def limits_of(request: RunRequest, *, longest_hours: float) -> Limits:
     """Return what the user allows."""
     lease = None if request.auto_shutdown else request.lease or DEFAULT_LEASE
@@ -302,6 +285,11 @@ def job_spec(
         )
     launch, several = script.launch, request.machines > 1
     launcher = _launcher(request.launcher, launch)
+    kept: tuple[
+        str, ...
+    ] = ()  # options of the launcher, but those that a run decides: numbers, and where machines meet
+    if launch is not None and (launch.torchrun or several):
+        kept = launch.torchrun_options if launch.torchrun else launch.kept
     if script.program:
         launcher = Launcher.NONE  # it finds its rank in its variables, and starts what it starts
     return JobSpec(
@@ -326,12 +314,12 @@ def job_spec(
         tags=parse_tags(request.tags),
         nodes=request.machines,
         launcher=launcher,
-        launcher_options=_options(launch, several=several),
+        launcher_options=kept,
         min_nodes=launch.least_machines
         if several and launch is not None and launch.least_machines < request.machines
         else 0,
         max_restarts=launch.max_restarts if several and launch is not None else 0,
-        outputs_from=_outputs_from(request.outputs_from),
+        outputs_from=_one_of(OutputsFrom, request.outputs_from, "--outputs-from"),
         port=_port(environment.get("MASTER_PORT")),
         recovery=_recovery(request, workdir),
     )
@@ -347,17 +335,6 @@ def _launcher(asked: str | None, launch: Launch | None) -> Launcher:
     if asked is not None and found is not named:
         raise UsageError(f"--launcher {asked}, and the command is {launch.launcher}.", hint="Leave one of them out.")
     return found
-
-
-def _options(launch: Launch | None, *, several: bool) -> tuple[str, ...]:
-    """Return the user's options of the launcher, without those that a run decides: numbers, and where machines meet."""
-    if launch is None:
-        return ()
-    return launch.torchrun_options if launch.torchrun else launch.kept if several else ()
-
-
-def _outputs_from(text: str) -> OutputsFrom:
-    return _one_of(OutputsFrom, text, "--outputs-from")
 
 
 def _one_of(kind: type[E], text: str, option: str) -> E:
@@ -379,24 +356,19 @@ def _port(text: str | None) -> int:
 def _argv(script: Request, *, several: bool) -> tuple[str, ...]:
     launch = script.launch
     arguments = launch.arguments if launch is not None else script.arguments  # the rank is the launcher's to tell
+    name = str(script.module)
+    if script.script is not None:
+        try:
+            name = script.script.relative_to(script.workdir.resolve()).as_posix()
+        except ValueError:
+            raise UsageError(
+                f"{script.script} is not in the folder that is sent, {script.workdir}.",
+                hint="Choose another --workdir.",
+            ) from None
+        name = f"./{name}" if name.startswith("-") else name  # an interpreter would take it for an option
     if launch is not None and launch.runner and not several:
-        return ("-m", launch.runner, *launch.kept, _program(script), *arguments)
-    if script.script is None:
-        return ("-m", _program(script), *arguments)
-    return (_program(script), *arguments)
-
-
-def _program(script: Request) -> str:
-    """Return the module, or the script as it is called in the folder that is sent."""
-    if script.script is None:
-        return str(script.module)
-    try:
-        name = script.script.relative_to(script.workdir.resolve()).as_posix()
-        return f"./{name}" if name.startswith("-") else name  # an interpreter would take it for an option
-    except ValueError:
-        raise UsageError(
-            f"{script.script} is not in the folder that is sent, {script.workdir}.", hint="Choose another --workdir."
-        ) from None
+        return ("-m", launch.runner, *launch.kept, name, *arguments)
+    return ("-m", name, *arguments) if script.script is None else (name, *arguments)
 
 
 def _processes(nproc: str | None, launch: Launch | None, *, several: bool) -> int:

@@ -21,21 +21,22 @@ NO_ESTIMATE = "No estimate: a script on a Ray cluster cannot be measured on one 
 _CHECK_SECONDS = 60
 
 
-def with_ray(packages: PackageSource, package: str = PACKAGE) -> PackageSource:
+def with_ray(packages: PackageSource) -> PackageSource:
     """Return what a machine installs, with Ray if that is not named."""
     if any(need is not None and normal(need.name) == "ray" for need in map(parse, packages.requirements)):
         return packages
-    install = f"pip install '{requirement(package)}'"
+    ray = requirement(PACKAGE)
+    install = f"pip install '{ray}'"
     return replace(
         packages,
         label=f"{packages.label} + Ray" if packages.label else "Ray",
         installer=packages.installer or PIP,
         setup=f"{packages.setup} && {install}" if packages.setup else install,
-        requirements=(*packages.requirements, requirement(package)),
+        requirements=(*packages.requirements, ray),
     )
 
 
-def requirement(package: str = PACKAGE) -> str:
+def requirement(package: str) -> str:
     """Ray of the version that is here, as pip takes it; of any that can be used, if there is none here."""
     try:
         return f"{package}=={metadata.version('ray')}"

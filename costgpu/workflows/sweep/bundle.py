@@ -14,12 +14,20 @@ from costgpu.config import data_folder
 from costgpu.errors import SyncRefused
 from costgpu.models.job import FileEntry
 from costgpu.runner.machine.host import Selection
-from costgpu.sweep.bundle import PROGRAM, SPEC, sweep_of
+from costgpu.sweep.bundle import PROGRAM, SPEC, sweep_of, tuner_file
 
 
 def bundle_folder(name: str) -> Path:
     """Return the private folder with the files of a sweep; it need not exist."""
     return data_folder() / "sweeps" / name
+
+
+def write_bundle(name: str, spec: dict[str, Any]) -> None:
+    """Put the two files into their place on this computer, from which they are sent."""
+    folder = bundle_folder(name)
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / Path(PROGRAM).name).write_bytes(tuner_file())
+    (folder / Path(SPEC).name).write_text(json.dumps(spec), encoding="utf-8")
 
 
 def forget_bundle(argv: Sequence[str]) -> None:
@@ -35,10 +43,10 @@ def read_spec(argv: Sequence[str]) -> dict[str, Any] | None:
     if name is None:
         return None
     try:
-        found = json.loads((bundle_folder(name) / Path(SPEC).name).read_text(encoding="utf-8"))
+        spec: dict[str, Any] = json.loads((bundle_folder(name) / Path(SPEC).name).read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return None
-    return found if isinstance(found, dict) else None
+    return spec
 
 
 def with_bundle(selection: Selection, argv: Sequence[str]) -> Selection:

@@ -6,7 +6,6 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from datetime import datetime
 from typing import Any
 
 import psutil
@@ -17,7 +16,7 @@ from costgpu.models.job import JobSpec, Launcher
 from costgpu.models.workload import WorkloadProfile
 from costgpu.runner.launch import job_name
 from costgpu.runner.plan import LaunchPlace
-from costgpu.sweep.bundle import Sweep, results_folder, tuner_argv, tuner_spec, write_bundle
+from costgpu.sweep.bundle import Sweep, tuner_argv, tuner_spec
 from costgpu.sweep.schedule import Resources, Shares, SweepTime, of_the_sweep, share_out, sweep_time
 from costgpu.sweep.tuner.arguments import arguments_of
 from costgpu.workflows.context import AppContext
@@ -26,7 +25,6 @@ from costgpu.workflows.reporter import Reporter
 from costgpu.workflows.runs.places import Places
 from costgpu.workflows.runs.plan import PlannedRun, plan_run
 from costgpu.workflows.runs.start import context_of
-from costgpu.workflows.sweep.bundle import bundle_folder
 from costgpu.workflows.sweep.find_ray import find_ray, setup_with_ray
 from costgpu.workflows.sweep.request import SweepRequest, sweep_of_request
 
@@ -36,20 +34,10 @@ class PlannedSweep:
     """A plan of a sweep and what it takes to carry it out."""
 
     sweep: Sweep
-    name: str  # of its folder
+    name: str
     spec: dict[str, Any]  # what the tuner reads
-    shares: Shares
     time: SweepTime | None  # None if the length of a trial is not known
     planned: PlannedRun
-
-    @property
-    def folder(self) -> str:
-        """Return where its results come home to, relative to the user's folder."""
-        return results_folder(self.name)
-
-    def write(self) -> None:
-        """Put the files that travel with it into their place."""
-        write_bundle(bundle_folder(self.name), self.spec)
 
 
 @contextmanager
@@ -72,16 +60,15 @@ def planned_sweep(request: SweepRequest, reporter: Reporter) -> Iterator[tuple[A
     if here:
         tuner_python = find_ray(find_interpreter(request.python or script.python, dict(os.environ)).path)
     with context_of(request, script.workdir, reporter) as context:
-        name = _free_name(
-            job_name(request.name or (script.script.stem if script.script else str(script.module))), context
-        )
+        name = job_name(request.name or (script.script.stem if script.script else str(script.module)))
+        name = f"{name}-{context.clock.now():%Y%m%d-%H%M%S}"
         made: dict[str, Any] = {}
 
         def adapt(spec: JobSpec, places: Places, profile: WorkloadProfile | None) -> tuple[JobSpec, Places]:
             machines = _resources(places.ranked[0], request.machines)
             shares = share_out(request.concurrent, sweep.space.trials, machines, profile)
             full = replace(sweep, concurrent=shares.concurrent, gpus_per_trial=shares.gpus_per_trial)
-            made["shares"], made["sweep"] = shares, full
+            made["sweep"] = full
             made["time"], timed = _timed(full, shares, places, profile, request.machines)
             argv = spec.argv[: len(spec.argv) - len(first)]
             made["spec"] = tuner_spec(full, name, argv, python=spec.python, grace_seconds=spec.grace_seconds)
@@ -95,17 +82,6 @@ def planned_sweep(request: SweepRequest, reporter: Reporter) -> Iterator[tuple[A
         measured = replace(script, arguments=[*script.arguments, *first])
         planned = plan_run(request, measured, context, adapt)
         yield context, PlannedSweep(name=name, planned=planned, **made)
-
-
-def _free_name(name: str, context: AppContext) -> str:
-    """Return a name that no sweep of this computer has: the job's, and the time."""
-    at: datetime = context.clock.now()
-    stem = f"{name}-{at:%Y%m%d-%H%M%S}"
-    number, found = 1, stem
-    while bundle_folder(found).exists():
-        number += 1
-        found = f"{stem}-{number}"
-    return found
 
 
 def _resources(place: LaunchPlace, nodes: int) -> Resources:

@@ -74,7 +74,7 @@ def sweep_of_request(request: SweepRequest) -> Sweep:
     return Sweep(
         space=space,
         metric=metric,
-        template=check_template(request.args, space.names),
+        template=check_template(request.args, list(space.example)),
         asha=asha,
         outputs=request.outputs,
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,7 @@ from costgpu.files import FileKind, write_whole
 from costgpu.render.html.sweep_page import sweep_html
 from costgpu.runner.files.safe_move import open_regular
 from costgpu.sweep.metric import Metric, Mode
-from costgpu.sweep.results import Results, read_results
+from costgpu.sweep.results import Results
 from costgpu.sweep.tuner.records import PROGRESS
 from costgpu.version import __version__
 
@@ -24,19 +25,21 @@ def metric_of(spec: dict[str, Any]) -> Metric:
     return Metric(pattern=spec["metric"], mode=Mode(spec["mode"]))
 
 
-def empty_results(spec: dict[str, Any]) -> Results:
-    """Return the results before anything has happened."""
-    return Results(spec["trials"], Mode(spec["mode"]))
+def results_of(spec: dict[str, Any], lines: Iterable[str] = ()) -> Results:
+    """Return the results that the events of a tuner tell of, as far as they have come."""
+    results = Results(spec["trials"], Mode(spec["mode"]))
+    for line in lines:
+        results.feed(line)
+    return results
 
 
 def results_at_home(spec: dict[str, Any], workdir: Path) -> Results | None:
     """Return what the events tell that came home; None if none did."""
     try:
         with open_regular(workdir / spec["folder"] / PROGRESS) as stream:
-            lines = stream.read().decode("utf-8", "replace").splitlines()
+            return results_of(spec, stream.read().decode("utf-8", "replace").splitlines())
     except OSError:
         return None
-    return read_results(spec["trials"], Mode(spec["mode"]), lines)
 
 
 def write_page(results: Results, spec: dict[str, Any], workdir: Path, now: datetime) -> Path | None:

@@ -38,19 +38,40 @@ def read_dstack(task: Section, path: Path, tables: Tables, note: Callable[[str],
     if kind != "task":
         raise task.wrong("type", f"is {kind}: only tasks are run", "In a task, commands end: type: task.")
     task.judge(tables["dstack"], note)
-    resources = task.section("resources")
-    fields = _machine(resources, tables, note) if resources is not None else {}
+    fields: dict[str, Any] = {}
+    if (resources := task.section("resources")) is not None:
+        resources.judge(tables["dstack_resources"], note)
+        disk = resources.mapping("disk")
+        fields = {
+            "cpus": _range(resources.text("cpu")),
+            "memory": _range(resources.text("memory")),
+            "gpus": _gpus(resources, tables, note),
+            "disk_gib": gib(resources, "disk") if disk is None else gib(disk, "size"),
+        }
+        for section in (resources, disk):
+            if section is not None:
+                section.close()
+    policy = task.text("spot_policy")
+    if policy not in (None, "spot", "on-demand", "auto"):
+        raise task.wrong("spot_policy", f"is {policy!r}", "It is spot, on-demand or auto.")
+    if policy == "auto":
+        note(f"{task.at('spot_policy')}: auto: machines are rented on demand; --spot takes spot machines.")
     fields |= {
         "name": task.text("name"),
         "nodes": task.whole("nodes", MOST_NODES),
         "max_duration": _span(task, "max_duration"),
         "grace": _span(task, "stop_duration"),
-        "spot": _spot(task, note),
+        "spot": None if policy is None else policy == "spot",
         "infra": _places(task),
         "instance_type": task.texts("instance_types"),
         "tags": task.variables("tags", TAG),
     }
-    folder = _folder(task, path.absolute().parent)
+    sources = [
+        _source(task, key, item, path.absolute().parent) for key in ("repos", "files") for item in task.items(key)
+    ]
+    folder = min(sources, key=lambda one: len(one.parts), default=None)
+    if folder is not None and not all(one.is_relative_to(folder) for one in sources):
+        raise task.wrong("files", "are in several folders", "Put them into one: all of that is sent.")
     if task.text("shell") not in (None, "bash", "sh", "/bin/bash", "/bin/sh"):
         raise task.wrong("shell", "is not bash", "Commands run under bash.")
     env, commands, setup = task.variables("env"), list(task.texts("commands")), []
@@ -65,21 +86,6 @@ def read_dstack(task: Section, path: Path, tables: Tables, note: Callable[[str],
     task.close()
     said = " && ".join(setup) or None
     return Task(folder=folder, run=run, run_key="commands", setup=said, env=env, fields=fields)
-
-
-def _machine(resources: Section, tables: Tables, note: Callable[[str], None]) -> dict[str, Any]:
-    resources.judge(tables["dstack_resources"], note)
-    disk = resources.mapping("disk")
-    fields = {
-        "cpus": _range(resources.text("cpu")),
-        "memory": _range(resources.text("memory")),
-        "gpus": _gpus(resources, tables, note),
-        "disk_gib": gib(resources, "disk") if disk is None else gib(disk, "size"),
-    }
-    for section in (resources, disk):
-        if section is not None:
-            section.close()
-    return fields
 
 
 def _range(text: str | None) -> str | None:
@@ -114,10 +120,7 @@ def _gpus(resources: Section, tables: Tables, note: Callable[[str], None]) -> st
         if what in said:
             raise resources.wrong("gpu", f"has two values for {what}, {said[what]} and {part}", "Keep one of them.")
         said[what] = value
-    return _as_option(resources, said.get("name", ""), said.get("memory", ""), said.get("count", ""))
-
-
-def _as_option(resources: Section, names: str, memory: str, count: str) -> str | None:
+    names, memory, count = (said.get(what, "") for what in ("name", "memory", "count"))
     if count in ("0", "0..0"):
         return "none"
     least = _GPU_MEMORY.fullmatch(memory)
@@ -156,15 +159,6 @@ def _span(task: Section, key: str) -> str | None:
     return None if text is None or text.lower() in ("off", "unlimited", "false") else text
 
 
-def _spot(task: Section, note: Callable[[str], None]) -> bool | None:
-    policy = task.text("spot_policy")
-    if policy not in (None, "spot", "on-demand", "auto"):
-        raise task.wrong("spot_policy", f"is {policy!r}", "It is spot, on-demand or auto.")
-    if policy == "auto":
-        note(f"{task.at('spot_policy')}: auto: machines are rented on demand; --spot takes spot machines.")
-    return None if policy is None else policy == "spot"
-
-
 def _places(task: Section) -> tuple[str, ...]:
     backends, regions = task.texts("backends"), task.texts("regions")
     if not backends or not regions:
@@ -173,15 +167,6 @@ def _places(task: Section) -> tuple[str, ...]:
     known = {(offer.provider, offer.region) for offer in price_store.list_offers()} if len(backends) > 1 else set()
     there = {region for backend, region in pairs if (backend, region) in known}
     return tuple("/".join(pair) for pair in pairs if pair in known or pair[1] not in there)
-
-
-def _folder(task: Section, home: Path) -> Path | None:
-    """Return the folder that ``repos`` and ``files`` mean, which must be one; None if there are none."""
-    folders = [_source(task, key, item, home) for key in ("repos", "files") for item in task.items(key)]
-    outermost = min(folders, key=lambda one: len(one.parts), default=None)
-    if outermost is not None and not all(one.is_relative_to(outermost) for one in folders):
-        raise task.wrong("files", "are in several folders", "Put them into one: all of that is sent.")
-    return outermost
 
 
 def _source(task: Section, key: str, item: Node, home: Path) -> Path:

@@ -20,7 +20,7 @@ from costgpu.workflows.environment import job_environment
 from costgpu.workflows.reporter import Reporter
 from costgpu.workflows.runs.request import RunRequest
 from costgpu.workflows.tags import parse_tags
-from costgpu.workflows.task_files.run_text import Command, command_of, setup_of
+from costgpu.workflows.task_files.run_text import command_of, setup_of
 from costgpu.workflows.task_files.task import Task
 
 if TYPE_CHECKING:
@@ -73,7 +73,10 @@ def with_task_file(request: R, reporter: Reporter) -> R:
         folder = Path.cwd()
         reporter.note(f"{path} names no folder to send: it is the current one, {folder}.")
     nodes = request.nodes if request.nodes is not None else task.fields.get("nodes") or 1
-    env = _env(request, task)
+    given = {each.partition("=")[0] for each in request.env}
+    if request.env_file is not None:
+        given |= set(job_environment((), request.env_file))
+    env = tuple(each for each in task.env if each.partition("=")[0] not in given)
     given = {each.partition("=")[0] for each in (*env, *request.env)}
     command = command_of(task.run, folder, nodes, given, partial(section.wrong, task.run_key))
     setup_key = "setup" if "setup" in section.values else task.run_key
@@ -93,7 +96,11 @@ def with_task_file(request: R, reporter: Reporter) -> R:
         task_env=env,
         estimate=request.estimate and command.is_script,
     )
-    return _with_links(_on_some_machine(merged, command, reporter), task.links, section)
+    if not command.is_script and request.infra != ("local",):
+        reporter.note("No estimate: the task is a text for the shell, and not one Python script.")
+        if not (merged.gpus or merged.instance_type):
+            merged = replace(merged, gpus="none")  # what cannot be measured needs to say where it is to run
+    return _with_links(merged, task.links, section) if task.links else merged
 
 
 def _read(path: Path, reporter: Reporter) -> tuple[Section, Task]:
@@ -110,14 +117,6 @@ def _read(path: Path, reporter: Reporter) -> tuple[Section, Task]:
             hint="An argument of a script stands behind the script: costgpu run train.py config.yaml",
         )
     return section, skypilot.read_skypilot(section, tables, reporter.note)
-
-
-def _env(request: RunRequest, task: Task) -> tuple[str, ...]:
-    """Return the file's variables, without those that the command line sets."""
-    given = {each.partition("=")[0] for each in request.env}
-    if request.env_file is not None:
-        given |= set(job_environment((), request.env_file))
-    return tuple(each for each in task.env if each.partition("=")[0] not in given)
 
 
 def _chosen(request: RunRequest, found: Mapping[str, Any], reporter: Reporter) -> dict[str, Any]:
@@ -173,20 +172,8 @@ def _check_option(name: str, value: Any) -> None:
         raise error
 
 
-def _on_some_machine(request: R, command: Command, reporter: Reporter) -> R:
-    """Return a request that says where to run what cannot be measured: without GPUs, if it names none."""
-    if command.is_script or request.infra == ("local",):
-        return request
-    reporter.note("No estimate: the task is a text for the shell, and not one Python script.")
-    if request.gpus or request.instance_type:
-        return request
-    return replace(request, gpus="none")
-
-
 def _with_links(request: R, links: Mapping[str, str], section: Section) -> R:
     """Return a request whose set-up makes the file's mounts: links to what is in the folder that is sent."""
-    if not links:
-        return request
     below = section.section("file_mounts")
     assert below is not None  # noqa: S101 - it has links
     if not request.renting and (not request.infra or "local" in request.infra):
@@ -195,14 +182,12 @@ def _with_links(request: R, links: Mapping[str, str], section: Section) -> R:
             "is a path outside of the folder, which is made on rented machines only",
             "Name a machine: --gpus L4:1 or -t TYPE; or let the path be the one in the folder.",
         )
-    made = [_link(target, source) for target, source in links.items()]
+    made = []
+    for target, source in links.items():  # with root's rights where it takes those
+        plain = shlex.quote(target.removeprefix("~/").rstrip("/"))
+        named = f"~/{plain}" if target.startswith("~/") else plain
+        with_rights = 'mkdir -p "$(dirname "$to")" 2>/dev/null && [ -w "$(dirname "$to")" ] || as="sudo -n"'
+        free = '{ [ -L "$to" ] || [ ! -e "$to" ] || { echo "file_mounts: $to is there already." >&2; false; }; }'
+        link = f'$as mkdir -p "$(dirname "$to")" && $as ln -sfnT "$PWD"/{shlex.quote(source)} "$to"'
+        made.append(f"{{ as=; to={named}; {with_rights}; {free} && {link}; }}")
     return replace(request, setup=" && ".join([*made, *([request.setup] if request.setup else [])]))
-
-
-def _link(target: str, source: str) -> str:
-    """Return the shell command for a link, with root's rights where it takes those."""
-    named = f"~/{shlex.quote(target[2:].rstrip('/'))}" if target.startswith("~/") else shlex.quote(target.rstrip("/"))
-    with_rights = 'mkdir -p "$(dirname "$to")" 2>/dev/null && [ -w "$(dirname "$to")" ] || as="sudo -n"'
-    free = '{ [ -L "$to" ] || [ ! -e "$to" ] || { echo "file_mounts: $to is there already." >&2; false; }; }'
-    link = f'$as mkdir -p "$(dirname "$to")" && $as ln -sfnT "$PWD"/{shlex.quote(source)} "$to"'
-    return f"{{ as=; to={named}; {with_rights}; {free} && {link}; }}"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import re
 import shlex
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -68,22 +68,24 @@ def command_of(
     if not lines:
         raise wrong("is empty", "Say what to run: run: python train.py")
     script = _script(lines[0], folder) if len(lines) == 1 else None
-    read = [name for name in _read_by_files(folder) if name not in given]
+    named: dict[str, None] = {}  # variables of theirs in programs of the folder
+    files = (each for pattern in ("*.py", "*.sh", "*/*.py", "*/*.sh") for each in folder.glob(pattern))
+    for path in islice(files, MOST_FILES):
+        with contextlib.suppress(OSError), path.open(encoding="utf-8", errors="replace") as file:
+            named |= dict.fromkeys(_THEIRS.findall(file.read(MOST_BYTES)))
+    read = [name for name in named if name not in given and (name in VARIABLES or name == OF_A_JOB)]
     if script is not None and not read:
         return script
     if script is not None and script.launched and nodes > 1:  # costgpu starts the launcher, with no shell around it
         raise _unknown(read[0], wrong)
-    return Command(("bash", "-c", _with_variables(text, read, nodes, given, wrong)))
-
-
-def _read_by_files(folder: Path) -> list[str]:
-    """Return the variables of theirs that programs in the folder name."""
-    found: dict[str, None] = {}
-    files = (each for pattern in ("*.py", "*.sh", "*/*.py", "*/*.sh") for each in folder.glob(pattern))
-    for path in islice(files, MOST_FILES):
-        with contextlib.suppress(OSError), path.open(encoding="utf-8", errors="replace") as file:
-            found |= dict.fromkeys(_THEIRS.findall(file.read(MOST_BYTES)))
-    return [name for name in found if name in VARIABLES or name == OF_A_JOB]
+    text = _HEAD_ADDRESS.sub("127.0.0.1" if nodes == 1 else "$MASTER_ADDR", text)
+    exports = []
+    for name in dict.fromkeys(name for name in (*_THEIRS.findall(text), *read) if name not in given):
+        value = uuid4().hex[:12] if name == OF_A_JOB else VARIABLES.get(name, ("", ""))[nodes > 1]
+        if not value:
+            raise _unknown(name, wrong)
+        exports.append(f"export {name}={value}\n")
+    return Command(("bash", "-c", "".join(exports) + text))
 
 
 def _script(line: str, folder: Path) -> Command | None:
@@ -103,20 +105,6 @@ def _script(line: str, folder: Path) -> Command | None:
             return None
         words[words.index(launch.script)] = str(path)
     return Command(tuple(words), is_script=True, launched=launch.launcher != "python")
-
-
-def _with_variables(
-    text: str, read: Iterable[str], nodes: int, given: Collection[str], wrong: Callable[[str, str], UsageError]
-) -> str:
-    """Return a text with the variables that its own tool would have set, and that it or programs beside it read."""
-    text = _HEAD_ADDRESS.sub("127.0.0.1" if nodes == 1 else "$MASTER_ADDR", text)
-    exports = []
-    for name in dict.fromkeys(name for name in (*_THEIRS.findall(text), *read) if name not in given):
-        value = uuid4().hex[:12] if name == OF_A_JOB else VARIABLES.get(name, ("", ""))[nodes > 1]
-        if not value:
-            raise _unknown(name, wrong)
-        exports.append(f"export {name}={value}\n")
-    return "".join(exports) + text
 
 
 def _unknown(name: str, wrong: Callable[[str, str], UsageError]) -> UsageError:

@@ -26,9 +26,34 @@ def read_skypilot(task: Section, tables: Tables, note: Callable[[str], None]) ->
         UsageError: It has a key that is not known or not supported.
     """
     task.judge(tables["skypilot"], note)
-    resources = task.section("resources")
-    fields = _machine(resources, tables, note) if resources is not None else {}
-    folder = _folder(task)
+    fields: dict[str, Any] = {}
+    if (resources := task.section("resources")) is not None:
+        resources.judge(tables["skypilot_resources"], note)
+        counts = resources.mapping("accelerators")
+        if counts is None:
+            wanted = ",".join(resources.texts("accelerators")).split(",")
+        else:
+            wanted = [f"{name}:{counts.text(name) or ''}".rstrip(":") for name in counts.values]
+        # any of them will do; a name alone is one GPU
+        gpus = ",".join(each.strip() if ":" in each else f"{each.strip()}:1" for each in wanted if each.strip())
+        fields = {
+            "infra": _places(resources),
+            "gpus": gpus or None,
+            "cpus": resources.text("cpus"),
+            "memory": resources.text("memory"),
+            "instance_type": resources.texts("instance_type"),
+            "spot": resources.flag("use_spot"),
+            "disk_gib": gib(resources, "disk_size"),
+            "tags": resources.variables("labels", TAG),
+        }
+        resources.close()
+    if task.mapping("workdir") is not None or URL.match(text := task.text("workdir") or ""):
+        hint = "Clone it, and run the file there."
+        raise task.wrong("workdir", "is a git repository, and a folder of this computer is sent", hint)
+    folder = Path(text).expanduser().resolve() if text else None
+    if folder is not None and not folder.is_dir():
+        where = Path(text).expanduser()
+        raise task.wrong("workdir", f"is {where}, and there is no such folder", "It is relative to the current one.")
     read = Task(
         folder=folder,
         run=task.text("run") or "",
@@ -40,34 +65,6 @@ def read_skypilot(task: Section, tables: Tables, note: Callable[[str], None]) ->
     )
     task.close()
     return read
-
-
-def _folder(task: Section) -> Path | None:
-    if task.mapping("workdir") is not None or URL.match(task.text("workdir") or ""):
-        raise task.wrong(
-            "workdir", "is a git repository, and a folder of this computer is sent", "Clone it, and run the file there."
-        )
-    text = task.text("workdir")
-    folder = None if text is None else Path(text).expanduser()
-    if folder is not None and not folder.is_dir():
-        raise task.wrong("workdir", f"is {folder}, and there is no such folder", "It is relative to the current one.")
-    return None if folder is None else folder.resolve()
-
-
-def _machine(resources: Section, tables: Tables, note: Callable[[str], None]) -> dict[str, Any]:
-    resources.judge(tables["skypilot_resources"], note)
-    fields = {
-        "infra": _places(resources),
-        "gpus": _accelerators(resources),
-        "cpus": resources.text("cpus"),
-        "memory": resources.text("memory"),
-        "instance_type": resources.texts("instance_type"),
-        "spot": resources.flag("use_spot"),
-        "disk_gib": gib(resources, "disk_size"),
-        "tags": resources.variables("labels", TAG),
-    }
-    resources.close()
-    return fields
 
 
 def gib(section: Section, key: str) -> int | None:
@@ -95,16 +92,6 @@ def _places(resources: Section) -> tuple[str, ...]:
         raise resources.wrong("infra", "names a zone: only regions are chosen", f"Name the region: infra: {place}")
     place = "/".join(part for part in parts if part != "*").lower()
     return (place,) if place else ()
-
-
-def _accelerators(resources: Section) -> str | None:
-    """Return ``A100:8``, or several with commas between them, any of which will do; a name alone is one GPU."""
-    counts = resources.mapping("accelerators")
-    if counts is None:
-        wanted = ",".join(resources.texts("accelerators")).split(",")
-    else:
-        wanted = [f"{name}:{counts.text(name) or ''}".rstrip(":") for name in counts.values]
-    return ",".join(each.strip() if ":" in each else f"{each.strip()}:1" for each in wanted if each.strip()) or None
 
 
 def _links(mounts: Section | None, home: Path) -> dict[str, str]:

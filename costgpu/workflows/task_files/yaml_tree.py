@@ -124,30 +124,24 @@ class Section:
     def variables(self, key: str, name_of: re.Pattern[str] = _VARIABLE) -> tuple[str, ...]:
         """Return ``KEY=VALUE``, and ``KEY`` for what the shell must have, of a mapping or a list."""
         below = self.mapping(key)
-        for name in below.values if below is not None else (text.partition("=")[0] for text in self.texts(key)):
+        found: dict[str, str] = {}
+        for text in self.texts(key) if below is None else below.values:
+            part, at = (self, key) if below is None else (below, text)
+            name = text.partition("=")[0] if below is None else text
             if not name_of.fullmatch(name):
-                raise (below or self).wrong(name if below else key, f"has {shortened(name)}, which is no name")
-        if below is None:
-            said = self.texts(key)
-            names = [each.partition("=")[0] for each in said]
-            for name in names:
-                if names.count(name) > 1:
-                    raise self.wrong(key, f"has {shortened(name)} twice", "Keep one of them.")
-            self._refuse_template(key, "".join(said))
-            return said
-        found = []
-        for name, value in below.values.items():
-            if value.tag == _BOOL:
-                raise below.wrong(name, "is a truth value, and variables are texts", "Put it in quotes.")
-            text = below.text(name)
-            below._refuse_template(name, text or "")
-            found.append(name if text is None else f"{name}={text}")
-        return tuple(found)
-
-    def _refuse_template(self, key: str, text: str) -> None:
-        if "${{" in text:
-            hint = "Write the name alone, and export the variable here, or give it by --env-file."
-            raise self.wrong(key, "has ${{ ... }}, which nobody fills in", hint)
+                raise part.wrong(at, f"has {shortened(name)}, which is no name")
+            if name in found:
+                raise part.wrong(at, f"has {shortened(name)} twice", "Keep one of them.")
+            if below is not None:
+                if below.values[name].tag == _BOOL:
+                    raise below.wrong(name, "is a truth value, and variables are texts", "Put it in quotes.")
+                value = below.text(name)
+                text = name if value is None else f"{name}={value}"
+            if "${{" in text:
+                hint = "Write the name alone, and export the variable here, or give it by --env-file."
+                raise part.wrong(at, "has ${{ ... }}, which nobody fills in", hint)
+            found[name] = text
+        return tuple(found.values())
 
     def judge(self, kinds: Mapping[str, Mapping[str, str]], note: Callable[[str], None]) -> None:
         """Refuse keys that mean what costgpu does not do, and note those that need nothing: key -> why."""

@@ -60,7 +60,7 @@ def twelve_trials_with_asha(person: Person) -> None:
 def cancelled(person: Person) -> None:
     """Trials on both machines save what they have, and it comes home."""
     client = begun(person, "--grid", "lr=0.001,0.01", "--concurrent", "2", "train.py", "--epochs", "100000")
-    reports = [f'"event": "report", "trial": {number}, "report": 3,'.encode() for number in (1, 2)]
+    reports = [f'"event": "report", "trial": {{"number": {number}, "reports": 3,'.encode() for number in (1, 2)]
     client.until(lambda: b"The job runs" in client.err, 120, "the job runs")
     client.until(lambda: all(report in said(person) for report in reports), 120, "both trials run")
     person.do("cancel", "-y", person.run_ids()[1])

@@ -20,23 +20,21 @@ def results(text: str = "3e-4") -> Results:
     """
     settings = [{"lr": lr, "seed": seed} for lr in ("1e-4", text) for seed in ("1", "2")]
     found = Results(4, Mode.MIN)
-    for event in (
-        {"event": "begin", "at": 0.0},
-        *({"event": "start", "trial": number, "settings": one} for number, one in enumerate(settings, start=1)),
-        *({"event": "report", "trial": 1, "report": n, "value": str(1 / n), "seconds": n} for n in range(1, 9)),
-        *({"event": "report", "trial": 2, "report": n, "value": str(2 / n), "seconds": n} for n in range(1, 5)),
-        {"event": "report", "trial": 4, "report": 1, "value": "nan", "seconds": 1},
-        {"event": "end", "trial": 1, "status": "succeeded", "exit_code": 0, "seconds": 9, "reports": 8},
-        {"event": "end", "trial": 2, "status": "stopped", "exit_code": 143, "seconds": 4, "reports": 4},
-        {
-            "event": "end",
-            "trial": 3,
-            "status": "failed",
-            "exit_code": 1,
-            "seconds": 2,
-            "reports": 0,
-            "tail": f"E: {text}",
-        },
-    ):
-        found.feed(json.dumps(event))
+    found.feed(json.dumps({"event": "begin", "at": 0.0}))
+
+    def tell(kind: str, number: int, **known: object) -> None:
+        trial = {"number": number, "setting": settings[number - 1], "status": "running", **known}
+        found.feed(json.dumps({"event": kind, "trial": trial}))
+
+    for number in (1, 2, 3, 4):
+        tell("start", number)
+    for number, reports in ((1, 8), (2, 4)):
+        for n in range(1, reports + 1):
+            tell("report", number, reports=n, last=number / n, best=number / n, best_report=n, seconds=float(n))
+    tell("report", 4, reports=1, seconds=1.0)
+    first = {"reports": 8, "last": 1 / 8, "best": 1 / 8, "best_report": 8}
+    second = {"reports": 4, "last": 2 / 4, "best": 2 / 4, "best_report": 4}
+    tell("end", 1, status="succeeded", exit_code=0, seconds=9.0, **first)
+    tell("end", 2, status="stopped", exit_code=143, seconds=4.0, **second)
+    tell("end", 3, status="failed", exit_code=1, seconds=2.0, tail=f"E: {text}")
     return found

@@ -129,12 +129,12 @@ def test_a_metric_that_never_appeared() -> None:
 
 def test_a_metric_that_is_never_finite() -> None:
     found = Results(2, Mode.MIN)
-    for number, value in ((1, "nan"), (2, "inf")):
-        found.feed(json.dumps({"event": "report", "trial": number, "report": 1, "value": value, "seconds": 1}))
-        found.feed(json.dumps({"event": "end", "trial": number, "status": "succeeded", "exit_code": 0, "reports": 1}))
+    for number in (1, 2):
+        trial = {"number": number, "status": "succeeded", "exit_code": 0, "reports": 1, "last": None}
+        found.feed(json.dumps({"event": "end", "trial": trial}))
     found.feed(json.dumps({"event": "over", "outcome": "finished", "at": 1.0}))
     assert isinstance(outcome_error(found, METRIC), NoFiniteMetric)
-    found.feed(json.dumps({"event": "report", "trial": 1, "report": 2, "value": "3", "seconds": 1}))
+    found.feed(json.dumps({"event": "report", "trial": {"number": 1, "reports": 2, "last": 3.0, "best": 3.0}}))
     assert outcome_error(found, METRIC) is None
 
 
@@ -174,9 +174,9 @@ def test_the_page_of_a_sweep_without_values() -> None:
 
 
 def test_values_far_apart_get_a_logarithmic_axis_and_equal_ones_any() -> None:
-    for values in (["1000", "0.001"], ["5", "5"], ["0", "0"], ["-1", "1e6"]):
+    for values in ([1000.0, 0.001], [5.0, 5.0], [0.0, 0.0], [-1.0, 1e6]):
         found = results()
         for number, value in enumerate(values, start=2):
-            report = {"event": "report", "trial": 3, "report": number, "value": value, "seconds": 1}
-            found.feed(json.dumps(report))
+            trial = {"number": 3, "reports": number, "last": value, "best": min(values), "seconds": 1.0}
+            found.feed(json.dumps({"event": "report", "trial": trial}))
         harmless(sweep_html(found, METRIC, title="x", version="1", at=NOW))

@@ -52,9 +52,26 @@ def archive(path: Path, *members: tuple[tarfile.TarInfo, bytes]) -> None:
             tar.addfile(info, io.BytesIO(data))
 
 
-def rescued(folder: Path, view: Any) -> tuple[Any, ...] | None:
+def outputs_of(folder: Path) -> BucketOutputs:
     opened: Any = FakeBucket(folder / "bucket")
-    return BucketOutputs(ManualClock(), lambda url: opened).recover(view, folder / "run")
+    return BucketOutputs(ManualClock(), lambda url: opened)
+
+
+def rescued(folder: Path, view: Any) -> tuple[Any, ...] | None:
+    return outputs_of(folder).recover(view, folder / "run")
+
+
+@pytest.fixture
+def bucket(tmp_path: Path) -> Path:
+    """What the run has left there."""
+    return tmp_path / "bucket" / RUN
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Path:
+    """Where the contents of checkpoints are kept."""
+    (tmp_path / "kept" / "contents").mkdir(parents=True)
+    return tmp_path / "kept" / "contents"
 
 
 @pytest.fixture
@@ -62,9 +79,8 @@ def view() -> Any:
     return SimpleNamespace(run_id=RUN, spec=spec(bucket="s3://b/p"))
 
 
-def test_files_arrive_with_their_content_and_mode(tmp_path: Path, view: Any) -> None:
+def test_files_arrive_with_their_content_and_mode(tmp_path: Path, view: Any, bucket: Path) -> None:
     assert rescued(tmp_path, view) is None
-    bucket = tmp_path / "bucket" / RUN
     archive(bucket / LOGS, member("stdout.log", b"one\n"), member("stderr.log"))
     archive(
         bucket / OUTPUTS, member("out/model.pt", b"weights"), member("go.sh", b"#!", 0o4777), member("empty", mode=0)
@@ -79,8 +95,7 @@ def test_files_arrive_with_their_content_and_mode(tmp_path: Path, view: Any) -> 
     assert rescued(tmp_path, view) is not None, "and once more over what is there"
 
 
-def test_what_lay_outside_comes_last_and_from_a_folder_of_its_own(tmp_path: Path, view: Any) -> None:
-    bucket = tmp_path / "bucket" / RUN
+def test_what_lay_outside_comes_last_and_from_a_folder_of_its_own(tmp_path: Path, view: Any, bucket: Path) -> None:
     archive(bucket / LOGS, member("stdout.log", b"one\n"))
     archive(bucket / OUTPUTS, member("model.pt", b"weights"))
     archive(bucket / OUTSIDE, member("outside/tmp/w.pt", b"more"))
@@ -97,9 +112,8 @@ def test_what_lay_outside_comes_last_and_from_a_folder_of_its_own(tmp_path: Path
 
 @pytest.mark.parametrize("how", ["damaged", "full"])
 def test_half_of_what_lay_outside_is_never_delivered_and_keeps_nothing_else_out(
-    tmp_path: Path, view: Any, monkeypatch: pytest.MonkeyPatch, how: str
+    tmp_path: Path, view: Any, monkeypatch: pytest.MonkeyPatch, how: str, bucket: Path
 ) -> None:
-    bucket = tmp_path / "bucket" / RUN
     archive(bucket / LOGS, member("stdout.log", b"one\n"))
     archive(bucket / OUTPUTS, member("model.pt", b"weights" * 1000))
     archive(
@@ -119,17 +133,18 @@ def test_half_of_what_lay_outside_is_never_delivered_and_keeps_nothing_else_out(
 
 
 @pytest.mark.parametrize("name", ["../evil", "/tmp/evil", "out/../../evil"])
-def test_a_name_that_leads_out_is_refused_and_the_archive_kept(tmp_path: Path, view: Any, name: str) -> None:
-    archive(tmp_path / "bucket" / RUN / LOGS, member("stdout.log", b"one\n"))
-    archive(tmp_path / "bucket" / RUN / OUTPUTS, member("good", b"1"), member(name, b"evil"))
+def test_a_name_that_leads_out_is_refused_and_the_archive_kept(
+    tmp_path: Path, view: Any, name: str, bucket: Path
+) -> None:
+    archive(bucket / LOGS, member("stdout.log", b"one\n"))
+    archive(bucket / OUTPUTS, member("good", b"1"), member(name, b"evil"))
     with pytest.raises(OutputsDamaged, match="leads out of the folder") as caught:
         rescued(tmp_path, view)
     assert Path(caught.value.hint.removeprefix("It is kept as ").removesuffix(".")).exists()
     assert not list(tmp_path.rglob("evil"))
 
 
-def test_links_and_devices_are_left_out(tmp_path: Path, view: Any) -> None:
-    bucket = tmp_path / "bucket" / RUN
+def test_links_and_devices_are_left_out(tmp_path: Path, view: Any, bucket: Path) -> None:
     archive(bucket / LOGS, member("stdout.log"))
     archive(
         bucket / OUTPUTS,
@@ -142,8 +157,7 @@ def test_links_and_devices_are_left_out(tmp_path: Path, view: Any) -> None:
     assert [entry.path for entry in found[1]] == ["kept"]
 
 
-def test_a_damaged_archive_is_said(tmp_path: Path, view: Any) -> None:
-    bucket = tmp_path / "bucket" / RUN
+def test_a_damaged_archive_is_said(tmp_path: Path, view: Any, bucket: Path) -> None:
     archive(bucket / LOGS, member("stdout.log", b"x" * 100_000))
     (bucket / LOGS).write_bytes((bucket / LOGS).read_bytes()[:60])
     with pytest.raises(OutputsDamaged, match="cannot be unpacked"):
@@ -164,13 +178,14 @@ def checksum(text: bytes) -> str:
     return hashlib.sha256(text).hexdigest()
 
 
-def outputs_of(folder: Path) -> BucketOutputs:
-    opened: Any = FakeBucket(folder / "bucket")
-    return BucketOutputs(ManualClock(), lambda url: opened)
+def fetched(folder: Path, view: Any, store: Path) -> None:
+    """Bring the one checkpoint that is listed into the store."""
+    ((found, name),) = outputs_of(folder).checkpoint(view, folder / "run")
+    outputs_of(folder).fetch_checkpoint(view, name, found, store)
 
 
-def test_both_checkpoints_are_found_the_newest_first(tmp_path: Path, view: Any) -> None:
-    bucket, outputs = tmp_path / "bucket" / RUN, outputs_of(tmp_path)
+def test_both_checkpoints_are_found_the_newest_first(tmp_path: Path, view: Any, bucket: Path) -> None:
+    outputs = outputs_of(tmp_path)
     assert outputs.checkpoint(view, tmp_path / "run") == []
     listed(bucket, ("checkpoint-1", {"a": b"new"}), ("checkpoint-0", {"a": b"old"}))
     found = outputs.checkpoint(view, tmp_path / "run")
@@ -182,15 +197,15 @@ def test_both_checkpoints_are_found_the_newest_first(tmp_path: Path, view: Any) 
     assert len(outputs.checkpoint(view, tmp_path / "run")) == 1
 
 
-def test_a_list_that_is_cut_short_is_damaged(tmp_path: Path, view: Any) -> None:
-    archive(tmp_path / "bucket" / RUN / "checkpoint.tar.gz", member("checkpoint.json", b'{"places": [{"slot": "c'))
+def test_a_list_that_is_cut_short_is_damaged(tmp_path: Path, view: Any, bucket: Path) -> None:
+    archive(bucket / "checkpoint.tar.gz", member("checkpoint.json", b'{"places": [{"slot": "c'))
     with pytest.raises(OutputsDamaged, match="cannot be read"):
         outputs_of(tmp_path).checkpoint(view, tmp_path / "run")
 
 
-def test_only_what_the_checkpoint_names_gets_into_the_store(tmp_path: Path, view: Any) -> None:
-    bucket, store = tmp_path / "bucket" / RUN, tmp_path / "kept" / "contents"
-    store.mkdir(parents=True)
+def test_only_what_the_checkpoint_names_gets_into_the_store(
+    tmp_path: Path, view: Any, bucket: Path, store: Path
+) -> None:
     sha256 = checksum(b"weights")
     listed(bucket, ("checkpoint-0", {"a": b"weights", "same": b"weights"}))
     archive(
@@ -201,18 +216,16 @@ def test_only_what_the_checkpoint_names_gets_into_the_store(tmp_path: Path, view
         member("0" * 64, type=tarfile.SYMTYPE, linkname="/etc/passwd"),
         member(sha256, b"weights"),
     )
-    outputs = outputs_of(tmp_path)
-    ((found, name),) = outputs.checkpoint(view, tmp_path / "run")
     for _ in range(2):  # and once more over what is there
-        outputs.fetch_checkpoint(view, name, found, store)
+        fetched(tmp_path, view, store)
         assert [path.name for path in (tmp_path / "kept").rglob("*")] == ["contents", sha256]
         assert (store / sha256).read_bytes() == b"weights"
 
 
 @pytest.mark.parametrize("damage", ["missing", "other", "link", "folder", "cut"])
-def test_a_place_with_another_content_leaves_nothing_in_the_store(tmp_path: Path, view: Any, damage: str) -> None:
-    bucket, store = tmp_path / "bucket" / RUN, tmp_path / "kept" / "contents"
-    store.mkdir(parents=True)
+def test_a_place_with_another_content_leaves_nothing_in_the_store(
+    tmp_path: Path, view: Any, damage: str, bucket: Path, store: Path
+) -> None:
     sha256 = checksum(b"weights")
     listed(bucket, ("checkpoint-0", {"whole": b"whole", "a": b"weights"}))
     bad = {
@@ -225,17 +238,15 @@ def test_a_place_with_another_content_leaves_nothing_in_the_store(tmp_path: Path
     archive(bucket / "checkpoint-0.tar.gz", member(checksum(b"whole"), b"whole"), *bad[damage])
     if damage == "cut":
         (bucket / "checkpoint-0.tar.gz").write_bytes((bucket / "checkpoint-0.tar.gz").read_bytes()[:40])
-    outputs = outputs_of(tmp_path)
-    ((found, name),) = outputs.checkpoint(view, tmp_path / "run")
     with pytest.raises(OutputsDamaged) as caught:
-        outputs.fetch_checkpoint(view, name, found, store)
+        fetched(tmp_path, view, store)
     assert not caught.value.hint
     assert [path.name for path in (tmp_path / "kept").rglob("*")] == ["contents"]
 
 
-def test_a_full_disk_is_not_a_damaged_checkpoint(tmp_path: Path, view: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    bucket, store = tmp_path / "bucket" / RUN, tmp_path / "kept" / "contents"
-    store.mkdir(parents=True)
+def test_a_full_disk_is_not_a_damaged_checkpoint(
+    tmp_path: Path, view: Any, monkeypatch: pytest.MonkeyPatch, bucket: Path, store: Path
+) -> None:
     listed(bucket, ("checkpoint-0", {"a": b"weights"}))
     archive(bucket / "checkpoint-0.tar.gz", member(checksum(b"weights"), b"weights"))
     outputs = outputs_of(tmp_path)
@@ -256,10 +267,10 @@ def test_a_full_disk_is_not_a_damaged_checkpoint(tmp_path: Path, view: Any, monk
     ],
 )
 def test_a_job_goes_on_from_the_newest_that_is_whole(
-    tmp_path: Path, view: Any, damaged: list[str], kept_epoch: float, newest: str
+    tmp_path: Path, view: Any, damaged: list[str], kept_epoch: float, newest: str, bucket: Path
 ) -> None:
     """Of the two in the bucket and those that are kept here; what cannot be used is told."""
-    bucket, store = tmp_path / "bucket" / RUN, CheckpointStore(tmp_path / "kept")
+    store = CheckpointStore(tmp_path / "kept")
     here = FileEntry(path="a", size=4, sha256=checksum(b"kept"))
     store.keep(
         Checkpoint(number=1, taken_epoch=kept_epoch, files=(here,)),

@@ -2,7 +2,6 @@
 
 import contextlib
 import errno
-import hashlib
 import io
 import json
 import os
@@ -23,6 +22,7 @@ from costgpu.runner.files.download import fetch_verified
 from costgpu.runner.files.place_outputs import PlacedOutputs, fetch_and_place
 from costgpu.runner.machine.transport.local import LocalTransport
 from tests.runner.examples import spec
+from tests.unit.runner.test_place_outputs import contents, entry
 
 CALLS = ("open", "write", "pwrite", "fsync", "ftruncate", "replace", "rename", "link", "mkdir", "unlink", "chmod")
 MACHINE = {"a.bin": b"new" * 1000, "folder/b.txt": b"b", "folder/deep/c": b"", "run.sh": b"#!/bin/sh\n"}
@@ -75,18 +75,10 @@ def written(folder: Path, files: dict[str, bytes]) -> None:
         (folder / name).write_bytes(data)
 
 
-def contents(folder: Path) -> dict[str, bytes]:
-    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+ENTRIES = tuple(entry(name, data) for name, data in sorted(MACHINE.items()))
 
 
-ENTRIES = tuple(
-    FileEntry(path=name, size=len(data), sha256=hashlib.sha256(data).hexdigest())
-    for name, data in sorted(MACHINE.items())
-)
-
-
-@pytest.mark.parametrize("once", [True, False])
-@pytest.mark.parametrize("code", [errno.ENOSPC, errno.EIO])
+@pytest.mark.parametrize(("code", "once"), [(errno.ENOSPC, False), (errno.EIO, True)])
 def test_outputs_come_home_whole_or_stay(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: int, once: bool
 ) -> None:
@@ -141,7 +133,7 @@ def test_what_is_in_the_bucket_stays_there(tmp_path: Path, monkeypatch: pytest.M
         complete = failing.calls < number
         found = BucketOutputs(ManualClock(), lambda _: bucket).recover(view, folder)
         assert found is not None
-        assert {entry.path for entry in found[1]} == set(MACHINE)
+        assert {one.path for one in found[1]} == set(MACHINE)
         assert contents(folder / "rescued") == MACHINE
     assert number > 5
 

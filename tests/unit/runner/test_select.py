@@ -19,6 +19,7 @@ from hypothesis import strategies as st
 
 from costgpu.errors import SyncRefused
 from costgpu.runner.files import checksums, secret_files
+from costgpu.runner.files import select as select_module
 from costgpu.runner.files.paths import printable_path
 from costgpu.runner.files.select import select
 from costgpu.runner.machine.host import Selection
@@ -77,43 +78,6 @@ def test_everything_travels_with_size_mode_and_checksum(folder: Path) -> None:
     assert selection.left_out == {}
 
 
-def test_gitignore_nested_and_negated(folder: Path) -> None:
-    write(
-        folder, "a.log", "keep.log", "sub/a.log", "sub/b.log", "sub/deep/b.log", "build/x", "src/build/y", "data/raw/x"
-    )
-    (folder / ".gitignore").write_text("*.log\n!keep.log\n/build/\ndata/*\n!data/raw/\n")
-    (folder / "sub/.gitignore").write_text("!b.log\n")
-    assert paths(folder) == {
-        ".gitignore",
-        "keep.log",
-        "sub/.gitignore",
-        "sub/b.log",
-        "sub/deep/b.log",
-        "src/build/y",
-        "data/raw/x",
-    }
-    assert chosen(folder).left_out == {".gitignore": 3}
-
-
-def test_rules_of_the_repository_around_the_folder(folder: Path) -> None:
-    write(folder, "exp/one/a.tmp", "exp/one/b.bin", "exp/one/keep.bin", "exp/one/c.secretive", "exp/one/d", "exp/e.tmp")
-    (folder / ".git/info").mkdir(parents=True)
-    (folder / ".git/info/exclude").write_text("*.secretive\n")
-    (folder / ".gitignore").write_text("*.tmp\nexp/one/d\n")
-    (folder / "exp/.gitignore").write_text("/one/*.bin\n")
-    (folder / "exp/one/.gitignore").write_text("!keep.bin\n")
-    assert paths(folder / "exp/one") == {".gitignore", "keep.bin"}
-    (folder / ".git").rename(folder / "nogit")
-    assert paths(folder / "exp/one") == {".gitignore", "keep.bin", "a.tmp", "b.bin", "c.secretive", "d"}
-
-
-def test_a_folder_that_its_repository_ignores_travels_all_the_same(folder: Path) -> None:
-    write(folder, "scratch/train.py")
-    (folder / ".git").mkdir()
-    (folder / ".gitignore").write_text("scratch/\n")
-    assert paths(folder / "scratch") == {"train.py"}
-
-
 def test_a_work_tree_shares_the_rules_of_its_repository(folder: Path, tmp_path: Path) -> None:
     main = tmp_path / "main"
     main.mkdir()
@@ -155,12 +119,6 @@ def test_own_rules_bring_back_a_whole_ignored_folder(folder: Path) -> None:
     (folder / ".gitignore").write_text("data\nother\n*.tmp\n")
     (folder / ".costgpuignore").write_text("!data/\n")
     assert paths(folder) == {".costgpuignore", ".gitignore", "data/a", "data/deep/b"}
-
-
-def test_rules_of_the_run_win_over_all(folder: Path) -> None:
-    write(folder, "a", "b", "c")
-    (folder / ".costgpuignore").write_text("!a\nc\n")
-    assert paths(folder, "a", "!c") == {".costgpuignore", "b", "c"}
 
 
 def test_a_folder_of_caches_can_be_asked_for(folder: Path) -> None:
@@ -274,6 +232,7 @@ def test_links_inside_stay_links(folder: Path) -> None:
     (folder / "roundabout").symlink_to(f"../{folder.name}/data/one")
     (folder / "nowhere").symlink_to("not/there")
     (folder / "itself").symlink_to("itself")
+    (folder / "here").symlink_to(".")
     selection = chosen(folder)
     assert selection.links == {
         "latest": "runs/5",
@@ -283,6 +242,7 @@ def test_links_inside_stay_links(folder: Path) -> None:
         "roundabout": "data/one",
         "nowhere": "not/there",
         "itself": "itself",
+        "here": ".",
     }
     assert {entry.path for entry in selection.files} == {"data/one", "runs/5/x"}, "links are not followed"
 
@@ -316,12 +276,6 @@ def test_links_out_to_nothing_are_left_out(folder: Path) -> None:
     assert chosen(folder).left_out == {"links to nothing": 2}
 
 
-def test_a_linked_ignore_file_is_none(folder: Path) -> None:
-    write(folder, "rules", "a", text="a\n")
-    (folder / ".gitignore").symlink_to("rules")
-    assert paths(folder) == {"rules", "a"}
-
-
 def test_empty_folders_are_told(folder: Path) -> None:
     write(folder, "src/a", "logs/x.log", "data/deep/y.log")
     (folder / "out/checkpoints").mkdir(parents=True)
@@ -342,11 +296,31 @@ def test_what_is_no_file_is_left_out(folder: Path) -> None:
         os.chdir(here)
 
 
-def test_ignore_files_that_are_no_files(folder: Path) -> None:
-    os.mkfifo(folder / ".gitignore")
+@pytest.mark.parametrize("what", ["fifo", "folder", "loop", "link", "device", "nul"])
+def test_an_ignore_file_that_is_none(folder: Path, what: str) -> None:
+    path = folder / ".gitignore"
+    write(folder, "kept", text="kept\n")
+    if what == "fifo":
+        os.mkfifo(path)
+    elif what == "folder":
+        path.mkdir()
+    elif what == "nul":
+        path.write_bytes(b"a\0b\n\0\nkept\0\n")
+    else:
+        path.symlink_to({"loop": ".gitignore", "link": "kept", "device": "/dev/zero"}[what])
     (folder / ".costgpuignore").mkdir()
-    write(folder, "a")
-    assert paths(folder) == {"a"}
+    if what == "device":
+        with pytest.raises(SyncRefused, match="A link leads out"):
+            chosen(folder)
+    else:
+        assert paths(folder) - {".gitignore"} == {"kept"}
+
+
+def test_more_files_than_can_be_sent(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(select_module, "MAX_SENT", 10)
+    write(folder, *map(str, range(12)))
+    with pytest.raises(SyncRefused, match="more than 10 files"):
+        chosen(folder)
 
 
 def test_odd_names(folder: Path) -> None:

@@ -1,6 +1,5 @@
 """What ASHA can save, what a trial gets of a machine, and how long all of them take."""
 
-import random
 from dataclasses import replace
 
 import pytest
@@ -32,11 +31,7 @@ def test_the_least_share_is_that_of_a_perfect_choice_counted_trial_by_trial(
         made, living, begin = made + living * (rung - begin), living // factor, rung
     made += living * (reports - begin)
     assert least_share(Asha(grace=grace, factor=factor), reports) == pytest.approx(made / (trials * reports))
-
-
-def test_no_rung_no_saving() -> None:
-    assert least_share(Asha(grace=5), 5) == 1.0
-    assert least_share(Asha(), 0) == 1.0
+    assert least_share(Asha(grace=grace), grace) == 1.0, "without a rung nothing is saved"
 
 
 def test_options_of_asha_need_asha() -> None:
@@ -90,19 +85,17 @@ def test_no_trials_at_once_is_refused() -> None:
         share_out(0, 5, Resources(), None)
 
 
-def test_trials_one_after_another_take_their_sum() -> None:
-    time = sweep_time(MINUTE, 12, Shares(concurrent=1, gpus_per_trial=0, alone=1), None, None)
-    assert (time.rounds, time.sharing) == (12, False)
-    fixed = RAY_SECONDS + 12 * TRIAL_SECONDS
-    assert time.seconds == Range(value=720 + fixed, low=600 + fixed, high=840 + fixed)
-
-
-def test_trials_that_share_a_machine_may_gain_all_or_nothing() -> None:
-    time = sweep_time(MINUTE, 12, Shares(concurrent=4, gpus_per_trial=0, alone=1), None, None)
-    fixed = RAY_SECONDS + 3 * TRIAL_SECONDS
-    assert time.sharing
-    assert (time.seconds.low, time.seconds.high) == (150 + fixed, 840 + fixed)
-    assert time.seconds.value == pytest.approx(360 + fixed)
+@pytest.mark.parametrize(
+    ("concurrent", "rounds", "value", "low", "high"),
+    [(1, 12, 720, 600, 840), (4, 3, 360, 150, 840)],
+    ids=["one after another: their sum", "sharing a machine: all gained, or nothing"],
+)
+def test_the_time_of_all_trials(concurrent: int, rounds: int, value: float, low: float, high: float) -> None:
+    time = sweep_time(MINUTE, 12, Shares(concurrent=concurrent, gpus_per_trial=0, alone=1), None, None)
+    fixed = RAY_SECONDS + rounds * TRIAL_SECONDS
+    assert (time.rounds, time.sharing) == (rounds, concurrent > 1)
+    assert (time.seconds.low, time.seconds.high) == (low + fixed, high + fixed)
+    assert time.seconds.value == pytest.approx(value + fixed)
 
 
 def test_asha_lowers_the_lower_end_only_and_never_below_one_trial() -> None:
@@ -113,20 +106,3 @@ def test_asha_lowers_the_lower_end_only_and_never_below_one_trial() -> None:
     assert saving.seconds.low < plain.seconds.low
     assert saving.seconds.low >= MINUTE.low
     assert sweep_time(MINUTE, 12, shares, Asha(), None).least_share is None
-
-
-def test_a_simulated_asha_saves_no_more_than_the_ideal() -> None:
-    """Ray's rule on random curves: trials come one after another, and each is compared with those before it."""
-    asha, reports, trials = Asha(grace=1, factor=4), 64, 400
-    source, made, rungs = random.Random(3), 0, dict[int, list[float]]()
-    for _ in range(trials):
-        level = source.random()
-        for report in range(1, reports + 1):
-            made += 1
-            if report in (1, 4, 16):
-                seen = rungs.setdefault(report, [])
-                seen.append(level)
-                if sorted(seen).index(level) >= max(1, len(seen) / asha.factor):
-                    break
-    share = made / (trials * reports)
-    assert least_share(asha, reports) * 0.8 < share < 0.5

@@ -17,6 +17,7 @@ def work(tmp_path: Path) -> Path:
         "results.csv": "old",
         "pack/net.py": "net",
         "data/many/a.bin": "a" * 100,
+        "model.bin": "m" * 100,
         ".costgpu/tuner.pyz": "",
         "costgpu-runs/x/trial-01/log.txt": "",
     }.items():
@@ -41,7 +42,9 @@ def made(work: Path) -> TrialFolder:
 def test_scripts_are_copied_and_large_folders_are_shared(work: Path) -> None:
     folder = made(work)
     there = Path(folder.path)
-    assert sorted(entry.name for entry in there.iterdir()) == ["data", "link.py", "pack", "results.csv", "train.py"]
+    names = ["data", "link.py", "model.bin", "pack", "results.csv", "train.py"]
+    assert sorted(entry.name for entry in there.iterdir()) == names
+    assert (there / "model.bin").is_symlink()
     assert (there / "data").is_symlink()
     assert (there / "data/many/a.bin").read_text() == "a" * 100
     assert (there / "link.py").read_text() == "net"
@@ -60,6 +63,7 @@ def test_only_what_is_new_or_changed_is_left(work: Path) -> None:
     (there / LOG).write_text("said")
     assert folder.keep_outputs([]) == ["checkpoints/model.pt", LOG, "results.csv"]
     assert (work / "data/many/a.bin").exists(), "what is shared stays"
+    assert (work / "model.bin").exists()
     assert not (there / "data").exists()
     assert (work / "train.py").exists()
 
@@ -78,11 +82,3 @@ def test_a_second_attempt_begins_afresh(work: Path) -> None:
     Path(folder.path, "half.pt").write_text("x")
     again = made(work)
     assert "half.pt" not in {path.name for path in Path(again.path).iterdir()}
-
-
-def test_a_large_file_at_the_top_is_shared_and_never_removed(work: Path) -> None:
-    (work / "model.bin").write_text("m" * 100)
-    folder = made(work)
-    assert Path(folder.path, "model.bin").is_symlink()
-    assert folder.keep_outputs([]) == []
-    assert (work / "model.bin").read_text() == "m" * 100

@@ -1,7 +1,6 @@
 """One trial as a process: what it prints, how it ends, and that nothing of it goes on. No Ray."""
 
 import os
-import signal
 import subprocess
 import sys
 import textwrap
@@ -11,10 +10,8 @@ from typing import Any
 
 import pytest
 
-from costgpu.sweep.bundle import PROGRAM, tuner_file
 from costgpu.sweep.tuner import trial_process
-from costgpu.sweep.tuner.matcher import Matcher
-from costgpu.sweep.tuner.trial_process import ALL_REPORTS, TrialProcess, is_told, trial_name
+from costgpu.sweep.tuner.trial_process import ALL_REPORTS, MOST_COSTLY_LINES, TrialProcess, is_told, trial_name
 from tests.until import until
 
 Trial = Callable[..., TrialProcess]
@@ -23,14 +20,7 @@ Trial = Callable[..., TrialProcess]
 @pytest.fixture
 def trial(tmp_path: Path) -> Trial:
     """Starts a trial of a script."""
-    (tmp_path / PROGRAM).parent.mkdir()
-    (tmp_path / PROGRAM).write_bytes(tuner_file())
-    spec: dict[str, Any] = {
-        "folder": "costgpu-runs/x",
-        "program": PROGRAM,
-        "python": sys.executable,
-        "metric": "loss=(.*)",
-    }
+    spec: dict[str, Any] = {"folder": "costgpu-runs/x", "python": sys.executable, "metric": "loss=(.*)"}
     spec |= {"mode": "min", "trials": 12, "grace": 20.0, "outputs": [], "argv": ["train.py"], "template": None}
 
     def start(script: str, *, send: Any = None, **spec_more: Any) -> TrialProcess:
@@ -67,8 +57,11 @@ def test_values_log_and_end(trial: Trial, tmp_path: Path) -> None:
     end = finish(one)
     assert (end["reports"], end["value"]) == (4, 0.3)
     assert (end["status"], end["exit_code"], end["best"], end["best_report"], end["last"]) == (
-        *("succeeded", 0, "0.25", 3),
-        "0.3",
+        "succeeded",
+        0,
+        0.25,
+        3,
+        0.3,
     )
     folder = tmp_path / "costgpu-runs/x/trial-03"
     assert sorted(path.name for path in folder.iterdir()) == ["log.txt", "out.txt"]
@@ -86,54 +79,35 @@ def test_a_fast_script_is_seen_report_by_report(trial: Trial) -> None:
     assert all(value == number - 1 for number, value in seen if number)
 
 
-def test_a_script_that_fails_is_quoted(trial: Trial) -> None:
-    one = trial("print('loss=1')\nraise SystemError('no room for it')\n")
-    end = finish(one)
-    assert (end["status"], end["exit_code"]) == ("failed", 1)
-    assert "no room for it" in end["tail"]
-
-
-def test_a_script_without_the_metric(trial: Trial) -> None:
-    one = trial("print('good bye')\n")
-    end = finish(one)
-    assert "value" not in end
-    assert (end["status"], end["tail"]) == ("no_metric", "good bye")
-
-
 @pytest.mark.parametrize(
-    "pattern", [r"\d+/\d+ .*loss: *([0-9.]+)", r"(?:\w+ )*loss: ([0-9.]+)", r"loss[=:]\s*([-+]?\d+(?:\.\d+)?)"]
+    ("script", "more", "status", "code", "said"),
+    [
+        ("print('loss=1')\nraise SystemError('no room for it')\n", {}, "failed", 1, "no room for it"),
+        ("print('good bye')\n", {}, "no_metric", 0, "good bye"),
+        ("", {"python": "/nowhere/python"}, "failed", 127, "/nowhere/python cannot be started"),
+    ],
 )
-def test_a_pattern_with_repeats_reads_a_long_line_to_its_end(trial: Trial, pattern: str) -> None:
-    bar = "391/391 [" + "=" * 300 + "] - 12s 31ms/step - accuracy: 0.51 - "
-    one = trial(f"print({bar!r} + 'loss: 0.25')\n", metric=pattern)
-    assert finish(one)["value"] == 0.25
+def test_the_last_words_of_a_trial_without_a_good_end(
+    trial: Trial, script: str, more: dict[str, str], status: str, code: int, said: str
+) -> None:
+    end = finish(trial(script, **more))
+    assert (end["status"], end["exit_code"]) == (status, code)
+    assert said in end["tail"]
 
 
-def test_lines_that_take_the_pattern_for_ever_are_passed_over(trial: Trial) -> None:
-    script = "print('loss: 2')\nprint('a' * 50)\nprint('loss: 1')\n"
-    one = trial(script, metric=r"^(?:(?:a|aa)*b|loss: (\d))")
-    end = finish(one)
-    assert end["value"] == 1.0
-    assert end["status"] == "succeeded"
+def test_lines_that_take_the_pattern_for_ever_are_passed_over(trial: Trial, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(trial_process, "LINE_SECONDS", 0.05)
+    lines = ["loss: 2", *["a" * 50] * 3, "loss: 1"]
+    end = finish(trial(f"print(*{lines}, sep='\\n')\n", metric=r"^(?:(?:a|aa)*b|loss: (\d))"))
+    assert (end["value"], end["status"]) == (1.0, "succeeded")
 
 
 def test_a_script_of_nothing_else_is_ended(trial: Trial, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(trial_process, "MOST_COSTLY_LINES", 1)
-    script = "import time\nprint('a' * 50, flush=True)\ntime.sleep(600)\n"
-    one = trial(script, metric=r"^(?:a|aa)*(b)")
-    end = finish(one)
+    monkeypatch.setattr(trial_process, "LINE_SECONDS", 0.05)
+    script = f"import time\nfor _ in range({MOST_COSTLY_LINES}):\n    print('a' * 50, flush=True)\ntime.sleep(600)\n"
+    end = finish(trial(script, metric=r"^(?:a|aa)*(b)"))
     assert end["status"] == "failed"
     assert "--metric took too long for a line of 50 characters." in end["tail"]
-
-
-def test_a_signal_to_all_of_a_job_loses_no_value(tmp_path: Path) -> None:
-    (tmp_path / "tuner.pyz").write_bytes(tuner_file())
-    matcher = Matcher(str(tmp_path / "tuner.pyz"), "loss=(.*)")
-    assert matcher.find("other") is None
-    assert matcher._process is not None
-    matcher._process.send_signal(signal.SIGTERM)
-    assert matcher.find("loss=1") == 1.0
-    matcher.close()
 
 
 def test_nothing_is_read_in_the_rest_of_a_line_without_an_end(trial: Trial) -> None:
@@ -141,13 +115,6 @@ def test_nothing_is_read_in_the_rest_of_a_line_without_an_end(trial: Trial) -> N
     one = trial(script)
     end = finish(one)
     assert (end["reports"], end["value"]) == (1, 3.0)
-
-
-def test_an_interpreter_that_is_not_there(trial: Trial) -> None:
-    one = trial("", python="/nowhere/python")
-    end = finish(one)
-    assert (end["status"], end["exit_code"]) == ("failed", 127)
-    assert "/nowhere/python" in end["tail"]
 
 
 STUBBORN = """
@@ -171,21 +138,20 @@ def pids_of(tmp_path: Path) -> list[int]:
     return [int(words[1]), int(words[2])]
 
 
-def test_a_trial_that_is_ended_may_save_and_takes_its_children_along(trial: Trial, tmp_path: Path) -> None:
-    one = trial(STUBBORN.format(how=SAVES))
+@pytest.mark.parametrize(
+    ("how", "grace", "code"),
+    [(SAVES, 20.0, 0), ("signal.signal(signal.SIGTERM, signal.SIG_IGN)", 0.05, 137)],
+    ids=["it may save", "it does not listen"],
+)
+def test_a_trial_that_is_ended_takes_its_children_along(
+    trial: Trial, tmp_path: Path, how: str, grace: float, code: int
+) -> None:
+    one = trial(STUBBORN.format(how=how), grace=grace)
     assert one.step()["reports"] == 1
     one.end()
     one.end()
-    assert one.end_words["status"] == "stopped"
-    assert (tmp_path / "costgpu-runs/x/trial-03/saved").exists()
-    until(lambda: not any(map(alive, pids_of(tmp_path))))
-
-
-def test_a_trial_that_does_not_listen_is_killed(trial: Trial, tmp_path: Path) -> None:
-    one = trial(STUBBORN.format(how="signal.signal(signal.SIGTERM, signal.SIG_IGN)"), grace=0.05)
-    one.step()
-    one.end()
-    assert (one.end_words["status"], one.end_words["exit_code"]) == ("stopped", 137)
+    assert (one.end_words["status"], one.end_words["exit_code"]) == ("stopped", code)
+    assert (tmp_path / "costgpu-runs/x/trial-03/saved").exists() is (code == 0)
     until(lambda: not any(map(alive, pids_of(tmp_path))))
 
 

@@ -23,8 +23,9 @@ from costgpu.workflows.runs.inputs import (
 )
 from costgpu.workflows.runs.patterns import rule_pattern
 from tests.unit.render.runs import plan
+from tests.unit.workflows.jobs import sending
 
-MANY = 100_000
+MANY = 20_000
 
 
 def write(folder: Path, **files: str) -> None:
@@ -43,20 +44,12 @@ def folder(tmp_path: Path) -> Path:
     return work
 
 
-def job(
-    folder: Path, *, include: tuple[str, ...] = (), exclude: tuple[str, ...] = (), env_file: str | None = None
-) -> JobSpec:
-    return JobSpec(
-        name="train", argv=("train.py",), workdir=str(folder), include=include, exclude=exclude, env_file=env_file
-    )
-
-
 def use(folder: Path, path: str, files: int = 1) -> FileUse:
     return FileUse(path=path, size=(folder / path).stat().st_size, files=files)
 
 
 def compared(folder: Path, *read: str, spec: JobSpec | None = None) -> tuple[Inputs, list[str]]:
-    spec = spec or job(folder)
+    spec = spec or sending(folder)
     seen = Footprint(read=[use(folder, path) for path in read])
     return compare(spec, select_for(spec, 100), folder / "train.py", seen)
 
@@ -104,8 +97,8 @@ def test_the_options_of_the_hint_decide(folder: Path, more: list[str]) -> None:
     read = [str(one.relative_to(folder)) for one in folder.rglob("*.pt")]
     words = shlex.split(refusal(compared(folder, *read)[0]).hint.removeprefix("Send it too: ").partition("; or")[0])
     patterns = tuple(rule_pattern("--include", each, folder) for each in words[1::2])
-    assert staying(folder, *read, spec=job(folder, include=patterns)) == []
-    left, notes = compared(folder, *read, spec=job(folder, exclude=patterns))
+    assert staying(folder, *read, spec=sending(folder, include=patterns)) == []
+    left, notes = compared(folder, *read, spec=sending(folder, exclude=patterns))
     assert (left.staying, len(notes)) == ((), 1)
     assert "Left out by name, though the script reads it: " in notes[0]
 
@@ -114,7 +107,7 @@ def test_sent_too_is_exactly_what_was_read(folder: Path) -> None:
     (folder / "run[1].pt").write_text("x")
     (folder / "run1.pt").write_text("x")
     inputs, _ = compared(folder, "data/set.pt", "run[1].pt")
-    sent = send_too(plan(spec=job(folder), inputs=inputs), 100)
+    sent = send_too(plan(spec=sending(folder), inputs=inputs), 100)
     travelling = {entry.path for entry in select_for(sent.spec, 100).files}
     assert travelling == {".gitignore", "train.py", "data/set.pt", "run[1].pt"}
     assert (sent.files, sent.bytes, sent.inputs.staying) == (
@@ -124,7 +117,7 @@ def test_sent_too_is_exactly_what_was_read(folder: Path) -> None:
     )
     check_inputs(sent)
     with pytest.raises(SyncRefused, match=r"The largest: data/ 4\.9 KiB") as error:
-        send_too(plan(spec=job(folder), inputs=inputs), 0.001)
+        send_too(plan(spec=sending(folder), inputs=inputs), 0.001)
     assert "--sync-limit" in error.value.hint
 
 
@@ -147,7 +140,7 @@ def test_why_it_stays(folder: Path, path: str, why: str, sendable: bool) -> None
     key = "-----BEGIN PRIVATE KEY-----\nx\n" if path == "notes.txt" else "x"
     write(folder, **{path: key, ".costgpuignore": "*.csv\n"})
     assert staying(folder, path) == [(path, why, sendable)]
-    assert staying(folder, path, spec=job(folder, exclude=(f"/{path}",))) == []
+    assert staying(folder, path, spec=sending(folder, exclude=(f"/{path}",))) == []
     error = refusal(compared(folder, path)[0])
     assert ("--include" in error.hint) is sendable
     assert ("--env-file" in error.hint) is why.startswith("secrets")
@@ -155,7 +148,7 @@ def test_why_it_stays(folder: Path, path: str, why: str, sendable: bool) -> None
 
 def test_the_file_of_variables_reaches_the_job_by_its_option(folder: Path) -> None:
     write(folder, **{".env": "A=1"})
-    assert staying(folder, ".env", spec=job(folder, env_file=str(folder / ".env"))) == []
+    assert staying(folder, ".env", spec=sending(folder, env_file=str(folder / ".env"))) == []
 
 
 @pytest.mark.parametrize("path", ["__pycache__/a.pyc", ".git/HEAD", ".venv/pyvenv.cfg", "x.egg-info/PKG-INFO"])
@@ -185,13 +178,13 @@ def test_of_a_data_set_that_is_read_in_part_all_is_sent(folder: Path) -> None:
         ("src/a.pt", 1, 1),  # of its folder something travels, which --exclude would keep here
         ("src/b.pt", 1, 1),
     ]
-    sent = send_too(plan(spec=job(folder), inputs=inputs), 100)
+    sent = send_too(plan(spec=sending(folder), inputs=inputs), 100)
     travelling = {entry.path for entry in select_for(sent.spec, 100).files}
     assert travelling == {".gitignore", "train.py", "src/net.py", "src/a.pt", "src/b.pt", *names} | {
         "data/set.pt",
         "data/other.bin",
     }
-    assert staying(folder, *read, spec=job(folder, exclude=("/data",))) == []
+    assert staying(folder, *read, spec=sending(folder, exclude=("/data",))) == []
     write(folder, **{".gitignore": "*.npy\n"})
     assert staying(folder, *read) == [("data/train", ".gitignore", True)]
     assert [path for path, _, _ in staying(folder, *names)] == sorted(names)  # all but what travels is named
@@ -201,7 +194,7 @@ def test_contents_of_an_annex_are_missed(folder: Path) -> None:
     write(folder, **{".git/annex/objects/a": "x"})
     (folder / "scan.nii").symlink_to(".git/annex/objects/a")
     assert staying(folder, "scan.nii") == [(".git/annex/objects/a", "repositories", False)]
-    assert staying(folder, "scan.nii", spec=job(folder, exclude=("scan.nii",))) == []
+    assert staying(folder, "scan.nii", spec=sending(folder, exclude=("scan.nii",))) == []
 
 
 def test_links(folder: Path, tmp_path: Path) -> None:
@@ -209,7 +202,9 @@ def test_links(folder: Path, tmp_path: Path) -> None:
     (folder / "latest.bin").symlink_to("data/set.pt")
     (folder / "store").symlink_to("data")
     seen = Footprint(read=[FileUse(path="latest.bin", size=0)])
-    assert [one.size for one in compare(job(folder), select_for(job(folder), 1), None, seen)[0].staying] == [5000]
+    assert [one.size for one in compare(sending(folder), select_for(sending(folder), 1), None, seen)[0].staying] == [
+        5000
+    ]
     write(folder, **{".gitignore": "data/\ndisk\n"})
     assert staying(folder, "latest.bin", "store/other.bin") == [
         ("data/set.pt", ".gitignore", True),
@@ -224,38 +219,32 @@ def test_a_folder_with_many_files_that_were_read(folder: Path) -> None:
         folder,
         **{"img/1.png": "x", "img/2.png": "x", "part/a.csv": "x", "part/b.tmp": "x", "part/__pycache__/c.pyc": "x"},
     )
-    spec = job(folder)
+    spec = sending(folder)
 
     def found(path: str) -> list[str]:
         seen = Footprint(read=[FileUse(path=path, size=9, files=60)])
         return [one.why for one in compare(spec, select_for(spec, 100), None, seen)[0].staying]
 
     assert (found("data"), found("img"), found("part"), found(".")) == ([".gitignore"], [], [], [".gitignore"])
-    assert staying(folder, "last.pt", spec=job(folder, exclude=(".*",))) == [("last.pt", ".gitignore", True)]
+    assert staying(folder, "last.pt", spec=sending(folder, exclude=(".*",))) == [("last.pt", ".gitignore", True)]
     write(folder, **{".gitignore": "*.tmp\nimg/*\n"})
     assert (found("img"), found("part")) == ([".gitignore"], [".gitignore"])
 
 
 def test_the_script_itself(folder: Path) -> None:
     write(folder, **{".gitignore": "train.py\n"})
-    spec = job(folder)
+    spec = sending(folder)
     inputs, _ = compare(spec, select_for(spec, 100), folder / "train.py", None)
     assert [one.path for one in inputs.staying] == ["train.py"]
-    assert not inputs.known
+    assert not inputs.known, "of an old profile nothing is known"
     for pattern in ("train.py", "*"):
         with pytest.raises(UsageError, match=r"--exclude leaves out the script itself, train\.py"):
-            compared(folder, spec=job(folder, exclude=(pattern,)))
-
-
-def test_nothing_is_known_of_an_old_profile(folder: Path) -> None:
-    spec = job(folder)
-    inputs, notes = compare(spec, select_for(spec, 100), folder / "train.py", None)
-    assert (inputs, notes) == (Inputs(known=False), [])
+            compared(folder, spec=sending(folder, exclude=(pattern,)))
 
 
 def test_a_file_that_is_gone_is_not_missed(folder: Path) -> None:
     seen = Footprint(read=[FileUse(path="gone.pt", size=1)])
-    assert compare(job(folder), select_for(job(folder), 1), None, seen)[0].staying == ()
+    assert compare(sending(folder), select_for(sending(folder), 1), None, seen)[0].staying == ()
 
 
 def outside(folder: Path, *paths: str, here: bool = False, wrote: tuple[str, ...] = ()) -> list[str]:
@@ -308,7 +297,7 @@ def test_the_largest_of_what_is_left_out(folder: Path) -> None:
         folder,
         **{".venv/pyvenv.cfg": "x" * 9000, ".env": "x" * 9000, "sub/z.pt": "x" * 20, "c.pt": "x", "empty.pt": ""},
     )
-    selection = select_for(job(folder), 100)
+    selection = select_for(sending(folder), 100)
     assert [(one.path, one.size, one.files) for one in largest_left_out(selection)] == [
         ("data/", 5001, 2),
         ("last.pt", 300, 1),
@@ -318,7 +307,7 @@ def test_the_largest_of_what_is_left_out(folder: Path) -> None:
 
 def test_many_files_are_compared_quickly(folder: Path) -> None:
     """One look-up for each file that was read: with the fallback of a search in each, this would take minutes."""
-    spec = job(folder)
+    spec = sending(folder)
     selection = select_for(spec, 100)
     entry = selection.files[0]
     large = replace(selection, files=tuple(replace(entry, path=f"set/{number}") for number in range(MANY)))
@@ -331,11 +320,13 @@ def test_a_plan_names_what_stays(folder: Path) -> None:
     from tests.unit.render.runs import NOW
 
     inputs, _ = compared(folder, "last.pt")
-    largest = largest_left_out(select_for(job(folder), 100))
+    largest = largest_left_out(select_for(sending(folder), 100))
     text = " ".join(plan_text(plan(inputs=inputs, largest=largest), NOW).split())
     assert "repositories (1); the largest of these: data/ 2 files, 5.0 kB, last.pt 300 bytes" in text
     assert "stays here though the script reads it: last.pt 300 bytes (.gitignore)" in text
-    in_part: Plan = plan(inputs=compare(job(folder), select_for(job(folder), 1), None, Footprint(complete=False))[0])
+    in_part: Plan = plan(
+        inputs=compare(sending(folder), select_for(sending(folder), 1), None, Footprint(complete=False))[0]
+    )
     assert "; what the script reads was seen in part" in " ".join(plan_text(in_part, NOW).split())
     unknown: Plan = plan(inputs=Inputs(known=False))
     assert "; what the script reads was not measured" in " ".join(plan_text(unknown, NOW).split())

@@ -11,7 +11,7 @@ from costgpu.models.job import JobSpec
 from costgpu.workflows.estimate.measure import script_request
 from costgpu.workflows.estimate.request import EstimateRequest
 from costgpu.workflows.reporter import LogReporter
-from costgpu.workflows.runs.request import RunRequest, job_spec, limits_of
+from tests.unit.workflows.jobs import asked, job_of
 
 
 @pytest.fixture(autouse=True)
@@ -30,9 +30,7 @@ def measured(line: str) -> Request:
 
 
 def started(line: str, nproc: str | None = None) -> JobSpec:
-    request = RunRequest(command=tuple(shlex.split(line)), nproc=nproc)
-    script = script_request(request, LogReporter())
-    return job_spec(request, script, limits_of(request, longest_hours=1.0), {}, bucket=None)
+    return job_of(*asked(*shlex.split(line), nproc=nproc))
 
 
 def test_it_runs_where_it_is_typed(folder: Path) -> None:

@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from costgpu.errors import UsageError
-from costgpu.models.job import JobSpec
 from costgpu.runner.files.select import select_for
 from costgpu.workflows.runs.patterns import check_rules, output_pattern, rule_pattern
+from tests.unit.workflows.jobs import sending
 
 
 @pytest.fixture
@@ -59,10 +59,10 @@ DATA = {"data/set.pt", "data/deep/set.pt"}
 )
 def test_what_is_included(folder: Path, text: str, expected: set[str]) -> None:
     pattern = rule_pattern("--include", text.format(folder=folder, link=folder.parent / "link"), folder)
-    spec = JobSpec(name="a", argv=("train.py",), workdir=str(folder), include=(pattern,))
+    spec = sending(folder, include=(pattern,))
     check_rules(spec)
     assert {entry.path for entry in select_for(spec, 1).files} & IGNORED == expected
-    spec = JobSpec(name="a", argv=("train.py",), workdir=str(folder), include=("*",), exclude=(pattern,))
+    spec = sending(folder, include=("*",), exclude=(pattern,))
     if pattern != "*":
         check_rules(spec)
     assert IGNORED - {entry.path for entry in select_for(spec, 1).files} == expected
@@ -70,11 +70,9 @@ def test_what_is_included(folder: Path, text: str, expected: set[str]) -> None:
 
 @pytest.mark.parametrize("text", ["!odd", "./!odd", "end ", "store", "store/", "work/end "])
 def test_odd_names_are_left_out(folder: Path, text: str) -> None:
-    spec = JobSpec(name="a", argv=("train.py",), workdir=str(folder))
+    spec = sending(folder)
     before = select_for(spec, 1)
-    spec = JobSpec(
-        name="a", argv=("train.py",), workdir=str(folder), exclude=(rule_pattern("--exclude", text, folder),)
-    )
+    spec = sending(folder, exclude=(rule_pattern("--exclude", text, folder),))
     check_rules(spec)
     after = select_for(spec, 1)
     gone = {one.path for one in before.files} | set(before.links)
@@ -99,7 +97,7 @@ def test_a_name_that_is_too_long_matches_nothing(folder: Path) -> None:
     for text in ("x" * 300 + "/", "/" + "x" * 5000 + "/", "data[" + "x" * 300):
         rule = rule_pattern("--include", text, folder)
         with pytest.raises(UsageError, match="matches nothing"):
-            check_rules(JobSpec(name="a", argv=("train.py",), workdir=str(folder), include=(rule,)))
+            check_rules(sending(folder, include=(rule,)))
 
 
 def test_a_rule_cannot_take_back_another(folder: Path) -> None:
@@ -132,7 +130,7 @@ def test_rules_that_decide_nothing(folder: Path, include: list[str], exclude: li
         for option, given in (("--include", include), ("--exclude", exclude))
     ]
     with pytest.raises(UsageError) as error:
-        check_rules(JobSpec(name="a", argv=("train.py",), workdir=str(folder), include=rules[0], exclude=rules[1]))
+        check_rules(sending(folder, include=rules[0], exclude=rules[1]))
     assert error.value.message.startswith(said)
     assert error.value.hint
 
@@ -152,9 +150,7 @@ def test_rules_that_decide_nothing(folder: Path, include: list[str], exclude: li
 )
 def test_rules_that_go_together(folder: Path, include: list[str], exclude: list[str]) -> None:
     (folder / ".git").mkdir()
-    check_rules(
-        JobSpec(name="a", argv=("train.py",), workdir=str(folder), include=tuple(include), exclude=tuple(exclude))
-    )
+    check_rules(sending(folder, include=tuple(include), exclude=tuple(exclude)))
 
 
 @pytest.mark.parametrize(

@@ -6,9 +6,9 @@ import pytest
 
 from costgpu.errors import CostGpuError, NotPython, ScriptNotFound, UsageError
 from costgpu.models.job import JobSpec, Launcher
-from costgpu.workflows.estimate.measure import check_script, script_request
-from costgpu.workflows.reporter import LogReporter
-from costgpu.workflows.runs.request import RunRequest, check, check_program, job_spec, limits_of
+from costgpu.workflows.estimate.measure import check_script
+from costgpu.workflows.runs.request import check_program
+from tests.unit.workflows.jobs import asked, job_of
 
 FILES = {
     "launch.sh": b"#!/bin/bash -e\npython train.py\n",
@@ -46,14 +46,12 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def planned(*command: str, module: str | None = None, rented: bool = True, **options: object) -> JobSpec:
-    """The job of `costgpu run COMMAND`, after all that is checked before a machine is asked for."""
-    request = RunRequest(command=command, module=module, **options)  # type: ignore[arg-type]
-    check(request)
-    script = script_request(request, LogReporter())
+def planned(*command: str, rented: bool = True, **options: object) -> JobSpec:
+    """The job, after all that is checked before a machine is asked for."""
+    request, script = asked(*command, **options)
     check_script(script, None)
     check_program(script.program, script.workdir, rented=rented)
-    return job_spec(request, script, limits_of(request, longest_hours=1.0), script.assigned, bucket=None)
+    return job_of(request, script)
 
 
 @pytest.mark.parametrize(

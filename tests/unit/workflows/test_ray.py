@@ -7,28 +7,19 @@ from pathlib import Path
 import pytest
 
 from costgpu.errors import MissingImport
-from costgpu.models.job import JobSpec, Launcher
-from costgpu.workflows.estimate.measure import script_request
-from costgpu.workflows.reporter import LogReporter
+from costgpu.models.job import Launcher
 from costgpu.workflows.runs import setup_ray
 from costgpu.workflows.runs.packages import find_packages
-from costgpu.workflows.runs.request import RunRequest, check, job_spec, limits_of
 from costgpu.workflows.runs.setup_ray import check_installed
-
-
-def spec(folder: Path, **options: object) -> JobSpec:
-    (folder / "train.py").write_text("")
-    request = RunRequest(command=(str(folder / "train.py"), "--lr", "1"), launcher="ray", **options)  # type: ignore[arg-type]
-    check(request)
-    script = script_request(request, LogReporter())
-    return job_spec(request, script, limits_of(request, longest_hours=1.0), {}, bucket=None)
+from tests.unit.workflows.jobs import asked, job_of
 
 
 @pytest.mark.parametrize("nodes", [None, 1, 4])
 def test_the_script_runs_once_whatever_the_number_of_machines(tmp_path: Path, nodes: int | None) -> None:
-    asked = spec(tmp_path, nodes=nodes)
-    assert (asked.launcher, asked.nodes, asked.processes) == (Launcher.RAY, nodes or 1, 0)
-    assert asked.argv == ("train.py", "--lr", "1")
+    (tmp_path / "train.py").touch()
+    job = job_of(*asked(str(tmp_path / "train.py"), "--lr", "1", launcher="ray", nodes=nodes))
+    assert (job.launcher, job.nodes, job.processes) == (Launcher.RAY, nodes or 1, 0)
+    assert job.argv == ("train.py", "--lr", "1")
 
 
 def version(number: str | None) -> object:

@@ -128,67 +128,59 @@ def test_a_task_of_dstack(project: Path) -> None:
     assert found.tags == ("team=nlp",)
 
 
-@pytest.mark.parametrize(
-    ("gpu", "wanted"),
-    [
-        ("24GB", "24GB:1"),
-        ("24GB..:2", "24GB:2"),
-        ("nvidia:24GB:1..2", "24GB:1..2"),
-        ("A100,L4", "A100:1,L4:1"),
-        ("H100:80GB:8", "H100-80GB:8"),
-        ("L4:4GB", "L4:1"),
-        ("A100:60GB..", "A100-80GB:1"),
-        ("{name: [A100, H100], memory: 60GB.., count: 2}", "A100-80GB:2,H100:2"),
-        ("V100:20GB:1..2", "V100-32GB:1..2"),
-        ("2", "1GB:2"),
-        ("0", "none"),
-        ("{name: [A100, H100], count: 2}", "A100:2,H100:2"),
-    ],
-)
-def test_gpus_of_dstack(gpu: str, wanted: str) -> None:
-    assert asked(f"type: task\ncommands: [python train.py]\nresources:\n  gpu: {gpu}\n").gpus == wanted
+RENTED = "run: python train.py\nresources: "
+DSTACK_RENTED = "type: task\ncommands: [python train.py]\nresources: "
 
 
 @pytest.mark.parametrize(
-    ("accelerators", "wanted"),
+    ("resources", "field", "wanted"),
     [
-        ("A100:8", "A100:8"),
-        ("{A100: 8}", "A100:8"),
-        ("{A100:1, L4:1}", "A100:1,L4:1"),
-        ("[A100:1, L4]", "A100:1,L4:1"),
-        ("A100", "A100:1"),
-        ("{A100: }", "A100:1"),
-        ("'A100, L4:2'", "A100:1,L4:2"),
-        ("null", None),
+        *(
+            (f"{DSTACK_RENTED}{{gpu: {gpu}}}", "gpus", wanted)
+            for gpu, wanted in [
+                ("24GB", "24GB:1"),
+                ("'24GB..:2'", "24GB:2"),
+                ("'nvidia:24GB:1..2'", "24GB:1..2"),
+                ("'A100,L4'", "A100:1,L4:1"),
+                ("'H100:80GB:8'", "H100-80GB:8"),
+                ("'L4:4GB'", "L4:1"),
+                ("'A100:60GB..'", "A100-80GB:1"),
+                ("{name: [A100, H100], memory: 60GB.., count: 2}", "A100-80GB:2,H100:2"),
+                ("'V100:20GB:1..2'", "V100-32GB:1..2"),
+                ("2", "1GB:2"),
+                ("0", "none"),
+                ("{name: [A100, H100], count: 2}", "A100:2,H100:2"),
+            ]
+        ),
+        *(
+            (f"{RENTED}{{accelerators: {accelerators}}}", "gpus", wanted)
+            for accelerators, wanted in [
+                ("A100:8", "A100:8"),
+                ("{A100: 8}", "A100:8"),
+                ("{A100:1, L4:1}", "A100:1,L4:1"),
+                ("[A100:1, L4]", "A100:1,L4:1"),
+                ("A100", "A100:1"),
+                ("{A100: }", "A100:1"),
+                ("'A100, L4:2'", "A100:1,L4:2"),
+                ("null", None),
+            ]
+        ),
+        (DSTACK_RENTED + "{memory: 1TB..}", "memory", "1024.."),
+        (RENTED + "{cloud: AWS}", "infra", ("aws",)),
+        (RENTED + "{cloud: gcp, region: us-central1}", "infra", ("gcp/us-central1",)),
+        (RENTED + "{region: us-east-1}", "infra", ("us-east-1",)),
+        (RENTED + "{infra: aws/*}", "infra", ("aws",)),
+        (RENTED + "{infra: '*/us-east-1'}", "infra", ("us-east-1",)),
     ],
 )
-def test_accelerators_of_skypilot(accelerators: str, wanted: str | None) -> None:
-    assert asked(f"run: python train.py\nresources:\n  accelerators: {accelerators}\n").gpus == wanted
-
-
-@pytest.mark.parametrize(
-    ("resources", "places"),
-    [
-        ("cloud: AWS", ("aws",)),
-        ("{cloud: gcp, region: us-central1}", ("gcp/us-central1",)),
-        ("region: us-east-1", ("us-east-1",)),
-        ("infra: aws/*", ("aws",)),
-        ("infra: '*/us-east-1'", ("us-east-1",)),
-    ],
-)
-def test_places_of_skypilot(resources: str, places: tuple[str, ...]) -> None:
-    text = resources if resources.startswith("{") else f"{{{resources}}}"
-    assert asked(f"run: python train.py\nresources: {text}\n").infra == places
+def test_which_machine(resources: str, field: str, wanted: object) -> None:
+    assert getattr(asked(resources), field) == wanted
 
 
 def test_regions_of_dstack_are_those_of_its_backends() -> None:
     text = "type: task\ncommands: [ls]\nbackends: [aws, gcp]\nregions: [us-east-1, us-central1]"
     assert asked(text).infra == ("aws/us-east-1", "gcp/us-central1")
     assert asked(f"{text}\n".replace("us-central1", "mars-1")).infra == ("aws/us-east-1", "aws/mars-1", "gcp/mars-1")
-
-
-def test_a_terabyte_of_memory() -> None:
-    assert asked("type: task\ncommands: [ls]\nresources: {memory: 1TB..}").memory == "1024.."
 
 
 class TestWhatRuns:
@@ -457,24 +449,9 @@ def test_what_needs_nothing_is_told() -> None:
     ]
 
 
-ODD = [
-    "null",
-    "[]",
-    "{}",
-    "''",
-    "true",
-    "[1,{a:&b}]",
-    "{a:[b]}",
-    "a:b:c:d",
-    '"\\0"',
-    "..",
-    "-1",
-    "&x",
-    "é",
-    "../x",
-    "s3://x",
-]
-ODD += ["!!binary", "/", "~no/x", "[[]]", "0..0", "A,,L4", ",", "gb"]
+ODD = r"""
+    null [] {} '' true [1,{a:&b}] {a:[b]} a:b:c:d "\0" .. -1 &x é ../x s3://x !!binary / ~no/x [[]] 0..0 A,,L4 , gb
+""".split()  # noqa: SIM905
 
 
 def test_whatever_stands_in_a_file_it_is_read_or_refused() -> None:

@@ -171,7 +171,9 @@ def _found(
         return replace(_source(f"{PROJECT} + {LOCK}", UV, steps), locked=True)
     if (path := _requirements_file(listing, script)) is not None:
         return _of_requirements(listing, path, data, indexes)
-    if data and project.is_project(data, folder):
+    # it says what to install, and does not only set up tools such as a formatter
+    said = [below(data, "project").get(each) for each in ("dependencies", "optional-dependencies", "dynamic")]
+    if data and (any(said) or below(data, "tool", "poetry") or project.is_built(data, folder)):
         return _of_project(listing, data, extras, groups, indexes)
     if project.has_setup(folder):
         listing.nameless = True

@@ -7,10 +7,8 @@ import subprocess
 from collections.abc import Mapping
 from pathlib import Path
 
-from packaging.requirements import Requirement
-
 from costgpu.errors import PackagesMissing
-from costgpu.models.footprint import Footprint, ImportedPackage
+from costgpu.models.footprint import Footprint
 from costgpu.workflows.runs.packages.source import PackageSource, normal, parse
 
 _ASK_SECONDS = 120
@@ -60,22 +58,16 @@ def check_imports(
     missing = [each for each in wanted if normal(each.distribution) not in names and each.module not in modules]
     if not missing:
         return ()
-    what = ", ".join(_shown(each) for each in missing[:_SHOWN])
+    titles = [f"{each.distribution} {each.version}".strip() for each in missing[:_SHOWN]]
+    what = ", ".join(
+        title if each.module == each.distribution else f"{each.module} ({title})"
+        for each, title in zip(missing, titles, strict=False)
+    )
     what += f" and {len(missing) - _SHOWN} more" if len(missing) > _SHOWN else ""
     by = f"which {source.label} does not install" if source.label else "and nothing says what the machine is to install"
     if unknown:
         others = ", ".join(sorted(unknown)[:_SHOWN])
         return (f"The script imports {what}, {by}, unless it comes with {others}, which is not installed here.",)
-    raise PackagesMissing(f"The script imports {what}, {by}.", hint=_hint(source, missing, folder))
-
-
-def _shown(package: ImportedPackage) -> str:
-    name = f"{package.distribution} {package.version}".strip()
-    return name if package.module == package.distribution else f"{package.module} ({name})"
-
-
-def _hint(source: PackageSource, missing: list[ImportedPackage], folder: Path) -> str:
-    """Return what to add, and where."""
     lines = [
         "-e ."
         if each.origin and Path(each.origin).is_relative_to(folder)
@@ -84,7 +76,8 @@ def _hint(source: PackageSource, missing: list[ImportedPackage], folder: Path) -
     ]
     where = f"Add to {source.label}" if source.files else "Write into a requirements.txt"
     extra = " (or --extra NAME, if an extra has it)" if "pyproject" in source.label else ""
-    return f"{where}: {' '.join(dict.fromkeys(lines))}{extra}; or say what to install with --setup 'pip install ...'."
+    hint = f"{where}: {' '.join(dict.fromkeys(lines))}{extra}; or say what to install with --setup 'pip install ...'."
+    raise PackagesMissing(f"The script imports {what}, {by}.", hint=hint)
 
 
 def _installed(python: str, folder: Path, environment: Mapping[str, str] | None) -> Installed:
@@ -113,7 +106,9 @@ def _closure(source: PackageSource, installed: Installed) -> tuple[set[str], set
     todo = [(need, "", True) for each in source.requirements if (need := parse(each)) is not None]
     while todo:
         need, part, named = todo.pop()
-        if not _may_hold(need, part):
+        # on a Linux machine, whatever its Python
+        variants = ({"python_version": each, "python_full_version": f"{each}.0"} for each in _PYTHONS)
+        if need.marker and not any(need.marker.evaluate({**_LINUX, **each, "extra": part}) for each in variants):
             continue
         name = normal(need.name)
         for extra in {"", *need.extras}:
@@ -124,9 +119,3 @@ def _closure(source: PackageSource, installed: Installed) -> tuple[set[str], set
         if name not in installed and not source.locked and (named or need.marker is None):
             unknown.add(name)
     return {name for name, _ in seen}, unknown
-
-
-def _may_hold(need: Requirement, extra: str) -> bool:
-    """Return whether a requirement is one on a Linux machine, whatever its Python."""
-    versions = ({"python_version": each, "python_full_version": f"{each}.0"} for each in _PYTHONS)
-    return need.marker is None or any(need.marker.evaluate({**_LINUX, **each, "extra": extra}) for each in versions)

@@ -72,12 +72,6 @@ def is_built(data: Table, folder: Path) -> bool:
     return bool((built and (below(data, "project") or poetry)) or has_setup(folder))
 
 
-def is_project(data: Table, folder: Path) -> bool:
-    """Return whether this says what to install, and does not only set up tools such as a formatter."""
-    named = [below(data, "project").get(each) for each in ("dependencies", "optional-dependencies", "dynamic")]
-    return any(named) or bool(below(data, "tool", "poetry")) or is_built(data, folder)
-
-
 def has_setup(folder: Path) -> bool:
     """Return whether there is a setup.py, or a setup.cfg that is not for tools alone."""
     package = re.search(r"^\[(metadata|options)\]", read_text(folder / "setup.cfg"), re.MULTILINE)

@@ -25,6 +25,7 @@ _COMMANDS = {UV: f"{GET_UV} && {_UV_INSTALL} WORDS", PIP: "pip install WORDS", E
 _CPU_INDEX = ("--extra-index-url", "https://download.pytorch.org/whl/cpu")
 _VARIABLE = re.compile(r"(\$\{[A-Z0-9_]+\})")
 _LOGIN = re.compile(r"([\w+.-]+)://([^/\s@'\"]+)@")
+normal = canonicalize_name  # of a package, an extra or a group: as it is compared with others
 _IN_QUERY = re.compile(r"://\S+[?&][\w-]*(?:token|key|secret|passw|sig)\w*=[^&\s$]", re.IGNORECASE)
 
 
@@ -53,11 +54,6 @@ def parse(requirement: str) -> Requirement | None:
         return Requirement(requirement)
     except InvalidRequirement:
         return None
-
-
-def normal(name: str) -> str:
-    """Return the name of a package, an extra or a group as it is compared with others."""
-    return str(canonicalize_name(name))
 
 
 def with_framework(source: PackageSource, profile: WorkloadProfile | None, *, gpu: bool) -> PackageSource:

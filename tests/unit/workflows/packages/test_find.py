@@ -85,11 +85,6 @@ def test_the_most_specific_file_says_what_is_installed(
     assert bool(source.setup) == bool(label)
 
 
-def test_the_users_own_command_is_all_there_is(tmp_path: Path) -> None:
-    source = found(tmp_path, files={"requirements.txt": "./nowhere.whl"}, setup="make it")
-    assert (source.setup, source.complete, source.text) == ("make it", False, "--setup")
-
-
 def test_a_project_without_a_build_gives_its_packages_only(tmp_path: Path) -> None:
     source = found(tmp_path, files={"pyproject.toml": PLAIN + 'requires-python = ">=3.11"\n'})
     assert source.setup.endswith("; $by 'numpy>=1.26' torch; }")
@@ -142,6 +137,10 @@ def test_a_lock_is_obeyed_by_uv_and_names_all_that_it_reaches(tmp_path: Path) ->
         ({"pyproject.toml": INDEX, "requirements.txt": "mine"}, UV_ONLY + "-r requirements.txt"),
         ({"uv.toml": "", "requirements.txt": "mine"}, UV_ONLY + "-r requirements.txt"),
         ({"libs/x/pyproject.toml": PLAIN + INDEX, "requirements.txt": "-e libs/x"}, UV_ONLY + "-r requirements.txt"),
+        ({"pyproject.toml": PLAIN + '[tool.uv]\nfind-links = ["wheels"]\n'}, UV_ONLY + "-r pyproject.toml"),
+        ({"pyproject.toml": PLAIN + "[tool.uv]\nno-index = true\n"}, UV_ONLY + "-r pyproject.toml"),
+        ({"pyproject.toml": PLAIN + '[tool.uv.pip]\nindex-url = "https://h/s"\n'}, UV_ONLY + "-r pyproject.toml"),
+        ({"train.py": SCRIPT, "uv.toml": 'index-url = "https://h/s"\n'}, UV_ONLY + "einops 'torch>=2'"),
     ],
 )  # fmt: skip
 def test_where_uv_is_told_where_packages_are_no_other_program_installs_them(
@@ -152,20 +151,6 @@ def test_where_uv_is_told_where_packages_are_no_other_program_installs_them(
     assert source.setup.endswith(setup)
     assert source.installer == "uv"
     assert "pip install einops" not in source.setup
-
-
-@pytest.mark.parametrize(
-    "place", ['find-links = ["wheels"]', "no-index = true", '[tool.uv.pip]\nindex-url = "https://h/s"']
-)
-def test_each_place_that_uv_is_told_is_for_uv_alone(tmp_path: Path, place: str) -> None:
-    project = f'[project]\nname = "x"\ndependencies = ["acme"]\n[tool.uv]\n{place}\n'
-    assert found(tmp_path, files={"pyproject.toml": project}).installer == "uv"
-
-
-def test_a_script_with_its_packages_takes_them_from_the_places_of_its_folder(tmp_path: Path) -> None:
-    script = '# /// script\n# dependencies = ["acme"]\n# ///\n'
-    source = found(tmp_path, files={"train.py": script, "uv.toml": 'index-url = "https://h/s"\n'})
-    assert (source.label, source.installer) == ("train.py (PEP 723)", "uv")
 
 
 def test_what_uv_run_adds_is_installed_too(tmp_path: Path) -> None:
@@ -237,17 +222,18 @@ SECRETS = [
 ]
 
 
-@pytest.mark.parametrize("files", SECRETS)
-def test_a_password_in_a_url_is_refused_and_not_repeated(tmp_path: Path, files: dict[str, str]) -> None:
+@pytest.mark.parametrize(
+    ("command", "files"),
+    [
+        *(("", files) for files in SECRETS),
+        (f"uv run --with git+https://{SECRET}@x.org/x#egg=x", {}),
+        (f"uv run --index https://a:{SECRET}@x.org --with x", {}),
+    ],
+)
+def test_a_password_in_a_url_is_refused_and_not_repeated(tmp_path: Path, command: str, files: dict[str, str]) -> None:
     with pytest.raises(UsageError, match="password or a token") as caught:
-        found(tmp_path, files=files)
+        found(tmp_path, command, files)
     assert SECRET not in f"{caught.value.message} {caught.value.hint}"
-
-
-def test_a_password_on_the_command_line_is_refused_too(tmp_path: Path) -> None:
-    for words in (f"--with git+https://{SECRET}@x.org/x#egg=x", f"--index https://a:{SECRET}@x.org --with x"):
-        with pytest.raises(UsageError, match="password or a token"):
-            found(tmp_path, f"uv run {words}")
 
 
 def test_variables_take_the_place_of_passwords_if_the_job_gets_them(tmp_path: Path) -> None:
@@ -362,4 +348,5 @@ def test_an_index_of_this_computer_alone_is_said_without_its_password(
     assert "PIP_EXTRA_INDEX_URL and " in note
     assert "pip.conf is not known to the machine" in note
     assert "secret" not in note
-    assert find_packages(tmp_path, None, setup="make").notes == ()
+    source = find_packages(tmp_path, None, setup="make it")
+    assert (source.setup, source.complete, source.text, source.notes) == ("make it", False, "--setup", ())

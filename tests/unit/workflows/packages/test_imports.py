@@ -12,7 +12,7 @@ from costgpu.models.footprint import Footprint, ImportedPackage
 from costgpu.models.workload import Framework, WorkloadProfile
 from costgpu.runner.plan import LaunchPlace
 from costgpu.workflows.runs.packages import PackageSource, check_imports, find_packages, imports, with_framework
-from costgpu.workflows.runs.plan import _completed, _packages
+from costgpu.workflows.runs.plan import _completed
 from costgpu.workflows.runs.request import RunRequest
 from tests.unit.estimator.builders import offer, profile
 
@@ -137,7 +137,8 @@ def test_a_run_on_a_rented_machine_is_held_against_its_measurement(tmp_path: Pat
     place = LaunchPlace(offer=offer("1.00"))
 
     def completed(request: RunRequest, measured: WorkloadProfile | None) -> str:
-        return _completed(_packages(request, script, {}), request, script, measured, place).text
+        packages = find_packages(tmp_path, script.script, setup=request.setup)
+        return _completed(packages, request, script, measured, place).text
 
     with pytest.raises(PackagesMissing, match="einops"):
         completed(request, measured)

@@ -12,9 +12,8 @@ import html
 import inspect
 import sys
 from codecs import getincrementaldecoder
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, fields, replace
-from decimal import Decimal
 from os import PathLike, fspath
 from typing import TYPE_CHECKING, ParamSpec, TypeVar
 
@@ -22,8 +21,8 @@ from costgpu.models.job import LogStream
 from costgpu.models.prediction import Verdict as _Verdict
 from costgpu.models.workload import WorkloadProfile
 from costgpu.runner.state.observer import NullObserver
-from costgpu.version import __version__
 from costgpu.workflows.estimate.request import EstimateRequest
+from costgpu.workflows.offers import OfferRequest, has_image
 from costgpu.workflows.options import options_of
 from costgpu.workflows.reporter import LogReporter
 from costgpu.workflows.runs.request import RunRequest
@@ -35,12 +34,9 @@ if TYPE_CHECKING:
     from costgpu.models.prediction import Advice, Service
     from costgpu.models.run import RunView
     from costgpu.runner.adopt import JobDriver
-    from costgpu.workflows.estimate.estimate import Estimate
     from costgpu.workflows.runs.logs import Logs
 
 Script = str | PathLike[str]
-Amount = str | float | Decimal
-"""US dollars."""
 FRAME_HEIGHT = "40em"
 P = ParamSpec("P")
 Request = TypeVar("Request")
@@ -76,7 +72,7 @@ class Verdict(_Verdict):
         from costgpu.render.text.advice import sentences
 
         advice = [" ".join(sentences(one)) for one in self.advice]
-        return verdict_html(self, self.profile, advice, self.day, service=self.service, version=__version__)
+        return verdict_html(self, self.profile, advice, self.day, service=self.service)
 
     def _repr_html_(self) -> str:
         """Return the report in a frame, so that its styles do not touch the notebook's."""
@@ -106,10 +102,9 @@ def _taking(kind: Callable[P, Request]) -> Callable[[Callable[[Request], Result]
             return body(kind(*args, **options))
 
         call.__signature__ = inspect.signature(kind)  # type: ignore[attr-defined]
-        head, mark, tail = (body.__doc__ or "").partition("        args: Arguments of the script.\n")
         found = options_of(kind)  # type: ignore[arg-type]
-        more = "".join(f"        {each.name}: {each.help.removesuffix(' Repeatable.')}\n" for each in found)
-        call.__doc__ = head + mark + more + tail
+        texts = "\n".join(f"        {each.name}: {each.help.removesuffix(' Repeatable.')}" for each in found)
+        call.__doc__ = (body.__doc__ or "").replace("        options: Those of the command line.", texts)
         return call
 
     return decorate
@@ -122,6 +117,7 @@ def estimate(asked: _Estimate) -> Verdict:
     Args:
         script: Script to measure here, a saved profile (a path or its value), or None with `module`, `like` or `params`.
         args: Arguments of the script.
+        options: Those of the command line.
 
     Raises:
         UsageError: An argument is wrong.
@@ -131,38 +127,24 @@ def estimate(asked: _Estimate) -> Verdict:
 
     profile = asked.script if isinstance(asked.script, WorkloadProfile) else None
     request = replace(asked, command=_command(asked.script, asked.args))
-    return _verdict(estimate_workload(request, LogReporter(), profile))
+    found = estimate_workload(request, LogReporter(), profile)
+    values = {field.name: getattr(found.verdict, field.name) for field in fields(found.verdict)}
+    return Verdict(**values, profile=found.profile, advice=found.advice, day=found.today, service=found.service)
 
 
-def offers(
-    *,
-    gpus: str | Iterable[str] | None = None,
-    cpus: str | float | None = None,
-    memory: str | float | None = None,
-    infra: str | Iterable[str] = (),
-    spot: bool | None = None,
-    max_price: Amount | None = None,
-    sort: str = "price",
-) -> list[Offer]:
+@_taking(OfferRequest)
+def offers(asked: OfferRequest) -> list[Offer]:
     """List machine types that can be rented, at the prices in use; see `costgpu offers`.
 
     Args:
-        gpus: Accelerators, e.g. ``"A100:1"``, or a list, any of which will do; ``"none"`` for CPUs only.
-        cpus: Virtual CPUs, e.g. ``"8+"``.
-        memory: Main memory in GiB, e.g. ``"32..128"``.
-        infra: Providers or regions; empty for all.
-        spot: Spot or on-demand prices; None for both.
-        max_price: Highest price of the machine per hour.
-        sort: ``"price"``, ``"gpu-price"``, ``"memory"`` or ``"name"``.
+        options: Those of the command line.
 
     Raises:
         PriceNotFound: No offer matches.
     """
     from costgpu.pricing.catalog import Catalog
-    from costgpu.workflows.offers import has_image, offer_query
 
-    query = offer_query(gpus=gpus, cpus=cpus, memory=memory, infra=infra, spot=spot, max_price=max_price, sort=sort)
-    return Catalog.current(LogReporter().note, has_image=has_image).query(query)
+    return Catalog.current(LogReporter().note, has_image=has_image).query(asked.query)
 
 
 @_taking(_Run)
@@ -175,6 +157,7 @@ def run(asked: _Run) -> RunView:
     Args:
         script: Script to run, a task file of SkyPilot or dstack, or None with `module`.
         args: Arguments of the script.
+        options: Those of the command line.
         wait: Whether to wait for the end of the run, or only until the job has started.
 
     Returns:
@@ -338,11 +321,6 @@ class _Printing(NullObserver):
         sink = sys.stderr if stream is LogStream.STDERR else sys.stdout
         sink.write(self._decoders[stream].decode(data))
         sink.flush()
-
-
-def _verdict(found: Estimate) -> Verdict:
-    values = {field.name: getattr(found.verdict, field.name) for field in fields(found.verdict)}
-    return Verdict(**values, profile=found.profile, advice=found.advice, day=found.today, service=found.service)
 
 
 def _command(script: Script | WorkloadProfile | None, args: Sequence[object]) -> tuple[str, ...]:

@@ -62,6 +62,8 @@ def set_(
 
     if enforce and enforce_spent:
         raise UsageError("--enforce and --enforce-spent exclude each other.", hint="--enforce is the stricter one.")
+    if person is not None and not person.strip():
+        raise UsageError("--person is empty.", hint="Write the user as costgpu jobs and reap name it: alice.")
     every, amount = _amount(daily, weekly, monthly, total)
     wanted = Budget(
         name=parse_name(name),
@@ -70,7 +72,7 @@ def set_(
         time_zone=_zone(time_zone),
         thresholds=parse_thresholds(alert),
         provider=_provider(provider),
-        owner=_person(person),
+        owner=(person or "").strip(),
         tags=parse_tags(tag or []),
         enforce=enforce or enforce_spent,
         enforce_spent=enforce_spent,
@@ -132,6 +134,7 @@ def check(
     crossed, 81 a budget is exceeded, 82 an alert could not be delivered, 46 a provider could
     not be asked.
     """
+    from costgpu.render.document import picked
     from costgpu.render.text.budget import check_json, line
     from costgpu.workflows.spending.budget_check import BudgetCheck
 
@@ -150,17 +153,8 @@ def check(
         show_all = (verbose or sys.stdout.isatty()) and not json
         found = BudgetCheck(context, tell, offline=offline, verbose=show_all).carry_out(enforce=enforce)
         if json:
-            say(
-                check_json(
-                    found.standings,
-                    not_asked=found.not_asked,
-                    problems=found.problems,
-                    undelivered=found.undelivered,
-                    enforced=found.enforced,
-                    exit_code=found.exit_code,
-                    now=context.clock.now(),
-                )
-            )
+            more = picked(found, "exit_code", "not_asked", "undelivered", "enforced")
+            say(check_json(found.standings, found.problems, context.clock.now(), **more))
         if billed:
             from costgpu.cli.ledger import billed_lines
 
@@ -222,11 +216,3 @@ def _provider(name: str | None) -> str:
     if registry.find(known) is None:
         raise UsageError(f"There is no provider {name!r}.", hint=f"costgpu knows {', '.join(registry.names())}.")
     return known
-
-
-def _person(name: str | None) -> str:
-    if name is None:
-        return ""
-    if not name.strip():
-        raise UsageError("--person is empty.", hint="Write the user as costgpu jobs and reap name it: alice.")
-    return name.strip()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -72,7 +73,8 @@ def doctor(
     error: CostGpuError | None = None
     with AppContext(TerminalReporter(), strict=True) as context:
         allowance = _prepared(max_cost, report, force=force) if live else None
-        places = examine(context, infra or [], instance_type, opt.joined(gpus), spot=spot, smallest=live)
+        any_of = None if gpus is None else ",".join(gpus)
+        places = examine(context, infra or [], instance_type, any_of, spot=spot, smallest=live)
         kind = gravest([check for place in places for check in place.checks])
         exit_code = kind.exit_code if kind else 0
         closing = FREE if max_cost is None else SO_FAR
@@ -160,12 +162,8 @@ def _try(place: Place, allowance: Allowance, trials: list[Trial], *, yes: bool) 
         if not yes:
             alone = NotConfirmed("Confirmation required, but stdin is not a terminal.", hint="Add -y.")
             confirm("Create it?", alone=alone, otherwise="Not created; the report has the checks only.")
-        terminal = Terminal(trial.context.clock, data_to_stderr=True, ask=False)
-        try:
-            with signals():
-                done, error = carry_out(trial, allowance, terminal)
-        finally:
-            terminal.close()
+        with closing(Terminal(trial.context.clock, data_to_stderr=True, ask=False)) as terminal, signals():
+            done, error = carry_out(trial, allowance, terminal)
     trials.append(done)
     say(trial_text(done), err=True)
     return error

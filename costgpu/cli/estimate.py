@@ -12,7 +12,6 @@ from costgpu.cli import options as opt
 from costgpu.cli.commands import command_of
 from costgpu.cli.terminal_reporter import TerminalReporter, print_note, say
 from costgpu.errors import EXIT_INTERRUPTED, UsageError
-from costgpu.version import __version__
 from costgpu.workflows.estimate.request import EstimateRequest
 from costgpu.workflows.write_file import check_target, write_file
 
@@ -92,7 +91,6 @@ def _page(found: Estimate) -> str:
         notebooks=[COLAB] if found.fits_colab else [],
         energy=None if found.energy is None else [kwh for _, kwh in found.energy],
         service=found.service,
-        version=__version__,
     )
 
 

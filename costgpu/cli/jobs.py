@@ -43,14 +43,17 @@ def logs(
     everything: Annotated[bool, typer.Option("--all", help="Logs of all machines of the job.")] = False,
 ) -> None:
     """Print what the job has written to stdout and stderr."""
-    from costgpu.workflows.runs.logs import fetch_all_logs, fetch_logs, machine_of_rank
+    from costgpu.cli.terminal_observer import Terminal
+    from costgpu.workflows.runs.logs import fetch_all_logs, fetch_logs, follow_logs, machine_of_rank
 
     given = [name for name, on in (("--follow", follow), ("--rank", rank is not None), ("--all", everything)) if on]
     if len(given) > 1:
         raise UsageError(f"{' and '.join(given)} do not go together.", hint="Choose one of them.")
     with AppContext(TerminalReporter()) as context:
         if follow:
-            _follow_logs(context, run)
+            with contextlib.suppress(KeyboardInterrupt):
+                if not follow_logs(context, run, Terminal(context.clock)):
+                    _print_logs(fetch_logs(context, run))
             return
         if everything:
             for kept in fetch_all_logs(context, run):
@@ -58,15 +61,6 @@ def logs(
                 _print_logs(kept)
             return
         _print_logs(fetch_logs(context, run if rank is None else machine_of_rank(context, run, rank)), rank)
-
-
-def _follow_logs(context: AppContext, run: str) -> None:
-    from costgpu.cli.terminal_observer import Terminal
-    from costgpu.workflows.runs.logs import fetch_logs, follow_logs
-
-    with contextlib.suppress(KeyboardInterrupt):
-        if not follow_logs(context, run, Terminal(context.clock)):
-            _print_logs(fetch_logs(context, run))
 
 
 def _print_logs(kept: KeptLogs, rank: int | None = None) -> None:
@@ -170,19 +164,18 @@ def cancel(
             print_note(f"Run {view.run_id} is closed already.")
             return
         swept = sweep_terminal(context.clock, view, ask=False)
-        terminal = swept or Terminal(context.clock, ask=False)
         try:
-            driver = cancel_run(context, view, terminal, now=now)
+            with contextlib.closing(swept or Terminal(context.clock, ask=False)) as terminal:
+                driver = cancel_run(context, view, terminal, now=now)
         except RunBusy:
             cancel_driven(context, view, now=now)
             return
-        finally:
-            terminal.close()
-        if driver is not None and swept is not None:
+        if driver is None:
+            return
+        if swept is not None:
             show_results(context, driver, swept)
-        if driver is not None:
-            say(receipts_text(driver.views), err=True)
-        if driver is not None and driver.ledger_error is not None:
+        say(receipts_text(driver.views), err=True)
+        if driver.ledger_error is not None:
             raise driver.ledger_error
 
 
@@ -219,11 +212,8 @@ def reap(
     from costgpu.workflows.runs.reap import reap as find_orphans
 
     with AppContext(TerminalReporter()) as context:
-        terminal = Terminal(context.clock, ask=False)
-        try:
+        with contextlib.closing(Terminal(context.clock, ask=False)) as terminal:
             found = find_orphans(context, terminal, infra or (), end=yes, older_than=older_than, mine=mine)
-        finally:
-            terminal.close()
         now = context.clock.now()
         text = reap_json(found, now) if json else reap_text(found, now, done=yes)
         if text:

@@ -18,13 +18,12 @@ from costgpu.workflows.tags import split_tag
 from costgpu.workflows.write_file import check_target, write_file
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Iterator
     from datetime import datetime
 
     from costgpu.ledger.queries.history import Selection
     from costgpu.ledger.queries.totals import By
-    from costgpu.providers.base import Billing
-    from costgpu.workflows.spending.billed import BilledPeriod, Bills
+    from costgpu.workflows.spending.billed import Bills
 
 ROWS = 20
 FORMATS = ("csv", "json", "focus", "focus-metadata")
@@ -72,14 +71,17 @@ def history(
         return
     opt.show_amounts(currency, rate, as_json=json)
     from costgpu.ledger.queries.history import closed_runs
-    from costgpu.render.text.ledger import history_json, history_text
+    from costgpu.ledger.queries.totals import totals
+    from costgpu.render.text.ledger import history_json, history_text, totals_json, totals_text
 
     with AppContext(TerminalReporter()) as app:
         now = app.clock.now()
         low, high = period(since, until, now)
         chosen = _selection(provider, person, name, tag)
         if by is not None:
-            _print_totals(app, by, chosen, low, high, as_json=json)
+            group, key = _group(by)
+            found = totals(app.ledger, chosen, group, tag=key, since=low, until=high)
+            say(totals_json(found, by, low, high, now) if json else totals_text(found, by, low, high))
             return
         runs = tuple(closed_runs(app.ledger, chosen, since=low, until=high, newest_first=True, limit=limit or None))
         if json:
@@ -89,17 +91,6 @@ def history(
         say(history_text(runs, selected=selected, limit=limit))
         if count := len(app.ledger.open_runs()):
             say(f"{'1 run is' if count == 1 else f'{count} runs are'} not closed yet: costgpu jobs", err=True)
-
-
-def _print_totals(
-    app: AppContext, by: str, chosen: Selection, low: datetime | None, high: datetime | None, *, as_json: bool
-) -> None:
-    from costgpu.ledger.queries.totals import totals
-    from costgpu.render.text.ledger import totals_json, totals_text
-
-    group, key = _group(by)
-    found = totals(app.ledger, chosen, group, tag=key, since=low, until=high)
-    say(totals_json(found, by, low, high, app.clock.now()) if as_json else totals_text(found, by, low, high))
 
 
 @ledger.command()
@@ -154,29 +145,17 @@ def billed(
                 )
             if not yes:
                 providers, paid, bills = charges(providers, start, end, fresh=fresh)
-                _confirm_charges(paid)
+                words = " and ".join(f"{one.name} charges ${one.usd_per_request} a request" for one in paid)
+                words += " for what it has billed."
+                if paid:
+                    alone = NotConfirmed(words, hint="Add -y to pay that, or --stored to ask nobody.")
+                    confirm(f"{words} Ask?", alone=alone, otherwise="Not asked; nothing was spent.")
             ask(providers, start, end, fresh=fresh, bills=bills)
             if not bills.bills:
                 _raise_first(bills)
         found = compare(app, bills.bills, start, end)
-        say(_billed(found, app.clock.now(), billed_json if json else billed_text))
+        say((billed_json if json else billed_text)(found, app.clock.now()))
         _raise_first(bills)
-
-
-def _billed(found: BilledPeriod, now: datetime, render: Callable[..., str]) -> str:
-    return render(found.rows, found.start, found.end, now, sources=found.sources, notes=found.notes)
-
-
-def _confirm_charges(paid: Sequence[Billing]) -> None:
-    """Says what an answer costs before it is asked for."""
-    if not paid:
-        return
-    words = " and ".join(f"{billing.name} charges ${billing.usd_per_request} a request" for billing in paid)
-    confirm(
-        f"{words} for what it has billed. Ask?",
-        alone=NotConfirmed(f"{words} for what it has billed.", hint="Add -y to pay that, or --stored to ask nobody."),
-        otherwise="Not asked; nothing was spent.",
-    )
 
 
 def _raise_first(bills: Bills) -> None:
@@ -205,7 +184,7 @@ def billed_lines(app: AppContext, start: datetime, end: datetime) -> list[str]:
     if not bills.bills:
         return failed or ["No provider with credentials here tells what it has billed."]
     found = compare(app, bills.bills, low, high)
-    return [*_billed(found, app.clock.now(), billed_text).splitlines(), *failed]
+    return [*billed_text(found, app.clock.now()).splitlines(), *failed]
 
 
 @ledger.command()

@@ -8,15 +8,13 @@ import typer
 
 from costgpu.cli.commands import typer_option
 from costgpu.errors import UsageError
-from costgpu.workflows.options import PlaceOptions, SizeOptions
+from costgpu.workflows.options import PlaceOptions
 
 Run = Annotated[str, typer.Argument(metavar="RUN", help="Run id or the beginning of one, job name, or instance id.")]
 Gpus = Annotated[list[str] | None, typer_option(PlaceOptions, "gpus")]
 Infra = Annotated[list[str] | None, typer_option(PlaceOptions, "infra")]
 InstanceType = Annotated[str | None, typer.Option("-t", "--instance-type", help="Machine type, e.g. g5.xlarge.")]
 Spot = Annotated[bool, typer.Option("--spot/--on-demand", "--use-spot", help="Spot or on-demand prices.")]
-Cpus = Annotated[str | None, typer_option(SizeOptions, "cpus")]
-Memory = Annotated[str | None, typer_option(SizeOptions, "memory")]
 Currency = Annotated[
     str | None, typer.Option(metavar="CODE", help="Currency of the amounts shown, e.g. EUR, with its rate; or USD.")
 ]
@@ -35,17 +33,6 @@ Tag = Annotated[list[str] | None, typer.Option(help="Tag to select by, as key=va
 Force = Annotated[bool, typer.Option("--force", help="Overwrite an existing file.")]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
 Format = Annotated[str, typer.Option("--output", "-o", metavar="FORMAT", help="Output format: text or json.")]
-
-
-def joined(gpus: list[str] | None) -> str | None:
-    """Return the accelerators of several --gpus, any of which will do, as one text."""
-    if gpus is None:
-        return None
-    if not any(gpus):
-        from costgpu.workflows.options import refuse_empty
-
-        refuse_empty("--gpus")
-    return ",".join(gpus)
 
 
 def show_amounts(currency: str | None, rate: str | None, *, as_json: bool) -> None:

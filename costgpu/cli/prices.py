@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from costgpu.cli import options as opt
+from costgpu.cli.commands import command_of
 from costgpu.cli.terminal_reporter import TerminalReporter, print_note, say
 from costgpu.units import LARGEST_WHOLE
+from costgpu.workflows.offers import OfferRequest, has_image
 
 if TYPE_CHECKING:
     from costgpu.models.offer import PurchaseOption
@@ -24,16 +26,10 @@ PriceSpot = Annotated[bool, typer.Option("--spot", help="The price of spot machi
 prices = typer.Typer(name="prices", invoke_without_command=True, rich_markup_mode=None, add_completion=False)
 
 
+@command_of(OfferRequest)
 def offers(
-    gpus: opt.Gpus = None,
-    cpus: opt.Cpus = None,
-    memory: opt.Memory = None,
-    infra: opt.Infra = None,
-    spot: Annotated[
-        bool | None, typer.Option("--spot/--on-demand", "--use-spot", help="Spot or on-demand prices; default: both.")
-    ] = None,
-    max_price: Annotated[str | None, typer.Option(help="Highest price of the machine in USD per hour.")] = None,
-    sort: Annotated[str, typer.Option(help="Order: price, gpu-price, memory or name.")] = "price",
+    request: OfferRequest,
+    *,
     top: Annotated[
         int, typer.Option(min=0, max=LARGEST_WHOLE, help="Number of offers to list; 0 for all.")
     ] = DEFAULT_ROWS,
@@ -49,14 +45,10 @@ def offers(
     """
     from costgpu.pricing.catalog import Catalog
     from costgpu.render.text.offers import offers_json, offers_table
-    from costgpu.workflows.offers import has_image, offer_query
 
     as_json = opt.wants_json(json, output)
     opt.show_amounts(currency, rate, as_json=as_json)
-    query = offer_query(
-        gpus=opt.joined(gpus), cpus=cpus, memory=memory, infra=infra or (), spot=spot, max_price=max_price, sort=sort
-    )
-    found = Catalog.current(print_note, has_image=has_image).query(query)
+    found = Catalog.current(print_note, has_image=has_image).query(request.query)
     render = offers_json if as_json else offers_table
     say(render(found[: top or None], datetime.now(UTC).date(), total=len(found)))
 
@@ -71,22 +63,18 @@ def show(context: typer.Context, json: opt.Json = False) -> None:
     if context.invoked_subcommand is not None:
         return
     from costgpu.pricing import own_prices, price_store
-    from costgpu.render.text.prices import prices_json, prices_text
+    from costgpu.render.text.prices import PricesInUse, prices_json, prices_text
     from costgpu.workflows.refresh_prices import price_sources
 
-    offers = price_store.list_offers(warn=TerminalReporter().note)
     kept = [found for name in price_sources() if (found := price_store.stored_prices(name))]
-    failed = [tried for name in price_sources() if (tried := price_store.last_failure(name))]
-    say(
-        (prices_json if json else prices_text)(
-            offers,
-            datetime.now(UTC),
-            refreshed={found.provider: found.regions for found in kept},
-            failed=failed,
-            folder=str(price_store.cache_folder()),
-            own=own_prices.read_prices(),
-        )
+    used = PricesInUse(
+        offers=price_store.list_offers(warn=TerminalReporter().note),
+        refreshed={found.provider: found.regions for found in kept},
+        failed=[tried for name in price_sources() if (tried := price_store.last_failure(name))],
+        folder=str(price_store.cache_folder()),
+        own=own_prices.read_prices(),
     )
+    say((prices_json if json else prices_text)(used, datetime.now(UTC)))
 
 
 @prices.command("set")

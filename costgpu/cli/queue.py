@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from typing import Annotated
 
 import typer
@@ -30,14 +31,12 @@ def queue(
 
     with AppContext(TerminalReporter()) as context:
         if start:
-            terminal = Terminal(context.clock, ask=False)
             try:
-                started = start_waiting(context, terminal)
+                with closing(Terminal(context.clock, ask=False)) as terminal:
+                    started = start_waiting(context, terminal)
             except RunBusy:
                 print_note("Another process is starting what waits.")
                 return
-            finally:
-                terminal.close()
             for view in started:
                 say(started_text(view), err=True)
             if not json:

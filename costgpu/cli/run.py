@@ -137,15 +137,11 @@ def _put_into_queue(context: AppContext, planned: PlannedRun, *, as_json: bool) 
     from costgpu.runner.state.outcome import error_for
     from costgpu.workflows.runs.queue import enqueue, start_waiting, waiting
 
-    terminal = Terminal(context.clock, ask=False)
-    try:
+    started: list[RunView] = []
+    with contextlib.closing(Terminal(context.clock, ask=False)) as terminal:
         view = enqueue(context, planned, terminal, new_run_id())
-        try:
+        with contextlib.suppress(RunBusy):  # whoever is at it comes to this one, too
             started = start_waiting(context, terminal, {view.run_id: planned.environment})
-        except RunBusy:  # whoever is at it comes to this one, too
-            started = []
-    finally:
-        terminal.close()
     for one in started:
         say(started_text(one), err=True)
     mine = load_run(context.ledger, view.run_id)

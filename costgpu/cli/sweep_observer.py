@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from costgpu.cli.live_table import LiveTable
+from costgpu.cli.live_line import LiveLine
 from costgpu.cli.terminal_observer import Terminal
 from costgpu.models.job import LogStream
 from costgpu.render.text.sweep import end_text, live_rows, progress_text
@@ -30,7 +29,7 @@ class SweepTerminal(Terminal):
     def __init__(self, clock: Clock, spec: dict[str, Any], *, ask: bool | None = None) -> None:
         super().__init__(clock, data_to_stderr=True, ask=ask)
         self.spec, self.metric, self.results = spec, metric_of(spec), results_of(spec)
-        self._line = LiveTable(sys.stderr, self._rows)
+        self._line = LiveLine(sys.stderr, lambda most: live_rows(self.results, self.metric.name, most))
         self._pending = b""
 
     def output(self, stream: LogStream, data: bytes) -> None:
@@ -54,6 +53,3 @@ class SweepTerminal(Terminal):
             return
         if not self._line.works or trial.status is TrialStatus.FAILED:
             self.note(end_text(trial, self.results, self.metric.name))
-
-    def _rows(self, most: int) -> Sequence[str]:
-        return live_rows(self.results, self.metric.name, most)

@@ -46,7 +46,7 @@ class Terminal:
         self._filters = {
             stream: safe_text.LogFilter() for stream, sink in self._sinks.items() if safe_text.is_terminal(sink)
         }
-        self._line: LiveLine = LiveLine(sys.stderr)
+        self._line = LiveLine(sys.stderr)
         self._closed: set[LogStream] = set()
         self._what, self._since = "", 0.0
 
@@ -79,7 +79,12 @@ class Terminal:
     def waiting(self, view: RunView, what: str) -> None:
         """Show a live line with the seconds and cents so far; without a terminal, print a line for what takes long."""
         if not self._line.works:
-            self._slow(what)
+            now = self.clock.monotonic()
+            if what != self._what:
+                self._what, self._since = what, now
+            elif now - self._since > SLOW_SECONDS:
+                self._since = math.inf
+                self.note(what)
             return
         seconds, cost = view.metered(self.clock.now())
         money = f"  ${cost:.4f}" if cost else ""
@@ -104,7 +109,8 @@ class Terminal:
             self._closed.add(stream)
         except (OSError, ValueError) as error:
             self._closed.add(stream)
-            self.note(f"The job's {stream.value} cannot be shown any more ({_why(error)}); it is kept with the run.")
+            why = getattr(error, "strerror", None) or "it is closed"
+            self.note(f"The job's {stream.value} cannot be shown any more ({why}); it is kept with the run.")
 
     def note(self, text: str) -> None:
         """Print a line on stderr."""
@@ -147,18 +153,6 @@ class Terminal:
     def close(self) -> None:
         """Take the live line away."""
         self._line.clear()
-
-    def _slow(self, what: str) -> None:
-        now = self.clock.monotonic()
-        if what != self._what:
-            self._what, self._since = what, now
-        elif now - self._since > SLOW_SECONDS:
-            self._since = math.inf
-            self.note(what)
-
-
-def _why(error: OSError | ValueError) -> str:
-    return error.strerror or "it is closed" if isinstance(error, OSError) else "it is closed"
 
 
 @contextlib.contextmanager

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from decimal import Decimal
 
 from costgpu.config import users_setting
 from costgpu.errors import PriceNotFound, UsageError
@@ -19,39 +18,43 @@ from costgpu.pricing.interruptions import interruption_rate
 from costgpu.pricing.query import OfferQuery, SortKey
 from costgpu.providers import registry
 from costgpu.units import AcceleratorRequest, parse_accelerator, parse_range, parse_usd
+from costgpu.workflows.options import Alternatives, Choice, PlaceOptions, SizeOptions, Text, Texts, Word
 from costgpu.workflows.reporter import Reporter
 
 PURCHASE_OPTIONS = {None: (), True: (PurchaseOption.SPOT,), False: (PurchaseOption.ON_DEMAND,)}
 
 
-def offer_query(
-    *,
-    gpus: str | Iterable[str] | None = None,
-    cpus: str | float | None = None,
-    memory: str | float | None = None,
-    infra: str | Iterable[str] = (),
-    spot: bool | None = None,
-    max_price: str | float | Decimal | None = None,
-    sort: str = SortKey.PRICE,
-) -> OfferQuery:
-    """Return the query that the options of `costgpu offers` mean.
+@dataclass(kw_only=True)
+class OfferRequest:
+    """The options of `costgpu offers`."""
 
-    Raises:
-        UsageError: An option cannot be read.
-    """
-    if sort.lower() not in list(SortKey):
-        raise UsageError(f"--sort {sort!r} is not an order.", hint=f"Use one of {', '.join(SortKey)}.")
-    gib = str(memory).lower().replace("gib", "").replace("gb", "")  # the unit is GiB in any case
-    gpus = gpus if gpus is None or isinstance(gpus, str) else ",".join(gpus)
-    return OfferQuery(
-        accelerator=None if gpus is None else parse_accelerator(gpus),
-        cpus=None if cpus is None else parse_range(str(cpus), what="--cpus"),
-        memory=None if memory is None else parse_range(gib, what="--memory"),
-        infra=(infra,) if isinstance(infra, str) else tuple(infra),
-        purchase_options=PURCHASE_OPTIONS[spot],
-        max_price_usd_per_hour=None if max_price is None else parse_usd(str(max_price), "--max-price"),
-        sort=SortKey(sort.lower()),
-    )
+    gpus: Alternatives = vars(PlaceOptions)["gpus"]
+    cpus: Text = vars(SizeOptions)["cpus"]
+    memory: Text = vars(SizeOptions)["memory"]
+    infra: Texts = vars(PlaceOptions)["infra"]
+    spot: Choice = Choice("Spot or on-demand prices; default: both.", "--spot/--on-demand", "--use-spot")
+    max_price: Text = Text("Highest price of the machine in USD per hour.")
+    sort: Word = Word("Order: price, gpu-price, memory or name.", default=SortKey.PRICE.value)
+
+    @property
+    def query(self) -> OfferQuery:
+        """Return what the options mean.
+
+        Raises:
+            UsageError: An option cannot be read.
+        """
+        if self.sort.lower() not in list(SortKey):
+            raise UsageError(f"--sort {self.sort!r} is not an order.", hint=f"Use one of {', '.join(SortKey)}.")
+        gib = (self.memory or "").lower().replace("gib", "").replace("gb", "")  # the unit is GiB in any case
+        return OfferQuery(
+            accelerator=None if self.gpus is None else parse_accelerator(self.gpus),
+            cpus=None if self.cpus is None else parse_range(self.cpus, what="--cpus"),
+            memory=None if self.memory is None else parse_range(gib, what="--memory"),
+            infra=self.infra,
+            purchase_options=PURCHASE_OPTIONS[self.spot],
+            max_price_usd_per_hour=None if self.max_price is None else parse_usd(self.max_price, "--max-price"),
+            sort=SortKey(self.sort.lower()),
+        )
 
 
 def has_image(provider: str) -> bool:

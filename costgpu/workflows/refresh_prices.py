@@ -55,10 +55,18 @@ def refresh_prices(
             if any(update.offers for update in updates):
                 results.append(_keep(name, updates, now, accept=accept))
         if updates and not any(update.offers for update in updates):
-            failed.append(_no_prices(spec, updates))
+            read = sum(update.documents for update in updates)
+            reason = next((failure.reason for update in updates for failure in update.failures), "")
+            failed.append(
+                PriceNotFound(
+                    f"Not one price of {spec.display_name} could be made from {read} price list entries.",
+                    hint=f"The first reason: {reason}." if reason else "",
+                )
+            )
         if failed:
             price_store.record_failure(price_store.FailedRefresh(provider=name, at=now, why=failed[0].message))
-            reporter.note(_missed(spec, known, now))
+            missed = f"The refresh of {spec.display_name} has failed, at least in part: prices that it missed"
+            reporter.note(f"{missed} {_ages(name, known, now)}")
         errors += failed
     if public and not infra:
         for name in sorted(price_sources().keys() - price_sources(public=True).keys()):
@@ -157,20 +165,6 @@ def _keep(provider: str, updates: Sequence[PriceUpdate], now: datetime, *, accep
         provider, sorted({offer.region for update in updates for offer in update.offers}), now, change
     )
     return merged[0]
-
-
-def _no_prices(spec: ProviderSpec, updates: Sequence[PriceUpdate]) -> CostGpuError:
-    reasons = [failure.reason for update in updates for failure in update.failures]
-    read = sum(update.documents for update in updates)
-    return PriceNotFound(
-        f"Not one price of {spec.display_name} could be made from {read} price list entries.",
-        hint=f"The first reason: {reasons[0]}." if reasons else "",
-    )
-
-
-def _missed(spec: ProviderSpec, known: Sequence[Offer], now: datetime) -> str:
-    missed = f"The refresh of {spec.display_name} has failed, at least in part: prices that it missed"
-    return f"{missed} {_ages(spec.name, known, now)}"
 
 
 def _ages(provider: str, known: Sequence[Offer], now: datetime) -> str:

@@ -13,17 +13,20 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 from unittest import mock
 
 from costgpu.cli.app import main
+from costgpu.config import data_path
 from costgpu.ledger import Ledger
-from costgpu.models.run import RunView
+from costgpu.models.run import EventKind, RunEvent, RunView
 from costgpu.runner.state.states import replay
+from tests.runner.examples import START, intent
 from tests.unit.providers.planted import closed
 
 SECRETS = ("AWS_", "COSTGPU_")
@@ -312,6 +315,35 @@ def plant(here: Here, cost: str, run_id: str = "a1", **more: object) -> None:
     """A run of an hour that has just ended."""
     with Ledger.open(folder=here.data) as ledger:
         closed(ledger, run_id, datetime.now(UTC) - timedelta(hours=1, seconds=5), 1, cost, **more)  # type: ignore[arg-type]
+
+
+@contextlib.contextmanager
+def side_by_side(
+    jobs: Mapping[str, tuple[Mapping[str, str], Sequence[str]]], folder: Path, at_once: int, **environment: str
+) -> Iterator[dict[str, tuple[Here, Result]]]:
+    """Runs all of these at the same time, each with its files and words on a computer of its own."""
+
+    def carry_out(name: str) -> tuple[Here, Result]:
+        files, words = jobs[name]
+        place = Here.make(folder / name)
+        for path, text in files.items():
+            place.write(path, text)
+        return place, place.run(*words, **environment)
+
+    with ThreadPoolExecutor(at_once) as pool:
+        found = dict(zip(jobs, pool.map(carry_out, jobs), strict=True))
+    yield found
+    for place, _ in found.values():
+        place.close()
+
+
+def record(run_id: str, *happened: tuple[EventKind, dict[str, Any]], **intended: Any) -> None:
+    """Writes a run into the user's ledger, and what has happened to it."""
+    with Ledger.open(folder=data_path()) as ledger:
+        ledger.append(intent(run_id, **intended))
+        for number, (kind, data) in enumerate(happened, 1):
+            at = START + timedelta(seconds=number)
+            ledger.append(RunEvent(run_id=run_id, sequence=number, at=at, kind=kind, data=data))
 
 
 def words(result: Result) -> str:

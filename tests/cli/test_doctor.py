@@ -68,9 +68,6 @@ def test_a_new_computer_is_told_how_to_get_credentials(here: Here) -> None:
     home = here.environment["HOME"]  # its long name is not broken
     assert max(len(line) for line in result.out.splitlines() if home not in line) <= 80
     assert not here.data.exists()
-
-
-def test_without_a_cloud_this_computer_is_examined(here: Here) -> None:
     result = here.told("doctor", "--infra", "local", "--json")
     document = json.loads(result.out)
     assert (document["schema"], document["version"], len(document["places"])) == ("costgpu.doctor", 1, 1)
@@ -87,7 +84,7 @@ def test_a_cloud_that_is_named_must_have_credentials(here: Here, cloud: str) -> 
 
 @pytest.mark.parametrize(("cloud", "file"), [("aws", "providers/aws/policy.json"), ("gcp", "providers/gcp/role.yaml")])
 def test_the_policy_is_printed_byte_for_byte(here: Here, root: Path, cloud: str, file: str) -> None:
-    result = here.costgpu("doctor", "--policy", cloud).check(0)
+    result = here.told("doctor", "--policy", cloud).check(0)
     assert result.out.encode() == (root / file).read_bytes()
 
 
@@ -120,7 +117,7 @@ def test_a_machine_that_nobody_has(here: Here) -> None:
 # -- this computer -----------------------------------------------------------------------------------------------------
 
 
-def test_a_data_folder_that_others_may_look_into(here: Here) -> None:
+def test_a_data_folder_that_others_may_look_into_or_is_a_file(here: Here) -> None:
     here.data.mkdir(parents=True)
     here.data.chmod(0o755)
     found, check = look(here, "data folder")
@@ -128,10 +125,7 @@ def test_a_data_folder_that_others_may_look_into(here: Here) -> None:
     assert here.data.stat().st_mode & 0o777 == 0o755  # nothing was changed
     here.data.chmod(0o700)
     assert look(here, "data folder")[0] == (0, "ok")
-
-
-def test_a_data_folder_that_is_a_file(here: Here) -> None:
-    here.data.parent.mkdir(parents=True)
+    here.data.rmdir()
     here.data.write_text("")
     assert look(here, "data folder")[0] == (3, "failed")
 
@@ -245,5 +239,6 @@ def test_a_region_is_asked_about_even_without_a_price(here: Here, clouds: Clouds
 
 
 def test_a_profile_that_does_not_exist(here: Here) -> None:
-    result = here.costgpu("doctor", "--infra", "aws", AWS_PROFILE="reserch").check(41, out="reserch")
+    here.environment["AWS_PROFILE"] = "reserch"
+    result = here.told("doctor", "--infra", "aws").check(41, out="reserch")
     assert "Traceback" not in result.err

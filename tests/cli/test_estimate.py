@@ -4,6 +4,7 @@ import contextlib
 import json
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -15,9 +16,16 @@ SCRIPTS = Path(__file__).resolve().parent.parent / "scripts"
 
 
 def costgpu(*words: str, cwd: Path | None = None) -> Result:
-    """Runs the command line in this process."""
+    """Runs the command line in this process; text for people fits a narrow terminal."""
     with contextlib.chdir(cwd or Path.cwd()):
-        return told(*words)
+        result = told(*words)
+    assert "--json" in words or max(map(len, result.out.splitlines()), default=0) <= 80
+    return result
+
+
+def document(*words: str) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(costgpu("estimate", "--json", *words).check(0).out)
+    return found
 
 
 @pytest.fixture(scope="module")
@@ -38,22 +46,21 @@ class TestSavedProfile:
         result = costgpu("estimate", str(saved)).check(0)
         assert "4,000,000 steps in 200,000 epochs" in result.out.replace("\n", " ")
         assert "Measuring" not in result.err
-        assert max(map(len, result.out.splitlines())) <= 80
 
     def test_json_is_one_versioned_document(self, saved: Path) -> None:
-        result = costgpu("estimate", "--json", str(saved))
-        document = json.loads(result.out)
-        assert (document["format"], document["version"]) == ("costgpu.verdict", 1)
-        assert document["verdict"]["unit"] == "the whole job"
-        assert document["best_cpu"]["offer"]["price_age_days"] > 0
-        assert document["here"]["cost_usd"]["value"] == 0
-        assert result.err == ""
+        result = costgpu("estimate", "--json", str(saved)).check(0, err="")
+        found = json.loads(result.out)
+        assert (found["format"], found["version"]) == ("costgpu.verdict", 1)
+        assert found["verdict"]["unit"] == "the whole job"
+        assert found["best_cpu"]["offer"]["price_age_days"] > 0
+        assert found["here"]["cost_usd"]["value"] == 0
+        assert found["own"] is None
+        assert "energy_kwh" not in found
 
     def test_epochs_and_steps_override(self, saved: Path) -> None:
-        short = json.loads(costgpu("estimate", "--json", "--epochs", "100", str(saved)).out)
-        long = json.loads(costgpu("estimate", "--json", "--total-steps", "20000000", str(saved)).out)
+        short = document("--epochs", "100", str(saved))
+        long = document("--total-steps", "20000000", str(saved))
         assert short["here"]["run_seconds"]["value"] < long["here"]["run_seconds"]["value"]
-        costgpu("estimate", "--epochs", "1", "--total-steps", "1", str(saved)).check(2)
 
     def test_an_override_holds_for_a_script_that_ran_to_its_end(self, saved: Path, tmp_path: Path) -> None:
         ended = json.loads(saved.read_text())
@@ -61,21 +68,18 @@ class TestSavedProfile:
         ended["setup_seconds"] = 40.0  # as of a file that somebody has edited: no reason to crash
         profile = tmp_path / "ended.json"
         profile.write_text(json.dumps(ended))
-        same = json.loads(costgpu("estimate", "--json", str(profile)).out)
-        longer = json.loads(costgpu("estimate", "--json", "--total-steps", "1000000000", str(profile)).out)
-        assert same["here"]["run_seconds"]["value"] == 3.0
-        assert longer["here"]["run_seconds"]["value"] > 10000
+        assert document(str(profile))["here"]["run_seconds"]["value"] == 3.0
+        assert document("--total-steps", "1e9", str(profile))["here"]["run_seconds"]["value"] > 10000
 
     def test_other_places_spot_and_gpus(self, saved: Path) -> None:
-        words = ["estimate", "--json", "--infra", "gcp/us-central1", "--gpus", "L4:1", "--spot", str(saved)]
-        document = json.loads(costgpu(*words).out)
-        offer = document["best_gpu"]["offer"]
+        found = document("--infra", "gcp/us-central1", "--gpus", "L4:1", "--spot", str(saved))
+        offer = found["best_gpu"]["offer"]
         assert (offer["provider"], offer["region"], offer["purchase_option"]) == ("gcp", "us-central1", "spot")
         assert offer["accelerator"]["name"] == "L4"
-        interruptions = document["best_gpu"]["interruptions"]
+        interruptions = found["best_gpu"]["interruptions"]
         assert interruptions["rate"]["basis"] == "assumed"
         assert interruptions["restart_seconds"] > 90
-        assert "interruptions" not in document["here"]
+        assert "interruptions" not in found["here"]
 
     def test_interruptions_in_words_and_on_the_page(self, saved: Path, tmp_path: Path) -> None:
         page = tmp_path / "page.html"
@@ -89,29 +93,15 @@ class TestSavedProfile:
         assert "Interruptions are in the figures of spot machines" not in on_demand
 
     def test_no_gpu_wanted(self, saved: Path) -> None:
-        document = json.loads(costgpu("estimate", "--json", "--gpus", "none", str(saved)).out)
-        assert document["best_gpu"] is None
+        assert document("--gpus", "none", str(saved))["best_gpu"] is None
 
-    def test_limits_that_nothing_meets(self, saved: Path) -> None:
-        document = json.loads(costgpu("estimate", "--json", "--deadline", "1s", str(saved)).out)
-        assert document["verdict"]["choice"] == "nowhere"
-        free = json.loads(costgpu("estimate", "--json", "--max-cost", "0.0001", str(saved)).out)
-        assert free["verdict"]["choice"] == "here"
+    @pytest.mark.parametrize(("words", "choice"), [("--deadline 1s", "nowhere"), ("--max-cost 0.0001", "here")])
+    def test_limits_that_nothing_meets(self, saved: Path, words: str, choice: str) -> None:
+        assert document(*words.split(), str(saved))["verdict"]["choice"] == choice
 
     def test_explain_shows_terms_and_sources(self, saved: Path) -> None:
-        out = costgpu("estimate", "--explain", str(saved)).out
-        for words in (
-            "How each number came about",
-            "memory bandwidth",
-            "break-even",
-            "price:",
-            "loops around the step",
-        ):
-            assert words in out
-
-    @pytest.mark.parametrize("objective", ["cheapest", "fastest", "balanced"])
-    def test_objectives(self, saved: Path, objective: str) -> None:
-        assert costgpu("estimate", "--objective", objective, "--deadline", "10d", str(saved)).code == 0
+        said = ["How each number came about", "memory bandwidth", "break-even", "price:", "loops around the step"]
+        costgpu("estimate", "--explain", "--objective", "balanced", "--deadline", "10d", str(saved)).check(0, out=said)
 
     def test_a_damaged_profile(self, saved: Path, tmp_path: Path) -> None:
         broken = tmp_path / "broken.json"
@@ -179,45 +169,38 @@ def scoring(tmp_path: Path) -> Path:
 
 
 class TestInference:
-    def test_items_per_second_and_the_cost_of_a_thousand(self, scoring: Path) -> None:
-        result = costgpu("estimate", str(scoring)).check(0, out=["images/s", "Once it runs, boot and set-up apart:"])
-        assert max(map(len, result.out.splitlines())) <= 80
-        document = json.loads(costgpu("estimate", "--json", str(scoring)).out)
-        assert document["inference"][0]["inference"]["item"] == "image"
-        assert document["service"] is None
-
     def test_machine_types_that_were_asked_for(self, scoring: Path, tmp_path: Path) -> None:
         page = tmp_path / "page.html"
         words = ["estimate", "-t", "g4dn.xlarge", "--instance-type", "C7I.2xlarge", "--infra", "aws"]
-        result = costgpu(*words, "--report", str(page), str(scoring)).check(0, out="> was asked for with -t.")
-        assert max(map(len, result.out.splitlines())) <= 80
+        said = ["> was asked for with -t.", "images/s", "Once it runs, boot and set-up apart:"]
+        result = costgpu(*words, "--report", str(page), str(scoring)).check(0, out=said)
         rows = [line.split()[1:3] for line in result.out.splitlines() if line[:1] in ("*", ">")]
         assert {"g4dn.xlarge", "c7i.2xlarge"} <= {name for _, name in rows}
         assert "(asked for)" in page.read_text()
-        document = json.loads(costgpu(*words, "--json", str(scoring)).out)
-        types = [one["offer"]["instance_type"] for one in document["asked"]]
+        found = document(*words[1:], str(scoring))
+        types = [one["offer"]["instance_type"] for one in found["asked"]]
         assert sorted(types) == ["c7i.2xlarge", "g4dn.xlarge"]
-        assert set(types) < {one["offer"]["instance_type"] for one in document["table"]}
-        assert {one["infeasible"] for one in document["asked"]} == {None}
+        assert set(types) < {one["offer"]["instance_type"] for one in found["table"]}
+        assert {one["infeasible"] for one in found["asked"]} == {None}
+        assert (found["inference"][0]["inference"]["item"], found["service"]) == ("image", None)
 
     def test_a_service_on_a_machine_type_that_was_asked_for(self, scoring: Path) -> None:
         words = ["estimate", "--rate", "5/s", "-t", "g5.2xlarge", "--infra", "aws"]
         costgpu(*words, str(scoring)).check(0, out=["> aws g5.2xlarge 1xA10G", "> was asked for with -t."])
-        [plan] = json.loads(costgpu(*words, "--json", str(scoring)).out)["service"]["asked"]
+        [plan] = document(*words[1:], str(scoring))["service"]["asked"]
         assert plan["where"].startswith("aws g5.2xlarge (A10G)")
 
     def test_a_service_at_a_steady_rate(self, scoring: Path, tmp_path: Path) -> None:
         page = tmp_path / "service.html"
         words = ["estimate", "--rate", "300/min", "--report", str(page), str(scoring)]
-        result = costgpu(*words).check(0, out=["Serve 5 images/s on a CPU: ", "a month", " days old. * is the rec"])
-        assert max(map(len, result.out.splitlines())) <= 80
+        costgpu(*words).check(0, out=["Serve 5 images/s on a CPU: ", "a month", " days old. * is the rec"])
         assert "The machines for this load" in page.read_text()
-        document = json.loads(costgpu("estimate", "--json", "--rate", "5/s", str(scoring)).out)
-        assert document["service"]["rate_per_second"] == 5.0
-        assert document["service"]["best_cpu"]["price_as_of"]
-        assert document["verdict"]["sentence"] == document["service"]["sentence"]
-        assert document["verdict"]["unit"] == "1,000 images"
-        assert document["advice"] == []
+        found = document("--rate", "5/s", str(scoring))
+        assert found["service"]["rate_per_second"] == 5.0
+        assert found["service"]["best_cpu"]["price_as_of"]
+        assert found["verdict"]["sentence"] == found["service"]["sentence"]
+        assert found["verdict"]["unit"] == "1,000 images"
+        assert found["advice"] == []
 
     @pytest.mark.torch
     def test_training_is_not_served(self, saved: Path) -> None:
@@ -253,9 +236,7 @@ for epoch in range(1, 4):
 
 class TestPrior:
     def test_a_kind_of_work_is_never_called_measured(self) -> None:
-        result = costgpu("estimate", "--like", "resnet50", "--epochs", "90").check(0)
-        assert max(map(len, result.out.splitlines())) <= 80
-        words = " ".join(result.out.split())
+        words = " ".join(costgpu("estimate", "--like", "resnet50", "--epochs", "90").check(0).out.split())
         assert "in 90 epochs" in words
         assert "Not measured: 25.6M parameters" in words
         assert "nothing was measured: CPU figures x" in words
@@ -263,25 +244,23 @@ class TestPrior:
         assert "Measured on" not in words
 
     def test_a_language_model(self) -> None:
-        document = json.loads(costgpu("estimate", "--json", "--params", "124M", "--tokens", "1B").out)
-        assert document["best_gpu"]["provenance"] == "modelled"
-        low, high = document["best_gpu"]["run_seconds"]["low"], document["best_gpu"]["run_seconds"]["high"]
-        assert high > 3 * low
-        assert any("6 N D" in note for note in document["verdict"]["notes"])
+        found = document("--params", "124M", "--tokens", "1B")
+        assert found["best_gpu"]["provenance"] == "modelled"
+        assert found["best_gpu"]["run_seconds"]["high"] > 3 * found["best_gpu"]["run_seconds"]["low"]
+        assert any("6 N D" in note for note in found["verdict"]["notes"])
 
     def test_a_machine_type_that_is_too_small_says_why(self) -> None:
-        words = ["estimate", "--params", "7B", "--tokens", "1B", "-t", "g4dn.xlarge", "--infra", "aws/us-east-1"]
-        document = json.loads(costgpu(*words, "--json").out)
-        [one] = document["asked"]
+        found = document("--params", "7B", "--tokens", "1B", "-t", "g4dn.xlarge", "--infra", "aws/us-east-1")
+        [one] = found["asked"]
         assert "needs 149.0 GiB" in one["infeasible"]
-        assert any(one["infeasible"] in note for note in document["verdict"]["notes"])
+        assert any(one["infeasible"] in note for note in found["verdict"]["notes"])
 
     def test_advice_saves_money_and_is_ranked(self) -> None:
-        document = json.loads(costgpu("estimate", "--json", "--like", "resnet50", "--infra", "aws/eu-west-1").out)
-        savings = [one["saving_usd"] for one in document["advice"]]
+        found = document("--like", "resnet50", "--infra", "aws/eu-west-1")
+        savings = [one["saving_usd"] for one in found["advice"]]
         assert len(savings) >= 2
         assert savings == sorted(savings, reverse=True)
-        assert 0 < min(savings) <= max(savings) < document["recommended"]["cost_usd"]["value"]
+        assert 0 < min(savings) <= max(savings) < found["recommended"]["cost_usd"]["value"]
 
     @pytest.mark.parametrize(
         ("words", "says"),
@@ -311,27 +290,14 @@ class TestProgram:
     def test_its_lines_are_its_progress(self, tmp_path: Path) -> None:
         (tmp_path / "train").write_text(f"#!/bin/sh\nexec {sys.executable} -c '{BARS}'\n".replace('f"', 'f"'))
         (tmp_path / "train").chmod(0o755)
-        result = costgpu(
-            *(
-                "estimate",
-                "--json",
-                "--measure-for",
-                "1s",
-                "--like",
-                "small-cnn",
-                "--save",
-                "profile.json",
-                "--",
-                "./train",
-            ),
-            cwd=tmp_path,
-        ).check(0, err="by what it prints")
+        line = "estimate --json --measure-for 1s --like small-cnn --save profile.json -- ./train"
+        result = costgpu(*line.split(), cwd=tmp_path).check(0, err="by what it prints")
         assert "really written" not in result.err  # it runs in the same world as a measured script
-        document = json.loads(result.out)
-        phase = document["workload"]["phases"][0]
+        workload = json.loads(result.out)["workload"]
+        phase = workload["phases"][0]
         assert (phase["gpu"], phase["kind"]) == ("table", "small-cnn")
         assert phase["step"]["median_seconds"] > 0
-        assert document["workload"]["framework"]["python"] == ""
+        assert workload["framework"]["python"] == ""
         explained = costgpu("estimate", "--explain", "profile.json", cwd=tmp_path).check(0)
         assert "small-cnn: " in explained.out
         assert "small-cnn: " not in costgpu("estimate", "profile.json", cwd=tmp_path).check(0).out
@@ -349,22 +315,16 @@ class TestBesides:
     def test_a_gpu_of_ones_own(self, saved: Path) -> None:
         words = ["estimate", "--own", "rtx 3090", "--own-price", "699", "--power-price", "0.30", "--energy", str(saved)]
         words[1:1] = ["--epochs", "20000000"]
-        result = costgpu(*words).check(0, out=["RTX 3090", "kWh"])
-        assert max(map(len, result.out.splitlines())) <= 80
-        document = json.loads(costgpu("estimate", "--json", *words[1:]).out)
-        assert document["own"] is not None
-        assert document["energy_kwh"][0]["kwh"] > 0
-        plain = json.loads(costgpu("estimate", "--json", str(saved)).out)
-        assert plain["own"] is None
-        assert "energy_kwh" not in plain
+        costgpu(*words).check(0, out=["RTX 3090", "kWh"])
+        found = document(*words[1:])
+        assert found["own"] is not None
+        assert found["energy_kwh"][0]["kwh"] > 0
 
     def test_the_page(self, saved: Path, tmp_path: Path) -> None:
         page = tmp_path / "where.html"
-        result = costgpu("estimate", "--report", str(page), str(saved)).check(0)
-        assert str(page) in result.err
+        costgpu("estimate", "--report", str(page), str(saved)).check(0, err=str(page))
         text = page.read_text()
         assert text.startswith("<!doctype html>")
         assert "http://" not in text.replace("http://www.w3.org/2000/svg", "")
-        assert max(map(len, result.out.splitlines())) <= 80
         costgpu("estimate", "--report", str(page), str(saved)).check(2, err="--force overwrites it")
         assert costgpu("estimate", "--force", "--report", str(page), str(saved)).code == 0

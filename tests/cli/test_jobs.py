@@ -6,7 +6,6 @@ import signal
 import subprocess
 import sys
 from dataclasses import replace
-from datetime import timedelta
 from pathlib import Path
 
 import psutil
@@ -14,14 +13,13 @@ import pytest
 
 from costgpu.cli.jobs import cancel_question
 from costgpu.errors import AuthError
-from costgpu.ledger import Ledger
 from costgpu.ledger.codec import to_json
 from costgpu.models.instance import Instance, InstanceRef, InstanceState
 from costgpu.models.job import EndReason
 from costgpu.models.reap import TaggedInstance
-from costgpu.models.run import EventKind, RunEvent, RunState
+from costgpu.models.run import EventKind, RunState
 from costgpu.runner.state.states import replay
-from tests.cli.here import LOCAL, STEPS, Here, told, until
+from tests.cli.here import LOCAL, STEPS, Here, record, told, until
 from tests.runner.examples import START, facts_of, intent, option
 
 SHORT = """\
@@ -184,7 +182,7 @@ class TestDamagedLedger:
     def test_a_new_run_is_refused_before_anything_is_made(self, here: Here) -> None:
         here.data.mkdir(parents=True)
         (here.data / "ledger.sqlite").write_bytes(b"not a database at all" * 1000)
-        here.run("short.py").check(72, err="hint:")
+        here.told(*LOCAL, "short.py").check(72, err="hint:")
         assert not list((here.data / "machines").glob("local-*"))
 
 
@@ -193,9 +191,8 @@ class TestMistakes:
     def two_runs(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.chdir(tmp_path)
         monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
-        with Ledger.open(folder=Path(os.environ["XDG_DATA_HOME"]) / "costgpu") as ledger:
-            ledger.append(intent("abcd", name="resnet"))
-            ledger.append(intent("abef", name="resnet"))
+        record("abcd", name="resnet")
+        record("abef", name="resnet")
 
     @pytest.mark.parametrize("command", ["logs", "attach", "cancel", "fetch"])
     @pytest.mark.parametrize(
@@ -215,29 +212,20 @@ class TestMistakes:
 
     @pytest.mark.parametrize("command", ["logs", "fetch"])
     def test_a_machine_of_another_account_is_not_called_gone(self, command: str) -> None:
-        with Ledger.open(folder=Path(os.environ["XDG_DATA_HOME"]) / "costgpu") as ledger:
-            ledger.append(intent("away", options=[to_json(option(provider="local"))]))
-            machine = {"provider": "local", "region": "here", "instance_id": "local-away"}
-            tried = {**facts_of(EventKind.ATTEMPTED), "account": "another-computer"}
-            for number, (kind, data) in enumerate([(EventKind.ATTEMPTED, tried), (EventKind.CREATED, machine)], 1):
-                at = START + timedelta(seconds=number)
-                ledger.append(RunEvent(run_id="away", sequence=number, at=at, kind=kind, data=data))
-        err = (
-            told(command, "away")
-            .check(AuthError.exit_code, out="", err="Run away belongs to local account another-computer")
-            .err
-        )
-        assert "gone" not in err
+        machine = {"provider": "local", "region": "here", "instance_id": "local-away"}
+        tried = {**facts_of(EventKind.ATTEMPTED), "account": "another-computer"}
+        there = [to_json(option(provider="local"))]
+        record("away", (EventKind.ATTEMPTED, tried), (EventKind.CREATED, machine), options=there)
+        result = told(command, "away").check(AuthError.exit_code, out="")
+        assert "Run away belongs to local account another-computer" in result.err
+        assert "gone" not in result.err
 
     def test_the_list_needs_no_machine_to_answer(self) -> None:
         told("jobs", "--by-tag").check(0, out=["abcd", "abef"], err="")
 
     def test_a_run_that_makes_no_sense_does_not_hide_the_others(self) -> None:
-        with Ledger.open(folder=Path(os.environ["XDG_DATA_HOME"]) / "costgpu") as ledger:
-            from tests.unit.ledger.test_store import happened
-
-            ledger.append(happened("abcd", 1, EventKind.COLLECTED))
-        told("jobs").check(0, out="abef", err="not listed: Run abcd")
+        record("abgh", (EventKind.COLLECTED, {}))
+        told("jobs").check(0, out="abef", err="not listed: Run abgh")
 
 
 def test_the_question_before_the_end_names_owner_and_machine() -> None:

@@ -1,8 +1,9 @@
-"""The live line: what it leaves on a terminal, and what Ctrl-C in any of its writes leaves behind."""
+"""The live line and its rows: what stands on the terminal after each write, and after Ctrl-C in one of them."""
 
 import fcntl
 import io
 import os
+import re
 import struct
 import termios
 
@@ -29,7 +30,26 @@ class Screen(io.StringIO):
 
     def line(self) -> str:
         """What stands on its last line."""
-        return self.getvalue().rpartition("\n")[2].rpartition("\x1b[K")[2]
+        return self.getvalue().rpartition("\n")[2].rpartition("\x1b[J")[2]
+
+
+def screen_of(written: str) -> list[str]:
+    """The lines of a terminal of endless size that has got this."""
+    lines, row, column = [""], 0, 0
+    for part in re.findall(r"\x1b\[(?:\d+A|J)|\r|\n|[^\x1b\r\n]+", written):
+        if part == "\r":
+            column = 0
+        elif part == "\n":
+            row, column = row + 1, 0
+            lines += [""] * (row + 1 - len(lines))
+        elif part.endswith("A") and part.startswith("\x1b"):
+            row -= int(part[2:-1])
+        elif part == "\x1b[J":
+            lines[row:] = [lines[row][:column]]
+        else:
+            lines[row] = lines[row][:column] + part + lines[row][column + len(part) :]
+            column += len(part)
+    return lines
 
 
 @pytest.fixture(autouse=True)
@@ -54,7 +74,7 @@ def test_where_no_terminal_is_nothing_is_written(monkeypatch: pytest.MonkeyPatch
     assert not LiveLine(Screen()).works
     monkeypatch.setenv("TERM", "xterm")
     plain = io.StringIO()
-    line = LiveLine(plain)
+    line = LiveLine(plain, lambda _: ["head"])
     line.show("nothing")
     line.clear()
     assert (line.works, plain.getvalue()) == (False, "")
@@ -100,3 +120,32 @@ def test_the_width_is_the_terminals() -> None:
     finally:
         os.close(primary)
         os.close(secondary)
+
+
+def test_rows_are_written_over_and_taken_away() -> None:
+    screen, rows = Screen(), ["head", "one"]
+    screen.write("before\n")
+    table = LiveLine(screen, lambda most: rows[:most])
+    table.show("waiting")
+    assert screen_of(screen.getvalue()) == ["before", "head", "one", "waiting"]
+    rows.append("two \x1b[2J" + "x" * 100)
+    table.show("still\nwaiting")
+    assert screen_of(screen.getvalue())[:3] == ["before", "head", "one"]
+    assert screen_of(screen.getvalue())[3] == ("two \\x1b[2J" + "x" * 100)[:79]
+    rows.clear()
+    table.show("done")
+    assert screen_of(screen.getvalue()) == ["before", "done"]
+    table.clear()
+    table.clear()
+    assert screen_of(screen.getvalue()) == ["before", ""]
+
+
+def test_an_interruption_erases_nothing_that_is_not_its_own() -> None:
+    screen = Screen(interrupted_at=2)
+    table = LiveLine(screen, lambda _: ["head", "one"])
+    table.show("waiting")
+    with pytest.raises(KeyboardInterrupt):
+        table.show("waiting")
+    screen.write("\nan answer\n")
+    table.clear()
+    assert screen_of(screen.getvalue())[-2:] == ["an answer", ""]

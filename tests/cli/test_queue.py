@@ -72,18 +72,16 @@ def test_runs_start_in_their_order_when_there_is_room(here: Here) -> None:
     assert not list(here.data.rglob("sent"))
 
 
-def test_more_room(here: Here) -> None:
+def test_another_process_is_at_it_then_there_is_more_room_and_a_run_is_taken_out(here: Here) -> None:
+    put(here, "one")
+    put(here, "two")
+    folder = next(path for path in here.data.rglob("runs") if path.is_dir())
+    with lock_run(folder / "queue"):
+        here.told("queue", "--start").check(0, err="Another process is starting what waits.")
+    assert names(here) == ["two"]
     here.environment["COSTGPU_MAX_MACHINES"] = "2"
-    put(here, "one")
-    put(here, "two")
+    here.told("queue", "--start").check(0, err="(two) runs")
     assert "number 1 in the queue" in put(here, "three")
-    assert names(here) == ["three"]
-    (here.project.parent / "gate").touch()
-
-
-def test_a_run_is_taken_out(here: Here) -> None:
-    put(here, "one")
-    put(here, "two")
     run_id = waiting(here)[0]["run"]["run_id"]
     here.told("fetch", run_id).check(50, err="waits for a machine, and nothing of its job is kept here")
     here.told("cancel", "-y", run_id).check(0, err="nothing was created, nothing is billed")
@@ -106,18 +104,3 @@ def test_a_run_whose_variables_are_not_set_waits_and_holds_nobody_back(here: Her
     assert "(two) runs" in here.told("queue", "--start").check(0).err
     until(lambda: over(here, "two"))
     here.told("queue", "--start").check(0)
-
-
-def test_another_process_is_at_it(here: Here) -> None:
-    put(here, "one")
-    put(here, "two")
-    folder = next(path for path in here.data.rglob("runs") if path.is_dir())
-    with lock_run(folder / "queue"):
-        here.told("queue", "--start").check(0, err="Another process is starting what waits.")
-    assert names(here) == ["two"]
-    (here.project.parent / "gate").touch()
-
-
-def test_several_machines_do_not_wait(here: Here) -> None:
-    here.told(*QUEUED, "--nodes", "2", "train.py").check(2, err="cannot wait in the queue")
-    here.told("queue").check(0, out="Nothing waits.")

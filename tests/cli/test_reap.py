@@ -14,18 +14,17 @@ from unittest import mock
 import pytest
 
 from costgpu.clock import ManualClock, SystemClock
-from costgpu.ledger import Ledger
 from costgpu.ledger.codec import to_json
 from costgpu.models.instance import Identity
 from costgpu.models.job import EndReason
-from costgpu.models.run import EventKind, RunEvent, RunState
+from costgpu.models.run import EventKind, RunState
 from costgpu.providers import registry
 from costgpu.providers.local import processes
 from costgpu.workflows.context import AppContext
-from tests.cli.here import LOCAL, Here, told, until
+from tests.cli.here import LOCAL, Here, record, told, until
 from tests.fake_cloud import FakeCloud
 from tests.fake_cloud.provider import FakeProvider
-from tests.runner.examples import START, facts_of, intent, option
+from tests.runner.examples import facts_of, option
 
 STUBBORN = """\
 import os, signal, time
@@ -170,12 +169,8 @@ class TestWithoutAnswers:
         assert "hint: " in err
 
     def test_a_run_whose_provider_nobody_could_ask(self) -> None:
-        with Ledger.open(folder=Path(os.environ["XDG_DATA_HOME"]) / "costgpu") as ledger:
-            ledger.append(intent("abcd"))
-            for sequence, kind in enumerate((EventKind.ATTEMPTED, EventKind.CREATED), 1):
-                data = {**facts_of(kind), "provider": "aws"} if kind is EventKind.CREATED else facts_of(kind)
-                at = START + timedelta(seconds=sequence)
-                ledger.append(RunEvent(run_id="abcd", sequence=sequence, at=at, kind=kind, data=data))
+        attempted, created = facts_of(EventKind.ATTEMPTED), {**facts_of(EventKind.CREATED), "provider": "aws"}
+        record("abcd", (EventKind.ATTEMPTED, attempted), (EventKind.CREATED, created))
         told("reap").check(46, out="not asked: aws: no credentials here, and run abcd may have a machine there")
 
     @pytest.mark.parametrize("refused", [False, True])
@@ -193,13 +188,9 @@ class TestWithoutAnswers:
         monkeypatch.setattr(AppContext, "providers", lambda self: [provider])
         offered, paid = option(provider="gcp"), Identity(provider="gcp", account="team-a", principal="ada")
         tried = {**facts_of(EventKind.ATTEMPTED), "account": "team-a", "offer": to_json(offered.offer)}
-        with Ledger.open(folder=Path(os.environ["XDG_DATA_HOME"]) / "costgpu") as ledger:
-            ledger.append(intent("abc", options=[to_json(offered)], identity=to_json(paid)) if older else intent("abc"))
-            rows = [(EventKind.ATTEMPTED, facts_of(EventKind.ATTEMPTED) if older else tried)]
-            rows += [(EventKind.REFUSED, facts_of(EventKind.REFUSED))] if refused else []
-            for number, (kind, data) in enumerate(rows, 1):
-                at = START + timedelta(seconds=number)
-                ledger.append(RunEvent(run_id="abc", sequence=number, at=at, kind=kind, data=data))
+        rows = [(EventKind.ATTEMPTED, facts_of(EventKind.ATTEMPTED) if older else tried)]
+        rows += [(EventKind.REFUSED, facts_of(EventKind.REFUSED))] if refused else []
+        record("abc", *rows, **({"options": [to_json(offered)], "identity": to_json(paid)} if older else {}))
         code, out, err = told("reap")
         words = "gcp project team-a: these credentials are of research-42, and run abc may have a machine there"
         if refused:

@@ -7,14 +7,13 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from decimal import Decimal
 
 import pytest
 
 from costgpu.models.job import EndReason
 from costgpu.models.run import RunState, RunView
-from tests.cli.here import LOCAL, STEPS, Here, Result, Terminal, alive, until
+from tests.cli.here import LOCAL, STEPS, Here, Result, Terminal, alive, side_by_side, until
 
 BOTH = """\
 import os, sys
@@ -78,20 +77,9 @@ Ran = dict[str, tuple[Here, Result]]
 
 @pytest.fixture(scope="module")
 def ran(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ran]:
-    """All of them at the same time, each on a computer of its own."""
-
-    def carry_out(name: str) -> tuple[Here, Result]:
-        files, words = JOBS[name]
-        place = Here.make(tmp_path_factory.getbasetemp() / f"journey-{name}")
-        for path, text in files.items():
-            place.write(path, text)
-        return place, place.run(*shlex.split(words), A="from here")
-
-    with ThreadPoolExecutor(5) as pool:
-        found = dict(zip(JOBS, pool.map(carry_out, JOBS), strict=True))
-    yield found
-    for place, _ in found.values():
-        place.close()
+    jobs = {name: (files, shlex.split(words)) for name, (files, words) in JOBS.items()}
+    with side_by_side(jobs, tmp_path_factory.mktemp("journeys"), 5, A="from here") as found:
+        yield found
 
 
 @pytest.mark.slow
@@ -189,17 +177,15 @@ class TestTheJourney:
         closed(here)
 
 
-class TestDryRun:
-    def test_nothing_is_made(self, here: Here) -> None:
-        here.write("train.py", BOTH)
-        here.run("--dry-run", "--max-duration", "2h", "train.py", "0").check(
-            0, out=["--max-duration 2", "What ends the machine:"], err=""
-        )
-        assert not (here.data / "ledger.sqlite").exists()
-        assert not list((here.data / "machines").glob("local-*"))
-        document = json.loads(here.run("--dry-run", "--json", "train.py").out)
-        assert (document["schema"], document["version"]) == ("costgpu.plan", 1)
-        assert [layer["name"] for layer in document["plan"]["layers"]][:1] == ["create call"]
+def test_a_dry_run_makes_nothing(here: Here) -> None:
+    here.write("train.py", BOTH)
+    said = ["--max-duration 2", "What ends the machine:"]
+    here.told(*LOCAL, "--dry-run", "--max-duration", "2h", "train.py", "0").check(0, out=said, err="")
+    assert not (here.data / "ledger.sqlite").exists()
+    assert not list((here.data / "machines").glob("local-*"))
+    document = json.loads(here.told(*LOCAL, "--dry-run", "--json", "train.py").out)
+    assert (document["schema"], document["version"]) == ("costgpu.plan", 1)
+    assert [layer["name"] for layer in document["plan"]["layers"]][:1] == ["create call"]
 
 
 @pytest.fixture
@@ -336,7 +322,8 @@ class TestSignals:
 
 def test_a_data_folder_that_cannot_be_written(here: Here) -> None:
     here.write("train.py", BOTH)
-    result = here.run("train.py", "0", XDG_DATA_HOME="/proc/costgpu").check(3)
+    here.environment["XDG_DATA_HOME"] = "/proc/costgpu"
+    result = here.told(*LOCAL, "train.py", "0").check(3)
     assert "XDG_DATA_HOME" in hint_of(result)
     assert not here.living()
 

@@ -6,14 +6,13 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
 from costgpu.models.job import EndReason
 from costgpu.models.run import RunState
 from tests import examples
-from tests.cli.here import LOCAL, STEPS, Here, Result, until
+from tests.cli.here import LOCAL, STEPS, Here, Result, side_by_side, until
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="this machine as a machine needs Linux")
 
@@ -90,20 +89,8 @@ Ran = dict[str, tuple[Here, Result]]
 
 @pytest.fixture(scope="module")
 def ran(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ran]:
-    """All of them side by side, each on a computer of its own."""
-
-    def carry_out(name: str) -> tuple[Here, Result]:
-        files, words = JOBS[name]
-        place = Here.make(tmp_path_factory.getbasetemp() / f"nodes-{name}")
-        for path, text in files.items():
-            place.write(path, text)
-        return place, place.run(*words)
-
-    with ThreadPoolExecutor(3) as pool:
-        found = dict(zip(JOBS, pool.map(carry_out, JOBS), strict=True))
-    yield found
-    for place, _ in found.values():
-        place.close()
+    with side_by_side(JOBS, tmp_path_factory.mktemp("nodes"), 3) as found:
+        yield found
 
 
 @pytest.mark.slow

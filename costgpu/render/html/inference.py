@@ -6,10 +6,10 @@ from markupsafe import Markup
 
 from costgpu.estimator.scope import WHOLE_JOB
 from costgpu.estimator.throughput import price_quantity, quantity_words, time_of
-from costgpu.models.prediction import Prediction, Range, Service, Verdict
+from costgpu.models.prediction import Prediction, Service, Verdict
 from costgpu.models.provider_costs import HOURS_PER_MONTH
 from costgpu.models.workload import WorkloadProfile
-from costgpu.render.html.page import Table, interval, name, two_lines
+from costgpu.render.html.page import Table, name, ranged, two_lines
 from costgpu.render.phrases import offer_name, steps_phrase
 from costgpu.render.text.inference import phase_name, places_of, throughput_rows
 from costgpu.render.text.service import month_words, service_plans
@@ -41,8 +41,8 @@ def throughput_tables(verdict: Verdict, profile: WorkloadProfile) -> list[Table]
             cells = [
                 [
                     _star(place, verdict.recommended),
-                    _number(rate.per_second.times(seconds)),
-                    format_free() if place.candidate.offer is None else _usd(rate.usd_each.times(number)),
+                    ranged(rate.per_second.times(seconds), format_number),
+                    format_free() if place.candidate.offer is None else ranged(rate.usd_each.times(number), format_usd),
                 ]
                 for place, rate in shown
             ]
@@ -50,14 +50,6 @@ def throughput_tables(verdict: Verdict, profile: WorkloadProfile) -> list[Table]
             head = ["Where", f"{plural[:1].upper()}{plural[1:]} per {time}", f"Cost per {quantity_words(kind, number)}"]
             tables.append(Table(f"{plural[:1].upper()}{plural[1:]} ({phase.label})", head, cells))
     return tables
-
-
-def _number(values: Range) -> str:
-    return two_lines(format_number(values.value), interval(format_number(values.low), format_number(values.high)))
-
-
-def _usd(values: Range) -> str:
-    return two_lines(format_usd(values.value), interval(format_usd(values.low), format_usd(values.high)))
 
 
 def phases_table(verdict: Verdict, profile: WorkloadProfile) -> Table | None:

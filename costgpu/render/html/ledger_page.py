@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from datetime import timedelta
+from datetime import UTC, timedelta
 from decimal import Decimal
-from zoneinfo import ZoneInfo
 
 from markupsafe import Markup
 
@@ -41,14 +40,13 @@ def report_html(summary: Summary, *, place: str, version: str, all_time: Decimal
         place: Where the ledger is; without a password.
         all_time: What all closed runs of the ledger have cost, the period aside.
     """
-    zone = ZoneInfo(summary.zone)
-    first, last = summary.since.astimezone(zone), (summary.until - timedelta(microseconds=1)).astimezone(zone)
+    first, last = summary.since.astimezone(UTC), (summary.until - timedelta(microseconds=1)).astimezone(UTC)
     total, by_person = summary.total.usd, len(summary.people) > 1
     return render(
         "ledger.html",
         summary=summary,
         period=f"{day(first.date())} to {day(last.date())}",
-        now=minute(summary.now, zone),
+        now=minute(summary.now),
         place=place,
         version=version,
         all_time=all_time,
@@ -56,7 +54,7 @@ def report_html(summary: Summary, *, place: str, version: str, all_time: Decimal
         spending=spending_section(summary) if summary.total.runs else None,
         budgets=budget_sections(summary),
         budgets_without_picture=len(summary.budgets) - MOST_PICTURES,
-        open_runs=_open_runs(summary, zone),
+        open_runs=_open_runs(summary),
         providers=_providers(summary),
         accelerators=_accelerators(summary),
         outcomes=_outcomes(summary),
@@ -93,7 +91,7 @@ def _tiles(summary: Summary) -> list[Tile]:
     return tiles
 
 
-def _open_runs(summary: Summary, zone: ZoneInfo) -> Table:
+def _open_runs(summary: Summary) -> Table:
     rows = []
     for view in sorted(summary.open_runs, key=lambda view: -view.metered_at_most(summary.now)[1])[:MOST_OPEN]:
         seconds, usd = view.metered_at_most(summary.now)
@@ -105,7 +103,7 @@ def _open_runs(summary: Summary, zone: ZoneInfo) -> Table:
                 format_duration(seconds),
                 format_usd(usd),
                 format_usd(view.option.lease.worst_cost_usd) if view.option else "–",
-                minute(view.lease_until, zone) if view.lease_until else "–",
+                minute(view.lease_until) if view.lease_until else "–",
             ]
         )
     head = ["Job", "Machine", "For", "So far", "At most", "Gone by"]

@@ -10,7 +10,7 @@ from markupsafe import Markup
 
 from costgpu.ledger.records.budget_rules import Budget, Every
 from costgpu.render.html.charts import MOST_POINTS, estimate_against_actual, spending_against_budget, stacked_bars
-from costgpu.render.html.page import Section, Table, day, name, percent, responsive, share
+from costgpu.render.html.page import PageSection, Table, day, name, percent, responsive, share
 from costgpu.render.html.spending_summary import BudgetUse, Pair, Summary
 from costgpu.render.html.svg import MONTHS
 from costgpu.render.phrases import counted, visible
@@ -33,7 +33,7 @@ LENGTHS = {
 BELOW = "The table below has the numbers."
 
 
-def spending_section(summary: Summary) -> Section:
+def spending_section(summary: Summary) -> PageSection:
     """Return what was spent by day, week or month."""
     step, buckets = _buckets(summary.days)
     rows = [
@@ -62,7 +62,7 @@ def spending_section(summary: Summary) -> Section:
         [[when, *map(format_usd, (gpu, cpu, gpu + cpu))] for when, gpu, cpu in rows if gpu or cpu],
         foot=["All", *map(format_usd, sums)],
     )
-    return Section(
+    return PageSection(
         title=f"Spent by {step}",
         description=description,
         picture=responsive(
@@ -87,7 +87,7 @@ def _bucket_name(first: date, step: str) -> str:
     return f"week of {day(first)}" if step == "week" else day(first)
 
 
-def budget_sections(summary: Summary) -> list[tuple[BudgetUse, Markup, Section]]:
+def budget_sections(summary: Summary) -> list[tuple[BudgetUse, Markup, PageSection]]:
     """One for each budget with what it counts, the most used first; the first ones with a picture."""
     uses = sorted(summary.budgets, key=lambda use: -use.used / use.budget.amount_usd)
     return [
@@ -95,7 +95,7 @@ def budget_sections(summary: Summary) -> list[tuple[BudgetUse, Markup, Section]]
     ]
 
 
-def _budget_section(use: BudgetUse, *, pictured: bool) -> Section:
+def _budget_section(use: BudgetUse, *, pictured: bool) -> PageSection:
     budget, amount = use.budget, use.budget.amount_usd
     over = sum(period.usd[-1] >= amount for period in use.periods)
     units = counted(len(use.periods), UNITS[budget.every])
@@ -110,7 +110,7 @@ def _budget_section(use: BudgetUse, *, pictured: bool) -> Section:
         ]
         for period in use.periods
     ]
-    return Section(
+    return PageSection(
         description=description,
         picture=_budget_picture(use, description) if pictured else None,
         table=Table(f"Periods of {visible(budget.name)}", ["From", "Spent", "Budget", "Used"], rows),
@@ -140,7 +140,7 @@ def _rule(budget: Budget) -> Markup:
     return Markup("{}, {}, {}").format(RATE_PHRASES[budget.every].capitalize(), what, name(budget.time_zone))
 
 
-def estimates_section(summary: Summary) -> Section | None:
+def estimates_section(summary: Summary) -> PageSection | None:
     """Return how good the estimates were; None without a run that had one and succeeded."""
     accuracy, pairs = summary.accuracy, summary.pairs
     if accuracy.median_error is None:
@@ -161,7 +161,7 @@ def estimates_section(summary: Summary) -> Section | None:
         width=620,
     )
     table = _runs_table(pairs) if len(pairs) <= LISTED_RUNS else _lengths_table(pairs)
-    return Section(description=description, picture=picture, legend=legend, table=table)
+    return PageSection(description=description, picture=picture, legend=legend, table=table)
 
 
 def _runs_table(pairs: Sequence[Pair]) -> Table:

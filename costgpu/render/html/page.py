@@ -8,15 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from datetime import date, datetime
+from datetime import UTC, date, datetime
 from decimal import Decimal
 from functools import cache
 from typing import Any
-from zoneinfo import ZoneInfo
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
+from costgpu.models.prediction import Range
 from costgpu.render.html.svg import LONGEST_TEXT, day_name, picture
 from costgpu.render.phrases import LONGEST_NAME, counted, visible
 from costgpu.units import currency_note, format_duration, format_usd
@@ -36,7 +36,7 @@ class Table:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Section:
+class PageSection:
     """Words, perhaps a picture with its legend of (class, words), and the numbers."""
 
     title: str = ""
@@ -109,6 +109,11 @@ def two_lines(first: str, second: str) -> Markup:
     return Markup('{}<br><span class="soft">{}</span>').format(first, second)
 
 
+def ranged(values: Range, shown: Callable[[float], str]) -> str:
+    """Return a cell with a value and its interval below."""
+    return two_lines(shown(values.value), interval(shown(values.low), shown(values.high)))
+
+
 def fraction(usd: Decimal, most: Decimal) -> float:
     """Return the share of a bar's width."""
     return float(usd / most) if most else 0.0
@@ -140,7 +145,7 @@ def day(at: date) -> str:
     return f"{day_name(at)} {at.year}"
 
 
-def minute(at: datetime, zone: ZoneInfo) -> str:
-    """``3 Nov 2026, 14:05``."""
-    there = at.astimezone(zone)
-    return f"{day(there.date())}, {there:%H:%M}"
+def minute(at: datetime) -> str:
+    """``3 Nov 2026, 14:05``, in UTC."""
+    utc = at.astimezone(UTC)
+    return f"{day(utc.date())}, {utc:%H:%M}"

@@ -71,7 +71,7 @@ class Pair:
 
 
 @dataclass(frozen=True, slots=True)
-class Accuracy:
+class EstimateAccuracy:
     """How good the estimates of succeeded runs were."""
 
     runs: int = 0
@@ -113,8 +113,7 @@ class Summary:
     since: datetime
     until: datetime
     now: datetime  # when the report was made
-    zone: str  # IANA name of the zone in which days begin
-    days: Sequence[date]  # the days of the period; `gpu_usd` and `cpu_usd` have an amount for each
+    days: Sequence[date]  # the days of the period, in UTC; `gpu_usd` and `cpu_usd` have an amount for each
     gpu_usd: list[Decimal]
     cpu_usd: list[Decimal]
     total: Tally = field(default_factory=Tally)
@@ -129,7 +128,7 @@ class Summary:
     budgets: Sequence[BudgetUse] = ()
     # estimate and actual of each run, at most `MOST_PAIRS`; `accuracy` is that of all of them
     pairs: Sequence[Pair] = ()
-    accuracy: Accuracy = field(default_factory=Accuracy)
+    accuracy: EstimateAccuracy = field(default_factory=EstimateAccuracy)
     unpriced: int = 0  # how many machines had a cost that is not known
     unreadable: int = 0  # how many open runs cannot be counted
 
@@ -192,7 +191,6 @@ def summarise(
     since: datetime,
     until: datetime,
     now: datetime,
-    zone: str,
     before: Mapping[str, Decimal],
 ) -> Summary:
     """Sum up what runs have cost in a period.
@@ -200,13 +198,12 @@ def summarise(
     Args:
         closed: Runs that were charged for, or closed, within the period.
         views: Open runs; what they have cost until now counts, too.
-        budgets: All budgets; their days begin in their own zones.
-        zone: IANA name of the zone in which the other days begin.
+        budgets: All budgets; their days begin in their own zones, the others in UTC.
         before: What was spent in a budget's period before `since`, by the budget's name.
     """
-    calendar = Calendar(zone, since, until)
+    calendar = Calendar("UTC", since, until)
     gpu_usd, cpu_usd = ([Decimal(0)] * len(calendar.days) for _ in range(2))
-    found = Summary(since=since, until=until, now=now, zone=zone, days=calendar.days, gpu_usd=gpu_usd, cpu_usd=cpu_usd)
+    found = Summary(since=since, until=until, now=now, days=calendar.days, gpu_usd=gpu_usd, cpu_usd=cpu_usd)
     adder = _Adder(found, calendar, budgets)
     errors: list[float] = []
     held: list[bool] = []
@@ -221,7 +218,7 @@ def summarise(
         adder.open(view)
     found.open_runs, found.pairs = views, pairs
     if errors:
-        found.accuracy = Accuracy(len(errors), median(errors), sum(held) / len(held) if held else None)
+        found.accuracy = EstimateAccuracy(len(errors), median(errors), sum(held) / len(held) if held else None)
     found.budgets = [adder.use(budget, before.get(budget.name, Decimal(0))) for budget in budgets]
     return found
 
@@ -232,9 +229,8 @@ class _Adder:
     def __init__(self, summary: Summary, calendar: Calendar, budgets: Sequence[Budget]) -> None:
         self._summary, self._calendar = summary, calendar
         self._budgets = [(b, Selection(provider=b.provider, owner=b.owner, tags=b.tags)) for b in budgets]
-        zones = {budget.time_zone for budget in budgets} - {summary.zone}
-        self._calendars = {zone: Calendar(zone, summary.since, summary.until) for zone in zones}
-        self._calendars[summary.zone] = calendar
+        zones = {budget.time_zone for budget in budgets}
+        self._calendars = {zone: Calendar(zone, summary.since, summary.until) for zone in zones} | {"UTC": calendar}
         self._spent = {b.name: [Decimal(0)] * len(self._calendars[b.time_zone].days) for b in budgets}
         self._low, self._high = to_microseconds(summary.since), to_microseconds(summary.until)
 

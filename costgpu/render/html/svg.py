@@ -137,7 +137,7 @@ def log_scale(values: Iterable[float], start: float, end: float, least_decades: 
 
 def time_ticks(scale: LogScale) -> list[Tick]:
     """Return times with names, as many as there is room for."""
-    return _spaced(scale, [[(seconds, time_name(seconds)) for seconds in tier] for tier in TIMES], ROOM_ACROSS)
+    return spaced(scale, [[(seconds, time_name(seconds)) for seconds in tier] for tier in TIMES], ROOM_ACROSS)
 
 
 def time_name(seconds: float) -> str:
@@ -153,7 +153,7 @@ def usd_ticks(scale: LogScale) -> list[Tick]:
     """Amounts with names, as many as there is room for."""
     first, last = math.floor(scale.low), math.ceil(scale.high)
     tiers = [[(f * 10.0**p, usd_name(f, p)) for p in range(first, last + 1)] for f in (1, 3, 2, 5, 1.5, 7)]
-    return _spaced(scale, tiers, ROOM_UP)
+    return spaced(scale, tiers, ROOM_UP)
 
 
 def usd_name(factor: float, power: int) -> str:
@@ -168,7 +168,8 @@ def usd_name(factor: float, power: int) -> str:
     return f"${value:.{max(2, -power + (factor != int(factor)))}f}" if power >= -6 else f"${value:.0e}"
 
 
-def _spaced(scale: LogScale, tiers: Sequence[Sequence[Tick]], room: float) -> list[Tick]:
+def spaced(scale: LogScale, tiers: Iterable[Iterable[Tick]], room: float) -> list[Tick]:
+    """Return the ticks that are inside and not too near to an earlier one; the first tier has the better ones."""
     kept: list[Tick] = []
     for tier in tiers:
         for value, name in tier:

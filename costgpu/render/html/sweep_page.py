@@ -9,7 +9,7 @@ from datetime import datetime
 from markupsafe import Markup
 
 from costgpu.render.html import svg
-from costgpu.render.html.page import Section, Table, day, name, render, responsive
+from costgpu.render.html.page import PageSection, Table, minute, name, render, responsive
 from costgpu.render.phrases import counted
 from costgpu.render.text.sweep import STATUS_WORDS, counts_text, number_text
 from costgpu.sweep.arguments import setting_words
@@ -41,15 +41,24 @@ def sweep_html(results: Results, metric: Metric, *, title: str, version: str, at
         picture = responsive(
             lambda width, height: _curves(width, height, drawn), f"Curves of {metric.name}", description
         )
-        figure = Section(
-            title="Curves", description=f"{description}.", picture=picture, table=_curve_table(drawn, metric)
+        rows = [
+            [
+                name(setting_words(trial.setting)),
+                *map(number_text, (trial.curve[0][1], trial.best, trial.last)),
+                str(trial.reports),
+            ]
+            for trial in drawn
+        ]
+        caption, head = f"First, best and last {metric.name}", ["Setting", "First", "Best", "Last", "Reports"]
+        figure = PageSection(
+            title="Curves", description=f"{description}.", picture=picture, table=Table(caption, head, rows)
         )
     rest = [trial for trial in results.trials if trial.best is None]
     return render(
         "sweep.html",
         title=title,
         version=version,
-        made=f"{day(at)}, {at:%H:%M} UTC",
+        made=f"{minute(at)} UTC",
         tiles=_tiles(results, metric, best),
         counts=counts_text(results),
         goal="lowest" if metric.mode is Mode.MIN else "highest",
@@ -92,14 +101,16 @@ def _curves(width: int, height: int, drawn: Sequence[Trial]) -> list[Markup]:
     up: svg.Scale
     if logarithmic:
         up = svg.log_scale(values, bottom, top)
-        ticks = _log_ticks(up)
+        powers = range(math.floor(up.low), math.ceil(up.high) + 1)
+        tiers = [[(value := factor * 10.0**power, f"{value:.6g}") for power in powers] for factor in (1, 3, 2, 5)]
+        ticks = svg.spaced(up, tiers, svg.ROOM_UP)
     else:
         margin = (high - low) * svg.MARGIN or abs(high) * svg.MARGIN or 1.0
         up = svg.Scale(low - margin, high + margin, bottom, top)
-        ticks = _ticks(up)
+        ticks = [(tick, f"{tick:.6g}") for tick in _ticks(up)]
     across = svg.Scale(min(reports), max(*reports, min(reports) + 1), svg.LEFT, width - svg.RIGHT)
     parts = [
-        *svg.grid_up(width, up, [(tick, f"{tick:.6g}") for tick in ticks]),
+        *svg.grid_up(width, up, ticks),
         *svg.grid_across(
             width, across, [(tick, f"{tick:,.0f}") for tick in _ticks(across) if tick == round(tick)], top, bottom
         ),
@@ -123,29 +134,6 @@ def _ticks(scale: svg.Scale) -> list[float]:
     power = 10.0 ** math.floor(math.log10(rough))
     step = next(power * factor for factor in (1, 2, 5, 10) if power * factor >= rough * 0.9999)
     return [step * number for number in range(math.ceil(scale.low / step), math.floor(scale.high / step) + 1)]
-
-
-def _log_ticks(scale: svg.LogScale) -> list[float]:
-    """Round values in the range, no two of them too near to each other."""
-    kept: list[float] = []
-    for factor in (1, 3, 2, 5):
-        for power in range(math.floor(scale.low), math.ceil(scale.high) + 1):
-            value = factor * 10.0**power
-            if scale.has(value) and all(abs(scale.at(value) - scale.at(other)) >= svg.ROOM_UP for other in kept):
-                kept.append(value)
-    return sorted(kept)
-
-
-def _curve_table(drawn: Sequence[Trial], metric: Metric) -> Table:
-    rows = [
-        [name(setting_words(trial.setting)), *(number_text(value) for _, value in _ends(trial)), str(trial.reports)]
-        for trial in drawn
-    ]
-    return Table(f"First, best and last {metric.name}", ["Setting", "First", "Best", "Last", "Reports"], rows)
-
-
-def _ends(trial: Trial) -> list[tuple[int, float | None]]:
-    return [(1, trial.curve[0][1]), (trial.best_report, trial.best), (trial.reports, trial.last)]
 
 
 def _table(trials: Sequence[Trial], results: Results, metric: Metric) -> Table:

@@ -15,7 +15,7 @@ from costgpu.models.workload import Phase, WorkloadProfile
 from costgpu.providers import registry
 from costgpu.render.html.charts import STACK_HEIGHT, Point, Stack, cost_and_time, shares
 from costgpu.render.html.inference import phases_table, service_table, service_tiles, throughput_tables
-from costgpu.render.html.page import Section, Table, day, interval, name, render, responsive, share, two_lines
+from costgpu.render.html.page import PageSection, Table, day, name, ranged, render, responsive, share, two_lines
 from costgpu.render.phrases import (
     TERM_PHRASES,
     THIS_MACHINE,
@@ -34,6 +34,7 @@ from costgpu.render.text.inference import fixed_words
 from costgpu.render.text.offers import price_age_days
 from costgpu.render.text.scaling import scaling_sentences
 from costgpu.units import format_duration, format_free, format_ratio, format_usd, plural_unit
+from costgpu.version import __version__
 
 LEAST_SHARE = 0.005  # of a step, to be in the legend
 LEAST_USD = 1e-9  # a cost on a logarithmic axis
@@ -76,7 +77,6 @@ def verdict_html(
     notebooks: Sequence[str] = (),
     energy: Sequence[float] | None = None,
     service: Service | None = None,
-    version: str = "",
 ) -> str:
     """Return the page.
 
@@ -87,7 +87,6 @@ def verdict_html(
         notebooks: Sentences about free notebook services that the job fits.
         energy: kWh of this machine and of each row of the verdict's table; None to leave that column out.
         service: The script as a service at a steady rate, where that was asked for.
-        version: Version of costgpu; empty for the one that measured.
     """
     possible = own if own is not None and not own.prediction.infeasible else None
     interruptions = interruption_sentences(verdict.interruptible) if service is None else []
@@ -113,7 +112,7 @@ def verdict_html(
         prices=_prices(verdict, today),
         notes=[*doubts, *scaling_sentences(verdict.recommended), *interruptions, *notes_of(verdict, profile)],
         today=today,
-        version=version or profile.costgpu_version,
+        version=__version__,
         steps_phrase=steps_phrase,
         phase_facts=_phase_facts,
         plural_unit=plural_unit,
@@ -171,7 +170,7 @@ def _chance(probability: float) -> str:
     return f">{share(0.99)}" if probability > 0.5 else f"<{share(0.01)}"
 
 
-def _scatter(verdict: Verdict, own: Ownership | None, energy: Sequence[float] | None, today: date) -> Section:
+def _scatter(verdict: Verdict, own: Ownership | None, energy: Sequence[float] | None, today: date) -> PageSection:
     """Draw cost against time of all candidates."""
     rows = list(verdict.table)
     points = [_point(prediction, str(number), verdict, own) for number, prediction in enumerate(rows, 1)]
@@ -179,7 +178,7 @@ def _scatter(verdict: Verdict, own: Ownership | None, energy: Sequence[float] | 
         points.append(_point(own.prediction, "own", verdict, own))
     table = _candidates(verdict, own, energy, today)
     if not points:
-        return Section(table=table)
+        return PageSection(table=table)
     description = "The table below has the numbers."
     if rows:
         cheapest = _cost_in_time(min(rows, key=lambda prediction: prediction.cost_usd.value))
@@ -195,7 +194,7 @@ def _scatter(verdict: Verdict, own: Ownership | None, energy: Sequence[float] | 
         narrow=340,
     )
     mine = [("own diamond", "your GPU, electricity only")] if own else []
-    return Section(picture=picture, legend=[*LEGEND, *mine], table=table)
+    return PageSection(picture=picture, legend=[*LEGEND, *mine], table=table)
 
 
 def _cost_in_time(prediction: Prediction) -> str:
@@ -265,14 +264,12 @@ def _place(prediction: Prediction) -> str:
 
 def _times(prediction: Prediction, *, own: bool = False) -> list[str]:
     """Time and cost with their intervals."""
-    wall, usd = prediction.wall_seconds, prediction.cost_usd
-    time = two_lines(format_duration(wall.value), interval(format_duration(wall.low), format_duration(wall.high)))
-    if prediction.candidate.offer is None and not own:
-        return [time, format_free()]
-    return [time, two_lines(cents(usd.value), interval(cents(usd.low), cents(usd.high)))]
+    free = prediction.candidate.offer is None and not own
+    cost = format_free() if free else ranged(prediction.cost_usd, cents)
+    return [ranged(prediction.wall_seconds, format_duration), cost]
 
 
-def _steps(verdict: Verdict, own: Ownership | None) -> Section | None:
+def _steps(verdict: Verdict, own: Ownership | None) -> PageSection | None:
     """Return what a step's time goes into, of this machine and the best candidates; None if nothing is known."""
     shown = [("This machine", verdict.here)]
     for title, best in (("Best CPU offer", verdict.best_cpu), ("Best GPU offer", verdict.best_gpu)):
@@ -312,7 +309,7 @@ def _steps(verdict: Verdict, own: Ownership | None) -> Section | None:
     legend = [(_style(key), _term(key)) for key in [*TERM_PHRASES, *sorted(used - TERM_PHRASES.keys())] if key in used]
     head = ["Where", "What", "Time", "Of a step"]
     table = Table("A step by cause, and the run by part", head, rows, text=(1,))
-    return Section(picture=picture, legend=legend, table=table)
+    return PageSection(picture=picture, legend=legend, table=table)
 
 
 def _term(key: str) -> str:
@@ -332,7 +329,7 @@ def _phase_facts(phase: Phase) -> str:
     return "; ".join(filter(None, (took, waiting_phrase(phase), model_phrase(phase))))
 
 
-def _prices(verdict: Verdict, today: date) -> Section:
+def _prices(verdict: Verdict, today: date) -> PageSection:
     """Return how old the prices are, and the source of each number."""
     shown = (("This machine", verdict.here), ("Best CPU offer", verdict.best_cpu), ("Best GPU offer", verdict.best_gpu))
     rows: list[list[str]] = []
@@ -353,11 +350,11 @@ def _prices(verdict: Verdict, today: date) -> Section:
     table = Table("Sources", ["Where", "What", "Source", "Value"], rows, text=(1, 2))
     offers = [prediction.candidate.offer for prediction in verdict.table if prediction.candidate.offer is not None]
     if not offers:
-        return Section(table=table)
+        return PageSection(table=table)
     oldest, newest = min(offer.price_as_of for offer in offers), max(offer.price_as_of for offer in offers)
     span = day(oldest) if oldest == newest else f"{day(oldest)} to {day(newest)}"
     age = max(price_age_days(offer, today) for offer in offers)
-    return Section(description=f"Prices of {span}: up to {age} days old.", table=table)
+    return PageSection(description=f"Prices of {span}: up to {age} days old.", table=table)
 
 
 def _step_source(prediction: Prediction) -> str:

@@ -10,7 +10,7 @@ from costgpu.models.prediction import Advice, AdviceKind, Prediction
 from costgpu.render.document import json_object, picked
 from costgpu.render.phrases import offer_name
 from costgpu.render.text.blocks import Block
-from costgpu.render.text.layout import fold, wrap
+from costgpu.render.text.layout import fold, fold_before, wrap
 from costgpu.units import format_duration, format_usd
 
 TITLE, FASTER_TITLE = "What would make it cheaper", "What would make it cheaper or faster"
@@ -51,14 +51,8 @@ def advice_block(advice: Sequence[Advice], *, unit: str = WHOLE) -> Block:
 def _short(one: Advice) -> list[str]:
     """Return the change and its saving in two rows; what does not fit is left out of the change, and not of the saving."""
     rest, brief = f"{saving(one)}{_then(one)}.", re.sub(r" \([^()]*\)", "", one.action)
-    words = brief.split()
-    tries = [
-        f"{one.action}{rest}",
-        f"{brief}{rest}",
-        *(f"{' '.join(words[:count])} …{rest}" for count in range(len(words) - 1, 0, -1)),
-    ]
-    rows = (fold(text, ROWS_EACH + 1, "- ") for text in tries)
-    return next((found for found in rows if len(found) <= ROWS_EACH), fold(tries[-1], ROWS_EACH, "- "))
+    whole = fold(f"{one.action}{rest}", ROWS_EACH + 1, "- ")
+    return whole if len(whole) <= ROWS_EACH else fold_before(brief, rest, ROWS_EACH, "- ")
 
 
 def sentences(one: Advice) -> list[str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from costgpu.render.safe_text import escaped
 from costgpu.render.text.layout import WIDTH, cut, fold
@@ -13,16 +13,12 @@ ROWS = 40
 ASKED_ROWS = 12  # that anything else gives way to
 
 
-def _nothing(_: int) -> list[str]:
-    return []
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Block:
     """A part of an answer."""
 
     full: str = ""  # all of it; empty where there is nothing more to say than the short form does
-    short: Callable[[int], list[str]] = field(default=_nothing)  # it in at most so many rows
+    short: Callable[[int], list[str]] = lambda _: []  # it in at most so many rows
     most: int = 0  # rows of the short form; 0 for none
     least: int = 0  # rows that are left to it where others need room
 
@@ -43,12 +39,10 @@ def one_screen(blocks: Sequence[Block]) -> str:
         shown[index] = blocks[index].short(room[index])
         room[index] = len(shown[index])
     return "\n\n".join(
-        "\n".join(cut(escaped(_in_one(line)), WIDTH) for line in lines) for lines in shown.values() if lines
+        "\n".join(cut(escaped(" ".join(line.expandtabs().splitlines())), WIDTH) for line in lines)
+        for lines in shown.values()
+        if lines
     )
-
-
-def _in_one(line: str) -> str:
-    return " ".join(line.expandtabs().splitlines())
 
 
 def paragraph(text: str, most: int, least: int) -> Block:

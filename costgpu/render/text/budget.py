@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from decimal import Decimal
@@ -111,25 +111,15 @@ def show_json(standings: Sequence[CheckedBudget], problems: Sequence[CostGpuErro
 
 
 def check_json(
-    standings: Sequence[CheckedBudget],
-    *,
-    not_asked: Mapping[str, str],
-    problems: Sequence[CostGpuError],
-    undelivered: Sequence[str],
-    enforced: Sequence[str],
-    exit_code: int,
-    now: datetime,
+    standings: Sequence[CheckedBudget], problems: Sequence[CostGpuError], now: datetime, **more: object
 ) -> str:
-    """Return what a check has found and done, as a versioned document."""
+    """Return what a check has found and done, as a versioned document with further parts."""
     return document(
         "costgpu.budget-check",
         at=now,
-        exit_code=exit_code,
         budgets=[_standing_value(standing) for standing in standings],
-        not_asked=not_asked,
         problems=[problem.message for problem in problems],
-        undelivered=undelivered,
-        enforced=enforced,
+        **more,
     )
 
 
@@ -159,7 +149,8 @@ def _block(standing: CheckedBudget) -> str:
     zone = ZoneInfo(budget.time_zone)
     for alert in standing.alerts:
         if alert.delivered is False and alert.last_attempt_at is not None:
-            tried = f"tried {_times(alert.attempts)}, last {alert.last_attempt_at.astimezone(zone):%Y-%m-%d %H:%M}"
+            times = "once" if alert.attempts == 1 else f"{alert.attempts} times"
+            tried = f"tried {times}, last {alert.last_attempt_at.astimezone(zone):%Y-%m-%d %H:%M}"
             rows.append(("FAILED", f"{alert.threshold} %: {alert.detail} ({tried}); the next check tries again"))
     return "\n".join([line(definition(budget)), *(labelled(*row) for row in rows)])
 
@@ -181,10 +172,6 @@ def _told(standing: CheckedBudget, threshold: int) -> str:
     if alert.told_at is not None:
         return f"{threshold} % told {alert.told_at.astimezone(zone):%b} {alert.told_at.astimezone(zone):%d %H:%M}"
     return f"{threshold} % {'NOT told' if alert.delivered is False else 'being told'}"
-
-
-def _times(count: int) -> str:
-    return "once" if count == 1 else f"{count} times"
 
 
 def _standing_value(standing: CheckedBudget) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from datetime import date
 from typing import Any
 
 from costgpu.estimator.spot_words import interruption_sentences, interruption_words
-from costgpu.models.prediction import Interruptions, Prediction, Provenance, Service, Verdict
+from costgpu.models.prediction import Prediction, Provenance, Service, Verdict
 from costgpu.models.workload import WorkloadProfile
 from costgpu.providers import registry
 from costgpu.render.document import document, json_object, json_value, picked
@@ -38,7 +38,7 @@ from costgpu.render.text.inference import (
     pays_from_value,
     phase_values,
 )
-from costgpu.render.text.layout import WIDTH, columns, cut, fold, wrap
+from costgpu.render.text.layout import WIDTH, columns, cut, fold, fold_before, wrap
 from costgpu.render.text.offers import day_span, image_notes, offer_value, price_age_days
 from costgpu.render.text.scaling import scaling_sentences, scaling_value
 from costgpu.render.text.service import service_plans, service_text
@@ -111,13 +111,7 @@ def _headline(verdict: Verdict) -> Block:
 
     def short(rows: int) -> list[str]:
         answer = verdict.headline or verdict.sentence
-        whole = fold(f"{answer} {turns}".strip(), rows)
-        if not turns or not whole or not whole[-1].endswith("…"):
-            return whole
-        words = answer.split()
-        while words and len(fold(f"{' '.join(words)} … {turns}", rows + 1)) > rows:
-            words.pop()
-        return fold(f"{' '.join(words)} … {turns}", rows)
+        return fold_before(answer, f" {turns}", rows) if turns else fold(answer, rows)
 
     return Block(full=wrap(" ".join([verdict.sentence, *every])), short=short, most=9, least=7)
 
@@ -420,18 +414,9 @@ def prediction_value(prediction: Prediction | None, today: date) -> dict[str, An
     if prediction.time_limit is not None:
         value["time_limit"] = prediction.time_limit
     if prediction.interruptions is not None:
-        value["interruptions"] = _interruptions_value(prediction.interruptions)
+        names = ("rate", "checkpoints", "restart_seconds", "interval_seconds", "best_interval_seconds", "expected")
+        more = ("undisturbed_seconds", "best_seconds", "bare_seconds")
+        value["interruptions"] = picked(prediction.interruptions, *names, *more)
     if offer is not None:
         value["offer"] = offer_value(offer, today)
     return json_object(value)
-
-
-def _interruptions_value(found: Interruptions) -> dict[str, Any]:
-    """Return the rates per hour that a machine runs; what was assumed says so in `basis`."""
-    return {
-        "rate": found.rate,
-        "checkpoints": found.checkpoints,
-        **picked(found, "restart_seconds", "interval_seconds", "best_interval_seconds", "expected"),
-        "undisturbed_seconds": found.undisturbed_seconds,
-        **picked(found, "best_seconds", "bare_seconds"),
-    }

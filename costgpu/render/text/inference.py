@@ -62,8 +62,8 @@ def _throughput_lines(
         shown = [(place, rate) for place, rates in rows for rate in rates if rate.name == name]
         number = price_quantity([rate for _, rate in shown])
         seconds, time = time_of([rate.per_second.value for _, rate in shown])
-        plural = plural_unit(name)
-        lines += _row("  ", cut(f"{plural}", NAME_WIDTH), f"per {time}", "80 %", _short(number), "80 %")
+        each = "per 1M" if number >= 1e6 else f"per {number:,.0f}"
+        lines += _row("  ", cut(plural_unit(name), NAME_WIDTH), f"per {time}", "80 %", each, "80 %")
         for place, rate in shown:
             made, usd = rate.per_second.times(seconds), rate.usd_each.times(number)
             cost, span = format_usd(usd.value), f"{format_usd(usd.low)}-{format_bare_usd(usd.high)}"
@@ -73,10 +73,6 @@ def _throughput_lines(
             between = f"{format_number(made.low)}-{format_number(made.high)}"
             lines += _row(mark, title, format_number(made.value), between, cost, span)
     return lines
-
-
-def _short(number: float) -> str:
-    return "per 1M" if number >= 1e6 else f"per {number:,.0f}"
 
 
 def _row(mark: str, name: str, rate: str, between: str, cost: str, span: str) -> list[str]:

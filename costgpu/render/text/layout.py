@@ -58,6 +58,15 @@ def fold(text: str, most: int, first: str = "") -> list[str]:
     return [*lines[: most - 1], last] if most > 0 else []
 
 
+def fold_before(text: str, tail: str, most: int, first: str = "") -> list[str]:
+    """Return a paragraph of two texts in at most so many rows; what does not fit is missing at the end of the first."""
+    words, shown = text.split(), f"{text}{tail}"
+    while words and len(fold(shown, most + 1, first)) > most:
+        words.pop()
+        shown = f"{' '.join(words)} …{tail}"
+    return fold(shown, most, first)
+
+
 def _pieces(word: str, room: int) -> str:
     """Return a word with a space wherever a row would end within it."""
     pieces = []

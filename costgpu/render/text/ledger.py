@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from datetime import datetime, timedelta
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
@@ -177,59 +177,45 @@ def _hours(seconds: float) -> str:
     return f"{hours:,.0f}" if hours >= 1000 else f"{hours:.1f}" if hours >= 10 else f"{hours:.2f}"
 
 
-def billed_text(
-    rows: Sequence[Compared],
-    start: datetime,
-    end: datetime,
-    now: datetime,
-    *,
-    sources: Sequence[tuple[str, datetime]],
-    notes: Sequence[str] = (),
-) -> str:
-    """One line for each run, their sum, and how old the figures are.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BilledPeriod:
+    """Metered and billed amounts of a period."""
 
-    Args:
-        rows: Runs as `costgpu.ledger.records.billed.compare_with_bills` gives them.
-        start: Beginning of the period.
-        end: End of the period, exclusive.
-        sources: Who was asked, and when.
-        notes: What the providers have to add.
-    """
-    runs = [row for row in rows if row.run_id]
-    lines = [f"Billed from {start:%Y-%m-%d} to {end - timedelta(days=1):%Y-%m-%d} (UTC)"]
+    rows: Sequence[Compared]
+    start: datetime
+    end: datetime  # exclusive
+    sources: Sequence[tuple[str, datetime]] = ()  # who was asked, and when
+    notes: Sequence[str] = ()  # what the providers have to add
+
+
+def billed_text(found: BilledPeriod, now: datetime) -> str:
+    """One line for each run, their sum, and how old the figures are."""
+    runs = [row for row in found.rows if row.run_id]
+    lines = [f"Billed from {found.start:%Y-%m-%d} to {found.end - timedelta(days=1):%Y-%m-%d} (UTC)"]
     lines += _billed_table(runs) if runs else ["No run was metered or billed in these days."]
-    untagged = _untagged(rows)
-    if untagged:
+    if untagged := _untagged(found.rows):
         lines.append(f"Without a run's tag, the whole account: {format_usd(untagged)}")
-    lines += [f"{name}, {_asked(now - at)}." for name, at in sources]
-    if now - end < LATE:
+    lines += [f"{name}, {_asked(now - at)}." for name, at in found.sources]
+    if now - found.end < LATE:
         lines.append("The last two days may not be complete: bills come about a day late.")
-    return "\n".join([*lines, *map(wrap, notes)])
+    return "\n".join([*lines, *map(wrap, found.notes)])
 
 
-def billed_json(
-    rows: Sequence[Compared],
-    start: datetime,
-    end: datetime,
-    now: datetime,
-    *,
-    sources: Sequence[tuple[str, datetime]],
-    notes: Sequence[str] = (),
-) -> str:
+def billed_json(found: BilledPeriod, now: datetime) -> str:
     """Return the same as a versioned document."""
-    runs = [row for row in rows if row.run_id]
+    runs = [row for row in found.rows if row.run_id]
     total = _billed_sum(runs)
     return document(
         "costgpu.billed",
         at=now,
-        start=start,
-        end=end,
+        start=found.start,
+        end=found.end,
         runs=runs,
         metered_usd=total.metered_usd,
         billed_usd=total.billed_usd,
-        untagged_billed_usd=_untagged(rows),
-        sources=[{"name": name, "asked_at": at} for name, at in sources],
-        notes=notes,
+        untagged_billed_usd=_untagged(found.rows),
+        sources=[{"name": name, "asked_at": at} for name, at in found.sources],
+        notes=found.notes,
     )
 
 

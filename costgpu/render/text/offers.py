@@ -83,15 +83,11 @@ def _table(offers: Sequence[Offer], today: date, *, hardware: bool) -> list[str]
         Column("INFRA", lambda offer: f"{offer.provider}/{offer.zone or offer.region}"),
         *(hardware_columns if hardware else ()),
         Column("SPOT", lambda offer: "yes" if offer.purchase_option is PurchaseOption.SPOT else "no"),
-        Column(f"{format_free()[:-1]}/h", lambda offer: _sign(offer) + _price(offer.price_usd_per_hour), right=True),
+        Column(f"{format_free()[:-1]}/h", _price_per_hour, right=True),
         Column(f"{format_free()[:-1]}/GPU", _price_per_accelerator, right=True),
         Column("AGE", lambda offer: f"{price_age_days(offer, today)} d", right=True),
     )
     return table(columns, offers)
-
-
-def _sign(offer: Offer) -> str:
-    return "*" if offer.own_price is not None else "~" * price_is_derived(offer)
 
 
 def _hardware(offer: Offer) -> str:
@@ -138,6 +134,11 @@ def _price(price: Decimal) -> str:
     if currency_note():
         return format_bare_usd(price)
     return f"{price:.2f}" if price >= 1 else f"{price:.4f}"
+
+
+def _price_per_hour(offer: Offer) -> str:
+    sign = "*" if offer.own_price is not None else "~" * price_is_derived(offer)
+    return sign + _price(offer.price_usd_per_hour)
 
 
 def _price_per_accelerator(offer: Offer) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from itertools import groupby
 from operator import attrgetter
@@ -40,31 +41,26 @@ def own_prices_text(own: Sequence[StoredPrice], now: datetime) -> str:
     return "\n".join(lines)
 
 
-def prices_text(
-    offers: Sequence[Offer],
-    now: datetime,
-    *,
-    refreshed: Mapping[str, Mapping[str, datetime]],
-    failed: Sequence[FailedRefresh],
-    folder: str,
-    own: Sequence[StoredPrice] = (),
-) -> str:
-    """One line for each region, then the sources.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PricesInUse:
+    """All offers, and where their prices are from."""
 
-    Args:
-        offers: All that are in use.
-        refreshed: Time of the last refresh by provider and region.
-        failed: Refreshes that have failed since.
-        folder: Where refreshed prices are kept.
-        own: The user's own prices.
-    """
+    offers: Sequence[Offer]
+    refreshed: Mapping[str, Mapping[str, datetime]]  # time of the last refresh by provider and region
+    failed: Sequence[FailedRefresh]  # since then
+    folder: str  # of refreshed prices
+    own: Sequence[StoredPrice]  # the user's own prices
+
+
+def prices_text(used: PricesInUse, now: datetime) -> str:
+    """One line for each region, then the sources."""
 
     def ages(group: Group, option: PurchaseOption) -> str:
         days = sorted({(now.date() - one.price_as_of).days for one in group[1] if one.purchase_option is option})
         return "-" if not days else f"{days[0]} d" if len(days) == 1 else f"{days[0]} to {days[-1]} d"
 
     def refreshed_at(group: Group) -> str:
-        at = refreshed.get(group[0][0], {}).get(group[0][1])
+        at = used.refreshed.get(group[0][0], {}).get(group[0][1])
         return f"{at:%Y-%m-%d %H:%M} UTC" if at else "no"
 
     columns: tuple[Column[Group], ...] = (
@@ -74,32 +70,23 @@ def prices_text(
         Column("AGE OF SPOT", lambda group: ages(group, PurchaseOption.SPOT)),
         Column("REFRESHED", refreshed_at),
     )
-    lines = [*table(columns, _grouped(offers, "region")), "", "Sources:"]
-    for group in _grouped(offers, "price_source"):
+    lines = [*table(columns, _grouped(used.offers, "region")), "", "Sources:"]
+    for group in _grouped(used.offers, "price_source"):
         (provider, source), rows = group
         lines.append(
             _indented(f"{len(rows)} of {provider}: {source} ({day_span([offer.price_as_of for offer in rows])})", "  ")
         )
-    if own:
-        lines += ["", own_prices_text(own, now)]
-    for one in failed:
+    if used.own:
+        lines += ["", own_prices_text(used.own, now)]
+    for one in used.failed:
         lines += ["", _indented(f"The refresh of {one.provider} at {one.at:%Y-%m-%d %H:%M} UTC has failed: {one.why}")]
-    kept = (
-        f"Refreshed prices are kept in {folder}." if refreshed else "None were refreshed: they came with this version."
-    )
+    kept = f"Refreshed prices are kept in {used.folder}."
+    kept = kept if used.refreshed else "None were refreshed: they came with this version."
     return "\n".join([*lines, "", _indented(kept), "costgpu prices refresh fetches new ones, free of charge."])
 
 
-def prices_json(
-    offers: Sequence[Offer],
-    now: datetime,
-    *,
-    refreshed: Mapping[str, Mapping[str, datetime]],
-    failed: Sequence[FailedRefresh],
-    folder: str,
-    own: Sequence[StoredPrice] = (),
-) -> str:
-    """Return the versioned document; arguments as for `prices_text`."""
+def prices_json(used: PricesInUse, now: datetime) -> str:
+    """Return the same as a versioned document."""
     places = [
         {
             "provider": provider,
@@ -112,21 +99,21 @@ def prices_json(
                 for option in PurchaseOption
                 if (found := [offer for offer in rows if offer.purchase_option is option])
             },
-            "refreshed_at": refreshed.get(provider, {}).get(region),
+            "refreshed_at": used.refreshed.get(provider, {}).get(region),
         }
-        for (provider, region), rows in _grouped(offers, "region")
+        for (provider, region), rows in _grouped(used.offers, "region")
     ]
     sources = [
         {"provider": provider, "source": source, **_dates(rows)}
-        for (provider, source), rows in _grouped(offers, "price_source")
+        for (provider, source), rows in _grouped(used.offers, "price_source")
     ]
     return document(
         "costgpu.prices",
         places=places,
         sources=sources,
-        failed_refreshes=failed,
-        cache_folder=folder,
-        own_prices=[own_price_value(price) for price in own],
+        failed_refreshes=used.failed,
+        cache_folder=used.folder,
+        own_prices=[own_price_value(price) for price in used.own],
     )
 
 

@@ -3,40 +3,37 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from datetime import datetime
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from costgpu.models.run import RunState
 from costgpu.render.document import document
-from costgpu.render.phrases import THIS_MACHINE
 from costgpu.render.text.layout import Column, table, wrap
-from costgpu.render.text.run import run_value
+from costgpu.render.text.run import machine_name, run_value
 from costgpu.units import format_duration, format_usd
 
 if TYPE_CHECKING:
     from costgpu.models.run import RunView
 
 
-class Waiting(Protocol):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WaitingRun:
     """A run of the queue, and what it waits for."""
 
-    @property
-    def view(self) -> RunView:
-        """Return the run."""
-
-    @property
-    def waits_for(self) -> str:
-        """Return a sentence without its full stop; empty if it may start."""
+    view: RunView
+    waits_for: str  # a sentence without its full stop; empty if it may start
+    holds_others: bool = True  # whether what came after it waits behind it
 
 
-def queue_text(found: Sequence[Waiting], now: datetime) -> str:
+def queue_text(found: Sequence[WaitingRun], now: datetime) -> str:
     """Return a line for each run, in the order in which they are started, and what each waits for."""
     if not found:
         return "Nothing waits. costgpu run --queue train.py puts a run into the queue."
-    columns: tuple[Column[Waiting], ...] = (
+    columns: tuple[Column[WaitingRun], ...] = (
         Column("RUN", lambda item: item.view.run_id),
         Column("JOB", lambda item: item.view.name, width=14),
-        Column("WHERE", _where, width=18),
+        Column("WHERE", lambda item: machine_name(item.view.options[0].offer), width=18),
         Column(
             "WAITS", lambda item: format_duration(max(1.0, (now - item.view.created_at).total_seconds())), right=True
         ),
@@ -49,7 +46,7 @@ def queue_text(found: Sequence[Waiting], now: datetime) -> str:
     return "\n".join(lines)
 
 
-def queue_json(found: Sequence[Waiting], now: datetime) -> str:
+def queue_json(found: Sequence[WaitingRun], now: datetime) -> str:
     """Return the same as a versioned document."""
     return document(
         "costgpu.queue",
@@ -77,8 +74,3 @@ def started_text(view: RunView) -> str:
         f"Run {view.run_id} ({view.name}) {how}. costgpu attach {view.run_id} watches it and fetches its outputs.",
         rest="  ",
     )
-
-
-def _where(item: Waiting) -> str:
-    offer = item.view.options[0].offer
-    return THIS_MACHINE if offer.provider == "local" else offer.instance_type

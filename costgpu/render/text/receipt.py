@@ -56,28 +56,18 @@ def _attempts_text(views: Sequence[RunView]) -> str:
     made = [view for view in views if view.receipt is not None and view.receipt.instance is not None] or views[-1:]
     texts = [receipt_text(view.receipt, view, safeguards=view is made[0]) for view in made if view.receipt is not None]
     total = summarize(views)
-    if total is not None:
-        times = counted(total.interruptions, "interruption")
-        texts.append(
-            labelled(
-                "together",
-                f"{counted(total.machines, 'machine')} after {times}, {format_duration(total.metered_seconds)} of them,"
-                f" {format_usd(total.metered_cost_usd)}",
-            )
-        )
-        lost = total.lost_seconds + total.restart_seconds
-        worked = f"{format_duration(total.lost_seconds)} of work" if total.lost_seconds >= 1 else "no work"
-        texts.append(
-            labelled(
-                "lost",
-                f"{format_duration(lost)}: {worked} since the checkpoints,"
-                f" {format_duration(total.restart_seconds)} to start again",
-            )
-        )
-        if total.on_demand_usd is not None:
-            texts.append(
-                labelled("on demand", f"the same work would have cost about {format_usd(total.on_demand_usd)}")
-            )
+    if total is None:
+        return "\n".join(texts)
+    times, seconds = counted(total.interruptions, "interruption"), format_duration(total.metered_seconds)
+    lost = format_duration(total.lost_seconds + total.restart_seconds)
+    worked = f"{format_duration(total.lost_seconds)} of work" if total.lost_seconds >= 1 else "no work"
+    again = f"{worked} since the checkpoints, {format_duration(total.restart_seconds)} to start again"
+    whole = (
+        f"{counted(total.machines, 'machine')} after {times}, {seconds} of them, {format_usd(total.metered_cost_usd)}"
+    )
+    texts += [labelled("together", whole), labelled("lost", f"{lost}: {again}")]
+    if total.on_demand_usd is not None:
+        texts.append(labelled("on demand", f"the same work would have cost about {format_usd(total.on_demand_usd)}"))
     return "\n".join(texts)
 
 

@@ -204,7 +204,7 @@ def run_fields(now: datetime | None) -> tuple[RunField, ...]:
         RunField("reason", lambda view: view.reason),
         RunField("owner", lambda view: view.owner),
         RunField("instance", lambda view: view.instance),
-        RunField("offer", _offer, Column("WHERE", _machine, width=18)),
+        RunField("offer", _offer, Column("WHERE", lambda view: machine_name(_offer(view)), width=18)),
         RunField("created_at", lambda view: view.created_at, Column("SINCE", age, right=True, width=7)),
         RunField("lease_until", lambda view: view.lease_until),
         RunField("status", lambda view: view.status),
@@ -274,8 +274,8 @@ def _offer(view: RunView) -> Offer | None:
     return view.option.offer if view.option else None
 
 
-def _machine(view: RunView) -> str:
-    offer = _offer(view)
+def machine_name(offer: Offer | None) -> str:
+    """Return the type of a machine, in a column."""
     return "-" if offer is None else THIS_MACHINE if offer.provider == "local" else offer.instance_type
 
 

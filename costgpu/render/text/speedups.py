@@ -22,25 +22,17 @@ _MEANING = (
 
 def speedups_table(rows: Sequence[Speedup]) -> str:
     """Return every line with its source: what was measured first, by ratio; then the claims."""
-    measured, claims = _split(rows)
+    measured, claims = ([row for row in rows if row.grade is grade] for grade in (Grade.MEASURED, Grade.CLAIM))
     sources = list(dict.fromkeys(row.source for row in [*measured, *claims]))
     numbers = {source: f"[{number}]" for number, source in enumerate(sources, 1)}
     blocks = []
-    for kind in _kinds(measured):
+    for kind in dict.fromkeys(row.kind for row in measured):
         mine = sorted((row for row in measured if row.kind == kind), key=lambda row: -row.ratio)
         heading = f"{kind}: {len(mine)} measured" if len(mine) > 1 else f"{kind}: 1 measured line"
         blocks.append("\n".join([heading, *(line for row in mine for line in _lines(row, numbers))]))
     blocks += _claims(claims, numbers)
     footer = [wrap(f"{numbers[source]} {source.replace('https://', '')}", rest="  ") for source in sources]
     return "\n\n".join([*blocks, wrap(_MEANING), "\n".join(footer)])
-
-
-def _split(rows: Sequence[Speedup]) -> tuple[list[Speedup], list[Speedup]]:
-    return [r for r in rows if r.grade is Grade.MEASURED], [r for r in rows if r.grade is Grade.CLAIM]
-
-
-def _kinds(rows: Sequence[Speedup]) -> list[str]:
-    return list(dict.fromkeys(row.kind for row in rows))
 
 
 def _claims(claims: Sequence[Speedup], numbers: dict[str, str]) -> list[str]:

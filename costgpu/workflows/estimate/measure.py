@@ -28,6 +28,7 @@ from costgpu.measure.launcher import Launch, local_rank_argument, with_settings
 from costgpu.measure.prefixes import split_prefixes
 from costgpu.measure.profile_file import load_profile, save_profile
 from costgpu.models.workload import WorkloadProfile
+from costgpu.render.phrases import counted
 from costgpu.units import format_size, parse_count
 from costgpu.version import __version__
 from costgpu.workflows.estimate.request import SYSTEM_FOLDERS, EstimateRequest, ScriptOptions, started
@@ -130,13 +131,13 @@ def _resolved(
     beside = Path(command[0]).parent / "python" if command and os.sep in command[0] else None
     if launch.python is None and beside is not None and beside.exists():
         launch = replace(launch, python=str(beside))
-    if launch.local_rank and script is not None and (told := local_rank_argument(_source(script))):
+    if (
+        launch.local_rank
+        and script is not None
+        and (told := local_rank_argument(_bytes(script).decode(errors="replace")))
+    ):
         arguments = [told, *arguments]
     return launch, arguments
-
-
-def _source(script: Path) -> str:
-    return _bytes(script).decode(errors="replace")
 
 
 def _bytes(script: Path) -> bytes:
@@ -213,19 +214,15 @@ def note_files(outcome: Outcome, reporter: Reporter) -> None:
     """Note what became of the files that were written."""
     changes = outcome.changes
     if count := len(changes.changed) + len(changes.created):
-        what = f"{_files(count)}, {format_size(changes.written_bytes)}"
+        what = f"{counted(count, 'file')}, {format_size(changes.written_bytes)}"
         where = f"for now it is in {changes.folder}" if changes.folder else "it has been removed"
         reporter.note(f"What it wrote ({what}) touched nothing of yours; {where}.")
     if changes.removed:
-        reporter.note(f"What it removed ({_files(len(changes.removed))}) is still there.")
+        reporter.note(f"What it removed ({counted(len(changes.removed), 'file')}) is still there.")
     if changes.written_bytes >= DOWNLOAD_BYTES and changes.created:
         reporter.note(
             "If some of that was downloaded: let the script do it once by itself, and it is not measured again."
         )
-
-
-def _files(count: int) -> str:
-    return "1 file" if count == 1 else f"{count:,} files"
 
 
 @dataclass(frozen=True, slots=True)
@@ -253,12 +250,15 @@ def find_profile(request: EstimateRequest, now: datetime, reporter: Reporter) ->
         return ProfileSource(load_profile(Path(request.command[0])), None, request.epochs)
     if request.save:
         _check_save(Path(request.save))
-    measure = _measure_program if request.is_program else _measure_script
-    profile, log = measure(request, reporter)
+    if request.is_program:
+        profile, outcome = _measure_program(request, reporter)
+    else:
+        profile, outcome = run_measurement(script_request(request, reporter, request.steps), request.python, reporter)
+    note_files(outcome, reporter)
     if request.save:
         save_profile(profile, Path(request.save))
         reporter.note(f"Profile written to {request.save}")
-    return ProfileSource(profile, log, request.epochs)
+    return ProfileSource(profile, str(outcome.log), request.epochs)
 
 
 def _nominal(request: EstimateRequest, now: datetime) -> ProfileSource:
@@ -278,24 +278,14 @@ def _nominal(request: EstimateRequest, now: datetime) -> ProfileSource:
     return ProfileSource(reference_profile(found, machine, created, __version__, epochs=request.epochs), None, None)
 
 
-def _measure_script(request: EstimateRequest, reporter: Reporter) -> tuple[WorkloadProfile, str]:
-    script = script_request(request, reporter, request.steps)
-    profile, outcome = run_measurement(script, request.python, reporter)
-    note_files(outcome, reporter)
-    return profile, str(outcome.log)
-
-
-def _measure_program(request: EstimateRequest, reporter: Reporter) -> tuple[WorkloadProfile, str]:
+def _measure_program(request: EstimateRequest, reporter: Reporter) -> tuple[WorkloadProfile, Outcome]:
     if request.steps is not None or request.python is not None:
         raise UsageError("--steps and --python are for Python scripts.", hint=f"{request.command[0]} runs as it is.")
     folder = Path(request.workdir or ".").resolve()
     if not folder.is_dir():
         raise UsageError(f"There is no folder {request.workdir}.", hint="--workdir is where it runs.")
-    profile, outcome = run_program(
-        started(request.command), folder, request, reporter, pattern=request.step_pattern, kind=request.like or ""
-    )
-    note_files(outcome, reporter)
-    return profile, str(outcome.log)
+    pattern, kind = request.step_pattern, request.like or ""
+    return run_program(started(request.command), folder, request, reporter, pattern=pattern, kind=kind)
 
 
 def run_program(

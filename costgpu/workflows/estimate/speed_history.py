@@ -6,7 +6,6 @@ An estimate does not fail for a ledger that cannot be used; a note says so.
 from __future__ import annotations
 
 import socket
-from functools import cached_property
 from typing import TYPE_CHECKING, Self
 
 from costgpu.errors import CostGpuError
@@ -29,16 +28,16 @@ class SpeedHistory:
     """
 
     def __init__(self, workload: str, reporter: Reporter, *, ledger: Ledger | None = None) -> None:
-        self._workload, self._reporter, self._given = workload, reporter, ledger
-        self._opened = self._broken = False
+        self._workload, self._reporter, self._ledger = workload, reporter, ledger
+        self._opened: Ledger | None = None
         self._known: dict[int, Mapping[tuple[str, str], MeasuredSpeed]] = {}
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
-        if self._opened and self._given is None:
-            self._ledger.close()
+        if self._opened is not None:
+            self._opened.close()
 
     def speed(self, offer: Offer | None, nodes: int = 1) -> MeasuredSpeed | None:
         """Return how long this workload took on so many such machines (None: on this one).
@@ -52,28 +51,17 @@ class SpeedHistory:
         return self._known[nodes].get(HERE if offer is None else (offer.provider, offer.instance_type))
 
     def _measured(self, nodes: int) -> Mapping[tuple[str, str], MeasuredSpeed]:
+        from costgpu.config import ledger_url
+        from costgpu.ledger import Ledger
         from costgpu.ledger.records.measured_speeds import measured_speeds
         from costgpu.models.workload import key_on
 
         if not self._workload:
             return {}
         try:
+            if self._ledger is None:
+                self._ledger = self._opened = Ledger.open(ledger_url())
             return measured_speeds(self._ledger, key_on(self._workload, nodes), here=socket.gethostname())
         except CostGpuError as error:
-            self._note("Earlier runs are not known", error)
+            self._reporter.note(f"Earlier runs are not known: {error.message}")
             return {}
-
-    @cached_property
-    def _ledger(self) -> Ledger:
-        if self._given is not None:
-            return self._given
-        from costgpu.config import ledger_url
-        from costgpu.ledger import Ledger
-
-        ledger = Ledger.open(ledger_url())
-        self._opened = True
-        return ledger
-
-    def _note(self, what: str, error: CostGpuError) -> None:
-        self._broken = True
-        self._reporter.note(f"{what}: {error.message}")

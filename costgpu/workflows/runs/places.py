@@ -23,7 +23,7 @@ from costgpu.runner.plan import LaunchPlace, this_machine
 from costgpu.units import parse_accelerator, parse_usd
 from costgpu.workflows.context import AppContext
 from costgpu.workflows.estimate.speed_history import SpeedHistory
-from costgpu.workflows.offers import candidates, offer_query, on_nodes
+from costgpu.workflows.offers import OfferRequest, candidates, on_nodes
 from costgpu.workflows.reporter import Reporter
 from costgpu.workflows.runs.request import RunRequest
 
@@ -90,7 +90,7 @@ def wanted_offers(request: RunRequest, infra: tuple[str, ...], reporter: Reporte
         return []
     remote = tuple(place for place in infra if place != "local")
     types = {name.lower() for name in request.instance_type}
-    size = offer_query(cpus=request.cpus, memory=request.memory)
+    size = OfferRequest(cpus=request.cpus, memory=request.memory).query
     named = request.instance_type
     found = candidates(request.gpus, remote, spot=bool(request.spot), reporter=reporter, instance_types=named)
     found = [c for c in found if c.offer and matches(c.offer, size)]

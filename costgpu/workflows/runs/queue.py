@@ -6,7 +6,6 @@ There is no daemon. The queue is what the ledger calls waiting; a cron line, or 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from datetime import timedelta
 from types import MappingProxyType
 
@@ -14,6 +13,7 @@ from costgpu.errors import CostGpuError, LedgerError, ProviderError, RunBusy, Te
 from costgpu.models.job import Attempt
 from costgpu.models.run import RunState, RunView
 from costgpu.providers import registry
+from costgpu.render.text.queue import WaitingRun
 from costgpu.runner.adopt import adopt_job, collect_finished
 from costgpu.runner.drive.context import Detached
 from costgpu.runner.drive.recovery import search_pause
@@ -30,15 +30,6 @@ from costgpu.workflows.environment import environment_again
 from costgpu.workflows.runs.budgets import ask_budgets
 from costgpu.workflows.runs.inputs import check_inputs
 from costgpu.workflows.runs.plan import PlannedRun
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WaitingRun:
-    """A run of the queue, and what it waits for."""
-
-    view: RunView
-    waits_for: str  # a sentence without its full stop; empty if it may start
-    holds_others: bool = True  # whether what came after it waits behind it
 
 
 def enqueue(context: AppContext, planned: PlannedRun, observer: Observer, run_id: str) -> RunView:

@@ -7,20 +7,10 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
 from costgpu.errors import ProviderError, UsageError
-from costgpu.ledger.records.billed import BilledCost, Compared, compare_with_bills, latest_bills, record_bills
+from costgpu.ledger.records.billed import BilledCost, compare_with_bills, latest_bills, record_bills
 from costgpu.providers.base import Bill, Billing
+from costgpu.render.text.ledger import BilledPeriod
 from costgpu.workflows.context import AppContext
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BilledPeriod:
-    """Metered and billed amounts of a period."""
-
-    rows: tuple[Compared, ...]
-    start: datetime
-    end: datetime
-    sources: list[tuple[str, datetime]]  # who said so, and when
-    notes: list[str]
 
 
 @dataclass(slots=True)

@@ -46,7 +46,6 @@ def report_page(context: AppContext, low: datetime, high: datetime) -> str:
         since=low,
         until=high,
         now=now,
-        zone="UTC",
         before=_spent_before(context, budgets, views, low, now),
     )
     summary.unreadable = unreadable

@@ -45,14 +45,15 @@ def test_the_contracts_hold(house: Path) -> None:
     assert result.returncode == 0, result.stdout + result.stderr
 
 
-@pytest.mark.parametrize(("place", "line", "contract"), BREACHES)
-def test_a_planted_breach_is_seen(house: Path, place: str, line: str, contract: str) -> None:
-    target = house / place
-    target.write_text(target.read_text() + f"\n{line}\n")
+def test_planted_breaches_are_seen(house: Path) -> None:
+    for place, line, _ in BREACHES:
+        target = house / place
+        target.write_text(target.read_text() + f"\n{line}\n")
     result = lint(house)
     assert result.returncode != 0
-    assert contract in result.stdout
-    assert "BROKEN" in result.stdout
+    broken = [row for row in result.stdout.splitlines() if " BROKEN" in row]
+    for _, _, contract in BREACHES:
+        assert any(contract in row for row in broken), contract
 
 
 def test_the_probe_is_python_3_8_and_standard_library_only(root: Path) -> None:

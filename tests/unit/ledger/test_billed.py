@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from pathlib import Path
@@ -13,7 +14,7 @@ from sqlalchemy import func, select
 from costgpu.ledger import Ledger
 from costgpu.ledger.records.billed import BilledCost, Compared, compare_with_bills, latest_bills, record_bills
 from costgpu.ledger.schema import billed
-from costgpu.render.text.ledger import billed_json, billed_text
+from costgpu.render.text.ledger import BilledPeriod, billed_json, billed_text
 from tests.unit.ledger.closed import Closed, events_of
 
 START = datetime(2026, 11, 1, tzinfo=UTC)
@@ -158,10 +159,11 @@ ROWS = (
     Compared(run_id="", name="", metered_usd=None, billed_usd=Decimal(431)),
 )
 SOURCES = (("AWS Cost Explorer", END - timedelta(hours=3)),)
+PERIOD = BilledPeriod(rows=ROWS, start=START, end=END, sources=SOURCES)
 
 
 def test_the_page() -> None:
-    text = billed_text(ROWS, START, END, END, sources=SOURCES, notes=["Do something."])
+    text = billed_text(replace(PERIOD, notes=["Do something."]), END)
     expected = """
         Billed from 2026-11-01 to 2026-11-30 (UTC)
         RUN           JOB                          METERED      BILLED      DIFFERENCE
@@ -178,14 +180,14 @@ def test_the_page() -> None:
         line.split() for line in dedent(expected).strip().splitlines()
     ]
     assert max(map(len, text.splitlines())) <= 80
-    both = billed_text(ROWS[:2], START, END, END + 9 * DAY, sources=())
+    both = billed_text(replace(PERIOD, rows=ROWS[:2], sources=()), END + 9 * DAY)
     assert both.splitlines()[-1].split() == ["in", "all", "$12.57", "$12.82", "+$0.24", "(+2%)"]
-    nothing = billed_text((), START, END, END + 9 * DAY, sources=())
+    nothing = billed_text(replace(PERIOD, rows=(), sources=()), END + 9 * DAY)
     assert nothing.splitlines()[1:] == ["No run was metered or billed in these days."]
 
 
 def test_the_document() -> None:
-    document = json.loads(billed_json(ROWS, START, END, END, sources=SOURCES))
+    document = json.loads(billed_json(PERIOD, END))
     assert (document["schema"], document["version"]) == ("costgpu.billed", 1)
     assert [run["run_id"] for run in document["runs"]] == ["k3v9x2m7q1ab", "b", "c"]
     assert document["runs"][2] == {"run_id": "c", "name": "", "metered_usd": None, "billed_usd": "1.006"}

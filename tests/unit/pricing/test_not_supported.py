@@ -11,14 +11,14 @@ from costgpu.pricing.catalog import Catalog
 from costgpu.pricing.hardware import accelerators
 from costgpu.pricing.query import OfferQuery, in_words, matches
 from costgpu.units import parse_accelerator
-from costgpu.workflows.offers import offer_query
+from costgpu.workflows.offers import OfferRequest
 from costgpu.workflows.runs.request import RunRequest
 
 CATALOG = Catalog(snapshot.read_offers(snapshot.newest()))
 
 
 def found(gpus: str) -> list[Offer]:
-    query = offer_query(gpus=gpus)
+    query = OfferRequest(gpus=gpus).query
     offers = CATALOG.query(query)
     assert all(matches(offer, query) for offer in offers)
     return offers
@@ -63,7 +63,7 @@ def test_what_is_asked_in_words() -> None:
 
 def test_the_option_given_several_times() -> None:
     assert RunRequest(gpus=["T4", "L4:2"]).gpus == "T4,L4:2"
-    assert offer_query(gpus=["T4", "L4:2"]) == offer_query(gpus="T4,L4:2")
+    assert OfferRequest(gpus=["T4", "L4:2"]).query == OfferRequest(gpus="T4,L4:2").query
     for empty in ([""], "", []):
         with pytest.raises(UsageError, match="--gpus is empty"):
             RunRequest(gpus=empty)

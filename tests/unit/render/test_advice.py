@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import replace
+from functools import cache
 
 from hypothesis import example, given
 from hypothesis import strategies as st
@@ -12,6 +13,7 @@ from costgpu.render.text.layout import WIDTH
 from tests.unit.estimator.advisable import advice_of, gpu, phase, predictions, product, profile, workload_of
 
 
+@cache
 def prediction(cost: float, wall: float, place: str = "g5.xlarge") -> Prediction:
     one = predictions(workload_of(profile(phase(product(512, 1)))), [gpu("A10G", 1.0, type_=place)])[0]
     return replace(
@@ -52,15 +54,11 @@ def test_amounts_for_a_part_of_the_job_say_so() -> None:
     )
 
 
-def test_longer_and_hardly_different_and_at_most() -> None:
+def test_longer_hardly_different_at_most_and_only_faster() -> None:
     assert saving(advice(1.2, -7560)).endswith(", 2.1 h longer")
     assert saving(advice(1.2, 100)) == ": saves $1.20 of $3.10 (39 %)"
     assert saving(advice(1.2, 0.0, at_most=True)) == ": saves at most $1.20 of $3.10 (39 %)"
-
-
-def test_where_it_costs_nothing_time_is_saved() -> None:
-    free = prediction(0.0, 600)
-    assert saving(advice(0.0, 180, before=free)) == ": saves 3 min of 10 min (30 %)"
+    assert saving(advice(0.0, 180, before=prediction(0.0, 600))) == ": saves 3 min of 10 min (30 %)"
 
 
 def test_without_a_known_saving_there_is_no_figure() -> None:

@@ -47,9 +47,8 @@ def text_of(profile: WorkloadProfile, rate: float | None = None) -> str:
     return text
 
 
-def document_of(profile: WorkloadProfile) -> dict[str, Any]:
-    loaded: dict[str, Any] = json.loads(verdict_json(answered(profile)[0], profile, TODAY))
-    return loaded
+def document_of(profile: WorkloadProfile) -> Any:
+    return json.loads(verdict_json(answered(profile)[0], profile, TODAY))
 
 
 def test_a_prompt_of_one_prompt_is_a_prompt() -> None:
@@ -69,12 +68,8 @@ def test_wide_amounts_leave_the_table_in_80_columns(batch: int, price: float) ->
     assert max(map(len, text.splitlines())) <= 80, text
 
 
-def test_the_greatest_rate_of_a_service_fits_too() -> None:
-    text_of(SCORING, 1e9)
-
-
 @pytest.mark.parametrize("profile", [SCORING, CHAT, ENDLESS, MIXED])
-@pytest.mark.parametrize("rate", [None, 3.0])
+@pytest.mark.parametrize("rate", [None, 3.0, 1e9])
 def test_everything_fits_a_terminal_and_the_page_is_harmless(profile: WorkloadProfile, rate: float | None) -> None:
     text_of(profile, rate)
     verdict, service = answered(profile, rate)
@@ -85,12 +80,14 @@ def test_everything_fits_a_terminal_and_the_page_is_harmless(profile: WorkloadPr
 
 def test_items_per_second_and_the_cost_of_a_thousand() -> None:
     text = text_of(SCORING)
-    assert "1,000 batches of 64 images: " in text
-    assert "Once it runs, boot and set-up apart:" in text
-    assert "per s          80 % per 1,000              80 %" in text
-    here = next(line for line in text.splitlines() if line.startswith("* this machine") or "  this machine   " in line)
-    assert here
-    assert "Boot and set-up come once: " in text
+    for words in (
+        "1,000 batches of 64 images: ",
+        "Once it runs, boot and set-up apart:",
+        "per s          80 % per 1,000              80 %",
+        " this machine ",
+        "Boot and set-up come once: ",
+    ):
+        assert words in text
 
 
 def test_tokens_come_before_prompts() -> None:

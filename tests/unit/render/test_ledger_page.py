@@ -2,22 +2,19 @@
 
 import dataclasses
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
+from functools import cache
 from pathlib import Path
 
 import pytest
-import typer
 from hypothesis import given
 from hypothesis import strategies as st
-from typer.testing import CliRunner
 
-from costgpu.cli.ledger import report
 from costgpu.config import data_path
-from costgpu.errors import UsageError
 from costgpu.ledger import Ledger
-from costgpu.ledger.queries.history import Selection, closed_runs, spent
+from costgpu.ledger.queries.history import ClosedRun, Selection, closed_runs, spent
 from costgpu.ledger.records.budget_rules import Budget, Every
 from costgpu.ledger.records.budget_store import set_budget
 from costgpu.models.job import CostOutcome, EndReason
@@ -25,6 +22,7 @@ from costgpu.models.run import EventKind, RunEvent
 from costgpu.render.html.ledger_page import report_html
 from costgpu.render.html.spending_summary import Calendar, Summary, summarise
 from costgpu.render.html.svg import usd_axis
+from tests.cli.here import Result, told
 from tests.properties import examples
 from tests.unit.ledger.closed import Closed, plant
 from tests.unit.providers.planted import opened
@@ -46,11 +44,10 @@ def summary_of(
     budgets: Sequence[Budget] = (),
     *,
     since: datetime = SINCE,
-    zone: str = "UTC",
     before: Mapping[str, Decimal] | None = None,
 ) -> Summary:
     runs = closed_runs(ledger, Selection(), since=since, until=NOW)
-    return summarise(runs, (), budgets, since=since, until=NOW, now=NOW, zone=zone, before=before or {})
+    return summarise(runs, (), budgets, since=since, until=NOW, now=NOW, before=before or {})
 
 
 def page_of(summary: Summary) -> str:
@@ -137,7 +134,7 @@ def test_every_way_to_look_at_it_adds_up_to_what_the_ledger_says(
     with ledger_with(*runs) as ledger:
         budget = Budget(name="b", amount_usd=Decimal(100), every=Every.MONTHLY, time_zone=zone)
         whole = Budget(name="w", amount_usd=Decimal(100), every=Every.TOTAL, time_zone=zone)
-        found = summary_of(ledger, [budget, whole], zone=zone)
+        found = summary_of(ledger, [budget, whole])
         exact = spent(ledger, Selection(), SINCE, NOW)
     assert found.total.usd == exact
     for part in (found.providers, found.accelerators, found.outcomes, found.jobs, found.people):
@@ -146,7 +143,7 @@ def test_every_way_to_look_at_it_adds_up_to_what_the_ledger_says(
     monthly, total = found.budgets
     assert sum((period.usd[-1] for period in monthly.periods), Decimal(0)) == exact
     assert [period.usd[-1] for period in total.periods] == [exact]
-    assert sum(len(period.usd) for period in monthly.periods) == len(found.days)
+    assert sum(len(period.usd) for period in monthly.periods) - len(found.days) in (0, 1)  # a part of a day there
 
 
 def test_a_budget_counts_what_it_is_for_and_what_came_before_the_report() -> None:
@@ -210,11 +207,23 @@ def test_whatever_people_call_things_the_page_stays_harmless() -> None:
     assert "alert(1)" in harmless(html).text
 
 
+@cache
+def one_run() -> ClosedRun:
+    estimate = {"seconds": 3000, "seconds_low": 2000, "seconds_high": 4000}
+    with ledger_with(Closed(started=NOW - DAY, estimate=estimate)) as ledger:
+        (one,) = closed_runs(ledger, Selection())
+    return one
+
+
+def page_of_runs(runs: Iterable[ClosedRun], budgets: Sequence[Budget] = ()) -> str:
+    since = NOW - 90 * DAY
+    return page_of(summarise(runs, (), budgets, since=since, until=NOW, now=NOW, before={}))
+
+
 @examples(30)
 @given(st.text(max_size=60))
 def test_any_name_is_only_a_text(name: str) -> None:
-    with ledger_with(Closed(started=NOW - DAY, name=name)) as ledger:
-        harmless(page_of(summary_of(ledger)))
+    harmless(page_of_runs([dataclasses.replace(one_run(), name=name)]))
 
 
 @pytest.mark.parametrize(
@@ -251,13 +260,9 @@ def test_a_long_period_goes_by_week_or_month() -> None:
 
 
 def test_many_runs_make_a_small_page() -> None:
-    with ledger_with(
-        Closed(started=NOW - DAY, estimate={"seconds": 3000, "seconds_low": 2000, "seconds_high": 4000})
-    ) as ledger:
-        (one,) = closed_runs(ledger, Selection())
     runs = (
         dataclasses.replace(
-            one,
+            one_run(),
             run_id=f"r{n}",
             name=f"job {n % 5000}",
             owner=f"p{n % 50}",
@@ -268,10 +273,9 @@ def test_many_runs_make_a_small_page() -> None:
         for n in range(20_000)
     )
     budgets = [Budget(name=f"b{n}", amount_usd=Decimal(100), every=Every.MONTHLY) for n in range(3)]
-    found = summarise(runs, (), budgets, since=NOW - 90 * DAY, until=NOW, now=NOW, zone="UTC", before={})
-    html = page_of(found)
+    html = page_of_runs(runs, budgets)
     assert len(html) < 1_000_000
-    assert found.total.runs == 20_000
+    assert "20,000" in html
 
 
 @given(st.floats(1e-6, 1e9))
@@ -285,11 +289,8 @@ def test_ticks_are_round_few_and_reach_the_top(largest: float) -> None:
 # -- the command
 
 
-@pytest.fixture
-def cli() -> typer.Typer:
-    app = typer.Typer()
-    app.command()(report)
-    return app
+def report(*words: str) -> Result:
+    return told("ledger", "report", "--html", *words)
 
 
 @pytest.fixture
@@ -302,10 +303,9 @@ def own_ledger() -> None:
         set_budget(ledger, Budget(name="all", amount_usd=Decimal(50), every=Every.MONTHLY), now)
 
 
-def test_the_command_writes_a_page(cli: typer.Typer, own_ledger: None, tmp_path: Path) -> None:
+def test_the_command_writes_a_page(own_ledger: None, tmp_path: Path) -> None:
     out = tmp_path / "out.html"
-    result = CliRunner().invoke(cli, ["--html", str(out)])
-    assert result.exit_code == 0, result.exception
+    report(str(out)).check(0)
     page = harmless(out.read_text())
     assert "Running now" in page.text
     assert "openrunaaaaa" in page.text
@@ -313,45 +313,34 @@ def test_the_command_writes_a_page(cli: typer.Typer, own_ledger: None, tmp_path:
     assert [path.name for path in tmp_path.iterdir()] == ["out.html"]
 
 
-def test_an_open_run_that_cannot_be_read_is_named_and_the_rest_is_shown(cli: typer.Typer, own_ledger: None) -> None:
+def test_an_open_run_that_cannot_be_read_is_named_and_the_rest_is_shown(own_ledger: None) -> None:
     with Ledger.open(folder=data_path()) as ledger:
         for sequence, kind in enumerate((EventKind.INTENDED, EventKind.ATTEMPTED)):
             ledger.append(RunEvent(run_id="brokenaaaaaa", sequence=sequence, at=NOW, kind=kind, data={}))
-    result = CliRunner().invoke(cli, ["--html", "-"])
-    assert result.exit_code == 0, result.exception
-    assert "run brokenaaaaaa cannot be read" in result.stderr
-    assert "1 open run cannot be read" in result.stdout
-    assert "openrunaaaaa" in result.stdout
+    said = ["1 open run cannot be read", "openrunaaaaa"]
+    report("-").check(0, out=said, err="run brokenaaaaaa cannot be read")
 
 
-def test_the_command_never_overwrites_unless_forced(cli: typer.Typer, own_ledger: None, tmp_path: Path) -> None:
+def test_the_command_never_overwrites_unless_forced(own_ledger: None, tmp_path: Path) -> None:
     out = tmp_path / "out.html"
     out.write_text("precious")
-    assert isinstance(CliRunner().invoke(cli, ["--html", str(out)]).exception, UsageError)
+    report(str(out)).check(2)
     assert out.read_text() == "precious"
-    assert CliRunner().invoke(cli, ["--html", str(out), "--force"]).exit_code == 0
+    report(str(out), "--force").check(0)
     assert out.read_text().startswith("<!doctype html>")
 
 
 @pytest.mark.parametrize(
     "words",
-    [
-        ["--since", "yesterday"],
-        ["--since", "2026-11-02", "--until", "2026-11-01"],
-        ["--since", "2999"],
-        ["--since", "1900"],
-    ],
+    ["--since yesterday", "--since 2026-11-02 --until 2026-11-01", "--since 2999", "--since 1900"],
 )
-def test_what_is_no_period_is_refused(cli: typer.Typer, tmp_path: Path, words: list[str]) -> None:
-    result = CliRunner().invoke(cli, ["--html", str(tmp_path / "x.html"), *words])
-    assert isinstance(result.exception, UsageError)
+def test_what_is_no_period_is_refused(tmp_path: Path, words: str) -> None:
+    report(str(tmp_path / "x.html"), *words.split()).check(2)
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_ledger_that_does_not_exist_is_an_empty_page_and_stays_away(cli: typer.Typer) -> None:
-    result = CliRunner().invoke(cli, ["--html", "-"])
-    assert result.exit_code == 0
-    page = harmless(result.stdout)
+def test_a_ledger_that_does_not_exist_is_an_empty_page_and_stays_away() -> None:
+    page = harmless(report("-").check(0).out)
     assert "No runs in this period" in page.text
     assert not page.count("svg")
     assert not data_path().exists()

@@ -193,8 +193,8 @@ def _pages(
         left = None if left is None else left - len(rows)
 
 
-def _rows(query: Select[Any], connection: Connection) -> list[Any]:
-    return list(connection.execute(query))
+def _rows(page: Select[Any], connection: Connection) -> list[Any]:
+    return list(connection.execute(page))
 
 
 def _name(row: Any) -> str:

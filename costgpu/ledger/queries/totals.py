@@ -84,7 +84,7 @@ def totals(
         last = run.ended if high is None else min(run.ended, high)
         cuts: list[int] = []
         while (
-            calendar and (cut := to_microseconds(following(by, from_microseconds(cuts[-1] if cuts else first)))) < last
+            calendar and (cut := to_microseconds(next_start(by, from_microseconds(cuts[-1] if cuts else first)))) < last
         ):
             cuts.append(cut)
         key = " ".join(filter(None, run.keys))
@@ -118,7 +118,7 @@ def totals(
     return tuple(sorted(found, key=lambda one: (-one.cost_usd, -one.runs, one.key)))
 
 
-def following(by: By, at: datetime) -> datetime:
+def next_start(by: By, at: datetime) -> datetime:
     """When the next day or month begins."""
     midnight = datetime(at.year, at.month, at.day, tzinfo=UTC)
     if by is By.DAY:

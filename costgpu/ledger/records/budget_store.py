@@ -281,14 +281,6 @@ def _row(name: str, data: str | None, at: datetime) -> dict[str, Any]:
     return {"at_us": to_microseconds(at), "name": name, "data": data, "writer": __version__}
 
 
-def _budget(row: Any) -> Budget:
-    budget = from_json(Budget, parse_json(text(row.data)))
-    if budget.amount_usd <= 0 or budget.name != row.name or not budget.thresholds:
-        raise ValueError("It is not what costgpu writes.")
-    ZoneInfo(budget.time_zone)
-    return budget
-
-
 def _all(connection: Connection, place: str, damaged: list[LedgerDamaged] | None = None) -> tuple[StoredBudget, ...]:
     found: dict[str, list[StoredBudget]] = {}
     for row in connection.execute(select(budgets).order_by(budgets.c.name, budgets.c.id)):
@@ -297,7 +289,10 @@ def _all(connection: Connection, place: str, damaged: list[LedgerDamaged] | None
             so_far.clear()
             continue
         try:
-            budget = _budget(row)
+            budget = from_json(Budget, parse_json(text(row.data)))
+            if budget.amount_usd <= 0 or budget.name != row.name or not budget.thresholds:
+                raise ValueError("It is not what costgpu writes.")
+            ZoneInfo(budget.time_zone)
             at = instant(row.at_us)
         except (ValueError, LookupError, OSError, LedgerDamaged) as exc:
             error = failures.damaged(place, f"what was stored of the budget {row.name} cannot be read")

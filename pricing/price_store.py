@@ -13,7 +13,6 @@ from __future__ import annotations
 import contextlib
 import csv
 import json
-import os
 import zlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -96,10 +95,13 @@ def list_offers(*, warn: Warn | None = None, folder: Path | None = None) -> list
             if _read_header(path, provider, shipped) is None:
                 continue
             rows = snapshot.read_offers(path)
-            _check_hardware(provider, rows)
-        except (_Unusable, OSError, ValueError, csv.Error, ConfigError, PriceNotFound) as error:
+        except (OSError, ValueError, csv.Error, ConfigError, PriceNotFound) as error:
             if warn is not None:
-                warn(_words(provider, path, error))
+                why = getattr(error, "message", None) or f"it cannot be read ({error})"
+                warn(
+                    f"The refreshed prices of {provider} are not used, the shipped ones are: {path}: {why.rstrip('.')}."
+                    f" `costgpu prices refresh --infra {provider}` makes them anew."
+                )
             continue
         found += rows
         replaced.add(provider)
@@ -114,7 +116,7 @@ def stored_prices(provider: str, *, folder: Path | None = None) -> StoredPrices 
     """Return what is stored of a provider; None if there is nothing that can be used."""
     try:
         return _read_header(_prices_file(provider, folder), provider, snapshot.newest())
-    except (_Unusable, ConfigError):
+    except ConfigError:
         return None
 
 
@@ -159,7 +161,7 @@ def store_prices(
             before = stored_prices(provider, folder=folder)
             rows = change([offer for offer in list_offers(folder=folder) if offer.provider == provider])
             times = {**(before.regions if before else {}), **dict.fromkeys(regions, now)}
-            body = _body(path, rows)
+            body = snapshot.offers_text(rows).encode()
             head = {
                 "provider": provider,
                 "snapshot": shipped.name,
@@ -176,28 +178,12 @@ def store_prices(
     return path
 
 
-class _Unusable(Exception):
-    """Reason why a file cannot be used."""
-
-
 def _prices_file(provider: str, folder: Path | None) -> Path:
     return (folder or cache_folder()) / f"offers-{provider}.csv"
 
 
 def _failure_file(provider: str, folder: Path | None) -> Path:
     return (folder or cache_folder()) / f"failed-{provider}.json"
-
-
-def _check_hardware(provider: str, rows: Sequence[Offer]) -> None:
-    """Check that all offers are of this provider, and of machines whose hardware is known."""
-    from costgpu.pricing import hardware  # noqa: PLC0415  (only whoever has refreshed prices pays for it)
-
-    known, gpus = hardware.cpus(), hardware.accelerators()
-    for offer in rows:
-        if offer.provider != provider or (provider, offer.family) not in known:
-            raise _Unusable(f"{offer.instance_type} of {offer.provider} is no machine of {provider} that is known")
-        if offer.accelerator is not None and offer.accelerator.name not in gpus:
-            raise _Unusable(f"the accelerator {offer.accelerator.name} is not known")
 
 
 def _read_header(path: Path, provider: str, shipped: Path) -> StoredPrices | None:
@@ -207,7 +193,7 @@ def _read_header(path: Path, provider: str, shipped: Path) -> StoredPrices | Non
         return None
     head, _, body = raw.partition(b"\n")
     if not head.startswith(MARK.encode()):
-        raise _Unusable("it does not begin as it should")
+        raise ConfigError("it does not begin as it should")
     try:
         document = parse_json(head[len(MARK) :])
         known = StoredPrices(
@@ -217,34 +203,12 @@ def _read_header(path: Path, provider: str, shipped: Path) -> StoredPrices | Non
         )
         checksum = document["crc32"]
     except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise _Unusable("its first line cannot be read") from error
+        raise ConfigError("its first line cannot be read") from error
     if known.provider != provider or checksum != zlib.crc32(body):
-        raise _Unusable("it is damaged")
+        raise ConfigError("it is damaged")
     if known.snapshot != shipped.name:
-        raise _Unusable(f"it was built upon {known.snapshot}, and this version has {shipped.name}")
+        raise ConfigError(f"it was built upon {known.snapshot}, and this version has {shipped.name}")
     return known
-
-
-def _words(provider: str, path: Path, error: Exception) -> str:
-    why = (
-        str(error)
-        if isinstance(error, _Unusable)
-        else getattr(error, "message", None) or f"it cannot be read ({error})"
-    )
-    return (
-        f"The refreshed prices of {provider} are not used, the shipped ones are: {path}: {why.rstrip('.')}."
-        f" `costgpu prices refresh --infra {provider}` makes them anew."
-    )
-
-
-def _body(path: Path, rows: Sequence[Offer]) -> bytes:
-    """Return the table of offers, as it is in a file."""
-    draft = path.with_suffix(f".{os.getpid()}.csv")
-    try:
-        snapshot.write_offers(draft, rows)
-        return draft.read_bytes()
-    finally:
-        draft.unlink(missing_ok=True)
 
 
 def _write(path: Path, content: bytes) -> None:

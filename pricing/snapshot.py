@@ -7,6 +7,7 @@ at the start of every command: with the csv module, without a validation library
 from __future__ import annotations
 
 import csv
+import io
 from dataclasses import fields
 from datetime import date
 from decimal import Decimal, InvalidOperation
@@ -46,19 +47,12 @@ def format_number(value: float) -> str:
     return str(int(value)) if value == int(value) else repr(value)
 
 
-def write_table(
-    path: Path, columns: Sequence[str], rows: Iterable[Sequence[str]], *, preamble: Sequence[str] = ()
-) -> int:
-    """Write a CSV file with Unix line ends, each preamble line as a comment; the number of rows."""
-    count = 0
-    with path.open("w", encoding="utf-8", newline="") as stream:
-        stream.writelines(f"# {line}".rstrip() + "\n" for line in preamble)
-        writer = csv.writer(stream, lineterminator="\n")
-        writer.writerow(columns)
-        for row in rows:
-            writer.writerow(row)
-            count += 1
-    return count
+def table_text(columns: Sequence[str], rows: Iterable[Sequence[str]], *, preamble: Sequence[str] = ()) -> str:
+    """Return a CSV file with Unix line ends, each preamble line as a comment."""
+    text = io.StringIO()
+    text.writelines(f"# {line}".rstrip() + "\n" for line in preamble)
+    csv.writer(text, lineterminator="\n").writerows([columns, *rows])
+    return text.getvalue()
 
 
 def read_table(path: Path, columns: Sequence[str]) -> Iterator[tuple[str, ...]]:
@@ -122,9 +116,9 @@ _CONVERTED: Mapping[str, Callable[[str], Any]] = {
 }
 
 
-def write_offers(path: Path, offers: Iterable[Offer]) -> int:
-    """Write offers in their one order (provider, region, zone, type, option); the number of rows."""
-    return write_table(path, OFFER_COLUMNS, sorted(map(_to_row, offers)))
+def offers_text(offers: Iterable[Offer]) -> str:
+    """Return the file of offers in their one order (provider, region, zone, type, option)."""
+    return table_text(OFFER_COLUMNS, sorted(map(_to_row, offers)))
 
 
 def read_offers(path: Path) -> list[Offer]:

@@ -59,26 +59,25 @@ def cache_folder() -> Path:
     return platformdirs.user_cache_path("costgpu", appauthor=False) / "prices"
 
 
-def offers(*, warn: Warn | None = None, folder: Path | None = None) -> list[Offer]:
+def offers(*, warn: Warn | None = None) -> list[Offer]:
     """Return all offers at the prices in use: the user's own where there are some, else those of `list_offers`.
 
     Args:
-        warn, folder: As there.
+        warn: As there.
 
     Raises:
         ConfigError: The shipped snapshot or the own prices are damaged.
     """
     from costgpu.pricing.own_prices import with_own_prices  # noqa: PLC0415  it needs the prices of this room
 
-    return with_own_prices(list_offers(warn=warn, folder=folder))
+    return with_own_prices(list_offers(warn=warn))
 
 
-def list_offers(*, warn: Warn | None = None, folder: Path | None = None) -> list[Offer]:
+def list_offers(*, warn: Warn | None = None) -> list[Offer]:
     """Return all offers at list prices: those that are shipped, and over them what was refreshed.
 
     Args:
         warn: Called with a line of words for every file that cannot be used.
-        folder: Folder of the refreshed prices; None for the user's.
 
     Raises:
         ConfigError: The shipped snapshot is missing or damaged.
@@ -88,7 +87,7 @@ def list_offers(*, warn: Warn | None = None, folder: Path | None = None) -> list
     replaced: set[str] = set()
     brought: list[Path] = []
     for spec in registry.specs():
-        provider, path = spec.name, _prices_file(spec.name, folder)
+        provider, path = spec.name, _prices_file(spec.name)
         if spec.offers_file is not None:
             brought.append(spec.offers_file)
         try:
@@ -112,28 +111,28 @@ def list_offers(*, warn: Warn | None = None, folder: Path | None = None) -> list
     return [offer for offer in snapshot.read_offers(shipped) if offer.provider not in replaced] + found
 
 
-def stored_prices(provider: str, *, folder: Path | None = None) -> StoredPrices | None:
+def stored_prices(provider: str) -> StoredPrices | None:
     """Return what is stored of a provider; None if there is nothing that can be used."""
     try:
-        return _read_header(_prices_file(provider, folder), provider, snapshot.newest())
+        return _read_header(_prices_file(provider), provider, snapshot.newest())
     except ConfigError:
         return None
 
 
-def last_failure(provider: str, *, folder: Path | None = None) -> FailedRefresh | None:
+def last_failure(provider: str) -> FailedRefresh | None:
     """Return the last refresh, if it failed."""
     try:
-        document = read_json(_failure_file(provider, folder), STORED)
+        document = read_json(_failure_file(provider), STORED)
         return FailedRefresh(provider=provider, at=parse_time(document["at"]), why=str(document["why"]))
     except (ConfigError, ValueError, KeyError, TypeError):
         return None
 
 
-def record_failure(failure: FailedRefresh, *, folder: Path | None = None) -> None:
+def record_failure(failure: FailedRefresh) -> None:
     """Record that a refresh failed; a cache folder that cannot be written is not a further error."""
     document = {"at": failure.at.isoformat(), "why": failure.why}
     with contextlib.suppress(OSError, ConfigError):
-        _write(_failure_file(failure.provider, folder), json.dumps(document).encode())
+        _write(_failure_file(failure.provider), json.dumps(document).encode())
 
 
 def store_prices(
@@ -141,25 +140,22 @@ def store_prices(
     regions: Sequence[str],
     now: datetime,
     change: Callable[[Sequence[Offer]], Sequence[Offer]],
-    *,
-    folder: Path | None = None,
 ) -> Path:
     """Replace the stored prices of a provider in one step; the path of the file.
 
     Args:
         change: From the provider's offers as they are to the new ones. It is called under a lock, so that two refreshes
             at once do not lose each other's work.
-        folder: Folder of the refreshed prices; None for the user's.
 
     Raises:
         ConfigError: The folder cannot be written.
     """
-    path, shipped = _prices_file(provider, folder), snapshot.newest()
+    path, shipped = _prices_file(provider), snapshot.newest()
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         with exclusive_lock(path.with_suffix(".lock")):
-            before = stored_prices(provider, folder=folder)
-            rows = change([offer for offer in list_offers(folder=folder) if offer.provider == provider])
+            before = stored_prices(provider)
+            rows = change([offer for offer in list_offers() if offer.provider == provider])
             times = {**(before.regions if before else {}), **dict.fromkeys(regions, now)}
             body = snapshot.offers_text(rows).encode()
             head = {
@@ -169,7 +165,7 @@ def store_prices(
                 "regions": {region: at.isoformat() for region, at in sorted(times.items())},
             }
             _write(path, f"{MARK}{json.dumps(head)}\n".encode() + body)
-            _failure_file(provider, folder).unlink(missing_ok=True)
+            _failure_file(provider).unlink(missing_ok=True)
     except OSError as error:
         raise ConfigError(
             f"{path} cannot be written: {error.strerror or error}.",
@@ -178,12 +174,12 @@ def store_prices(
     return path
 
 
-def _prices_file(provider: str, folder: Path | None) -> Path:
-    return (folder or cache_folder()) / f"offers-{provider}.csv"
+def _prices_file(provider: str) -> Path:
+    return cache_folder() / f"offers-{provider}.csv"
 
 
-def _failure_file(provider: str, folder: Path | None) -> Path:
-    return (folder or cache_folder()) / f"failed-{provider}.json"
+def _failure_file(provider: str) -> Path:
+    return cache_folder() / f"failed-{provider}.json"
 
 
 def _read_header(path: Path, provider: str, shipped: Path) -> StoredPrices | None:

@@ -367,5 +367,5 @@ class TestPlaces:
 
 
 def test_the_places_do_not_pay_for_pydantic() -> None:
-    code = "import sys, costgpu.config as c; c.data_path(); c.ledger_url({}); assert 'pydantic' not in sys.modules"
+    code = "import sys, costgpu.config as c; c.data_path(); c.ledger_url(); assert 'pydantic' not in sys.modules"
     subprocess.run([sys.executable, "-c", code], check=True)

@@ -281,17 +281,6 @@ class TestAtOnce:
         with Ledger.open(url) as ledger:
             set_budget(ledger, NLP, NOW)
 
-    @pytest.mark.slow
-    def test_of_many_processes_exactly_one_tells(self, url: str) -> None:
-        checks = [check(url, NOW, "finish") for _ in range(8)]
-        for each in checks:
-            go(each)
-        said = sorted(each.communicate(timeout=20)[0] for each in checks)
-        assert [each.returncode for each in checks] == [0] * 8
-        assert said == [*["taken 0 0\n"] * 7, "taken 2 2\n"]
-        with Ledger.open(url) as ledger:
-            assert [rows(ledger, name) for name in ("alerts", "alert_attempts", "alert_results")] == [2, 2, 2]
-
     def test_of_8_threads_exactly_one_tells(self, url: str) -> None:
         def one(_: int) -> int:
             with Ledger.open(url) as mine:

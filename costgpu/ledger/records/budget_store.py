@@ -302,12 +302,11 @@ def _all(connection: Connection, place: str, damaged: list[LedgerDamaged] | None
             so_far.clear()
             continue
         so_far.append(StoredBudget(number=row.id, numbers=(row.id,), set_at=at, budget=budget))
-    return tuple(_last(history) for history in found.values() if history)
-
-
-def _last(history: Sequence[StoredBudget]) -> StoredBudget:
-    last = history[-1]
-    return replace(last, numbers=tuple(each.number for each in history if each.budget.same_rule(last.budget)))
+    return tuple(
+        replace(last, numbers=tuple(each.number for each in history if each.budget.same_rule(last.budget)))
+        for history in found.values()
+        for last in history[-1:]
+    )
 
 
 def _alerts(

@@ -2,7 +2,6 @@
 
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -302,22 +301,6 @@ class TestAtOnce:
         with Ledger.open(url) as ledger:
             found = alerts_of(ledger, the_one(ledger), NOVEMBER)
             assert [(a.threshold, a.attempts, a.delivered) for a in found] == [(50, 2, True), (80, 2, True)]
-
-    @pytest.mark.slow
-    def test_killed_at_any_moment_nothing_is_lost(self, url: str) -> None:
-        for number in range(8):
-            one = check(url, NOW + number * 11 * MINUTE, "finish")
-            go(one)
-            time.sleep(0.004 * number)  # any moment will do
-            one.kill()
-            one.communicate(timeout=20)
-        last = check(url, NOW + timedelta(hours=3), "finish")
-        go(last)
-        last.communicate(timeout=20)
-        with Ledger.open(url) as ledger:
-            found = alerts_of(ledger, the_one(ledger), NOVEMBER)
-            assert [(a.threshold, a.delivered) for a in found] == [(50, True), (80, True)]
-            assert turn_of(ledger, "170", NOW + timedelta(hours=9)) == DeliveryAttempt()
 
 
 def check(url: str, now: datetime, how: str) -> subprocess.Popen[str]:

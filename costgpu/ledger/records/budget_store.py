@@ -59,7 +59,6 @@ class StoredBudget:
     # those of all rows that count the same money against the same amount, this one included: what was told for one of
     # them was told
     numbers: tuple[int, ...]
-    set_at: datetime  # when this row was written
     budget: Budget
 
 
@@ -293,7 +292,6 @@ def _all(connection: Connection, place: str, damaged: list[LedgerDamaged] | None
             if budget.amount_usd <= 0 or budget.name != row.name or not budget.thresholds:
                 raise ValueError("It is not what costgpu writes.")
             ZoneInfo(budget.time_zone)
-            at = instant(row.at_us)
         except (ValueError, LookupError, OSError, LedgerDamaged) as exc:
             error = failures.damaged(place, f"what was stored of the budget {row.name} cannot be read")
             if damaged is None:
@@ -301,7 +299,7 @@ def _all(connection: Connection, place: str, damaged: list[LedgerDamaged] | None
             damaged.append(error)
             so_far.clear()
             continue
-        so_far.append(StoredBudget(number=row.id, numbers=(row.id,), set_at=at, budget=budget))
+        so_far.append(StoredBudget(number=row.id, numbers=(row.id,), budget=budget))
     return tuple(
         replace(last, numbers=tuple(each.number for each in history if each.budget.same_rule(last.budget)))
         for history in found.values()

@@ -11,7 +11,7 @@ from __future__ import annotations
 import csv
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from datetime import date
 
 import torch
@@ -22,8 +22,8 @@ from torch.nn import functional
 from benchmarks.models import build
 from costgpu.estimator.op_costs import step_work
 from costgpu.measure.probe.op_tracer import make_tracer
+from costgpu.models.offer import Reference
 from costgpu.models.workload import OpRow
-from costgpu.pricing.references import REFERENCE_COLUMNS
 
 NVIDIA_EXAMPLES = "lambdal/deeplearning-benchmark"
 
@@ -353,7 +353,7 @@ def row(recipe: Recipe, today: date) -> dict[str, object]:
 
 def main() -> None:
     """Prints the table."""
-    writer = csv.DictWriter(sys.stdout, REFERENCE_COLUMNS, lineterminator="\n")
+    writer = csv.DictWriter(sys.stdout, [field.name for field in fields(Reference)], lineterminator="\n")
     writer.writeheader()
     for recipe in RECIPES:
         writer.writerow(row(recipe, date.today()))  # noqa: DTZ011 - the day on which somebody runs it

@@ -5,41 +5,19 @@ May import `snapshot`, `models` and `errors`.
 
 from __future__ import annotations
 
-from dataclasses import fields
 from functools import cache
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING
 
 from costgpu.errors import ConfigError, UsageError
 from costgpu.models.offer import AcceleratorSpec, CpuSpec, Interconnect
-from costgpu.pricing.snapshot import DATA, columns, read_table
+from costgpu.pricing.snapshot import DATA, read_records, read_table
 from costgpu.providers import registry
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
     from pathlib import Path
 
-T = TypeVar("T", AcceleratorSpec, CpuSpec, Interconnect)
-ACCELERATOR_COLUMNS = columns(
-    """
-    name model vendor architecture year memory_gib memory_bandwidth_gbps fp32_tflops fp32_matrix_tflops
-    tf32_tensor_tflops fp16_tensor_tflops bf16_tensor_tflops multiprocessors compute_capability tdp_watts
-    source as_of
-    """
-)
-CPU_COLUMNS = columns(
-    """
-    provider family model microarchitecture vcpus_per_core all_core_ghz fp32_flops_per_cycle bf16_in_hardware
-    burstable source as_of
-    """
-)
-CPU_MEASUREMENT_COLUMNS = columns("provider family read_gbps read_vcpus matrix_mult_per_vcpu bzip2_mbps source as_of")
-INTERCONNECT_COLUMNS = columns(
-    """
-    provider instance_type link link_gbps network_gbit all_interfaces_gbit network network_gbps efa_interfaces placement
-    basis source as_of
-    """
-)
 ACCELERATORS_FILE = "accelerators.csv"
 CPUS_FILE = "cpus.csv"
 CPU_MEASUREMENTS_FILE = "cpu_measurements.csv"
@@ -49,23 +27,21 @@ INTERCONNECTS_FILE = "interconnects.csv"
 @cache
 def accelerators(data: Path = DATA) -> Mapping[str, AcceleratorSpec]:
     """Return every known accelerator by its canonical name, rented by a cloud or not."""
-    specs = {}
-    for row in read_table(data / ACCELERATORS_FILE, ACCELERATOR_COLUMNS):
-        specs[row[0]] = _spec(AcceleratorSpec, dict(zip(ACCELERATOR_COLUMNS, row, strict=True)))
-    return MappingProxyType(specs)
+    return MappingProxyType({spec.name: spec for _, spec in read_records(data / ACCELERATORS_FILE, AcceleratorSpec)})
 
 
 @cache
 def cpus() -> Mapping[tuple[str, str], CpuSpec]:
     """Return the CPU of every known instance family, by (provider, family)."""
-    names = CPU_MEASUREMENT_COLUMNS[2:6]
-    measured = {row[:2]: row[2:6] for row in read_table(DATA / CPU_MEASUREMENTS_FILE, CPU_MEASUREMENT_COLUMNS)}
-    specs = {}
+    names = ("read_gbps", "read_vcpus", "matrix_mult_per_vcpu", "bzip2_mbps")
+    measured = {row[:2]: row[2:] for row in read_table(DATA / CPU_MEASUREMENTS_FILE, ("provider", "family", *names))}
+
+    def figures(cells: dict[str, str]) -> Mapping[str, str]:
+        return dict(zip(names, measured.get((cells["provider"], cells["family"]), ("",) * len(names)), strict=True))
+
     brought = [spec.cpus_file for spec in registry.specs() if spec.cpus_file is not None]
-    for row in (row for path in (DATA / CPUS_FILE, *brought) for row in read_table(path, CPU_COLUMNS)):
-        cells = dict(zip(CPU_COLUMNS + names, row + measured.get(row[:2], ("", "", "", "")), strict=True))
-        specs[row[0], row[1]] = _spec(CpuSpec, cells)
-    return MappingProxyType(specs)
+    found = (spec for path in (DATA / CPUS_FILE, *brought) for _, spec in read_records(path, CpuSpec, figures))
+    return MappingProxyType({(spec.provider, spec.family): spec for spec in found})
 
 
 @cache
@@ -74,10 +50,8 @@ def interconnects(data: Path = DATA) -> Mapping[tuple[str, str], Interconnect]:
 
     A type without a row is not known.
     """
-    specs = {}
-    for row in read_table(data / INTERCONNECTS_FILE, INTERCONNECT_COLUMNS):
-        specs[row[0], row[1]] = _spec(Interconnect, dict(zip(INTERCONNECT_COLUMNS, row, strict=True)))
-    return MappingProxyType(specs)
+    found = (one for _, one in read_records(data / INTERCONNECTS_FILE, Interconnect))
+    return MappingProxyType({(one.provider, one.instance_type): one for one in found})
 
 
 def accelerator(name: str) -> AcceleratorSpec:
@@ -144,28 +118,3 @@ def _by_key() -> Mapping[str, AcceleratorSpec]:
         keys.setdefault(accelerator_key(spec.model), spec)
         keys.setdefault(accelerator_key(f"{spec.name}-{spec.memory_gib:g}GB"), spec)
     return keys
-
-
-def _spec(kind: type[T], cells: Mapping[str, str]) -> T:
-    """Return a row as a value of `kind`: every field from the column of its name, by its type."""
-    return kind(**{field.name: _CONVERTED[str(field.type)](cells[field.name]) for field in fields(kind)})
-
-
-def _capability(text: str) -> tuple[int, int]:
-    major, _, minor = text.partition(".")
-    return int(major), int(minor)
-
-
-def _optional(convert: Callable[[str], Any]) -> Callable[[str], Any]:
-    return lambda text: convert(text) if text else None
-
-
-_CONVERTED: Mapping[str, Callable[[str], Any]] = {
-    "str": str,
-    "int": int,
-    "float": float,
-    "bool": lambda text: text == "yes",
-    "int | None": _optional(int),
-    "float | None": _optional(float),
-    "tuple[int, int] | None": _optional(_capability),
-}

@@ -13,7 +13,6 @@ from __future__ import annotations
 import contextlib
 import csv
 import json
-import os
 import zlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -60,26 +59,25 @@ def cache_folder() -> Path:
     return platformdirs.user_cache_path("costgpu", appauthor=False) / "prices"
 
 
-def offers(*, warn: Warn | None = None, folder: Path | None = None) -> list[Offer]:
+def offers(*, warn: Warn | None = None) -> list[Offer]:
     """Return all offers at the prices in use: the user's own where there are some, else those of `list_offers`.
 
     Args:
-        warn, folder: As there.
+        warn: As there.
 
     Raises:
         ConfigError: The shipped snapshot or the own prices are damaged.
     """
     from costgpu.pricing.own_prices import with_own_prices  # noqa: PLC0415  it needs the prices of this room
 
-    return with_own_prices(list_offers(warn=warn, folder=folder))
+    return with_own_prices(list_offers(warn=warn))
 
 
-def list_offers(*, warn: Warn | None = None, folder: Path | None = None) -> list[Offer]:
+def list_offers(*, warn: Warn | None = None) -> list[Offer]:
     """Return all offers at list prices: those that are shipped, and over them what was refreshed.
 
     Args:
         warn: Called with a line of words for every file that cannot be used.
-        folder: Folder of the refreshed prices; None for the user's.
 
     Raises:
         ConfigError: The shipped snapshot is missing or damaged.
@@ -89,17 +87,20 @@ def list_offers(*, warn: Warn | None = None, folder: Path | None = None) -> list
     replaced: set[str] = set()
     brought: list[Path] = []
     for spec in registry.specs():
-        provider, path = spec.name, _prices_file(spec.name, folder)
+        provider, path = spec.name, _prices_file(spec.name)
         if spec.offers_file is not None:
             brought.append(spec.offers_file)
         try:
             if _read_header(path, provider, shipped) is None:
                 continue
             rows = snapshot.read_offers(path)
-            _check_hardware(provider, rows)
-        except (_Unusable, OSError, ValueError, csv.Error, ConfigError, PriceNotFound) as error:
+        except (OSError, ValueError, csv.Error, ConfigError, PriceNotFound) as error:
             if warn is not None:
-                warn(_words(provider, path, error))
+                why = getattr(error, "message", None) or f"it cannot be read ({error})"
+                warn(
+                    f"The refreshed prices of {provider} are not used, the shipped ones are: {path}: {why.rstrip('.')}."
+                    f" `costgpu prices refresh --infra {provider}` makes them anew."
+                )
             continue
         found += rows
         replaced.add(provider)
@@ -110,28 +111,28 @@ def list_offers(*, warn: Warn | None = None, folder: Path | None = None) -> list
     return [offer for offer in snapshot.read_offers(shipped) if offer.provider not in replaced] + found
 
 
-def stored_prices(provider: str, *, folder: Path | None = None) -> StoredPrices | None:
+def stored_prices(provider: str) -> StoredPrices | None:
     """Return what is stored of a provider; None if there is nothing that can be used."""
     try:
-        return _read_header(_prices_file(provider, folder), provider, snapshot.newest())
-    except (_Unusable, ConfigError):
+        return _read_header(_prices_file(provider), provider, snapshot.newest())
+    except ConfigError:
         return None
 
 
-def last_failure(provider: str, *, folder: Path | None = None) -> FailedRefresh | None:
+def last_failure(provider: str) -> FailedRefresh | None:
     """Return the last refresh, if it failed."""
     try:
-        document = read_json(_failure_file(provider, folder), STORED)
+        document = read_json(_failure_file(provider), STORED)
         return FailedRefresh(provider=provider, at=parse_time(document["at"]), why=str(document["why"]))
     except (ConfigError, ValueError, KeyError, TypeError):
         return None
 
 
-def record_failure(failure: FailedRefresh, *, folder: Path | None = None) -> None:
+def record_failure(failure: FailedRefresh) -> None:
     """Record that a refresh failed; a cache folder that cannot be written is not a further error."""
     document = {"at": failure.at.isoformat(), "why": failure.why}
     with contextlib.suppress(OSError, ConfigError):
-        _write(_failure_file(failure.provider, folder), json.dumps(document).encode())
+        _write(_failure_file(failure.provider), json.dumps(document).encode())
 
 
 def store_prices(
@@ -139,27 +140,24 @@ def store_prices(
     regions: Sequence[str],
     now: datetime,
     change: Callable[[Sequence[Offer]], Sequence[Offer]],
-    *,
-    folder: Path | None = None,
 ) -> Path:
     """Replace the stored prices of a provider in one step; the path of the file.
 
     Args:
         change: From the provider's offers as they are to the new ones. It is called under a lock, so that two refreshes
             at once do not lose each other's work.
-        folder: Folder of the refreshed prices; None for the user's.
 
     Raises:
         ConfigError: The folder cannot be written.
     """
-    path, shipped = _prices_file(provider, folder), snapshot.newest()
+    path, shipped = _prices_file(provider), snapshot.newest()
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         with exclusive_lock(path.with_suffix(".lock")):
-            before = stored_prices(provider, folder=folder)
-            rows = change([offer for offer in list_offers(folder=folder) if offer.provider == provider])
+            before = stored_prices(provider)
+            rows = change([offer for offer in list_offers() if offer.provider == provider])
             times = {**(before.regions if before else {}), **dict.fromkeys(regions, now)}
-            body = _body(path, rows)
+            body = snapshot.offers_text(rows).encode()
             head = {
                 "provider": provider,
                 "snapshot": shipped.name,
@@ -167,7 +165,7 @@ def store_prices(
                 "regions": {region: at.isoformat() for region, at in sorted(times.items())},
             }
             _write(path, f"{MARK}{json.dumps(head)}\n".encode() + body)
-            _failure_file(provider, folder).unlink(missing_ok=True)
+            _failure_file(provider).unlink(missing_ok=True)
     except OSError as error:
         raise ConfigError(
             f"{path} cannot be written: {error.strerror or error}.",
@@ -176,28 +174,12 @@ def store_prices(
     return path
 
 
-class _Unusable(Exception):
-    """Reason why a file cannot be used."""
+def _prices_file(provider: str) -> Path:
+    return cache_folder() / f"offers-{provider}.csv"
 
 
-def _prices_file(provider: str, folder: Path | None) -> Path:
-    return (folder or cache_folder()) / f"offers-{provider}.csv"
-
-
-def _failure_file(provider: str, folder: Path | None) -> Path:
-    return (folder or cache_folder()) / f"failed-{provider}.json"
-
-
-def _check_hardware(provider: str, rows: Sequence[Offer]) -> None:
-    """Check that all offers are of this provider, and of machines whose hardware is known."""
-    from costgpu.pricing import hardware  # noqa: PLC0415  (only whoever has refreshed prices pays for it)
-
-    known, gpus = hardware.cpus(), hardware.accelerators()
-    for offer in rows:
-        if offer.provider != provider or (provider, offer.family) not in known:
-            raise _Unusable(f"{offer.instance_type} of {offer.provider} is no machine of {provider} that is known")
-        if offer.accelerator is not None and offer.accelerator.name not in gpus:
-            raise _Unusable(f"the accelerator {offer.accelerator.name} is not known")
+def _failure_file(provider: str) -> Path:
+    return cache_folder() / f"failed-{provider}.json"
 
 
 def _read_header(path: Path, provider: str, shipped: Path) -> StoredPrices | None:
@@ -207,7 +189,7 @@ def _read_header(path: Path, provider: str, shipped: Path) -> StoredPrices | Non
         return None
     head, _, body = raw.partition(b"\n")
     if not head.startswith(MARK.encode()):
-        raise _Unusable("it does not begin as it should")
+        raise ConfigError("it does not begin as it should")
     try:
         document = parse_json(head[len(MARK) :])
         known = StoredPrices(
@@ -217,34 +199,12 @@ def _read_header(path: Path, provider: str, shipped: Path) -> StoredPrices | Non
         )
         checksum = document["crc32"]
     except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise _Unusable("its first line cannot be read") from error
+        raise ConfigError("its first line cannot be read") from error
     if known.provider != provider or checksum != zlib.crc32(body):
-        raise _Unusable("it is damaged")
+        raise ConfigError("it is damaged")
     if known.snapshot != shipped.name:
-        raise _Unusable(f"it was built upon {known.snapshot}, and this version has {shipped.name}")
+        raise ConfigError(f"it was built upon {known.snapshot}, and this version has {shipped.name}")
     return known
-
-
-def _words(provider: str, path: Path, error: Exception) -> str:
-    why = (
-        str(error)
-        if isinstance(error, _Unusable)
-        else getattr(error, "message", None) or f"it cannot be read ({error})"
-    )
-    return (
-        f"The refreshed prices of {provider} are not used, the shipped ones are: {path}: {why.rstrip('.')}."
-        f" `costgpu prices refresh --infra {provider}` makes them anew."
-    )
-
-
-def _body(path: Path, rows: Sequence[Offer]) -> bytes:
-    """Return the table of offers, as it is in a file."""
-    draft = path.with_suffix(f".{os.getpid()}.csv")
-    try:
-        snapshot.write_offers(draft, rows)
-        return draft.read_bytes()
-    finally:
-        draft.unlink(missing_ok=True)
 
 
 def _write(path: Path, content: bytes) -> None:

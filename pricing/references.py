@@ -1,8 +1,7 @@
-"""Well-known training workloads, for what cannot be measured. May import `validated_csv`, `hardware` and `models`."""
+"""Well-known training workloads, for what cannot be measured. May import `snapshot`, `hardware` and `models`."""
 
 from __future__ import annotations
 
-from dataclasses import fields
 from functools import cache
 from types import MappingProxyType
 from typing import TYPE_CHECKING
@@ -10,14 +9,12 @@ from typing import TYPE_CHECKING
 from costgpu.errors import UsageError
 from costgpu.models.offer import Reference
 from costgpu.pricing.hardware import nearest
-from costgpu.pricing.snapshot import DATA
-from costgpu.pricing.validated_csv import needed, read_rows
+from costgpu.pricing.snapshot import DATA, read_records
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
 REFERENCES_FILE = "references.csv"
-REFERENCE_COLUMNS = tuple(field.name for field in fields(Reference))
 
 
 @cache
@@ -25,14 +22,9 @@ def references() -> Mapping[str, Reference]:
     """Return every shipped reference workload by its name.
 
     Raises:
-        ConfigError: The file cannot be read, or a cell is not of its type.
+        ConfigError: The file is missing or damaged.
     """
-    found: dict[str, Reference] = {}
-    for row in read_rows(DATA / REFERENCES_FILE, REFERENCE_COLUMNS):
-        share = needed(row, "convolutions", row.number("convolutions", open_end=False))
-        one = row.record(Reference, convolutions=share)
-        found[one.name] = one
-    return MappingProxyType(found)
+    return MappingProxyType({one.name: one for _, one in read_records(DATA / REFERENCES_FILE, Reference)})
 
 
 def reference(name: str) -> Reference:

@@ -7,18 +7,21 @@ at the start of every command: with the csv module, without a validation library
 from __future__ import annotations
 
 import csv
+import io
+from dataclasses import fields
 from datetime import date
 from decimal import Decimal, InvalidOperation
 from operator import itemgetter
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from costgpu.errors import ConfigError, PriceNotFound
-from costgpu.models.offer import Accelerator, Offer, PurchaseOption
+from costgpu.models.offer import Accelerator, Grade, Offer, PurchaseOption
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
+T = TypeVar("T")
 DATA = Path(__file__).parent / "data"
 MOST = 1e6  # vCPUs, GiB, accelerators of one machine
 MOST_USD_PER_HOUR = Decimal(100_000)
@@ -44,19 +47,12 @@ def format_number(value: float) -> str:
     return str(int(value)) if value == int(value) else repr(value)
 
 
-def write_table(
-    path: Path, columns: Sequence[str], rows: Iterable[Sequence[str]], *, preamble: Sequence[str] = ()
-) -> int:
-    """Write a CSV file with Unix line ends, each preamble line as a comment; the number of rows."""
-    count = 0
-    with path.open("w", encoding="utf-8", newline="") as stream:
-        stream.writelines(f"# {line}".rstrip() + "\n" for line in preamble)
-        writer = csv.writer(stream, lineterminator="\n")
-        writer.writerow(columns)
-        for row in rows:
-            writer.writerow(row)
-            count += 1
-    return count
+def table_text(columns: Sequence[str], rows: Iterable[Sequence[str]], *, preamble: Sequence[str] = ()) -> str:
+    """Return a CSV file with Unix line ends, each preamble line as a comment."""
+    text = io.StringIO()
+    text.writelines(f"# {line}".rstrip() + "\n" for line in preamble)
+    csv.writer(text, lineterminator="\n").writerows([columns, *rows])
+    return text.getvalue()
 
 
 def read_table(path: Path, columns: Sequence[str]) -> Iterator[tuple[str, ...]]:
@@ -80,9 +76,49 @@ def read_table(path: Path, columns: Sequence[str]) -> Iterator[tuple[str, ...]]:
         raise ConfigError(f"{path} is cut short.", hint=_REINSTALL) from error
 
 
-def write_offers(path: Path, offers: Iterable[Offer]) -> int:
-    """Write offers in their one order (provider, region, zone, type, option); the number of rows."""
-    return write_table(path, OFFER_COLUMNS, sorted(map(_to_row, offers)))
+def read_records(
+    path: Path, kind: type[T], more: Callable[[dict[str, str]], Mapping[str, str]] = lambda _: {}
+) -> Iterator[tuple[dict[str, str], T]]:
+    """Yield the rows of a table: its texts by column, and the value of `kind` that they make, each field by its type.
+
+    Args:
+        more: Texts of fields that are not columns, or not filled in.
+
+    Raises:
+        ConfigError: The file is missing or damaged.
+    """
+    try:
+        with path.open(encoding="utf-8", newline="") as stream:
+            for cells in csv.DictReader(line for line in stream if line[0] != "#"):
+                every = {**cells, **more(cells)}
+                value = kind(**{field.name: _CONVERTED[str(field.type)](every[field.name]) for field in fields(kind)})  # type: ignore[arg-type]
+                yield cells, value
+    except OSError as error:
+        raise ConfigError(f"{path} cannot be read: {error.strerror}.", hint=_REINSTALL) from error
+    except (LookupError, TypeError, ValueError) as error:
+        raise ConfigError(f"{path} is damaged: {error}.", hint=_REINSTALL) from error
+
+
+def _optional(convert: Callable[[str], Any]) -> Callable[[str], Any]:
+    return lambda text: convert(text) if text else None
+
+
+_CONVERTED: Mapping[str, Callable[[str], Any]] = {
+    "str": str.strip,
+    "int": int,
+    "float": float,
+    "bool": lambda text: text == "yes",
+    "date": date.fromisoformat,
+    "Grade": Grade,
+    "int | None": _optional(int),
+    "float | None": _optional(float),
+    "tuple[int, int] | None": _optional(lambda text: tuple(map(int, text.split(".")))),
+}
+
+
+def offers_text(offers: Iterable[Offer]) -> str:
+    """Return the file of offers in their one order (provider, region, zone, type, option)."""
+    return table_text(OFFER_COLUMNS, sorted(map(_to_row, offers)))
 
 
 def read_offers(path: Path) -> list[Offer]:

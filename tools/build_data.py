@@ -23,6 +23,31 @@ ROOT = Path(__file__).parent.parent
 FACTS = ROOT / "tools" / "facts"
 DATA = ROOT / "pricing" / "data"
 MANIFEST = "manifest.json"
+ACCELERATOR_COLUMNS = snapshot.columns(
+    """
+    name model vendor architecture year memory_gib memory_bandwidth_gbps fp32_tflops fp32_matrix_tflops
+    tf32_tensor_tflops fp16_tensor_tflops bf16_tensor_tflops multiprocessors compute_capability tdp_watts
+    source as_of
+    """
+)
+CPU_COLUMNS = snapshot.columns(
+    """
+    provider family model microarchitecture vcpus_per_core all_core_ghz fp32_flops_per_cycle bf16_in_hardware
+    burstable source as_of
+    """
+)
+CPU_MEASUREMENT_COLUMNS = snapshot.columns(
+    "provider family read_gbps read_vcpus matrix_mult_per_vcpu bzip2_mbps source as_of"
+)
+INTERCONNECT_COLUMNS = snapshot.columns(
+    """
+    provider instance_type link link_gbps network_gbit all_interfaces_gbit network network_gbps efa_interfaces placement
+    basis source as_of
+    """
+)
+INTERRUPTION_COLUMNS = snapshot.columns(
+    "provider region instance_type percent_a_month low_per_hour per_hour high_per_hour basis source as_of"
+)
 
 
 def build(facts: Path, out: Path) -> list[str]:
@@ -44,30 +69,39 @@ def build(facts: Path, out: Path) -> list[str]:
     prices = offers_table.offers(facts, memory_gib, {(row[0], row[1]) for row in cpus})
     offers = [price for price in prices if offers_table.is_sold(price)]
 
+    def write(name: str, text: str) -> None:
+        (out / name).write_text(text, encoding="utf-8", newline="\n")
+
     offers_file = f"offers-{offers_table.COLLECTED}.csv"
-    snapshot.write_offers(out / offers_file, offers)
-    snapshot.write_offers(out / snapshot.NOT_SOLD_FILE, (price for price in prices if not offers_table.is_sold(price)))
-    snapshot.write_table(out / hardware.ACCELERATORS_FILE, hardware.ACCELERATOR_COLUMNS, accelerators)
-    snapshot.write_table(out / hardware.CPUS_FILE, hardware.CPU_COLUMNS, cpus)
-    snapshot.write_table(
-        out / hardware.CPU_MEASUREMENTS_FILE,
-        hardware.CPU_MEASUREMENT_COLUMNS,
-        hardware_tables.cpu_measurement_rows(facts),
-        preamble=hardware_tables.MEASUREMENTS_PREAMBLE,
+    write(offers_file, snapshot.offers_text(offers))
+    write(snapshot.NOT_SOLD_FILE, snapshot.offers_text(p for p in prices if not offers_table.is_sold(p)))
+    write(hardware.ACCELERATORS_FILE, snapshot.table_text(ACCELERATOR_COLUMNS, accelerators))
+    write(hardware.CPUS_FILE, snapshot.table_text(CPU_COLUMNS, cpus))
+    write(
+        hardware.CPU_MEASUREMENTS_FILE,
+        snapshot.table_text(
+            CPU_MEASUREMENT_COLUMNS,
+            hardware_tables.cpu_measurement_rows(facts),
+            preamble=hardware_tables.MEASUREMENTS_PREAMBLE,
+        ),
     )
     types = {(offer.provider, offer.instance_type) for offer in offers if offer.accelerator is not None}
-    snapshot.write_table(
-        out / hardware.INTERCONNECTS_FILE,
-        hardware.INTERCONNECT_COLUMNS,
-        interconnects_table.interconnect_rows(facts, types),
-        preamble=interconnects_table.PREAMBLE,
+    write(
+        hardware.INTERCONNECTS_FILE,
+        snapshot.table_text(
+            INTERCONNECT_COLUMNS,
+            interconnects_table.interconnect_rows(facts, types),
+            preamble=interconnects_table.PREAMBLE,
+        ),
     )
     spot = {(o.provider, o.region, o.instance_type) for o in offers if o.purchase_option is PurchaseOption.SPOT}
-    snapshot.write_table(
-        out / interruptions.INTERRUPTIONS_FILE,
-        interruptions.INTERRUPTION_COLUMNS,
-        interruptions_table.interruption_rows(facts, spot),
-        preamble=interruptions_table.PREAMBLE,
+    write(
+        interruptions.INTERRUPTIONS_FILE,
+        snapshot.table_text(
+            INTERRUPTION_COLUMNS,
+            interruptions_table.interruption_rows(facts, spot),
+            preamble=interruptions_table.PREAMBLE,
+        ),
     )
     made_from = {
         offers_file: offers_table.PRICE_LISTS,

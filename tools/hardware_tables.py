@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable
 from pathlib import Path
 
-from costgpu.pricing.validated_csv import Row, needed, read_rows
+from tools.checked_csv import Row, needed, read_rows
 
 GPU_SPECS = "gpu_specs.csv"
 GPU_SPEC_HEADER = (

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from pathlib import Path
 
-from costgpu.pricing.validated_csv import Row, read_rows
+from tools.checked_csv import Row, read_rows
 
 INTERCONNECTS = "interconnects.csv"
 INTERCONNECT_HEADER = (

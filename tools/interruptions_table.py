@@ -14,7 +14,7 @@ from collections.abc import Collection, Iterable
 from pathlib import Path
 from typing import NamedTuple
 
-from costgpu.pricing.validated_csv import Row, needed, read_rows
+from tools.checked_csv import Row, needed, read_rows
 
 INTERRUPTIONS, TRACES = "interruptions.csv", "interruption_traces.csv"
 INTERRUPTION_HEADER = "provider,region,instance_type,percent_a_month,source,as_of"

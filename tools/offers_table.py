@@ -9,8 +9,8 @@ from pathlib import Path
 
 from costgpu.errors import ConfigError
 from costgpu.models.offer import Accelerator, Offer, PurchaseOption
-from costgpu.pricing.validated_csv import Row, needed, read_rows
 from costgpu.providers import registry
+from tools.checked_csv import Row, needed, read_rows
 
 COLLECTED = "2026-11-25"
 """The day on which the price lists were last put together, which names the snapshot. Prices are older: each row has the

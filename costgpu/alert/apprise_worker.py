@@ -3,7 +3,7 @@
 A library may write the address, which is a secret, to a log, to the terminal or into an exception, and may wait for
 ever for a name server. In a process of its own its logs have no way out, and whoever started it can end it.
 
-Reads one JSON object from standard input: ``url``, ``title``, ``body``, and ``send`` (false: only check the address).
+Reads one JSON object from standard input: ``url``, ``title`` and ``body``.
 Writes up to two lines of JSON to standard output: ``service`` and ``problem`` of the address, then ``ok`` and
 ``detail``. Their texts consist of words in this file, names of services, and numbers.
 """
@@ -119,8 +119,6 @@ def _handle(request: dict[str, Any], answers: Any) -> None:
     name = str(plugin.service_name)
     dropped = log.warnings or (name == "E-Mail" and _has_invalid_recipient(str(request["url"])))
     answer(service=NAMES.get(name, name), problem=DROPPED if dropped else "", usable=True)
-    if not request["send"]:
-        return
     log.lines.clear()
     sender = apprise.Apprise(asset=asset)
     sender.add(plugin)

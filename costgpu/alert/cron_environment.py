@@ -59,7 +59,6 @@ def cron_environment(
     program: str,
     which: Callable[[str], str | None],
     home: str = "",
-    folder: Path | None = None,
 ) -> CronEnvironment:
     """Select from the environment of a terminal what a command without one needs.
 
@@ -67,7 +66,6 @@ def cron_environment(
         program: Full path of the command.
         which: Finds the full path of a program by its name; None if there is none.
         home: The user's home folder as the system has it; empty if it is not known.
-        folder: The project's folder, since cron starts in another one; None for the current one.
 
     Raises:
         ConfigError: A settings file cannot be read.
@@ -93,7 +91,7 @@ def cron_environment(
             notes.append(f"{name} is a secret and only known to this terminal: cron will not see it. {where}.")
         else:
             variables[name] = value
-    project = project_file(folder or Path()).values
+    project = project_file(Path()).values  # cron starts in another folder
     for key in (name for name, rules in registry.settings().items() if rules.names_account):
         account, variable = project.get(key), f"{PREFIX}{key.upper()}"
         if isinstance(account, str) and account and variable not in map(str.upper, variables):

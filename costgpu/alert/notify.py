@@ -16,8 +16,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from costgpu.errors import ConfigError
-
 SECONDS = 30.0  # for one address, starting the process included
 AT_ONCE = 8
 LONGEST_TITLE = 150  # characters; a mail's subject, a phone's notification
@@ -53,26 +51,8 @@ def deliver(urls: Sequence[str], title: str, body: str) -> Sequence[Delivery]:
         title: One line.
         body: Plain text of a few lines; the rest of a long one is cut off.
     """
-    request = {"title": _line(title)[:LONGEST_TITLE], "body": _text(body), "send": True}
+    request = {"title": _line(title)[:LONGEST_TITLE], "body": _text(body)}
     return [_delivery(answers) for answers in _answers(urls, request)]
-
-
-def check_urls(urls: Sequence[str]) -> Sequence[str]:
-    """Return the names of the addresses' services; sends nothing.
-
-    Raises:
-        ConfigError: An address is not usable; it is named by its position.
-    """
-    names = []
-    for position, answers in enumerate(_answers(urls, {"title": "", "body": "", "send": False}), 1):
-        problem = str(answers.get("problem", "apprise cannot be started"))
-        if problem:
-            service = f" ({answers['service']})" if answers.get("service") else ""
-            raise ConfigError(
-                f"The {ordinal(position)} alert address{service} cannot be used: {problem}.", hint=EXAMPLES
-            )
-        names.append(str(answers["service"]))
-    return names
 
 
 def ordinal(number: int) -> str:

@@ -132,9 +132,6 @@ def load_settings(folder: Path, **flags: Any) -> Settings:
             flag, and never repeats the value.
     """
     model = settings_model()
-    unknown = sorted(set(flags) - set(model.model_fields))
-    if unknown:
-        raise TypeError(f"No setting is called {', '.join(unknown)}.")
     check_variables(os.environ)
     given = {key: value for key, value in flags.items() if value is not None}
     project, user = project_file(folder), user_file()

@@ -74,7 +74,7 @@ def user_file() -> SettingsFile:
         ConfigError: The file cannot be read, or has a key that nobody knows.
     """
     path = config_file()
-    raw = _read(path)
+    raw = read_text(path, SETTINGS)
     if raw is None:
         return SettingsFile()
     return SettingsFile(path, _known(_parse(path, raw), path))
@@ -92,11 +92,11 @@ def project_file(folder: Path) -> SettingsFile:
     start = folder.absolute()
     for place in (start, *start.parents):
         path = place / PROJECT_FILE
-        raw = _read(path)
+        raw = read_text(path, SETTINGS)
         if raw is not None:
             return SettingsFile(path, _allowed(_known(_parse(path, raw), path), path))
         path = place / PYPROJECT
-        raw = _read(path)
+        raw = read_text(path, SETTINGS)
         if raw is not None and "costgpu" in raw:
             tool = _parse(path, raw).get("tool", {})
             values = tool.get("costgpu") if isinstance(tool, dict) else None
@@ -119,25 +119,23 @@ def check_variables(environment: Mapping[str, str]) -> None:
                 raise ConfigError(f"No setting is called {name}.", hint=f"Do you mean {near[0]}?")
 
 
-def ledger_url(environment: Mapping[str, str] | None = None) -> str | None:
+def ledger_url() -> str | None:
     """Return where the ledger is, as `load_settings` would say, for commands that only read it; None for the default file.
 
     Raises:
         ConfigError: The user's file cannot be read, or has a key that nobody knows.
     """
-    return users_setting("ledger_url", environment)
+    return users_setting("ledger_url")
 
 
-def users_setting(key: str, environment: Mapping[str, str] | None = None) -> str | None:
+def users_setting(key: str) -> str | None:
     """Return a text that no project's file may set (`Trust.USER`), as `load_settings` would say; None if nothing does.
 
     Raises:
         ConfigError: The user's file cannot be read, or has a key that nobody knows.
     """
-    variables = os.environ if environment is None else environment
-    check_variables(variables)
-    chosen = {name.upper(): text for name, text in variables.items()}.get(f"{PREFIX}{key.upper()}")
-    if chosen:
+    check_variables(os.environ)
+    if chosen := _variable(key):
         return chosen
     file = user_file()
     value = file.values.get(key)
@@ -146,23 +144,21 @@ def users_setting(key: str, environment: Mapping[str, str] | None = None) -> str
     return value
 
 
-def ledger_url_at_any_rate(environment: Mapping[str, str]) -> str | None:
+def ledger_url_at_any_rate() -> str | None:
     """Return where the ledger is, if that can be told with settings that are wrong elsewhere; None for the default file.
 
     Raises:
         ConfigError: The user's file, which may say it, cannot be read at all.
     """
-    chosen = {name.upper(): text for name, text in environment.items()}.get(f"{PREFIX}LEDGER_URL")
-    if chosen:
+    if chosen := _variable("ledger_url"):
         return chosen
     path = config_file()
-    value = _parse(path, _read(path) or "").get("ledger_url")
+    value = _parse(path, read_text(path, SETTINGS) or "").get("ledger_url")
     return value if isinstance(value, str) else None
 
 
-def _read(path: Path) -> str | None:
-    """Return what a file holds; None if there is none."""
-    return read_text(path, SETTINGS)
+def _variable(key: str) -> str | None:
+    return {name.upper(): text for name, text in os.environ.items()}.get(f"{PREFIX}{key.upper()}")
 
 
 def _parse(path: Path, text: str) -> dict[str, Any]:

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 from urllib.parse import quote
 
-from sqlalchemy import Connection, Engine, Inspector, Table, create_engine, event, inspect
+from sqlalchemy import Connection, Engine, Table, create_engine, event
 from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import ArgumentError, NoSuchModuleError
 from sqlalchemy.pool import StaticPool
@@ -194,12 +194,6 @@ def insert_row(connection: Connection, table: Table, row: Mapping[str, Any]) -> 
 def batches(values: Sequence[T]) -> Iterator[Sequence[T]]:
     """Return the parts of many values, each small enough for one query."""
     return (values[start : start + BATCH_SIZE] for start in range(0, len(values), BATCH_SIZE))
-
-
-def inspector(connection: Connection) -> Inspector:
-    """Return what tables there are."""
-    found: Inspector = inspect(connection)
-    return found
 
 
 def _postgresql(url: URL) -> Engine:

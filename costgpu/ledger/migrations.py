@@ -10,11 +10,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
 
-from sqlalchemy import Connection, Engine, Table, select
+from sqlalchemy import Connection, Engine, Inspector, Table, inspect, select
 
 from costgpu.errors import LedgerError, LedgerTooNew
 from costgpu.ledger import schema
-from costgpu.ledger.dialect import WRITES, forbid_changes, inspector, lock_for_migration, use_write_ahead_log
+from costgpu.ledger.dialect import WRITES, forbid_changes, lock_for_migration, use_write_ahead_log
 from costgpu.version import __version__
 
 
@@ -61,7 +61,7 @@ def pending(connection: Connection, place: str) -> tuple[Migration, ...]:
         LedgerTooNew: It has had steps that this version does not know.
         LedgerError: It is a database, but not a ledger.
     """
-    tables = inspector(connection)
+    tables: Inspector = inspect(connection)
     if not tables.has_table(schema.migrations.name):
         if connection.dialect.name == "sqlite" and tables.get_table_names():
             raise LedgerError(

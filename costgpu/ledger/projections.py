@@ -46,16 +46,12 @@ def tag_rows(first: RunEvent) -> list[Row]:
 
 def closing_row(explaining: Iterable[RunEvent], closed: RunEvent) -> Row:
     """Return the row of `closings`, without the run's number, from the events in `EXPLAINING` and the CLOSED one."""
-    intended: Mapping[str, Any] = {}
-    attempt: RunEvent | None = None
+    last = {event.kind: event for event in explaining}
+    intended = last[EventKind.INTENDED].data if EventKind.INTENDED in last else {}
+    attempt, creation = last.get(EventKind.ATTEMPTED), last.get(EventKind.CREATED)
     created: Mapping[str, Any] = {}
-    for event in explaining:
-        if event.kind is EventKind.INTENDED:
-            intended = event.data
-        elif event.kind is EventKind.ATTEMPTED:
-            attempt, created = event, {}
-        elif event.kind is EventKind.CREATED:
-            created = event.data
+    if creation is not None and (attempt is None or creation.sequence > attempt.sequence):
+        created = creation.data
     receipt = _part(closed.data, "receipt")
     instance = _part(receipt, "instance")
     if not created and not instance:
@@ -87,16 +83,10 @@ def closing_row(explaining: Iterable[RunEvent], closed: RunEvent) -> Row:
 
 def outcome_row(explaining: Iterable[RunEvent], closed: RunEvent, closing: Mapping[str, Any]) -> Row | None:
     """Return the row of `outcomes`, without the run's number; None if neither the job's time nor an estimate is known."""
-    intended: Mapping[str, Any] = {}
-    attempted: Mapping[str, Any] = {}
-    finished: Mapping[str, Any] = {}
-    for event in explaining:
-        if event.kind is EventKind.INTENDED:
-            intended = event.data
-        elif event.kind is EventKind.ATTEMPTED:
-            attempted = event.data
-        elif event.kind is EventKind.FINISHED:
-            finished = event.data
+    last = {event.kind: event.data for event in explaining}
+    intended, attempted, finished = (
+        last.get(kind, {}) for kind in (EventKind.INTENDED, EventKind.ATTEMPTED, EventKind.FINISHED)
+    )
     seconds = _job_seconds(intended, finished, closing)
     estimate = _part(intended, "estimate")
     if seconds is None and not estimate:

@@ -254,9 +254,14 @@ def instant(value: object) -> datetime:
     Raises:
         DamagedCellError: It is none, or years off.
     """
-    if not EARLIEST_US <= whole(value) < LATEST_US:
+    return from_microseconds(instant_us(value))
+
+
+def instant_us(value: object) -> int:
+    """Return the time of `instant` as it is kept."""
+    if not EARLIEST_US <= (at := whole(value)) < LATEST_US:
         raise DamagedCellError(f"a time is not between the years {FIRST_YEAR} and {LAST_YEAR}")
-    return from_microseconds(value)
+    return at
 
 
 def whole(value: object) -> int:
@@ -264,15 +269,6 @@ def whole(value: object) -> int:
     if isinstance(value, bool) or not isinstance(value, int):
         raise DamagedCellError(f"a whole number is expected, not {type(value).__name__}")
     return value
-
-
-def total(value: object) -> int:
-    """Return the sum of whole numbers; 0 of none. SQLite makes another number of it if one of them was none."""
-    if value is None:
-        return 0
-    if isinstance(value, Decimal) and value.is_finite() and value == value.to_integral_value():
-        return int(value)  # PostgreSQL
-    return whole(value)
 
 
 def number(value: object) -> float | None:

@@ -78,19 +78,16 @@ class _Live:
         wanted = view.account_at(provider)
         if not wanted:
             return True
-        mine = self._account(provider)
-        if mine is not None and mine != wanted:
-            self.not_asked[f"{provider} account {wanted}"] = "these credentials are of another account"
-        return mine == wanted
-
-    def _account(self, provider: str) -> str | None:
         if provider not in self.accounts:
             self.accounts[provider] = None
             try:
                 self.accounts[provider] = self.asked[provider].identity().account
             except ProviderError as error:
                 self.not_asked[provider] = error.message
-        return self.accounts[provider]
+        mine = self.accounts[provider]
+        if mine is not None and mine != wanted:
+            self.not_asked[f"{provider} account {wanted}"] = "these credentials are of another account"
+        return mine == wanted
 
 
 def run_selection(budget: Budget) -> history.Selection:

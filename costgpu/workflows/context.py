@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from functools import cached_property
 from pathlib import Path
@@ -103,7 +102,7 @@ class AppContext:
             from costgpu.config.settings_files import ledger_url_at_any_rate
 
             try:
-                url = ledger_url_at_any_rate(os.environ)
+                url = ledger_url_at_any_rate()
             except ConfigError as unknown:
                 # The default ledger's figures would be taken for the right ones.
                 return cast("Ledger", _UnknownLedger(unknown))

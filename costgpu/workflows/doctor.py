@@ -7,7 +7,7 @@ import stat
 import sys
 import threading
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 import platformdirs
@@ -50,8 +50,18 @@ def examine(
         smallest: Whether to look at the cheapest machine of each place where none is named.
     """
     names = _places(infra) if infra else [spec.name for spec in clouds()]
-    wanted = _Wanted(instance_type=instance_type, gpus=gpus, spot=spot, smallest=smallest)
-    offers = _offers(names, wanted, asked=bool(infra), reporter=context.reporter)
+    if instance_type is not None and gpus is not None:
+        raise UsageError("-t and --gpus contradict each other.", hint="A machine type has its accelerators.")
+    offers: dict[str, Offer | None] = {}
+    errors: list[PriceNotFound] = []
+    for place in names:
+        try:
+            offers[place] = _offer(place, instance_type, gpus, context.reporter, spot=spot, smallest=smallest)
+        except PriceNotFound as error:
+            offers[place] = None
+            errors.append(error)
+    if errors and (infra or len(errors) == len(names)):  # places that were named must have it; of the others, one
+        raise errors[0]
     found: dict[str, Sequence[Check]] = {}
 
     def ask(place: str) -> None:
@@ -88,34 +98,9 @@ def _places(infra: Sequence[str]) -> list[str]:
     return [place for place in dict.fromkeys(infra) if place != "local"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Wanted:
-    """The machine to ask about, as it was asked for."""
-
-    instance_type: str | None
-    gpus: str | None
-    spot: bool
-    smallest: bool
-
-
-def _offers(places: list[str], wanted: _Wanted, *, asked: bool, reporter: Reporter) -> dict[str, Offer | None]:
-    """Return the machine to ask about in each place. Places that were named must have it; of the others, one of them."""
-    if wanted.instance_type is not None and wanted.gpus is not None:
-        raise UsageError("-t and --gpus contradict each other.", hint="A machine type has its accelerators.")
-    found: dict[str, Offer | None] = {}
-    errors: list[PriceNotFound] = []
-    for place in places:
-        try:
-            found[place] = _offer(place, wanted, reporter)
-        except PriceNotFound as error:
-            found[place] = None
-            errors.append(error)
-    if errors and (asked or len(errors) == len(places)):
-        raise errors[0]
-    return found
-
-
-def _offer(place: str, wanted: _Wanted, reporter: Reporter) -> Offer | None:
+def _offer(
+    place: str, instance_type: str | None, gpus: str | None, reporter: Reporter, *, spot: bool, smallest: bool
+) -> Offer | None:
     """Return the cheapest offer of what was asked for; None if nothing was.
 
     Raises:
@@ -123,15 +108,14 @@ def _offer(place: str, wanted: _Wanted, reporter: Reporter) -> Offer | None:
         UsageError: The accelerator is not one.
     """
     provider, _, region = place.partition("/")
-    instance_type, gpus = wanted.instance_type, wanted.gpus
-    if not (region or instance_type or gpus or wanted.smallest):
+    if not (region or instance_type or gpus or smallest):
         return None
-    least_gib = SMALLEST_MEMORY_GIB if wanted.smallest else LEAST_MEMORY_GIB
+    least_gib = SMALLEST_MEMORY_GIB if smallest else LEAST_MEMORY_GIB
     any_machine = not (instance_type or gpus)
     query = OfferQuery(
         accelerator=parse_accelerator(gpus) if gpus else AcceleratorRequest(none=True) if any_machine else None,
         infra=(provider,),
-        purchase_options=(PurchaseOption.SPOT if wanted.spot else PurchaseOption.ON_DEMAND,),
+        purchase_options=(PurchaseOption.SPOT if spot else PurchaseOption.ON_DEMAND,),
     )
     found = [
         offer

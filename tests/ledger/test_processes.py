@@ -11,7 +11,6 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -29,43 +28,21 @@ pytestmark = pytest.mark.slow
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="needs root: to become nobody, or to mount a small disk")
 
 
-def start(*arguments: object) -> subprocess.Popen[str]:
-    return subprocess.Popen(
+def ended(*arguments: object) -> str:
+    """What a process of `processes` has said by its end."""
+    return subprocess.run(
         [sys.executable, str(SCRIPT), *map(str, arguments)],
-        stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,
         cwd=ROOT,
         env={**os.environ, "PYTHONPATH": str(ROOT)},
-    )
-
-
-@contextmanager
-def started(*each: tuple[object, ...]) -> Iterator[list[subprocess.Popen[str]]]:
-    """The processes, all of them ready and none of them begun; none is left over."""
-    running = [start(*arguments) for arguments in each]
-    try:
-        for process in running:
-            assert process.stdout is not None
-            assert process.stdout.readline() == "ready\n"
-        yield running
-    finally:
-        for process in running:
-            process.kill()
-            process.communicate()
-
-
-def go(running: list[subprocess.Popen[str]]) -> None:
-    for process in running:
-        assert process.stdin is not None
-        process.stdin.write("\n")
-        process.stdin.flush()
+        timeout=120,
+        check=False,
+    ).stdout
 
 
 def answer(*arguments: object) -> Any:
-    with started(arguments) as running:
-        out, _ = running[0].communicate("\n", timeout=120)
-    return json.loads(out.splitlines()[-1])
+    return json.loads(ended(*arguments).splitlines()[-1])
 
 
 def is_whole(folder: Path) -> bool:
@@ -146,8 +123,7 @@ class TestDiskThatCannotBeWritten:
 
     @needs_root
     def test_a_ledger_whose_writer_was_killed(self, folder: Path) -> None:
-        with started(("die", folder, "aaaa", 1)) as running:
-            running[0].communicate("\n", timeout=60)
+        ended("die", folder, "aaaa", 1)
         assert (folder / f"{FILE_NAME}-wal").stat().st_size > 0
         self.seal(folder)
         self.read_but_not_written(answer("nobody", folder, "aaaa"), folder)

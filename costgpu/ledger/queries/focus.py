@@ -12,13 +12,14 @@ cost, machine, disk and address together, and the unit prices are what that make
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from decimal import ROUND_HALF_EVEN, Decimal
 from typing import Any
 
 from costgpu.ledger.queries.export import lines
 from costgpu.ledger.queries.history import ClosedRun
 from costgpu.ledger.queries.proration import share
+from costgpu.ledger.queries.totals import By, next_start
 from costgpu.ledger.schema import from_nano, to_microseconds, to_nano
 from costgpu.version import __version__
 
@@ -99,7 +100,9 @@ def rows_of(
         return
     began, ended = to_microseconds(run.started_at), to_microseconds(run.ended_at)
     cost = to_nano(run.metered_cost_usd) or 0
-    for month, following in _months(run.started_at, run.ended_at):
+    following = datetime(run.started_at.year, run.started_at.month, 1, tzinfo=UTC)
+    while following <= run.ended_at:
+        month, following = following, next_start(By.MONTH, following)
         low = max(to_microseconds(month), to_microseconds(since) if since else to_microseconds(month))
         high = min(to_microseconds(following), to_microseconds(until) if until else to_microseconds(following))
         first, last = max(low, began), min(high, ended)
@@ -108,14 +111,6 @@ def rows_of(
         seconds = Decimal(share(ended - began, began, ended, low, high)) / SECOND_US
         charged = (first, last, month, following)
         yield _row(run, names, charged, from_nano(share(cost, began, ended, low, high)), seconds)
-
-
-def _months(started: datetime, ended: datetime) -> Iterator[tuple[datetime, datetime]]:
-    month = datetime(started.year, started.month, 1, tzinfo=UTC)
-    while month <= ended:
-        following = (month + timedelta(days=32)).replace(day=1)
-        yield month, following
-        month = following
 
 
 def _row(

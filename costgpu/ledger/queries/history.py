@@ -1,47 +1,41 @@
-"""Questions about closed runs: which, how much, by what. Sums are made in the database; rows stream.
+"""Questions about closed runs: which, and what they were charged for. Rows stream.
 
 Recorded costs are never re-priced: everything here is what was written when the run closed.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
+from datetime import datetime
 from decimal import Decimal
 from functools import partial
-from itertools import chain
-from typing import Any, TypeVar
+from typing import Any, NamedTuple
 
-from sqlalchemy import ColumnElement, Connection, Join, Select, Text, and_, case, cast, func, not_, or_, select
+from sqlalchemy import ColumnElement, Connection, Select, case, func, select
 
-from costgpu.errors import LedgerDamaged
 from costgpu.ledger.dialect import batches
 from costgpu.ledger.projections import plain
 from costgpu.ledger.queries.proration import share
 from costgpu.ledger.schema import (
     CLOSING_TEXTS,
-    EARLIEST_US,
     ESTIMATED_COSTS,
     ESTIMATED_SECONDS,
-    LATEST_US,
     closings,
-    events,
     from_nano,
     instant,
+    instant_us,
     number,
     outcomes,
     run_tags,
     runs,
     text,
     to_microseconds,
-    total,
     whole,
 )
 from costgpu.ledger.store import Ledger
 from costgpu.models.job import EndReason
 
-T = TypeVar("T")
 AT_ONCE = 2000  # rows in memory
 
 
@@ -121,26 +115,52 @@ def closed_runs(
         select(*_COLUMNS)
         .join(closings, closings.c.run == runs.c.run)
         .outerjoin(outcomes, outcomes.c.run == runs.c.run)
-        .where(*conditions(selection), *within(since, until))
+        .where(*_conditions(selection), *_within(since, until))
         .order_by(runs.c.run.desc() if newest_first else runs.c.run)
     )
     if only_estimated:
         query = query.where(closings.c.reason == EndReason.SUCCEEDED.value, outcomes.c.estimated_seconds > 0)
-    last: int | None = None
-    left = limit
-    nothing: tuple[list[Any], dict[int, dict[str, str]]] = ([], {})
-    while left is None or left > 0:
-        wanted = AT_ONCE if left is None else min(AT_ONCE, left)
-        page = query.limit(wanted)
-        if last is not None:
-            page = page.where(runs.c.run < last if newest_first else runs.c.run > last)
-        rows, tags = ledger.read(partial(_page, page=page), nothing)
-        yield from ledger.readable(rows, partial(_closed, tags), lambda row: f"run {row.run_id}")
-        if rows:
-            last = whole(rows[-1].run)
-        if len(rows) < wanted:
-            return
-        left = None if left is None else left - len(rows)
+    for rows in _pages(ledger, query, newest_first=newest_first, limit=limit):
+        none: dict[int, dict[str, str]] = {}
+        tags = ledger.read(partial(_tags, numbers=[row.run for row in rows]), none)
+        yield from ledger.readable(rows, partial(_closed, tags), _name)
+
+
+class Charge(NamedTuple):
+    """What a closed run was charged for; what took no time counts at its moment."""
+
+    began: int  # microseconds
+    ended: int  # not before
+    nano_usd: int
+    seconds: float  # metered
+    reason: str
+    keys: tuple[str, ...]  # the further columns that were asked for
+
+
+def charges(
+    ledger: Ledger,
+    selection: Selection,
+    since: datetime | None,
+    until: datetime | None,
+    columns: Sequence[ColumnElement[str]] = (),
+    tag: str | None = None,
+) -> Iterator[Charge]:
+    """Yield what the runs of `closed_runs` were charged for, whole: `share` tells how much of it is of a period.
+
+    Args:
+        tag: The key of a tag, whose value is one more of the keys; empty where a run has none.
+    """
+    query = (
+        select(runs.c.run, runs.c.run_id, _BEGAN, _ENDED, *_CHARGED, *columns)
+        .join(closings, closings.c.run == runs.c.run)
+        .where(*_conditions(selection), *_within(since, until))
+        .order_by(runs.c.run)
+    )
+    if tag is not None:
+        query = query.outerjoin(run_tags, (run_tags.c.run == runs.c.run) & (run_tags.c.key == tag))
+        query = query.add_columns(func.coalesce(run_tags.c.value, ""))
+    for rows in _pages(ledger, query):
+        yield from ledger.readable(rows, _charge, _name)
 
 
 def spent(ledger: Ledger, selection: Selection, start: datetime | None, end: datetime | None) -> Decimal:
@@ -148,141 +168,74 @@ def spent(ledger: Ledger, selection: Selection, start: datetime | None, end: dat
 
     Periods that follow on each other add up exactly to the whole.
     """
-    return without_damaged(
-        ledger,
-        lambda connection, readable: _spent(connection, [*conditions(selection), *readable], start, end),
-        Decimal(0),
+    low, high = (None if at is None else to_microseconds(at) for at in (start, end))
+    found = charges(ledger, selection, start, end)
+    return from_nano(sum(share(one.nano_usd, one.began, one.ended, low, high) for one in found))
+
+
+def _pages(
+    ledger: Ledger, query: Select[Any], *, newest_first: bool = False, limit: int | None = None
+) -> Iterator[Sequence[Any]]:
+    """Yield the rows of a query by the numbers of runs, some at a time."""
+    last: int | None = None
+    left = limit
+    while left is None or left > 0:
+        wanted = AT_ONCE if left is None else min(AT_ONCE, left)
+        page = query.limit(wanted)
+        if last is not None:
+            page = page.where(runs.c.run < last if newest_first else runs.c.run > last)
+        none: list[Any] = []
+        rows = ledger.read(partial(_rows, page), none)
+        yield rows
+        if len(rows) < wanted:
+            return
+        last = whole(rows[-1].run)
+        left = None if left is None else left - len(rows)
+
+
+def _rows(page: Select[Any], connection: Connection) -> list[Any]:
+    return list(connection.execute(page))
+
+
+def _name(row: Any) -> str:
+    return f"run {row.run_id}"
+
+
+_END = func.coalesce(closings.c.ended_us, closings.c.at_us)
+_BEGAN = func.coalesce(closings.c.started_us, closings.c.at_us)
+_ENDED = case((_END > _BEGAN, _END), else_=_BEGAN)
+_CHARGED = (
+    func.coalesce(closings.c.metered_nano_usd, 0),
+    func.coalesce(closings.c.metered_seconds, 0.0),
+    closings.c.reason,
+)
+
+
+def _charge(row: Any) -> Charge:
+    _, _, began, ended, nano, seconds, reason, *keys = row
+    return Charge(
+        began=instant_us(began),
+        ended=instant_us(ended),
+        nano_usd=whole(nano),
+        seconds=number(seconds) or 0.0,
+        reason=text(reason),
+        keys=tuple(map(text, keys)),
     )
 
 
-def _spent(
-    connection: Connection, chosen: Sequence[ColumnElement[bool]], start: datetime | None, end: datetime | None
-) -> Decimal:
-    inside, crossing = edges(start, end)
-    where = [*chosen, closings.c.metered_nano_usd > 0, *within(start, end)]
-    everything = select(func.sum(closings.c.metered_nano_usd)).select_from(joined()).where(*where, *inside)
-    nano = total(connection.scalar(everything))
-    if crossing is not None:
-        query = select(BEGAN, ENDED, closings.c.metered_nano_usd).select_from(joined()).where(*where, crossing)
-        low, high = (to_microseconds(at) if at else None for at in (start, end))
-        for began, ended, cost in connection.execute(query):
-            nano += share(whole(cost), whole(began), whole(ended), low, high)
-    return from_nano(nano)
-
-
-def without_damaged(ledger: Ledger, sums: Callable[[Connection, Sequence[ColumnElement[bool]]], T], empty: T) -> T:
-    """Return the sum of closed runs. Runs with damaged rows are left out of them, and kept in the ledger's `damage`.
-
-    Args:
-        sums: Given a condition that closed runs must meet; `DamagedCellError` if a sum is none.
-
-    Raises:
-        LedgerDamaged: It is not these rows that are damaged.
-    """
-    try:
-        return ledger.read(lambda connection: sums(connection, ()), empty)
-    except LedgerDamaged:
-        none: dict[int, str] = {}
-        damaged = ledger.read(_damaged, none)
-        if not damaged:
-            raise
-    for run_id in damaged.values():
-        ledger.leave_out(f"run {run_id}", "its times or amounts are none")
-    numbers = list(damaged)
-    return ledger.read(lambda connection: sums(connection, (closings.c.run.not_in(numbers),)), empty)
-
-
-def implausible_runs(
-    ledger: Ledger, now: datetime, selection: Selection, since: datetime | None, until: datetime | None
-) -> tuple[str, ...]:
-    """Return the ids of selected runs with times of the future, or with times and amounts that closing a run does not write.
-
-    A run with wrong times may be one of [since, until), whatever they are; one with a wrong amount is by its times.
-    """
-    latest = to_microseconds(now + timedelta(days=1))
-    seconds = (closings.c.ended_us - closings.c.started_us) - closings.c.metered_seconds * 1_000_000
-    amount = or_(_NANO < 0, closings.c.started_us.is_not(None) & _NANO.is_(None))
-    chosen = conditions(selection)
-
-    def read(connection: Connection) -> tuple[str, ...]:
-        odd_times, odd_amounts = _odd(connection)
-        late = [column > latest for column in _TIMES]
-        wrong = or_(
-            *late, func.abs(seconds) > 1_000_000, *odd_times, and_(or_(amount, *odd_amounts), *within(since, until))
-        )
-        query = select(cast(runs.c.run_id, Text)).select_from(joined()).where(wrong, *chosen).order_by(runs.c.run)
-        later = select(cast(events.c.run_id, Text)).where(events.c.at_us > latest)
-        if chosen:
-            others = select(runs.c.run_id).select_from(joined()).where(not_(and_(*chosen)))
-            later = later.where(events.c.run_id.not_in(others))
-        return tuple(str(run_id) for run_id in (*connection.scalars(query), *connection.scalars(later.limit(1))))
-
-    return ledger.read(read, ())
-
-
-def _damaged(connection: Connection) -> dict[int, str]:
-    """Return the closed runs whose rows hold impossible values."""
-    wrong = [*chain(*_odd(connection))]
-    if not wrong:
-        return {}
-    query = select(runs.c.run, cast(runs.c.run_id, Text)).select_from(joined()).where(or_(*wrong))
-    return {number: str(run_id) for number, run_id in connection.execute(query)}
-
-
-def _odd(connection: Connection) -> tuple[list[ColumnElement[bool]], list[ColumnElement[bool]]]:
-    """Return what says that times, and amounts, are none; only SQLite keeps any value in any column."""
-    if connection.dialect.name != "sqlite":
-        return [], []
-    times: list[ColumnElement[bool]] = [~func.typeof(column).in_(("integer", "null")) for column in _TIMES]
-    times += [~column.between(EARLIEST_US, LATEST_US) for column in _TIMES]
-    seconds = ~func.typeof(closings.c.metered_seconds).in_(("integer", "real", "null"))
-    return times, [~func.typeof(_NANO).in_(("integer", "null")), seconds]
-
-
-_TIMES = (closings.c.at_us, closings.c.started_us, closings.c.ended_us)
-_NANO = closings.c.metered_nano_usd
-
-
-# What the statements about periods are made of; `totals` uses them, too.
-
-_END = func.coalesce(closings.c.ended_us, closings.c.at_us)
-BEGAN = func.coalesce(closings.c.started_us, closings.c.at_us)
-ENDED = case((_END > BEGAN, _END), else_=BEGAN)
-
-
-def joined() -> Join:
-    """Join closed runs with their closings."""
-    return closings.join(runs, runs.c.run == closings.c.run)
-
-
-def within(since: datetime | None, until: datetime | None) -> list[ColumnElement[bool]]:
+def _within(since: datetime | None, until: datetime | None) -> list[ColumnElement[bool]]:
     """Return what overlaps [since, until); what took no time does if it happened in it."""
     found: list[ColumnElement[bool]] = []
     if since is not None:
         first = to_microseconds(since)
         found.append((closings.c.ended_us >= first) | closings.c.ended_us.is_(None))  # has an index
-        found.append((first < ENDED) | (first <= BEGAN))
+        found.append((first < _ENDED) | (first <= _BEGAN))
     if until is not None:
-        found.append(to_microseconds(until) > BEGAN)
+        found.append(to_microseconds(until) > _BEGAN)
     return found
 
 
-def edges(
-    since: datetime | None, until: datetime | None
-) -> tuple[list[ColumnElement[bool]], ColumnElement[bool] | None]:
-    """Return the conditions for what lies inside the period, and for what crosses its edges (None if it has none)."""
-    inside: list[ColumnElement[bool]] = []
-    crossing: list[ColumnElement[bool]] = []
-    if since is not None:
-        inside.append(to_microseconds(since) <= BEGAN)
-        crossing.append(to_microseconds(since) > BEGAN)
-    if until is not None:
-        inside.append(to_microseconds(until) >= ENDED)
-        crossing.append(to_microseconds(until) < ENDED)
-    return inside, or_(*crossing) if crossing else None
-
-
-def conditions(selection: Selection) -> list[ColumnElement[bool]]:
+def _conditions(selection: Selection) -> list[ColumnElement[bool]]:
     """Return what a selection means in the database."""
     found: list[ColumnElement[bool]] = []
     if selection.provider:
@@ -319,14 +272,12 @@ _COLUMNS = (
 )
 
 
-def _page(connection: Connection, page: Select[Any]) -> tuple[list[Any], dict[int, dict[str, str]]]:
-    rows = list(connection.execute(page))
-    numbers = [row.run for row in rows]
+def _tags(connection: Connection, numbers: Sequence[int]) -> dict[int, dict[str, str]]:
     tags: dict[int, dict[str, str]] = {}
     for some in batches(numbers):
         for run, key, value in connection.execute(select(run_tags).where(run_tags.c.run.in_(some))):
             tags.setdefault(run, {})[str(key)] = str(value)
-    return rows, tags
+    return tags
 
 
 def _closed(tags_of: Mapping[int, Mapping[str, str]], row: Any) -> ClosedRun:

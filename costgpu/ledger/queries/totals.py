@@ -1,4 +1,4 @@
-"""Sums over closed runs by job, month, person, tag, ...: made in the database, but for what crosses an edge.
+"""Sums over closed runs by job, month, person, tag, ...
 
 A run across the edge of a period, day or month counts in each by its share of time, and as a run where it began.
 Days and months are those of UTC, as on the providers' bills.
@@ -6,45 +6,19 @@ Days and months are those of UTC, as on the providers' bills.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from enum import StrEnum
-from typing import Any
+from itertools import pairwise
 
-from sqlalchemy import BigInteger, ColumnElement, Connection, case, func, literal_column, or_, select
-
-from costgpu.ledger.queries.history import (
-    BEGAN,
-    ENDED,
-    Selection,
-    conditions,
-    edges,
-    joined,
-    within,
-    without_damaged,
-)
+from costgpu.ledger.queries.history import Selection, charges
 from costgpu.ledger.queries.proration import share
-from costgpu.ledger.schema import (
-    closings,
-    from_microseconds,
-    from_nano,
-    instant,
-    number,
-    run_tags,
-    runs,
-    to_microseconds,
-    total,
-    whole,
-)
+from costgpu.ledger.schema import closings, from_microseconds, from_nano, runs, to_microseconds
 from costgpu.ledger.store import Ledger
 from costgpu.models.job import EndReason
 
-DAY_US = 86_400_000_000
-# Literals, not parameters: PostgreSQL does not see that two parameters in SELECT and GROUP BY are the same.
-_FIRST_DAY = BEGAN // literal_column(str(DAY_US), BigInteger)
-_LAST_DAY = case((ENDED > BEGAN, ENDED - 1), else_=BEGAN) // literal_column(str(DAY_US), BigInteger)
+_WASTED = {reason.value for reason in EndReason if reason.outcome.wasted}
 
 
 class By(StrEnum):
@@ -79,6 +53,15 @@ class _Sum:
     wasted: int = 0
 
 
+_COLUMNS = {
+    By.JOB: (runs.c.name,),
+    By.PERSON: (runs.c.owner,),
+    By.PROVIDER: (closings.c.provider,),
+    By.INSTANCE: (closings.c.provider, closings.c.instance_type),
+    By.REASON: (closings.c.reason,),
+}
+
+
 def totals(
     ledger: Ledger,
     selection: Selection,
@@ -93,12 +76,33 @@ def totals(
     Args:
         tag: The key of the tag, with `By.TAG`.
     """
-    nothing: dict[str, _Sum] = {}
-    sums = without_damaged(
-        ledger,
-        lambda connection, readable: _sums(connection, [*conditions(selection), *readable], by, tag, since, until),
-        nothing,
-    )
+    calendar = by in (By.DAY, By.MONTH)
+    low, high = (None if at is None else to_microseconds(at) for at in (since, until))
+    sums: dict[str, _Sum] = {}
+    for run in charges(ledger, selection, since, until, _COLUMNS.get(by, ()), tag if by is By.TAG else None):
+        first = run.began if low is None else max(run.began, low)
+        last = run.ended if high is None else min(run.ended, high)
+        cuts: list[int] = []
+        while (
+            calendar and (cut := to_microseconds(next_start(by, from_microseconds(cuts[-1] if cuts else first)))) < last
+        ):
+            cuts.append(cut)
+        key = " ".join(filter(None, run.keys))
+        if by is By.PERSON:
+            key = key.partition("@")[0]  # whatever computer it was launched from
+        for number, (start, end) in enumerate(pairwise([low, *cuts, high])):
+            if calendar:
+                day = from_microseconds(cuts[number - 1] if number else first)
+                key = day.strftime("%Y-%m-%d" if by is By.DAY else "%Y-%m")
+            one = sums.setdefault(key, _Sum())
+            part = share(run.nano_usd, run.began, run.ended, start, end)
+            one.runs += number == 0
+            one.nano += part
+            one.wasted += part if run.reason in _WASTED else 0
+            inside = (run.ended if end is None else min(run.ended, end)) - (
+                run.began if start is None else max(run.began, start)
+            )
+            one.seconds += run.seconds * inside / (run.ended - run.began) if run.ended > run.began else run.seconds
     found = [
         Total(
             key=key,
@@ -109,114 +113,12 @@ def totals(
         )
         for key, one in sums.items()
     ]
-    if by in (By.DAY, By.MONTH):
+    if calendar:
         return tuple(sorted(found, key=lambda one: one.key))
     return tuple(sorted(found, key=lambda one: (-one.cost_usd, -one.runs, one.key)))
 
 
-def _sums(
-    connection: Connection,
-    chosen: Sequence[ColumnElement[bool]],
-    by: By,
-    tag: str,
-    since: datetime | None,
-    until: datetime | None,
-) -> dict[str, _Sum]:
-    source: Any = joined()
-    columns: Sequence[ColumnElement[Any]]
-    if by is By.TAG:
-        source = source.outerjoin(run_tags, (run_tags.c.run == runs.c.run) & (run_tags.c.key == tag))
-        columns = [func.coalesce(run_tags.c.value, literal_column("''"))]
-    else:
-        columns = _columns(by)
-    inside, crossing = edges(since, until)
-    across = [] if crossing is None else [crossing]
-    if by in (By.DAY, By.MONTH):
-        inside.append(_LAST_DAY == _FIRST_DAY)
-        across.append(_LAST_DAY != _FIRST_DAY)
-    where = [*chosen, *within(since, until)]
-    cost = func.coalesce(closings.c.metered_nano_usd, 0)
-    seconds = func.coalesce(closings.c.metered_seconds, 0.0)
-    wasted = closings.c.reason.in_([reason.value for reason in EndReason if reason.outcome.wasted])
-    found: dict[str, _Sum] = {}
-    everything = (
-        select(*columns, func.count(), func.sum(seconds), func.sum(cost), func.sum(case((wasted, cost), else_=0)))
-        .select_from(source)
-        .where(*where, *inside)
-        .group_by(*columns)
-    )
-    for *keys, count, used, nano, lost in connection.execute(everything):
-        one = found.setdefault(_key(by, keys), _Sum())
-        one.runs, one.seconds = one.runs + count, one.seconds + (number(used) or 0.0)
-        one.nano, one.wasted = one.nano + total(nano), one.wasted + total(lost)
-    if across:
-        query = select(*columns, BEGAN, ENDED, seconds, cost, wasted).select_from(source).where(*where, or_(*across))
-        low, high = (to_microseconds(at) if at else None for at in (since, until))
-        for *keys, began, ended, used, nano, lost in connection.execute(query):
-            times = whole(began), whole(ended), low, high
-            _spread(found, by, keys, times, (number(used) or 0.0, whole(nano), bool(lost)))
-    return found
-
-
-def _columns(by: By) -> Sequence[ColumnElement[Any]]:
-    columns: dict[By, list[ColumnElement[Any]]] = {
-        By.JOB: [runs.c.name],
-        By.PERSON: [runs.c.owner],
-        By.PROVIDER: [closings.c.provider],
-        By.INSTANCE: [closings.c.provider, closings.c.instance_type],
-        By.REASON: [closings.c.reason],
-        By.DAY: [_FIRST_DAY],
-        By.MONTH: [_FIRST_DAY],
-    }
-    return columns[by]
-
-
-def _key(by: By, values: Iterable[Any]) -> str:
-    first, *more = values
-    if by is By.PERSON:
-        return str(first).partition("@")[0]  # whatever computer it was launched from
-    if by in (By.DAY, By.MONTH):
-        return _calendar(by, whole(first) * DAY_US)
-    return " ".join(filter(None, (str(value) for value in (first, *more))))
-
-
-def _calendar(by: By, at_us: int) -> str:
-    return from_microseconds(at_us).strftime("%Y-%m-%d" if by is By.DAY else "%Y-%m")
-
-
-def _spread(
-    found: dict[str, _Sum],
-    by: By,
-    keys: Sequence[Any],
-    times: tuple[int, int, int | None, int | None],
-    amounts: tuple[float, int, bool],
-) -> None:
-    """Add one run across an edge to the groups that it falls into."""
-    began, ended, low, high = times
-    used, nano, lost = amounts
-    first, last = began if low is None else max(began, low), ended if high is None else min(ended, high)
-    pieces = list(_pieces(by, first, last)) if by in (By.DAY, By.MONTH) else [(low, high)]
-    for index, (start, end) in enumerate(pieces):
-        one = found.setdefault(_calendar(by, start or 0) if by in (By.DAY, By.MONTH) else _key(by, keys), _Sum())
-        part = share(nano, began, ended, start, end)
-        one.runs += index == 0
-        one.nano += part
-        one.wasted += part if lost else 0
-        inside = min(ended, end if end is not None else ended) - max(began, start if start is not None else began)
-        one.seconds += used * inside / max(1, ended - began)
-
-
-def _pieces(by: By, first: int, last: int) -> Iterator[tuple[int, int]]:
-    """[first, last) cut at midnights, or at the beginnings of months."""
-    start = first
-    instant(last)  # a time beyond all reason is a damaged row, and has too many days to count
-    while start < last:
-        end = min(last, to_microseconds(following(by, from_microseconds(start))))
-        yield start, end
-        start = end
-
-
-def following(by: By, at: datetime) -> datetime:
+def next_start(by: By, at: datetime) -> datetime:
     """When the next day or month begins."""
     midnight = datetime(at.year, at.month, at.day, tzinfo=UTC)
     if by is By.DAY:

@@ -15,9 +15,9 @@ from typing import Any
 from sqlalchemy import Connection, func, select
 
 from costgpu.ledger.projections import plain
-from costgpu.ledger.queries.history import Selection, closed_runs
+from costgpu.ledger.queries.history import Selection, charges
 from costgpu.ledger.queries.proration import share
-from costgpu.ledger.schema import billed, from_nano, instant, text, to_microseconds, to_nano
+from costgpu.ledger.schema import billed, from_nano, instant, runs, text, to_microseconds, to_nano
 from costgpu.ledger.store import Ledger
 
 LATE = timedelta(hours=48)  # so long after a cost its bill may still be incomplete
@@ -149,13 +149,9 @@ def compare_with_bills(
     low, high = to_microseconds(start), to_microseconds(end)
     metered: dict[str, tuple[str, Decimal]] = {}
     for name in sorted(said if providers is None else providers):
-        for run in closed_runs(ledger, Selection(provider=name), since=start, until=end):
-            nano = to_nano(run.metered_cost_usd) if run.metered_cost_usd is not None else None
-            if nano is None:
-                continue
-            began = to_microseconds(run.started_at or run.closed_at)
-            ended = to_microseconds(run.ended_at or run.closed_at)
-            metered[run.run_id] = run.name, from_nano(share(nano, began, max(began, ended), low, high))
+        for run in charges(ledger, Selection(provider=name), start, end, (runs.c.run_id, runs.c.name)):
+            run_id, job = run.keys
+            metered[run_id] = job, from_nano(share(run.nano_usd, run.began, run.ended, low, high))
     rows = [
         Compared(
             run_id=run_id,

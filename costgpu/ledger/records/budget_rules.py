@@ -139,8 +139,8 @@ def crossed(budget: Budget, spent_usd: Decimal) -> tuple[int, ...]:
 def bounds(every: Every, zone: str, now: datetime) -> Period:
     """Return the period that an instant is in.
 
-    Days begin at midnight there, or at the first instant after it if clocks skip it; where a clock shows midnight
-    twice, the first time counts. Weeks begin on Monday.
+    Days begin at midnight there, or when clocks skip it; where a clock shows midnight twice, the first time counts. Weeks
+    begin on Monday.
 
     Args:
         zone: A known IANA name.
@@ -279,17 +279,5 @@ def _next(every: Every, first: date) -> date:
 
 
 def _midnight(day: date, zone: ZoneInfo) -> datetime:
-    """Return the first instant at which clocks there show midnight of that day, or later."""
-    midnight = datetime.combine(day, time(), zone)
-    earlier, later = (midnight.replace(fold=fold).astimezone(UTC) for fold in (1, 0))
-    if earlier >= later:
-        return later  # it comes once, or twice: fold 0 is the first time
-    wall = midnight.replace(tzinfo=None)  # clocks skip it: look for the instant at which they do
-    low, high = 0, round((later - earlier).total_seconds() * 1e6)
-    while low < high:
-        middle = (low + high) // 2
-        if (earlier + timedelta(microseconds=middle)).astimezone(zone).replace(tzinfo=None) >= wall:
-            high = middle
-        else:
-            low = middle + 1
-    return earlier + timedelta(microseconds=high)
+    """Return the first instant at which clocks there show midnight of that day; when they skip it, if they do."""
+    return datetime.combine(day, time(), zone).astimezone(UTC)

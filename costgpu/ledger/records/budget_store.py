@@ -59,7 +59,6 @@ class StoredBudget:
     # those of all rows that count the same money against the same amount, this one included: what was told for one of
     # them was told
     numbers: tuple[int, ...]
-    set_at: datetime  # when this row was written
     budget: Budget
 
 
@@ -281,14 +280,6 @@ def _row(name: str, data: str | None, at: datetime) -> dict[str, Any]:
     return {"at_us": to_microseconds(at), "name": name, "data": data, "writer": __version__}
 
 
-def _budget(row: Any) -> Budget:
-    budget = from_json(Budget, parse_json(text(row.data)))
-    if budget.amount_usd <= 0 or budget.name != row.name or not budget.thresholds:
-        raise ValueError("It is not what costgpu writes.")
-    ZoneInfo(budget.time_zone)
-    return budget
-
-
 def _all(connection: Connection, place: str, damaged: list[LedgerDamaged] | None = None) -> tuple[StoredBudget, ...]:
     found: dict[str, list[StoredBudget]] = {}
     for row in connection.execute(select(budgets).order_by(budgets.c.name, budgets.c.id)):
@@ -297,8 +288,10 @@ def _all(connection: Connection, place: str, damaged: list[LedgerDamaged] | None
             so_far.clear()
             continue
         try:
-            budget = _budget(row)
-            at = instant(row.at_us)
+            budget = from_json(Budget, parse_json(text(row.data)))
+            if budget.amount_usd <= 0 or budget.name != row.name or not budget.thresholds:
+                raise ValueError("It is not what costgpu writes.")
+            ZoneInfo(budget.time_zone)
         except (ValueError, LookupError, OSError, LedgerDamaged) as exc:
             error = failures.damaged(place, f"what was stored of the budget {row.name} cannot be read")
             if damaged is None:
@@ -306,13 +299,12 @@ def _all(connection: Connection, place: str, damaged: list[LedgerDamaged] | None
             damaged.append(error)
             so_far.clear()
             continue
-        so_far.append(StoredBudget(number=row.id, numbers=(row.id,), set_at=at, budget=budget))
-    return tuple(_last(history) for history in found.values() if history)
-
-
-def _last(history: Sequence[StoredBudget]) -> StoredBudget:
-    last = history[-1]
-    return replace(last, numbers=tuple(each.number for each in history if each.budget.same_rule(last.budget)))
+        so_far.append(StoredBudget(number=row.id, numbers=(row.id,), budget=budget))
+    return tuple(
+        replace(last, numbers=tuple(each.number for each in history if each.budget.same_rule(last.budget)))
+        for history in found.values()
+        for last in history[-1:]
+    )
 
 
 def _alerts(

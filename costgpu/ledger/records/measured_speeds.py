@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import Connection, select
+from sqlalchemy import select
 
 from costgpu.ledger.schema import closings, instant, number, outcomes, text
 from costgpu.ledger.store import Ledger
@@ -52,25 +52,26 @@ def measured_speeds(ledger: Ledger, workload: str, *, here: str = "") -> Mapping
         .limit(AT_MOST)
     )
 
-    def read(connection: Connection) -> list[tuple[Place, str, _Timed]]:
-        return list(ledger.readable(connection.execute(query), _timed, lambda _: "how long a job has taken"))
+    def timed(row: Any) -> tuple[Place, str, _Timed]:
+        place = text(row.provider), text(row.instance_type)
+        return place, text(row.account), (instant(row.at_us), number(row.job_seconds) or 0.0, number(row.steps))
 
+    none: list[Any] = []
+    rows = ledger.read(lambda connection: list(connection.execute(query)), none)
     groups: dict[Place, list[_Timed]] = {}
-    nothing: list[tuple[Place, str, _Timed]] = []
-    for place, account, timed in ledger.read(read, nothing):
+    for place, account, one in ledger.readable(rows, timed, lambda _: "how long a job has taken"):
         if place[0] != HERE[0] or account == here:
-            groups.setdefault(place, []).append(timed)
+            groups.setdefault(place, []).append(one)
     return {place: _speed(rows) for place, rows in groups.items()}
-
-
-def _timed(row: Any) -> tuple[Place, str, _Timed]:
-    timed = instant(row.at_us), number(row.job_seconds) or 0.0, number(row.steps)
-    return (text(row.provider), text(row.instance_type)), text(row.account), timed
 
 
 def _speed(newest_first: list[_Timed]) -> MeasuredSpeed:
     steps = next((steps for _, _, steps in newest_first if steps is not None), None)
-    rows = [row for row in newest_first if _as_long(row[2], steps)][:LAST_RUNS]
+    rows = [
+        row
+        for row in newest_first
+        if steps is None or row[2] is None or abs(row[2] - steps) <= SAME_STEPS * max(row[2], steps)
+    ][:LAST_RUNS]
     logs = [math.log(seconds) for _, seconds, _ in rows]
     return MeasuredSpeed(
         job_seconds=statistics.median(seconds for _, seconds, _ in rows),
@@ -79,7 +80,3 @@ def _speed(newest_first: list[_Timed]) -> MeasuredSpeed:
         last_at=max(at for at, _, _ in rows),
         steps=steps,
     )
-
-
-def _as_long(steps: float | None, others: float | None) -> bool:
-    return steps is None or others is None or abs(steps - others) <= SAME_STEPS * max(steps, others)

@@ -120,7 +120,17 @@ def outside_closed_runs(ledger: Ledger, machines: Sequence[Sighting], now: datet
 
 def record_sightings(ledger: Ledger, machines: Sequence[Sighting]) -> None:
     """Add a row for each of these machines."""
-    ledger.insert(sightings, [_row(each) for each in machines])
+    rows = [
+        {
+            **{name: plain(getattr(each, name)) for name in TEXTS},
+            "at_us": to_microseconds(each.seen_at),
+            "tags": json.dumps(dict(each.tags)),
+            "started_us": to_microseconds(each.started_at),
+            "nano_usd_per_hour": None if each.usd_per_hour is None else to_nano(each.usd_per_hour),
+        }
+        for each in machines
+    ]
+    ledger.insert(sightings, rows)
 
 
 def last_sightings(ledger: Ledger, machines: Iterable[Sighting]) -> dict[tuple[str, str], Sighting]:
@@ -158,16 +168,6 @@ def _unaccounted(ledger: Ledger, connection: Connection, since: datetime | None)
     )
     rows = (row for row in connection.execute(query) if not row.open_here and not row.counted)
     return tuple(ledger.readable(rows, _sighting, _name))
-
-
-def _row(machine: Sighting) -> dict[str, Any]:
-    return {
-        **{name: plain(getattr(machine, name)) for name in TEXTS},
-        "at_us": to_microseconds(machine.seen_at),
-        "tags": json.dumps(dict(machine.tags)),
-        "started_us": to_microseconds(machine.started_at),
-        "nano_usd_per_hour": None if machine.usd_per_hour is None else to_nano(machine.usd_per_hour),
-    }
 
 
 def _name(row: Any) -> str:

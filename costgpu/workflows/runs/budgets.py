@@ -95,12 +95,11 @@ def fit_to_budgets(
 def _states(
     ledger: Ledger, spec: JobSpec, providers: Iterable[str], owner: str, now: datetime
 ) -> list[tuple[BudgetState, CostGpuError | None]]:
-    """Return how the budgets stand that a job falls under at one of the providers, and what keeps each from being counted.
+    """Return how the budgets stand that a job falls under at one of the providers, and what keeps them from being counted.
 
     Raises:
         LedgerError: The budgets cannot be read.
     """
-    from costgpu.ledger.queries.history import implausible_runs
     from costgpu.ledger.records.budget_store import all_budgets
     from costgpu.runner.spending import budget_state, gather, run_selection, shipped_prices
 
@@ -115,20 +114,10 @@ def _states(
     if not mine:
         return []
     spending = gather(ledger, mine, None, now, shipped_prices)
-    # of closed runs only those matter that the budget could count
-    others = [error for what, error in ledger.damage.items() if not what.startswith("run ")]
-    found: list[tuple[BudgetState, CostGpuError | None]] = []
-    for budget in mine:
-        state = budget_state(spending, budget)
-        problems: list[CostGpuError] = [*others, *spending.problems]
-        period = state.period
-        if budget.enforce and (wrong := implausible_runs(ledger, now, run_selection(budget), period.start, period.end)):
-            what = f"the times or the amount of run {wrong[0]} cannot be right"
-            hint = "Put back a copy of the ledger, or set the budget again, with --replace and without --enforce."
-            text = f"The ledger {ledger.place} is damaged, or the clock here is wrong: {what}."
-            problems.insert(0, LedgerDamaged(text, hint=hint))
-        found.append((state, next(iter(problems), None)))
-    return found
+    hint = "Put back a copy of the ledger, or set the budget again, with --replace and without --enforce."
+    damage = [LedgerDamaged(error.message, hint=hint) for error in ledger.damage.values()]
+    problem = next(iter([*damage, *spending.problems]), None)
+    return [(budget_state(spending, budget), problem) for budget in mine]
 
 
 def _refusal(state: BudgetState, cap: Decimal, problem: CostGpuError | None) -> CostGpuError | None:

@@ -1,11 +1,9 @@
 """Billed rows in the ledger, and metered beside billed on a page."""
 
 import json
-from collections.abc import Iterator
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
-from pathlib import Path
 from textwrap import dedent
 
 import pytest
@@ -20,12 +18,6 @@ from tests.unit.ledger.closed import Closed, events_of
 START = datetime(2026, 11, 1, tzinfo=UTC)
 DAY = timedelta(days=1)
 END = START + 30 * DAY
-
-
-@pytest.fixture
-def ledger(tmp_path: Path) -> Iterator[Ledger]:
-    with Ledger.open(folder=tmp_path) as opened:
-        yield opened
 
 
 def cost(run_id: str, usd: str, *, day: int = 0, said: float = 40, **facts: str) -> BilledCost:

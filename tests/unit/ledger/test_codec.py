@@ -174,7 +174,7 @@ def test_a_ledger_without_runs_does_not_pay_for_pydantic_and_its_name_not_for_sq
 import sys
 import costgpu.ledger, costgpu.config
 assert not {"sqlalchemy", "pydantic", "pydantic_settings"} & set(sys.modules), "by name"
-costgpu.config.ledger_url({}), costgpu.config.data_path()
+costgpu.config.ledger_url(), costgpu.config.data_path()
 assert not {"sqlalchemy", "pydantic", "pydantic_settings"} & set(sys.modules), "by place"
 costgpu.ledger.Ledger.open("sqlite://").recent_runs()
 assert "sqlalchemy" in sys.modules

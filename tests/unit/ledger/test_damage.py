@@ -1,7 +1,7 @@
 """Ledgers of other versions, and ledgers that something has damaged."""
 
 import sqlite3
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -10,20 +10,8 @@ from hypothesis import strategies as st
 
 from costgpu.errors import LedgerDamaged, LedgerError, LedgerTooNew
 from costgpu.ledger import Ledger
-from costgpu.ledger.store import FILE_NAME
 from costgpu.models.run import EventKind
 from tests.unit.ledger.test_store import happened
-
-
-@pytest.fixture
-def ledger(tmp_path: Path) -> Iterator[Ledger]:
-    with Ledger.open(folder=tmp_path / "place") as opened:
-        yield opened
-
-
-@pytest.fixture
-def file(tmp_path: Path) -> Path:
-    return tmp_path / "place" / FILE_NAME
 
 
 def test_an_event_of_the_future_is_not_guessed_at(ledger: Ledger, file: Path) -> None:

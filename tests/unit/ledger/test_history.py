@@ -178,23 +178,3 @@ def test_a_run_that_ends_in_the_year_9999_is_damaged() -> None:
         for by in (By.MONTH, By.DAY):
             assert [(total.runs, total.cost_usd) for total in totals(ledger, Selection(), by)] == [(1, Decimal(1))]
         assert len(ledger.damage) == 1
-
-
-def test_a_run_that_took_no_time_is_in_one_period_only() -> None:
-    with ledger_of(Closed(started=START, seconds=0.0, cost=Decimal(1))) as ledger:
-        assert spent(ledger, Selection(), START, None) == 1
-        assert spent(ledger, Selection(), None, START) == 0
-
-
-def test_people_are_told_apart_by_the_case_of_their_letters() -> None:
-    with ledger_of(Closed(started=START, owner="ann@x"), Closed(started=START, owner="Ann@x")) as ledger:
-        assert [run.owner for run in closed_runs(ledger, Selection(owner="Ann"))] == ["Ann@x"]
-        assert [run.owner for run in closed_runs(ledger, Selection(owner="an_"))] == []
-
-
-def test_an_empty_ledger_has_nothing(tmp_path: Any) -> None:
-    with Ledger.open(folder=tmp_path / "none") as ledger:
-        assert spent(ledger, Selection(), None, None) == 0
-        assert totals(ledger, Selection(), By.MONTH) == ()
-        assert list(closed_runs(ledger, Selection())) == []
-    assert not (tmp_path / "none").exists()

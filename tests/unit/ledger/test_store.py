@@ -2,13 +2,11 @@ import json
 import os
 import sqlite3
 import stat
-from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 from sqlalchemy import event
@@ -24,17 +22,6 @@ AT = datetime(2026, 3, 1, 12, 30, 15, 123456, tzinfo=UTC)
 
 def happened(run_id: str, sequence: int, kind: EventKind = EventKind.NOTED, /, **data: Any) -> RunEvent:
     return RunEvent(run_id=run_id, sequence=sequence, at=AT + timedelta(minutes=sequence), kind=kind, data=data)
-
-
-@pytest.fixture
-def ledger(tmp_path: Path) -> Iterator[Ledger]:
-    with Ledger.open(folder=tmp_path / "place") as opened:
-        yield opened
-
-
-@pytest.fixture
-def file(tmp_path: Path) -> Path:
-    return tmp_path / "place" / FILE_NAME
 
 
 def test_an_empty_file_reads_as_an_empty_ledger_and_stays_one(ledger: Ledger, file: Path) -> None:
@@ -78,20 +65,6 @@ DATA = st.dictionaries(
     ),
     max_size=4,
 )
-
-
-def test_an_event_comes_back_as_it_was() -> None:
-    with Ledger.open("sqlite://") as ledger:
-
-        @settings(deadline=None)
-        @given(DATA, st.sampled_from(EventKind), st.datetimes(timezones=st.just(UTC)))
-        def there_and_back(data: dict[str, Any], kind: EventKind, at: datetime) -> None:
-            before = ledger.events("aaaa")
-            written = RunEvent(run_id="aaaa", sequence=len(before), at=at, kind=kind, data=data)
-            ledger.append(written)
-            assert ledger.events("aaaa") == (*before, written)
-
-        there_and_back()
 
 
 class AgainstAModel(RuleBasedStateMachine):

@@ -36,12 +36,6 @@ def refresh(
     return merge_prices(known, [harvest], accept=accept)
 
 
-def test_a_price_that_moves_a_little_is_taken_without_a_word() -> None:
-    result = refresh([offer("1")], [offer("1.3")])
-    assert result.offers == (offer("1.3", day=NEW),)
-    assert (result.taken, result.added, result.moves) == (1, 0, ())
-
-
 @pytest.mark.parametrize("price", ["1.300001", "0.699999", "9", "0.01"])
 def test_an_on_demand_price_that_moves_far_is_kept_apart_until_it_is_accepted(price: str) -> None:
     result = refresh([offer("1")], [offer(price)])
@@ -51,12 +45,6 @@ def test_an_on_demand_price_that_moves_far_is_kept_apart_until_it_is_accepted(pr
     accepted = refresh([offer("1")], [offer(price)], accept=True)
     assert accepted.offers == (offer(price, day=NEW),)
     assert [one.taken for one in accepted.moves] == [True]
-
-
-def test_a_spot_price_that_moves_far_is_taken_and_reported() -> None:
-    result = refresh([offer("1", SPOT), offer("3")], [offer("2", SPOT)])
-    assert by_key(result.offers)["aws", "r", "m1", SPOT] == offer("2", SPOT, day=NEW)
-    assert [(move.taken, move.change) for move in result.moves] == [(True, Decimal(1))]
 
 
 @pytest.mark.parametrize("accept", [False, True])

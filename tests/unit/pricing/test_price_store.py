@@ -163,22 +163,20 @@ def test_a_damaged_row_behind_a_sound_checksum_is_no_crash_either() -> None:
         assert len(said) == 1
 
 
-def test_a_file_that_cannot_be_read_is_passed_over(tmp_path: Path) -> None:
-    folder = tmp_path / "prices"
-    (folder / "offers-gcp.csv").mkdir(parents=True)
+def test_a_file_that_cannot_be_read_is_passed_over() -> None:
+    (price_store.cache_folder() / "offers-gcp.csv").mkdir(parents=True)
     said: list[str] = []
-    assert price_store.offers(folder=folder, warn=said.append) == shipped()
+    assert price_store.offers(warn=said.append) == shipped()
     assert len(said) == 1
 
 
-def test_a_folder_that_cannot_be_written_is_a_clear_error(tmp_path: Path) -> None:
-    (tmp_path / "file").write_text("")
+def test_a_folder_that_cannot_be_written_is_a_clear_error() -> None:
+    price_store.cache_folder().parent.mkdir(parents=True, exist_ok=True)
+    price_store.cache_folder().write_text("")
     with pytest.raises(ConfigError) as caught:
-        price_store.store_prices("gcp", ["us-central1"], NOW, dearer, folder=tmp_path / "file" / "prices")
+        price_store.store_prices("gcp", ["us-central1"], NOW, dearer)
     assert "XDG_CACHE_HOME" in caught.value.hint
-    price_store.record_failure(
-        price_store.FailedRefresh(provider="gcp", at=NOW, why="x"), folder=tmp_path / "file"
-    )  # no error upon an error
+    price_store.record_failure(price_store.FailedRefresh(provider="gcp", at=NOW, why="x"))  # no error upon an error
 
 
 def test_a_refresh_that_fails_in_the_middle_leaves_the_file_as_it_was() -> None:

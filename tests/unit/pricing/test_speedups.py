@@ -2,17 +2,14 @@
 
 import re
 from datetime import UTC, datetime
-from pathlib import Path
 
 import pytest
 
 from costgpu.errors import UsageError
 from costgpu.models.offer import Grade
 from costgpu.pricing.hardware import accelerators
-from costgpu.pricing.references import REFERENCE_COLUMNS, REFERENCES_FILE, reference, references
-from costgpu.pricing.snapshot import DATA
+from costgpu.pricing.references import reference, references
 from costgpu.pricing.speedups import kinds, speedups
-from costgpu.pricing.validated_csv import read_rows
 from costgpu.render.text.layout import WIDTH
 from costgpu.render.text.speedups import speedups_table
 
@@ -77,17 +74,9 @@ def test_the_reference_workloads() -> None:
 
 
 def test_references_are_what_they_must_be() -> None:
-    rows = read_rows(DATA / REFERENCES_FILE, REFERENCE_COLUMNS)
-    assert len(list(rows)) == len(references())
     for one in references().values():
         assert one.optimizer in ("SGD", "Adam")
         assert 0 <= one.convolutions <= 1
-
-
-def test_rows_stand_at_their_line(tmp_path: Path) -> None:
-    path = tmp_path / "t.csv"
-    path.write_text('a,b\n"two\nlines",2\n3, 4 \n')
-    assert [(row.line, row.cells["b"]) for row in read_rows(path, ("a", "b"))] == [(3, "2"), (4, "4")]
 
 
 # -- what it looks like

@@ -235,17 +235,11 @@ def test_no_order_of_two_clients_exceeds_it(
 
 
 DAMAGE = [
-    "UPDATE closings SET at_us = 6940000000000000",
-    "UPDATE closings SET ended_us = 6940000000000000",
-    "UPDATE closings SET started_us = 6940000000000000, ended_us = 6940000000000001",
-    "UPDATE closings SET started_us = started_us - 3600000000000",
-    "UPDATE closings SET ended_us = 0",
-    "UPDATE closings SET ended_us = 'soon'",
-    "UPDATE closings SET metered_nano_usd = -5",
-    "UPDATE closings SET metered_nano_usd = NULL",
     "UPDATE closings SET metered_nano_usd = 'much'",
     "UPDATE closings SET metered_nano_usd = 0.5",
-    "UPDATE events SET at_us = 6940000000000000 WHERE kind = 'closed'",
+    "UPDATE closings SET metered_seconds = 'long'",
+    "UPDATE closings SET ended_us = 'soon'",
+    "UPDATE closings SET ended_us = 9223372036854775807",
 ]
 
 
@@ -274,17 +268,16 @@ def test_an_open_run_whose_times_cannot_be_right_is_named_with_the_way_out(ledge
     assert "Run b1 is open, and its times cannot be right; costgpu cancel b1 closes it." in refusal.message
 
 
-@pytest.mark.parametrize("damage", DAMAGE[6:10])
+@pytest.mark.parametrize("damage", DAMAGE[:3])
 def test_a_damaged_amount_of_another_period_closes_no_budget(ledger: Ledger, tmp_path: Path, damage: str) -> None:
     closed(ledger, "a1", NOW - 2000 * HOUR, 1, "1999")
     harm(ledger, tmp_path, damage)
     assert ask(ledger, "100").refusal is None
 
 
-@pytest.mark.parametrize("damage", DAMAGE[:10])
+@pytest.mark.parametrize("damage", DAMAGE)
 def test_a_damaged_row_of_another_tag_closes_no_budget(ledger: Ledger, tmp_path: Path, damage: str) -> None:
     set_budget(ledger, replace(BUDGET, tags={"team": "nlp"}), NOW - 800 * HOUR, replace=True)
-    set_budget(ledger, replace(BUDGET, name="all", enforce=False), NOW - 800 * HOUR)
     closed(ledger, "a1", NOW - 2 * HOUR, 1, "1999", tags={"team": "cv"})
     harm(ledger, tmp_path, damage)
     assert ask(ledger, "100", tags={"team": "nlp"}).refusal is None
@@ -312,7 +305,7 @@ def test_a_damaged_budget_opens_nothing(ledger: Ledger, tmp_path: Path) -> None:
 def test_one_that_only_counts_says_what_it_can(ledger: Ledger, tmp_path: Path) -> None:
     set_budget(ledger, replace(BUDGET, enforce=False), NOW - 800 * HOUR, replace=True)
     closed(ledger, "a1", NOW - 2 * HOUR, 1, "1999")
-    harm(ledger, tmp_path, DAMAGE[6])
+    harm(ledger, tmp_path, DAMAGE[0])
     assert ask(ledger, "100").refusal is None
 
 
@@ -401,7 +394,7 @@ class TestFit:
     def test_damage_does_not_limit_where_nothing_enforces(self, ledger: Ledger, tmp_path: Path) -> None:
         set_budget(ledger, replace(BUDGET, enforce=False), NOW - 800 * HOUR, replace=True)
         closed(ledger, "a1", NOW - 2 * HOUR, 1, "1999")
-        harm(ledger, tmp_path, DAMAGE[6])
+        harm(ledger, tmp_path, DAMAGE[0])
         assert self.fit(ledger, max_cost_usd=Decimal(50)) == Limits(max_cost_usd=Decimal(50))
 
     @pytest.mark.parametrize("spent", ["1999.99", "2000", "3000"])
@@ -412,6 +405,6 @@ class TestFit:
 
     def test_what_cannot_be_counted_gives_no_cap(self, ledger: Ledger, tmp_path: Path) -> None:
         closed(ledger, "a1", NOW - 2 * HOUR, 1, "1999")
-        harm(ledger, tmp_path, DAMAGE[6])
+        harm(ledger, tmp_path, DAMAGE[0])
         with pytest.raises(LedgerDamaged):
             self.fit(ledger, max_cost_usd=Decimal(50))

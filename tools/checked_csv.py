@@ -1,15 +1,15 @@
-"""Tables that people write by hand: every row must be right, and what is wrong is named by file, line and column.
+"""Facts that people write by hand: every row must be right, and what is wrong is named by file, line and column.
 
-The generated tables are read by `snapshot`, which is fast and trusts them. May import `errors`.
+The tables that are made of them are read by `pricing`, which is fast and trusts them.
 """
 
 from __future__ import annotations
 
 import csv
 import math
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from datetime import date
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from costgpu.errors import ConfigError
 
@@ -71,14 +71,6 @@ class Row:
             raise self.wrong(column, f"{value} is below {least}")
         return value
 
-    def flag(self, column: str) -> bool:
-        """``yes`` or ``no``.
-
-        Raises:
-            ConfigError: Neither.
-        """
-        return self.text(column, among=("yes", "no")) == "yes"
-
     def day(self, column: str) -> date:
         """Return an ISO date.
 
@@ -89,24 +81,6 @@ class Row:
         if value is None:
             raise self.wrong(column, "is empty")
         return value
-
-    def record(self, kind: type[T], /, **known: Any) -> T:
-        """Return the line as a value of the dataclass `kind`: its fields from the columns of their names, and `known`.
-
-        Raises:
-            ConfigError: A cell is not what the type of its field says.
-        """
-        readers: dict[str, Callable[[str], Any]] = {
-            "str": self.text,
-            "int": lambda column: needed(self, column, self.whole(column)),
-            "int | None": self.whole,
-            "float": lambda column: needed(self, column, self.number(column)),
-            "float | None": self.number,
-            "bool": self.flag,
-            "date": self.day,
-        }
-        unknown = [field for field in fields(kind) if field.name not in known]  # type: ignore[arg-type]
-        return kind(**known, **{field.name: readers[str(field.type)](field.name) for field in unknown})
 
     def _parsed(self, column: str, parse: Callable[[str], T], what: str) -> T | None:
         text = self.cells[column]
@@ -145,7 +119,13 @@ def read_rows(path: Path, columns: Sequence[str]) -> Iterator[Row]:
                 line = reader.line_num
                 if header is None:
                     header = cells
-                    _check_header(path, line, header, columns)
+                    missing = [name for name in columns if name not in header]
+                    unknown = [name for name in header if name not in columns]
+                    words = [f"lacks {', '.join(missing)}"] if missing else []
+                    words += [f"has the unknown {', '.join(unknown)}"] if unknown else []
+                    if header != list(columns):
+                        why = " and ".join(words) or "has another order"
+                        raise ConfigError(f"{path}, line {line}: the header {why}.", hint=HINT)
                     continue
                 if len(cells) != len(columns):
                     raise ConfigError(f"{path}, line {line}: {len(cells)} cells instead of {len(columns)}.", hint=HINT)
@@ -156,13 +136,3 @@ def read_rows(path: Path, columns: Sequence[str]) -> Iterator[Row]:
         raise ConfigError(f"{path} cannot be read: {error}.", hint=HINT) from error
     except csv.Error as error:
         raise ConfigError(f"{path}, line {reader.line_num}: {error}.", hint=HINT) from error
-
-
-def _check_header(path: Path, line: int, header: Sequence[str], columns: Sequence[str]) -> None:
-    if list(header) == list(columns):
-        return
-    missing = [name for name in columns if name not in header]
-    unknown = [name for name in header if name not in columns]
-    words = [f"lacks {', '.join(missing)}"] if missing else []
-    words += [f"has the unknown {', '.join(unknown)}"] if unknown else []
-    raise ConfigError(f"{path}, line {line}: the header {' and '.join(words) or 'has another order'}.", hint=HINT)

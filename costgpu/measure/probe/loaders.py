@@ -6,6 +6,7 @@ import sys
 
 from .loops.script_frames import outwards
 from .loops.source import Source
+from .patching import known
 
 LOOKS_PER_LOADER, MOST_FRAMES = 3, 6
 VALIDATION = "validation"  # among the loaders that were drawn from: without gradients
@@ -67,8 +68,7 @@ class Loaders:
     def note_line(self, loader, frame, libraries):
         for _, live in zip(range(MOST_FRAMES), outwards(frame)):
             if not live.f_code.co_filename.startswith(libraries):
-                source = Source.of(live.f_code.co_filename)
-                scope = source.scope(live.f_code) if source is not None else None
+                source, scope = Source.of_code(live.f_code)
                 for line in source.loops_at(scope, live.f_lineno) if scope is not None else ():
                     self.by_line[(live.f_code, line)] = loader
                 return
@@ -97,7 +97,4 @@ class Loaders:
 
 def is_same_data(one, other):
     """Return whether two loaders give the same items: one data set, and as many batches of it."""
-    try:
-        return one.dataset is other.dataset and len(one) == len(other)
-    except (AttributeError, TypeError):
-        return False
+    return bool(known(lambda: one.dataset is other.dataset and len(one) == len(other)))

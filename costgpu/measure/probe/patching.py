@@ -17,6 +17,14 @@ def attribute(value, name, default=None):
         return default
 
 
+def known(read, *given, default=None):
+    """Return what `read` says, or the default: objects of libraries and of the user's may raise anything."""
+    try:
+        return read(*given)
+    except Exception:  # noqa: BLE001 - another version of a library, a stand-in, or the user's own
+        return default
+
+
 def harmless(hook):
     """For what we do on behalf of the measurement: if it fails on something unheard of, the script goes on uncounted."""
 

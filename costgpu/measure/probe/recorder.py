@@ -25,7 +25,7 @@ from .loops.loop_stack import LoopStack
 from .loops.progress_series import ProgressTracker, is_snapshot_due, make_snapshot
 from .loops.script_frames import PROBE_ROOT, called_by_libraries, library_roots, outwards
 from .loops.script_loops import ScriptLoops, plain_loop_stack
-from .loops.source import Source
+from .loops.source import loops_around
 from .loops.upcoming_work import UpcomingWork
 from .op_tracer import StepTrace
 from .patching import harmless
@@ -230,9 +230,7 @@ class Recorder:
         frames, before = self.loop_stack.frames(frame), self.phase
         top, lines = frames[0] if frames else None, ANYWHERE
         for live in frames:
-            source = Source.of(live.f_code.co_filename)
-            scope = source.scope(live.f_code) if source is not None else None
-            loops = source.loops(scope, live.f_lineno) if scope is not None else []
+            loops = loops_around(live)
             if loops:
                 top, lines = live, (loops[0].lineno, loops[0].end_lineno)
                 break

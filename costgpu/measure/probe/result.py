@@ -13,7 +13,7 @@ from .inference.phase import describe as inference_facts
 from .loops.progress_series import MOST_EVENTS, MOST_TIMES
 from .loops.prospects import TRAINERS
 from .loops.time_budgets import time_budget
-from .patching import FAILURES, attribute, harmless
+from .patching import FAILURES, attribute, harmless, known
 from .ranks.data_parts import describe_data
 from .ranks.world import WORLD
 from .record import Batch, Loader, Optimizer, PhaseRecord, RanksRecord, TorchFacts
@@ -78,11 +78,9 @@ def peak_memory():
 def torch_facts(torch, autocast, compiled) -> TorchFacts:
     """Return what torch says of itself and was told about precision."""
     matmul = getattr(torch.backends.cuda, "matmul", None)
-    try:
-        count = 0 if GPU_REQUESTS.fake_cuda else torch.cuda.device_count()
-        devices = [torch.cuda.get_device_name(i) for i in range(count)]
-    except Exception:  # noqa: BLE001 - a broken driver is no device
-        devices = []
+    devices = []
+    if not GPU_REQUESTS.fake_cuda:  # a broken driver is no device
+        devices = known(lambda: [torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count())], default=[])
     return {
         "version": str(torch.__version__),
         "threads": torch.get_num_threads(),
@@ -185,7 +183,7 @@ def describe_loader(loader, fetch) -> Loader:
         "workers": attribute(loader, "num_workers", 0),
         "batch_size": attribute(loader, "batch_size"),
         "pin_memory": bool(attribute(loader, "pin_memory")),
-        "length": safe_length(loader),
+        "length": known(len, loader),
         "fetch_seconds": fetch[0].value if fetch else None,
         "fetches": fetch[1].value if fetch else 0,
         "fetch_waits": fetch[2].value if fetch else 0.0,
@@ -199,17 +197,8 @@ def device_type(phase, torch):
         for group in optimizer.param_groups:
             for value in group["params"]:
                 return value.device.type
-    try:  # updated by hand
-        return "cuda" if not GPU_REQUESTS.fake_cuda and torch.cuda.memory_allocated() else "cpu"
-    except Exception:  # noqa: BLE001 - a broken driver is no device
-        return "cpu"
-
-
-def safe_length(value):
-    try:
-        return len(value)
-    except Exception:  # noqa: BLE001 - an iterable dataset has none
-        return None
+    # updated by hand; a broken driver is no device
+    return "cuda" if not GPU_REQUESTS.fake_cuda and known(torch.cuda.memory_allocated) else "cpu"
 
 
 def describe_batch(batch, torch) -> Batch:

@@ -7,7 +7,7 @@ import sys
 import threading
 
 from ..loops.progress_series import RANKS
-from ..patching import harmless, patch
+from ..patching import harmless, known, patch
 from ..schedstat import clock
 
 HEAVY = (
@@ -112,10 +112,7 @@ class JaxHooks:
         def abstract(value):
             return shape(value.shape, value.dtype) if isinstance(value, self.jax.Array) else value
 
-        try:
-            return self.jax.tree_util.tree_map(abstract, (args, kwargs))
-        except Exception:  # noqa: BLE001 - a container that JAX does not know either
-            return None
+        return known(self.jax.tree_util.tree_map, abstract, (args, kwargs))  # None of a container that JAX cannot take
 
     def count(self, series, compiled, shapes):
         begin = clock()

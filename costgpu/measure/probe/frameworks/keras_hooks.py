@@ -7,12 +7,12 @@ import threading
 
 from ..loaders import FIT
 from ..loops.script_frames import locals_of, own_place
-from ..patching import attribute, harmless, observe, patch
+from ..patching import attribute, harmless, known, observe, patch
 from ..schedstat import clock
 from .layer_counter import LayerCounter, product
 from .predict_hooks import KerasPredictions
 from .saving_hooks import keras_saves
-from .told_validation import keras_validation, known
+from .told_validation import keras_validation
 from .trainers import stoppers
 
 PER_STEP = ("flops", "bytes", "kernels", "convolutions")
@@ -192,7 +192,7 @@ class KerasHooks:
                 backend="tensorflow",
                 batch=first_size(args),
                 optimizer=type(self.optimizer).__name__,
-                parameters=parameters_of(self.optimizer),
+                parameters=known(lambda: numbers_in(self.optimizer._trainable_variables)),
             )
         if self.layers.batch is None:
             self.layers.batch = series.facts["batch"]
@@ -201,11 +201,7 @@ class KerasHooks:
 
 
 def backend():
-    keras = sys.modules.get("keras")
-    try:
-        return str(keras.backend.backend())
-    except Exception:  # noqa: BLE001 - no Keras at all
-        return ""
+    return str(known(lambda: sys.modules["keras"].backend.backend(), default=""))
 
 
 def numbers_in(variables):
@@ -222,13 +218,6 @@ def facts_of(model):
     except Exception:  # noqa: BLE001 - a model that is not built yet
         found.setdefault("model_bytes", None)
     return found
-
-
-def parameters_of(optimizer):
-    try:
-        return numbers_in(optimizer._trainable_variables)
-    except Exception:  # noqa: BLE001 - another kind of optimizer
-        return None
 
 
 def batch_of(local):

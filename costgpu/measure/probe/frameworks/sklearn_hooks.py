@@ -7,7 +7,7 @@ import threading
 from ..loops.progress_series import LEAST_STEPS
 from ..loops.script_frames import library_loops, own_place
 from ..loops.search_plan import TRAIN_SIZE, read_plan
-from ..patching import harmless, observe, wrap
+from ..patching import harmless, known, observe, wrap
 from ..schedstat import clock
 
 GROWER, NETWORK = "sklearn.ensemble._hist_gradient_boosting.grower", "sklearn.neural_network._multilayer_perceptron"
@@ -173,7 +173,9 @@ class SklearnHooks:
 
     def inner_series(self, estimator, unit, limit, stops):
         def open_series(key, name):
-            length = count_parts(innermost(estimator), unit, limit)
+            fitted = innermost(estimator)
+            at_once = getattr(fitted, "n_trees_per_iteration_", 1) if unit == "tree" else 1  # a stage is all of them
+            length = known(lambda: float(getattr(fitted, limit) * at_once))
             may_stop = bool(stops and getattr(estimator, stops, None) not in (None, False))
             inside = bool(self.scoring) or type(self.going[0]).__module__.startswith(FITS_OTHERS)
             for one in self.progress.series:
@@ -229,11 +231,3 @@ def is_part(estimator, whole):
 def light(estimator):
     """Scalers, encoders and the like: their fits are preparation."""
     return hasattr(estimator, "transform") and not hasattr(estimator, "predict")
-
-
-def count_parts(estimator, unit, limit):
-    at_once = getattr(estimator, "n_trees_per_iteration_", 1) if unit == "tree" else 1  # a stage is all of them
-    try:
-        return float(getattr(estimator, limit) * at_once)
-    except Exception:  # noqa: BLE001 - an estimator of the user's own may lack it
-        return None

@@ -6,19 +6,11 @@ import math
 import sys
 
 from ..loops.safe_eval import Evaluator
-from ..patching import attribute
+from ..patching import attribute, known
 from ..record import Validation
 
 NEARLY = 0.02  # by which a number of evaluations may be off before the rhythm is stretched to it
 EVALUATES_AT_THE_END = 5  # Hugging Face's version since which `eval_strategy="steps"` evaluates after the last step too
-
-
-def known(read, *given):
-    """Return what `read` says; None if the objects of a trainer raise, or are not what they are in the versions we know."""
-    try:
-        return read(*given)
-    except Exception:  # noqa: BLE001 - another version of it, a stand-in, or the user's own
-        return None
 
 
 def positive(value):

@@ -7,7 +7,7 @@ import sys
 
 from ..loops.progress_series import COUNTS_BYTES
 from ..loops.script_frames import driver, own_place, place_of
-from ..patching import harmless, observe, patch
+from ..patching import harmless, known, observe, patch
 
 BYTES = ("b", "ib", "byte", "bytes", "kb", "mb", "kib", "mib")
 
@@ -57,17 +57,11 @@ def attach_tqdm(progress, module):
 
 def length_of(bar):
     """Return how many items the bar is over, without those that it began with; None if it does not say."""
-    if has_length(bar):
-        return len(bar.iterable)
+    length = known(lambda: len(bar.iterable))
+    if length is not None:
+        return length
     total, begun = getattr(bar, "total", None), getattr(bar, "initial", 0) or 0
     return total - begun if total is not None else None
-
-
-def has_length(bar):
-    try:
-        return len(bar.iterable) >= 0
-    except Exception:  # noqa: BLE001 - no iterable, or one without a length
-        return False
 
 
 def series_of(progress, bar, frame, iterated=False):
@@ -84,7 +78,7 @@ def series_of(progress, bar, frame, iterated=False):
     around = made[1] if made else progress.loops_around(own) if own is not None and not again else []
     series = progress.open("tqdm", unit, None, key=key, around=around, may_stop=False, outer=label)
     series.label = place
-    series.facts["total"], series.facts["told"] = length_of(bar), not has_length(bar)
+    series.facts["total"], series.facts["told"] = length_of(bar), known(lambda: len(bar.iterable)) is None
     series.facts["description"] = str(getattr(bar, "desc", None) or "").strip(" :")[:80]
     if library:
         series.setup = "it is {}'s own".format(library)

@@ -8,13 +8,13 @@ import math
 import sys
 
 from ..loops.script_frames import outwards, package_of_file
+from ..patching import known
 from ..record import TrainerLength
 from .saving_hooks import hugging_face_saves, lightning_saves
 from .told_validation import (
     hugging_face_validation,
     ignite_validation,
     is_kind,
-    known,
     length,
     lightning_validation,
     positive,

@@ -66,8 +66,7 @@ def imagine(call, evaluator):
 def bind(function, bound, call, evaluator):
     """As `bind_call`, for a function that has been found, with the object that it is bound to."""
     code = function.__code__ if isinstance(function, types.FunctionType) else None
-    source = Source.of(code.co_filename) if code is not None else None
-    scope = source.scope(code) if source is not None else None
+    source, scope = Source.of_code(code) if code is not None else (None, None)
     if scope is None:
         raise Unknown("no source")
     names = list(code.co_varnames[: code.co_argcount + code.co_kwonlyargcount])
@@ -80,6 +79,12 @@ def bind(function, bound, call, evaluator):
     local.update(zip(positional, values))
     local.update({name: value for name, value in named.items() if name in names})
     others = list(code.co_varnames[len(names) :])
+
+    def whole(many):
+        """Return the arguments that a function takes together; absent if one of them is."""
+        parts = many.values() if isinstance(many, dict) else many
+        return Absent() if any(isinstance(one, Absent) for one in parts) else many
+
     if code.co_flags & inspect.CO_VARARGS:
         local[others.pop(0)] = whole(tuple(values[len(positional) :]))
     if code.co_flags & inspect.CO_VARKEYWORDS:
@@ -122,12 +127,6 @@ def given_to(call, evaluator):
             raise Unknown("arguments")
         named.update({keyword.arg: evaluated(evaluator, keyword.value)} if keyword.arg is not None else many)
     return values, named
-
-
-def whole(values):
-    """Return the arguments that a function takes together; absent if one of them is."""
-    parts = values.values() if isinstance(values, dict) else values
-    return Absent() if any(isinstance(one, Absent) for one in parts) else values
 
 
 def is_own(function):

@@ -8,6 +8,7 @@ import inspect
 import time
 import types
 
+from ..patching import known
 from .call_binding import plain_function
 from .live_values import MISSING, MOST_DEEP, Unknown, one_return
 from .source import assigned_pairs, encloses, own_statements
@@ -139,10 +140,7 @@ def clock_seconds(test, ends, loop, place):
     Args:
         ends: The truth of the test that ends the loop.
     """
-    try:
-        return seconds_to_end(test, ends, loop, place)
-    except Exception:  # noqa: BLE001 - the user's objects may raise anything
-        return None
+    return known(seconds_to_end, test, ends, loop, place)
 
 
 def seconds_to_end(test, ends, loop, place):

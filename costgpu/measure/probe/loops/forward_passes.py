@@ -3,6 +3,7 @@
 import ast
 import math
 
+from ..patching import known
 from .call_binding import bind_call, evaluated
 from .safe_eval import Unknown
 
@@ -71,12 +72,11 @@ class ForwardPasses:
         self.evaluates = self.evaluates or (method == "eval" and not call.args)
         if isinstance(evaluated(evaluator, call.func), self.module):
             return 1
-        try:
-            _, scope, inside = bind_call(call, evaluator)
-        except Exception:  # noqa: BLE001 - not a plain function
-            scope = None
+        _, scope, inside = known(bind_call, call, evaluator, default=(None, None, None))
         if scope is None or self.is_library(str(inside.globals.get("__file__", "<"))):
-            self.ask_owner(call, evaluator)
+            if isinstance(call.func, ast.Attribute) and not hasattr(self.module, method):
+                if isinstance(evaluated(evaluator, call.func.value), self.module):
+                    raise Unknown("a library's method")  # what its model does in one of its own: `model.generate(...)`
             return 0
         if scope in self.going:
             self.recursive.add(scope)
@@ -89,9 +89,3 @@ class ForwardPasses:
         if count and scope in self.recursive:
             raise Unknown("it calls itself")
         return count
-
-    def ask_owner(self, call, evaluator):
-        """Raise Unknown for what a library's model does in a method of its own: `model.generate(...)`."""
-        if isinstance(call.func, ast.Attribute) and not hasattr(self.module, call.func.attr):
-            if isinstance(evaluated(evaluator, call.func.value), self.module):
-                raise Unknown("a library's method")

@@ -20,8 +20,7 @@ def generator_trips(call, evaluator):
 
 def items_of(code, inside):
     """Return how many items the generator function of this code gives in these variables; raises Unknown."""
-    source = Source.of(code.co_filename)
-    scope = source.scope(code) if source is not None else None
+    scope = Source.of_code(code)[1]
     if scope is None:
         raise Unknown("no source")
     return items_of_scope(scope, inside)

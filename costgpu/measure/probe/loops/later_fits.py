@@ -23,9 +23,8 @@ def later_fits(frame):
     found = []
     for live in outwards(frame):
         path = live.f_code.co_filename
-        source = Source.of(path) if not package_of_file(path) and not path.startswith((PROBE_ROOT, "<")) else None
-        scope = source.scope(live.f_code) if source is not None else None
-        if scope is None:
+        source, scope = Source.of_code(live.f_code)
+        if scope is None or package_of_file(path) or path.startswith((PROBE_ROOT, "<")):
             continue
         loops = source.loops(scope, live.f_lineno)
         end = loops[0].end_lineno if loops else live.f_lineno

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import math
 
+from ..patching import known
 from .clocks import clock_seconds, follows_clock
 from .constants import Constants, read_number
 from .counters import counter
@@ -42,14 +43,8 @@ def find_exits(record, loop, place):
             record["trips"] = "inf"
         for tests in alternatives:
             add_exit(record, way, tests, loop, place, constants)
-    if not record["library"]:
-        add_exits_of_functions(record, loop, place)
-
-
-def add_exits_of_functions(record, loop, place):
-    """Add the exits of the program in functions of this file that the loop calls by name."""
-    exits = function_exits(place.source)
-    for node in own_statements(loop.body) if exits else ():
+    exits = function_exits(place.source) if not record["library"] else {}
+    for node in own_statements(loop.body) if exits else ():  # in functions of this file that the loop calls by name
         way = exits.get(dotted(node.func).rsplit(".", 1)[-1]) if isinstance(node, ast.Call) else None
         if way is not None:
             add_foreign_exit(record, way, place)
@@ -81,11 +76,9 @@ def read_to_the_end(record, way, loop, place):
     ]
     if len(made) != 1 or encloses_any(loop.body, made[0].lineno):
         return False
-    try:
-        record["trips"] = place.evaluator.trips(made[0])
-    except Exception:  # noqa: BLE001 - what it is over does not say how long it is
-        return False
-    return True
+    trips = known(place.evaluator.trips, made[0])
+    record["trips"] = record["trips"] if trips is None else trips
+    return trips is not None
 
 
 def add_exit(record, way, tests, loop, place, constants):

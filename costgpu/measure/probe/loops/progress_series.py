@@ -12,7 +12,7 @@ import threading
 import types
 from array import array
 
-from ..patching import harmless
+from ..patching import harmless, known
 from ..record import SeriesRecord, Snapshot, TrainerLength
 from ..schedstat import clock
 from .later_fits import later_fits
@@ -126,10 +126,7 @@ class ProgressTracker:
         return self.own_loops_around(frame or sys._getframe(2)) + library_loops()
 
     def own_loops_around(self, frame):
-        try:
-            loops = self.recorder.plain_loop_stack().snapshot(frame, own=True)
-        except Exception:  # noqa: BLE001 - only a help for the total
-            return []
+        loops = known(lambda: self.recorder.plain_loop_stack().snapshot(frame, own=True), default=[])
         for loop in loops:
             trips, at, early = loop["position"]
             if loop["trips"] in (None, "inf") and trips is not None:
@@ -141,18 +138,13 @@ class ProgressTracker:
 
     def exits_of(self, frame):
         """``line 12: loss < 0.1``: what may end the loop whose head draws from a bar here; empty for nothing."""
-        try:
-            return self.recorder.plain_loop_stack().exit_at(frame)
-        except Exception:  # noqa: BLE001 - only a help for the total
-            return ""
+        return known(lambda: self.recorder.plain_loop_stack().exit_at(frame), default="")
 
     def take_snapshot(self, series, frame):
         """Record the loops around a step that no framework counts."""
-        try:
-            loops = self.recorder.plain_loop_stack().snapshot(frame)
-        except Exception:  # noqa: BLE001 - the total is then unknown
-            return
-        series.snapshots.append(make_snapshot(series.steps, loops))
+        loops = known(lambda: self.recorder.plain_loop_stack().snapshot(frame))
+        if loops is not None:  # else the total is unknown
+            series.snapshots.append(make_snapshot(series.steps, loops))
 
     def step(self, series, steps=1, frame=None):
         recorder, now = self.recorder, clock()

@@ -12,7 +12,7 @@ from ..record import Again, LoopProgress
 from ..schedstat import clock
 from .loop_stack import LoopStack
 from .script_frames import PROBE_ROOT, library_loops, outwards, package_of_file
-from .source import Source, names_in
+from .source import loops_around, names_in
 
 NO_TORCH = types.SimpleNamespace(
     __file__="/nonexistent/torch/__init__.py",
@@ -193,10 +193,8 @@ def tensor_libraries(frame):
         path = live.f_code.co_filename
         if path.startswith((PROBE_ROOT, "<")) or package_of_file(path):
             continue
-        source = Source.of(path)
-        scope = source.scope(live.f_code) if source is not None else None
         local = live.f_locals
-        for loop in source.loops(scope, live.f_lineno) if scope is not None else ():
+        for loop in loops_around(live):
             for name in names_in(loop, ast.Store):
                 value = local.get(name)
                 if hasattr(type(value), "shape"):

@@ -5,6 +5,7 @@ import functools
 import inspect
 import types
 
+from ..patching import known
 from .call_binding import Absent, Items, bind, evaluated, plain_function
 from .reach import Reach
 from .safe_eval import Evaluator, Unknown
@@ -63,13 +64,14 @@ class Trainings:
         function = within_wrapper(function) or function
         if (package and not self.libraries) or path.startswith(self.loop_stack.torch_root) or function in around:
             return False
-        source = Source.of(function.__code__.co_filename)
-        scope = source.scope(function.__code__) if source is not None else None
+        source, scope = Source.of_code(function.__code__)
         if scope is None:
             return False
         if depth >= MOST_DEEP:
             return self.is_named(source, function.__name__)
-        variables = self.inside(function, bound, call, reach.evaluator)
+        found = known(bind, function, bound, call, reach.evaluator)
+        local = {} if bound is None else dict(zip(function.__code__.co_varnames, [bound]))
+        variables = Evaluator(local, function.__globals__, self.torch) if found is None else found[2]
         inside = Reach.of_call(source, scope, variables)
         if not all(map(reach.constants.fixed, [*call.args, *(one.value for one in call.keywords)])):
             inside.constants.stored.update(function.__code__.co_varnames[bound is not None :])
@@ -124,13 +126,6 @@ class Trainings:
             self.named[source.tree] = training_functions(source.tree)
         return name in self.named[source.tree]
 
-    def inside(self, function, bound, call, evaluator):
-        try:
-            return bind(function, bound, call, evaluator)[2]
-        except Exception:  # noqa: BLE001 - its arguments are not known
-            local = {} if bound is None else dict(zip(function.__code__.co_varnames, [bound]))
-            return Evaluator(local, function.__globals__, self.torch)
-
     def leads_to_step(self, function, kind):
         """Return whether a step was made in this function, or in what it is a subclass's version of."""
         inner = within_wrapper(function)
@@ -179,14 +174,6 @@ def made_last(node, line, reach):
 
 def within_wrapper(function):
     """Return what a decorator's function calls, which hides it; None for any other function."""
-    held = [cell.cell_contents for cell in function.__closure__ or () if is_filled(cell)]
+    held = [known(getattr, cell, "cell_contents") for cell in function.__closure__ or ()]
     found = [one for one in held if isinstance(one, types.FunctionType)]
     return found[0] if len(found) == 1 and function.__code__.co_flags & WRAPS == WRAPS else None
-
-
-def is_filled(cell):
-    try:
-        cell.cell_contents  # noqa: B018
-    except ValueError:
-        return False
-    return True

@@ -54,7 +54,9 @@ def write_result(recorder, status, detail):
         result["probe_errors"] = result.get("probe_errors", []) + FAILURES
     if recorder.torch is not None:
         result["torch"] = torch_facts(recorder.torch, recorder.autocast, recorder.compiled)
-        result["phases"] = [phase_record(phase, recorder.torch, usual_fetches(recorder)) for phase in recorder.phases]
+        # the figures of the fetches but for each worker's first one; of those where there were no others
+        fetch = recorder.fetch if recorder.fetch and recorder.fetch[1].value else recorder.first_fetch
+        result["phases"] = [phase_record(phase, recorder.torch, fetch) for phase in recorder.phases]
         for phase, facts in zip(recorder.phases, result["phases"]):
             if facts["loader"] is not None:
                 facts["loader"]["start_seconds"] = recorder.loaders.starts.get(id(phase.loader))
@@ -170,11 +172,6 @@ def phase_record(phase, torch, fetch) -> PhaseRecord:
         "call": phase.call,
         "inference": inference_facts(phase) if isinstance(phase, InferencePhase) else None,
     }
-
-
-def usual_fetches(recorder):
-    """Return the figures of the fetches but for each worker's first one; of those where there were no others."""
-    return recorder.fetch if recorder.fetch and recorder.fetch[1].value else recorder.first_fetch
 
 
 def describe_loader(loader, fetch) -> Loader:

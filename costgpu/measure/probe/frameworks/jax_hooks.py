@@ -39,20 +39,16 @@ class JaxHooks:
             @functools.wraps(made)
             def gradient(*args, **kwargs):
                 if not self.by_hand and not self.tracing():
-                    self.trains_by_hand()
+                    self.by_hand = True
+                    for one in self.progress.series:  # what is only applied is a part of training steps
+                        if one.facts.pop("applied", None):
+                            one.facts.pop("inference", None)
+                            one.rank = RANKS["jax"]
                 return made(*args, **kwargs)
 
             return gradient
 
         return transform_and_follow
-
-    def trains_by_hand(self):
-        """Take what is only applied for a part of training steps, whose gradients are taken by hand."""
-        self.by_hand = True
-        for one in self.progress.series:
-            if one.facts.pop("applied", None):
-                one.facts.pop("inference", None)
-                one.rank = RANKS["jax"]
 
     def make(self, jit):
         def jit_and_follow(fun=None, *args, **kwargs):
@@ -236,13 +232,8 @@ def size(aval):
 
 
 def nbytes(variables):
-    total = 0.0
-    for aval in [one.aval for one in variables if hasattr(one, "aval")]:
-        try:
-            total += size(aval) * aval.dtype.itemsize
-        except (AttributeError, TypeError):
-            continue
-    return total
+    avals = [one.aval for one in variables if hasattr(one, "aval")]
+    return sum(known(lambda one=one: size(one) * one.dtype.itemsize, default=0.0) for one in avals)
 
 
 def own_function(fun):

@@ -85,7 +85,9 @@ def series_of(progress, bar, frame, iterated=False):
     elif unit.lower() in BYTES or (getattr(bar, "unit_scale", False) and getattr(bar, "unit_divisor", 0) == 1024):
         series.setup = COUNTS_BYTES
     elif own is not None and iterated and not again:
-        series.facts["may_stop_at"] = progress.exits_of(own)
+        # ``line 12: loss < 0.1``: what may end the loop whose head draws from the bar
+        stack = progress.recorder.plain_loop_stack()
+        series.facts["may_stop_at"] = known(stack.exit_at, own, default="")
     bar._costgpu_series = series
     bar._costgpu_iterated = iterated
     return series

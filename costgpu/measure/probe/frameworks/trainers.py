@@ -66,7 +66,9 @@ def hugging_face(trainer) -> TrainerLength:
     state, args = trainer.state, trainer.args
     total, epochs, limit = positive(state.max_steps), positive(args.num_train_epochs), positive(args.max_steps)
     stops = stoppers(known(lambda: trainer.callback_handler.callbacks) or ())
-    epoch = hugging_face_epoch(trainer)
+    batches = known(lambda: length(trainer.callback_handler.train_dataloader))
+    accumulate = positive(getattr(args, "gradient_accumulation_steps", 1)) or 1
+    epoch = float(math.ceil(batches / accumulate)) if batches else None
     if epoch is None and total and epochs and limit is None:
         epoch = total / epochs
     how = "num_train_epochs={:g}".format(epochs or math.nan) if limit is None else "max_steps={:g}".format(limit)
@@ -74,13 +76,6 @@ def hugging_face(trainer) -> TrainerLength:
     told["validation"] = known(hugging_face_validation, trainer, total, epoch)
     told["saves"] = known(hugging_face_saves, state, args, total, epoch)
     return told
-
-
-def hugging_face_epoch(trainer):
-    """Return steps of an epoch, by the loader that the trainer goes through; None if it has no length."""
-    batches = known(lambda: length(trainer.callback_handler.train_dataloader))
-    accumulate = positive(getattr(trainer.args, "gradient_accumulation_steps", 1)) or 1
-    return float(math.ceil(batches / accumulate)) if batches else None
 
 
 def ignite(engine) -> TrainerLength | None:

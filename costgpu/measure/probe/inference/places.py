@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import sys
-
 from ..loops.reach import Reach
 from ..loops.safe_eval import Evaluator
 from ..loops.script_frames import PROBE_ROOT, is_standard, outwards
@@ -43,11 +41,6 @@ class Places:
         frames = self.recorder.loop_stack.frames(frame)
         return tuple((live.f_code.co_filename, loop.lineno) for live in frames for loop in loops_around(live))
 
-    def read_ahead(self, phase, frame):
-        """Read in the source whether the script trains around this place or after it."""
-        phase.upcoming = self.recorder.upcoming_work.read(frame, phase.loader, phase.anchors, training=False)
-        phase.may_train = self.trains_around(frame)
-
     def may_train(self, phase):
         """Return whether what was seen so far may be no more than preparation."""
         return bool(phase.may_train or (self.recorder.optimizers_made and self.recorder.progress.names_training()))
@@ -72,8 +65,3 @@ class Places:
         finally:
             trainings.libraries = False
         return False
-
-
-def is_live(frame):
-    """Return whether a frame is still running in this thread."""
-    return frame is not None and any(live is frame for live in outwards(sys._getframe(1)))

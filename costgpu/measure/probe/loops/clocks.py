@@ -8,7 +8,6 @@ import inspect
 import time
 import types
 
-from ..patching import known
 from .call_binding import plain_function
 from .live_values import MISSING, MOST_DEEP, Unknown, one_return
 from .source import assigned_pairs, encloses, own_statements
@@ -135,15 +134,11 @@ def seconds_of(value):
 
 
 def clock_seconds(test, ends, loop, place):
-    """Return the seconds from the start of a clock to when a test of it ends the loop; None if it is no such test.
+    """Return the seconds from the start of a clock to when a test of it ends the loop; None or any error if it is none.
 
     Args:
         ends: The truth of the test that ends the loop.
     """
-    return known(seconds_to_end, test, ends, loop, place)
-
-
-def seconds_to_end(test, ends, loop, place):
     evaluator, clock = place.evaluator, Clock(loop, place)
     if isinstance(test, (ast.Call, ast.Attribute)):
         test, evaluator = unfolded(test, evaluator)

@@ -82,7 +82,9 @@ class Body:
         self.keys = [(loop.lineno, self.path) for loop in self.loops]
         self.order = [*(caller.order if caller is not None else []), *self.keys]
         if self.repeated:
-            self.loops = [as_loop(scope), *self.loops]
+            made = ast.While(test=ast.Constant(value=True), body=scope.body, orelse=[])
+            ast.copy_location(made.test, scope)
+            self.loops = [ast.copy_location(made, scope), *self.loops]
             self.keys.insert(0, outer)
         self.key = self.keys[-1] if self.keys else outer
         self.place.around = self.loops
@@ -246,13 +248,6 @@ class Filled(ast.NodeTransformer):
 
     def visit_Name(self, node):
         return self.values.get(node.id, node)
-
-
-def as_loop(scope):
-    """Return a function's body as that of a loop."""
-    made = ast.While(test=ast.Constant(value=True), body=scope.body, orelse=[])
-    ast.copy_location(made.test, scope)
-    return ast.copy_location(made, scope)
 
 
 def rebuilt(node: ast.expr, change: Callable[[ast.expr], ast.expr]) -> Any:

@@ -93,7 +93,7 @@ def add_exit(record, way, tests, loop, place, constants):
             record["trips"] = min(1, record["trips"]) if isinstance(record["trips"], (int, float)) else 1
             return
     rare = [test for test in tests if not periodic(*test)]  # tested every so often only
-    seconds = clock_seconds(*rare[0], loop, place) if len(rare) == 1 else None
+    seconds = known(clock_seconds, *rare[0], loop, place) if len(rare) == 1 else None
     if seconds is not None:
         if seconds < record.get("seconds", math.inf):
             record["seconds"] = seconds

@@ -73,8 +73,7 @@ class Series:
     @property
     def weight(self):
         """Return a key that is larger for series that are open, then for those that took most of the time."""
-        busy = self.facts.get("busy")
-        return (self.open, busy if busy is not None else self.busy + self.lead)
+        return (self.open, self.all_seconds)
 
     @property
     def all_seconds(self):
@@ -136,10 +135,6 @@ class ProgressTracker:
             loop["position"] = (trips, at, early or any(name in loop for name in ("guard", "skips", "opens")))
         return loops
 
-    def exits_of(self, frame):
-        """``line 12: loss < 0.1``: what may end the loop whose head draws from a bar here; empty for nothing."""
-        return known(lambda: self.recorder.plain_loop_stack().exit_at(frame), default="")
-
     def take_snapshot(self, series, frame):
         """Record the loops around a step that no framework counts."""
         loops = known(lambda: self.recorder.plain_loop_stack().snapshot(frame))
@@ -178,7 +173,8 @@ class ProgressTracker:
 
     def awaits_training(self):
         """Return whether what a framework does will be what counts: a bar or a loop is then only what comes before it."""
-        return self.recorder.computes_with_torch() or self.read_sources().await_training()
+        recorder = self.recorder  # once torch has been set to work its steps are what counts
+        return bool(recorder.optimizers_made or recorder.backwards) or self.read_sources().await_training()
 
     def names_training(self):
         """Return whether the script may make use of an optimizer; it may only have loaded a checkpoint into it."""
@@ -190,10 +186,6 @@ class ProgressTracker:
         if self.prospects is None:
             self.prospects = Prospects()
         return self.prospects
-
-    def transfers(self):
-        """Return whether a bar that counts bytes is going on: the loop that it is in is no work either."""
-        return any(one.open and one.setup == COUNTS_BYTES for one in self.series)
 
     def leading(self):
         """Return the series that says the most of what the script does; None without one that has stepped and may count."""

@@ -16,19 +16,7 @@ STARTERS = (
     *("click", "typer", "fire", "absl", "hydra", "tyro", "jsonargparse", "sacred", "invoke", "ray", "accelerate"),
     *("cyclopts", "defopt", "argh", "plac", "submitit", "anyio", "trio", "nest_asyncio", "tenacity", "backoff"),
 )
-TRANSFERS = (
-    "urllib",
-    "http",
-    "ftplib",
-    "urllib3",
-    "requests",
-    "httpx",
-    "aiohttp",
-    "boto3",
-    "botocore",
-    "gdown",
-    "wget",
-)
+TRANSFERS = tuple("urllib http ftplib urllib3 requests httpx aiohttp boto3 botocore gdown wget".split())
 SEARCHERS = ("optuna", "hyperopt", "skopt", "bayes_opt", "ray", "flaml", "nevergrad", "ax", "smac", "wandb", "zoofs")
 # Package -> function that makes the trials, and its argument that says how many.
 TRIALS = {
@@ -195,10 +183,10 @@ def count_eliminations(local):
     return (count_splits(local) + 1) * each
 
 
-def count_subsets(local):
-    """Set of features that a sequential selection tries, each by a cross-validation; a tolerance may end it."""
-    return sum(local["n_features"] - at for at in range(local["n_iterations"]))
-
-
 # Estimators of scikit-learn that fit others, by their file -> how many fits (cross-validations) their own has at most.
-METAS = {"_rfe.py": count_eliminations, "_sequential.py": count_subsets, "calibration.py": count_splits}
+METAS = {
+    "_rfe.py": count_eliminations,
+    # sets of features, each tried by a cross-validation; a tolerance may end it
+    "_sequential.py": lambda local: sum(local["n_features"] - at for at in range(local["n_iterations"])),
+    "calibration.py": count_splits,
+}

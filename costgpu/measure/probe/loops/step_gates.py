@@ -10,6 +10,7 @@ from .counters import counter
 from .loop_exits import COMPARE
 from .loop_position import MIRRORED, NEGATED
 from .source import LOOPS, assigned_pairs, encloses, encloses_any, names_in, own_statements
+from .syntax import dotted
 
 
 def read_gates(record, loop, body, place):
@@ -92,16 +93,9 @@ def restarted(test, truth, block):
         return None
     for one in own_statements(block):
         if isinstance(one, ast.Assign) and isinstance(one.value, ast.Constant) and one.value.value == 0:
-            if any(ast.dump(target) == ast.dump(stored(test.left)) for target in one.targets):
+            if dotted(test.left) in map(dotted, one.targets):
                 return test.left, test.comparators[0]
     return None
-
-
-def stored(node):
-    """Return a name or an attribute as the target of an assignment."""
-    if isinstance(node, ast.Name):
-        return ast.Name(id=node.id, ctx=ast.Store())
-    return ast.Attribute(value=node.value, attr=node.attr, ctx=ast.Store())
 
 
 def gate_of(counted, every, loop, place, constants, record) -> Gate | None:

@@ -165,20 +165,20 @@ class UpcomingWork:
                     total += 1
                     continue
                 for call in calls:
-                    if self.trainings.call_trains(call, reach):
-                        total += self.call_trips(call, reach, depth)
+                    if not self.trainings.call_trains(call, reach):
+                        continue
+                    for given in (*call.args, *(keyword.value for keyword in call.keywords)):
+                        reach.refuse_changing(given, filled_only=True)
+                    source, scope, inside = bind_call(call, evaluator)
+                    trips = self.static_trips(
+                        scope.body, Reach.of_call(source, scope, inside, reach.changing), depth + 1
+                    )
+                    if not trips:
+                        raise Unknown("it trains out of sight")
+                    total += trips
             else:
                 raise Unknown(type(statement).__name__)
         return total
-
-    def call_trips(self, call, reach, depth):
-        for given in (*call.args, *(keyword.value for keyword in call.keywords)):
-            reach.refuse_changing(given, filled_only=True)
-        source, scope, inside = bind_call(call, reach.evaluator)
-        trips = self.static_trips(scope.body, Reach.of_call(source, scope, inside, reach.changing), depth + 1)
-        if not trips:
-            raise Unknown("it trains out of sight")
-        return trips
 
     def periodic_work(self, loop, key, body, training_loader, passed):
         """Yield what a loop's body does beside the step: DataLoaders that it reads, what it saves, what takes its time."""
@@ -186,6 +186,8 @@ class UpcomingWork:
         for node, tests in statements(loop, body):
             kinds = list(self.kinds_of(node, body, training_loader, gated=bool(tests)))
             rhythm = self.rhythm(tests, node.lineno, body, key, passed) if kinds else NEVER
+            codes = set(self.codes_called(node, evaluator)) if kinds else ()
+            seen = any(code in codes or is_at(code, line, node, body) for code, line in self.evaluating)
             for kind in () if rhythm.never else kinds:
                 work = {"source": source.segment(node, 40), "batches": None, "batch_size": None}
                 yield dict(
@@ -196,7 +198,7 @@ class UpcomingWork:
                     by_steps=rhythm.by_steps,
                     at_most=rhythm.at_most,
                     after=node.lineno > body.line,
-                    evaluates=self.was_evaluated(node, evaluator, body),
+                    evaluates=seen,
                     timed=self.timed(node, evaluator, body),
                     test=words_of_all(tests, body.place),
                     **kind,
@@ -206,8 +208,9 @@ class UpcomingWork:
         """Yield what a statement is: validations, a checkpoint, or other work that may take its time."""
         found, evaluator, outside = 0, body.place.evaluator, self.loop_stack.is_library(body.path)
         for loader in self.loaders_read(node, evaluator, training_loader):
-            if outside and is_of_training(loader, training_loader):
-                continue
+            data = attribute(training_loader, "dataset")
+            if outside and (data is None or attribute(loader, "dataset") is data):
+                continue  # a trainer may have wrapped what it trains on
             batches = known(len, loader)
             if batches is None:  # an iterable without a length
                 continue
@@ -292,11 +295,6 @@ class UpcomingWork:
                         return dotted(call.func)
         return None
 
-    def was_evaluated(self, node, evaluator, body):
-        """Return whether a statement, or a function that it calls, was seen to run a model in eval mode."""
-        codes = set(self.codes_called(node, evaluator))
-        return any(code in codes or is_at(code, line, node, body) for code, line in self.evaluating)
-
     def codes_called(self, node, evaluator):
         """Yield the code of each function that a statement calls, once for each call."""
         for call in ast.walk(node):
@@ -372,12 +370,6 @@ def tested(node):
     if isinstance(node, ast.BoolOp):
         return node.values
     return [node.left] if isinstance(node, ast.Compare) else [node.operand] if isinstance(node, ast.UnaryOp) else []
-
-
-def is_of_training(loader, training):
-    """Return whether a trainer's loader may be what it trains on, which it may have wrapped."""
-    data = attribute(training, "dataset")
-    return data is None or attribute(loader, "dataset") is data
 
 
 def is_at(code, line, node, body):

@@ -11,7 +11,7 @@ from ..loops.safe_eval import Evaluator
 from ..loops.script_frames import outwards
 from ..loops.source import Source
 from ..loops.syntax import dotted
-from ..patching import attribute, harmless, known, wrap
+from ..patching import attribute, known, observe
 
 MOST_LOADERS, MOST_FRAMES = 8, 40
 # Names of a number of ranks, as scripts write them.
@@ -38,15 +38,13 @@ class DataParts:
 
     def attach(self, torch):
         """Read the functions around the making of a DataLoader as it is made."""
-        look = harmless(self.look)
 
-        def make(inner, *args, **kwargs):
+        def look(*_, **__):
             if self.loaders < MOST_LOADERS:
                 self.loaders += 1
-                look()
-            return inner(*args, **kwargs)
+                self.look()
 
-        wrap(torch.utils.data.DataLoader, "__init__", make)
+        observe(torch.utils.data.DataLoader, "__init__", look, before=True)
 
     def look(self, frame=None):
         """Read the functions of the script that are on the stack."""

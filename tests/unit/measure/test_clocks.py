@@ -4,14 +4,13 @@ A file of some 400 lines: most of it is the loops themselves, which are read bes
 """
 
 from pathlib import Path
-from textwrap import indent
 
 import pytest
 
 from costgpu.measure.profile.total_steps import total_steps
 from costgpu.models.workload import Total, TotalKind
 from tests.unit.measure.records import phase
-from tests.unit.measure.test_loop_ends import run
+from tests.unit.measure.test_loop_ends import run, whole
 
 SETUP = """
 import datetime, itertools, time
@@ -29,9 +28,7 @@ class CutError(Exception):
 
 def total_of(text: str, folder: Path) -> Total:
     """What is told of loops after some steps; of the body of `train`, or of a whole script."""
-    if "def train" not in text:
-        text = "def train(step, loader, state):" + indent(text, "    ")
-    _, shots = run(SETUP + text, folder, {}, 7, STEPS, cut=CutError)
+    _, shots = run(whole(text, SETUP), folder, {}, 7, STEPS, cut=CutError)
     return total_steps(phase(*shots), ended=False)
 
 

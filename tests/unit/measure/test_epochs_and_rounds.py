@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from costgpu.models.workload import Total, TotalKind
-from tests.unit.measure.test_loop_ends import found
+from tests.unit.measure.test_loop_ends import found, whole
 
 EXACT, ABOUT = TotalKind.EXACT, TotalKind.APPROXIMATE
 ARGS = SimpleNamespace(epochs=6, limit=5, acc=4, warmup=3, folds=3)
@@ -19,10 +19,8 @@ ARGS = SimpleNamespace(epochs=6, limit=5, acc=4, warmup=3, folds=3)
 
 def read(body: str, folder: Path, items: int, share: float) -> tuple[int, Total]:
     """The steps that the statements make, and the total that is read after a share of them."""
-    lines = "".join(f"    {line}\n" for line in body.strip("\n").splitlines())
-    text = f"import itertools, sys\ndef train(step, loader, state):\n{lines}"
     names: dict[str, Any] = {"args": ARGS, "random": random.Random(3)}
-    return found(text, folder, names, items, share)
+    return found(whole(body), folder, names, items, share)
 
 
 # Statements, items of the loader, and steps of an epoch.

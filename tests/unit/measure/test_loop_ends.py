@@ -5,6 +5,7 @@ import sys
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
+from textwrap import indent
 from types import SimpleNamespace
 from typing import Any
 
@@ -19,7 +20,7 @@ from tests.properties import examples
 from tests.unit.measure.records import phase, shot
 
 SNAPSHOT_AT = frozenset({1, 2, 3, 5, 9, 17, 33, 65, 129, 257, 513, 1025})
-MOST_STEPS = 2000
+MOST_STEPS = 3000
 
 
 @pytest.fixture(scope="module")
@@ -145,8 +146,10 @@ def write(shape: Ends) -> str:
 
 
 class Loader:
+    """Counts what it hands out, how often it is opened, and the laps of the outer loop."""
+
     def __init__(self, length: int) -> None:
-        self.length, self.drawn, self.opened, self.laps = length, 0, 0, 0
+        self.length, self.drawn, self.opened, self.laps, self.at = length, 0, 0, 0, 0
 
     def __len__(self) -> int:
         return self.length
@@ -154,12 +157,17 @@ class Loader:
     def __iter__(self) -> Any:
         self.opened += 1
         for item in range(self.length):
-            self.drawn += 1
+            self.at, self.drawn = item + 1, self.drawn + 1
             yield item
 
 
 class TooLong(BaseException):
     """The shape does not end."""
+
+
+def whole(text: str, setup: str = "import itertools, sys\n") -> str:
+    """A script of a text, which may be no more than the body of its `train`."""
+    return setup + (text if "def train" in text else "def train(step, loader, state):" + indent(text, "    "))
 
 
 def run(
@@ -185,7 +193,8 @@ def run(
     stack.frames = frames
 
     def step(variables: Any) -> None:
-        seen.append({"opened": loader.opened, "laps": loader.laps})
+        epoch = variables.get("epoch") if isinstance(variables, dict) else None
+        seen.append({"opened": loader.opened, "laps": loader.laps, "epoch": epoch})
         count = len(seen)
         if count > MOST_STEPS:
             raise TooLong

@@ -179,7 +179,8 @@ def per_epoch_pace(steps, per_epoch, delay=0.0, first=0):
     if not steps:
         return "epoch", 1.0
     epochs = steps / per_epoch if per_epoch else 1.0  # the last: of a stream that seems to have no end
-    times = sum(min(number, epochs) >= delay for number in range(1, min(math.ceil(epochs - 1e-9), 10**6) + 1))
+    last, begin = min(math.ceil(epochs - 1e-9), 10**6), max(1, math.ceil(delay))
+    times = max(0, last - begin + 1) if epochs >= delay else 0
     return paced("epoch", 1, times + first, steps, per_epoch)
 
 

@@ -1,6 +1,8 @@
 """Ends of training loops as people write them, read from the live stack, against what the loops really do."""
 
+import ast
 import contextlib
+import re
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -168,6 +170,12 @@ class TooLong(BaseException):
 def whole(text: str, setup: str = "import itertools, sys\n") -> str:
     """A script of a text, which may be no more than the body of its `train`."""
     return setup + (text if "def train" in text else "def train(step, loader, state):" + indent(text, "    "))
+
+
+def told(text: str) -> dict[str, Any]:
+    """What a script says of itself in its first line: `# items=50, each=12`."""
+    first = text.partition("\n")[0].strip("# ")
+    return {name: ast.literal_eval(value) for name, value in re.findall(r"(\w+)=([\w.]+)", first)}
 
 
 def run(

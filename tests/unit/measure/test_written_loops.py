@@ -282,24 +282,8 @@ for e in range(40):
         break
 """
 # What may end earlier, or later, than can be read.
-NOT_EXACT = {
-    "a test after episodes of unknown length": (
-        TotalKind.APPROXIMATE,
-        """
-n = 0
-for episode in itertools.count(1):
-    left = [1] * (5 + episode % 3)
-    while left:
-        step(0)
-        n += 1
-        left.pop()
-    if n > args.steps:
-        break
-""",
-    ),
-    "two functions, bool result": (
-        TotalKind.UPPER_BOUND,
-        """
+AT_MOST = {
+    "two functions, bool result": """
 def epoch(step, loader, state):
     for x in loader:
         step(0)
@@ -312,10 +296,7 @@ def train(step, loader, state):
         if epoch(step, loader, state):
             break
 """,
-    ),
-    "should_stop flag on self": (
-        TotalKind.UPPER_BOUND,
-        """
+    "should_stop flag on self": """
 class Trainer:
     def __init__(self): self.n=0; self.should_stop=False
     def epoch(self, step, loader):
@@ -332,10 +313,7 @@ t=Trainer()
 def train(step, loader, state):
     t.fit(step, loader)
 """,
-    ),
-    "patience": (
-        TotalKind.UPPER_BOUND,
-        """
+    "patience": """
 best, bad = 1e9, 0
 for e in range(40):
     for x in loader:
@@ -348,10 +326,7 @@ for e in range(40):
         if bad >= 8:
             break
 """,
-    ),
-    "patience 2": (
-        TotalKind.UPPER_BOUND,
-        """
+    "patience 2": """
 best, bad = 1e9, 0
 for e in range(40):
     for x in loader:
@@ -365,23 +340,12 @@ for e in range(40):
     if bad >= 8:
         break
 """,
+    "patience in one expression": PATIENCE.replace("BAD", "bad = bad + 1 if loss > best else 0"),
+    "patience in one expression, the other way round": PATIENCE.replace("BAD", "bad = 0 if loss <= best else bad + 1"),
+    "patience and the best in one": PATIENCE.replace(
+        "BAD", "bad, best = (bad + 1, best) if loss > best else (0, loss)"
     ),
-    "patience in one expression": (
-        TotalKind.UPPER_BOUND,
-        PATIENCE.replace("BAD", "bad = bad + 1 if loss > best else 0"),
-    ),
-    "patience in one expression, the other way round": (
-        TotalKind.UPPER_BOUND,
-        PATIENCE.replace("BAD", "bad = 0 if loss <= best else bad + 1"),
-    ),
-    "patience times a test": (TotalKind.UPPER_BOUND, PATIENCE.replace("BAD", "bad = (bad + 1) * (loss > best)")),
-    "patience and the best in one": (
-        TotalKind.UPPER_BOUND,
-        PATIENCE.replace("BAD", "bad, best = (bad + 1, best) if loss > best else (0, loss)"),
-    ),
-    "patience in a method": (
-        TotalKind.UPPER_BOUND,
-        """
+    "patience in a method": """
 import functools
 def logged(function):
     @functools.wraps(function)
@@ -405,10 +369,7 @@ def train(step, loader, state):
         if stop.bad > 30:
             break
 """,
-    ),
-    "patience in a method, in one expression": (
-        TotalKind.UPPER_BOUND,
-        """
+    "patience in a method, in one expression": """
 class Stopper:
     def __init__(self): self.best, self.bad = 1e9, 0
     def update(self, loss):
@@ -423,10 +384,7 @@ def train(step, loader, state):
         if stop.bad > 30:
             break
 """,
-    ),
-    "an exit of a function that makes the step": (
-        TotalKind.UPPER_BOUND,
-        """
+    "an exit of a function that makes the step": """
 def once(step, state):
     step(0)
     state.n += 1
@@ -436,10 +394,7 @@ def train(step, loader, state):
     for e in range(400):
         once(step, state)
 """,
-    ),
-    "an exit of a function that is called after the step": (
-        TotalKind.UPPER_BOUND,
-        """
+    "an exit of a function that is called after the step": """
 class Done(Exception): pass
 def watch(state):
     state.n += 1
@@ -450,20 +405,28 @@ def train(step, loader, state):
         step(0)
         watch(state)
 """,
-    ),
-    "items that are passed by": (
-        TotalKind.UPPER_BOUND,
-        """
+    "items that are passed by": """
 for e in range(20):
     for name in ["a.png", "b.txt", "c.png", "d.txt", "e.png"]:
         if not name.endswith(".png"):
             continue
         step(0)
 """,
-    ),
-    "modulo stop": (
-        TotalKind.APPROXIMATE,
-        """
+    "patience times a test": PATIENCE.replace("BAD", "bad = (bad + 1) * (loss > best)"),
+}
+ABOUT = {
+    "a test after episodes of unknown length": """
+n = 0
+for episode in itertools.count(1):
+    left = [1] * (5 + episode % 3)
+    while left:
+        step(0)
+        n += 1
+        left.pop()
+    if n > args.steps:
+        break
+""",
+    "modulo stop": """
 n = 0
 while True:
     step(0)
@@ -472,7 +435,6 @@ while True:
         if n >= args.steps:
             break
 """,
-    ),
 }
 
 
@@ -517,10 +479,9 @@ def test_a_loop_that_something_out_of_sight_ends_is_not_called_endless(name: str
 
 
 @pytest.mark.parametrize("share", [0.05, 0.9])
-@pytest.mark.parametrize("name", NOT_EXACT)
+@pytest.mark.parametrize("name", AT_MOST | ABOUT)
 def test_not_exact(name: str, share: float, tmp_path: Path) -> None:
-    kind, text = NOT_EXACT[name]
-    steps, total = found(whole(text), tmp_path, {"args": ARGS}, ITEMS, share)
-    assert total.kind is kind, total
+    steps, total = found(whole((AT_MOST | ABOUT)[name]), tmp_path, {"args": ARGS}, ITEMS, share)
+    assert total.kind is (TotalKind.UPPER_BOUND if name in AT_MOST else TotalKind.APPROXIMATE), total
     assert total.steps is not None
-    assert kind is TotalKind.APPROXIMATE or total.steps >= steps
+    assert name in ABOUT or total.steps >= steps

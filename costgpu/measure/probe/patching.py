@@ -11,10 +11,7 @@ MOST_FAILURES = 5
 
 def attribute(value, name, default=None):
     """Return an attribute of the user's object, or the default: looking it up may raise anything (a dot-dict's KeyError)."""
-    try:
-        return getattr(value, name, default)
-    except Exception:  # noqa: BLE001 - its class may have a `__getattr__` of its own
-        return default
+    return known(getattr, value, name, default, default=default)
 
 
 def known(read, *given, default=None):

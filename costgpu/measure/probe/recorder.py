@@ -15,7 +15,7 @@ from .evaluation import Evaluation
 from .first_step import FirstStep
 from .frameworks.saving_hooks import Saving
 from .frameworks.torch_hooks import TorchHooks
-from .frameworks.trainers import told_by_trainer
+from .frameworks.trainers import TRAINERS, told_by
 from .inference.follower import InferenceFollower
 from .inference.hooks import ModuleHooks
 from .inference.phase import InferencePhase
@@ -322,7 +322,7 @@ class Recorder:
 
     def take_snapshot(self, phase, frame):
         loops = self.loop_stack.snapshot(frame)
-        phase.told = told_by_trainer(frame) or self.progress.keras_length() or phase.told
+        phase.told = told_by(frame, TRAINERS) or self.progress.keras_length() or phase.told
         batches = self.loaders.batches_of(phase.loader)
         fed = self.loaders.batches - self.loaders.batches_beside
         phase.snapshots.append(make_snapshot(phase.anchors, loops, batches, fed))

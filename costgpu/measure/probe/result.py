@@ -6,6 +6,7 @@ import json
 import os
 import sys
 
+from .activity import peak_memory
 from .frameworks.one_rank import ONE_RANK
 from .frameworks.torch_hooks import GPU_REQUESTS
 from .inference.phase import InferencePhase
@@ -66,15 +67,6 @@ def write_result(recorder, status, detail):
     with recorder.files.real_open(path + ".part", "w") as stream:
         json.dump(result, stream, default=str)
     recorder.files.raw_rename(path + ".part", path)
-
-
-def peak_memory():
-    """Return the bytes that this process has held at most; None where the system does not tell."""
-    try:
-        import resource
-    except ImportError:
-        return None
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
 
 
 def torch_facts(torch, autocast, compiled) -> TorchFacts:

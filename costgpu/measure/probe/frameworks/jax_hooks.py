@@ -7,6 +7,7 @@ import sys
 import threading
 
 from ..loops.progress_series import RANKS
+from ..loops.script_frames import package_of_file
 from ..patching import harmless, known, patch
 from ..schedstat import clock
 
@@ -245,8 +246,6 @@ def own_function(fun):
             break
         fun = inner
     code = getattr(fun, "__code__", None) or getattr(type(fun).__dict__.get("__call__"), "__code__", None)
-    if code is None or "site-packages" in code.co_filename or "dist-packages" in code.co_filename:
-        return None
-    if code.co_filename.startswith(("<", os.path.dirname(os.__file__))):
+    if code is None or code.co_filename.startswith("<") or package_of_file(code.co_filename):
         return None
     return "{} ({}:{})".format(code.co_name, os.path.basename(code.co_filename), code.co_firstlineno)

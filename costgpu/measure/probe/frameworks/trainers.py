@@ -23,20 +23,23 @@ from .told_validation import (
 # What a callback says to a trainer that is to end.
 STOP_WORDS = {"should_training_stop", "should_epoch_stop", "should_stop", "stop_training", "terminate"}
 
+MOST_FRAMES = 80
 NEVER_STOP = ("NoneType", "ConvertCallback", "ProgressBarCallback", "CheckpointCallback")  # of Stable-Baselines3
 
 
-def told_by_trainer(frame, limit=80):
-    """Total steps and steps per epoch of the trainer that runs the step; None if none is on the stack."""
-    for live in itertools.islice(outwards(frame), limit):
+def told_by(frame, readers):
+    """Return what the innermost object on the stack that has a reader says of its length; None without one.
+
+    Args:
+        readers: (package, class) -> what reads such an object; it may raise for another version of it.
+    """
+    for live in itertools.islice(outwards(frame), MOST_FRAMES):
         owner = live.f_locals.get("self")
         for kind in type(owner).__mro__:
-            read = READERS.get((kind.__module__.partition(".")[0], kind.__name__))
-            if read is not None:
-                try:
-                    return read(owner)
-                except Exception:  # noqa: BLE001 - another version of it, or not in training yet
-                    break
+            read = readers.get((kind.__module__.partition(".")[0], kind.__name__))
+            found = known(read, owner) if read is not None else None
+            if found is not None:
+                return found
     return None
 
 
@@ -194,7 +197,31 @@ def number(value):
     return "inf" if math.isinf(value) else value
 
 
-READERS = {
+def pipeline(iterator) -> TrainerLength | None:
+    """Batches of a pipeline's iterator over a DataLoader; the one around it, over its results, is of the same length."""
+    batches = float(len(iterator.loader))
+    if not hasattr(iterator.loader, "batch_sampler"):
+        return None
+    how = "{:,.0f} batches".format(batches)
+    return TrainerLength(trainer="pipeline", total=batches, per_epoch=None, may_stop=[], how=how)
+
+
+def lightning_loop(loop) -> TrainerLength:
+    """Batches of Lightning's `predict`, `validate` and `test`."""
+    limits = loop.max_batches
+    total = float(sum(limits)) if isinstance(limits, (list, tuple)) else float(limits)
+    how = "{:,.0f} batches".format(total)
+    return TrainerLength(trainer="Lightning Trainer", total=number(total), per_epoch=None, may_stop=[], how=how)
+
+
+DRIVERS = {  # of loops that only run models
+    ("transformers", "PipelineIterator"): pipeline,
+    ("lightning", "_PredictionLoop"): lightning_loop,
+    ("lightning", "_EvaluationLoop"): lightning_loop,
+    ("pytorch_lightning", "_PredictionLoop"): lightning_loop,
+    ("pytorch_lightning", "_EvaluationLoop"): lightning_loop,
+}
+TRAINERS = {
     ("lightning", "Trainer"): lightning,
     ("pytorch_lightning", "Trainer"): lightning,
     ("transformers", "Trainer"): hugging_face,

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import threading
 
+from ..frameworks.trainers import DRIVERS, told_by
 from ..loops.progress_series import is_snapshot_due, make_snapshot
 from ..loops.script_frames import outwards
 from ..patching import harmless
@@ -15,7 +16,6 @@ from ..phase import shared_out
 from ..result import describe_batch
 from ..schedstat import clock
 from .arguments import first_tensor, kind_of, tokens_of
-from .drivers import told_by_driver
 from .forward_trace import UnitTracer
 from .generation import GenerateCall, Generation
 from .phase import ENOUGH_UNITS, InferencePhase
@@ -307,7 +307,7 @@ class InferenceFollower:
     def take_snapshot(self, phase, frame):
         recorder = self.recorder
         loops = recorder.loop_stack.snapshot(frame)
-        phase.told = told_by_driver(frame) or phase.told
+        phase.told = told_by(frame, DRIVERS) or phase.told
         batches = recorder.loaders.batches_of(phase.loader)
         phase.snapshots.append(make_snapshot(phase.anchors, loops, batches, recorder.loaders.batches))
         if phase.outer is None:

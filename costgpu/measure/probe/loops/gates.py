@@ -13,7 +13,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ..patching import known
-from .call_binding import Absent, Items, evaluated, plain_function
+from .call_binding import Items, evaluated, plain_function
 from .constants import Constants
 from .counters import counter
 from .exit_paths import INNER, Walker
@@ -129,7 +129,7 @@ class Body:
         if not isinstance(node, ast.Compare) or not is_none(node.comparators[0]) or not self.constants.fixed(node.left):
             return MISSING
         value = evaluated(self.place.evaluator, node.left)
-        if isinstance(value, (Absent, Items)) or not isinstance(node.ops[0], (ast.Is, ast.IsNot)):
+        if value is MISSING or isinstance(value, Items) or not isinstance(node.ops[0], (ast.Is, ast.IsNot)):
             return MISSING
         return (value is None) is isinstance(node.ops[0], ast.Is)
 
@@ -157,7 +157,7 @@ class Body:
         made = copy.deepcopy(returned)
         asked = [one for one in ast.walk(made) if isinstance(one, ast.Name) and one.id not in values]
         there, here = Evaluator({}, function.__globals__), self.place.evaluator
-        same = all(evaluated(there, name) is evaluated(here, name) for name in asked)
+        same = all(there.known(name) is here.known(name) is not MISSING for name in asked)
         return Filled(values).visit(made) if same else None
 
     def is_argument(self, name):

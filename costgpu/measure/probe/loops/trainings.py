@@ -6,7 +6,8 @@ import inspect
 import types
 
 from ..patching import known
-from .call_binding import Absent, Items, bind, evaluated, plain_function
+from .call_binding import Items, bind, evaluated, plain_function
+from .live_values import MISSING
 from .reach import Reach
 from .safe_eval import Evaluator, Unknown
 from .script_frames import package_of_file
@@ -141,7 +142,7 @@ class Trainings:
         if isinstance(func, ast.Attribute):
             owner = evaluated(evaluator, func.value)
             kind = owner if isinstance(owner, type) else type(owner)
-            if isinstance(owner, (Absent, Items)):
+            if owner is MISSING or isinstance(owner, Items):
                 kind = self.kind_of(func.value, call.lineno, reach)
                 value = inspect.getattr_static(kind, func.attr, None) if kind is not None else value
         if isinstance(value, functools.partial):

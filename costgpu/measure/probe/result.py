@@ -135,7 +135,12 @@ def phase_record(phase, torch, fetch) -> PhaseRecord:
         "file": os.path.basename(path),
         "told": phase.told,
         "steps": phase.anchors,
-        "elsewhere": phase.steps_elsewhere(),
+        # of the anchor's optimizer at other places: what is left of an epoch after its loop, for example
+        "elsewhere": sum(
+            number
+            for (site, one), number in phase.sites.items()
+            if one == phase.anchor_optimizer and site != phase.anchor
+        ),
         "seconds": seconds,
         "waits": waits,
         "blocked": blocked,

@@ -14,10 +14,6 @@ ORDERS = (ast.Lt, ast.LtE, ast.Gt, ast.GtE, ast.NotEq)
 FIXED_CALLS = ("int", "float", "bool", "min", "max", "abs", "round", "getattr")
 
 
-def read_number(node, evaluator):
-    return known(evaluator.number, node)
-
-
 class Constants:
     """Which tests cannot change while these statements run again and again, and how they come out."""
 
@@ -57,7 +53,7 @@ class Constants:
 
     def number(self, node, sign=1):
         """Return the value of an expression that cannot change, times a sign; None if it can."""
-        value = read_number(node, self.evaluator) if self.fixed(node) or self.unchanged(node) else None
+        value = known(self.evaluator.number, node) if self.fixed(node) or self.unchanged(node) else None
         return None if value is None else sign * value
 
     def fixed(self, node):

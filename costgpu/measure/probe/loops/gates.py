@@ -16,7 +16,7 @@ from ..patching import known
 from .call_binding import Items, evaluated, plain_function
 from .constants import Constants
 from .counters import counter
-from .exit_paths import INNER, Walker
+from .exit_paths import Walker
 from .live_values import MISSING, PLAIN, Unknown, one_return
 from .loop_position import assigned_before
 from .loop_stack import Place, find_index
@@ -269,10 +269,3 @@ def counted_in(node):
 
 def is_settled(node):
     return not counted_in(node)
-
-
-def statements(loop, body):
-    """(statement or expression, tests) of a loop's body beside the step, without what is in the loop around the step."""
-    walker = Walker(loop, body.line)
-    walker.walk(loop.body, [], loop)
-    return [(node, tests) for node, tests in walker.beside if not isinstance(node, INNER)]

@@ -7,7 +7,7 @@ import math
 
 from ..patching import known
 from .clocks import clock_seconds, follows_clock
-from .constants import Constants, read_number
+from .constants import Constants
 from .counters import counter
 from .exit_paths import ExitTaken, LoopExit, function_exits, product, ways_out
 from .loop_position import NEGATED
@@ -133,7 +133,7 @@ def bound_of(way, test, loop, place, constants):
     test, truth = test
     if isinstance(test, (ast.Name, ast.Attribute)):  # `while left:` counts down to nothing
         sides, operator = (test, ast.copy_location(ast.Constant(value=0), test)), "!="
-        if isinstance(read_number(test, place.evaluator), bool):
+        if isinstance(known(place.evaluator.number, test), bool):
             return None
     elif isinstance(test, ast.Compare) and type(test.ops[0]) in COMPARE:
         sides, operator = (test.left, test.comparators[0]), COMPARE[type(test.ops[0])]
@@ -141,7 +141,7 @@ def bound_of(way, test, loop, place, constants):
         return None
     walrus = next((side for side in sides if isinstance(side, ast.NamedExpr)), None)
     sides = tuple(side.target if side is walrus else side for side in sides)
-    sides, (left, right) = without_offsets(sides, [read_number(side, place.evaluator) for side in sides], constants)
+    sides, (left, right) = without_offsets(sides, [known(place.evaluator.number, side) for side in sides], constants)
     if left is None or right is None:
         return None
     if truth is (way.how == "while"):
@@ -175,7 +175,7 @@ def without_offsets(sides, values, constants):
     for here, other in ((0, 1), (1, 0)):
         side = plain[here]
         if isinstance(side, ast.BinOp) and isinstance(side.op, (ast.Add, ast.Sub)) and None not in numbers:
-            offset = read_number(side.right, constants.evaluator) if constants.fixed(side.right) else None
+            offset = known(constants.evaluator.number, side.right) if constants.fixed(side.right) else None
             if offset is not None and isinstance(side.left, (ast.Name, ast.Attribute)):
                 by = offset if isinstance(side.op, ast.Add) else -offset
                 plain[here], numbers[here], numbers[other] = side.left, numbers[here] - by, numbers[other] - by

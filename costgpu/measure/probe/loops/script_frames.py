@@ -133,8 +133,12 @@ def library_loops(place=None):
                 searchers[package] = {"trips": None, "position": (None, None, False), "trials": True}
                 searchers[package].update(file=package, line=0)
                 found.append(searchers[package])
-            if counted:
-                searchers[package].update(trials(package, frame.f_locals))
+            if counted:  # where it says how many: each may be of another length
+                local = frame.f_locals
+                count = local.get(TRIALS[package][1])
+                count = count if type(count) is int and count < sys.maxsize else None
+                ends = any(local.get(name) not in (None, []) for name in ENDS_TRIALS)
+                searchers[package].update(trips=count, position=(count, None, ends))
         name, path = frame.f_code.co_name, frame.f_code.co_filename
         count = (
             COUNTS.get(name)
@@ -152,14 +156,6 @@ def library_loops(place=None):
             what = type(frame.f_locals.get("self")).__name__ if name == "fit" else name
             found.append({"trips": trips, "file": what, "line": 0, "position": (trips, None, ends)})
     return found[::-1]
-
-
-def trials(package, local):
-    """Return the loop of a search over its trials, where it says how many: each may be of another length."""
-    count = local.get(TRIALS[package][1])
-    ends = any(local.get(name) not in (None, []) for name in ENDS_TRIALS)
-    count = count if type(count) is int and count < sys.maxsize else None
-    return {"trips": count, "position": (count, None, ends)}
 
 
 def count_splits(local):

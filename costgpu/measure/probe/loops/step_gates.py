@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import ast
 
+from ..patching import known
 from ..record import Gate
-from .constants import Constants, read_number
+from .constants import Constants
 from .counters import counter
 from .exit_paths import Walker
 from .loop_exits import COMPARE
@@ -83,7 +84,7 @@ def restarted(test, truth, block):
 
 def gate_of(counted, every, loop, place, constants, record) -> Gate | None:
     """Return how often the step is made by a counter and its modulus; None if that cannot be read."""
-    number = read_number(every, place.evaluator)
+    number = known(place.evaluator.number, every)
     if number is None or not 1 <= number < 1e9:
         return None
     while isinstance(counted, ast.BinOp) and isinstance(counted.op, (ast.Add, ast.Sub)):

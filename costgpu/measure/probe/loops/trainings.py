@@ -54,7 +54,9 @@ class Trainings:
             return True
         function, bound, kind = self.resolve(call, reach)
         if function is None:
-            plain = not method or dotted(call.func).startswith(("self.", "cls.")) or not self.is_common(name)
+            # an object of which nothing is known may as well have a method of this name for something else
+            common = name == "step" or any(hasattr(one, name) for one in (dict, list, set, str, self.torch.nn.Module))
+            plain = not method or dotted(call.func).startswith(("self.", "cls.")) or not common
             return plain and self.is_named(reach.source, name)
         path = function.__code__.co_filename
         package = package_of_file(path)
@@ -117,11 +119,6 @@ class Trainings:
             raise Unknown("no single length")
         return written, lengths[0]
 
-    def is_common(self, name):
-        """Return whether an object of which nothing is known may as well have a method of this name for something else."""
-        kinds = (dict, list, set, str, self.torch.nn.Module)
-        return name == "step" or any(hasattr(kind, name) for kind in kinds)
-
     def is_named(self, source, name):
         if source.tree not in self.named:
             self.named[source.tree] = training_functions(source.tree)
@@ -143,7 +140,9 @@ class Trainings:
             owner = evaluated(evaluator, func.value)
             kind = owner if isinstance(owner, type) else type(owner)
             if owner is MISSING or isinstance(owner, Items):
-                kind = self.kind_of(func.value, call.lineno, reach)
+                made = func.value if isinstance(func.value, ast.Call) else made_last(func.value, call.lineno, reach)
+                kind = evaluated(evaluator, made.func) if made is not None else None
+                kind = kind if isinstance(kind, type) else None
                 value = inspect.getattr_static(kind, func.attr, None) if kind is not None else value
         if isinstance(value, functools.partial):
             value = value.func
@@ -158,12 +157,6 @@ class Trainings:
         if isinstance(value, (staticmethod, classmethod)):
             value = value.__func__
         return (*plain_function(value), kind)
-
-    def kind_of(self, node, line, reach):
-        """Return the class of an object that is made in place, or assigned to a name before this line."""
-        made = node if isinstance(node, ast.Call) else made_last(node, line, reach)
-        value = evaluated(reach.evaluator, made.func) if made is not None else None
-        return value if isinstance(value, type) else None
 
 
 def made_last(node, line, reach):

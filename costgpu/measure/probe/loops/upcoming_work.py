@@ -10,9 +10,9 @@ import types
 
 from ..patching import attribute, known
 from .call_binding import bind_call, evaluated, plain_function
-from .exit_paths import ExitTaken, product
+from .exit_paths import INNER, ExitTaken, Walker, product
 from .forward_passes import LOOPS, ForwardPasses, Trains
-from .gates import Body, Outside, statements
+from .gates import Body, Outside
 from .loop_exits import words_of_all
 from .openings import NEVER, Rhythm, rhythm_of
 from .reach import Reach
@@ -183,7 +183,11 @@ class UpcomingWork:
     def periodic_work(self, loop, key, body, training_loader, passed):
         """Yield what a loop's body does beside the step: DataLoaders that it reads, what it saves, what takes its time."""
         evaluator, source = body.place.evaluator, body.source
-        for node, tests in statements(loop, body):
+        walker = Walker(loop, body.line)
+        walker.walk(loop.body, [], loop)
+        for node, tests in walker.beside:
+            if isinstance(node, INNER):
+                continue
             kinds = list(self.kinds_of(node, body, training_loader, gated=bool(tests)))
             rhythm = self.rhythm(tests, node.lineno, body, key, passed) if kinds else NEVER
             codes = set(self.codes_called(node, evaluator)) if kinds else ()

@@ -62,7 +62,11 @@ class Loaders:
         """Batches that were drawn of a loader, and of those that were made anew for the same data; of any, the most."""
         if loader is None:
             return max(self.batches_by_loader.values(), default=0)
-        same = {id(one) for one in self.by_iterator.values() if one is loader or is_same_data(one, loader)}
+
+        def is_same(one):  # the same items: one data set, and as many batches of it
+            return one is loader or known(lambda: one.dataset is loader.dataset and len(one) == len(loader))
+
+        same = {id(one) for one in self.by_iterator.values() if is_same(one)}
         return sum(self.batches_by_loader.get(one, 0) for one in same | {id(loader)})
 
     def note_line(self, loader, frame, libraries):
@@ -93,8 +97,3 @@ class Loaders:
         """Forget the interval that a counted step has ended."""
         self.opened, self.drawn = [], {}
         self.feeding, self.fed_before = None, self.feeding
-
-
-def is_same_data(one, other):
-    """Return whether two loaders give the same items: one data set, and as many batches of it."""
-    return bool(known(lambda: one.dataset is other.dataset and len(one) == len(other)))

@@ -76,6 +76,11 @@ def sections(node, name, options, evaluator):
     return number if isinstance(number, (int, float)) else evaluator.trips(wanted) + 1
 
 
+def unbind(node, name, options, evaluator):
+    whole, given = receiver(node, name, options, evaluator)
+    return size(whole, given, options, evaluator, place=0)
+
+
 def batched(node, name, options, evaluator):
     """Return the batches of n items: itertools' and more_itertools'."""
     wanted = node.args[1] if len(node.args) > 1 else options.get("n")
@@ -99,9 +104,7 @@ PARTITIONS = {
     "split": split,
     "array_split": sections,
     "tensor_split": sections,
-    "unbind": lambda node, name, options, evaluator: size(
-        *receiver(node, name, options, evaluator), options, evaluator, place=0
-    ),
+    "unbind": unbind,
     "batched": batched,
     "chunked": batched,
     "reshape": reshape,

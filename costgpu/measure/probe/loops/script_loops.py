@@ -133,7 +133,7 @@ class ScriptLoops:
         only = dict(loops[-1], trips=clock_at["seconds"], index=passed)
         return self.made([only], seen[0], seen[-1], passed, clock=clock_at["test"])
 
-    def made(self, loops, begin, end, last, first=0.0, **more) -> LoopProgress:
+    def made(self, loops, begin, end, last, first=0.0, **more):
         """Return how far loops came from one look to another: evenly, if nothing else is known."""
         return {
             "loops": loops,

@@ -13,11 +13,11 @@ from typing import Any
 
 import pytest
 
-from costgpu.measure.probe.loops.loop_stack import LoopStack
 from costgpu.measure.probe.loops.upcoming_work import UpcomingWork
 from costgpu.measure.profile.accumulation import iterations_per_step
 from costgpu.measure.profile.rhythms import Work, works_of
 from costgpu.models.workload import ExtraKind, Rhythm, Total, TotalKind
+from tests.unit.measure.live_stack import stack_of
 from tests.unit.measure.records import phase, shot
 
 ITEMS, MEASURED, MOST_STEPS = 7, 30, 500
@@ -67,19 +67,9 @@ class Run:
         installed.parent.mkdir(exist_ok=True)
         path.write_text(text)
         installed.write_text(library)
-        make_stack: Any = LoopStack
-        self.stack = make_stack(TORCH, (str(installed.parent),), {})
+        self.stack = stack_of(path, installed, torch=TORCH, libraries=(str(installed.parent),))
         make_reader: Any = UpcomingWork
         self.reader = make_reader(TORCH, self.stack)
-
-        def frames(frame: Any) -> list[Any]:
-            found = []
-            while frame is not None:
-                found += [frame] if frame.f_code.co_filename in (str(path), str(installed)) else []
-                frame = frame.f_back
-            return found[::-1]
-
-        self.stack.frames = frames
         space: Any = {
             "args": ARGS,
             "itertools": itertools,

@@ -15,10 +15,10 @@ import pytest
 from hypothesis import assume, event, given
 from hypothesis import strategies as st
 
-from costgpu.measure.probe.loops.loop_stack import LoopStack
 from costgpu.measure.profile.total_steps import total_steps
 from costgpu.models.workload import TotalKind
 from tests.properties import examples
+from tests.unit.measure.live_stack import stack_of
 from tests.unit.measure.records import phase, shot
 
 SNAPSHOT_AT = frozenset({1, 2, 3, 5, 9, 17, 33, 65, 129, 257, 513, 1025})
@@ -188,17 +188,7 @@ def run(
     loader, seen, shots = Loader(items), list[Any](), list[Any]()
     path = folder / f"{abs(hash(text))}.py"
     path.write_text(text)
-    make_stack: Any = LoopStack
-    stack = make_stack(SimpleNamespace(__file__="/lib/torch/__init__.py", optim=SimpleNamespace()), ("/lib/",), {})
-
-    def frames(frame: Any) -> list[Any]:
-        found = []
-        while frame is not None:
-            found += [frame] if frame.f_code.co_filename == str(path) else []
-            frame = frame.f_back
-        return found[::-1]
-
-    stack.frames = frames
+    stack = stack_of(path)
 
     def step(variables: Any) -> None:
         epoch = variables.get("epoch") if isinstance(variables, dict) else None

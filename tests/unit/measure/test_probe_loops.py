@@ -23,6 +23,7 @@ from costgpu.measure.probe.loops import script_loops, upcoming_work
 from costgpu.measure.probe.loops.generators import generator_trips
 from costgpu.measure.probe.loops.reach import Reach
 from costgpu.measure.probe.loops.safe_eval import Evaluator, Unknown
+from tests.unit.measure.live_stack import stack_of
 
 probe: Any = script_loops  # for Python 3.8, without types
 
@@ -653,9 +654,7 @@ def test_the_loop_of_a_command_line_is_none_of_the_training(tmp_path: Path) -> N
         path.write_text(text)
         exec(compile(text, str(path), "exec"), spaces.setdefault(name, {}))
     found: list[Any] = []
-    stack = probe.LoopStack(probe.NO_TORCH, (str(library), sys.prefix, sys.base_prefix), {})
-    inner = stack.frames
-    stack.frames = lambda frame: [live for live in inner(frame) if str(library) in live.f_code.co_filename]
+    stack = stack_of(library, torch=probe.NO_TORCH, libraries=(str(library),))
 
     def step() -> None:
         found.append(stack.snapshot(sys._getframe(1)))

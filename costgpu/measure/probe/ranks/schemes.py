@@ -3,10 +3,25 @@
 from __future__ import annotations
 
 import sys
+from functools import partial
 
 from ..loops.script_frames import own_place
 from ..patching import harmless, observe, wrap
 
+HOROVOD = ("DistributedOptimizer", "ddp", "Horovod's DistributedOptimizer")
+CALLS = {  # module -> a function or a class of it, scheme, and what it is called
+    "torch.distributed.optim.zero_redundancy_optimizer": (
+        "ZeroRedundancyOptimizer",
+        "zero1",
+        "ZeroRedundancyOptimizer",
+    ),
+    "torch.distributed.tensor.parallel": ("parallelize_module", "tensor", "parallelize_module"),
+    "torch.distributed.pipelining": ("PipelineStage", "pipeline", "PipelineStage"),
+    "horovod.torch": HOROVOD,
+    "horovod.keras": HOROVOD,
+    "horovod.tensorflow": HOROVOD,
+    "horovod.tensorflow.keras": HOROVOD,
+}
 ZERO_STAGES = {0: "ddp", 1: "zero1", 2: "zero2", 3: "zero3"}
 
 
@@ -74,7 +89,7 @@ class Schemes:
 
         observe(kind, "__init__", note, before=True)
 
-    def on_call(self, owner, name, scheme, what):
+    def on_call(self, name, scheme, what, owner):
         """Note each call of a function or construction of a class, before it is made."""
         kind = getattr(owner, name, None)
         place = (kind, "__init__") if isinstance(kind, type) else (owner, name)
@@ -85,26 +100,10 @@ class Schemes:
 
         DeepSpeed would compile an extension for collectives between CPUs, of which there are none here.
         """
-
-        def horovod(module):
-            self.on_call(module, "DistributedOptimizer", "ddp", "Horovod's DistributedOptimizer")
-
         return {
-            "torch.distributed.optim.zero_redundancy_optimizer": lambda module: self.on_call(
-                module, "ZeroRedundancyOptimizer", "zero1", "ZeroRedundancyOptimizer"
-            ),
-            "torch.distributed.tensor.parallel": lambda module: self.on_call(
-                module, "parallelize_module", "tensor", "parallelize_module"
-            ),
-            "torch.distributed.pipelining": lambda module: self.on_call(
-                module, "PipelineStage", "pipeline", "PipelineStage"
-            ),
+            **{module: partial(self.on_call, *call) for module, call in CALLS.items()},
             "deepspeed": self.attach_deepspeed,
             "deepspeed.comm.torch": lambda module: wrap(module, "build_shm_op", lambda inner: None),
-            "horovod.torch": horovod,
-            "horovod.keras": horovod,
-            "horovod.tensorflow": horovod,
-            "horovod.tensorflow.keras": horovod,
         }
 
     def attach_deepspeed(self, module):

@@ -8,10 +8,9 @@ from __future__ import annotations
 
 import ast
 
-from .source import assigned_pairs, encloses_any
+from .source import LOOPS, assigned_pairs, encloses_any
 from .syntax import dotted
 
-LOOPS = (ast.For, ast.AsyncFor, ast.While)
 INNER = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 EXITS = ("sys.exit", "exit", "quit", "os._exit")
 STOPPING = ("stop", "exit", "done", "finish", "complete", "terminate", "interrupt")  # in names of exceptions

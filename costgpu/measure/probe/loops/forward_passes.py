@@ -6,8 +6,9 @@ import math
 from ..patching import known
 from .call_binding import bind_call, evaluated
 from .safe_eval import Unknown
+from .source import COMPREHENSIONS, LOOPS
 
-LOOPS = (ast.For, ast.AsyncFor, ast.While, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
+REPEATS = (*LOOPS, *COMPREHENSIONS)
 ELSEWHERE = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)  # what is only defined here
 MOST_CALLS_DEEP = 4
 
@@ -29,7 +30,7 @@ class ForwardPasses:
         """Call of models; raise Unknown where that cannot be told, and Trains."""
         if isinstance(node, ELSEWHERE):
             return 0
-        if isinstance(node, LOOPS):
+        if isinstance(node, REPEATS):
             return self.of_loop(node, evaluator, depth)
         if isinstance(node, ast.If):
             return self.of(node.test, evaluator, depth) + self.of_branches(node, evaluator, depth)

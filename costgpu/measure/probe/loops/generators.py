@@ -5,9 +5,8 @@ import math
 
 from .call_binding import bind_call
 from .live_values import MOST_DEEP, Unknown
-from .source import Source, own_statements
+from .source import LOOPS, Source, own_statements
 
-LOOPS = (ast.For, ast.AsyncFor, ast.While)
 YIELDS = (ast.Yield, ast.YieldFrom)
 BLOCKS = ("body", "orelse", "finalbody")
 

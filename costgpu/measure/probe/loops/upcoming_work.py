@@ -11,7 +11,7 @@ import types
 from ..patching import attribute, known
 from .call_binding import bind_call, evaluated, plain_function
 from .exit_paths import INNER, ExitTaken, Walker, product
-from .forward_passes import LOOPS, ForwardPasses, Trains
+from .forward_passes import REPEATS, ForwardPasses, Trains
 from .gates import Body, Outside
 from .loop_exits import words_of_all
 from .openings import NEVER, Rhythm, rhythm_of
@@ -100,7 +100,7 @@ class UpcomingWork:
         """Return whether a loop in this statement, or in a function of the script's that it calls, runs a model."""
         nodes = list(reach.nodes(statement))
         for loop in nodes:
-            if isinstance(loop, LOOPS):
+            if isinstance(loop, REPEATS):
                 called = [node.func for node in ast.walk(loop) if isinstance(node, ast.Call)]
                 if any(isinstance(evaluated(reach.evaluator, one), self.torch.nn.Module) for one in called):
                     return True
@@ -282,7 +282,7 @@ class UpcomingWork:
         None for nothing.
         """
         for loop in ast.walk(node):
-            if isinstance(loop, LOOPS):
+            if isinstance(loop, REPEATS):
                 calls = [one for one in ast.walk(loop) if isinstance(one, ast.Call) and not is_small(one)]
                 if calls:
                     return dotted(calls[0].func)

@@ -46,37 +46,29 @@ def timed(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, dict[str, str]]]:
     return found
 
 
-def log_of(asked: Request, cache: Path) -> str:
-    profile, outcome = script_module.measure_script(asked, HERE, cache, lambda *_: None)
+@pytest.mark.parametrize(
+    ("busy", "said", "words"),
+    [(0.9, "", "PASSIVE 0"), (0.9, "ACTIVE", "ACTIVE 0"), (0.1, "", "None None")],
+    ids=["where others use the cores", "as the user says", "on a quiet machine"],
+)
+def test_how_threads_wait(
+    busy: float,
+    said: str,
+    words: str,
+    training: Request,
+    tmp_path: Path,
+    timed: list[tuple[int, dict[str, str]]],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.delenv("OMP_WAIT_POLICY", raising=False)
+    if said:
+        monkeypatch.setenv("OMP_WAIT_POLICY", said)
+    monkeypatch.setattr(script_module, "busy_share", lambda: busy)
+    profile, outcome = script_module.measure_script(training, HERE, tmp_path, lambda *_: None)
     machine = profile.machine
     assert (machine.gemm_gflops, machine.conv_gflops, machine.single_thread_mbps) == (180, 140, 30), "the best windows"
     assert machine.gemm_gflops_low == 90
-    return outcome.log.read_text()
-
-
-def test_threads_wait_where_others_use_the_cores(
-    training: Request, tmp_path: Path, timed: list[tuple[int, dict[str, str]]], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.delenv("OMP_WAIT_POLICY", raising=False)
-    monkeypatch.setattr(script_module, "busy_share", lambda: 0.9)
-    assert "threads wait PASSIVE 0" in log_of(training, tmp_path)
-    before, after = script_module.WINDOWS_BEFORE, script_module.WINDOWS_AFTER
-    assert timed == [(before, script_module.WAIT_PASSIVELY), (after, script_module.WAIT_PASSIVELY)]
-
-
-def test_what_the_user_says_of_threads_holds(
-    training: Request, tmp_path: Path, timed: list[tuple[int, dict[str, str]]], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("OMP_WAIT_POLICY", "ACTIVE")
-    monkeypatch.setattr(script_module, "busy_share", lambda: 0.9)
-    assert "threads wait ACTIVE 0" in log_of(training, tmp_path)
-    assert len(timed) == 2
-
-
-def test_on_a_quiet_machine_nothing_is_said_to_the_threads(
-    training: Request, tmp_path: Path, timed: list[tuple[int, dict[str, str]]], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.delenv("OMP_WAIT_POLICY", raising=False)
-    monkeypatch.setattr(script_module, "busy_share", lambda: 0.1)
-    assert "threads wait None None" in log_of(training, tmp_path)
-    assert [variables for _, variables in timed] == [{}, {}]
+    assert f"threads wait {words}" in outcome.log.read_text()
+    assert [windows for windows, _ in timed] == [script_module.WINDOWS_BEFORE, script_module.WINDOWS_AFTER]
+    if not said:
+        assert [variables for _, variables in timed] == [script_module.WAIT_PASSIVELY if busy > 0.5 else {}] * 2

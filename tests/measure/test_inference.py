@@ -23,8 +23,7 @@ def scored(folder: Path, way: str, shape: str, steps: int = 8) -> Phase:
     [
         ("no_grad", "loader", 3 * 101, 10),
         ("inference_mode", "array", 126, 8),
-        ("eval", "forward", 700, 1),
-        ("nothing", "loader", 3 * 101, 10),
+        ("nothing", "forward", 700, 1),
     ],
 )
 def test_a_script_that_only_scores_is_inference(tmp_path: Path, way: str, shape: str, steps: float, items: int) -> None:

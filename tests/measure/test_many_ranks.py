@@ -57,6 +57,7 @@ parser.add_argument("--half", action="store_true")
 parser.add_argument("--hook", action="store_true")
 parser.add_argument("--all-data", action="store_true")
 parser.add_argument("--strong", action="store_true")
+parser.add_argument("--local_rank", type=int, default=-1)  # which the oldest launcher gives
 options = parser.parse_args()
 dist.init_process_group("nccl")
 world = dist.get_world_size()
@@ -97,6 +98,7 @@ for epoch in range(500):
     [
         "torchrun --nproc-per-node 4",
         pytest.param("python -m torch.distributed.run --nproc-per-node 2 --nnodes 1:2", marks=pytest.mark.frameworks),
+        pytest.param("python -m torch.distributed.launch --nproc_per_node=4", marks=pytest.mark.frameworks),
     ],
 )
 def test_a_launcher_starts_rank_0_of_all(launcher: str, tmp_path: Path) -> None:
@@ -235,7 +237,7 @@ def test_sharded_parameters(way: str, strategy: str, scheme: Scheme, gathers: in
 
 
 SPAWN = """
-import os
+import os, sys
 import torch
 import torch.distributed as dist
 import torch.multiprocessing as mp
@@ -251,13 +253,25 @@ def train(rank, world_size):
         optimizer.step()
 
 if __name__ == "__main__":
-    mp.spawn(train, args=(3,), nprocs=3)
+    if sys.argv[1] == "spawn":
+        mp.spawn(train, args=(3,), nprocs=3)
+    else:
+        mp.set_start_method("spawn")
+        processes = [mp.Process(target=train, args=(rank, 3)) for rank in range(3)]
+        for process in processes:
+            process.start()
+        for process in processes:
+            process.join()
 """
 
 
-def test_processes_that_the_script_starts(tmp_path: Path) -> None:
-    profile, found, _ = measured(SPAWN, "python train.py", tmp_path)
-    assert profile.phases[-1].total.steps == 7000
+@pytest.mark.parametrize("way", ["spawn", pytest.param("processes", marks=pytest.mark.frameworks)])
+def test_processes_that_the_script_starts(way: str, tmp_path: Path) -> None:
+    profile, found, outcome = measured(SPAWN, f"python train.py {way}", tmp_path)
+    assert (profile.phases[-1].total.kind, profile.phases[-1].total.steps) == (TotalKind.EXACT, 7000)
+    assert outcome.record is not None
+    assert outcome.record["torch"] is not None
+    assert outcome.record["torch"]["processes"] == 3
     assert (found.scheme, found.launcher, found.processes, found.measured_ranks) == (Scheme.DDP, "", 3, 3)
     assert found.fixed_processes
     assert not found.needs_gpu_backend

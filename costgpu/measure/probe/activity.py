@@ -6,6 +6,7 @@ A thread that is ready to run and has no core counts as running, so that a busy 
 from __future__ import annotations
 
 import os
+import sys
 import threading
 
 from .record import ActivityRecord
@@ -50,6 +51,15 @@ def own_cpu():
     """CPU seconds of this process, all threads."""
     times = os.times()
     return times.user + times.system
+
+
+def peak_memory():
+    """Return the bytes that this process has held at most; None where the system does not tell."""
+    try:
+        import resource
+    except ImportError:
+        return None
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
 
 
 def children_cpu():

@@ -25,6 +25,7 @@ from .frameworks.sklearn_hooks import SklearnHooks
 from .frameworks.tqdm_hooks import attach_tqdm
 from .inference.hooks import attach_generate
 from .loops.script_frames import PROBE_ROOT, package_of_file
+from .patching import known
 from .ranks.sharded import Sharded
 from .recorder import Recorder
 from .sandbox import fake_nvidia
@@ -114,15 +115,6 @@ def both(first, second):
     return attach
 
 
-def die_with_parent():
-    try:
-        import ctypes
-
-        ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
-    except Exception:  # noqa: BLE001 - not Linux; the watchdog looks after it
-        pass
-
-
 def run_script(config):
     """Run the script as `python script.py` or `python -m module` would."""
     if config.get("module"):
@@ -144,7 +136,8 @@ def run_script(config):
 
 
 def run(config):
-    die_with_parent()
+    # PR_SET_PDEATHSIG; where this is not Linux, the watchdog looks after it
+    known(lambda: importlib.import_module("ctypes").CDLL(None).prctl(1, signal.SIGKILL))
     files = Files(config["scratch"])
     recorder = Recorder(config, files)
     os.register_at_fork(after_in_child=recorder.forked)

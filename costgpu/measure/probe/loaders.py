@@ -6,6 +6,7 @@ import sys
 
 from .loops.script_frames import outwards
 from .loops.source import Source
+from .patching import known
 
 LOOKS_PER_LOADER, MOST_FRAMES = 3, 6
 VALIDATION = "validation"  # among the loaders that were drawn from: without gradients
@@ -61,14 +62,17 @@ class Loaders:
         """Batches that were drawn of a loader, and of those that were made anew for the same data; of any, the most."""
         if loader is None:
             return max(self.batches_by_loader.values(), default=0)
-        same = {id(one) for one in self.by_iterator.values() if one is loader or is_same_data(one, loader)}
+
+        def is_same(one):  # the same items: one data set, and as many batches of it
+            return one is loader or known(lambda: one.dataset is loader.dataset and len(one) == len(loader))
+
+        same = {id(one) for one in self.by_iterator.values() if is_same(one)}
         return sum(self.batches_by_loader.get(one, 0) for one in same | {id(loader)})
 
     def note_line(self, loader, frame, libraries):
         for _, live in zip(range(MOST_FRAMES), outwards(frame)):
             if not live.f_code.co_filename.startswith(libraries):
-                source = Source.of(live.f_code.co_filename)
-                scope = source.scope(live.f_code) if source is not None else None
+                source, scope = Source.of_code(live.f_code)
                 for line in source.loops_at(scope, live.f_lineno) if scope is not None else ():
                     self.by_line[(live.f_code, line)] = loader
                 return
@@ -93,11 +97,3 @@ class Loaders:
         """Forget the interval that a counted step has ended."""
         self.opened, self.drawn = [], {}
         self.feeding, self.fed_before = None, self.feeding
-
-
-def is_same_data(one, other):
-    """Return whether two loaders give the same items: one data set, and as many batches of it."""
-    try:
-        return one.dataset is other.dataset and len(one) == len(other)
-    except (AttributeError, TypeError):
-        return False

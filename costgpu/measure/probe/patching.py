@@ -11,9 +11,14 @@ MOST_FAILURES = 5
 
 def attribute(value, name, default=None):
     """Return an attribute of the user's object, or the default: looking it up may raise anything (a dot-dict's KeyError)."""
+    return known(getattr, value, name, default, default=default)
+
+
+def known(read, *given, default=None):
+    """Return what `read` says, or the default: objects of libraries and of the user's may raise anything."""
     try:
-        return getattr(value, name, default)
-    except Exception:  # noqa: BLE001 - its class may have a `__getattr__` of its own
+        return read(*given)
+    except Exception:  # noqa: BLE001 - another version of a library, a stand-in, or the user's own
         return default
 
 

@@ -164,10 +164,6 @@ class Phase:
             loop["optimizers"] = loop["optimizers"] or (loop["path"], loop["line"]) in self.members
         return self.snapshots
 
-    def steps_elsewhere(self):
-        """Return steps of the anchor's optimizer at other places: what is left of an epoch after its loop, for example."""
-        return sum(n for (site, one), n in self.sites.items() if one == self.anchor_optimizer and site != self.anchor)
-
     def mark(self, kind, value):
         """Note what the last interval held."""
         if self.seconds:

@@ -15,17 +15,17 @@ from .evaluation import Evaluation
 from .first_step import FirstStep
 from .frameworks.saving_hooks import Saving
 from .frameworks.torch_hooks import TorchHooks
-from .frameworks.trainers import told_by_trainer
+from .frameworks.trainers import TRAINERS, told_by
 from .inference.follower import InferenceFollower
 from .inference.hooks import ModuleHooks
 from .inference.phase import InferencePhase
 from .loaders import VALIDATION, Loaders
 from .loops.growing_sizes import elements_of, followed, sizes_at
 from .loops.loop_stack import LoopStack
-from .loops.progress_series import ProgressTracker, is_snapshot_due, make_snapshot
+from .loops.progress_series import COUNTS_BYTES, ProgressTracker, is_snapshot_due, make_snapshot
 from .loops.script_frames import PROBE_ROOT, called_by_libraries, library_roots, outwards
 from .loops.script_loops import ScriptLoops, plain_loop_stack
-from .loops.source import Source
+from .loops.source import loops_around
 from .loops.upcoming_work import UpcomingWork
 from .op_tracer import StepTrace
 from .patching import harmless
@@ -109,13 +109,11 @@ class Recorder:
         """Return whether a training phase has begun; a phase of inference may be what comes before it."""
         return self.phase is not None and self.inference.phase is None
 
-    def computes_with_torch(self):
-        """Return whether torch has been set to work: then its steps are what counts, and no bar or loop of the script's."""
-        return bool(self.optimizers_made or self.backwards)
-
     def loops_count(self):
         """Return whether the script's bare loops have been seen to advance, and may be what it is for."""
-        return self.loops.moved() and not self.progress.transfers() and not self.progress.awaits_training()
+        # the loop that a bar which counts bytes is in is no work either
+        transfers = any(one.open and one.setup == COUNTS_BYTES for one in self.progress.series)
+        return self.loops.moved() and not transfers and not self.progress.awaits_training()
 
     # -- what the hooks tell
 
@@ -230,9 +228,7 @@ class Recorder:
         frames, before = self.loop_stack.frames(frame), self.phase
         top, lines = frames[0] if frames else None, ANYWHERE
         for live in frames:
-            source = Source.of(live.f_code.co_filename)
-            scope = source.scope(live.f_code) if source is not None else None
-            loops = source.loops(scope, live.f_lineno) if scope is not None else []
+            loops = loops_around(live)
             if loops:
                 top, lines = live, (loops[0].lineno, loops[0].end_lineno)
                 break
@@ -252,14 +248,6 @@ class Recorder:
         self.last = None
         return self.phase
 
-    def event_summary(self, training_loader):
-        kept = dict(self.events)
-        if self.loaders.drawn.get(VALIDATION):
-            kept["validation_batches"] = self.loaders.drawn[VALIDATION]
-        if self.loaders.was_opened(training_loader):
-            kept["opened"] = len(self.loaders.opened)
-        return kept
-
     def end_interval(self, phase, frame, now):
         earlier = phase.anchors  # steps of this phase before this one
         phase.anchors += 1
@@ -269,7 +257,11 @@ class Recorder:
         self.evaluation.forget()
         if self.last is not None:
             phase.add_interval(shared_out(self.lap.end(now), self.wait, self.loader_blocked, answered))
-            kept = self.event_summary(phase.loader)
+            kept = dict(self.events)
+            if self.loaders.drawn.get(VALIDATION):
+                kept["validation_batches"] = self.loaders.drawn[VALIDATION]
+            if self.loaders.was_opened(phase.loader):
+                kept["opened"] = len(self.loaders.opened)
             if kept:
                 phase.special[len(phase.seconds) - 1] = kept
             self.activity.end_interval(plain=not kept)
@@ -330,7 +322,7 @@ class Recorder:
 
     def take_snapshot(self, phase, frame):
         loops = self.loop_stack.snapshot(frame)
-        phase.told = told_by_trainer(frame) or self.progress.keras_length() or phase.told
+        phase.told = told_by(frame, TRAINERS) or self.progress.keras_length() or phase.told
         batches = self.loaders.batches_of(phase.loader)
         fed = self.loaders.batches - self.loaders.batches_beside
         phase.snapshots.append(make_snapshot(phase.anchors, loops, batches, fed))

@@ -6,6 +6,7 @@ import json
 import os
 import sys
 
+from .activity import peak_memory
 from .frameworks.one_rank import ONE_RANK
 from .frameworks.torch_hooks import GPU_REQUESTS
 from .inference.phase import InferencePhase
@@ -13,7 +14,7 @@ from .inference.phase import describe as inference_facts
 from .loops.progress_series import MOST_EVENTS, MOST_TIMES
 from .loops.prospects import TRAINERS
 from .loops.time_budgets import time_budget
-from .patching import FAILURES, attribute, harmless
+from .patching import FAILURES, attribute, harmless, known
 from .ranks.data_parts import describe_data
 from .ranks.world import WORLD
 from .record import Batch, Loader, Optimizer, PhaseRecord, RanksRecord, TorchFacts
@@ -54,7 +55,9 @@ def write_result(recorder, status, detail):
         result["probe_errors"] = result.get("probe_errors", []) + FAILURES
     if recorder.torch is not None:
         result["torch"] = torch_facts(recorder.torch, recorder.autocast, recorder.compiled)
-        result["phases"] = [phase_record(phase, recorder.torch, usual_fetches(recorder)) for phase in recorder.phases]
+        # the figures of the fetches but for each worker's first one; of those where there were no others
+        fetch = recorder.fetch if recorder.fetch and recorder.fetch[1].value else recorder.first_fetch
+        result["phases"] = [phase_record(phase, recorder.torch, fetch) for phase in recorder.phases]
         for phase, facts in zip(recorder.phases, result["phases"]):
             if facts["loader"] is not None:
                 facts["loader"]["start_seconds"] = recorder.loaders.starts.get(id(phase.loader))
@@ -66,23 +69,12 @@ def write_result(recorder, status, detail):
     recorder.files.raw_rename(path + ".part", path)
 
 
-def peak_memory():
-    """Return the bytes that this process has held at most; None where the system does not tell."""
-    try:
-        import resource
-    except ImportError:
-        return None
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
-
-
 def torch_facts(torch, autocast, compiled) -> TorchFacts:
     """Return what torch says of itself and was told about precision."""
     matmul = getattr(torch.backends.cuda, "matmul", None)
-    try:
-        count = 0 if GPU_REQUESTS.fake_cuda else torch.cuda.device_count()
-        devices = [torch.cuda.get_device_name(i) for i in range(count)]
-    except Exception:  # noqa: BLE001 - a broken driver is no device
-        devices = []
+    devices = []
+    if not GPU_REQUESTS.fake_cuda:  # a broken driver is no device
+        devices = known(lambda: [torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count())], default=[])
     return {
         "version": str(torch.__version__),
         "threads": torch.get_num_threads(),
@@ -143,7 +135,12 @@ def phase_record(phase, torch, fetch) -> PhaseRecord:
         "file": os.path.basename(path),
         "told": phase.told,
         "steps": phase.anchors,
-        "elsewhere": phase.steps_elsewhere(),
+        # of the anchor's optimizer at other places: what is left of an epoch after its loop, for example
+        "elsewhere": sum(
+            number
+            for (site, one), number in phase.sites.items()
+            if one == phase.anchor_optimizer and site != phase.anchor
+        ),
         "seconds": seconds,
         "waits": waits,
         "blocked": blocked,
@@ -174,18 +171,13 @@ def phase_record(phase, torch, fetch) -> PhaseRecord:
     }
 
 
-def usual_fetches(recorder):
-    """Return the figures of the fetches but for each worker's first one; of those where there were no others."""
-    return recorder.fetch if recorder.fetch and recorder.fetch[1].value else recorder.first_fetch
-
-
 def describe_loader(loader, fetch) -> Loader:
     """Return a DataLoader; `fetch` holds CPU seconds, number, waits and queues of fetches, None if they were not timed."""
     return {
         "workers": attribute(loader, "num_workers", 0),
         "batch_size": attribute(loader, "batch_size"),
         "pin_memory": bool(attribute(loader, "pin_memory")),
-        "length": safe_length(loader),
+        "length": known(len, loader),
         "fetch_seconds": fetch[0].value if fetch else None,
         "fetches": fetch[1].value if fetch else 0,
         "fetch_waits": fetch[2].value if fetch else 0.0,
@@ -199,17 +191,8 @@ def device_type(phase, torch):
         for group in optimizer.param_groups:
             for value in group["params"]:
                 return value.device.type
-    try:  # updated by hand
-        return "cuda" if not GPU_REQUESTS.fake_cuda and torch.cuda.memory_allocated() else "cpu"
-    except Exception:  # noqa: BLE001 - a broken driver is no device
-        return "cpu"
-
-
-def safe_length(value):
-    try:
-        return len(value)
-    except Exception:  # noqa: BLE001 - an iterable dataset has none
-        return None
+    # updated by hand; a broken driver is no device
+    return "cuda" if not GPU_REQUESTS.fake_cuda and known(torch.cuda.memory_allocated) else "cpu"
 
 
 def describe_batch(batch, torch) -> Batch:

@@ -23,7 +23,9 @@ class Watchdog(threading.Thread):
         while True:
             time.sleep(0.2)
             if os.getppid() != self.parent:
-                end_group()
+                if os.getpgrp() == os.getpid():
+                    os.killpg(os.getpid(), signal.SIGKILL)
+                os._exit(1)
             now = clock()
             if recorder.status != "running":
                 continue
@@ -80,9 +82,3 @@ def main_stack(thread):
     library = (os.path.dirname(os.__file__), "site-packages")
     own = [e for e in entries if library[0] not in e.filename and library[1] not in e.filename]
     return ["{}:{} in {}: {}".format(e.filename, e.lineno, e.name, e.line) for e in (own or entries)[-6:]]
-
-
-def end_group():
-    if os.getpgrp() == os.getpid():
-        os.killpg(os.getpid(), signal.SIGKILL)
-    os._exit(1)

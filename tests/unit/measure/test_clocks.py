@@ -4,14 +4,13 @@ A file of some 400 lines: most of it is the loops themselves, which are read bes
 """
 
 from pathlib import Path
-from textwrap import indent
 
 import pytest
 
 from costgpu.measure.profile.total_steps import total_steps
 from costgpu.models.workload import Total, TotalKind
 from tests.unit.measure.records import phase
-from tests.unit.measure.test_loop_ends import run
+from tests.unit.measure.test_loop_ends import run, told, whole
 
 SETUP = """
 import datetime, itertools, time
@@ -29,67 +28,42 @@ class CutError(Exception):
 
 def total_of(text: str, folder: Path) -> Total:
     """What is told of loops after some steps; of the body of `train`, or of a whole script."""
-    if "def train" not in text:
-        text = "def train(step, loader, state):" + indent(text, "    ")
-    _, shots = run(SETUP + text, folder, {}, 7, STEPS, cut=CutError)
+    _, shots = run(whole(text, SETUP), folder, {}, 7, STEPS, cut=CutError)
     return total_steps(phase(*shots), ended=False)
 
 
-# The seconds, and the steps where they are known besides.
+# The first line says the seconds, and the steps where they are known besides.
 CLOCKS = {
-    "while": (
-        7200,
-        None,
-        """
+    "while": """# seconds=7200
 begin = time.time()
 while time.time() - begin < 2 * 3600:
     step(0)
 """,
-    ),
-    "deadline": (
-        3600,
-        None,
-        """
+    "deadline": """# seconds=3600
 deadline = time.time() + budget
 while time.time() < deadline:
     step(0)
 """,
-    ),
-    "deadline monotonic": (
-        3600,
-        None,
-        """
+    "deadline monotonic": """# seconds=3600
 deadline = time.monotonic() + budget
 while True:
     step(0)
     if time.monotonic() > deadline: break
 """,
-    ),
-    "break": (
-        3600,
-        None,
-        """
+    "break": """# seconds=3600
 t0 = time.time()
 while True:
     step(0)
     if time.time() - t0 > budget: break
 """,
-    ),
-    "for return nested": (
-        3600,
-        700,
-        """
+    "for return nested": """# seconds=3600, steps=700
 t0 = time.time()
 for e in range(100):
     for x in loader:
         step(0)
         if time.time() - t0 > budget: return
 """,
-    ),
-    "two breaks": (
-        3600,
-        700,
-        """
+    "two breaks": """# seconds=3600, steps=700
 t0 = time.time()
 for e in range(100):
     for x in loader:
@@ -97,11 +71,7 @@ for e in range(100):
         if time.time() - t0 > budget: break
     if time.time() - t0 > budget: break
 """,
-    ),
-    "flag": (
-        3600,
-        700,
-        """
+    "flag": """# seconds=3600, steps=700
 t0 = time.time(); stop = False
 for e in range(100):
     for x in loader:
@@ -111,79 +81,47 @@ for e in range(100):
             break
     if stop: break
 """,
-    ),
-    "perf_counter": (
-        7200,
-        None,
-        """
+    "perf_counter": """# seconds=7200
 begin = perf_counter()
 while (perf_counter() - begin) / 3600 < hours:
     step(0)
 """,
-    ),
-    "minutes": (
-        7200,
-        None,
-        """
+    "minutes": """# seconds=7200
 begin = now_()
 while True:
     step(0)
     minutes = (now_() - begin) / 60
     if minutes >= 120: break
 """,
-    ),
-    "datetime": (
-        7200,
-        None,
-        """
+    "datetime": """# seconds=7200
 start = datetime.datetime.now()
 while datetime.datetime.now() - start < timedelta(hours=2):
     step(0)
 """,
-    ),
-    "datetime total": (
-        600,
-        None,
-        """
+    "datetime total": """# seconds=600
 start = datetime.datetime.now()
 while True:
     step(0)
     now = datetime.datetime.now()
     if (now - start).total_seconds() > 600: break
 """,
-    ),
-    "datetime end": (
-        7200,
-        None,
-        """
+    "datetime end": """# seconds=7200
 end = datetime.datetime.now() + timedelta(hours=2)
 while datetime.datetime.now() < end:
     step(0)
 """,
-    ),
-    "and not done": (
-        3600,
-        None,
-        """
+    "and not done": """# seconds=3600
 end = time.time() + budget; done = False
 while not done and time.time() < end:
     step(0)
 """,
-    ),
-    "fold": (
-        18000,
-        None,
-        """
+    "fold": """# seconds=18000
 for fold in range(5):
     t0 = time.time()
     while time.time() - t0 < budget:
         step(0)
 """,
-    ),
-    "fold function": (
-        18000,
-        None,
-        """
+    "fold function": """# seconds=18000
 def fit(step):
     t0 = time.time()
     while time.time() - t0 < budget:
@@ -192,11 +130,7 @@ def train(step, loader, state):
     for fold in range(5):
         fit(step)
 """,
-    ),
-    "self": (
-        3600,
-        None,
-        """
+    "self": """# seconds=3600
 class T:
     def __init__(self): self.start = time.time(); self.limit = budget
     def fit(self, step):
@@ -205,11 +139,7 @@ class T:
 def train(step, loader, state):
     T().fit(step)
 """,
-    ),
-    "a method that tests it": (
-        3600,
-        1000000,
-        """
+    "a method that tests it": """# seconds=3600, steps=1000000
 class T:
     def __init__(self): self.start = time.time(); self.limit = budget
     def up(self):
@@ -221,11 +151,7 @@ class T:
 def train(step, loader, state):
     T().fit(step)
 """,
-    ),
-    "self property": (
-        3600,
-        None,
-        """
+    "self property": """# seconds=3600
 class T:
     def __init__(self): self.start = time.time(); self.limit = budget
     @property
@@ -236,58 +162,34 @@ class T:
 def train(step, loader, state):
     T().fit(step)
 """,
-    ),
-    "ns": (
-        30,
-        None,
-        """
+    "ns": """# seconds=30
 t0 = time.time_ns()
 while (time.time_ns() - t0) / 1e9 < 30:
     step(0)
 """,
-    ),
-    "periodic": (
-        3600,
-        None,
-        """
+    "periodic": """# seconds=3600
 t0 = time.time(); i = 0
 while True:
     step(0); i += 1
     if i % 100 == 0 and time.time() - t0 > budget: break
 """,
-    ),
-    "margin": (
-        3540,
-        None,
-        """
+    "margin": """# seconds=3540
 end = time.time() + budget
 while time.time() < end - 60:
     step(0)
 """,
-    ),
-    "bounded too": (
-        3600,
-        500,
-        """
+    "bounded too": """# seconds=3600, steps=500
 t0 = time.time(); n = 0
 while n < 500 and time.time() - t0 < budget:
     step(0)
     n += 1
 """,
-    ),
-    "walrus": (
-        3600,
-        None,
-        """
+    "walrus": """# seconds=3600
 t0 = time.time()
 while (el := time.time() - t0) < budget:
     step(0)
 """,
-    ),
-    "global": (
-        3600,
-        None,
-        """
+    "global": """# seconds=3600
 START = time.time()
 def over(): return time.time() - START > budget
 def train(step, loader, state):
@@ -295,11 +197,7 @@ def train(step, loader, state):
         step(0)
         if over(): return
 """,
-    ),
-    "hours of a setting": (
-        5400,
-        None,
-        """
+    "hours of a setting": """# seconds=5400
 class C: pass
 cfg = C(); cfg.max_hours = 1.5
 def train(step, loader, state):
@@ -309,7 +207,6 @@ def train(step, loader, state):
             step(0)
         if (time.time() - t0) / 3600 > cfg.max_hours: break
 """,
-    ),
 }
 UNREAD = {
     "inner only": """
@@ -382,9 +279,9 @@ def train(step, loader, state):
 
 @pytest.mark.parametrize("name", CLOCKS)
 def test_a_clock_ends_a_loop(name: str, tmp_path: Path) -> None:
-    seconds, steps, text = CLOCKS[name]
-    total = total_of(text, tmp_path)
-    assert total.seconds == pytest.approx(seconds)
+    says, total = told(CLOCKS[name]), total_of(CLOCKS[name], tmp_path)
+    steps = says.get("steps")
+    assert total.seconds == pytest.approx(says["seconds"])
     assert (total.kind, total.steps) == (TotalKind.UPPER_BOUND if steps else TotalKind.TIMED, steps)
     assert "by its clock" in total.how
 
@@ -397,11 +294,11 @@ def test_a_clock_that_cannot_be_read_is_only_named(name: str, tmp_path: Path) ->
 
 
 def test_a_clock_for_each_fold_counts_as_often(tmp_path: Path) -> None:
-    assert "5 × 60 min by its clock" in total_of(CLOCKS["fold"][2], tmp_path).how
+    assert "5 × 60 min by its clock" in total_of(CLOCKS["fold"], tmp_path).how
 
 
 def test_another_test_makes_it_at_most(tmp_path: Path) -> None:
-    text = "\nloss = [1.0]" + CLOCKS["while"][2].replace("2 * 3600:", "2 * 3600 and loss[-1] > 0.1:")
+    text = "\nloss = [1.0]" + CLOCKS["while"].replace("2 * 3600:", "2 * 3600 and loss[-1] > 0.1:")
     assert total_of(text, tmp_path).how.startswith("it runs for at most 2.0 h by its clock")
 
 

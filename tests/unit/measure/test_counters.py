@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from costgpu.models.workload import TotalKind
-from tests.unit.measure.test_loop_ends import found
+from costgpu.models.workload import Total, TotalKind
+from tests.unit.measure.test_loop_ends import found, whole
 
 SETTINGS = """
 import itertools, random
@@ -17,12 +17,14 @@ num_envs = 2
 class Env:
     def __init__(self): self.num_envs = 4
 env = Env()
-"""
-EXACT = {
-    "a counter in a method below": """
-class T:
+class Trainer:
     def __init__(self, step, loader):
         self.step = step; self.loader = loader; self.epoch = 0; self.max = 5; self.stop = False; self.n = 0; self.limit = 12
+"""
+FIT = "def train(step, loader, state): T(step, loader).fit()\n"
+EXACT = {
+    "a counter in a method below": """
+class T(Trainer):
     def fit(self):
         while self.epoch < self.max:
             self.run_epoch()
@@ -32,13 +34,9 @@ class T:
         self.epoch += 1
     def run_iter(self, x):
         self.step(0)
-def train(step, loader, state):
-    t = T(step, loader); t.fit()
 """,
     "raised before the epoch": """
-class T:
-    def __init__(self, step, loader):
-        self.step = step; self.loader = loader; self.epoch = 0; self.max = 5; self.stop = False; self.n = 0; self.limit = 12
+class T(Trainer):
     def fit(self):
         while self.epoch < self.max:
             self.run_epoch()
@@ -46,13 +44,9 @@ class T:
         self.epoch += 1
         for i, x in enumerate(self.loader):
             self.step(0)
-def train(step, loader, state):
-    t = T(step, loader); t.fit()
 """,
     "a counter of steps below": """
-class T:
-    def __init__(self, step, loader):
-        self.step = step; self.loader = loader; self.epoch = 0; self.max = 5; self.stop = False; self.n = 0; self.limit = 12
+class T(Trainer):
     def fit(self):
         it = itertools.cycle(self.loader)
         while self.n < self.limit:
@@ -60,13 +54,9 @@ class T:
     def run_iter(self, x):
         self.n += 1
         self.step(0)
-def train(step, loader, state):
-    t = T(step, loader); t.fit()
 """,
     "behind properties": """
-class T:
-    def __init__(self, step, loader):
-        self.step = step; self.loader = loader; self.epoch = 0; self.max = 5; self.stop = False; self.n = 0; self.limit = 12
+class T(Trainer):
     @property
     def ep(self): return self.epoch
     @property
@@ -79,13 +69,9 @@ class T:
         for i, x in enumerate(self.loader):
             self.step(0)
         self.epoch += 1
-def train(step, loader, state):
-    t = T(step, loader); t.fit()
 """,
     "raised by a method that is called later": """
-class T:
-    def __init__(self, step, loader):
-        self.step = step; self.loader = loader; self.epoch = 0; self.max = 5; self.stop = False; self.n = 0; self.limit = 12
+class T(Trainer):
     def fit(self):
         while self.epoch < self.max:
             self.run_epoch()
@@ -96,13 +82,9 @@ class T:
     def after_epoch(self):
         print(end='')
         self.epoch += 1
-def train(step, loader, state):
-    t = T(step, loader); t.fit()
 """,
     "raised by a method of a method": """
-class T:
-    def __init__(self, step, loader):
-        self.step = step; self.loader = loader; self.epoch = 0; self.max = 5; self.stop = False; self.n = 0; self.limit = 12
+class T(Trainer):
     def fit(self):
         while True:
             self.run_epoch()
@@ -115,8 +97,6 @@ class T:
         self.tick()
     def tick(self):
         self.epoch = self.epoch + 1
-def train(step, loader, state):
-    t = T(step, loader); t.fit()
 """,
     "an attribute of an attribute": """
 class S: pass
@@ -151,9 +131,7 @@ def train(step, loader, state):
         run_epoch(step, loader)
 """,
     "steps counted two functions below": """
-class T:
-    def __init__(self, step, loader):
-        self.step = step; self.loader = loader; self.epoch = 0; self.max = 5; self.stop = False; self.n = 0; self.limit = 12
+class T(Trainer):
     def fit(self):
         while self.n < self.limit:
             self.run_epoch()
@@ -163,13 +141,9 @@ class T:
     def it(self, x):
         self.step(0)
         self.n += 1
-def train(step, loader, state):
-    t = T(step, loader); t.fit()
 """,
     "a return by steps counted below": """
-class T:
-    def __init__(self, step, loader):
-        self.step = step; self.loader = loader; self.epoch = 0; self.max = 5; self.stop = False; self.n = 0; self.limit = 12
+class T(Trainer):
     def fit(self):
         for e in range(100):
             self.run_epoch()
@@ -180,13 +154,9 @@ class T:
     def it(self, x):
         self.step(0)
         self.n += 1
-def train(step, loader, state):
-    t = T(step, loader); t.fit()
 """,
     "the same test in both functions": """
-class T:
-    def __init__(self, step, loader):
-        self.step = step; self.loader = loader; self.epoch = 0; self.max = 5; self.stop = False; self.n = 0; self.limit = 12
+class T(Trainer):
     def fit(self):
         for e in range(100):
             self.run_epoch()
@@ -198,13 +168,9 @@ class T:
     def it(self, x):
         self.step(0)
         self.n += 1
-def train(step, loader, state):
-    t = T(step, loader); t.fit()
 """,
     "raised with the step": """
-class T:
-    def __init__(self, step, loader):
-        self.step = step; self.loader = loader; self.epoch = 0; self.max = 5; self.stop = False; self.n = 0; self.limit = 12
+class T(Trainer):
     def fit(self):
         while self.n < self.limit:
             self.run_epoch()
@@ -213,13 +179,9 @@ class T:
             if (i + 1) % 2 == 0:
                 self.step(0)
                 self.n += 1
-def train(step, loader, state):
-    t = T(step, loader); t.fit()
 """,
     "counting down": """
-class T:
-    def __init__(self, step, loader):
-        self.step = step; self.loader = loader; self.epoch = 0; self.max = 5; self.stop = False; self.n = 0; self.limit = 12
+class T(Trainer):
     def fit(self):
         self.left = 4
         while self.left > 0:
@@ -228,8 +190,6 @@ class T:
         for i, x in enumerate(self.loader):
             self.step(0)
         self.left -= 1
-def train(step, loader, state):
-    t = T(step, loader); t.fit()
 """,
     "raised in two places": """
 class T:
@@ -243,29 +203,21 @@ class T:
         for i, x in enumerate(self.loader):
             self.step(0)
         self.epoch += 1
-def train(step, loader, state):
-    t = T(step, loader); t.fit()
 """,
     "raised by a base class": """
-class B:
+class B(Trainer):
     def run_epoch(self):
         for x in self.loader: self.step(0)
         self.epoch += 1
 class T(B):
-    def __init__(self, step, loader):
-        self.step = step; self.loader = loader; self.epoch = 0; self.max = 5; self.stop = False; self.n = 0; self.limit = 12
     def fit(self):
         while self.epoch < self.max:
             self.run_epoch()
     def run_epoch(self):
         super().run_epoch()
-def train(step, loader, state):
-    t = T(step, loader); t.fit()
 """,
     "started anew for each fold": """
-class T:
-    def __init__(self, step, loader):
-        self.step = step; self.loader = loader; self.epoch = 0; self.max = 5; self.stop = False; self.n = 0; self.limit = 12
+class T(Trainer):
     def fit(self):
         for fold in range(3):
             self.epoch = 0
@@ -275,8 +227,6 @@ class T:
         for i, x in enumerate(self.loader):
             self.step(0)
         self.epoch += 1
-def train(step, loader, state):
-    t = T(step, loader); t.fit()
 """,
     "an item of a dictionary": """
 def run(state_, step, loader):
@@ -288,67 +238,60 @@ def train(step, loader, state):
         run(s, step, loader)
 """,
     "raised in a loop before the step": """
-def train(step, l, state):
-    done = 0
-    while done < TOTAL:
-        for _ in range(N):
-            done += 1
-        for _ in range(E):
-            for i in range(MB): step(0)
+done = 0
+while done < TOTAL:
+    for _ in range(N):
+        done += 1
+    for _ in range(E):
+        for i in range(MB): step(0)
 """,
     "tested at the end": """
-def train(step, l, state):
-    done = 0
-    while True:
-        for _ in range(N):
-            done += 1
-        for _ in range(E):
-            for i in range(MB): step(0)
-        if done >= TOTAL: break
+done = 0
+while True:
+    for _ in range(N):
+        done += 1
+    for _ in range(E):
+        for i in range(MB): step(0)
+    if done >= TOTAL: break
 """,
     "grows by N": """
-def train(step, l, state):
-    done = 0
-    while done < TOTAL:
-        done += N
-        for _ in range(E):
-            for i in range(MB): step(0)
+done = 0
+while done < TOTAL:
+    done += N
+    for _ in range(E):
+        for i in range(MB): step(0)
 """,
     "grows by N after the steps": """
-def train(step, l, state):
-    done = 0
-    while done < TOTAL:
-        for _ in range(E):
-            for i in range(MB): step(0)
-        done += N
+done = 0
+while done < TOTAL:
+    for _ in range(E):
+        for i in range(MB): step(0)
+    done += N
 """,
     "grows by another number": """
-def train(step, l, state):
-    done = 0
-    for u in range(1000):
-        for _ in range(N):
-            done += num_envs
-        for _ in range(E):
-            for i in range(MB): step(0)
-        if done > TOTAL: break
+done = 0
+for u in range(1000):
+    for _ in range(N):
+        done += num_envs
+    for _ in range(E):
+        for i in range(MB): step(0)
+    if done > TOTAL: break
 """,
     "grows by an attribute": """
-def train(step, l, state):
-    done = 0
-    while done < TOTAL:
-        for _ in range(N):
-            done += env.num_envs
-        for _ in range(E):
-            for i in range(MB): step(0)
+done = 0
+while done < TOTAL:
+    for _ in range(N):
+        done += env.num_envs
+    for _ in range(E):
+        for i in range(MB): step(0)
 """,
     "raised in nested loops": """
-def train(step, l, state):
-    done = 0
-    while done < TOTAL:
-        for _ in range(2):
-            for t in range(N): done += 1
-        for _ in range(E):
-            for i in range(MB): step(0)
+done = 0
+while done < TOTAL:
+    for _ in range(2):
+        for t in range(N): done += 1
+    for _ in range(E):
+        for i in range(MB): step(0)
 """,
     "raised in a loop of a method": """
 class A:
@@ -365,21 +308,19 @@ def train(step, l, state):
     A(step).learn(TOTAL)
 """,
     "steps that begin late": """
-def train(step, l, state):
-    done = 0
-    while done < TOTAL:
-        for _ in range(N):
-            done += 1
-        if done <= 3 * N: continue
-        for _ in range(E):
-            for i in range(MB): step(0)
+done = 0
+while done < TOTAL:
+    for _ in range(N):
+        done += 1
+    if done <= 3 * N: continue
+    for _ in range(E):
+        for i in range(MB): step(0)
 """,
     "an item raised in a loop": """
-def train(step, l, state):
-    s = {'n': 0}
-    while s['n'] < TOTAL:
-        for _ in range(N): s['n'] += 1
-        for i in range(MB): step(0)
+s = {'n': 0}
+while s['n'] < TOTAL:
+    for _ in range(N): s['n'] += 1
+    for i in range(MB): step(0)
 """,
 }
 ABOUT = {
@@ -404,12 +345,11 @@ def train(step, l, state):
     A(step).learn(TOTAL)
 """,
     "grows by the length of a batch": """
-def train(step, l, state):
-    total = 0
-    while total < 100:
-        for x in [[1,2,3],[4,5,6]]:
-            step(0)
-            total += len(x)
+total = 0
+while total < 100:
+    for x in [[1,2,3],[4,5,6]]:
+        step(0)
+        total += len(x)
 """,
     "grows by what came back": """
 def collect(n):
@@ -445,25 +385,30 @@ def train(step, l, state):
     A(step).learn()
 """,
     "episodes of different length": """
-def train(step, _, state):
-    lengths, done = random.Random(0), 0
-    while done < 3000:
-        for t in range(lengths.randint(15, 25)): done += 1
-        for i in range(MB): step(0)
+lengths, done = random.Random(0), 0
+while done < 3000:
+    for t in range(lengths.randint(15, 25)): done += 1
+    for i in range(MB): step(0)
 """,
 }
+
+
+def read(text: str, folder: Path, share: float) -> tuple[int, Total]:
+    """The steps that a script makes, and the total that is read after a share of them."""
+    text += FIT if ".fit()" not in text and "def fit" in text else ""
+    return found(whole(text, SETTINGS), folder, {}, 7, share)
 
 
 @pytest.mark.parametrize("share", [0.1, 0.8])
 @pytest.mark.parametrize("name", EXACT)
 def test_exact(name: str, share: float, tmp_path: Path) -> None:
-    steps, total = found(SETTINGS + EXACT[name], tmp_path, {}, 7, share)
+    steps, total = read(EXACT[name], tmp_path, share)
     assert (total.kind, total.steps) == (TotalKind.EXACT, steps), total
 
 
 @pytest.mark.parametrize("name", ABOUT)
 def test_a_growth_that_was_only_seen_is_about(name: str, tmp_path: Path) -> None:
-    steps, total = found(SETTINGS + ABOUT[name], tmp_path, {}, 7, 0.5)
+    steps, total = read(ABOUT[name], tmp_path, 0.5)
     assert total.kind is TotalKind.APPROXIMATE, total
     assert total.steps == pytest.approx(steps, rel=0.15)
     assert "as fast as it grew so far" in total.how
@@ -473,13 +418,13 @@ def test_a_test_that_may_stop_it_makes_it_an_upper_bound(tmp_path: Path) -> None
     text = EXACT["a counter in a method below"].replace(
         "self.epoch < self.max", "self.epoch < self.max and not self.stop"
     )
-    steps, total = found(SETTINGS + text, tmp_path, {}, 7, 0.3)
+    steps, total = read(text, tmp_path, 0.3)
     assert (total.kind, total.steps) == (TotalKind.UPPER_BOUND, steps)
 
 
 def test_attributes_that_nothing_here_assigns_are_not_endless(tmp_path: Path) -> None:
     """Another file, or `setattr`, may raise them."""
-    _, total = found(SETTINGS + ABOUT["set by name"], tmp_path, {}, 7, 0.1)
+    _, total = read(ABOUT["set by name"], tmp_path, 0.1)
     assert total.kind is TotalKind.UNKNOWN
 
 
@@ -487,6 +432,6 @@ def test_a_function_that_returns_before_it_counts_says_no_number(tmp_path: Path)
     text = EXACT["raised by a method that is called later"].replace(
         "self.epoch += 1", "if next(state): return\n        self.epoch += 1"
     )
-    steps, total = found(SETTINGS + "state = itertools.cycle([True, False])\n" + text, tmp_path, {}, 7, 0.1)
+    steps, total = read("state = itertools.cycle([True, False])\n" + text, tmp_path, 0.1)
     assert steps == 70
     assert total.kind is TotalKind.UNKNOWN

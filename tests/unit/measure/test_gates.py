@@ -13,11 +13,11 @@ from typing import Any
 
 import pytest
 
-from costgpu.measure.probe.loops.loop_stack import LoopStack
 from costgpu.measure.probe.loops.upcoming_work import UpcomingWork
 from costgpu.measure.profile.accumulation import accumulation
 from costgpu.measure.profile.rhythms import Work, works_of
 from costgpu.models.workload import ExtraKind, Rhythm, Total, TotalKind
+from tests.unit.measure.live_stack import stack_of
 from tests.unit.measure.records import phase, shot
 
 ITEMS, MEASURED, MOST_STEPS = 7, 30, 500
@@ -67,19 +67,9 @@ class Run:
         installed.parent.mkdir(exist_ok=True)
         path.write_text(text)
         installed.write_text(library)
-        make_stack: Any = LoopStack
-        self.stack = make_stack(TORCH, (str(installed.parent),), {})
+        self.stack = stack_of(path, installed, torch=TORCH, libraries=(str(installed.parent),))
         make_reader: Any = UpcomingWork
         self.reader = make_reader(TORCH, self.stack)
-
-        def frames(frame: Any) -> list[Any]:
-            found = []
-            while frame is not None:
-                found += [frame] if frame.f_code.co_filename in (str(path), str(installed)) else []
-                frame = frame.f_back
-            return found[::-1]
-
-        self.stack.frames = frames
         space: Any = {
             "args": ARGS,
             "itertools": itertools,
@@ -174,6 +164,28 @@ GATES |= {
         "if (it + 1) % 50 == 0:",
     )
 }
+IN_EPOCHS = """
+for epoch in range(args.epochs):
+    for i, x in enumerate(loader):
+        step()
+        {gate}
+            save_checkpoint()
+"""
+AFTER_EPOCHS = """
+for epoch in range(args.epochs):
+    for x in loader:
+        step()
+    {gate}
+        save_checkpoint()
+"""
+# Where the intervals are not told, only how often.
+ONLY_OFTEN = "if epoch % 5 == 0 and i == 0:"
+IN_EPOCH = ("if i % 5 == 0:", "if i % 5000 == 4999:", "if i == len(loader) - 1:", ONLY_OFTEN)
+GATES |= {"in an epoch, " + gate: IN_EPOCHS.format(gate=gate) for gate in IN_EPOCH}
+GATES |= {
+    "after an epoch, " + gate: AFTER_EPOCHS.format(gate=gate)
+    for gate in ("if epoch % 10 == 0:", "if args.on:", "if epoch >= 8:")
+}
 GATES |= {
     "a flag": """
 for it in range(args.steps):
@@ -254,52 +266,11 @@ for epoch in range(args.epochs):
         if n % 25 == 0:
             save_checkpoint()
 """,
-    "each lap anew": """
-for epoch in range(args.epochs):
-    for i, x in enumerate(loader):
-        step()
-        if i % 5 == 0:
-            save_checkpoint()
-""",
-    "each lap anew, and never": """
-for epoch in range(args.epochs):
-    for i, x in enumerate(loader):
-        step()
-        if i % 5000 == 4999:
-            save_checkpoint()
-""",
-    "the last of a lap": """
-for epoch in range(args.epochs):
-    for i, x in enumerate(loader):
-        step()
-        if i == len(loader) - 1:
-            save_checkpoint()
-""",
-    "epochs": """
-for epoch in range(args.epochs):
-    for x in loader:
-        step()
-    if epoch % 10 == 0:
-        save_checkpoint()
-""",
     "epochs from one": """
 for epoch in range(1, args.epochs + 1):
     for x in loader:
         step()
     if epoch % 3 == 0:
-        save_checkpoint()
-""",
-    "each epoch": """
-for epoch in range(args.epochs):
-    for x in loader:
-        step()
-    save_checkpoint()
-""",
-    "the last epochs": """
-for epoch in range(args.epochs):
-    for x in loader:
-        step()
-    if epoch >= 8:
         save_checkpoint()
 """,
     "in a function for an epoch": """
@@ -397,16 +368,7 @@ for epoch in range(args.epochs):
         if epoch % 4 == 3:
             save_checkpoint()
 """,
-    "the first of every fifth epoch": """
-for epoch in range(args.epochs):
-    for i, x in enumerate(loader):
-        step()
-        if epoch % 5 == 0 and i == 0:
-            save_checkpoint()
-""",
 }
-# Where the intervals are not told, only how often.
-ONLY_OFTEN = {"the first of every fifth epoch"}
 
 
 @pytest.fixture(scope="module")
@@ -431,7 +393,7 @@ def test_a_gate_opens_when_it_was_read_to(name: str, at: int, folder: Path) -> N
         assert told == len(run.came)
     else:
         assert told == pytest.approx(len(run.came), abs=1.01)
-    if name in ONLY_OFTEN:
+    if name.endswith(ONLY_OFTEN):
         return
     expected = {max(-1, made - 1) for made in run.came if made - 1 < min(MEASURED, run.steps) - 1}
     assert work.due is not None

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from costgpu.measure.probe.loops.loop_stack import LoopStack
 from costgpu.measure.probe.loops.upcoming_work import UpcomingWork
+from tests.unit.measure.live_stack import stack_of
 
 NUMBERS = itertools.count()
 OTHER = """
@@ -134,23 +134,13 @@ def look(folder: Path, first: str, then: str, library: str = "") -> Any:
         nn=SimpleNamespace(Module=Module),
         utils=SimpleNamespace(data=SimpleNamespace(DataLoader=type("DataLoader", (), {}))),
     )
-    make_stack: Any = LoopStack
     make_reader: Any = UpcomingWork
-    stack = make_stack(torch, ("/lib/",), {})
-    reader = make_reader(torch, stack)
-
-    def frames(frame: Any) -> list[Any]:
-        live = []
-        while frame is not None:
-            live += [frame] if frame.f_code.co_filename.startswith(str(folder)) else []
-            frame = frame.f_back
-        return live[::-1]
+    reader = make_reader(torch, stack_of(folder, torch=torch))
 
     def step() -> None:
         found.extend(reader.read(sys._getframe(1), None))
         raise StopIteration  # what follows is only read
 
-    stack.frames = frames
     (folder / f"{other}.py").write_text(OTHER)
     path = folder / f"{other}_script.py"
     path.write_text(SCRIPT.format(other=other, first=first, then=then))

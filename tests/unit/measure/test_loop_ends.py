@@ -1,10 +1,13 @@
 """Ends of training loops as people write them, read from the live stack, against what the loops really do."""
 
+import ast
 import contextlib
+import re
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
+from textwrap import indent
 from types import SimpleNamespace
 from typing import Any
 
@@ -12,14 +15,14 @@ import pytest
 from hypothesis import assume, event, given
 from hypothesis import strategies as st
 
-from costgpu.measure.probe.loops.loop_stack import LoopStack
 from costgpu.measure.profile.total_steps import total_steps
 from costgpu.models.workload import TotalKind
 from tests.properties import examples
+from tests.unit.measure.live_stack import stack_of
 from tests.unit.measure.records import phase, shot
 
 SNAPSHOT_AT = frozenset({1, 2, 3, 5, 9, 17, 33, 65, 129, 257, 513, 1025})
-MOST_STEPS = 2000
+MOST_STEPS = 3000
 
 
 @pytest.fixture(scope="module")
@@ -145,8 +148,10 @@ def write(shape: Ends) -> str:
 
 
 class Loader:
+    """Counts what it hands out, how often it is opened, and the laps of the outer loop."""
+
     def __init__(self, length: int) -> None:
-        self.length, self.drawn, self.opened, self.laps = length, 0, 0, 0
+        self.length, self.drawn, self.opened, self.laps, self.at = length, 0, 0, 0, 0
 
     def __len__(self) -> int:
         return self.length
@@ -154,12 +159,23 @@ class Loader:
     def __iter__(self) -> Any:
         self.opened += 1
         for item in range(self.length):
-            self.drawn += 1
+            self.at, self.drawn = item + 1, self.drawn + 1
             yield item
 
 
 class TooLong(BaseException):
     """The shape does not end."""
+
+
+def whole(text: str, setup: str = "import itertools, sys\n") -> str:
+    """A script of a text, which may be no more than the body of its `train`."""
+    return setup + (text if "def train" in text else "def train(step, loader, state):" + indent(text, "    "))
+
+
+def told(text: str) -> dict[str, Any]:
+    """What a script says of itself in its first line: `# items=50, each=12`."""
+    first = text.partition("\n")[0].strip("# ")
+    return {name: ast.literal_eval(value) for name, value in re.findall(r"(\w+)=([\w.]+)", first)}
 
 
 def run(
@@ -172,20 +188,11 @@ def run(
     loader, seen, shots = Loader(items), list[Any](), list[Any]()
     path = folder / f"{abs(hash(text))}.py"
     path.write_text(text)
-    make_stack: Any = LoopStack
-    stack = make_stack(SimpleNamespace(__file__="/lib/torch/__init__.py", optim=SimpleNamespace()), ("/lib/",), {})
-
-    def frames(frame: Any) -> list[Any]:
-        found = []
-        while frame is not None:
-            found += [frame] if frame.f_code.co_filename == str(path) else []
-            frame = frame.f_back
-        return found[::-1]
-
-    stack.frames = frames
+    stack = stack_of(path)
 
     def step(variables: Any) -> None:
-        seen.append({"opened": loader.opened, "laps": loader.laps})
+        epoch = variables.get("epoch") if isinstance(variables, dict) else None
+        seen.append({"opened": loader.opened, "laps": loader.laps, "epoch": epoch})
         count = len(seen)
         if count > MOST_STEPS:
             raise TooLong

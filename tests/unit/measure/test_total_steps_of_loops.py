@@ -1,23 +1,20 @@
 """The number of steps, against loops that really run."""
 
-import sys
 from dataclasses import dataclass, replace
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from hypothesis import assume, event, given
 from hypothesis import strategies as st
 
-from costgpu.measure.probe.loops.loop_stack import LoopStack
 from costgpu.measure.profile.total_steps import total_steps
 from costgpu.models.workload import TotalKind
 from tests.properties import examples
-from tests.unit.measure.records import phase, shot
+from tests.unit.measure.records import phase
+from tests.unit.measure.test_loop_ends import TooLong
+from tests.unit.measure.test_loop_ends import run as run_script
 
-SNAPSHOT_AT = frozenset({1, 2, 3, 5, 9, 17, 33, 65, 129, 257, 513, 1025})
-MOST_STEPS = 3000
 MIRROR = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "==": "==", "!=": "!="}
 
 
@@ -58,7 +55,7 @@ class Shape:
 
 def write(shape: Shape) -> str:
     """The script of a shape."""
-    lines = ["def train(step, loader):", f"    c = {shape.start}", "    epoch = 0"]
+    lines = ["def train(step, loader, state):", f"    c = {shape.start}", "    epoch = 0"]
     raised = f"c {'-' if shape.by < 0 else '+'}= {abs(shape.by)}"
 
     def put(indent: int, text: str) -> None:
@@ -105,51 +102,9 @@ def write(shape: Shape) -> str:
     return "\n".join(lines) + "\n"
 
 
-class Loader:
-    """Counts what it hands out, how often it is opened, and the laps of the outer loop."""
-
-    def __init__(self, length: int) -> None:
-        self.length, self.drawn, self.opened, self.laps, self.at = length, 0, 0, 0, 0
-
-    def __len__(self) -> int:
-        return self.length
-
-    def __iter__(self) -> Any:
-        self.opened += 1
-        for item in range(self.length):
-            self.at, self.drawn = item + 1, self.drawn + 1
-            yield item
-
-
-class TooLong(Exception):
-    """The shape does not end."""
-
-
 def run(shape: Shape, folder: Path, observed: int = 0) -> tuple[list[Any], list[Any]]:
-    """Runs the shape's script to its end.
-
-    Returns:
-        The variables at each of its steps, and the probe's snapshots of the loops at some of the first `observed`.
-    """
-    text, loader, seen, shots = write(shape), Loader(shape.trips), list[Any](), list[Any]()
-    path = folder / f"{abs(hash(text))}.py"
-    path.write_text(text)
-    make_stack: Any = LoopStack
-    stack = make_stack(SimpleNamespace(__file__="/lib/torch/__init__.py", optim=SimpleNamespace()), ("/lib/",), {})
-    stack.frames = lambda frame: [frame]  # only the script's own
-
-    def step(variables: Any) -> None:
-        seen.append({"opened": loader.opened, "laps": loader.laps, "epoch": variables.get("epoch")})
-        count = len(seen)
-        if count > MOST_STEPS:
-            raise TooLong
-        if count == observed or (count < observed and count in SNAPSHOT_AT):
-            shots.append(shot(count, *stack.snapshot(sys._getframe(1)), batches=loader.drawn))
-
-    space: Any = {}
-    exec(compile(text, str(path), "exec"), space)
-    space["train"](step, loader)
-    return seen, shots
+    """What its script was at each of its steps, and the loops at some of the first `observed`."""
+    return run_script(write(shape), folder, {}, shape.trips, observed)
 
 
 def measured(shape: Shape, folder: Path, observed: int) -> Any:

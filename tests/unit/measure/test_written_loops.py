@@ -9,7 +9,7 @@ from types import SimpleNamespace
 import pytest
 
 from costgpu.models.workload import TotalKind
-from tests.unit.measure.test_loop_ends import found
+from tests.unit.measure.test_loop_ends import found, whole
 
 ARGS = SimpleNamespace(
     steps=37, limit=None, debug=False, on=True, batches=3, epochs=6, start=2, samples=400, batch=16, tokens=20000
@@ -19,16 +19,15 @@ ITEMS = 7
 # In each, `step` is one step; the loader has ITEMS items.
 EXACT = {
     "a flag ends an episode": """
-def train(step, loader, state):
-    total = 0
-    for episode in itertools.count(1):
-        done, n = False, 0
-        while not done:
-            step(0)
-            total += 1; n += 1
-            done = n == 7
-        if total > args.steps:
-            break
+total = 0
+for episode in itertools.count(1):
+    done, n = False, 0
+    while not done:
+        step(0)
+        total += 1; n += 1
+        done = n == 7
+    if total > args.steps:
+        break
 """,
     "two functions, return": """
 class Trainer:
@@ -58,150 +57,133 @@ def train(step, loader, state):
         epoch(step, loader, state)
 """,
     "while and": """
-def train(step, loader, state):
-    n, done = 0, False
-    while n < args.steps and not done:
-        step(0)
-        n += 1
+n, done = 0, False
+while n < args.steps and not done:
+    step(0)
+    n += 1
 """,
     "while walrus": """
-def train(step, loader, state):
-    n = 0
-    while (n := n + 1) <= args.steps:
-        step(0)
+n = 0
+while (n := n + 1) <= args.steps:
+    step(0)
 """,
     "walrus break": """
-def train(step, loader, state):
-    n = 0
-    while True:
-        step(0)
-        if (n := n + 1) >= args.steps:
-            break
+n = 0
+while True:
+    step(0)
+    if (n := n + 1) >= args.steps:
+        break
 """,
     "islice cycle": """
-def train(step, loader, state):
-    for x in itertools.islice(itertools.cycle(loader), args.steps):
-        step(0)
+for x in itertools.islice(itertools.cycle(loader), args.steps):
+    step(0)
 """,
     "zip range cycle": """
-def train(step, loader, state):
-    for i, x in zip(range(args.steps), itertools.cycle(loader)):
-        step(0)
+for i, x in zip(range(args.steps), itertools.cycle(loader)):
+    step(0)
 """,
     "next stopiteration restart": """
-def train(step, loader, state):
+it = iter(loader)
+for i in range(args.steps):
+    try:
+        x = next(it)
+    except StopIteration:
+        it = iter(loader)
+        x = next(it)
+    step(0)
+""",
+    "next stopiteration break": """
+for e in range(4):
     it = iter(loader)
-    for i in range(args.steps):
+    while True:
         try:
             x = next(it)
         except StopIteration:
-            it = iter(loader)
-            x = next(it)
+            break
         step(0)
-""",
-    "next stopiteration break": """
-def train(step, loader, state):
-    for e in range(4):
-        it = iter(loader)
-        while True:
-            try:
-                x = next(it)
-            except StopIteration:
-                break
-            step(0)
 """,
     "unconditional break": """
-def train(step, loader, state):
-    for e in range(9):
-        for x in loader:
-            step(0)
-            break
+for e in range(9):
+    for x in loader:
+        step(0)
+        break
 """,
     "countdown while n": """
-def train(step, loader, state):
-    left = args.steps
-    while left:
-        step(0)
-        left -= 1
+left = args.steps
+while left:
+    step(0)
+    left -= 1
 """,
     "accumulate with and": """
-def train(step, loader, state):
-    n = 0
-    for e in range(20):
-        for i, x in enumerate(loader):
-            if (i + 1) % 2 == 0:
-                step(0)
-                n += 1
-                if args.steps is not None and n >= args.steps:
-                    break
-        if args.steps is not None and n >= args.steps:
-            break
-""",
-    "max_train_batches": """
-def train(step, loader, state):
-    for e in range(4):
-        for i, x in enumerate(loader):
-            if args.limit and i >= args.limit:
-                break
-            if args.batches > 0 and i >= args.batches:
-                break
-            step(0)
-""",
-    "debug off": """
-def train(step, loader, state):
-    for e in range(4):
-        for i, x in enumerate(loader):
-            step(0)
-            if args.debug and i > 2:
-                break
-""",
-    "debug on": """
-def train(step, loader, state):
-    for e in range(4):
-        for i, x in enumerate(loader):
-            step(0)
-            if args.on and i >= 2:
-                break
-""",
-    "outer check at bottom": """
-def train(step, loader, state):
-    n = 0
-    for e in range(1000):
-        for x in loader:
-            step(0); n += 1
-        if n > args.steps:
-            print(); break
-""",
-    "continue gate": """
-def train(step, loader, state):
-    n = 0
-    for e in itertools.count(1):
-        for i, x in enumerate(loader):
-            if (i + 1) % 2 != 0:
-                continue
+n = 0
+for e in range(20):
+    for i, x in enumerate(loader):
+        if (i + 1) % 2 == 0:
             step(0)
             n += 1
-            if n >= args.steps:
-                return
+            if args.steps is not None and n >= args.steps:
+                break
+    if args.steps is not None and n >= args.steps:
+        break
+""",
+    "max_train_batches": """
+for e in range(4):
+    for i, x in enumerate(loader):
+        if args.limit and i >= args.limit:
+            break
+        if args.batches > 0 and i >= args.batches:
+            break
+        step(0)
+""",
+    "debug off": """
+for e in range(4):
+    for i, x in enumerate(loader):
+        step(0)
+        if args.debug and i > 2:
+            break
+""",
+    "debug on": """
+for e in range(4):
+    for i, x in enumerate(loader):
+        step(0)
+        if args.on and i >= 2:
+            break
+""",
+    "outer check at bottom": """
+n = 0
+for e in range(1000):
+    for x in loader:
+        step(0); n += 1
+    if n > args.steps:
+        print(); break
+""",
+    "continue gate": """
+n = 0
+for e in itertools.count(1):
+    for i, x in enumerate(loader):
+        if (i + 1) % 2 != 0:
+            continue
+        step(0)
+        n += 1
+        if n >= args.steps:
+            return
 """,
     "done in while with samples": """
-def train(step, loader, state):
-    seen = 0
-    while seen < args.samples:
-        step(0)
-        seen += args.batch
+seen = 0
+while seen < args.samples:
+    step(0)
+    seen += args.batch
 """,
     "tokens": """
-def train(step, loader, state):
-    tokens = 0
-    done = False
-    while not done:
-        for x in loader:
-            step(0)
-            tokens += 128 * 4
-            if tokens >= args.tokens:
-                done = True
-                break
+tokens = 0
+done = False
+while not done:
+    for x in loader:
+        step(0)
+        tokens += 128 * 4
+        if tokens >= args.tokens:
+            done = True
+            break
 """,
     "generator of data": """
 def infinite(loader):
@@ -224,14 +206,13 @@ def train(step, loader, state):
         step(0)
 """,
     "pbar while": """
-def train(step, loader, state):
-    n = 0
-    while n < args.steps:
-        for x in loader:
-            if n >= args.steps:
-                break
-            step(0)
-            n += 1
+n = 0
+while n < args.steps:
+    for x in loader:
+        if n >= args.steps:
+            break
+        step(0)
+        n += 1
 """,
     "property": """
 class Conf:
@@ -249,30 +230,27 @@ def train(step, loader, state):
             break
 """,
     "ternary limit": """
-def train(step, loader, state):
-    limit = args.steps if args.steps is not None else 10**9
-    for e in range(1000):
-        for x in loader:
-            step(0)
-            state.n += 1
-            if state.n >= limit: break
-        else:
-            continue
-        break
+limit = args.steps if args.steps is not None else 10**9
+for e in range(1000):
+    for x in loader:
+        step(0)
+        state.n += 1
+        if state.n >= limit: break
+    else:
+        continue
+    break
 """,
     "the step and its count on one line": """
-def train(step, loader, state):
-    n = 0
-    for e in range(100):
-        step(0); n += 1
-        if n >= args.steps: break
+n = 0
+for e in range(100):
+    step(0); n += 1
+    if n >= args.steps: break
 """,
     "the count and then the step on one line": """
-def train(step, loader, state):
-    n = 0
-    for e in range(100):
-        n += 1; step(0)
-        if n > args.steps: break
+n = 0
+for e in range(100):
+    n += 1; step(0)
+    if n > args.steps: break
 """,
     "an exit of a function that is an error": """
 def once(step, loader):
@@ -284,47 +262,28 @@ def train(step, loader, state):
         once(step, loader)
 """,
     "max of epochs or steps": """
-def train(step, loader, state):
-    n, e = 0, 0
-    while e < args.epochs and n < args.steps:
-        for x in loader:
-            step(0)
-            n += 1
-        e += 1
+n, e = 0, 0
+while e < args.epochs and n < args.steps:
+    for x in loader:
+        step(0)
+        n += 1
+    e += 1
 """,
 }
 PATIENCE = """
-def train(step, loader, state):
-    best, bad = 1e9, 0
-    for e in range(40):
-        for x in loader:
-            step(0)
-        loss = 5.0 if e else 1.0
-        BAD
-        best = min(best, loss)
-        if bad > 30:
-            break
+best, bad = 1e9, 0
+for e in range(40):
+    for x in loader:
+        step(0)
+    loss = 5.0 if e else 1.0
+    BAD
+    best = min(best, loss)
+    if bad > 30:
+        break
 """
 # What may end earlier, or later, than can be read.
-NOT_EXACT = {
-    "a test after episodes of unknown length": (
-        TotalKind.APPROXIMATE,
-        """
-def train(step, loader, state):
-    n = 0
-    for episode in itertools.count(1):
-        left = [1] * (5 + episode % 3)
-        while left:
-            step(0)
-            n += 1
-            left.pop()
-        if n > args.steps:
-            break
-""",
-    ),
-    "two functions, bool result": (
-        TotalKind.UPPER_BOUND,
-        """
+AT_MOST = {
+    "two functions, bool result": """
 def epoch(step, loader, state):
     for x in loader:
         step(0)
@@ -337,10 +296,7 @@ def train(step, loader, state):
         if epoch(step, loader, state):
             break
 """,
-    ),
-    "should_stop flag on self": (
-        TotalKind.UPPER_BOUND,
-        """
+    "should_stop flag on self": """
 class Trainer:
     def __init__(self): self.n=0; self.should_stop=False
     def epoch(self, step, loader):
@@ -357,58 +313,39 @@ t=Trainer()
 def train(step, loader, state):
     t.fit(step, loader)
 """,
-    ),
-    "patience": (
-        TotalKind.UPPER_BOUND,
-        """
-def train(step, loader, state):
-    best, bad = 1e9, 0
-    for e in range(40):
-        for x in loader:
-            step(0)
-        loss = 5.0 if e else 1.0
-        if loss < best:
-            best, bad = loss, 0
-        else:
-            bad += 1
-            if bad >= 8:
-                break
-""",
-    ),
-    "patience 2": (
-        TotalKind.UPPER_BOUND,
-        """
-def train(step, loader, state):
-    best, bad = 1e9, 0
-    for e in range(40):
-        for x in loader:
-            step(0)
-        loss = 5.0 if e else 1.0
-        if loss < best:
-            best = loss
-            bad = 0
-        else:
-            bad += 1
+    "patience": """
+best, bad = 1e9, 0
+for e in range(40):
+    for x in loader:
+        step(0)
+    loss = 5.0 if e else 1.0
+    if loss < best:
+        best, bad = loss, 0
+    else:
+        bad += 1
         if bad >= 8:
             break
 """,
+    "patience 2": """
+best, bad = 1e9, 0
+for e in range(40):
+    for x in loader:
+        step(0)
+    loss = 5.0 if e else 1.0
+    if loss < best:
+        best = loss
+        bad = 0
+    else:
+        bad += 1
+    if bad >= 8:
+        break
+""",
+    "patience in one expression": PATIENCE.replace("BAD", "bad = bad + 1 if loss > best else 0"),
+    "patience in one expression, the other way round": PATIENCE.replace("BAD", "bad = 0 if loss <= best else bad + 1"),
+    "patience and the best in one": PATIENCE.replace(
+        "BAD", "bad, best = (bad + 1, best) if loss > best else (0, loss)"
     ),
-    "patience in one expression": (
-        TotalKind.UPPER_BOUND,
-        PATIENCE.replace("BAD", "bad = bad + 1 if loss > best else 0"),
-    ),
-    "patience in one expression, the other way round": (
-        TotalKind.UPPER_BOUND,
-        PATIENCE.replace("BAD", "bad = 0 if loss <= best else bad + 1"),
-    ),
-    "patience times a test": (TotalKind.UPPER_BOUND, PATIENCE.replace("BAD", "bad = (bad + 1) * (loss > best)")),
-    "patience and the best in one": (
-        TotalKind.UPPER_BOUND,
-        PATIENCE.replace("BAD", "bad, best = (bad + 1, best) if loss > best else (0, loss)"),
-    ),
-    "patience in a method": (
-        TotalKind.UPPER_BOUND,
-        """
+    "patience in a method": """
 import functools
 def logged(function):
     @functools.wraps(function)
@@ -432,10 +369,7 @@ def train(step, loader, state):
         if stop.bad > 30:
             break
 """,
-    ),
-    "patience in a method, in one expression": (
-        TotalKind.UPPER_BOUND,
-        """
+    "patience in a method, in one expression": """
 class Stopper:
     def __init__(self): self.best, self.bad = 1e9, 0
     def update(self, loss):
@@ -450,10 +384,7 @@ def train(step, loader, state):
         if stop.bad > 30:
             break
 """,
-    ),
-    "an exit of a function that makes the step": (
-        TotalKind.UPPER_BOUND,
-        """
+    "an exit of a function that makes the step": """
 def once(step, state):
     step(0)
     state.n += 1
@@ -463,10 +394,7 @@ def train(step, loader, state):
     for e in range(400):
         once(step, state)
 """,
-    ),
-    "an exit of a function that is called after the step": (
-        TotalKind.UPPER_BOUND,
-        """
+    "an exit of a function that is called after the step": """
 class Done(Exception): pass
 def watch(state):
     state.n += 1
@@ -477,38 +405,43 @@ def train(step, loader, state):
         step(0)
         watch(state)
 """,
-    ),
-    "items that are passed by": (
-        TotalKind.UPPER_BOUND,
-        """
-def train(step, loader, state):
-    for e in range(20):
-        for name in ["a.png", "b.txt", "c.png", "d.txt", "e.png"]:
-            if not name.endswith(".png"):
-                continue
-            step(0)
+    "items that are passed by": """
+for e in range(20):
+    for name in ["a.png", "b.txt", "c.png", "d.txt", "e.png"]:
+        if not name.endswith(".png"):
+            continue
+        step(0)
 """,
-    ),
-    "modulo stop": (
-        TotalKind.APPROXIMATE,
-        """
-def train(step, loader, state):
-    n = 0
-    while True:
+    "patience times a test": PATIENCE.replace("BAD", "bad = (bad + 1) * (loss > best)"),
+}
+ABOUT = {
+    "a test after episodes of unknown length": """
+n = 0
+for episode in itertools.count(1):
+    left = [1] * (5 + episode % 3)
+    while left:
         step(0)
         n += 1
-        if n % 10 == 0:
-            if n >= args.steps:
-                break
+        left.pop()
+    if n > args.steps:
+        break
 """,
-    ),
+    "modulo stop": """
+n = 0
+while True:
+    step(0)
+    n += 1
+    if n % 10 == 0:
+        if n >= args.steps:
+            break
+""",
 }
 
 
 @pytest.mark.parametrize("share", [0.05, 0.9])
 @pytest.mark.parametrize("name", EXACT)
 def test_exact(name: str, share: float, tmp_path: Path) -> None:
-    steps, total = found("import itertools, sys\n" + EXACT[name], tmp_path, {"args": ARGS}, ITEMS, share)
+    steps, total = found(whole(EXACT[name]), tmp_path, {"args": ARGS}, ITEMS, share)
     assert (total.kind, total.steps) == (TotalKind.EXACT, steps), total
 
 
@@ -541,15 +474,14 @@ def train(step, loader, state):
 
 @pytest.mark.parametrize("name", ENDLESS)
 def test_a_loop_that_something_out_of_sight_ends_is_not_called_endless(name: str, tmp_path: Path) -> None:
-    _, total = found("import itertools, sys\n" + ENDLESS[name], tmp_path, {"args": ARGS}, ITEMS, 0.5)
+    _, total = found(whole(ENDLESS[name]), tmp_path, {"args": ARGS}, ITEMS, 0.5)
     assert (total.kind, total.steps) == (TotalKind.UNKNOWN, None), total
 
 
 @pytest.mark.parametrize("share", [0.05, 0.9])
-@pytest.mark.parametrize("name", NOT_EXACT)
+@pytest.mark.parametrize("name", AT_MOST | ABOUT)
 def test_not_exact(name: str, share: float, tmp_path: Path) -> None:
-    kind, text = NOT_EXACT[name]
-    steps, total = found("import itertools, sys\n" + text, tmp_path, {"args": ARGS}, ITEMS, share)
-    assert total.kind is kind, total
+    steps, total = found(whole((AT_MOST | ABOUT)[name]), tmp_path, {"args": ARGS}, ITEMS, share)
+    assert total.kind is (TotalKind.UPPER_BOUND if name in AT_MOST else TotalKind.APPROXIMATE), total
     assert total.steps is not None
-    assert kind is TotalKind.APPROXIMATE or total.steps >= steps
+    assert name in ABOUT or total.steps >= steps

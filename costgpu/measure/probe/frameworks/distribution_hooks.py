@@ -57,7 +57,7 @@ class DistributionHooks:
         observe(getattr(module, "distributed", None), "initialize", lambda *_, **__: self.see("ddp", "jax.distributed"))
         note, see = harmless(self.made_mesh), harmless(self.see)
 
-        def pmap(inner, *args, **kwargs):
+        def pmap(inner, *args, **kwargs):  # not observed: `jax_hooks` replaces it, too, and once only
             see("ddp", "jax.pmap")
             return inner(*args, **kwargs)
 

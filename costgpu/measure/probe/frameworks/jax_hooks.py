@@ -7,7 +7,8 @@ import sys
 import threading
 
 from ..loops.progress_series import RANKS
-from ..patching import harmless, patch
+from ..loops.script_frames import package_of_file
+from ..patching import harmless, known, patch
 from ..schedstat import clock
 
 HEAVY = (
@@ -39,20 +40,16 @@ class JaxHooks:
             @functools.wraps(made)
             def gradient(*args, **kwargs):
                 if not self.by_hand and not self.tracing():
-                    self.trains_by_hand()
+                    self.by_hand = True
+                    for one in self.progress.series:  # what is only applied is a part of training steps
+                        if one.facts.pop("applied", None):
+                            one.facts.pop("inference", None)
+                            one.rank = RANKS["jax"]
                 return made(*args, **kwargs)
 
             return gradient
 
         return transform_and_follow
-
-    def trains_by_hand(self):
-        """Take what is only applied for a part of training steps, whose gradients are taken by hand."""
-        self.by_hand = True
-        for one in self.progress.series:
-            if one.facts.pop("applied", None):
-                one.facts.pop("inference", None)
-                one.rank = RANKS["jax"]
 
     def make(self, jit):
         def jit_and_follow(fun=None, *args, **kwargs):
@@ -112,10 +109,7 @@ class JaxHooks:
         def abstract(value):
             return shape(value.shape, value.dtype) if isinstance(value, self.jax.Array) else value
 
-        try:
-            return self.jax.tree_util.tree_map(abstract, (args, kwargs))
-        except Exception:  # noqa: BLE001 - a container that JAX does not know either
-            return None
+        return known(self.jax.tree_util.tree_map, abstract, (args, kwargs))  # None of a container that JAX cannot take
 
     def count(self, series, compiled, shapes):
         begin = clock()
@@ -239,13 +233,8 @@ def size(aval):
 
 
 def nbytes(variables):
-    total = 0.0
-    for aval in [one.aval for one in variables if hasattr(one, "aval")]:
-        try:
-            total += size(aval) * aval.dtype.itemsize
-        except (AttributeError, TypeError):
-            continue
-    return total
+    avals = [one.aval for one in variables if hasattr(one, "aval")]
+    return sum(known(lambda one=one: size(one) * one.dtype.itemsize, default=0.0) for one in avals)
 
 
 def own_function(fun):
@@ -257,8 +246,6 @@ def own_function(fun):
             break
         fun = inner
     code = getattr(fun, "__code__", None) or getattr(type(fun).__dict__.get("__call__"), "__code__", None)
-    if code is None or "site-packages" in code.co_filename or "dist-packages" in code.co_filename:
-        return None
-    if code.co_filename.startswith(("<", os.path.dirname(os.__file__))):
+    if code is None or code.co_filename.startswith("<") or package_of_file(code.co_filename):
         return None
     return "{} ({}:{})".format(code.co_name, os.path.basename(code.co_filename), code.co_firstlineno)

@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import sys
 import threading
+from functools import partial
 
 from ..loaders import FIT
 from ..loops.script_frames import locals_of, own_place
-from ..patching import attribute, harmless, observe, patch
+from ..patching import attribute, harmless, known, observe, patch
 from ..schedstat import clock
 from .layer_counter import LayerCounter, product
-from .predict_hooks import KerasPredictions
 from .saving_hooks import keras_saves
-from .told_validation import keras_validation, known
+from .told_validation import keras_validation
 from .trainers import stoppers
 
 PER_STEP = ("flops", "bytes", "kernels", "convolutions")
+FORWARD_SHARE = 3.0  # a training step counts three times its forward pass
 
 
 class KerasHooks:
@@ -24,14 +25,13 @@ class KerasHooks:
     def __init__(self, progress):
         self.progress = progress
         self.layers = LayerCounter()
-        self.fitting = None  # series of the fit that is going on
+        self.fitting = self.predicting = None  # series of the fit, or of the `predict` or `evaluate`, that is going on
         self.own_series = None  # of the script's own training loop
         self.functions = []  # tf.functions that are being called, outermost first
         self.steppers = set()  # ids of tf.functions that applied gradients when they were traced
         self.testing = None
         self.applying = False
         self.optimizer = None
-        self.predictions = KerasPredictions(progress, self.layers)
 
     def attach(self, module):
         """When ``keras`` (3, or 2 as tf.keras has it) has been imported."""
@@ -39,16 +39,19 @@ class KerasHooks:
         optimizer = getattr(getattr(module, "optimizers", None), "Optimizer", None)
         observe(callbacks, "on_train_begin", self.fit_begins, before=True)
         observe(callbacks, "on_epoch_begin", self.epoch_begins, before=True)
-        observe(callbacks, "on_train_batch_end", self.batch_ends)
+        observe(callbacks, "on_train_batch_end", partial(self.batch_ends, "fitting"))
         observe(callbacks, "on_test_begin", self.test_begins, before=True)
         observe(callbacks, "on_test_end", self.test_ends)
         observe(callbacks, "on_epoch_end", self.epoch_ends)
         observe(callbacks, "on_train_end", self.fit_ends)
+        observe(callbacks, "on_predict_begin", partial(self.prediction_begins, "predict"), before=True)
+        observe(callbacks, "on_predict_end", self.prediction_ends)
+        for name in ("on_predict_batch_end", "on_test_batch_end"):
+            observe(callbacks, name, partial(self.batch_ends, "predicting"))
         for name in ("ModelCheckpoint", "BackupAndRestore"):
             self.progress.recorder.saving.time(
                 getattr(getattr(module, "callbacks", None), name, None), "_save_model", also=self.saved
             )
-        self.predictions.attach(callbacks, facts_of, backend, batch_of)
         self.layers.attach(getattr(getattr(module, "layers", None), "Layer", None))
         for owner in getattr(optimizer, "__mro__", ()):
             for name in ("apply", "apply_gradients"):
@@ -61,9 +64,7 @@ class KerasHooks:
     # -- fit
 
     def fit_begins(self, callbacks, *_, **__):
-        params = getattr(callbacks, "params", None) or {}
-        local = locals_of("fit", "trainer.py", "training.py")
-        model = local.get("self") or getattr(callbacks, "model", None) or getattr(callbacks, "_model", None)
+        params, local, model = called("fit", callbacks)
         epochs = max(0, int(params.get("epochs") or 1) - int(local.get("initial_epoch") or 0))
         steps = params.get("steps")
         total = epochs * steps if steps else None
@@ -83,22 +84,21 @@ class KerasHooks:
             **facts_of(model),
         )
         self.layers.reset(self.fitting.facts.get("batch"))
-        self.seen_in_epoch = 0
+        self.fitting.seen = 0  # batches of this epoch
 
     def epoch_begins(self, *_, **__):
         if self.fitting is not None:
-            self.seen_in_epoch = 0
+            self.fitting.seen = 0
             self.progress.event(self.fitting, "opened", 1)
             self.progress.recorder.loaders.opened.append(FIT)  # for the torch backend's own steps
 
-    def batch_ends(self, callbacks, batch=None, *_, **__):
-        series = self.fitting
+    def batch_ends(self, kind, callbacks, batch=None, *_, **__):
+        series = getattr(self, kind)
         if series is None:
             return
-        done = int(batch) + 1 if hasattr(batch, "__index__") else self.seen_in_epoch + 1
-        more = max(1, done - self.seen_in_epoch)  # above 1 with steps_per_execution
-        self.seen_in_epoch = done
-        self.take_totals(series, more)
+        done = int(batch) + 1 if hasattr(batch, "__index__") else series.seen + 1
+        more, series.seen = max(1, done - series.seen), done  # above 1 with steps_per_execution
+        self.take_totals(series, more if series is self.fitting else FORWARD_SHARE * more)
         self.progress.step(series, more)
 
     def take_totals(self, series, steps=1):
@@ -109,28 +109,51 @@ class KerasHooks:
 
     def test_begins(self, callbacks, *_, **__):
         if self.fitting is None:
-            self.predictions.begins("evaluate", callbacks)
+            self.prediction_begins("evaluate", callbacks)
             return
         self.testing = clock()
         self.layers.paused = True
 
     def test_ends(self, *_, **__):
         self.layers.paused = False
-        self.predictions.ends()
+        self.prediction_ends()
         if self.testing is not None and self.fitting is not None:
             self.progress.event(self.fitting, "validation", clock() - self.testing)
         self.testing = None
 
     def epoch_ends(self, *_, **__):
         series = self.fitting
-        if series is not None and series.facts.get("per_epoch") is None and self.seen_in_epoch:
-            series.facts["per_epoch"] = self.seen_in_epoch
-            series.total = series.facts["epochs"] * self.seen_in_epoch
+        if series is not None and series.facts.get("per_epoch") is None and series.seen:
+            series.facts["per_epoch"] = series.seen
+            series.total = series.facts["epochs"] * series.seen
 
     def fit_ends(self, *_, **__):
         if self.fitting is not None:
             self.fitting.open = False
         self.fitting = None
+
+    # -- `predict`, `evaluate` and `test` outside of a fit
+
+    def prediction_begins(self, kind, callbacks, *_, **__):
+        params, local, model = called(kind, callbacks)
+        batch = batch_of(local)
+        self.predicting = self.progress.open(
+            "keras",
+            "batch",
+            params.get("steps"),
+            key=("keras", kind, own_place()),
+            inference=True,
+            backend=backend(),
+            batch=batch,
+            model_bytes=facts_of(model).get("model_bytes"),
+        )
+        self.predicting.seen = 0
+        self.layers.reset(batch)
+
+    def prediction_ends(self, *_, **__):
+        if self.predicting is not None:
+            self.predicting.open = False
+        self.predicting = None
 
     # -- loops of the script's own
 
@@ -192,7 +215,7 @@ class KerasHooks:
                 backend="tensorflow",
                 batch=first_size(args),
                 optimizer=type(self.optimizer).__name__,
-                parameters=parameters_of(self.optimizer),
+                parameters=known(lambda: numbers_in(self.optimizer._trainable_variables)),
             )
         if self.layers.batch is None:
             self.layers.batch = series.facts["batch"]
@@ -200,12 +223,15 @@ class KerasHooks:
         self.progress.step(series, frame=frame)
 
 
+def called(name, callbacks):
+    """Return the parameters, the variables and the model of a call of Keras's with this name."""
+    local = locals_of(name, "trainer.py", "training.py")
+    model = local.get("self") or getattr(callbacks, "model", None) or getattr(callbacks, "_model", None)
+    return getattr(callbacks, "params", None) or {}, local, model
+
+
 def backend():
-    keras = sys.modules.get("keras")
-    try:
-        return str(keras.backend.backend())
-    except Exception:  # noqa: BLE001 - no Keras at all
-        return ""
+    return str(known(lambda: sys.modules["keras"].backend.backend(), default=""))
 
 
 def numbers_in(variables):
@@ -222,13 +248,6 @@ def facts_of(model):
     except Exception:  # noqa: BLE001 - a model that is not built yet
         found.setdefault("model_bytes", None)
     return found
-
-
-def parameters_of(optimizer):
-    try:
-        return numbers_in(optimizer._trainable_variables)
-    except Exception:  # noqa: BLE001 - another kind of optimizer
-        return None
 
 
 def batch_of(local):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from ..patching import attribute, patch
+from ..patching import attribute, known, patch
 
 MOST_LAYERS = 20000
 FLOAT_BYTES = 4.0
@@ -27,10 +27,7 @@ class LayerCounter:
             def call(layer, *args, **kwargs):
                 result = inner(layer, *args, **kwargs)
                 if not self.paused and len(self.rows) < MOST_LAYERS:
-                    try:
-                        self.count(layer, args, result)
-                    except Exception:  # noqa: BLE001, S110 - a layer of the user's own may be anything
-                        pass
+                    known(self.count, layer, args, result)  # a layer of the user's own may be anything
                 return result
 
             return call
@@ -47,7 +44,8 @@ class LayerCounter:
             self.add((4.0 * scores * size, 2.0 * FLOAT_BYTES * scores, 0.0), result)
             return
         recurrent = getattr(layer, "cell", None) is not None
-        if kind in NO_WORK or kind.endswith("Cell") or (not recurrent and parts_of(layer)):
+        parts = known(lambda: list(getattr(layer, "_layers", None) or getattr(layer, "layers", None) or ()))
+        if kind in NO_WORK or kind.endswith("Cell") or (not recurrent and parts):
             return  # a cell is counted with what it is part of, and a model by its parts
         inputs, outputs = self.numbers(args), self.numbers((result,))
         flops, convolved = self.flops(layer, kind, args, inputs, outputs)
@@ -112,13 +110,6 @@ class LayerCounter:
             "convolutions": 3 * sum(r[2] for r in self.rows),
             "dtype": max(self.dtypes, key=self.dtypes.get) if self.dtypes else "float32",
         }
-
-
-def parts_of(layer):
-    try:
-        return list(getattr(layer, "_layers", None) or getattr(layer, "layers", None) or ())
-    except Exception:  # noqa: BLE001 - a property that is not ready
-        return []
 
 
 def product(shape):

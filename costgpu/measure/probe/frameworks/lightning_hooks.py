@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from ..patching import harmless, wrap
+from ..patching import observe, wrap
 from ..ranks.schemes import sizes_of
 from ..ranks.world import WORLD
 
@@ -54,18 +54,13 @@ class LightningHooks:
             self.set_devices(kwargs)
             return inner(one, *args, **kwargs)
 
-        def fit(inner, one, model, *args, **kwargs):
+        def fit(one, model, *_, **__):
             if self.all_gpus:
-                note(model)
-            return inner(one, model, *args, **kwargs)
-
-        @harmless
-        def note(model):
-            self.recorder.schemes.sight("ddp", "Lightning Trainer on all GPUs", sizes_of(model.parameters()))
-            self.recorder.schemes.sampler_inserted = True
+                self.recorder.schemes.sight("ddp", "Lightning Trainer on all GPUs", sizes_of(model.parameters()))
+                self.recorder.schemes.sampler_inserted = True
 
         wrap(module.Trainer, "__init__", construct)
-        wrap(module.Trainer, "fit", fit)
+        observe(module.Trainer, "fit", fit, before=True)
 
     def set_devices(self, kwargs):
         """Under a launcher, one device for each of its processes; by itself, as many as the script says."""

@@ -7,7 +7,7 @@ import threading
 from ..loops.progress_series import LEAST_STEPS
 from ..loops.script_frames import library_loops, own_place
 from ..loops.search_plan import TRAIN_SIZE, read_plan
-from ..patching import harmless, observe, wrap
+from ..patching import harmless, known, observe, wrap
 from ..schedstat import clock
 
 GROWER, NETWORK = "sklearn.ensemble._hist_gradient_boosting.grower", "sklearn.neural_network._multilayer_perceptron"
@@ -80,7 +80,10 @@ class SklearnHooks:
 
     @harmless
     def ended(self, estimator, since):
-        if light(estimator) or self.scoring:
+        light = hasattr(estimator, "transform") and not hasattr(
+            estimator, "predict"
+        )  # a scaler: its fit is preparation
+        if light or self.scoring:
             return  # what searches and cross-validates counts its fits itself
         inside = [
             one
@@ -108,7 +111,11 @@ class SklearnHooks:
 
         def attach(owner, name, *part):
             def step(*_, **__):
-                if self.going is not None and not self.searching():
+                fits = [one for one in self.progress.series if one.unit == "search fit" and one.open]
+                searching = self.scoring and any(
+                    one.steps >= LEAST_STEPS for one in fits
+                )  # its fits are counted instead
+                if self.going is not None and not searching:
                     self.progress.step(self.inner_series(self.going[0], *part))
 
             return lambda module: observe(getattr(module, owner, None) if owner else module, name, step)
@@ -155,12 +162,6 @@ class SklearnHooks:
         if self.plan is not None and begin is not None:
             self.plan.fitted(candidate, innermost(estimator), kept=len(series.seconds) > kept)
 
-    def searching(self):
-        """Return whether a search (a cross-validation) goes on whose fits are counted, and not the trees inside them."""
-        return self.scoring and any(
-            one.unit == "search fit" and one.open and one.steps >= LEAST_STEPS for one in self.progress.series
-        )
-
     def find(self, unit, estimator, open_series):
         """Return the open series of what this estimator's fit is made of; `open_series` makes it of its key and its name."""
         place = self.going[1] if self.going is not None else own_place()
@@ -173,7 +174,9 @@ class SklearnHooks:
 
     def inner_series(self, estimator, unit, limit, stops):
         def open_series(key, name):
-            length = count_parts(innermost(estimator), unit, limit)
+            fitted = innermost(estimator)
+            at_once = getattr(fitted, "n_trees_per_iteration_", 1) if unit == "tree" else 1  # a stage is all of them
+            length = known(lambda: float(getattr(fitted, limit) * at_once))
             may_stop = bool(stops and getattr(estimator, stops, None) not in (None, False))
             inside = bool(self.scoring) or type(self.going[0]).__module__.startswith(FITS_OTHERS)
             for one in self.progress.series:
@@ -224,16 +227,3 @@ def is_part(estimator, whole):
     """Return whether a fit is one of those that another estimator's own consists of."""
     parted = type(whole).__module__.startswith(FITS_OTHERS) and not hasattr(whole, "cv_results_")
     return parted and type(estimator) is type(innermost(whole)) and estimator is not whole
-
-
-def light(estimator):
-    """Scalers, encoders and the like: their fits are preparation."""
-    return hasattr(estimator, "transform") and not hasattr(estimator, "predict")
-
-
-def count_parts(estimator, unit, limit):
-    at_once = getattr(estimator, "n_trees_per_iteration_", 1) if unit == "tree" else 1  # a stage is all of them
-    try:
-        return float(getattr(estimator, limit) * at_once)
-    except Exception:  # noqa: BLE001 - an estimator of the user's own may lack it
-        return None

@@ -6,19 +6,11 @@ import math
 import sys
 
 from ..loops.safe_eval import Evaluator
-from ..patching import attribute
+from ..patching import attribute, known
 from ..record import Validation
 
 NEARLY = 0.02  # by which a number of evaluations may be off before the rhythm is stretched to it
 EVALUATES_AT_THE_END = 5  # Hugging Face's version since which `eval_strategy="steps"` evaluates after the last step too
-
-
-def known(read, *given):
-    """Return what `read` says; None if the objects of a trainer raise, or are not what they are in the versions we know."""
-    try:
-        return read(*given)
-    except Exception:  # noqa: BLE001 - another version of it, a stand-in, or the user's own
-        return None
 
 
 def positive(value):
@@ -187,7 +179,8 @@ def per_epoch_pace(steps, per_epoch, delay=0.0, first=0):
     if not steps:
         return "epoch", 1.0
     epochs = steps / per_epoch if per_epoch else 1.0  # the last: of a stream that seems to have no end
-    times = sum(min(number, epochs) >= delay for number in range(1, min(math.ceil(epochs - 1e-9), 10**6) + 1))
+    last, begin = min(math.ceil(epochs - 1e-9), 10**6), max(1, math.ceil(delay))
+    times = max(0, last - begin + 1) if epochs >= delay else 0
     return paced("epoch", 1, times + first, steps, per_epoch)
 
 

@@ -6,7 +6,7 @@ import sys
 import time
 import types
 
-from ..patching import replace, wrap
+from ..patching import known, replace, wrap
 from ..sandbox.fake_cuda import FakeCuda
 from ..sandbox.files import note_overwritten
 from ..schedstat import clock, cpu_clock, queued
@@ -268,7 +268,5 @@ class TorchHooks:
 
 def size_of(target):
     """Return the bytes of what was just saved to a path or a stream; 0 if that cannot be told."""
-    try:
-        return float(os.path.getsize(target) if isinstance(target, (str, bytes, os.PathLike)) else target.tell())
-    except Exception:  # noqa: BLE001 - a stream of the script's own
-        return 0.0
+    is_path = isinstance(target, (str, bytes, os.PathLike))
+    return float(known(lambda: os.path.getsize(target) if is_path else target.tell(), default=0))

@@ -7,7 +7,7 @@ import sys
 
 from ..loops.progress_series import COUNTS_BYTES
 from ..loops.script_frames import driver, own_place, place_of
-from ..patching import harmless, observe, patch
+from ..patching import harmless, known, observe, patch
 
 BYTES = ("b", "ib", "byte", "bytes", "kb", "mb", "kib", "mib")
 
@@ -57,17 +57,11 @@ def attach_tqdm(progress, module):
 
 def length_of(bar):
     """Return how many items the bar is over, without those that it began with; None if it does not say."""
-    if has_length(bar):
-        return len(bar.iterable)
+    length = known(lambda: len(bar.iterable))
+    if length is not None:
+        return length
     total, begun = getattr(bar, "total", None), getattr(bar, "initial", 0) or 0
     return total - begun if total is not None else None
-
-
-def has_length(bar):
-    try:
-        return len(bar.iterable) >= 0
-    except Exception:  # noqa: BLE001 - no iterable, or one without a length
-        return False
 
 
 def series_of(progress, bar, frame, iterated=False):
@@ -84,14 +78,16 @@ def series_of(progress, bar, frame, iterated=False):
     around = made[1] if made else progress.loops_around(own) if own is not None and not again else []
     series = progress.open("tqdm", unit, None, key=key, around=around, may_stop=False, outer=label)
     series.label = place
-    series.facts["total"], series.facts["told"] = length_of(bar), not has_length(bar)
+    series.facts["total"], series.facts["told"] = length_of(bar), known(lambda: len(bar.iterable)) is None
     series.facts["description"] = str(getattr(bar, "desc", None) or "").strip(" :")[:80]
     if library:
         series.setup = "it is {}'s own".format(library)
     elif unit.lower() in BYTES or (getattr(bar, "unit_scale", False) and getattr(bar, "unit_divisor", 0) == 1024):
         series.setup = COUNTS_BYTES
     elif own is not None and iterated and not again:
-        series.facts["may_stop_at"] = progress.exits_of(own)
+        # ``line 12: loss < 0.1``: what may end the loop whose head draws from the bar
+        stack = progress.recorder.plain_loop_stack()
+        series.facts["may_stop_at"] = known(stack.exit_at, own, default="")
     bar._costgpu_series = series
     bar._costgpu_iterated = iterated
     return series

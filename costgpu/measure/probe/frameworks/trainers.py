@@ -8,13 +8,13 @@ import math
 import sys
 
 from ..loops.script_frames import outwards, package_of_file
+from ..patching import known
 from ..record import TrainerLength
 from .saving_hooks import hugging_face_saves, lightning_saves
 from .told_validation import (
     hugging_face_validation,
     ignite_validation,
     is_kind,
-    known,
     length,
     lightning_validation,
     positive,
@@ -23,20 +23,23 @@ from .told_validation import (
 # What a callback says to a trainer that is to end.
 STOP_WORDS = {"should_training_stop", "should_epoch_stop", "should_stop", "stop_training", "terminate"}
 
+MOST_FRAMES = 80
 NEVER_STOP = ("NoneType", "ConvertCallback", "ProgressBarCallback", "CheckpointCallback")  # of Stable-Baselines3
 
 
-def told_by_trainer(frame, limit=80):
-    """Total steps and steps per epoch of the trainer that runs the step; None if none is on the stack."""
-    for live in itertools.islice(outwards(frame), limit):
+def told_by(frame, readers):
+    """Return what the innermost object on the stack that has a reader says of its length; None without one.
+
+    Args:
+        readers: (package, class) -> what reads such an object; it may raise for another version of it.
+    """
+    for live in itertools.islice(outwards(frame), MOST_FRAMES):
         owner = live.f_locals.get("self")
         for kind in type(owner).__mro__:
-            read = READERS.get((kind.__module__.partition(".")[0], kind.__name__))
-            if read is not None:
-                try:
-                    return read(owner)
-                except Exception:  # noqa: BLE001 - another version of it, or not in training yet
-                    break
+            read = readers.get((kind.__module__.partition(".")[0], kind.__name__))
+            found = known(read, owner) if read is not None else None
+            if found is not None:
+                return found
     return None
 
 
@@ -66,7 +69,9 @@ def hugging_face(trainer) -> TrainerLength:
     state, args = trainer.state, trainer.args
     total, epochs, limit = positive(state.max_steps), positive(args.num_train_epochs), positive(args.max_steps)
     stops = stoppers(known(lambda: trainer.callback_handler.callbacks) or ())
-    epoch = hugging_face_epoch(trainer)
+    batches = known(lambda: length(trainer.callback_handler.train_dataloader))
+    accumulate = positive(getattr(args, "gradient_accumulation_steps", 1)) or 1
+    epoch = float(math.ceil(batches / accumulate)) if batches else None
     if epoch is None and total and epochs and limit is None:
         epoch = total / epochs
     how = "num_train_epochs={:g}".format(epochs or math.nan) if limit is None else "max_steps={:g}".format(limit)
@@ -74,13 +79,6 @@ def hugging_face(trainer) -> TrainerLength:
     told["validation"] = known(hugging_face_validation, trainer, total, epoch)
     told["saves"] = known(hugging_face_saves, state, args, total, epoch)
     return told
-
-
-def hugging_face_epoch(trainer):
-    """Return steps of an epoch, by the loader that the trainer goes through; None if it has no length."""
-    batches = known(lambda: length(trainer.callback_handler.train_dataloader))
-    accumulate = positive(getattr(trainer.args, "gradient_accumulation_steps", 1)) or 1
-    return float(math.ceil(batches / accumulate)) if batches else None
 
 
 def ignite(engine) -> TrainerLength | None:
@@ -199,7 +197,31 @@ def number(value):
     return "inf" if math.isinf(value) else value
 
 
-READERS = {
+def pipeline(iterator) -> TrainerLength | None:
+    """Batches of a pipeline's iterator over a DataLoader; the one around it, over its results, is of the same length."""
+    batches = float(len(iterator.loader))
+    if not hasattr(iterator.loader, "batch_sampler"):
+        return None
+    how = "{:,.0f} batches".format(batches)
+    return TrainerLength(trainer="pipeline", total=batches, per_epoch=None, may_stop=[], how=how)
+
+
+def lightning_loop(loop) -> TrainerLength:
+    """Batches of Lightning's `predict`, `validate` and `test`."""
+    limits = loop.max_batches
+    total = float(sum(limits)) if isinstance(limits, (list, tuple)) else float(limits)
+    how = "{:,.0f} batches".format(total)
+    return TrainerLength(trainer="Lightning Trainer", total=number(total), per_epoch=None, may_stop=[], how=how)
+
+
+DRIVERS = {  # of loops that only run models
+    ("transformers", "PipelineIterator"): pipeline,
+    ("lightning", "_PredictionLoop"): lightning_loop,
+    ("lightning", "_EvaluationLoop"): lightning_loop,
+    ("pytorch_lightning", "_PredictionLoop"): lightning_loop,
+    ("pytorch_lightning", "_EvaluationLoop"): lightning_loop,
+}
+TRAINERS = {
     ("lightning", "Trainer"): lightning,
     ("pytorch_lightning", "Trainer"): lightning,
     ("transformers", "Trainer"): hugging_face,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..patching import attribute
+from ..patching import attribute, known
 
 MOST_VALUES = 200  # looked at in the arguments of one call
 TOKENS = ("decoder_input_ids", "input_ids")  # of which generation makes more, in this order
@@ -19,19 +19,11 @@ def tensors_of(torch, args, kwargs):
             found.append(value)
         elif isinstance(value, dict):
             stack.extend(list(dict.values(value))[::-1])
-        elif attribute(value, "keys") is not None:
-            stack.extend(named(value)[::-1])
+        elif attribute(value, "keys") is not None:  # like a dictionary; nothing where it is like one in its keys only
+            stack.extend(known(lambda held=value: [held[name] for name in list(held.keys())], default=[])[::-1])
         elif isinstance(value, (list, tuple)):
             stack.extend(value[::-1])
     return found
-
-
-def named(values):
-    """Return what an object like a dictionary holds; nothing where it is like one in its keys only."""
-    try:
-        return [values[name] for name in list(values.keys())]
-    except Exception:  # noqa: BLE001 - a class of the user's
-        return []
 
 
 def first_tensor(torch, args, kwargs):
@@ -71,27 +63,18 @@ def weights_of(modules):
     """Type of most parameters of these modules, and the addresses of the storages of all of them."""
     numbers, storages = {}, set()
     for module in modules:
-        try:
-            values = list(module.parameters()) + list(module.buffers())
-        except Exception:  # noqa: BLE001 - a module that was made in another way
-            continue
-        for value in values:
+        # none of a module that was made in another way
+        for value in known(lambda one=module: [*one.parameters(), *one.buffers()], default=()):
             name = str(value.dtype).replace("torch.", "")
             numbers[name] = numbers.get(name, 0) + value.numel()
-            try:
-                storages.add(value.untyped_storage().data_ptr())
-            except Exception:  # noqa: BLE001, S112 - torch before 2.0, and packed weights
-                continue
+            storages.add(known(lambda one=value: one.untyped_storage().data_ptr()))  # None before torch 2.0, if packed
     return (max(numbers, key=numbers.get) if numbers else ""), storages
 
 
 def cache_of(module):
     """Bytes of a token's keys and values in the cache, and the number of layers, by the model's config; else zeros."""
     config = getattr(module, "config", None)
-    try:
-        config = config.get_text_config(decoder=True)
-    except Exception:  # noqa: BLE001 - older, or not of transformers
-        pass
+    config = known(lambda: config.get_text_config(decoder=True), default=config)  # older, or not of transformers
     try:
         layers = int(getattr(config, "num_hidden_layers", None) or config.decoder_layers)
         heads = int(getattr(config, "num_attention_heads", None) or config.decoder_attention_heads)

@@ -8,17 +8,18 @@ from __future__ import annotations
 
 import threading
 
+from ..frameworks.trainers import DRIVERS, told_by
 from ..loops.progress_series import is_snapshot_due, make_snapshot
+from ..loops.script_frames import outwards
 from ..patching import harmless
 from ..phase import shared_out
 from ..result import describe_batch
 from ..schedstat import clock
 from .arguments import first_tensor, kind_of, tokens_of
-from .drivers import told_by_driver
 from .forward_trace import UnitTracer
 from .generation import GenerateCall, Generation
 from .phase import ENOUGH_UNITS, InferencePhase
-from .places import Places, is_live
+from .places import Places
 
 ENOUGH_DECODES = 8
 GROWS = 3  # calls in a row that are each a token longer: the same sequence, and no new item
@@ -49,7 +50,7 @@ class InferenceFollower:
     def enter(self, module, args, frame):
         """Before the call of a module in no other; `frame` is torch's that makes it."""
         self.recorder.evaluation.look()
-        if self.root is not None and is_live(self.frame):
+        if self.root is not None and any(live is self.frame for live in outwards(frame)):
             return  # a module that calls itself
         recorder = self.recorder
         if recorder.status != "running" or self.no_more or threading.get_ident() != recorder.thread:
@@ -268,7 +269,8 @@ class InferenceFollower:
         if is_snapshot_due(phase.anchors):
             self.take_snapshot(phase, frame)
         if earlier == 1:
-            self.places.read_ahead(phase, frame)
+            phase.upcoming = recorder.upcoming_work.read(frame, phase.loader, phase.anchors, training=False)
+            phase.may_train = self.places.trains_around(frame)
         if phase.generation is None:
             recorder.watch_outer(phase, earlier)
         # of generation the first unit, too, lest there is no second one; its trace is given up for that of the second
@@ -276,8 +278,8 @@ class InferenceFollower:
         if due and not phase.untraceable and not recorder.first.running:
             phase.trace_steps = 0
             self.tracer.begin(phase, self.root)
-        if recorder.first_step is None and self.established(phase, now):
-            self.note_first_step(phase)
+        if recorder.first_step is None and phase.anchors >= ENOUGH_UNITS and not self.places.may_train(phase):
+            self.note_first_step(phase)  # this is the job, and no preparation of it
         if recorder.first_step is not None and recorder.enough(now - recorder.first_step):
             self.take_snapshot(phase, frame)
             recorder.finish("cut")
@@ -305,17 +307,13 @@ class InferenceFollower:
     def take_snapshot(self, phase, frame):
         recorder = self.recorder
         loops = recorder.loop_stack.snapshot(frame)
-        phase.told = told_by_driver(frame) or phase.told
+        phase.told = told_by(frame, DRIVERS) or phase.told
         batches = recorder.loaders.batches_of(phase.loader)
         phase.snapshots.append(make_snapshot(phase.anchors, loops, batches, recorder.loaders.batches))
         if phase.outer is None:
             recorder.choose_outer(phase, frame, loops)
 
     # -- provisional or not
-
-    def established(self, phase, now):
-        """Return whether this is the job, and no preparation of it."""
-        return phase.anchors >= ENOUGH_UNITS and not self.places.may_train(phase)
 
     def note_first_step(self, phase):
         recorder = self.recorder

@@ -5,6 +5,7 @@ from __future__ import annotations
 import weakref
 
 from ..op_tracer import StepTrace
+from ..patching import known
 from .arguments import weights_of
 
 
@@ -23,7 +24,9 @@ class LiveBytes:
             key = storage._cdata
         except Exception:  # noqa: BLE001 - sparse, nested and fake tensors
             return
-        if not size or key in self.live or address in self.known or any(storage_of(one) == key for one in inputs):
+        if not size or key in self.live or address in self.known:
+            return
+        if any(known(lambda held=one: held.untyped_storage()._cdata) == key for one in inputs):
             return
 
         def gone(_):
@@ -33,13 +36,6 @@ class LiveBytes:
         self.live[key] = weakref.ref(storage, gone)
         self.now += size
         self.peak = max(self.peak, self.now)
-
-
-def storage_of(value):
-    try:
-        return value.untyped_storage()._cdata
-    except Exception:  # noqa: BLE001 - sparse, nested and fake tensors
-        return None
 
 
 class ForwardTrace(StepTrace):

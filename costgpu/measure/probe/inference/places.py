@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import sys
-
 from ..loops.reach import Reach
 from ..loops.safe_eval import Evaluator
 from ..loops.script_frames import PROBE_ROOT, is_standard, outwards
-from ..loops.source import Source
+from ..loops.source import Source, loops_around
 
 
 class Places:
@@ -33,7 +31,7 @@ class Places:
         """Frame and lines of the outermost loop around a call, and whether there is one."""
         frames = self.recorder.loop_stack.frames(frame)
         for live in frames:
-            loops = loops_of(live)
+            loops = loops_around(live)
             if loops:
                 return live, (loops[0].lineno, loops[0].end_lineno), True
         own = [live for live in frames if not self.recorder.loop_stack.is_library(live.f_code.co_filename)]
@@ -41,12 +39,7 @@ class Places:
 
     def nest(self, frame):
         frames = self.recorder.loop_stack.frames(frame)
-        return tuple((live.f_code.co_filename, loop.lineno) for live in frames for loop in loops_of(live))
-
-    def read_ahead(self, phase, frame):
-        """Read in the source whether the script trains around this place or after it."""
-        phase.upcoming = self.recorder.upcoming_work.read(frame, phase.loader, phase.anchors, training=False)
-        phase.may_train = self.trains_around(frame)
+        return tuple((live.f_code.co_filename, loop.lineno) for live in frames for loop in loops_around(live))
 
     def may_train(self, phase):
         """Return whether what was seen so far may be no more than preparation."""
@@ -63,25 +56,12 @@ class Places:
         try:
             for live in stack.frames(frame):
                 path = live.f_code.co_filename
-                loops = loops_of(live) if trainings.libraries or not stack.is_library(path) else []
+                loops = loops_around(live) if trainings.libraries or not stack.is_library(path) else []
                 if loops and not is_standard(path):
                     evaluator = Evaluator(live.f_locals, live.f_globals, self.recorder.torch)
-                    source = Source.of(path)
-                    reach = Reach(source, source.scope(live.f_code), evaluator, loops[:1])
+                    reach = Reach(*Source.of_code(live.f_code), evaluator, loops[:1])
                     if trainings.trains(reach, *loops[0].body):
                         return True
         finally:
             trainings.libraries = False
         return False
-
-
-def loops_of(live):
-    """Return the loops of a live frame around its line; those of libraries that cannot be read are none."""
-    source = Source.of(live.f_code.co_filename)
-    scope = source.scope(live.f_code) if source is not None else None
-    return source.loops(scope, live.f_lineno) if scope is not None else []
-
-
-def is_live(frame):
-    """Return whether a frame is still running in this thread."""
-    return frame is not None and any(live is frame for live in outwards(sys._getframe(1)))

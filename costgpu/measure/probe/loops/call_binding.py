@@ -4,15 +4,12 @@ import ast
 import inspect
 import types
 
-from .live_values import Unknown
+from ..patching import known
+from .live_values import MISSING, Unknown
 from .script_frames import package_of_file
 from .source import Source, assigned_pairs, own_statements
 
 MOST_DECORATORS = 8
-
-
-class Absent:
-    """Marks an argument that could not be evaluated; its use in the callee says Unknown."""
 
 
 class Items:
@@ -26,13 +23,9 @@ class Items:
 
 
 def evaluated(evaluator, node):
-    try:
-        return evaluator.value(node)
-    except Exception:  # noqa: BLE001 - the user's objects may raise anything
-        try:
-            return Items(int(evaluator.trips(node)))
-        except Exception:  # noqa: BLE001
-            return Absent()
+    """Return the value of an expression, `Items` where only its length can be read, or else MISSING."""
+    value = evaluator.known(node)
+    return known(lambda: Items(int(evaluator.trips(node))), default=MISSING) if value is MISSING else value
 
 
 def bind_call(call, evaluator):
@@ -58,7 +51,7 @@ def imagine(call, evaluator):
         for target, given in assigned_pairs(statement):
             if isinstance(target, ast.Attribute) and inside.known(target.value) is made:
                 value = evaluated(inside, given)
-                if not isinstance(value, Absent):
+                if value is not MISSING:
                     vars(made)[target.attr] = value
     return made
 
@@ -66,8 +59,7 @@ def imagine(call, evaluator):
 def bind(function, bound, call, evaluator):
     """As `bind_call`, for a function that has been found, with the object that it is bound to."""
     code = function.__code__ if isinstance(function, types.FunctionType) else None
-    source = Source.of(code.co_filename) if code is not None else None
-    scope = source.scope(code) if source is not None else None
+    source, scope = Source.of_code(code) if code is not None else (None, None)
     if scope is None:
         raise Unknown("no source")
     names = list(code.co_varnames[: code.co_argcount + code.co_kwonlyargcount])
@@ -80,11 +72,17 @@ def bind(function, bound, call, evaluator):
     local.update(zip(positional, values))
     local.update({name: value for name, value in named.items() if name in names})
     others = list(code.co_varnames[len(names) :])
+
+    def whole(many):
+        """Return the arguments that a function takes together; missing if one of them is."""
+        parts = many.values() if isinstance(many, dict) else many
+        return MISSING if any(one is MISSING for one in parts) else many
+
     if code.co_flags & inspect.CO_VARARGS:
         local[others.pop(0)] = whole(tuple(values[len(positional) :]))
     if code.co_flags & inspect.CO_VARKEYWORDS:
         local[others.pop(0)] = whole({name: value for name, value in named.items() if name not in names})
-    local = {k: v for k, v in local.items() if not isinstance(v, Absent)}
+    local = {k: v for k, v in local.items() if v is not MISSING}
     inside = evaluator.within(local, function.__globals__)
     first_loop = next((s.lineno for s in scope.body if isinstance(s, (ast.For, ast.While, ast.With))), 1 << 30)
     for statement in own_statements(scope.body):
@@ -96,7 +94,7 @@ def bind(function, bound, call, evaluator):
         if isinstance(statement, ast.Assign) and statement.lineno < first_loop:
             value = evaluated(inside, statement.value)
             for target in statement.targets:
-                if isinstance(target, ast.Name) and not isinstance(value, Absent):
+                if isinstance(target, ast.Name) and value is not MISSING:
                     local[target.id] = value
                 else:
                     for node in ast.walk(target):
@@ -122,12 +120,6 @@ def given_to(call, evaluator):
             raise Unknown("arguments")
         named.update({keyword.arg: evaluated(evaluator, keyword.value)} if keyword.arg is not None else many)
     return values, named
-
-
-def whole(values):
-    """Return the arguments that a function takes together; absent if one of them is."""
-    parts = values.values() if isinstance(values, dict) else values
-    return Absent() if any(isinstance(one, Absent) for one in parts) else values
 
 
 def is_own(function):

@@ -134,18 +134,11 @@ def seconds_of(value):
 
 
 def clock_seconds(test, ends, loop, place):
-    """Return the seconds from the start of a clock to when a test of it ends the loop; None if it is no such test.
+    """Return the seconds from the start of a clock to when a test of it ends the loop; None or any error if it is none.
 
     Args:
         ends: The truth of the test that ends the loop.
     """
-    try:
-        return seconds_to_end(test, ends, loop, place)
-    except Exception:  # noqa: BLE001 - the user's objects may raise anything
-        return None
-
-
-def seconds_to_end(test, ends, loop, place):
     evaluator, clock = place.evaluator, Clock(loop, place)
     if isinstance(test, (ast.Call, ast.Attribute)):
         test, evaluator = unfolded(test, evaluator)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 
+from ..patching import known
 from .exit_paths import STOPPING, ExitTaken
 from .source import own_statements
 from .syntax import dotted, is_none
@@ -11,13 +12,6 @@ from .syntax import dotted, is_none
 SETTINGS_NAMES = ("arg", "opt", "cfg", "conf", "hparam", "param", "flag", "setting", "hp")
 ORDERS = (ast.Lt, ast.LtE, ast.Gt, ast.GtE, ast.NotEq)
 FIXED_CALLS = ("int", "float", "bool", "min", "max", "abs", "round", "getattr")
-
-
-def read_number(node, evaluator):
-    try:
-        return evaluator.number(node)
-    except Exception:  # noqa: BLE001 - not a number, or not safe to evaluate
-        return None
 
 
 class Constants:
@@ -55,14 +49,11 @@ class Constants:
     def truth(self, test):
         if isinstance(test, ExitTaken) or not self.fixed(test):
             return None
-        try:
-            return self.evaluator.truth(test)
-        except Exception:  # noqa: BLE001 - not a plain switch
-            return None
+        return known(self.evaluator.truth, test)
 
     def number(self, node, sign=1):
         """Return the value of an expression that cannot change, times a sign; None if it can."""
-        value = read_number(node, self.evaluator) if self.fixed(node) or self.unchanged(node) else None
+        value = known(self.evaluator.number, node) if self.fixed(node) or self.unchanged(node) else None
         return None if value is None else sign * value
 
     def fixed(self, node):
@@ -120,7 +111,4 @@ def is_settings(node, evaluator):
     """Return whether an expression names a bag of settings (args, cfg, self.config), which nobody changes while training."""
     if any(part.startswith(SETTINGS_NAMES) for part in dotted(node).lower().split(".")):
         return True
-    try:
-        return type(evaluator.value(node)).__name__ in ("Namespace", "SimpleNamespace", "module")
-    except Exception:  # noqa: BLE001 - unknown is no
-        return False
+    return type(evaluator.known(node)).__name__ in ("Namespace", "SimpleNamespace", "module")

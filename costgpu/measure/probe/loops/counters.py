@@ -6,6 +6,7 @@ import ast
 import inspect
 import math
 
+from ..patching import known
 from ..record import Counter
 from .call_binding import bind, is_own, plain_function
 from .constants import Constants
@@ -192,10 +193,7 @@ def laps(loop, there):
     """Return how often a loop beside the step runs each time; None if that varies or cannot be read."""
     if leaves(loop.body, ast.Break) or isinstance(loop, ast.While) or not there.constants.free_of_stored(loop.iter):
         return None
-    try:
-        found = there.evaluator.trips(loop.iter)
-    except Exception:  # noqa: BLE001 - the user's objects may raise anything
-        return None
+    found = known(there.evaluator.trips, loop.iter, default=math.inf)
     return found if math.isfinite(found) else None
 
 
@@ -207,10 +205,10 @@ def raises_of_call(call, subject, there):
         plain, bound = plain_function(inspect.getattr_static(type(called), "__call__", None))[0], called
     if plain is None or not (is_own(plain) or there.source is there.source.of(plain.__code__.co_filename)):
         return []
-    try:
-        source, scope, inside = bind(plain, bound, call, there.evaluator)
-    except Exception:  # noqa: BLE001 - no source, or arguments that cannot be told apart
+    found = known(bind, plain, bound, call, there.evaluator)
+    if found is None:  # no source, or arguments that cannot be told apart
         return []
+    source, scope, inside = found
     constants = Constants([scope, *scope.body], source, inside)
     if not all(map(there.constants.free_of_stored, [*call.args, *(one.value for one in call.keywords)])):
         constants.stored |= parameters(scope)

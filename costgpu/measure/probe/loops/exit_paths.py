@@ -8,10 +8,9 @@ from __future__ import annotations
 
 import ast
 
-from .source import assigned_pairs, encloses_any
+from .source import LOOPS, assigned_pairs, encloses_any
 from .syntax import dotted
 
-LOOPS = (ast.For, ast.AsyncFor, ast.While)
 INNER = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 EXITS = ("sys.exit", "exit", "quit", "os._exit")
 STOPPING = ("stop", "exit", "done", "finish", "complete", "terminate", "interrupt")  # in names of exceptions
@@ -41,6 +40,9 @@ class Walker:
         # beside ways out: (target, value, tests) of assignments, without a value if it is not plain; (node, tests) of
         # what does not hold the step: tests of `if`, statements, whole loops
         self.ways, self.assigned, self.beside = [], [], []
+        # (test, its truth, block of the `if`) of what decides whether `line` is reached; without a block where an
+        # `if ...: continue` stands before it
+        self.led = []
 
     def walk(self, body, tests, home, gated=False):
         """`gated` if tests that also lead to the step, and so hold whenever there is one, have been left out."""
@@ -49,14 +51,17 @@ class Walker:
                 self.beside += parts_of(statement.test, tests)
                 for branch, truth in ((statement.body, True), (statement.orelse, False)):
                     if encloses_any(branch, self.line):
+                        self.led.append((statement.test, truth, branch))
                         self.walk(branch, tests, home, True)
                     else:
                         self.walk(branch, [*tests, (statement.test, truth)], home, gated)
-                if isinstance(statement.body[-1], ast.Continue) and not statement.orelse:
-                    if any(encloses_any([after], self.line) for after in body[body.index(statement) + 1 :]):
-                        gated = True
-                    else:
-                        tests = [*tests, (statement.test, False)]
+                if isinstance(statement.body[-1], ast.Continue):
+                    before = encloses_any(body[body.index(statement) + 1 :], self.line)
+                    if before:
+                        self.led.append((statement.test, False, None))
+                    if not statement.orelse:
+                        gated = gated or before
+                        tests = tests if before else [*tests, (statement.test, False)]
             elif isinstance(statement, LOOPS):
                 tests = self.walk_loop(statement, tests, home, gated)
             elif isinstance(statement, (ast.With, ast.AsyncWith)):

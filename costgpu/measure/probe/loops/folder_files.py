@@ -11,11 +11,6 @@ READERS = ("listdir", "scandir", "glob", "iglob", "rglob", "iterdir")
 MOST_FILES = 10**6  # counting more would take seconds
 
 
-def reads_folder(name):
-    """Return whether a call of this dotted name may list a folder."""
-    return name.rsplit(".", 1)[-1] in READERS
-
-
 def count_files(node, name, evaluator):
     """Return how many entries the call gives; None if it is not one of a folder that can be told."""
     owner, _, method = name.rpartition(".")

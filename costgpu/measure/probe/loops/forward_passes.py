@@ -3,10 +3,12 @@
 import ast
 import math
 
+from ..patching import known
 from .call_binding import bind_call, evaluated
 from .safe_eval import Unknown
+from .source import COMPREHENSIONS, LOOPS
 
-LOOPS = (ast.For, ast.AsyncFor, ast.While, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
+REPEATS = (*LOOPS, *COMPREHENSIONS)
 ELSEWHERE = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)  # what is only defined here
 MOST_CALLS_DEEP = 4
 
@@ -28,7 +30,7 @@ class ForwardPasses:
         """Call of models; raise Unknown where that cannot be told, and Trains."""
         if isinstance(node, ELSEWHERE):
             return 0
-        if isinstance(node, LOOPS):
+        if isinstance(node, REPEATS):
             return self.of_loop(node, evaluator, depth)
         if isinstance(node, ast.If):
             return self.of(node.test, evaluator, depth) + self.of_branches(node, evaluator, depth)
@@ -71,12 +73,11 @@ class ForwardPasses:
         self.evaluates = self.evaluates or (method == "eval" and not call.args)
         if isinstance(evaluated(evaluator, call.func), self.module):
             return 1
-        try:
-            _, scope, inside = bind_call(call, evaluator)
-        except Exception:  # noqa: BLE001 - not a plain function
-            scope = None
+        _, scope, inside = known(bind_call, call, evaluator, default=(None, None, None))
         if scope is None or self.is_library(str(inside.globals.get("__file__", "<"))):
-            self.ask_owner(call, evaluator)
+            if isinstance(call.func, ast.Attribute) and not hasattr(self.module, method):
+                if isinstance(evaluated(evaluator, call.func.value), self.module):
+                    raise Unknown("a library's method")  # what its model does in one of its own: `model.generate(...)`
             return 0
         if scope in self.going:
             self.recursive.add(scope)
@@ -89,9 +90,3 @@ class ForwardPasses:
         if count and scope in self.recursive:
             raise Unknown("it calls itself")
         return count
-
-    def ask_owner(self, call, evaluator):
-        """Raise Unknown for what a library's model does in a method of its own: `model.generate(...)`."""
-        if isinstance(call.func, ast.Attribute) and not hasattr(self.module, call.func.attr):
-            if isinstance(evaluated(evaluator, call.func.value), self.module):
-                raise Unknown("a library's method")

@@ -12,22 +12,22 @@ import types
 from collections.abc import Callable
 from typing import Any
 
-from .call_binding import Absent, Items, evaluated, plain_function
+from ..patching import known
+from .call_binding import Items, evaluated, plain_function
 from .constants import Constants
 from .counters import counter
-from .exit_paths import INNER, Walker
-from .live_values import PLAIN
+from .exit_paths import Walker
+from .live_values import MISSING, PLAIN, Unknown, one_return
 from .loop_position import assigned_before
 from .loop_stack import Place, find_index
 from .safe_eval import FOREVER, Evaluator
-from .source import Source, encloses
-from .syntax import dotted, is_docstring, is_none
+from .source import encloses
+from .syntax import dotted, is_none
 
 PARTS = (ast.BoolOp, ast.Compare, ast.BinOp, ast.UnaryOp, ast.IfExp, ast.List, ast.Tuple, ast.Set)
 FILLING = ("append", "extend", "add", "update", "insert", "appendleft", "put", "setdefault", "pop", "remove", "clear")
 HELD = (list, tuple, set, frozenset, dict, range)
 MOST_DEEP = 4  # names that stand for names
-MISSING = object()
 
 
 class Counted:
@@ -82,7 +82,9 @@ class Body:
         self.keys = [(loop.lineno, self.path) for loop in self.loops]
         self.order = [*(caller.order if caller is not None else []), *self.keys]
         if self.repeated:
-            self.loops = [as_loop(scope), *self.loops]
+            made = ast.While(test=ast.Constant(value=True), body=scope.body, orelse=[])
+            ast.copy_location(made.test, scope)
+            self.loops = [ast.copy_location(made, scope), *self.loops]
             self.keys.insert(0, outer)
         self.key = self.keys[-1] if self.keys else outer
         self.place.around = self.loops
@@ -103,7 +105,8 @@ class Body:
         if isinstance(node, PARTS):
             made = rebuilt(node, lambda part: self.closed(part, depth))
             if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mod) and not is_settled(made.right):
-                made.right = self.as_it_is(node.right, made.right)
+                now = known(self.place.evaluator.number, node.right)
+                made.right = made.right if now is None else ast.copy_location(ast.Constant(value=now), node.right)
             return made
         if isinstance(node, ast.Call) and dotted(node.func) == "bool" and len(node.args) == 1:
             return self.closed(node.args[0], depth)
@@ -126,15 +129,9 @@ class Body:
         if not isinstance(node, ast.Compare) or not is_none(node.comparators[0]) or not self.constants.fixed(node.left):
             return MISSING
         value = evaluated(self.place.evaluator, node.left)
-        if isinstance(value, (Absent, Items)) or not isinstance(node.ops[0], (ast.Is, ast.IsNot)):
+        if value is MISSING or isinstance(value, Items) or not isinstance(node.ops[0], (ast.Is, ast.IsNot)):
             return MISSING
         return (value is None) is isinstance(node.ops[0], ast.Is)
-
-    def as_it_is(self, node, otherwise):
-        try:
-            return ast.copy_location(ast.Constant(value=self.place.evaluator.number(node)), node)
-        except Exception:  # noqa: BLE001 - not known
-            return otherwise
 
     def given(self, name):
         """Return the expression that a name stands for in each iteration, and the body that it is of; None without one."""
@@ -149,20 +146,18 @@ class Body:
         """Return what a call of a function with one `return` gives, in this body's names; None if it needs others."""
         function = evaluated(self.place.evaluator, call.func)
         bound, function = isinstance(function, types.MethodType), plain_function(function)[0]
-        source = Source.of(function.__code__.co_filename) if isinstance(function, types.FunctionType) else None
-        scope = source.scope(function.__code__) if source is not None else None
-        body = [one for one in scope.body if not is_docstring(one)] if scope is not None else []
-        if len(body) != 1 or not isinstance(body[0], ast.Return) or body[0].value is None:
+        try:
+            names, returned = one_return(function)
+        except Unknown:
             return None
-        names = [one.arg for one in scope.args.args]
         values = {keyword.arg: keyword.value for keyword in call.keywords}
         values.update(zip(names[bound:], call.args))
         if bound:
             values[names[0]] = call.func.value
-        made = copy.deepcopy(body[0].value)
+        made = copy.deepcopy(returned)
         asked = [one for one in ast.walk(made) if isinstance(one, ast.Name) and one.id not in values]
         there, here = Evaluator({}, function.__globals__), self.place.evaluator
-        same = all(evaluated(there, name) is evaluated(here, name) for name in asked)
+        same = all(there.known(name) is here.known(name) is not MISSING for name in asked)
         return Filled(values).visit(made) if same else None
 
     def is_argument(self, name):
@@ -203,10 +198,7 @@ class Body:
         length = isinstance(node, ast.Call) and dotted(node.func) == "len" and len(node.args) == 1
         if not self.constants.fixed(node.args[0] if length else node):
             return MISSING
-        try:
-            value = self.place.evaluator.value(node)
-        except Exception:  # noqa: BLE001 - objects of the user's
-            return MISSING
+        value = self.place.evaluator.known(node)
         if isinstance(node, ast.Name) and self.is_argument(node.id) and type(value) in (int, float):
             return MISSING  # who calls it is not known, and a number may be another one next time
         if isinstance(value, HELD) and any(dotted(one) in self.filled() for one in ast.walk(node)):
@@ -219,11 +211,8 @@ class Body:
         return {dotted(one.value) for one in calls if isinstance(one, ast.Attribute) and one.attr in FILLING}
 
     def counted(self, node):
-        try:
-            value = self.place.evaluator.number(node)
-        except Exception:  # noqa: BLE001 - not a number
-            return None
-        if isinstance(value, bool):
+        value = known(self.place.evaluator.number, node)
+        if value is None or isinstance(value, bool):
             return None
         found = Counted(value, self)
         grows = counter(node, self.loops[-1], self.place, self.constants)
@@ -244,11 +233,8 @@ class Body:
         found.by, found.key = 1, self.key_at(loop.lineno)
         if record.get("target") == name:
             found.by, found.start = record["stride"], record["start"]
-        try:
-            trips = self.place.evaluator.trips(loop.iter)
-            found.trips = int(trips) if trips < FOREVER else None
-        except Exception:  # noqa: BLE001 - not known
-            found.trips = None
+        trips = known(self.place.evaluator.trips, loop.iter)
+        found.trips = int(trips) if trips is not None and trips < FOREVER else None
 
     def key_at(self, line):
         return next((key for loop, key in zip(self.loops, self.keys) if loop.lineno == line), self.key)
@@ -262,13 +248,6 @@ class Filled(ast.NodeTransformer):
 
     def visit_Name(self, node):
         return self.values.get(node.id, node)
-
-
-def as_loop(scope):
-    """Return a function's body as that of a loop."""
-    made = ast.While(test=ast.Constant(value=True), body=scope.body, orelse=[])
-    ast.copy_location(made.test, scope)
-    return ast.copy_location(made, scope)
 
 
 def rebuilt(node: ast.expr, change: Callable[[ast.expr], ast.expr]) -> Any:
@@ -290,10 +269,3 @@ def counted_in(node):
 
 def is_settled(node):
     return not counted_in(node)
-
-
-def statements(loop, body):
-    """(statement or expression, tests) of a loop's body beside the step, without what is in the loop around the step."""
-    walker = Walker(loop, body.line)
-    walker.walk(loop.body, [], loop)
-    return [(node, tests) for node, tests in walker.beside if not isinstance(node, INNER)]

@@ -5,9 +5,8 @@ import math
 
 from .call_binding import bind_call
 from .live_values import MOST_DEEP, Unknown
-from .source import Source, own_statements
+from .source import LOOPS, Source, own_statements
 
-LOOPS = (ast.For, ast.AsyncFor, ast.While)
 YIELDS = (ast.Yield, ast.YieldFrom)
 BLOCKS = ("body", "orelse", "finalbody")
 
@@ -20,8 +19,7 @@ def generator_trips(call, evaluator):
 
 def items_of(code, inside):
     """Return how many items the generator function of this code gives in these variables; raises Unknown."""
-    source = Source.of(code.co_filename)
-    scope = source.scope(code) if source is not None else None
+    scope = Source.of_code(code)[1]
     if scope is None:
         raise Unknown("no source")
     return items_of_scope(scope, inside)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 
 from .safe_eval import Evaluator, wraps
-from .source import Source, own_statements
+from .source import Source, loops_around, own_statements
 from .syntax import dotted
 
 LEAST_SIZE = 8  # smaller numbers are sides of a tensor by chance
@@ -43,12 +43,9 @@ def sizes_at(loop_stack, frame, rows):
     """
     sides, found = sides_of(rows), {}
     for live in loop_stack.frames(frame):
-        path = live.f_code.co_filename
-        source = Source.of(path) if not loop_stack.is_library(path) else None
-        scope = source.scope(live.f_code) if source is not None else None
-        for loop in source.loops(scope, live.f_lineno) if scope is not None else ():
+        for loop in loops_around(live) if not loop_stack.is_library(live.f_code.co_filename) else ():
             if isinstance(loop, ast.For):
-                found.update(sizes_of(loop, live, source, sides, loop_stack.torch))
+                found.update(sizes_of(loop, live, Source.of(live.f_code.co_filename), sides, loop_stack.torch))
     return found
 
 

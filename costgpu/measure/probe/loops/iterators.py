@@ -9,7 +9,7 @@ import types
 
 from .generators import items_of
 from .live_values import MISSING, MOST_DEEP, Unknown, one_return, own_value, package_of
-from .splitters import folds_of_object
+from .splitters import folds, setting_of
 
 MOST_LAYERS = 20
 
@@ -55,23 +55,10 @@ def length_of_builtin(value, evaluator, layers):
         inner = given if made is zip else given[1:]
         if made is zip and len(given) == 1 and isinstance(given[0], tuple):
             inner = given[0]
-        return shortest_of(inner, evaluator, layers)
+        return evaluator.shortest(inner, length=lambda one: live_length(one, evaluator, layers + 1))
     if made is builtins.iter or made is reversed:
         return len(given[0])
     raise Unknown("no length")
-
-
-def shortest_of(values, evaluator, layers):
-    lengths, unread = [math.inf], []
-    for value in values:
-        try:
-            lengths.append(live_length(value, evaluator, layers + 1))
-        except Exception:  # noqa: BLE001 - the user's objects may raise anything
-            unread.append("a " + type(value).__name__)
-    if unread and math.isinf(min(lengths)):
-        raise Unknown("no length")
-    evaluator.shorter += unread
-    return min(lengths)
 
 
 def length_of_bar(value, evaluator, layers):
@@ -91,7 +78,8 @@ def length_of_generator(value, evaluator, layers):
     local, name = frame.f_locals, value.gi_code.co_name
     owner = local.get(value.gi_code.co_varnames[0]) if value.gi_code.co_argcount else None
     if name == "split" and owner is not None:
-        found = folds_of_object(owner, local.get("X"), local.get("groups"), evaluator)
+        given = {"X": local.get("X"), "groups": local.get("groups")}
+        found = folds(type(owner), setting_of(owner), lambda one: evaluator.length(given[one]), given.get)
         if found is not None:
             return found
     if name == "__iter__" and owner is not None:

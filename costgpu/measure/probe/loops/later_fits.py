@@ -14,6 +14,8 @@ from .syntax import dotted
 
 FITS = ("fit", "fit_predict", "train", "cv", "cross_val_score", "cross_validate", "cross_val_predict")
 MOST_LATER, MOST_DEEP = 20, 4
+# Expressions that are evaluated any number of times.
+SOMETIMES = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp, ast.Lambda, ast.IfExp, ast.BoolOp)
 BOOSTERS = ("xgboost", "lightgbm")
 DEFAULT_ROUNDS = 100  # of their estimators: n_estimators in the documentation of both, read 2026-11
 
@@ -23,9 +25,8 @@ def later_fits(frame):
     found = []
     for live in outwards(frame):
         path = live.f_code.co_filename
-        source = Source.of(path) if not package_of_file(path) and not path.startswith((PROBE_ROOT, "<")) else None
-        scope = source.scope(live.f_code) if source is not None else None
-        if scope is None:
+        source, scope = Source.of_code(live.f_code)
+        if scope is None or package_of_file(path) or path.startswith((PROBE_ROOT, "<")):
             continue
         loops = source.loops(scope, live.f_lineno)
         end = loops[0].end_lineno if loops else live.f_lineno
@@ -68,20 +69,14 @@ def rounds_of(body, source, scope, evaluator, depth=0):
         elif isinstance(statement, ast.If):
             branch = statement.body if evaluator.truth(statement.test) else statement.orelse
             total += rounds_of(branch, source, scope, evaluator, depth)
-        elif isinstance(statement, (ast.Expr, ast.Assign, ast.AnnAssign, ast.Return)) and not sometimes(
-            statement, calls
-        ):
+        elif isinstance(statement, (ast.Expr, ast.Assign, ast.AnnAssign, ast.Return)):
+            inside = [one for node in ast.walk(statement) if isinstance(node, SOMETIMES) for one in ast.walk(node)]
+            if any(call is one for call in calls for one in inside):
+                raise Unknown(type(statement).__name__)
             total += sum(rounds_of_call(call, scope, evaluator, depth) for call in calls)
         else:
             raise Unknown(type(statement).__name__)
     return total
-
-
-def sometimes(statement, calls):
-    """Return whether one of the calls is made any number of times, by an expression of the statement."""
-    kinds = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp, ast.Lambda, ast.IfExp, ast.BoolOp)
-    inside = [one for node in ast.walk(statement) if isinstance(node, kinds) for one in ast.walk(node)]
-    return any(call is one for call in calls for one in inside)
 
 
 def rounds_of_call(call, scope, evaluator, depth):

@@ -208,8 +208,7 @@ def index_of(node):
 
 def one_return(function):
     """Return the parameters and the expression of a function of one `return`, from its source; raises Unknown."""
-    source = Source.of(getattr(getattr(function, "__code__", None), "co_filename", ""))
-    scope = source.scope(function.__code__) if source is not None else None
+    scope = Source.of_code(function.__code__)[1] if hasattr(function, "__code__") else None
     body = [node for node in scope.body if not is_docstring(node)] if scope is not None else []
     if len(body) != 1 or not isinstance(body[0], ast.Return) or body[0].value is None:
         raise Unknown("more than one return")

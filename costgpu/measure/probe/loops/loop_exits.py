@@ -5,8 +5,9 @@ from __future__ import annotations
 import ast
 import math
 
+from ..patching import known
 from .clocks import clock_seconds, follows_clock
-from .constants import Constants, read_number
+from .constants import Constants
 from .counters import counter
 from .exit_paths import ExitTaken, LoopExit, function_exits, product, ways_out
 from .loop_position import NEGATED
@@ -42,14 +43,8 @@ def find_exits(record, loop, place):
             record["trips"] = "inf"
         for tests in alternatives:
             add_exit(record, way, tests, loop, place, constants)
-    if not record["library"]:
-        add_exits_of_functions(record, loop, place)
-
-
-def add_exits_of_functions(record, loop, place):
-    """Add the exits of the program in functions of this file that the loop calls by name."""
-    exits = function_exits(place.source)
-    for node in own_statements(loop.body) if exits else ():
+    exits = function_exits(place.source) if not record["library"] else {}
+    for node in own_statements(loop.body) if exits else ():  # in functions of this file that the loop calls by name
         way = exits.get(dotted(node.func).rsplit(".", 1)[-1]) if isinstance(node, ast.Call) else None
         if way is not None:
             add_foreign_exit(record, way, place)
@@ -81,11 +76,9 @@ def read_to_the_end(record, way, loop, place):
     ]
     if len(made) != 1 or encloses_any(loop.body, made[0].lineno):
         return False
-    try:
-        record["trips"] = place.evaluator.trips(made[0])
-    except Exception:  # noqa: BLE001 - what it is over does not say how long it is
-        return False
-    return True
+    trips = known(place.evaluator.trips, made[0])
+    record["trips"] = record["trips"] if trips is None else trips
+    return trips is not None
 
 
 def add_exit(record, way, tests, loop, place, constants):
@@ -100,7 +93,7 @@ def add_exit(record, way, tests, loop, place, constants):
             record["trips"] = min(1, record["trips"]) if isinstance(record["trips"], (int, float)) else 1
             return
     rare = [test for test in tests if not periodic(*test)]  # tested every so often only
-    seconds = clock_seconds(*rare[0], loop, place) if len(rare) == 1 else None
+    seconds = known(clock_seconds, *rare[0], loop, place) if len(rare) == 1 else None
     if seconds is not None:
         if seconds < record.get("seconds", math.inf):
             record["seconds"] = seconds
@@ -140,7 +133,7 @@ def bound_of(way, test, loop, place, constants):
     test, truth = test
     if isinstance(test, (ast.Name, ast.Attribute)):  # `while left:` counts down to nothing
         sides, operator = (test, ast.copy_location(ast.Constant(value=0), test)), "!="
-        if isinstance(read_number(test, place.evaluator), bool):
+        if isinstance(known(place.evaluator.number, test), bool):
             return None
     elif isinstance(test, ast.Compare) and type(test.ops[0]) in COMPARE:
         sides, operator = (test.left, test.comparators[0]), COMPARE[type(test.ops[0])]
@@ -148,7 +141,7 @@ def bound_of(way, test, loop, place, constants):
         return None
     walrus = next((side for side in sides if isinstance(side, ast.NamedExpr)), None)
     sides = tuple(side.target if side is walrus else side for side in sides)
-    sides, (left, right) = without_offsets(sides, [read_number(side, place.evaluator) for side in sides], constants)
+    sides, (left, right) = without_offsets(sides, [known(place.evaluator.number, side) for side in sides], constants)
     if left is None or right is None:
         return None
     if truth is (way.how == "while"):
@@ -182,7 +175,7 @@ def without_offsets(sides, values, constants):
     for here, other in ((0, 1), (1, 0)):
         side = plain[here]
         if isinstance(side, ast.BinOp) and isinstance(side.op, (ast.Add, ast.Sub)) and None not in numbers:
-            offset = read_number(side.right, constants.evaluator) if constants.fixed(side.right) else None
+            offset = known(constants.evaluator.number, side.right) if constants.fixed(side.right) else None
             if offset is not None and isinstance(side.left, (ast.Name, ast.Attribute)):
                 by = offset if isinstance(side.op, ast.Add) else -offset
                 plain[here], numbers[here], numbers[other] = side.left, numbers[here] - by, numbers[other] - by

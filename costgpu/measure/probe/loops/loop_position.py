@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import math
 
+from ..patching import known
 from .safe_eval import wraps
 from .source import assigned_pairs, own_statements
 from .syntax import dotted
@@ -24,10 +25,7 @@ def position(record, node, place):
     trips = record["trips"]
     if record["index"] is not None and record["stride"]:
         return trips, (record["index"] - record["start"]) / record["stride"], early
-    try:
-        return trips, of_item(node, place.evaluator), early
-    except Exception:  # noqa: BLE001 - objects of the user's may raise anything when they are looked at
-        return trips, None, early
+    return trips, known(of_item, node, place.evaluator), early
 
 
 def of_counter(bound, record, node, place):

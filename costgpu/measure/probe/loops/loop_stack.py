@@ -16,8 +16,10 @@ from .script_frames import PROBE_ROOT, STARTERS, called_by_libraries, outwards, 
 from .source import (
     Source,
     depends_on_outer,
+    encloses,
     encloses_any,
     literal_values,
+    loops_around,
     made_before,
     names_in,
     own_statements,
@@ -89,7 +91,7 @@ class LoopStack:
         for number, place in enumerate(places):
             if id(place.live) in callers:
                 caller, between = callers[id(place.live)]
-                driven = any(map(repeats, between))
+                driven = any(map(loops_around, between))
             outer = len(loops)
             place.below, place.deadlines = places[number + 1 :], self.deadlines
             place.repeated = not all(loop["library"] for loop in loops)
@@ -116,9 +118,8 @@ class LoopStack:
         if own:
             frames = [live for live in frames if not self.is_library(live.f_code.co_filename)]
         for depth, live in enumerate(frames):
-            source = Source.of(live.f_code.co_filename)
             holder = frames[depth - 1] if live.f_code.co_name in COMPREHENSIONS and depth else live
-            scope = source.scope(holder.f_code) if source is not None else None
+            source, scope = Source.of_code(holder.f_code)
             if scope is not None:
                 found.append(Place(live, holder, source, scope, depth, self.torch))
         return found
@@ -127,20 +128,18 @@ class LoopStack:
         """Return what the variables of the loops around a step hold, by identity: (path, line) -> ids, outermost first."""
         found = {}
         for live in self.frames(frame):
-            source = Source.of(live.f_code.co_filename)
-            scope = source.scope(live.f_code) if source is not None else None
-            for node in source.loops(scope, live.f_lineno) if scope is not None else ():
+            for node in loops_around(live):
                 names = names_in(node.target, ast.Store) if isinstance(node, (ast.For, ast.AsyncFor)) else ()
                 found[live.f_code.co_filename, node.lineno] = [id(live.f_locals.get(name)) for name in sorted(names)]
         return found
 
     def exit_at(self, frame):
         """Return what may end the loop whose head is drawing an item in this frame, in words; empty for nothing."""
-        source = Source.of(frame.f_code.co_filename)
-        scope = source.scope(frame.f_code) if source is not None else None
-        place = Place(frame, frame, source, scope, 0, self.torch) if scope is not None else None
-        for node in source.heads_at(scope, frame.f_lineno) if place is not None else ():
-            loop = self.loop(node, place)
+        source, scope = Source.of_code(frame.f_code)
+        for node in source.repeats(scope) if scope is not None else ():
+            if not isinstance(node, (ast.For, ast.AsyncFor)) or not encloses(node.iter, frame.f_lineno):
+                continue
+            loop = self.loop(node, Place(frame, frame, source, scope, 0, self.torch))
             clocks = [loop["clock"]] if "clock" in loop else []
             for one in (*loop["early_exit"], *clocks, *loop["bounds"]):
                 return "line {}: {}".format(one["line"], one["test"])
@@ -203,7 +202,8 @@ class LoopStack:
         evaluator = place.evaluator
         try:
             evaluator.shorter.clear()
-            record["trips"] = countable(evaluator.trips(node))
+            trips = evaluator.trips(node)
+            record["trips"] = "inf" if math.isinf(trips) or trips >= FOREVER else trips
             if evaluator.shorter:
                 test = "{} may end first".format(evaluator.shorter[0].replace("?", "an iterator"))
                 record["early_exit"].append({"line": node.lineno, "test": test, "clock": False})
@@ -217,31 +217,15 @@ class LoopStack:
                 record["trips"], record["why"] = len(loader), "length of the DataLoader that it reads"
             except TypeError:
                 record["why"] = "a DataLoader without a length"
+        while isinstance(node, ast.Call) and node.args and wraps(node):  # `enumerate(tqdm(...))`
+            node = node.args[0]
         try:
-            value = evaluator.value(unwrapped(node))
+            value = evaluator.value(node)
             record["loader"] = isinstance(value, self.torch.utils.data.DataLoader)
             optimizers = getattr(self.torch.optim, "Optimizer", ())
             record["optimizers"] = isinstance(value, (list, tuple)) and any(isinstance(v, optimizers) for v in value)
         except Exception:  # noqa: BLE001, S110 - only a hint
             pass
-
-
-def repeats(frame):
-    """Return whether a frame is inside of a loop of its function."""
-    source = Source.of(frame.f_code.co_filename)
-    scope = source.scope(frame.f_code) if source is not None else None
-    return scope is not None and bool(source.loops(scope, frame.f_lineno))
-
-
-def countable(trips):
-    return "inf" if math.isinf(trips) or trips >= FOREVER else trips
-
-
-def unwrapped(node):
-    """Return what `enumerate(tqdm(...))` is over."""
-    while isinstance(node, ast.Call) and node.args and wraps(node):
-        node = node.args[0]
-    return node
 
 
 def only_some(record, node, place):

@@ -12,7 +12,7 @@ import threading
 import types
 from array import array
 
-from ..patching import harmless
+from ..patching import harmless, known
 from ..record import SeriesRecord, Snapshot, TrainerLength
 from ..schedstat import clock
 from .later_fits import later_fits
@@ -73,8 +73,7 @@ class Series:
     @property
     def weight(self):
         """Return a key that is larger for series that are open, then for those that took most of the time."""
-        busy = self.facts.get("busy")
-        return (self.open, busy if busy is not None else self.busy + self.lead)
+        return (self.open, self.all_seconds)
 
     @property
     def all_seconds(self):
@@ -126,10 +125,7 @@ class ProgressTracker:
         return self.own_loops_around(frame or sys._getframe(2)) + library_loops()
 
     def own_loops_around(self, frame):
-        try:
-            loops = self.recorder.plain_loop_stack().snapshot(frame, own=True)
-        except Exception:  # noqa: BLE001 - only a help for the total
-            return []
+        loops = known(lambda: self.recorder.plain_loop_stack().snapshot(frame, own=True), default=[])
         for loop in loops:
             trips, at, early = loop["position"]
             if loop["trips"] in (None, "inf") and trips is not None:
@@ -139,20 +135,11 @@ class ProgressTracker:
             loop["position"] = (trips, at, early or any(name in loop for name in ("guard", "skips", "opens")))
         return loops
 
-    def exits_of(self, frame):
-        """``line 12: loss < 0.1``: what may end the loop whose head draws from a bar here; empty for nothing."""
-        try:
-            return self.recorder.plain_loop_stack().exit_at(frame)
-        except Exception:  # noqa: BLE001 - only a help for the total
-            return ""
-
     def take_snapshot(self, series, frame):
         """Record the loops around a step that no framework counts."""
-        try:
-            loops = self.recorder.plain_loop_stack().snapshot(frame)
-        except Exception:  # noqa: BLE001 - the total is then unknown
-            return
-        series.snapshots.append(make_snapshot(series.steps, loops))
+        loops = known(lambda: self.recorder.plain_loop_stack().snapshot(frame))
+        if loops is not None:  # else the total is unknown
+            series.snapshots.append(make_snapshot(series.steps, loops))
 
     def step(self, series, steps=1, frame=None):
         recorder, now = self.recorder, clock()
@@ -186,7 +173,8 @@ class ProgressTracker:
 
     def awaits_training(self):
         """Return whether what a framework does will be what counts: a bar or a loop is then only what comes before it."""
-        return self.recorder.computes_with_torch() or self.read_sources().await_training()
+        recorder = self.recorder  # once torch has been set to work its steps are what counts
+        return bool(recorder.optimizers_made or recorder.backwards) or self.read_sources().await_training()
 
     def names_training(self):
         """Return whether the script may make use of an optimizer; it may only have loaded a checkpoint into it."""
@@ -198,10 +186,6 @@ class ProgressTracker:
         if self.prospects is None:
             self.prospects = Prospects()
         return self.prospects
-
-    def transfers(self):
-        """Return whether a bar that counts bytes is going on: the loop that it is in is no work either."""
-        return any(one.open and one.setup == COUNTS_BYTES for one in self.series)
 
     def leading(self):
         """Return the series that says the most of what the script does; None without one that has stepped and may count."""

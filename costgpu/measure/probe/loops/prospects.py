@@ -10,6 +10,7 @@ import ast
 import os
 import sys
 
+from .live_values import own_value
 from .script_frames import package_of_file
 from .source import Source
 from .syntax import dotted
@@ -46,7 +47,8 @@ class Prospects:
         self.imported, self.names, self.defined, self.helpers_only = set(), set(), set(), True
         main = getattr(sys.modules.get("__main__"), "__file__", None)
         waiting, seen = [main] if main else [], set()
-        waiting += [file_of(one) for one in list(sys.modules.values())]
+        files = [own_value(one, "__file__") for one in list(sys.modules.values())]  # of lazy modules, as they are
+        waiting += [one for one in files if isinstance(one, str)]
         while waiting and len(seen) < MOST_FILES:
             path = waiting.pop(0)
             if not path or not path.endswith(".py") or path in seen or (path != main and package_of_file(path)):
@@ -96,11 +98,3 @@ class Prospects:
         if named == ["sklearn"] and not set(loaded) - {"sklearn"}:
             return not self.helpers_only or bool(self.names & SEARCHES)
         return bool(self.names & TELLING or (self.names & TELLING_OF_OTHERS) - self.defined)
-
-
-def file_of(module):
-    """Return where a module was loaded from; one that is loaded when it is first used stays as it is."""
-    try:
-        return object.__getattribute__(module, "__dict__").get("__file__")
-    except AttributeError:  # not a module
-        return None

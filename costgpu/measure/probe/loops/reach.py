@@ -2,6 +2,7 @@
 
 import ast
 
+from ..patching import known
 from .constants import Constants, is_settings
 from .gates import FILLING
 from .live_values import MISSING, PLAIN, Unknown
@@ -100,10 +101,7 @@ class Reach:
         """Return whether this is a `range` of nothing."""
         if not isinstance(node, ast.Call) or dotted(node.func) != "range":
             return False
-        try:
-            return all(map(self.constants.fixed, node.args)) and self.evaluator.trips(node) == 0
-        except Exception:  # noqa: BLE001 - not known
-            return False
+        return all(map(self.constants.fixed, node.args)) and known(self.evaluator.trips, node) == 0
 
     def refuse_changing(self, node, filled_only=False):
         """Raise Unknown for an expression with a name that changes before its turn."""
@@ -122,7 +120,8 @@ class Reach:
         """Return the nodes of an expression, and of what its names are assigned in a function."""
         found, names = [], set()
         waiting = [node]
-        pairs = [] if isinstance(self.scope, ast.Module) else assignments(self.scope)
+        body = [] if isinstance(self.scope, ast.Module) else self.scope.body
+        pairs = [pair for statement in own_statements(body) for pair in assigned_pairs(statement)]
         while waiting:
             parts = list(ast.walk(waiting.pop()))
             found += parts
@@ -130,10 +129,6 @@ class Reach:
             names |= new
             waiting += [value for target, value in pairs if dotted(target) in new]
         return found
-
-
-def assignments(scope):
-    return [pair for statement in own_statements(scope.body) for pair in assigned_pairs(statement)]
 
 
 def changed_by(statements):

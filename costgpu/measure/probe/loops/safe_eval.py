@@ -6,10 +6,10 @@ import math
 
 from ..patching import attribute
 from .call_binding import arguments, imagine, is_own
-from .folder_files import count_files, reads_folder
+from .folder_files import READERS, count_files
 from .generators import generator_trips
 from .iterators import items_of_object, live_length
-from .live_values import FOREVER, MISSING, Unknown, Values, index_of, package_of
+from .live_values import FOREVER, Unknown, Values, index_of, package_of
 from .partitions import PARTITIONS, is_array
 from .splitters import folds_of_call
 from .syntax import dotted, is_none
@@ -130,12 +130,13 @@ class Evaluator(Values):
                 return found
         if last in PARTITIONS and not own:
             return PARTITIONS[last](node, name, options, self)
-        made = last in ("arange", "linspace", "randperm", "permutation")
-        if made and (name.split(".")[0] in ("np", "numpy", "torch") or self.is_generator_of_numpy(node)):
-            return self.length_of_numbers(node, last, options)
+        if last in ("arange", "linspace", "randperm", "permutation"):
+            owner = self.known(node.func.value) if isinstance(node.func, ast.Attribute) else None
+            if name.split(".")[0] in ("np", "numpy", "torch") or package_of(owner) == "numpy":
+                return self.length_of_numbers(node, last, options)
         if last in SAME_ITEMS and isinstance(node.func, ast.Attribute) and is_array(node.func.value, self):
             return self.trips(node.func.value)
-        if reads_folder(name):
+        if last in READERS:
             found = count_files(node, name, self)
             if found is not None:
                 return found
@@ -157,22 +158,24 @@ class Evaluator(Values):
                 return self.trips(options[name])
         raise Unknown(dotted(node.func))
 
-    def shortest(self, nodes, limit=math.inf):
-        """Return the least of the lengths; what has none that can be read is taken for no shorter, and noted."""
+    def shortest(self, parts, limit=math.inf, length=None):
+        """Return the least of the lengths of expressions, or by `length` of values.
+
+        What has none that can be read is taken for no shorter, and noted.
+        """
         unread, lengths = [], [limit]
-        for node in nodes:
+        for one in parts:
             try:
-                lengths.append(self.trips(node))
+                lengths.append((length or self.trips)(one))
             except Exception:  # noqa: BLE001 - the user's objects may raise anything
-                unread.append(dotted(node.func if isinstance(node, ast.Call) else node))
+                if length is None:
+                    unread.append(dotted(one.func if isinstance(one, ast.Call) else one))
+                else:
+                    unread.append("a " + type(one).__name__)
         if unread and math.isinf(min(lengths)):
             raise Unknown("no length")
         self.shorter += unread
         return min(lengths)
-
-    def is_generator_of_numpy(self, node):
-        owner = self.known(node.func.value) if isinstance(node.func, ast.Attribute) else MISSING
-        return owner is not MISSING and package_of(owner) == "numpy"
 
     def length_of_numbers(self, node, last, options):
         if last == "permutation":

@@ -16,19 +16,7 @@ STARTERS = (
     *("click", "typer", "fire", "absl", "hydra", "tyro", "jsonargparse", "sacred", "invoke", "ray", "accelerate"),
     *("cyclopts", "defopt", "argh", "plac", "submitit", "anyio", "trio", "nest_asyncio", "tenacity", "backoff"),
 )
-TRANSFERS = (
-    "urllib",
-    "http",
-    "ftplib",
-    "urllib3",
-    "requests",
-    "httpx",
-    "aiohttp",
-    "boto3",
-    "botocore",
-    "gdown",
-    "wget",
-)
+TRANSFERS = tuple("urllib http ftplib urllib3 requests httpx aiohttp boto3 botocore gdown wget".split())
 SEARCHERS = ("optuna", "hyperopt", "skopt", "bayes_opt", "ray", "flaml", "nevergrad", "ax", "smac", "wandb", "zoofs")
 # Package -> function that makes the trials, and its argument that says how many.
 TRIALS = {
@@ -145,8 +133,12 @@ def library_loops(place=None):
                 searchers[package] = {"trips": None, "position": (None, None, False), "trials": True}
                 searchers[package].update(file=package, line=0)
                 found.append(searchers[package])
-            if counted:
-                searchers[package].update(trials(package, frame.f_locals))
+            if counted:  # where it says how many: each may be of another length
+                local = frame.f_locals
+                count = local.get(TRIALS[package][1])
+                count = count if type(count) is int and count < sys.maxsize else None
+                ends = any(local.get(name) not in (None, []) for name in ENDS_TRIALS)
+                searchers[package].update(trips=count, position=(count, None, ends))
         name, path = frame.f_code.co_name, frame.f_code.co_filename
         count = (
             COUNTS.get(name)
@@ -164,14 +156,6 @@ def library_loops(place=None):
             what = type(frame.f_locals.get("self")).__name__ if name == "fit" else name
             found.append({"trips": trips, "file": what, "line": 0, "position": (trips, None, ends)})
     return found[::-1]
-
-
-def trials(package, local):
-    """Return the loop of a search over its trials, where it says how many: each may be of another length."""
-    count = local.get(TRIALS[package][1])
-    ends = any(local.get(name) not in (None, []) for name in ENDS_TRIALS)
-    count = count if type(count) is int and count < sys.maxsize else None
-    return {"trips": count, "position": (count, None, ends)}
 
 
 def count_splits(local):
@@ -195,10 +179,10 @@ def count_eliminations(local):
     return (count_splits(local) + 1) * each
 
 
-def count_subsets(local):
-    """Set of features that a sequential selection tries, each by a cross-validation; a tolerance may end it."""
-    return sum(local["n_features"] - at for at in range(local["n_iterations"]))
-
-
 # Estimators of scikit-learn that fit others, by their file -> how many fits (cross-validations) their own has at most.
-METAS = {"_rfe.py": count_eliminations, "_sequential.py": count_subsets, "calibration.py": count_splits}
+METAS = {
+    "_rfe.py": count_eliminations,
+    # sets of features, each tried by a cross-validation; a tolerance may end it
+    "_sequential.py": lambda local: sum(local["n_features"] - at for at in range(local["n_iterations"])),
+    "calibration.py": count_splits,
+}

@@ -12,7 +12,7 @@ from ..record import Again, LoopProgress
 from ..schedstat import clock
 from .loop_stack import LoopStack
 from .script_frames import PROBE_ROOT, library_loops, outwards, package_of_file
-from .source import Source, names_in
+from .source import loops_around, names_in
 
 NO_TORCH = types.SimpleNamespace(
     __file__="/nonexistent/torch/__init__.py",
@@ -119,15 +119,8 @@ class ScriptLoops:
                 last = [*last[:-1], {**last[-1], "early": True}]
             if iterations(last) > iterations(first):
                 some = seen[:: max(1, len(seen) // 500)]
-                best = {
-                    "loops": last,
-                    "first": iterations(first),
-                    "last": iterations(last),
-                    "seconds": end - begin,
-                    "lead": begin - self.recorder.started,
-                    "libraries": sorted(self.libraries),
-                    "times": [(round(at - begin, 4), iterations(loops)) for at, loops in some],
-                }
+                times = [(round(at - begin, 4), iterations(loops)) for at, loops in some]
+                best = self.made(last, begin, end, iterations(last), first=iterations(first), times=times)
         return best
 
     def timed(self, loops) -> LoopProgress | None:
@@ -136,23 +129,22 @@ class ScriptLoops:
         seen = [at for at, some in self.looks if [one["key"] for one in some[: len(keys)]] == keys]
         if clock_at is None or len(seen) < 3 or any(loop["trips"] != 1 for loop in loops[:-1]):
             return None
-        passed, only = seen[-1] - seen[0], loops[-1].copy()
-        only.update(trips=clock_at["seconds"], index=passed)
-        found: LoopProgress = {
-            "loops": [only],
-            "first": 0.0,
-            "last": passed,
-            "seconds": passed,
-            "lead": seen[0] - self.recorder.started,
-            "libraries": sorted(self.libraries),
-            "times": [(0.0, 0.0), (passed, passed)],
-            "clock": clock_at["test"],
-        }
-        return found
+        passed = seen[-1] - seen[0]
+        only = dict(loops[-1], trips=clock_at["seconds"], index=passed)
+        return self.made([only], seen[0], seen[-1], passed, clock=clock_at["test"])
 
-    def again(self, loops, times) -> Again:
-        """Return who begins loops anew, and how often so far."""
-        return {"by": loops[-1]["caller"], "times": times, "around": self.around or []}
+    def made(self, loops, begin, end, last, first=0.0, **more):
+        """Return how far loops came from one look to another: evenly, if nothing else is known."""
+        return {
+            "loops": loops,
+            "first": first,
+            "last": last,
+            "seconds": end - begin,
+            "lead": begin - self.recorder.started,
+            "libraries": sorted(self.libraries),
+            "times": [(0.0, 0.0), (end - begin, last)],
+            **more,
+        }
 
     def repeated(self, seen) -> LoopProgress | None:
         """Return the loops that begin anew again and again: how fast they go; None as long as that cannot be told."""
@@ -169,16 +161,8 @@ class ScriptLoops:
                 and moved / len(forward) < whole / 3
             ):
                 done = moved / seconds * inside * (end - begin)
-                return {
-                    "loops": last,
-                    "first": 0.0,
-                    "last": done,
-                    "seconds": end - begin,
-                    "lead": begin - self.recorder.started,
-                    "libraries": sorted(self.libraries),
-                    "times": [(0.0, 0.0), (end - begin, done)],
-                    "again": self.again(last, done / whole),
-                }
+                again: Again = {"by": last[-1]["caller"], "times": done / whole, "around": self.around or []}
+                return self.made(last, begin, end, done, again=again)
         return None
 
 
@@ -193,10 +177,8 @@ def tensor_libraries(frame):
         path = live.f_code.co_filename
         if path.startswith((PROBE_ROOT, "<")) or package_of_file(path):
             continue
-        source = Source.of(path)
-        scope = source.scope(live.f_code) if source is not None else None
         local = live.f_locals
-        for loop in source.loops(scope, live.f_lineno) if scope is not None else ():
+        for loop in loops_around(live):
             for name in names_in(loop, ast.Store):
                 value = local.get(name)
                 if hasattr(type(value), "shape"):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import statistics
 
+from ..patching import known
 from .script_frames import count_splits, locals_of
 
 # Parameters that a fit's time is taken to be linear in, at the end of their names (``forest__n_estimators``).
@@ -154,10 +155,7 @@ def comparable(value):
         return repr(value)
     kind = type(value)
     if kind in (int, float) or (kind.__module__ == "numpy" and getattr(value, "ndim", None) == 0):
-        try:
-            return float(value)
-        except (TypeError, ValueError):
-            return id(value)
+        return known(float, value, default=id(value))
     return id(value) if kind not in (tuple, list) else repr([comparable(one) for one in value])
 
 
@@ -172,9 +170,9 @@ def within(value, known):
 
 def ends_by_itself(estimator):
     """Return whether a fit stopped before its limit of iterations."""
-    try:
+
+    def compare():
         made, limit = vars(estimator).get("n_iter_"), vars(estimator).get("max_iter")
-        most = max(float(one) for one in made) if hasattr(made, "__len__") else float(made)
-        return most < float(limit)
-    except (TypeError, ValueError):
-        return False
+        return (max(map(float, made)) if hasattr(made, "__len__") else float(made)) < float(limit)
+
+    return known(compare, default=False)

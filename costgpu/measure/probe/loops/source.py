@@ -46,6 +46,13 @@ class Source:
                 cls.cache[path] = None
         return cls.cache[path]
 
+    @classmethod
+    def of_code(cls, code):
+        """Return the source of a code object's file and the node of its function; None twice where one is missing."""
+        source = cls.of(code.co_filename)
+        scope = source.scope(code) if source is not None else None
+        return (source, scope) if scope is not None else (None, None)
+
     def attributes_changed(self):
         """Return the names of attributes that some function of this file, other than a constructor, assigns."""
         if self.changed is None:
@@ -66,22 +73,17 @@ class Source:
         """Return the function (or module) node of a code object."""
         if code.co_name == "<module>":
             return self.tree
-        key = (code.co_name, code.co_firstlineno)
-        if key not in self.scopes:
-            self.scopes[key] = self.find_scope(*key)
-        return self.scopes[key]
-
-    def find_scope(self, name, line):
         if self.functions is None:
             nodes = ast.walk(self.tree)
             self.functions = [one for one in nodes if isinstance(one, (ast.FunctionDef, ast.AsyncFunctionDef))]
-        best = None
-        for node in self.functions:
-            if node.name == name:
+        key = name, line = code.co_name, code.co_firstlineno
+        if key not in self.scopes:
+            self.scopes[key] = None
+            for node in self.functions:
                 first = min([node.lineno] + [d.lineno for d in node.decorator_list])
-                if first <= line <= node.body[0].lineno:
-                    best = node
-        return best
+                if node.name == name and first <= line <= node.body[0].lineno:
+                    self.scopes[key] = node
+        return self.scopes[key]
 
     def loops(self, scope, line):
         """For and while statements of `scope` whose body holds `line`, outermost first."""
@@ -96,11 +98,6 @@ class Source:
             nodes = [node for node in own_statements(scope.body) if isinstance(node, (*LOOPS, *COMPREHENSIONS))]
             self.repeating[scope] = nodes
         return nodes
-
-    def heads_at(self, scope, line):
-        """Return the `for` statements whose head is at this line."""
-        nodes = [node for node in self.repeats(scope) if isinstance(node, (ast.For, ast.AsyncFor))]
-        return [node for node in nodes if encloses(node.iter, line)]
 
     def loops_at(self, scope, line):
         """Line numbers of the loops and comprehensions whose head is drawing an item at `line`."""
@@ -138,6 +135,12 @@ class Source:
         lines[-1] = lines[-1][:end]
         lines[0] = lines[0][begin:]
         return " ".join(b" ".join(lines).decode("utf-8", "replace").split()) or "?"
+
+
+def loops_around(live):
+    """Return the loops of a live frame around its line; none where its source cannot be read."""
+    source, scope = Source.of_code(live.f_code)
+    return source.loops(scope, live.f_lineno) if scope is not None else []
 
 
 def encloses_any(body, line):
@@ -215,14 +218,8 @@ def depends_on_outer(loop, enclosing):
         for statement in 2 * list(own_statements(outer.body)):  # twice over: assignments come in any order here
             if isinstance(statement, ast.Assign) and names_in(statement.value, ast.Load) & known:
                 known |= set().union(*(names_in(t, ast.Store) for t in statement.targets))
-        if isinstance(loop.iter, (ast.Name, ast.Call)) and names_in(loop.iter, ast.Load) & (
-            known - names_in(outer.target, ast.Store) | ranged_by(loop, known)
-        ):
+        ranged = isinstance(loop.iter, ast.Call) and dotted(loop.iter.func) in ("range", "trange")
+        telling = known if ranged else known - names_in(outer.target, ast.Store)
+        if isinstance(loop.iter, (ast.Name, ast.Call)) and names_in(loop.iter, ast.Load) & telling:
             return True
     return False
-
-
-def ranged_by(loop, known):
-    """Outer variables that bound a `range` directly."""
-    call = loop.iter
-    return known if isinstance(call, ast.Call) and dotted(call.func) in ("range", "trange") else set()

@@ -43,12 +43,6 @@ def folds_of_call(call, evaluator):
     return None if owner is MISSING else folds(type(owner), setting_of(owner), items, values)
 
 
-def folds_of_object(owner, data, groups, evaluator):
-    """Return the folds of a live splitter over these data; None if it is none."""
-    given = {"X": data, "groups": groups}
-    return folds(type(owner), setting_of(owner), lambda name: evaluator.length(given[name]), given.get)
-
-
 def setting_of(owner):
     """Return what reads a splitter's settings; those that repeat others keep the number of folds among their arguments."""
 

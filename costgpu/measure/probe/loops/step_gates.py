@@ -4,19 +4,24 @@ from __future__ import annotations
 
 import ast
 
+from ..patching import known
 from ..record import Gate
-from .constants import Constants, read_number
+from .constants import Constants
 from .counters import counter
+from .exit_paths import Walker
 from .loop_exits import COMPARE
 from .loop_position import MIRRORED, NEGATED
-from .source import LOOPS, assigned_pairs, encloses, encloses_any, names_in, own_statements
+from .source import assigned_pairs, names_in, own_statements
+from .syntax import dotted
 
 
 def read_gates(record, loop, body, place):
     """Add to a loop's record what the tests in `body` say, its own or that of a function that it calls."""
     around = [(place.loops() or [loop])[0], loop]
     constants = Constants(around, place.source, place.evaluator) if loop is not None else None
-    for test, truth, block in gates(body, place.line):
+    walker = Walker(loop, place.line)
+    walker.walk(body, [], loop)
+    for test, truth, block in walker.led:
         parts, either = parts_of(test, truth, body, place.line)
         counted = [found for part in parts for found in [remainder(*part) or restarted(*part, block)] if found]
         if counted:
@@ -33,26 +38,6 @@ def read_gates(record, loop, body, place):
             record["opens"] = True
         elif not any(isinstance(node, ast.Mod) for node in ast.walk(test)):
             record.setdefault("skips" if block is None else "guard", test.lineno)
-
-
-def gates(body, line):
-    """Yield the tests that decide whether `line` is reached, the truth that they must have, and the block of an `if`.
-
-    The block is None of an `if ...: continue` that stands before the line.
-    """
-    for statement in body:
-        if statement.lineno > line:
-            return
-        if isinstance(statement, ast.If):
-            for block, truth in ((statement.body, True), (statement.orelse, False)):
-                if encloses_any(block, line):
-                    yield statement.test, truth, block
-                    yield from gates(block, line)
-            if not encloses(statement, line) and isinstance(statement.body[-1], ast.Continue):
-                yield statement.test, False, None
-        elif encloses(statement, line) and not isinstance(statement, LOOPS):
-            for name in ("body", "orelse", "finalbody"):
-                yield from gates(getattr(statement, name, None) or [], line)
 
 
 def parts_of(test, truth, body, line):
@@ -92,21 +77,14 @@ def restarted(test, truth, block):
         return None
     for one in own_statements(block):
         if isinstance(one, ast.Assign) and isinstance(one.value, ast.Constant) and one.value.value == 0:
-            if any(ast.dump(target) == ast.dump(stored(test.left)) for target in one.targets):
+            if dotted(test.left) in map(dotted, one.targets):
                 return test.left, test.comparators[0]
     return None
 
 
-def stored(node):
-    """Return a name or an attribute as the target of an assignment."""
-    if isinstance(node, ast.Name):
-        return ast.Name(id=node.id, ctx=ast.Store())
-    return ast.Attribute(value=node.value, attr=node.attr, ctx=ast.Store())
-
-
 def gate_of(counted, every, loop, place, constants, record) -> Gate | None:
     """Return how often the step is made by a counter and its modulus; None if that cannot be read."""
-    number = read_number(every, place.evaluator)
+    number = known(place.evaluator.number, every)
     if number is None or not 1 <= number < 1e9:
         return None
     while isinstance(counted, ast.BinOp) and isinstance(counted.op, (ast.Add, ast.Sub)):

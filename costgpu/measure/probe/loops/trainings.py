@@ -5,7 +5,9 @@ import functools
 import inspect
 import types
 
-from .call_binding import Absent, Items, bind, evaluated, plain_function
+from ..patching import known
+from .call_binding import Items, bind, evaluated, plain_function
+from .live_values import MISSING
 from .reach import Reach
 from .safe_eval import Evaluator, Unknown
 from .script_frames import package_of_file
@@ -52,7 +54,9 @@ class Trainings:
             return True
         function, bound, kind = self.resolve(call, reach)
         if function is None:
-            plain = not method or dotted(call.func).startswith(("self.", "cls.")) or not self.is_common(name)
+            # an object of which nothing is known may as well have a method of this name for something else
+            common = name == "step" or any(hasattr(one, name) for one in (dict, list, set, str, self.torch.nn.Module))
+            plain = not method or dotted(call.func).startswith(("self.", "cls.")) or not common
             return plain and self.is_named(reach.source, name)
         path = function.__code__.co_filename
         package = package_of_file(path)
@@ -63,13 +67,14 @@ class Trainings:
         function = within_wrapper(function) or function
         if (package and not self.libraries) or path.startswith(self.loop_stack.torch_root) or function in around:
             return False
-        source = Source.of(function.__code__.co_filename)
-        scope = source.scope(function.__code__) if source is not None else None
+        source, scope = Source.of_code(function.__code__)
         if scope is None:
             return False
         if depth >= MOST_DEEP:
             return self.is_named(source, function.__name__)
-        variables = self.inside(function, bound, call, reach.evaluator)
+        found = known(bind, function, bound, call, reach.evaluator)
+        local = {} if bound is None else dict(zip(function.__code__.co_varnames, [bound]))
+        variables = Evaluator(local, function.__globals__, self.torch) if found is None else found[2]
         inside = Reach.of_call(source, scope, variables)
         if not all(map(reach.constants.fixed, [*call.args, *(one.value for one in call.keywords)])):
             inside.constants.stored.update(function.__code__.co_varnames[bound is not None :])
@@ -114,22 +119,10 @@ class Trainings:
             raise Unknown("no single length")
         return written, lengths[0]
 
-    def is_common(self, name):
-        """Return whether an object of which nothing is known may as well have a method of this name for something else."""
-        kinds = (dict, list, set, str, self.torch.nn.Module)
-        return name == "step" or any(hasattr(kind, name) for kind in kinds)
-
     def is_named(self, source, name):
         if source.tree not in self.named:
             self.named[source.tree] = training_functions(source.tree)
         return name in self.named[source.tree]
-
-    def inside(self, function, bound, call, evaluator):
-        try:
-            return bind(function, bound, call, evaluator)[2]
-        except Exception:  # noqa: BLE001 - its arguments are not known
-            local = {} if bound is None else dict(zip(function.__code__.co_varnames, [bound]))
-            return Evaluator(local, function.__globals__, self.torch)
 
     def leads_to_step(self, function, kind):
         """Return whether a step was made in this function, or in what it is a subclass's version of."""
@@ -146,8 +139,10 @@ class Trainings:
         if isinstance(func, ast.Attribute):
             owner = evaluated(evaluator, func.value)
             kind = owner if isinstance(owner, type) else type(owner)
-            if isinstance(owner, (Absent, Items)):
-                kind = self.kind_of(func.value, call.lineno, reach)
+            if owner is MISSING or isinstance(owner, Items):
+                made = func.value if isinstance(func.value, ast.Call) else made_last(func.value, call.lineno, reach)
+                kind = evaluated(evaluator, made.func) if made is not None else None
+                kind = kind if isinstance(kind, type) else None
                 value = inspect.getattr_static(kind, func.attr, None) if kind is not None else value
         if isinstance(value, functools.partial):
             value = value.func
@@ -163,12 +158,6 @@ class Trainings:
             value = value.__func__
         return (*plain_function(value), kind)
 
-    def kind_of(self, node, line, reach):
-        """Return the class of an object that is made in place, or assigned to a name before this line."""
-        made = node if isinstance(node, ast.Call) else made_last(node, line, reach)
-        value = evaluated(reach.evaluator, made.func) if made is not None else None
-        return value if isinstance(value, type) else None
-
 
 def made_last(node, line, reach):
     """Return the call that was assigned to a name last before a line; None for anything else."""
@@ -179,14 +168,6 @@ def made_last(node, line, reach):
 
 def within_wrapper(function):
     """Return what a decorator's function calls, which hides it; None for any other function."""
-    held = [cell.cell_contents for cell in function.__closure__ or () if is_filled(cell)]
+    held = [known(getattr, cell, "cell_contents") for cell in function.__closure__ or ()]
     found = [one for one in held if isinstance(one, types.FunctionType)]
     return found[0] if len(found) == 1 and function.__code__.co_flags & WRAPS == WRAPS else None
-
-
-def is_filled(cell):
-    try:
-        cell.cell_contents  # noqa: B018
-    except ValueError:
-        return False
-    return True

@@ -8,16 +8,16 @@ import math
 import os
 import types
 
-from ..patching import attribute
+from ..patching import attribute, known
 from .call_binding import bind_call, evaluated, plain_function
-from .exit_paths import ExitTaken, product
-from .forward_passes import LOOPS, ForwardPasses, Trains
-from .gates import Body, Outside, statements
+from .exit_paths import INNER, ExitTaken, Walker, product
+from .forward_passes import REPEATS, ForwardPasses, Trains
+from .gates import Body, Outside
 from .loop_exits import words_of_all
 from .openings import NEVER, Rhythm, rhythm_of
 from .reach import Reach
 from .safe_eval import Evaluator, Unknown
-from .source import Source, encloses, literal_values, own_statements
+from .source import Source, encloses, literal_values, loops_around, own_statements
 from .syntax import dotted, is_docstring, is_none
 from .trainings import Trainings
 
@@ -56,7 +56,8 @@ class UpcomingWork:
             if not body.repeated:
                 self.trainings.look_from(frames[: frames.index(body.place.live) + 1])
                 loops, end = body.loops[:1], body.loops[0].end_lineno if body.loops else body.line
-                going = [one for one in own_statements(body.scope.body) if is_simple_at(one, body.line)]
+                simple = [one for one in own_statements(body.scope.body) if isinstance(one, ast.stmt)]
+                going = [one for one in simple if encloses(one, body.line) and not hasattr(one, "body")]
                 reach = Reach(body.source, body.scope, body.place.evaluator, loops or going)
                 for statement in reach.after(body.scope.body, end):
                     if self.trainings.trains(reach, statement):
@@ -82,15 +83,11 @@ class UpcomingWork:
         """
         frames = self.loop_stack.frames(frame)
         found, outside, caller = [], [], None
-        sources = [Source.of(live.f_code.co_filename) for live in frames]
-        scopes = [source.scope(live.f_code) if source is not None else None for source, live in zip(sources, frames)]
         own = [not self.loop_stack.is_library(live.f_code.co_filename) for live in frames]
-        looping = [
-            scope is not None and source.loops(scope, live.f_lineno)
-            for source, scope, live in zip(sources, scopes, frames)
-        ]
+        looping = [loops_around(live) for live in frames]
         last = max((at for at, loops in enumerate(looping) if own[at] and loops), default=-1)
-        for at, (live, source, scope) in enumerate(zip(frames, sources, scopes)):
+        for at, live in enumerate(frames):
+            source, scope = Source.of_code(live.f_code)
             if scope is not None and own[at]:
                 caller = Body(live, source, scope, self.torch, caller)
                 found.append(caller)
@@ -103,21 +100,22 @@ class UpcomingWork:
         """Return whether a loop in this statement, or in a function of the script's that it calls, runs a model."""
         nodes = list(reach.nodes(statement))
         for loop in nodes:
-            if isinstance(loop, LOOPS):
+            if isinstance(loop, REPEATS):
                 called = [node.func for node in ast.walk(loop) if isinstance(node, ast.Call)]
                 if any(isinstance(evaluated(reach.evaluator, one), self.torch.nn.Module) for one in called):
                     return True
-        for call in nodes if depth < MOST_CALLS_DEEP else ():
-            if isinstance(call, ast.Call):
-                try:
-                    source, scope, inside = bind_call(call, reach.evaluator)
-                except Exception:  # noqa: BLE001, S112 - not a plain function
-                    continue
-                path = str(inside.globals.get("__file__", "<"))
-                inner = Reach.of_call(source, scope, inside)
-                if not self.loop_stack.is_library(path) and any(self.applies(s, inner, depth + 1) for s in scope.body):
-                    return True
-        return False
+        if depth >= MOST_CALLS_DEEP:
+            return False
+        called = (self.bound(call, reach.evaluator) for call in nodes)
+        inner = ((Reach.of_call(*one), one[1].body) for one in called if one is not None)
+        return any(self.applies(one, reach, depth + 1) for reach, body in inner for one in body)
+
+    def bound(self, node, evaluator):
+        """Return what `bind_call` does for a call of one of the script's own functions; None for any other node."""
+        found = known(bind_call, node, evaluator) if isinstance(node, ast.Call) else None
+        if found is None or self.loop_stack.is_library(str(found[2].globals.get("__file__", "<"))):
+            return None
+        return found
 
     def place(self, statement, source, path):
         return {"file": os.path.basename(path), "line": statement.lineno, "source": source.segment(statement)}
@@ -129,10 +127,8 @@ class UpcomingWork:
         except Exception as error:  # noqa: BLE001 - unknown is an honest answer here
             found["why"] = str(error) or type(error).__name__
         for now in going:
-            try:
-                found["times"] = self.trainings.times(statement, now, reach)
-            except Exception:  # noqa: BLE001, S110 - another training, of whatever length
-                pass
+            times = known(self.trainings.times, statement, now, reach)  # None of another training, of whatever length
+            found.update({"times": times} if times is not None else {})
         return found
 
     def static_trips(self, body, reach, depth):
@@ -169,27 +165,33 @@ class UpcomingWork:
                     total += 1
                     continue
                 for call in calls:
-                    if self.trainings.call_trains(call, reach):
-                        total += self.call_trips(call, reach, depth)
+                    if not self.trainings.call_trains(call, reach):
+                        continue
+                    for given in (*call.args, *(keyword.value for keyword in call.keywords)):
+                        reach.refuse_changing(given, filled_only=True)
+                    source, scope, inside = bind_call(call, evaluator)
+                    trips = self.static_trips(
+                        scope.body, Reach.of_call(source, scope, inside, reach.changing), depth + 1
+                    )
+                    if not trips:
+                        raise Unknown("it trains out of sight")
+                    total += trips
             else:
                 raise Unknown(type(statement).__name__)
         return total
 
-    def call_trips(self, call, reach, depth):
-        for given in (*call.args, *(keyword.value for keyword in call.keywords)):
-            reach.refuse_changing(given, filled_only=True)
-        source, scope, inside = bind_call(call, reach.evaluator)
-        trips = self.static_trips(scope.body, Reach.of_call(source, scope, inside, reach.changing), depth + 1)
-        if not trips:
-            raise Unknown("it trains out of sight")
-        return trips
-
     def periodic_work(self, loop, key, body, training_loader, passed):
         """Yield what a loop's body does beside the step: DataLoaders that it reads, what it saves, what takes its time."""
         evaluator, source = body.place.evaluator, body.source
-        for node, tests in statements(loop, body):
+        walker = Walker(loop, body.line)
+        walker.walk(loop.body, [], loop)
+        for node, tests in walker.beside:
+            if isinstance(node, INNER):
+                continue
             kinds = list(self.kinds_of(node, body, training_loader, gated=bool(tests)))
             rhythm = self.rhythm(tests, node.lineno, body, key, passed) if kinds else NEVER
+            codes = set(self.codes_called(node, evaluator)) if kinds else ()
+            seen = any(code in codes or is_at(code, line, node, body) for code, line in self.evaluating)
             for kind in () if rhythm.never else kinds:
                 work = {"source": source.segment(node, 40), "batches": None, "batch_size": None}
                 yield dict(
@@ -200,7 +202,7 @@ class UpcomingWork:
                     by_steps=rhythm.by_steps,
                     at_most=rhythm.at_most,
                     after=node.lineno > body.line,
-                    evaluates=self.was_evaluated(node, evaluator, body),
+                    evaluates=seen,
                     timed=self.timed(node, evaluator, body),
                     test=words_of_all(tests, body.place),
                     **kind,
@@ -210,11 +212,11 @@ class UpcomingWork:
         """Yield what a statement is: validations, a checkpoint, or other work that may take its time."""
         found, evaluator, outside = 0, body.place.evaluator, self.loop_stack.is_library(body.path)
         for loader in self.loaders_read(node, evaluator, training_loader):
-            if outside and is_of_training(loader, training_loader):
-                continue
-            try:
-                batches = len(loader)
-            except Exception:  # noqa: BLE001, S112 - an iterable without a length
+            data = attribute(training_loader, "dataset")
+            if outside and (data is None or attribute(loader, "dataset") is data):
+                continue  # a trainer may have wrapped what it trains on
+            batches = known(len, loader)
+            if batches is None:  # an iterable without a length
                 continue
             found += 1
             yield {"kind": "validation", "batches": batches, "batch_size": attribute(loader, "batch_size")}
@@ -250,13 +252,9 @@ class UpcomingWork:
     def called(self, node, evaluator):
         """(call, its function's node, evaluator of its variables) of calls in a statement of the script's own functions."""
         for call in ast.walk(node):
-            if isinstance(call, ast.Call):
-                try:
-                    _, scope, inside = bind_call(call, evaluator)
-                except Exception:  # noqa: BLE001, S112 - not a plain function
-                    continue
-                if not self.loop_stack.is_library(str(inside.globals.get("__file__", "<"))):
-                    yield call, scope, inside
+            found = self.bound(call, evaluator)
+            if found is not None:
+                yield (call, *found[1:])
 
     def saves(self, statement, evaluator, gated):
         """Return whether a statement saves a model.
@@ -284,7 +282,7 @@ class UpcomingWork:
         None for nothing.
         """
         for loop in ast.walk(node):
-            if isinstance(loop, LOOPS):
+            if isinstance(loop, REPEATS):
                 calls = [one for one in ast.walk(loop) if isinstance(one, ast.Call) and not is_small(one)]
                 if calls:
                     return dotted(calls[0].func)
@@ -300,11 +298,6 @@ class UpcomingWork:
                     if known and self.loop_stack.is_library(function.__code__.co_filename):
                         return dotted(call.func)
         return None
-
-    def was_evaluated(self, node, evaluator, body):
-        """Return whether a statement, or a function that it calls, was seen to run a model in eval mode."""
-        codes = set(self.codes_called(node, evaluator))
-        return any(code in codes or is_at(code, line, node, body) for code, line in self.evaluating)
 
     def codes_called(self, node, evaluator):
         """Yield the code of each function that a statement calls, once for each call."""
@@ -350,7 +343,7 @@ class UpcomingWork:
         """DataLoaders, other than the training's, that a statement names, or a function of the script's own loops over."""
         if isinstance(node, (ast.Name, ast.Attribute)):
             return []  # `if loader:`
-        if any(isinstance(one, ast.Call) and is_backward(one) for one in ast.walk(node)):
+        if any(isinstance(one, ast.Attribute) and one.attr == "backward" for one in ast.walk(node)):
             return []  # it trains
         found = self.loaders_named(node, evaluator)
         for _, scope, inside in self.called(node, evaluator):
@@ -383,12 +376,6 @@ def tested(node):
     return [node.left] if isinstance(node, ast.Compare) else [node.operand] if isinstance(node, ast.UnaryOp) else []
 
 
-def is_of_training(loader, training):
-    """Return whether a trainer's loader may be what it trains on, which it may have wrapped."""
-    data = attribute(training, "dataset")
-    return data is None or attribute(loader, "dataset") is data
-
-
 def is_at(code, line, node, body):
     """Return whether a frame's line is one of a statement of a body."""
     return code is body.place.live.f_code and node.lineno <= line <= node.end_lineno
@@ -399,22 +386,10 @@ def returns_at_once(scope, variables):
     first = next((one for one in scope.body if not is_docstring(one)), None)
     test = first.test if isinstance(first, ast.If) and isinstance(first.body[-1], ast.Return) else None
     asks = isinstance(test, ast.UnaryOp) or (isinstance(test, ast.Compare) and is_none(test.comparators[0]))
-    try:
-        return asks and variables.truth(test)
-    except Exception:  # noqa: BLE001 - not known
-        return False
-
-
-def is_backward(call):
-    return isinstance(call.func, ast.Attribute) and call.func.attr == "backward"
+    return asks and known(variables.truth, test)
 
 
 def is_small(call):
     """Return whether a call is one that reports, schedules or changes tensors in place."""
     last = dotted(call.func).rsplit(".", 1)[-1]
     return last in SMALL_CALLS or (last.endswith("_") and not last.startswith("_"))
-
-
-def is_simple_at(statement, line):
-    """Return whether this is a statement at a line that has no others in it."""
-    return isinstance(statement, ast.stmt) and encloses(statement, line) and not hasattr(statement, "body")

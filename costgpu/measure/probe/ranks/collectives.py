@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 
+from ..record import CollectiveRow
 from ..schedstat import clock
 
 
@@ -77,15 +78,8 @@ class Collectives:
             before = first.get((op, dtype, ranks, backward), (0, 0, 0))
             calls, elements, size = [(now - then) / max(1, steps - 1) for now, then in zip(row, before)]
             if calls > 0:
-                found.append(
-                    {
-                        "op": op,
-                        "dtype": dtype,
-                        "ranks": ranks,
-                        "backward": backward,
-                        "calls": calls,
-                        "elements": elements,
-                        "bytes": size,
-                    }
+                one = CollectiveRow(
+                    op=op, dtype=dtype, ranks=ranks, backward=backward, calls=calls, elements=elements, bytes=size
                 )
+                found.append(one)
         return found

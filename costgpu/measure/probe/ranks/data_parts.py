@@ -11,7 +11,7 @@ from ..loops.safe_eval import Evaluator
 from ..loops.script_frames import outwards
 from ..loops.source import Source
 from ..loops.syntax import dotted
-from ..patching import attribute, harmless, wrap
+from ..patching import attribute, known, observe
 
 MOST_LOADERS, MOST_FRAMES = 8, 40
 # Names of a number of ranks, as scripts write them.
@@ -38,15 +38,13 @@ class DataParts:
 
     def attach(self, torch):
         """Read the functions around the making of a DataLoader as it is made."""
-        look = harmless(self.look)
 
-        def make(inner, *args, **kwargs):
+        def look(*_, **__):
             if self.loaders < MOST_LOADERS:
                 self.loaders += 1
-                look()
-            return inner(*args, **kwargs)
+                self.look()
 
-        wrap(torch.utils.data.DataLoader, "__init__", make)
+        observe(torch.utils.data.DataLoader, "__init__", look, before=True)
 
     def look(self, frame=None):
         """Read the functions of the script that are on the stack."""
@@ -116,14 +114,10 @@ def statements_run(body, evaluator):
         node = stack.pop()
         yield node
         if isinstance(node, (ast.If, ast.IfExp)):
-            try:
-                taken = bool(evaluator.value(node.test))
-            except Exception:  # noqa: BLE001 - a test that cannot be told without running it: either may be taken
-                taken = None
-            branches = [(True, node.body), (False, node.orelse)]
-            chosen = [branch for when, branch in branches if taken is None or when is taken]
-            for branch in chosen:
-                stack.extend(branch if isinstance(branch, list) else [branch])
+            taken = known(lambda test: bool(evaluator.value(test)), node.test)  # None: either may be taken
+            for when, branch in ((True, node.body), (False, node.orelse)):
+                if taken is not (not when):
+                    stack.extend(branch if isinstance(branch, list) else [branch])
         elif not isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)):
             stack.extend(ast.iter_child_nodes(node))
 
@@ -139,20 +133,13 @@ def describe_data(loader):
     return {
         "kinds": kinds,
         "split_by_node": attribute(dataset, "_distributed") is not None,
-        "samples": length(dataset),
-        "batches": length(loader),
+        "samples": known(len, dataset),
+        "batches": known(len, loader),
         "batch_size": whole(attribute(loader, "batch_size") or attribute(batches, "batch_size")),
         "split_batches": bool(attribute(batches, "split_batches")),
         "drop_last": bool(attribute(loader, "drop_last") or attribute(batches, "drop_last")),
         "replicas": whole(attribute(sampler, "num_replicas")),
     }
-
-
-def length(value):
-    try:
-        return len(value)
-    except Exception:  # noqa: BLE001 - an iterable dataset has none, and a user's may raise anything
-        return None
 
 
 def whole(value):

@@ -3,10 +3,25 @@
 from __future__ import annotations
 
 import sys
+from functools import partial
 
 from ..loops.script_frames import own_place
-from ..patching import harmless, wrap
+from ..patching import harmless, observe, wrap
 
+HOROVOD = ("DistributedOptimizer", "ddp", "Horovod's DistributedOptimizer")
+CALLS = {  # module -> a function or a class of it, scheme, and what it is called
+    "torch.distributed.optim.zero_redundancy_optimizer": (
+        "ZeroRedundancyOptimizer",
+        "zero1",
+        "ZeroRedundancyOptimizer",
+    ),
+    "torch.distributed.tensor.parallel": ("parallelize_module", "tensor", "parallelize_module"),
+    "torch.distributed.pipelining": ("PipelineStage", "pipeline", "PipelineStage"),
+    "horovod.torch": HOROVOD,
+    "horovod.keras": HOROVOD,
+    "horovod.tensorflow": HOROVOD,
+    "horovod.tensorflow.keras": HOROVOD,
+}
 ZERO_STAGES = {0: "ddp", 1: "zero1", 2: "zero2", 3: "zero3"}
 
 
@@ -48,9 +63,8 @@ class Schemes:
         self.on_construction(getattr(torch.nn.parallel, "DistributedDataParallel", None), "ddp")
         self.on_construction(torch.nn.DataParallel, "data_parallel", "nn.")
 
-        def register(inner, one, state, hook, *args, **kwargs):
+        def register(one, state, hook, *_, **__):
             self.comm_hooks.append(str(getattr(hook, "__name__", hook)))
-            return inner(one, state, hook, *args, **kwargs)
 
         def make_mesh(inner, *args, **kwargs):
             mesh = inner(*args, **kwargs)
@@ -62,56 +76,34 @@ class Schemes:
             names = getattr(mesh, "mesh_dim_names", None) or ()
             self.meshes.append([[int(size) for size in mesh.mesh.shape], [str(name) for name in names]])
 
-        wrap(getattr(torch.nn.parallel, "DistributedDataParallel", None), "register_comm_hook", register)
+        parallel = getattr(torch.nn.parallel, "DistributedDataParallel", None)
+        observe(parallel, "register_comm_hook", register, before=True)
         for owner in ("torch.distributed", "torch.distributed.device_mesh"):
             wrap(sys.modules.get(owner), "init_device_mesh", make_mesh)
 
     def on_construction(self, kind, scheme, package=""):
         """Note each object of a class that wraps a whole model."""
 
-        def make(inner, one, module, *args, **kwargs):
-            note(module)
-            return inner(one, module, *args, **kwargs)
+        def note(one, module, *_, **__):
+            self.sight(scheme, package + kind.__name__, sizes_of(module.parameters()))
 
-        note = harmless(lambda module: self.sight(scheme, package + kind.__name__, sizes_of(module.parameters())))
-        wrap(kind, "__init__", make)
+        observe(kind, "__init__", note, before=True)
 
-    def on_call(self, owner, name, scheme, what):
+    def on_call(self, name, scheme, what, owner):
         """Note each call of a function or construction of a class, before it is made."""
-
-        def make(inner, *args, **kwargs):
-            note()
-            return inner(*args, **kwargs)
-
-        note = harmless(lambda: self.sight(scheme, what))
         kind = getattr(owner, name, None)
-        wrap(*((kind, "__init__") if isinstance(kind, type) else (owner, name)), make)
+        place = (kind, "__init__") if isinstance(kind, type) else (owner, name)
+        observe(*place, lambda *_, **__: self.sight(scheme, what), before=True)
 
     def callbacks(self):
         """Return what to do after a module has been imported, by the module's name.
 
         DeepSpeed would compile an extension for collectives between CPUs, of which there are none here.
         """
-
-        def horovod(module):
-            self.on_call(module, "DistributedOptimizer", "ddp", "Horovod's DistributedOptimizer")
-
         return {
-            "torch.distributed.optim.zero_redundancy_optimizer": lambda module: self.on_call(
-                module, "ZeroRedundancyOptimizer", "zero1", "ZeroRedundancyOptimizer"
-            ),
-            "torch.distributed.tensor.parallel": lambda module: self.on_call(
-                module, "parallelize_module", "tensor", "parallelize_module"
-            ),
-            "torch.distributed.pipelining": lambda module: self.on_call(
-                module, "PipelineStage", "pipeline", "PipelineStage"
-            ),
+            **{module: partial(self.on_call, *call) for module, call in CALLS.items()},
             "deepspeed": self.attach_deepspeed,
             "deepspeed.comm.torch": lambda module: wrap(module, "build_shm_op", lambda inner: None),
-            "horovod.torch": horovod,
-            "horovod.keras": horovod,
-            "horovod.tensorflow": horovod,
-            "horovod.tensorflow.keras": horovod,
         }
 
     def attach_deepspeed(self, module):

@@ -50,7 +50,9 @@ class Sharded:
 
     def construct(self, inner, one, module, *args, **kwargs):
         """Return the outermost constructor makes those of the module's parts, each of which is a unit."""
-        loose = sizes_of(p for p in module.parameters() if not is_flattened(p))
+        # without those that belong to a unit that has been made already
+        flat = ("_is_flat_param", "_fsdp_flattened")
+        loose = sizes_of(p for p in module.parameters() if not any(getattr(p, name, False) for name in flat))
         if not WORLD.has_gpu:
             kwargs.update(device_id=WORLD.torch.device("cpu"), sync_module_states=False)  # rank 0 has what others get
         around, self.units = self.units, []
@@ -84,8 +86,3 @@ class Sharded:
             self.schemes.sight(scheme, "fully_shard", loose, [sum(size for size, _ in loose)])
 
         return fully_shard
-
-
-def is_flattened(parameter):
-    """Return whether it belongs to a unit that has been made already."""
-    return getattr(parameter, "_is_flat_param", False) or getattr(parameter, "_fsdp_flattened", False)

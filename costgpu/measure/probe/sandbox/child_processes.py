@@ -3,7 +3,7 @@
 import io
 import os
 
-from ..patching import wrap
+from ..patching import observe
 from .files import note_overwritten
 
 SITE = """# Goes on with costgpu's measurement in the Python processes that a script starts, then with the site's own file.
@@ -41,20 +41,18 @@ def follow_child_processes(scratch):
 def follow_safetensors(module):
     """Note what ``safetensors.torch`` writes, in native code."""
 
-    def save(inner, *args, **kwargs):
+    def save(*args, **kwargs):
         note_overwritten(args[1] if len(args) > 1 else kwargs.get("filename"))
-        return inner(*args, **kwargs)
 
     for name in ("save_file", "save_model"):
-        wrap(module, name, save)
+        observe(module, name, save, before=True)
 
 
 def follow_hdf5(module):
     """Note what ``h5py._hl.files`` makes, in native code."""
 
-    def make(inner, name, mode, *args, **kwargs):
+    def make(name, mode, *_, **__):
         if mode in ("w", "w-", "x"):
             note_overwritten(name)
-        return inner(name, mode, *args, **kwargs)
 
-    wrap(module, "make_fid", make)
+    observe(module, "make_fid", make, before=True)

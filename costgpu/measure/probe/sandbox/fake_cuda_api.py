@@ -6,6 +6,7 @@ import sys
 import time
 import types
 
+from ..activity import peak_memory
 from ..patching import wrap
 
 clock = time.perf_counter
@@ -54,13 +55,7 @@ def memory_now():
 
 
 def memory_most():
-    try:
-        import resource
-
-        scale = 1 if sys.platform == "darwin" else 1024
-        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * scale
-    except ImportError:
-        return 1 << 20
+    return peak_memory() or 1 << 20
 
 
 class Nothing:

@@ -57,24 +57,21 @@ class Reads:
 
     def tell_modules(self):
         """Note what is imported by now, and which of it is source code that is not installed; never raises."""
+        modules, sources = {}, []
         try:
-            self.tell_imported()
+            for name, module in list(sys.modules.items()):
+                file, top = origin_of(module), name.partition(".")[0]
+                inside = any(part in file for part in INSTALLED)
+                if file and (inside or not file.startswith(stdlib)) and top != __name__.partition(".")[0]:
+                    if not inside:
+                        sources.append(file)
+                    if top not in NOBODYS:
+                        modules.setdefault(top, origin_of(sys.modules.get(top)) or file)  # of a namespace, one within
+            self.tell("sources", *sources)
+            self.tell("modules", *("{} {}".format(*found) for found in modules.items()))
+            self.tell("prefixes", sys.prefix, sys.base_prefix, sys.exec_prefix)
         except Exception:  # noqa: BLE001 - as above
             pass
-
-    def tell_imported(self):
-        modules, sources = {}, []
-        for name, module in list(sys.modules.items()):
-            file, top = origin_of(module), name.partition(".")[0]
-            inside = any(part in file for part in INSTALLED)
-            if file and (inside or not file.startswith(stdlib)) and top != __name__.partition(".")[0]:
-                if not inside:
-                    sources.append(file)
-                if top not in NOBODYS:
-                    modules.setdefault(top, origin_of(sys.modules.get(top)) or file)  # of a namespace, one within
-        self.tell("sources", *sources)
-        self.tell("modules", *("{} {}".format(*found) for found in modules.items()))
-        self.tell("prefixes", sys.prefix, sys.base_prefix, sys.exec_prefix)
 
 
 def origin_of(module):

@@ -295,11 +295,3 @@ def test_several_looks_at_once_do_not_disturb_each_other(machine: Machine) -> No
     copies = list((machine.home / "checkpoints").iterdir())
     assert all(hashlib.sha256(path.read_bytes()).hexdigest() == path.name for path in copies)
     assert len(copies) == 9
-
-
-@pytest.mark.parametrize("damage", ["nonsense", '{"number": "x", "files": [1, [2]], "held": 7}'])
-def test_a_job_that_damages_the_record_does_not_matter(machine: Machine, damage: str) -> None:
-    job(machine, "open('a.pt', 'w').write('a')", "a.pt")
-    age(machine.home / "work/a.pt", machine.home / "work/up")
-    (machine.home / checkpoints.RECORD).write_text(damage)
-    assert paths(machine.host.checkpoint()) == ["a.pt"]

@@ -204,15 +204,12 @@ class MachineGuard:
         )
 
     def _job_began(self, order: dict[str, Any]) -> float | None:
-        """Uptime at which the job itself began, None before. Once known it stays, whatever the job does to the file."""
+        """Uptime at which the job itself began, None before. Once known it stays, should the job remove the file."""
         if self._began is None:
             progress = self.home.read("progress.json")
-            began = order.get("accepted_uptime") if progress is None else progress.get("job_started_uptime")
-            if not isinstance(began, (int, float)) or not 0 <= began <= self.clock.uptime():
-                return None
             if progress is None:
-                return float(began)  # it may only be on its way
-            self._began = float(began)
+                return float(order["accepted_uptime"])  # it may only be on its way
+            self._began = progress.get("job_started_uptime")
         return self._began
 
     def _disk(self) -> tuple[int | None, int]:

@@ -14,7 +14,7 @@ import sys
 import time
 
 from .rpc import is_answering
-from .state_files import Home, open_regular, setting
+from .state_files import Home, setting
 from .status import LOGS, job_end, job_status
 
 MAGIC = b"\x00costgpu-follow-1\n"
@@ -67,7 +67,7 @@ def stream_logs(home: Home, positions: list[int]) -> None:
 
 def _open(path: str) -> int | None:
     try:
-        return open_regular(path)
+        return os.open(path, os.O_RDONLY)
     except OSError:
         return None
 

@@ -2,6 +2,7 @@
 
 import subprocess
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -32,8 +33,13 @@ def test_what_the_driver_says_of_the_gpus(tmp_path: Path, monkeypatch: pytest.Mo
             (tmp_path / name).chmod(0o755)
     monkeypatch.setenv("PATH", str(tmp_path))
     asked: list[subprocess.Popen[bytes]] = []
-    real = subprocess.Popen
-    monkeypatch.setattr(subprocess, "Popen", lambda *words, **how: asked.append(real(*words, **how)) or asked[-1])
+
+    class Asked(subprocess.Popen[bytes]):
+        def __init__(self, *words: Any, **how: Any) -> None:
+            super().__init__(*words, **how)
+            asked.append(self)
+
+    monkeypatch.setattr(subprocess, "Popen", Asked)
     trouble = driver_trouble(2, 0.5 if driver == "no answer" else 60.0)
     for process in asked:  # one that does not answer is not waited for
         process.communicate()

@@ -11,13 +11,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import pytest_socket
 
-from costgpu.models.job import EndReason, JobStatus, Launcher, Rendezvous
+from costgpu.models.job import EndReason, JobStatus
 from costgpu.runner.agent import meeting
 from costgpu.runner.agent.meeting import complaint, unreached
 from costgpu.runner.machine.agent_client import AgentHost
-from tests.agent.harness import Machine, in_thread
+from tests.agent.harness import Machine, in_thread, rendezvous
 from tests.agent.test_agent_pythons import OTHERS
 from tests.until import until
 
@@ -30,30 +29,6 @@ names = ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT", "LOCAL_RANK", "LOCA
 print(*(os.environ[name] for name in names))
 """
 NewMachine = Callable[..., Machine]
-
-
-@pytest.fixture
-def port() -> int:
-    """One of the loopback's that nobody uses."""
-    pytest_socket.enable_socket()
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        return int(server.getsockname()[1])
-
-
-def rendezvous(node: int, port: int, **changes: Any) -> Rendezvous:
-    """Of one machine of a job on two that starts its own ranks."""
-    values: dict[str, Any] = {
-        "nodes": 2,
-        "node": node,
-        "address": "127.0.0.1",
-        "port": port,
-        "own_address": "127.0.0.1",
-        "launcher": Launcher.NONE,
-        "launcher_options": (),
-        "min_nodes": 0,
-        "max_restarts": 0,
-    }
-    return Rendezvous(**(values | changes))
 
 
 def begin(machine: Machine, node: int, port: int, script: str = TELLS, *, nodes: int = 2, **changes: Any) -> None:

@@ -1,7 +1,4 @@
-"""This machine as a provider: real processes, real kills, and the truth about them afterwards.
-
-One file of more than 400 lines: the cases share one machine in real processes.
-"""
+"""This machine as a provider: real processes, real kills, and the truth about them afterwards."""
 
 import json
 import os
@@ -272,19 +269,15 @@ def test_the_real_boot_scripts_watchdog_ends_it_without_the_host(harness: LocalH
 # -- the truth --------------------------------------------------------------------------------------------------------
 
 
-def test_killed_with_everything_in_it(harness: LocalHarness) -> None:
-    made = harness.running(harness.request())
-    kill(host_of(harness, made))
-    assert ending(harness, made).reason == "its processes are gone"
-
-
-def test_a_restart_of_the_machine_ends_it(harness: LocalHarness) -> None:
+@pytest.mark.parametrize(
+    ("boot", "reason"), [({}, "its processes are gone"), ({"boot_id": "another"}, "this machine was restarted")]
+)
+def test_killed_with_everything_in_it(harness: LocalHarness, boot: dict[str, str], reason: str) -> None:
     made = harness.running(harness.request())
     path = home(harness, made) / "instance.json"
-    facts = json.loads(path.read_text())
     kill(host_of(harness, made))
-    path.write_text(json.dumps({**facts, "boot_id": "another"}))
-    assert ending(harness, made).reason == "this machine was restarted"
+    path.write_text(json.dumps(json.loads(path.read_text()) | boot))
+    assert ending(harness, made).reason == reason
 
 
 def test_a_number_that_was_used_again_is_not_signalled(harness: LocalHarness) -> None:

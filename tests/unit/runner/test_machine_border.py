@@ -5,6 +5,8 @@ The fuzz of mutated true answers is in tests/fuzz.
 
 import contextlib
 import json
+import threading
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -15,6 +17,7 @@ from costgpu.errors import HostUnreachable, MachineUnusable, OutputsDamaged
 from costgpu.models.job import LogStream
 from costgpu.runner.machine import agent_reply
 from costgpu.runner.machine.host import LogPosition
+from costgpu.runner.machine.log_frames import watch
 from tests.fuzz.planted_agent import OUTPUTS, SHA, STATUS, PlantedAgent, frame, log, reply, whole_stream
 
 
@@ -64,3 +67,15 @@ def test_no_file_but_the_two_logs_comes_into_the_folder_with_the_runs_keys(tmp_p
     with pytest.raises(OutputsDamaged, match="other logs"):
         PlantedAgent(lambda _: reply({"files": [row]})).host.fetch_logs(tmp_path)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_silent_connection_is_given_up() -> None:
+    over = threading.Event()
+
+    def silent() -> Iterator[bytes]:
+        yield b"x"
+        over.wait(60)
+
+    with pytest.raises(HostUnreachable, match="sign of life"):
+        list(watch(silent(), 0.2))
+    over.set()

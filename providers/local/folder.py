@@ -134,9 +134,7 @@ class Folder:
     def write(self, name: str, content: dict[str, Any]) -> None:
         """Write a document whole, over what was there."""
         fresh = self.path / f".{name}.new"
-        fresh.unlink(missing_ok=True)
-        with fresh.open("x", encoding="utf-8") as stream:
-            json.dump(content, stream)
+        fresh.write_text(json.dumps(content), encoding="utf-8")
         fresh.replace(self.path / name)
 
     def members(self) -> list[Process]:

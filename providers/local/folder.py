@@ -24,7 +24,7 @@ from typing import Any
 
 from costgpu.providers.local import records
 from costgpu.providers.local.processes import Belonging, Process, end_all, members, process
-from costgpu.providers.local.records import Damaged, Ending, Facts, HostRecord
+from costgpu.providers.local.records import Damaged, Ending, Facts
 
 BALLAST = "ballast-of-the-host"
 _RESERVED_BYTES = 64 * 1024
@@ -111,18 +111,13 @@ class Folder:
 
     def say(self, text: str) -> None:
         """Write a line on the console."""
-        flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK
-        with contextlib.suppress(OSError):
-            handle = os.open(self.path / "console.log", flags, 0o644)
-            try:
-                os.write(handle, f"costgpu: {text}\n".encode())
-            finally:
-                os.close(handle)
+        with contextlib.suppress(OSError), (self.path / "console.log").open("ab") as console:
+            console.write(f"costgpu: {text}\n".encode())
 
     @contextlib.contextmanager
     def holding(self) -> Iterator[bool]:
         """Take the host's lock, and yield True unless somebody has it. A process that dies lets go of it."""
-        with _open_lock(self.path / "host.lock") as stream:
+        with (self.path / "host.lock").open("ab") as stream:
             try:
                 fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except OSError:
@@ -132,22 +127,14 @@ class Folder:
 
     def host(self) -> Process | None:
         """Return the host process, if it lives."""
-        try:
-            found = records.read(self.path / "host.json")
-            written = None if found is None else records.parse(HostRecord, found)
-        except Damaged:
-            return None
-        if written is None:
-            return None
-        lives = process(written.pid)
-        return lives if lives is not None and lives.started == written.started else None
+        written = self.agent_record("host.json")
+        lives = process(int(str(written["pid"]))) if written else None
+        return lives if lives is not None and lives.started == written["started"] else None
 
     def write(self, name: str, content: dict[str, Any]) -> None:
         """Write a document whole, over what was there."""
         fresh = self.path / f".{name}.new"
-        fresh.unlink(missing_ok=True)
-        with fresh.open("x", encoding="utf-8") as stream:
-            json.dump(content, stream)
+        fresh.write_text(json.dumps(content), encoding="utf-8")
         fresh.replace(self.path / name)
 
     def members(self) -> list[Process]:
@@ -159,13 +146,14 @@ class Folder:
         return end_all(self.path, self._belonging())
 
     def _belonging(self) -> Belonging:
-        return Belonging(host=self.host(), noted=records.noted(self.agent_record("noted.json")))
+        noted: Any = self.agent_record("noted.json").get("processes", [])
+        return Belonging(host=self.host(), noted=[(pid, started) for pid, started in noted])
 
 
 @contextlib.contextmanager
 def locked(path: Path) -> Iterator[None]:
     """Alone among all processes that use this lock file."""
-    with _open_lock(path) as stream:
+    with path.open("ab") as stream:
         until = time.monotonic() + _LOCK_SECONDS
         while True:
             try:
@@ -176,13 +164,3 @@ def locked(path: Path) -> Iterator[None]:
                     raise
             time.sleep(_LOCK_POLL_SECONDS)
         yield
-
-
-@contextlib.contextmanager
-def _open_lock(path: Path) -> Iterator[int]:
-    """Open a lock file and yield its descriptor; never wait for whatever a job has put there."""
-    handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, 0o644)
-    try:
-        yield handle
-    finally:
-        os.close(handle)

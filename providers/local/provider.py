@@ -28,7 +28,7 @@ from costgpu.providers.local.folder import Folder, locked
 from costgpu.providers.local.machine import environment, finish
 from costgpu.providers.local.names import INSTANCE_ID, PREFIX, fingerprint, id_of
 from costgpu.providers.local.program import button, command
-from costgpu.providers.local.records import Damaged, Facts, open_regular
+from costgpu.providers.local.records import Damaged, Facts
 
 STUCK_SECONDS = 5.0  # a host that has not ended its instance by then is ended itself
 _CONSOLE_BYTES = 64 * 1024  # the last ones are shown
@@ -254,7 +254,7 @@ class LocalProvider:
         if not INSTANCE_ID.fullmatch(ref.instance_id):
             return ""
         try:
-            with open(open_regular(self._home(ref).path / "console.log"), "rb") as file:  # noqa: PTH123 - a descriptor
+            with (self._home(ref).path / "console.log").open("rb") as file:
                 file.seek(max(0, os.fstat(file.fileno()).st_size - _CONSOLE_BYTES))
                 return file.read(_CONSOLE_BYTES).decode(errors="replace")
         except OSError:

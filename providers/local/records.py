@@ -5,18 +5,12 @@ By hand, because the host of an instance is standard library only and starts in 
 
 from __future__ import annotations
 
-import errno
 import json
-import os
-import stat
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar, get_type_hints
+from typing import Any, NamedTuple, TypeVar
 
-MAX_BYTES = 1 << 20  # of one document
-_JSON_TYPES: dict[Any, Any] = {float: (int, float), dict[str, str]: dict}
-
-T = TypeVar("T", "Facts", "HostRecord", "Ending")
+T = TypeVar("T", "Facts", "Ending")
 
 
 class Damaged(ValueError):
@@ -37,32 +31,12 @@ class Facts(NamedTuple):
     boot_id: str
 
 
-class HostRecord(NamedTuple):
-    """``host.json``: which process is the host."""
-
-    pid: int
-    started: str
-
-
 class Ending(NamedTuple):
     """``end.json`` and ``terminated.json``: who ended it, why and when."""
 
     by: str
     reason: str
     at: float
-
-
-def open_regular(path: Path) -> int:
-    """Return a descriptor to read a regular file with; never waits, and follows no link.
-
-    Raises:
-        OSError: There is none, or something else is there.
-    """
-    descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-        os.close(descriptor)
-        raise OSError(errno.EINVAL, "not a regular file", str(path))
-    return descriptor
 
 
 def read(path: Path) -> dict[str, object] | None:
@@ -72,16 +46,13 @@ def read(path: Path) -> dict[str, object] | None:
         Damaged: Something is there that is none.
     """
     try:
-        with open(open_regular(path), "rb") as stream:
-            found = json.load(stream)
+        found: dict[str, object] = json.loads(path.read_bytes())
     except FileNotFoundError:
         return None
     except OSError as error:
         raise Damaged(f"{path.name} cannot be read: {error.strerror or error}") from error
-    except (ValueError, RecursionError) as error:
+    except ValueError as error:
         raise Damaged(f"{path.name} is no JSON") from error
-    if not isinstance(found, dict):
-        raise Damaged(f"{path.name} is no object")
     return found
 
 
@@ -89,19 +60,9 @@ def parse(kind: type[T], document: Mapping[str, Any]) -> T:
     """Return a document as one of the tuples above.
 
     Raises:
-        Damaged: A value is missing, or of another type.
+        Damaged: A value is missing.
     """
-    for name, hint in get_type_hints(kind).items():
-        if not isinstance(document.get(name), _JSON_TYPES.get(hint, hint)):
-            raise Damaged(f"`{name}` is {type(document.get(name)).__name__} instead of {hint.__name__}")
-    return kind(**{name: document[name] for name in kind._fields})
-
-
-def noted(document: Mapping[str, object]) -> list[tuple[int, str]]:
-    """Return the numbers and starts of processes in ``noted.json``; what is no process is left out."""
-    rows = document.get("processes")
-    return [
-        (row[0], row[1])
-        for row in (rows if isinstance(rows, list) else [])
-        if isinstance(row, list) and len(row) == 2 and isinstance(row[0], int) and isinstance(row[1], str)
-    ]
+    try:
+        return kind(**{name: document[name] for name in kind._fields})
+    except KeyError as error:
+        raise Damaged(f"it has no `{error.args[0]}`") from error

@@ -1,7 +1,9 @@
+import socket
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+import pytest_socket
 
 from tests.agent.harness import Machine
 
@@ -23,3 +25,11 @@ def new_machine(tmp_path: Path) -> Iterator[Callable[..., Machine]]:
 @pytest.fixture
 def machine(new_machine: Callable[..., Machine]) -> Machine:
     return new_machine()
+
+
+@pytest.fixture
+def port() -> int:
+    """One of the loopback's that nobody uses."""
+    pytest_socket.enable_socket()
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        return int(server.getsockname()[1])

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from costgpu.models.job import FileEntry, JobOrder, JobStatus, LogStream
+from costgpu.models.job import FileEntry, JobOrder, JobStatus, Launcher, LogStream, Rendezvous
 from costgpu.runner.agent.observe import machine_stats
 from costgpu.runner.machine.agent_client import AgentHost
 from costgpu.runner.machine.host import Completed, LogPosition, Selection
@@ -181,6 +181,22 @@ def order(*argv: str, **changes: Any) -> JobOrder:
         "power_off": True,
     }
     return JobOrder(**(values | changes))
+
+
+def rendezvous(node: int, port: int, **changes: Any) -> Rendezvous:
+    """Of one machine of a job on two that starts its own ranks."""
+    values: dict[str, Any] = {
+        "nodes": 2,
+        "node": node,
+        "address": "127.0.0.1",
+        "port": port,
+        "own_address": "127.0.0.1",
+        "launcher": Launcher.NONE,
+        "launcher_options": (),
+        "min_nodes": 0,
+        "max_restarts": 0,
+    }
+    return Rendezvous(**(values | changes))
 
 
 def in_thread(call: Callable[[], Any]) -> threading.Thread:

@@ -142,56 +142,6 @@ def test_files_travel_once_and_arrive_as_they_were(machine: Machine) -> None:
     assert not (work / "here").exists()
 
 
-def test_a_thousand_small_files_there_and_back(machine: Machine, tmp_path: Path) -> None:
-    for n in range(1000):
-        (machine.source / f"d{n % 10}").mkdir(exist_ok=True)
-        (machine.source / f"d{n % 10}/f{n}").write_bytes(os.urandom(100))
-    machine.run(
-        "import os, shutil\nfor n in range(1000): shutil.copy(f'd{n % 10}/f{n}', f'd{n % 10}/g{n}')", outputs=("d*/g*",)
-    )
-    assert machine.follow().exit_code == 0
-    entries = machine.host.outputs().files
-    assert len(entries) == 1000
-    machine.host.fetch(entries, tmp_path / "out")
-    for n in range(1000):
-        assert (tmp_path / f"out/d{n % 10}/g{n}").read_bytes() == (machine.source / f"d{n % 10}/f{n}").read_bytes()
-
-
-def test_sending_that_was_interrupted_goes_on(machine: Machine) -> None:
-    for n in range(40):
-        (machine.source / f"f{n:02}").write_bytes(os.urandom(50_000))
-    machine.host.install()
-    chosen = selection(machine.source)
-
-    class Cut(Exception):
-        pass
-
-    whole = machine.transport.run
-
-    def cut(argv: list[str], **more: object) -> object:
-        if argv[-1] == "receive":
-            stdin = more["stdin"]
-
-            def half() -> object:
-                for n, piece in enumerate(stdin):  # type: ignore[arg-type, var-annotated]
-                    if n == 4:
-                        raise Cut
-                    yield piece
-
-            more["stdin"] = half()
-        return whole(argv, **more)  # type: ignore[arg-type]
-
-    machine.transport.run = cut  # type: ignore[method-assign, assignment]
-    with pytest.raises(Cut):
-        machine.host.send(chosen)
-    machine.transport.run = whole  # type: ignore[method-assign]
-    arrived = len([path for path in (machine.home / "work").iterdir() if path.name.startswith("f")])
-    assert 5 < arrived < 40
-    assert 0 < machine.host.send(chosen) < chosen.total_bytes
-    assert len(list((machine.home / "work").iterdir())) == 40
-    assert machine.host.send(chosen) == 0
-
-
 def test_a_file_that_changes_while_it_is_sent_is_refused(machine: Machine) -> None:
     (machine.source / "a").write_text("after")
     machine.host.install()

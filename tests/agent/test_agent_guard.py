@@ -1,7 +1,6 @@
 """What ends a job early, and what ends its machine, in real processes; `tests/unit/agent/test_guard.py` has the rest."""
 
 import os
-import signal
 import subprocess
 import sys
 from collections.abc import Callable
@@ -48,15 +47,6 @@ def test_with_no_job_and_no_client_the_machine_goes(new_machine: Callable[..., M
     assert until(machine.off) == "agent unclaimed\n"
     assert machine.ended_by() == "agent unclaimed"
     until(lambda: not machine.ours())  # and nothing starts it again
-
-
-def test_a_daemon_killed_after_the_end_still_powers_off(new_machine: Callable[..., Machine]) -> None:
-    machine = new_machine(contact_seconds=0.5, linger_seconds=60.0)
-    machine.run("pass")
-    machine.follow()
-    machine.host.collected()
-    os.kill(machine.daemon(), signal.SIGKILL)
-    assert until(machine.ended_by) == "agent succeeded"
 
 
 def test_before_and_while_the_setup_runs_the_phase_says_so(machine: Machine) -> None:

@@ -1,7 +1,4 @@
-"""A job from its start to its end, in real processes.
-
-One file of more than 400 lines: the cases share one machine in real processes.
-"""
+"""A job from its start to its end, in real processes."""
 
 import json
 import os
@@ -15,9 +12,7 @@ import pytest
 from costgpu.errors import HostUnreachable
 from costgpu.models.job import EndReason, JobPhase, LogStream
 from costgpu.runner.agent.observe import machine_stats
-from costgpu.runner.machine.agent_client import AgentHost
 from costgpu.runner.machine.host import LogPosition
-from costgpu.runner.timeouts import AgentTimeouts
 from tests.agent.harness import LISTENS, Machine, in_thread, order
 from tests.until import until
 
@@ -43,17 +38,9 @@ def test_a_job_runs_and_its_output_comes_unchanged(machine: Machine) -> None:
     assert machine.host.status() == status
 
 
-@pytest.mark.parametrize(
-    ("script", "code"),
-    [
-        ("import sys; sys.exit(3)", 3),
-        ("import os; os.kill(os.getpid(), 9)", 137),
-        ("raise SystemError('x')", 1),
-        ("import os; os.kill(os.getpid(), 11)", 139),
-    ],
-)
+@pytest.mark.parametrize(("script", "code"), [("sys.exit(3)", 3), ("os.kill(os.getpid(), 11)", 139)])
 def test_failures_keep_their_exit_code(machine: Machine, script: str, code: int) -> None:
-    machine.run(script)
+    machine.run("import os, sys; " + script)
     status = machine.follow()
     assert (status.reason, status.exit_code) == (EndReason.JOB_FAILED, code)
 
@@ -64,15 +51,6 @@ def test_a_failing_setup_is_told_apart_and_the_job_does_not_start(machine: Machi
     assert (status.reason, status.exit_code) == (EndReason.SETUP_FAILED, 7)
     assert bytes(machine.stderr) == b"preparing\nbroken\n"
     assert not (machine.home / "work/ran").exists()
-
-
-def test_setup_comes_first_and_sees_the_same_python_and_secrets(machine: Machine) -> None:
-    setup = "python -c \"import os,sys; print(sys.executable, os.environ['TOKEN'])\" >made"
-    machine.run("print(open('made').read())", setup=setup, secrets={"TOKEN": "s3cret"})
-    assert machine.follow().exit_code == 0
-    executable, token = machine.stdout.decode().split()
-    assert token == "s3cret"
-    assert Path(executable).parent == Path(order().python).parent
 
 
 def test_secrets_are_in_the_job_and_nowhere_else(machine: Machine) -> None:
@@ -92,29 +70,28 @@ def test_secrets_are_in_the_job_and_nowhere_else(machine: Machine) -> None:
     assert not any(secret in word for command in machine.transport.commands for word in command)
 
 
-def test_the_environment_is_plain(machine: Machine) -> None:
+def test_set_up_and_job_have_the_same_python_and_a_plain_environment(machine: Machine) -> None:
     machine.transport.environment["AWS_SECRET_ACCESS_KEY"] = "mine"
-    machine.run("import json, os; print(json.dumps(dict(os.environ)))", secrets={"A": "1"})
-    machine.follow()
-    environment = json.loads(machine.stdout)
-    assert environment["A"] == "1"
-    assert environment["PYTHONUNBUFFERED"] == "1"
-    assert environment["COSTGPU_OUTPUTS"] == str(machine.home / "work")
-    assert not [name for name in environment if name.startswith("AWS_")]
-    assert environment["COSTGPU_HOME"] == str(machine.home)  # the mark by which a local machine's processes are found
-    assert sorted(name for name in environment if name.startswith("COSTGPU")) == ["COSTGPU_HOME", "COSTGPU_OUTPUTS"]
-
-
-def test_a_module_runs_with_minus_m(machine: Machine) -> None:
     (machine.source / "pkg").mkdir()
-    (machine.source / "pkg/__main__.py").write_text("import sys; print(sys.argv[1:])")
-    machine.run("", argv=("-m", "pkg", "--lr", "1"))
+    (machine.source / "pkg/__main__.py").write_text(
+        "import json, os, sys; print(json.dumps([sys.argv[1:], {**os.environ}]))"
+    )
+    setup = "python -c \"import os,sys; print(sys.executable, os.environ['TOKEN'])\" >made"
+    machine.run("", argv=("-m", "pkg", "--lr", "1"), setup=setup, secrets={"TOKEN": "s3cret"})
     machine.follow()
-    assert machine.stdout.decode() == "['--lr', '1']\n"
+    executable, token = (machine.home / "work/made").read_text().split()
+    assert Path(executable).parent == Path(order().python).parent
+    arguments, environment = json.loads(machine.stdout)
+    assert arguments == ["--lr", "1"]
+    assert environment["TOKEN"] == token == "s3cret"
+    assert environment["PYTHONUNBUFFERED"] == "1"
+    assert not [name for name in environment if name.startswith("AWS_")]
+    # the first is the mark by which a local machine's processes are found
+    ours = {name: value for name, value in environment.items() if name.startswith("COSTGPU")}
+    assert ours == {"COSTGPU_HOME": str(machine.home), "COSTGPU_OUTPUTS": str(machine.home / "work")}
 
 
-@pytest.mark.parametrize(("processes", "started"), [(3, "3"), (-1, "2")])  # -1: one for each GPU
-def test_several_processes_are_started_by_torchrun(machine: Machine, processes: int, started: str) -> None:
+def test_ranks_are_started_by_torchrun_one_for_each_gpu(machine: Machine) -> None:
     folder = machine.source / "torch/distributed"
     folder.mkdir(parents=True)
     for module in (folder.parent / "__init__.py", folder / "__init__.py"):
@@ -122,38 +99,9 @@ def test_several_processes_are_started_by_torchrun(machine: Machine, processes: 
     (folder / "run.py").write_text("import sys; print(sys.argv[1:])")
     gpus = {"nvidia-smi": "[ \"$1\" = -L ] && printf 'GPU 0: A\\nGPU 1: A\\n'"}
     machine.put_on_path(os.environ["PATH"], **gpus)
-    machine.run("", "x", processes=processes)
+    machine.run("", "x", processes=-1)
     machine.follow()
-    assert machine.stdout.decode() == f"['--standalone', '--nproc-per-node', '{started}', 'train.py', 'x']\n"
-
-
-FAILED = "echo 'NVIDIA-SMI has failed.' >&2; exit 9"
-DRIVERS = {
-    "it names all": ("printf 'GPU 0: A\\nGPU 1: A\\n'", []),
-    "parts of a GPU": ("printf 'GPU 0: A\\n  MIG 1g.5gb Device 0: x\\n'", ["names 1 of 2 GPUs: GPU 0: A"]),
-    "no driver": (
-        FAILED,
-        ["nvidia-smi failed (9): NVIDIA-SMI has failed.", "kernel's log says:\n[2] NVRM: loading\n[3] NVRM: no GSP"],
-    ),
-    "no GPU": ("exit 6", ["nvidia-smi failed (6): it said nothing."]),
-    "no answer": ("exec /bin/sleep 300", ["nvidia-smi had not answered after 0.5 s", "[3] NVRM: no GSP"]),
-    "no program": (None, ["no nvidia-smi"]),
-    "not for this machine": ("#!/nowhere/sh", ["nvidia-smi cannot be run"]),
-}
-
-
-@pytest.mark.parametrize("driver", DRIVERS)
-def test_what_the_driver_says_of_the_gpus(machine: Machine, driver: str) -> None:
-    script, says = DRIVERS[driver]
-    kernel = "printf '[1] usb\\n[2] NVRM: loading\\n[3] NVRM: no GSP\\n[4] eth0\\n'"
-    machine.put_on_path(**({"nvidia-smi": script} if script else {}), dmesg=kernel)
-    if driver == "not for this machine":
-        (machine.home.parent / "bin/nvidia-smi").write_text(script or "")
-    machine.host.install()
-    trouble = machine.host.driver_trouble(2, 0.5 if driver == "no answer" else 60.0)
-    assert bool(trouble) == bool(says)
-    assert [words for words in says if words not in trouble] == []
-    assert "usb" not in trouble
+    assert machine.stdout.decode() == "['--standalone', '--nproc-per-node', '2', 'train.py', 'x']\n"
 
 
 def test_a_missing_interpreter_is_the_machines_fault(machine: Machine) -> None:
@@ -212,16 +160,6 @@ def test_what_a_setup_starts_lives_until_the_job_ends(machine: Machine) -> None:
     assert machine_stats.process(int((machine.home / "work/pid").read_text())) is None
 
 
-def test_cancel_lets_the_job_save_a_checkpoint(machine: Machine) -> None:
-    machine.run(LISTENS, grace_seconds=20.0)
-    until((machine.home / "work/up").exists)
-    machine.host.cancel()
-    machine.host.cancel()
-    status = machine.follow()
-    assert (status.reason, status.exit_code) == (EndReason.CANCELLED, 0)
-    assert (machine.home / "work/checkpoint").read_text() == "saved"
-
-
 def test_cancel_ends_a_job_that_does_not_listen(machine: Machine) -> None:
     machine.run("import signal, time\nsignal.signal(15, signal.SIG_IGN)\nopen('up', 'w').close()\ntime.sleep(300)")
     until((machine.home / "work/up").exists)
@@ -232,12 +170,6 @@ def test_cancel_ends_a_job_that_does_not_listen(machine: Machine) -> None:
     assert (status.reason, status.exit_code) == (EndReason.CANCELLED, 137)
     # By its supervisor when the grace was over: the guard, which waits 10 s longer, has other words.
     assert machine.read("exit.json")["detail"] == "The job was ended by signal 9."
-
-
-def test_a_program_may_exit_with_a_code_of_a_signal(machine: Machine) -> None:
-    machine.run("import sys; sys.exit(137)")
-    status = machine.follow()
-    assert (status.exit_code, status.detail) == (137, "")
 
 
 HELPER = """
@@ -284,28 +216,28 @@ def test_cancel_during_setup(machine: Machine) -> None:
     assert not (machine.home / "work/ran").exists()
 
 
-@pytest.mark.parametrize("moment", ["running", "after"])
-def test_a_killed_daemon_comes_back_and_nothing_is_lost(machine: Machine, moment: str) -> None:
+def test_a_job_that_ends_while_no_daemon_is_there_loses_nothing(machine: Machine) -> None:
     machine.run(
         "import os, sys, time\nopen('up', 'w').close()\nwhile not os.path.exists('go'): time.sleep(0.01)\nsys.exit(5)"
     )
     until((machine.home / "work/up").exists)
-    first = machine.daemon()
-    os.kill(first, signal.SIGKILL)
-    if moment == "running":
-        assert until(machine.daemon) != first
+    os.kill(machine.daemon(), signal.SIGKILL)
     (machine.home / "work/go").touch()
     status = machine.follow()
     assert (status.reason, status.exit_code) == (EndReason.JOB_FAILED, 5)
 
 
-def test_cancel_works_after_a_daemon_was_killed(machine: Machine) -> None:
-    machine.run(LISTENS, grace_seconds=10.0)
+def test_a_killed_daemon_comes_back_and_cancel_lets_the_job_save_a_checkpoint(machine: Machine) -> None:
+    machine.run(LISTENS, grace_seconds=20.0)
     until((machine.home / "work/up").exists)
-    os.kill(machine.daemon(), signal.SIGKILL)
+    first = machine.daemon()
+    os.kill(first, signal.SIGKILL)
     machine.host.cancel()
-    assert machine.follow().reason is EndReason.CANCELLED
-    assert (machine.home / "work/checkpoint").exists()
+    machine.host.cancel()
+    status = machine.follow()
+    assert (status.reason, status.exit_code) == (EndReason.CANCELLED, 0)
+    assert (machine.home / "work/checkpoint").read_text() == "saved"
+    assert machine.daemon() != first
 
 
 def test_a_killed_supervisor_takes_its_job_with_it(machine: Machine) -> None:
@@ -319,15 +251,6 @@ def test_a_killed_supervisor_takes_its_job_with_it(machine: Machine) -> None:
     assert "supervisor" in status.detail
     for path in (machine.home / "work").glob("p*"):
         assert machine_stats.process(int(path.name[1:])) is None
-
-
-def test_a_stopped_supervisor_does_not_hold_up_the_end(new_machine: Callable[..., Machine]) -> None:
-    stuck = new_machine(stuck_seconds=0.5)
-    stuck.run("import time\nopen('up', 'w').close()\ntime.sleep(300)", grace_seconds=0.2)
-    until((stuck.home / "work/up").exists)
-    os.kill(stuck.read("order.json")["supervisor"]["pid"], signal.SIGSTOP)
-    stuck.host.cancel()
-    assert stuck.follow().reason is EndReason.CANCELLED
 
 
 # As an init system shuts a machine down: all are stopped, all are sent SIGTERM, all go on. The orphans keep the
@@ -357,6 +280,7 @@ os._exit(0)  # a job that has saved its checkpoint
 """
 
 
+@pytest.mark.slow
 def test_a_job_that_a_shutdown_has_ended_has_not_succeeded(new_machine: Callable[..., Machine]) -> None:
     for _ in range(4):
         machine = new_machine()
@@ -366,11 +290,11 @@ def test_a_job_that_a_shutdown_has_ended_has_not_succeeded(new_machine: Callable
         assert "shut down or restarted" in status.detail
 
 
-def test_fifty_megabytes_on_both_streams_come_complete_and_in_order(machine: Machine) -> None:
+def test_ten_megabytes_on_both_streams_come_complete_and_in_order(machine: Machine) -> None:
     machine.run(
         "import os, threading\n"
         "def fill(descriptor, letter):\n"
-        "    for n in range(25 * 16):\n"
+        "    for n in range(5 * 16):\n"
         "        data = (b'%s%07d' % (letter, n)) * 8192\n"
         "        while data: data = data[os.write(descriptor, data):]\n"
         "threads = [threading.Thread(target=fill, args=each) for each in ((1, b'o'), (2, b'e'))]\n"
@@ -378,7 +302,7 @@ def test_fifty_megabytes_on_both_streams_come_complete_and_in_order(machine: Mac
     )
     assert machine.follow().exit_code == 0
     for data, letter in ((machine.stdout, b"o"), (machine.stderr, b"e")):
-        assert bytes(data) == b"".join((b"%s%07d" % (letter, n)) * 8192 for n in range(400))
+        assert bytes(data) == b"".join((b"%s%07d" % (letter, n)) * 8192 for n in range(80))
 
 
 def test_following_goes_on_where_a_lost_connection_broke_off(machine: Machine) -> None:
@@ -395,14 +319,6 @@ def test_following_goes_on_where_a_lost_connection_broke_off(machine: Machine) -
     assert 0 <= len(got) < 6000
     machine.host.follow(LogPosition(stdout=len(got)), sink)
     assert got.decode() == "".join(f"line {n}\n" for n in range(2000)) + "end\n"
-
-
-def test_a_silent_connection_is_given_up(new_machine: Callable[..., Machine]) -> None:
-    machine = new_machine(keepalive_seconds=1000)
-    machine.run("import time; time.sleep(300)")
-    machine.host = AgentHost(machine.transport, timeouts=AgentTimeouts(silence=0.5))
-    with pytest.raises(HostUnreachable, match="sign of life"):
-        machine.follow()
 
 
 def test_following_ends_at_once_after_the_last_instruction(machine: Machine) -> None:

@@ -2,35 +2,19 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
-import signal
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from costgpu.models.job import Checkpoint, EndReason, JobStatus
-from costgpu.runner.agent.clock import Clock
-from costgpu.runner.agent.outputs import checkpoints
-from costgpu.runner.agent.outputs.checkpoints import take_checkpoint
-from costgpu.runner.agent.state_files import Home
 from tests.agent.harness import Machine, order, selection
 from tests.until import until
 
 pytestmark = pytest.mark.slow
 
 LONG_AGO = 1_000_000_000
-
-
-class LateClock(Clock):
-    """So late that everything has been quiet for long."""
-
-    ahead = 0.0
-
-    def time(self) -> float:
-        return super().time() + self.ahead
 
 
 def job(machine: Machine, script: str, *patterns: str) -> None:
@@ -41,13 +25,6 @@ def job(machine: Machine, script: str, *patterns: str) -> None:
 
 def paths(checkpoint: Checkpoint) -> list[str]:
     return [entry.path for entry in checkpoint.files]
-
-
-def taken(machine: Machine, clock: Clock) -> dict[str, object]:
-    home = Home(str(machine.home))
-    order = home.read("order.json")
-    assert order is not None
-    return take_checkpoint(home, order, clock)
 
 
 def age(*files: Path) -> None:
@@ -111,72 +88,6 @@ def test_what_was_put_there_besides_the_checkpoint_is_nothing_new(machine: Machi
         assert other.host.checkpoint().number == 2  # one that is gone is news
     finally:
         other.destroy()
-
-
-def test_what_has_just_been_written_is_not_taken(machine: Machine) -> None:
-    job(
-        machine,
-        "import os\n"
-        "for name in ('whole', 'half', 'logs'): os.mkdir(name)\n"
-        "for name in ('whole/a.pt', 'half/a.pt', 'half/b.pt', 'logs/a.pt', 'logs/train.log'):\n"
-        "    open(name, 'w').write('a')",
-        "*/*",
-    )
-    work = machine.home / "work"
-    age(work / "whole/a.pt", work / "half/a.pt", work / "logs/a.pt")
-    assert paths(machine.host.checkpoint()) == ["whole/a.pt"]
-    clock = LateClock()
-    clock.ahead = checkpoints.PATIENCE_SECONDS
-    for name in ("half/b.pt", "logs/train.log"):
-        os.utime(work / name, (clock.time(), clock.time()))
-    late = taken(machine, clock)["files"]
-    assert isinstance(late, list)
-    assert [row[0] for row in late] == ["half/a.pt", "logs/a.pt", "whole/a.pt"]
-
-
-def test_a_folder_stays_as_it_was_until_all_of_it_is_quiet(machine: Machine) -> None:
-    job(machine, "import os; os.mkdir('c'); open('c/a', 'w').write('old'); open('c/b', 'w').write('old')", "c")
-    work = machine.home / "work"
-    age(work / "c/a", work / "c/b")
-    before = machine.host.checkpoint()
-    assert paths(before) == ["c/a", "c/b"]
-    (work / "c/a").write_text("new")
-    assert machine.host.checkpoint() == before
-    clock = LateClock()
-    clock.ahead = checkpoints.QUIET_SECONDS
-    after = taken(machine, clock)
-    assert after["number"] == 2
-    copies = {path.name for path in (machine.home / "checkpoints").iterdir()}
-    assert copies == {entry.sha256 for entry in before.files} | {row[2] for row in after["files"]}  # type: ignore[attr-defined]
-    assert len(copies) == 2
-
-
-def test_what_a_killed_job_was_writing_stays_as_it_was(machine: Machine) -> None:
-    machine.run(
-        "import os, signal, time\n"
-        "signal.signal(signal.SIGTERM, lambda *_: None)\n"
-        "os.mkdir('a'); os.mkdir('b')\n"
-        "open('a/1', 'w').write('whole'); open('b/1', 'w').write('whole')\n"
-        "open('ready', 'w').close()\n"
-        "while not os.path.exists('go'): time.sleep(0.01)\n"
-        "half = open('a/1', 'w'); half.write('ha'); half.flush()\n"
-        "open('b/1', 'w').write('more'); os.utime('b/1', (1, 1)); open('half', 'w').close()\n"
-        "time.sleep(300)",
-        checkpoints=("[ab]/*",),
-        grace_seconds=0.2,
-    )
-    work = machine.home / "work"
-    until((work / "ready").exists)
-    age(work / "a/1", work / "b/1")
-    assert paths(machine.host.checkpoint()) == ["a/1", "b/1"]
-    (work / "go").touch()
-    until((work / "half").exists)
-    machine.host.cancel()
-    assert machine.follow().exit_code == 137
-    last = machine.host.checkpoint(everything=True)
-    sizes = {entry.path: entry.size for entry in last.files}
-    assert sizes["a/1"] == len("whole")
-    assert sizes["b/1"] == len("more"), "it was written long before the end"
 
 
 SAVES = """
@@ -253,53 +164,3 @@ def test_what_a_job_leaves_behind_is_cut_off_even_if_it_says_goodbye(machine: Ma
     )
     assert ended_while_saving(machine, handler).exit_code == 0
     assert texts(machine, machine.host.checkpoint(everything=True)) == {"c/1": "whole", "c/2": "whole"}
-
-
-@pytest.mark.parametrize("ends", ["os.kill(os.getpid(), signal.SIGKILL)", "sys.exit(1)"])
-def test_a_job_that_crashes_leaves_nothing_new(machine: Machine, ends: str) -> None:
-    """Nobody has looked at it in the moment of its death: out of memory, in the middle of its save."""
-    script = SAVES.replace("time.sleep(300)", ends)
-    machine.run(script.replace("HANDLER", ""), checkpoints=("c/*",))
-    work = machine.home / "work"
-    until((work / "ready").exists)
-    age(work / "c/1", work / "c/2")
-    before = machine.host.checkpoint()
-    (work / "go").touch()
-    assert machine.follow().exit_code in (1, 137)
-    assert machine.host.checkpoint() == before
-    assert machine.host.checkpoint(everything=True) == before
-
-
-def test_a_crash_after_the_notice_leaves_nothing_new(machine: Machine) -> None:
-    handler = "signal.signal(signal.SIGTERM, lambda *_: (open('c/2', 'w').write('h'), os.kill(os.getpid(), 9)))"
-    assert ended_while_saving(machine, handler, grace_seconds=30.0).exit_code == 137
-    assert texts(machine, machine.host.checkpoint(everything=True)) == {"c/1": "whole", "c/2": "whole"}
-
-
-def test_a_job_whose_supervisor_is_killed_leaves_nothing_new(machine: Machine) -> None:
-    job(machine, "open('a.pt', 'w').write('a')", "a.pt")
-    age(machine.home / "work/a.pt")
-    before = machine.host.checkpoint()
-    (machine.home / "work/a.pt").write_text("ha")
-    os.kill(machine.read("order.json")["supervisor"]["pid"], signal.SIGKILL)
-    machine.follow()
-    assert machine.host.checkpoint(everything=True) == before
-
-
-def test_several_looks_at_once_do_not_disturb_each_other(machine: Machine) -> None:
-    job(machine, "import os; [open('%d.pt' % i, 'w').write(str(i) * 1000000) for i in range(9)]", "*.pt")
-    age(*(machine.home / "work").glob("*.pt"))
-    with ThreadPoolExecutor(4) as pool:
-        looks = list(pool.map(lambda _: taken(machine, Clock()), range(8)))
-    assert [look["number"] for look in looks] == [1] * 8
-    copies = list((machine.home / "checkpoints").iterdir())
-    assert all(hashlib.sha256(path.read_bytes()).hexdigest() == path.name for path in copies)
-    assert len(copies) == 9
-
-
-@pytest.mark.parametrize("damage", ["nonsense", '{"number": "x", "files": [1, [2]], "held": 7}'])
-def test_a_job_that_damages_the_record_does_not_matter(machine: Machine, damage: str) -> None:
-    job(machine, "open('a.pt', 'w').write('a')", "a.pt")
-    age(machine.home / "work/a.pt", machine.home / "work/up")
-    (machine.home / checkpoints.RECORD).write_text(damage)
-    assert paths(machine.host.checkpoint()) == ["a.pt"]

@@ -2,18 +2,16 @@
 
 import os
 import signal
-import socket
 import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-import pytest_socket
 
-from costgpu.models.job import EndReason, JobStatus, Launcher, Rendezvous
+from costgpu.models.job import EndReason, JobStatus, Launcher
 from costgpu.runner.agent.observe import machine_stats
-from tests.agent.harness import Machine
+from tests.agent.harness import Machine, rendezvous
 from tests.until import until
 
 pytestmark = pytest.mark.slow
@@ -39,30 +37,11 @@ while True:
 NewMachine = Callable[..., Machine]
 
 
-@pytest.fixture
-def port() -> int:
-    """One of the loopback's that nobody uses."""
-    pytest_socket.enable_socket()
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        return int(server.getsockname()[1])
-
-
 def begin(machine: Machine, node: int, port: int, script: str, *arguments: str, nodes: int = 2, **changes: Any) -> None:
     """Starts the part of one machine; `fake` is the folder of its Ray."""
     secrets = {"PYTHONPATH": str(changes.pop("fake", FAKE_RAY))}
-    rendezvous = Rendezvous(
-        nodes=nodes,
-        node=node,
-        address="127.0.0.1",
-        port=port,
-        own_address="127.0.0.1",
-        launcher=Launcher.RAY,
-        launcher_options=(),
-        min_nodes=0,
-        max_restarts=0,
-        token=TOKEN,
-    )
-    machine.run(script, *arguments, rendezvous=rendezvous, secrets=secrets, **changes)
+    where = rendezvous(node, port, nodes=nodes, launcher=Launcher.RAY, token=TOKEN)
+    machine.run(script, *arguments, rendezvous=where, secrets=secrets, **changes)
 
 
 def both(new_machine: NewMachine, port: int, script: str, *arguments: str, **changes: Any) -> tuple[Machine, Machine]:

@@ -11,13 +11,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import pytest_socket
 
-from costgpu.models.job import EndReason, JobStatus, Launcher, Rendezvous
+from costgpu.models.job import EndReason, JobStatus
 from costgpu.runner.agent import meeting
 from costgpu.runner.agent.meeting import complaint, unreached
 from costgpu.runner.machine.agent_client import AgentHost
-from tests.agent.harness import Machine, in_thread
+from tests.agent.harness import Machine, in_thread, rendezvous
 from tests.agent.test_agent_pythons import OTHERS
 from tests.until import until
 
@@ -30,30 +29,6 @@ names = ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT", "LOCAL_RANK", "LOCA
 print(*(os.environ[name] for name in names))
 """
 NewMachine = Callable[..., Machine]
-
-
-@pytest.fixture
-def port() -> int:
-    """One of the loopback's that nobody uses."""
-    pytest_socket.enable_socket()
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        return int(server.getsockname()[1])
-
-
-def rendezvous(node: int, port: int, **changes: Any) -> Rendezvous:
-    """Of one machine of a job on two that starts its own ranks."""
-    values: dict[str, Any] = {
-        "nodes": 2,
-        "node": node,
-        "address": "127.0.0.1",
-        "port": port,
-        "own_address": "127.0.0.1",
-        "launcher": Launcher.NONE,
-        "launcher_options": (),
-        "min_nodes": 0,
-        "max_restarts": 0,
-    }
-    return Rendezvous(**(values | changes))
 
 
 def begin(machine: Machine, node: int, port: int, script: str = TELLS, *, nodes: int = 2, **changes: Any) -> None:
@@ -98,6 +73,8 @@ def meets(machine: Machine) -> bool:
 
 def test_three_machines_meet_and_each_knows_its_rank(new_machine: NewMachine, port: int) -> None:
     machines = [new_machine() for _ in range(3)]
+    for machine, name in zip(machines, OTHERS, strict=False):  # agents of several Pythons
+        machine.host = AgentHost(machine.transport, python=name)
     for node in (2, 0, 1):
         begin(machines[node], node, port, nodes=3, setup="true")
     for node, (machine, status) in enumerate(zip(machines, ends(*machines), strict=True)):
@@ -107,17 +84,6 @@ def test_three_machines_meet_and_each_knows_its_rank(new_machine: NewMachine, po
             *(str(node), str(node), "3", "lo"),
         ]
         assert (machine.home / "agent.log").read_text() == ""
-
-
-@pytest.mark.skipif(not OTHERS, reason="there is no other Python")
-def test_agents_of_every_python_meet(new_machine: NewMachine, port: int) -> None:
-    machines = [new_machine() for _ in range(len(OTHERS) + 1)]
-    for machine, name in zip(machines, OTHERS, strict=False):
-        machine.host = AgentHost(machine.transport, python=name)
-    for node, machine in enumerate(machines):
-        begin(machine, node, port, nodes=len(machines))
-    for machine, status in zip(machines, ends(*machines), strict=True):
-        assert (status.reason, status.detail) == (EndReason.SUCCEEDED, ""), machine.stderr
 
 
 def test_a_machine_that_never_comes(new_machine: NewMachine, port: int) -> None:
@@ -200,33 +166,6 @@ def test_strangers_disturb_nobody(new_machine: NewMachine, port: int) -> None:
             stack.enter_context(socket.create_connection(("127.0.0.1", port))).sendall(said)
         begin(second, 1, port)
         assert [status.reason for status in ends(first, second)] == [EndReason.SUCCEEDED] * 2, first.stderr
-
-
-def test_nobody_waits_for_a_machine_whose_outputs_are_not_wanted(new_machine: NewMachine, port: int) -> None:
-    first, second = new_machine(meeting_seconds=10), new_machine(linger_seconds=0.2, contact_seconds=0.2)
-    begin(first, 0, port)
-    begin(second, 1, port, keep_outputs=False)
-    ends(first, second)
-    until(lambda: second.off() != "")
-    assert "collected_uptime" in second.read("state.json")
-    assert first.off() == ""
-
-
-def test_what_a_failed_machine_has_said_is_kept_for_a_while(new_machine: NewMachine, port: int) -> None:
-    settings = {"linger_seconds": 0.2, "contact_seconds": 0.2}
-    first = new_machine()
-    kept, ended = new_machine(**settings), new_machine(**settings, patience_seconds=1.0)
-    fails = "import os, sys; sys.exit(int(os.environ['RANK']) and 3)"
-    begin(first, 0, port, fails, nodes=3)
-    begin(kept, 1, port, fails, nodes=3, keep_outputs=False)
-    begin(ended, 2, port, fails, nodes=3, keep_outputs=False)
-    statuses = ends(first, kept, ended)
-    assert [status.exit_code for status in statuses] == [0, 3, 3]
-    until(lambda: ended.off() != "")
-    finished = statuses[2].finished_epoch
-    assert finished is not None
-    assert time.time() - finished >= 1.0
-    assert kept.off() == ""
 
 
 FACTS = {"epoch": 100.0, "heard": 100.0, "gpus": 8}

@@ -3,7 +3,6 @@
 Thousands of damages to true answers from fixed seeds. A seed that fails is in the name of its test, and replays.
 """
 
-import contextlib
 import io
 import json
 import random
@@ -18,7 +17,6 @@ import pytest
 from costgpu.clock import ManualClock
 from costgpu.errors import CostGpuError, HostUnreachable, MachineUnusable
 from costgpu.models.job import FileEntry, JobOrder, JobStatus, LogStream, Outputs
-from costgpu.providers.local import records
 from costgpu.runner.files.bucket_outputs import LOGS, OUTPUTS, BucketOutputs
 from costgpu.runner.files.paths import is_inside
 from costgpu.runner.machine.host import Completed, LogPosition, Selection
@@ -111,45 +109,6 @@ def test_damaged_streams(seed: int) -> None:
         agent = PlantedAgent(sends=lambda chunks=chunks: chunks)  # type: ignore[misc]
         followed = outcome(lambda agent=agent: agent.host.follow(LogPosition(), ignore))  # type: ignore[misc]
         assert isinstance(followed, JobStatus) or followed in ("HostUnreachable", "MachineUnusable")
-
-
-DOCUMENTS: dict[str, tuple[dict[str, Any], Callable[[dict[str, object]], Any]]] = {
-    "instance.json": (
-        {
-            "tags": {"costgpu-run": "r", "costgpu-lease": "2026-01-01T00:00:00Z"},
-            "region": "local",
-            "instance_type": "this",
-            "launched_epoch": 1.7e9,
-            "lease_epoch": 1.7e9,
-            "lifetime_seconds": 60.0,
-            "fingerprint": "f",
-            "host": "h",
-            "boot_id": "b",
-        },
-        lambda found: records.parse(records.Facts, found),
-    ),
-    "host.json": (
-        {"pid": 1, "started": "2", "boot_id": "b"},
-        lambda found: records.parse(records.HostRecord, found),
-    ),
-    "terminated.json": (
-        {"by": "client", "reason": "user initiated", "at": 1.7e9},
-        lambda found: records.parse(records.Ending, found),
-    ),
-    "noted.json": ({"processes": [[1, "2"], [3, "4"]]}, records.noted),
-}
-
-
-@pytest.mark.parametrize("name", DOCUMENTS)
-def test_damaged_records_of_local_machines(name: str, tmp_path: Path) -> None:
-    rng = random.Random(name)
-    true, parse = DOCUMENTS[name]
-    path = tmp_path / name
-    for _ in range(300):
-        path.write_bytes(damaged(json.dumps(true).encode(), rng))
-        with contextlib.suppress(records.Damaged):
-            found = records.read(path)
-            assert found is None or isinstance(parse(found), tuple | list)
 
 
 def archive(*members: tuple[str, bytes]) -> bytes:

@@ -32,7 +32,7 @@ def wire(server: Server) -> Iterator[Wire]:
 
 
 def through(wire: Wire, server: Server, **more: float) -> SshTransport:
-    return SshTransport(replace(server.endpoint, port=wire.port), server.keys, **more)  # type: ignore[arg-type]
+    return SshTransport(replace(server.endpoint, port=wire.port), server.keys, **more)
 
 
 def fingerprint(public: str) -> str:

@@ -20,11 +20,11 @@ from .guard import MachineGuard
 from .outputs import upload_at_shutdown
 from .power import power_off
 from .rpc import SOCKET, read_line
-from .state_files import Home, make_way, open_to_write, setting
+from .state_files import Home, setting
 from .status import LOGS
 from .supervisor_process import start_supervisor
 
-_REQUEST_SECONDS = 5.0  # for a whole request: nobody keeps the daemon from looking at the job
+_REQUEST_SECONDS = 5.0  # a client that has died keeps the daemon from looking at the job for no longer
 
 
 class Daemon:
@@ -39,7 +39,7 @@ class Daemon:
 
     def run(self) -> None:
         """Work until the machine is off or a newer agent takes over."""
-        with open(open_to_write(self.home.file("agent.lock")), "wb") as lock:
+        with open(self.home.file("agent.lock"), "ab") as lock:
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except OSError:
@@ -68,7 +68,7 @@ class Daemon:
         os.makedirs(self.home.work, exist_ok=True)
         for name in ("claimed", *LOGS):
             try:
-                os.close(self.home.open_log(name))
+                open(self.home.file(name), "ab").close()
             except OSError:
                 traceback.print_exc()
         self.home.reserve_disk()
@@ -81,7 +81,8 @@ class Daemon:
     @staticmethod
     def _listen() -> socket.socket:
         listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        make_way(SOCKET, keep_regular=False)
+        if os.path.exists(SOCKET):
+            os.unlink(SOCKET)
         before = os.umask(0o077)
         listener.bind(SOCKET)
         os.umask(before)

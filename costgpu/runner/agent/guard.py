@@ -186,7 +186,7 @@ class MachineGuard:
             self._checkpoints = CheckpointUploads(self.home, order, self.upload_urls(), self.clock)
             self._checkpoints.start()
         if self._notice is None and order["spot"]:
-            self._notice = NoticeWatch(order.get("spot_notice"), setting("NOTICE_SECONDS", POLL_SECONDS))
+            self._notice = NoticeWatch(order["spot_notice"], setting("NOTICE_SECONDS", POLL_SECONDS))
             self._notice.start()
         free, min_free = self._disk()
         remaining = self.remaining_seconds()
@@ -204,15 +204,12 @@ class MachineGuard:
         )
 
     def _job_began(self, order: dict[str, Any]) -> float | None:
-        """Uptime at which the job itself began, None before. Once known it stays, whatever the job does to the file."""
+        """Uptime at which the job itself began, None before. Once known it stays, should the job remove the file."""
         if self._began is None:
             progress = self.home.read("progress.json")
-            began = order.get("accepted_uptime") if progress is None else progress.get("job_started_uptime")
-            if not isinstance(began, (int, float)) or not 0 <= began <= self.clock.uptime():
-                return None
             if progress is None:
-                return float(began)  # it may only be on its way
-            self._began = float(began)
+                return float(order["accepted_uptime"])  # it may only be on its way
+            self._began = progress.get("job_started_uptime")
         return self._began
 
     def _disk(self) -> tuple[int | None, int]:
@@ -246,7 +243,8 @@ class MachineGuard:
             self.record_collected()
         if self.finalizing is None:
             uploads = {} if self.state.get("uploaded") else self.upload_urls()
-            self.finalizing = threading.Thread(target=self._finalize, args=(order, uploads), daemon=True)
+            late = lambda: self.remaining_seconds() < _LAST_SECONDS  # noqa: E731
+            self.finalizing = threading.Thread(target=self.finalize, args=(order, uploads, late), daemon=True)
             self.finalizing.start()
         return limits.power_off_reason(
             limits.FinishedConditions(
@@ -270,9 +268,6 @@ class MachineGuard:
         ended = job_end(self.home)
         patience = setting("PATIENCE_SECONDS", 900.0)
         return ended is not None and (ended.exit_code == 0 or self.clock.time() - ended.finished_epoch >= patience)
-
-    def _finalize(self, order: dict[str, Any], uploads: dict[str, str]) -> None:
-        self.finalize(order, uploads, lambda: self.remaining_seconds() < _LAST_SECONDS)
 
     def finalize(self, order: dict[str, Any], uploads: dict[str, str], give_up: Callable[[], bool]) -> None:
         """Upload what the finished job has left and compute checksums; what it goes on from comes first."""

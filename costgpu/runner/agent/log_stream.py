@@ -14,7 +14,7 @@ import sys
 import time
 
 from .rpc import is_answering
-from .state_files import Home, open_regular, setting
+from .state_files import Home, setting
 from .status import LOGS, job_end, job_status
 
 MAGIC = b"\x00costgpu-follow-1\n"
@@ -38,8 +38,8 @@ def stream_logs(home: Home, positions: list[int]) -> None:
         over = job_end(home) is not None  # before reading: what was written before the end is then read
         sent = False
         for index, name in enumerate(LOGS):
-            if files[index] is None:
-                files[index] = _open(home.file(name))
+            if files[index] is None and home.exists(name):
+                files[index] = os.open(home.file(name), os.O_RDONLY)
             descriptor = files[index]
             if descriptor is None or os.fstat(descriptor).st_size <= positions[index]:
                 continue
@@ -63,13 +63,6 @@ def stream_logs(home: Home, positions: list[int]) -> None:
             _write(out, HEADER.pack(b"s", len(status)) + status)
             return
         time.sleep(_POLL_SECONDS)
-
-
-def _open(path: str) -> int | None:
-    try:
-        return open_regular(path)
-    except OSError:
-        return None
 
 
 def _write(descriptor: int, data: bytes) -> None:

@@ -305,11 +305,6 @@ class Line:
     def __init__(self, connection: socket.socket) -> None:
         self.connection, self._rest = connection, b""
 
-    @property
-    def holds_line(self) -> bool:
-        """Return whether a whole object has come already that was not read."""
-        return b"\n" in self._rest
-
     def write(self, value: Mapping[str, Any]) -> None:
         """Send one. Raises OSError if the other side is gone."""
         self.connection.settimeout(_connect_seconds())

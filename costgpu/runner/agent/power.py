@@ -7,9 +7,9 @@ import subprocess
 from collections.abc import Sequence
 
 from .clock import Clock
-from .state_files import Home, open_regular, open_to_write
+from .state_files import Home
 
-_COMMAND_SECONDS = 60.0  # then the next way to switch off is tried: the job may have replaced this one
+_COMMAND_SECONDS = 60.0  # then the next way to switch off is tried
 
 
 def _run(argv: Sequence[str]) -> bool:
@@ -33,7 +33,7 @@ def power_off(home: Home, reason: str, clock: Clock) -> None:
     home.write_console("agent %s: powering off (wall %d)" % (reason, clock.time()))
     if not home.exists("ended_by"):
         try:
-            with open(open_to_write(home.file("ended_by"), os.O_TRUNC), "w", encoding="ascii") as stream:
+            with open(home.file("ended_by"), "w", encoding="ascii") as stream:
                 stream.write("agent %s\n" % reason)
         except OSError:
             pass
@@ -71,5 +71,5 @@ def watchdog_delay(home: Home, deadline_epoch: float) -> float:
 
 
 def _words(home: Home, name: str) -> list[str]:
-    with open(open_regular(home.file(name)), encoding="ascii") as stream:
-        return stream.read(4096).split()
+    with open(home.file(name), encoding="ascii") as stream:
+        return stream.read().split()

@@ -1,7 +1,4 @@
-"""The home folder: its files, written whole or not at all, even on a full disk. Settings for tests.
-
-The job runs as the same user and may have put anything in the place of these files: a FIFO, a link, a folder, garbage.
-"""
+"""The home folder: its files, written whole or not at all, even on a full disk. Settings for tests."""
 
 from __future__ import annotations
 
@@ -14,13 +11,11 @@ import time
 from typing import Any
 
 REMOTE_HOME = "/opt/costgpu"
-MAX_HOLD_SECONDS = 30 * 86400.0  # a client is not busy for longer
-MAX_RECORD_BYTES = 256 << 20  # of one JSON file of ours: the manifest of a million files
 # What costgpu keeps in the home: the agent, the boot script, and a local machine's host. All else there is the job's.
 _OWN_NAMES = """
-    agent agent.lock agent.log ballast ballast-of-the-end ballast-of-the-host boot.sh booted checkpoint-uploaded.json
-    checkpoint.json checkpoint.lock claimed console.log contact deadline end.json env ended_by exit.json
-    host.json host.lock hostfile identity incoming.json incoming.part instance.json life limits manifest.json
+    agent agent.lock agent.log ballast ballast-of-the-end ballast-of-the-host boot.sh booted checkpoint-list.json
+    checkpoint-uploaded.json checkpoint.json checkpoint.lock claimed console.log contact deadline end.json env ended_by
+    exit.json host.json host.lock hostfile identity incoming.json incoming.part instance.json life limits manifest.json
     meeting.json noted.json order.json outputs.json poweroff progress.json rank-logs restore.json
     state.json status.json stderr.log stdout.log terminated.json venv watchdog.sh
 """
@@ -50,29 +45,6 @@ def open_regular(path: str) -> int:
     return descriptor
 
 
-def make_way(path: str, keep_regular: bool = True) -> None:
-    """Take away whatever is at a path, unless it is a regular file; a folder gets another name."""
-    try:
-        mode = os.lstat(path).st_mode
-    except OSError:
-        return
-    if stat.S_ISDIR(mode):
-        os.rename(path, "%s.aside-%d" % (path, time.time_ns()))
-    elif not (keep_regular and stat.S_ISREG(mode)):
-        os.unlink(path)
-
-
-def open_to_write(path: str, more: int = 0) -> int:
-    """Return a descriptor to write a regular file with, made if need be; never waits, and follows no link.
-
-    Raises:
-        OSError: Something is in its place that cannot be taken away.
-    """
-    make_way(path)
-    flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-    return os.open(path, flags | more, 0o644)
-
-
 class Home:
     """One machine's folder; `work` in it holds the user's files, `remote` says that the machine is not somebody's own."""
 
@@ -87,20 +59,17 @@ class Home:
         return os.path.join(self.path, name)
 
     def exists(self, name: str) -> bool:
-        """Return whether the home has such a regular file."""
-        try:
-            return stat.S_ISREG(os.lstat(self.file(name)).st_mode)
-        except OSError:
-            return False
+        """Return whether the home has such a file."""
+        return os.path.isfile(self.file(name))
 
     def read(self, name: str) -> dict[str, Any] | None:
         """Return a JSON object; None if it is missing or damaged."""
         try:
-            with open(open_regular(self.file(name)), encoding="utf-8") as stream:
-                value = json.loads(stream.read(MAX_RECORD_BYTES))
-        except (OSError, ValueError, RecursionError):
+            with open(self.file(name), encoding="utf-8") as stream:
+                value: dict[str, Any] = json.load(stream)
+        except (OSError, ValueError):
             return None
-        return value if isinstance(value, dict) else None
+        return value
 
     def write(self, name: str, value: dict[str, Any]) -> None:
         """Replace a JSON object atomically; durable when this returns."""
@@ -108,14 +77,8 @@ class Home:
         try:
             self._replace(name, data)
         except OSError as error:
-            ballast = ""
-            if error.errno in (errno.ENOSPC, errno.EDQUOT):
-                ballast = next(filter(self.size, BALLASTS[::-1] if name == "exit.json" else BALLASTS[:1]), "")
-                if not ballast:
-                    raise
-            elif error.errno in (errno.EISDIR, errno.ENOTEMPTY, errno.EEXIST):
-                make_way(self.file(name))
-            else:
+            ballast = next(filter(self.size, BALLASTS[::-1] if name == "exit.json" else BALLASTS[:1]), "")
+            if error.errno not in (errno.ENOSPC, errno.EDQUOT) or not ballast:
                 raise
             self._replace(name, data, ballast)
 
@@ -145,8 +108,11 @@ class Home:
                     os.posix_fallocate(stream.fileno(), 0, RESERVED_BYTES)
             except FileExistsError:
                 pass
-            except OSError:
-                make_way(self.file(name), keep_regular=False)
+            except OSError:  # a part of it is of no use
+                try:
+                    os.unlink(self.file(name))
+                except OSError:
+                    pass
 
     def record_contact(self, hold_seconds: float | None = None) -> None:
         """Note that a client has called, and for how long it will be busy (fetching) without calling again.
@@ -157,9 +123,10 @@ class Home:
         if hold_seconds is None and self._contact_until() > time.time():
             return
         try:
-            with open(open_to_write(path), "w", encoding="ascii") as stream:
-                stream.write("%-24s" % (hold_seconds or 0.0))  # as long as the one before: a full disk takes it
-                stream.truncate()
+            with open(os.open(path, os.O_WRONLY | os.O_CREAT, 0o644), "w", encoding="ascii") as stream:
+                stream.write(
+                    "%-24s" % (hold_seconds or 0.0)
+                )  # over the one before, as long as it: a full disk takes it
         except OSError:
             try:
                 os.utime(path)
@@ -169,11 +136,10 @@ class Home:
     def contact_hold(self) -> float:
         """For how many seconds after the last contact a client said that it would be busy."""
         try:
-            with open(open_regular(self.file("contact")), encoding="ascii") as stream:
-                held = float(stream.read(64) or 0.0)
+            with open(self.file("contact"), encoding="ascii") as stream:
+                return float(stream.read() or 0.0)
         except (OSError, ValueError):
             return 0.0
-        return held if 0.0 <= held < MAX_HOLD_SECONDS else 0.0
 
     def _contact_until(self) -> float:
         try:
@@ -182,39 +148,11 @@ class Home:
             return 0.0
 
     def size(self, name: str) -> int:
-        """Return the bytes of a regular file; 0 if it is missing."""
+        """Return the bytes of a file; 0 if it is missing."""
         try:
-            found = os.lstat(self.file(name))
+            return os.path.getsize(self.file(name))
         except OSError:
             return 0
-        return found.st_size if stat.S_ISREG(found.st_mode) else 0
-
-    def open_log(self, name: str) -> int:
-        """Return a descriptor that appends to a log, and reads it; whatever else is in its place goes."""
-        return open_to_write(self.file(name), os.O_APPEND)
-
-    def restore_log(self, name: str, descriptor: int) -> None:
-        """Put a log back in its place, from the descriptor that wrote it, if the job has put something else there."""
-        path = self.file(name)
-        try:
-            there, ours = os.lstat(path), os.fstat(descriptor)
-            if (there.st_dev, there.st_ino) == (ours.st_dev, ours.st_ino):
-                return
-        except OSError:
-            pass
-        try:
-            if os.path.isdir(path) and not os.path.islink(path):
-                make_way(path)
-            new = path + ".restored"
-            with open(open_to_write(new, os.O_TRUNC), "wb") as stream:
-                while True:
-                    data = os.pread(descriptor, 1 << 20, stream.tell())
-                    if not data:
-                        break
-                    stream.write(data)
-            os.replace(new, path)
-        except OSError:
-            pass
 
     def write_console(self, text: str) -> None:
         """Write a line for people to the machine's console."""

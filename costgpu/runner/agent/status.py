@@ -7,8 +7,6 @@ from typing import Any, NamedTuple
 from .state_files import Home
 
 LOGS = ("stdout.log", "stderr.log")
-_LONGEST = 4096  # characters of a text for people
-_LAST_EPOCH = 253402300799.0  # the end of the year 9999
 _PHASES = ("setup", "running")
 
 
@@ -24,23 +22,13 @@ class JobEnd(NamedTuple):
 
 
 def job_end(home: Home) -> JobEnd | None:
-    """Return the record of the job's end; None as long as there is none. What is not such a record is none."""
+    """Return the record of the job's end; None as long as there is none."""
     ended = home.read("exit.json")
     if ended is None:
         return None
-    code, at = ended.get("exit_code"), _number(ended.get("finished_epoch"))
-    if not isinstance(code, int) or not 0 <= code <= 255 or at is None:
-        return None
-    texts = _text(ended.get("reason")), _text(ended.get("detail"))
-    return JobEnd(int(code), at, *texts, bool(ended.get("signalled")), bool(ended.get("left_behind")))
-
-
-def _number(value: Any) -> float | None:
-    return float(value) if isinstance(value, (int, float)) and 0 <= value <= _LAST_EPOCH else None
-
-
-def _text(value: Any) -> str:
-    return value[:_LONGEST] if isinstance(value, str) else ""
+    texts = ended.get("reason") or "", ended.get("detail") or ""
+    flags = bool(ended.get("signalled")), bool(ended.get("left_behind"))
+    return JobEnd(ended["exit_code"], ended["finished_epoch"], *texts, *flags)
 
 
 def job_status(home: Home) -> dict[str, Any]:
@@ -55,16 +43,15 @@ def job_status(home: Home) -> dict[str, Any]:
         "reason": None,
         "exit_code": None,
         "detail": "",
-        "started_epoch": _number(progress.get("started_epoch")),
-        "job_started_epoch": _number(progress.get("job_started_epoch")),
+        "started_epoch": progress.get("started_epoch"),
+        "job_started_epoch": progress.get("job_started_epoch"),
         "finished_epoch": None,
         "stdout_bytes": home.size(LOGS[0]),
         "stderr_bytes": home.size(LOGS[1]),
         "uploaded": bool(state.get("uploaded")),
     }
-    ending = state.get("ending")
-    ending = ending if isinstance(ending, dict) else {}
-    why, detail = _text(ending.get("reason")), _text(ending.get("detail"))
+    ending = state.get("ending") or {}
+    why, detail = ending.get("reason"), ending.get("detail", "")
     if ended is not None:
         answer.update(phase="finished", exit_code=ended.exit_code, finished_epoch=ended.finished_epoch)
         if why and ended.signalled:  # what the agent was about to do counts only if it came before the job's own end
@@ -72,9 +59,7 @@ def job_status(home: Home) -> dict[str, Any]:
         else:
             own = ended.reason or ("succeeded" if ended.exit_code == 0 else "job_failed")
             answer.update(reason=own, detail=ended.detail)
-        trouble = _text(state.get("trouble"))
-        if trouble:
-            answer["detail"] = (answer["detail"] + " " + trouble).strip()
+        answer["detail"] = (answer["detail"] + " " + state.get("trouble", "")).strip()
     elif why:
         answer["detail"] = "Ending: " + detail
     return answer

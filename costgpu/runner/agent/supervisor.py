@@ -18,7 +18,7 @@ from . import job_environment, launchers, meeting
 from .clock import boot_id, uptime
 from .end_words import exit_words, leftover_words
 from .observe.machine_stats import arguments_of, descendants, gpu_count
-from .state_files import Home, open_to_write
+from .state_files import Home
 from .status import LOGS
 
 KILL_SECONDS = 10.0  # what is then still there cannot be killed
@@ -57,7 +57,8 @@ class Supervisor:
         self.by_signal = False  # whether a signal has ended the last command
         self.progress: dict[str, Any] = {"boot_id": boot_id(), "started_epoch": time.time(), "phase": "setup"}
         self.environment = job_environment.base_environment(home)
-        self.stdout, self.stderr = [home.open_log(name) for name in LOGS]
+        flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND
+        self.stdout, self.stderr = [os.open(home.file(name), flags, 0o644) for name in LOGS]
 
     def run(self) -> None:
         """Everything, and the record of its end."""
@@ -85,8 +86,6 @@ class Supervisor:
             detail = (detail + " " + leftover_words(names, self.secrets.values())).strip()
         if left:
             detail = (detail + " %d of its processes cannot be ended." % left).strip()
-        for index, descriptor in enumerate((self.stdout, self.stderr)):
-            self.home.restore_log(LOGS[index], descriptor)
         record = {"exit_code": code, "reason": reason, "detail": detail, "finished_epoch": time.time()}
         record.update(signalled=self.hard_at is not None, left_behind=left_behind)
         self.home.write("exit.json", record)
@@ -137,7 +136,7 @@ class Supervisor:
 
     def _command(self, python: str, gpus: int) -> list[str]:
         if (self.order.get("rendezvous") or {}).get("launcher") == "deepspeed":
-            with open(open_to_write(self.home.file(launchers.HOSTFILE), os.O_TRUNC), "w", encoding="ascii") as stream:
+            with open(self.home.file(launchers.HOSTFILE), "w", encoding="ascii") as stream:
                 stream.write(launchers.hosts(self.order, gpus))
         return launchers.job_command(self.order, python, gpus, self.home.path)
 
@@ -222,9 +221,8 @@ class Supervisor:
 
     def _end(self) -> None:
         """SIGTERM for the main process; a second request can only shorten the grace."""
-        ending = (self.home.read("state.json") or {}).get("ending")
-        asked = ending.get("grace_seconds") if isinstance(ending, dict) else None
-        grace = float(asked if isinstance(asked, (int, float)) else self.order["grace_seconds"])
+        ending = (self.home.read("state.json") or {}).get("ending") or self.order
+        grace = float(ending["grace_seconds"])
         if self.home.exists("ended_by"):
             grace = 0.0  # the machine is being switched off
         if self.hard_at is None:

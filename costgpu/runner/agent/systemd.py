@@ -16,7 +16,7 @@ from typing import Any
 from .clock import uptime
 from .outputs import upload_at_shutdown
 from .rpc import call_daemon
-from .state_files import Home, open_to_write, setting
+from .state_files import Home, setting
 
 UNIT = "costgpu-agent.service"
 _SYSTEMCTL_SECONDS = 90.0
@@ -91,7 +91,7 @@ def install(home: Home, program: str) -> dict[str, Any]:
 
 def _wait_for_lock(home: Home, until: float) -> None:
     """Wait until the old daemon's lock is free, since a daemon that finds it held ends."""
-    with open(open_to_write(home.file("agent.lock")), "wb") as lock:
+    with open(home.file("agent.lock"), "ab") as lock:
         while uptime() < until:
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)

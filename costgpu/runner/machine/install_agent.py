@@ -17,7 +17,6 @@ from costgpu.runner.timeouts import AgentTimeouts
 SOURCE = Path(__file__).parents[1] / "agent"
 PACKAGE = "_costgpu_agent"
 MAIN = f"from {PACKAGE}.main import main\n\nmain()\n"
-_LONGEST_PATH = 4096
 _WHEN = (1980, 1, 1, 0, 0, 0)  # the same bytes every time: their hash tells whether a machine has this agent
 
 # Finds a Python 3.8 or newer. $1 is the name to try first. What a shell calls python3 may be a wrapper: its own word
@@ -127,7 +126,7 @@ def _find_python(transport: Transport, python: str, timeouts: AgentTimeouts) -> 
             platform, _, path = line.removeprefix("costgpu-python ").partition(" ")
             if platform != "linux":
                 raise MachineUnusable(f"The agent needs Linux, and this machine runs {platform[:40]}.")
-            if path.startswith("/") and len(path) < _LONGEST_PATH and "\0" not in path:
+            if path.startswith("/"):
                 return path
     found = ", ".join(line.strip()[:40] for line in lines[:20] if line.startswith("Python ")) or "none at all"
     raise MachineUnusable(

@@ -5,9 +5,7 @@ Both are made before the machine is, so that its identity is known from the firs
 
 from __future__ import annotations
 
-import contextlib
 import os
-import secrets
 import stat
 from pathlib import Path
 
@@ -21,7 +19,7 @@ HOST_KEY = "host_ed25519"
 def make_keys(folder: Path) -> Keys:
     """Make the run's two ed25519 key pairs, or returns those that are already there.
 
-    Safe against being killed half-way and against a second process that does the same.
+    Safe against being killed half-way; whoever drives the run holds its lock.
 
     Args:
         folder: The run's private folder; made with mode 0700, its parents too.
@@ -34,7 +32,7 @@ def make_keys(folder: Path) -> Keys:
         folder.chmod(0o700)
         for name in (USER_KEY, HOST_KEY):
             if not (folder / name).exists():
-                _put_once(folder / name, _new_private_key())
+                _put(folder / name, _new_private_key())
     except OSError as exc:
         raise RunError(
             f"The keys of the run cannot be written to {folder}: {exc.strerror or exc}.",
@@ -65,19 +63,15 @@ def _new_private_key() -> bytes:
     )
 
 
-def _put_once(path: Path, content: bytes) -> None:
-    """Write the file with mode 0600, whole or not at all; leave one that another process has put there."""
-    draft = path.with_name(f".{path.name}.{secrets.token_hex(6)}")
-    descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    try:
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        with contextlib.suppress(FileExistsError):
-            os.link(draft, path)
-    finally:
-        draft.unlink()
+def _put(path: Path, content: bytes) -> None:
+    """Write the file with mode 0600, whole or not at all."""
+    draft = path.with_name(f".{path.name}")
+    draft.unlink(missing_ok=True)
+    with open(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:  # noqa: PTH123 - a descriptor
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())
+    draft.replace(path)
 
 
 def _read(path: Path) -> tuple[str, str]:

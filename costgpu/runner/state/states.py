@@ -22,7 +22,6 @@ from costgpu.ledger.codec import from_json
 from costgpu.models.instance import Identity, InstanceRef, Safeguard
 from costgpu.models.job import EndReason, JobSpec, JobStatus
 from costgpu.models.run import CreateCall, EndedBy, EventKind, Option, Receipt, RunEvent, RunState, RunView
-from costgpu.units import FIRST_YEAR, LAST_YEAR
 
 T = TypeVar("T")
 S, E = RunState, EventKind
@@ -129,13 +128,6 @@ def _read(kind: type[T], event: RunEvent, **more: Any) -> T:
         ) from error
 
 
-def _check_time(event: RunEvent) -> None:
-    if not FIRST_YEAR <= event.at.year <= LAST_YEAR:
-        raise IllegalEvent(
-            f"Event {event.sequence} of run {event.run_id} cannot be read: it is of the year {event.at.year}."
-        )
-
-
 def begin(event: RunEvent) -> RunView:
     """Return the view of a run from its first event.
 
@@ -145,7 +137,6 @@ def begin(event: RunEvent) -> RunView:
     """
     if event.kind is not E.INTENDED or event.sequence != 0:
         raise IllegalEvent(f"Run {event.run_id} does not begin with an intent but with {event.kind.value}.")
-    _check_time(event)
     told = _read(_Intended, event)
     return RunView(
         run_id=event.run_id,
@@ -170,7 +161,6 @@ def apply(view: RunView, event: RunEvent) -> RunView:
     """
     if event.sequence != view.next_sequence:
         raise IllegalEvent(f"Run {view.run_id}: event {event.sequence} instead of {view.next_sequence}.")
-    _check_time(event)
     view = replace(view, next_sequence=event.sequence + 1)
     if event.kind in ANYWHERE:
         return _remarks(view, event)

@@ -82,6 +82,7 @@ class SimulatedMachine:
             "idle_seconds": None,
             "grace_seconds": 30.0,
             "spot": False,
+            "spot_notice": "",
             "provider": "local",
             "power_off": True,
         }

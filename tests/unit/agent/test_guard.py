@@ -262,6 +262,16 @@ def test_a_daemon_that_restarts_after_the_end_still_powers_off(machine: Simulate
     assert machine.advance(200) == "job_failed"
 
 
+@pytest.mark.parametrize(("code", "after"), [(0, 120), (3, 900)])
+def test_nobody_waits_for_outputs_that_are_not_wanted_and_what_a_failed_job_said_is_kept_for_a_while(
+    machine: SimulatedMachine, code: int, after: float
+) -> None:
+    machine.start(keep_outputs=False)
+    machine.supervisor.finish(exit_code=code)
+    assert machine.advance(after - 10) is None
+    assert machine.advance(20) == ("job_failed" if code else "succeeded")
+
+
 def test_no_auto_shutdown_leaves_the_machine_alone(machine: SimulatedMachine) -> None:
     machine.start(power_off=False)
     machine.supervisor.finish()

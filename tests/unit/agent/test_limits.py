@@ -30,11 +30,6 @@ def _reason(conditions: JobConditions) -> str | None:
     return ending.reason if ending else None
 
 
-def test_nothing_ends_a_job_within_its_limits() -> None:
-    assert job_termination(FINE) is None
-    assert job_termination(FINE._replace(idle_seconds=1e9)) is None  # nobody asked
-
-
 def test_each_limit_ends_it_for_its_own_reason() -> None:
     assert _reason(FINE._replace(remaining=90.0)) == "deadline"
     assert _reason(FINE._replace(job_seconds=60.0, max_duration=60.0)) == "max_duration"
@@ -85,17 +80,6 @@ def test_what_counts_as_a_full_disk_grows_with_it_within_bounds() -> None:
     assert limits.min_free_bytes(10 << 40) == 2 << 30
 
 
-def test_outputs_that_exist_only_here_wait_under_the_lease() -> None:
-    assert power_off_reason(DONE) is None
-    assert power_off_reason(DONE._replace(remaining=10.0)) == "deadline"
-    assert power_off_reason(DONE._replace(remaining=10.0, power_off=False)) == "deadline"
-
-
-def test_uploaded_and_nobody_there_ends_at_once() -> None:
-    assert power_off_reason(DONE._replace(since_uploaded=0.0)) == "succeeded"
-    assert power_off_reason(DONE._replace(since_uploaded=0.0, power_off=False)) is None
-
-
 def test_a_client_that_is_there_ends_the_machine_itself() -> None:
     there = DONE._replace(since_uploaded=0.0, client_seen=True, since_contact=1.0)
     assert power_off_reason(there) is None
@@ -111,10 +95,6 @@ def test_a_machine_that_is_taken_back_is_left_to_a_provider_that_deletes_it() ->
     assert power_off_reason(lost) == "preempted"
     assert power_off_reason(lost._replace(last_seconds=-45.0)) is None
     assert power_off_reason(lost._replace(last_seconds=-45.0, since_uploaded=180.0)) == "preempted"
-
-
-def test_collected_by_a_client_that_then_died() -> None:
-    assert power_off_reason(DONE._replace(since_collected=130.0, client_seen=True, since_contact=130.0)) == "succeeded"
 
 
 @given(

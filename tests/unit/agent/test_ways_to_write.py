@@ -397,7 +397,7 @@ _NOT_LIBRARIES_NAMES = """
 """
 _NOT_OWN_NAMES = """
     agent.pt env.txt status.json.bak ray.csv limits.txt checkpoint.json5 agent-model.pyz agent-0123.pyz.csv .state.json
-    progress.json.1 ray/results/x limits/x status.json.aside-1/x model.new model.restored checkpoints.new
+    progress.json.1 ray/results/x limits/x status.json.aside-1/x model.new checkpoints.new
 """
 
 
@@ -414,7 +414,7 @@ def test_names_that_only_look_like_those_of_costgpu_and_of_libraries_come(machin
 
 def test_what_costgpu_and_libraries_have_made_stays(machine: Machine) -> None:
     machine.begin()
-    own = "agent.log .noted.json.new status.json.12-34.new stdout.log.restored agent-0123456789abcdef.pyz.new rank-logs/0/x"
+    own = "agent.log .noted.json.new status.json.12-34.new agent-0123456789abcdef.pyz.new rank-logs/0/x"
     for name in (*own.split(), "checkpoints/" + "a" * 64):
         put(machine.agent / name)
     for name in (

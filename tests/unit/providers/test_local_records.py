@@ -1,4 +1,4 @@
-"""Records of local machines that a job, or a full disk, has damaged: the others are not affected, and nothing lies."""
+"""Records of local machines that are damaged or gone, and a full disk: the others are not affected, and nothing lies."""
 
 import errno
 import json
@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 
 from costgpu.clock import SystemClock
-from costgpu.errors import ProviderError, Unreachable
-from costgpu.models.instance import InstanceRef, InstanceState
+from costgpu.errors import ProviderError
+from costgpu.models.instance import InstanceState
 from costgpu.providers.local import folder as folder_module
 from costgpu.providers.local import processes
 from costgpu.providers.local.folder import Folder
@@ -24,7 +24,7 @@ from costgpu.providers.local.provider import LocalProvider
 from tests.contract.harness import RUN, LocalHarness
 
 NOW = SystemClock().now().timestamp()
-WRONG = ["", "{", "[]", "null", '"x"', '{"tags": 3}', "[" * 100_000, "9" * 6000, "\udcff", '{"pid": {}}', '{"at": ""}']
+WRONG = ["", '{"tags": {', "\udcff"]  # as a computer leaves it whose power was cut
 
 
 @pytest.fixture
@@ -69,43 +69,6 @@ def test_one_damaged_record_hides_no_other_machine(tmp_path: Path, name: str, te
     }
     assert "local-bad-1" in told
     provider.clean_up("good", "local")
-
-
-@pytest.mark.parametrize("changes", [{"lease_epoch": "soon"}, {"tags": ["a"]}, {"host": []}])
-def test_a_record_of_another_form_is_named(tmp_path: Path, changes: dict[str, Any]) -> None:
-    provider = LocalProvider(tmp_path, SystemClock())
-    bad = record(tmp_path, "local-bad-1", **changes)
-    ((region, why),) = provider.list_owned().unreachable
-    assert region == "local"
-    assert str(bad.name) in why
-    assert "its lease all the same" in why
-
-
-def test_fifos_keep_nobody_waiting(tmp_path: Path) -> None:
-    provider = LocalProvider(tmp_path, SystemClock())
-    bad = record(tmp_path, "local-bad-1")
-    for name in ("terminated.json", "end.json", "host.json", "noted.json", "state.json", "console.log", "host.lock"):
-        os.mkfifo(bad / name)
-    owned = provider.list_owned()
-    assert len(owned.instances) + len(owned.unreachable) == 1
-    (bad / "instance.json").unlink()
-    os.mkfifo(bad / "instance.json")
-    with pytest.raises(ProviderError, match="not a regular file") as caught:
-        provider.terminate(InstanceRef(provider="local", region="local", instance_id=bad.name))
-    assert not isinstance(caught.value, Unreachable), "asking again does not help"
-    assert "poweroff" in caught.value.hint
-
-
-def test_a_job_that_writes_its_own_end_is_still_alive(harness: LocalHarness) -> None:
-    made = harness.running(harness.request(boot_script="#!/bin/sh\nsleep 1100 &\n"))
-    path = harness.folder / made.ref.instance_id
-    (path / "terminated.json").write_text(json.dumps({"by": "client", "reason": "user initiated", "at": NOW}))
-    found = harness.client().describe(made.ref)
-    assert found is not None
-    assert found.state is not InstanceState.TERMINATED
-    harness.client().terminate(made.ref)
-    assert harness.until(lambda: harness.over(made.ref), harness.end_seconds)
-    assert not Folder(path).members()
 
 
 @pytest.mark.parametrize("environment", ["mark", "logs"])

@@ -2,13 +2,11 @@
 
 import stat
 import subprocess
-import threading
 from pathlib import Path
 
 import pytest
 
 from costgpu.errors import RunError
-from costgpu.runner.machine.host import Keys
 from costgpu.runner.machine.keys import HOST_KEY, USER_KEY, load_keys, make_keys
 
 
@@ -47,17 +45,6 @@ def test_they_are_made_once(tmp_path: Path) -> None:
     second = make_keys(tmp_path)  # a set that was made by half is completed
     assert second.user_public == first.user_public
     assert second.host_public != first.host_public
-
-
-def test_processes_that_race_agree(tmp_path: Path) -> None:
-    found: list[Keys] = []
-    threads = [threading.Thread(target=lambda: found.append(make_keys(tmp_path / "keys"))) for _ in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert len(found) == 8
-    assert len({keys.host_private for keys in found}) == 1
 
 
 def test_the_private_half_is_in_no_repr(tmp_path: Path) -> None:

@@ -5,39 +5,20 @@ The fuzz of mutated true answers is in tests/fuzz.
 
 import contextlib
 import json
+import threading
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from costgpu.clock import ManualClock
 from costgpu.errors import HostUnreachable, MachineUnusable, OutputsDamaged
-from costgpu.models.job import JobStatus, LogStream
-from costgpu.providers.local import records
+from costgpu.models.job import LogStream
 from costgpu.runner.machine import agent_reply
 from costgpu.runner.machine.host import LogPosition
-from costgpu.runner.machine.log_frames import LogData, SignOfLife, read_frames
+from costgpu.runner.machine.log_frames import watch
 from tests.fuzz.planted_agent import OUTPUTS, SHA, STATUS, PlantedAgent, frame, log, reply, whole_stream
-from tests.properties import examples
-
-scalars = st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=20)
-anything = st.recursive(
-    scalars,
-    lambda below: st.lists(below, max_size=4) | st.dictionaries(st.text(max_size=9), below, max_size=4),
-    max_leaves=12,
-)
-
-
-@examples(1000)
-@given(st.sampled_from(sorted(STATUS)), anything)
-def test_a_status_with_any_value(name: str, value: Any) -> None:
-    try:
-        status = agent_reply.status(STATUS | {name: value})
-    except ValueError:
-        return
-    assert isinstance(status, JobStatus)
 
 
 @pytest.mark.parametrize("path", ["../x", "/etc/x", "a/../../x", "", ".", "..", "a//b", "a/", "./a", "a\0b"])
@@ -52,27 +33,6 @@ def test_a_lone_surrogate_is_no_name_of_a_file_and_a_byte_that_is_no_text_is() -
         rows = json.loads(json.dumps(OUTPUTS | {"files": [[path, 1, SHA, 0o644]]}))
         with contextlib.nullcontext() if known else pytest.raises(ValueError, match="not inside its folder"):
             assert agent_reply.outputs(rows).files[0].path == path
-
-
-@examples(500)
-@given(anything, st.sampled_from([records.Facts, records.HostRecord, records.Ending]))
-def test_a_local_record_of_anything(value: Any, kind: Any) -> None:
-    document = value if isinstance(value, dict) else dict.fromkeys(kind._fields, value)
-    with contextlib.suppress(records.Damaged):
-        assert isinstance(records.parse(kind, document), kind)
-
-
-@examples(500)
-@given(
-    st.binary(max_size=300) | st.binary(max_size=40).map(lambda data: whole_stream()[:60] + data), st.integers(1, 50)
-)
-def test_frames_of_any_bytes(data: bytes, size: int) -> None:
-    pieces = [data[at : at + size] for at in range(0, len(data), size)]
-    try:
-        found = list(read_frames(iter(pieces), 25.0, ManualClock().monotonic))
-    except (MachineUnusable, HostUnreachable):
-        return
-    assert all(isinstance(one, LogData | SignOfLife | JobStatus) for one in found)
 
 
 @given(st.integers(1, 60))
@@ -107,3 +67,15 @@ def test_no_file_but_the_two_logs_comes_into_the_folder_with_the_runs_keys(tmp_p
     with pytest.raises(OutputsDamaged, match="other logs"):
         PlantedAgent(lambda _: reply({"files": [row]})).host.fetch_logs(tmp_path)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_silent_connection_is_given_up() -> None:
+    over = threading.Event()
+
+    def silent() -> Iterator[bytes]:
+        yield b"x"
+        over.wait(60)
+
+    with pytest.raises(HostUnreachable, match="sign of life"):
+        list(watch(silent(), 0.2))
+    over.set()

@@ -38,17 +38,12 @@ def _get(url: str, method: str = "GET", seconds: float = _SECONDS, **headers: st
         return None
 
 
-def read_notice(kind: str | None, mark: str = "") -> Answer:
+def read_notice(kind: str, mark: str = "") -> Answer:
     """Return what the provider says now.
 
-    With the mark of an earlier answer, a server that can do so waits until there is news.
-
-    The kind is that of the order: a key of `READERS`, or empty for a provider without notices. None, of an order that an
-    earlier version wrote, tries all of them.
+    With the mark of an earlier answer, a server that can do so waits until there is news. The kind is that of the order:
+    a key of `READERS`, or empty for a provider without notices.
     """
-    if kind is None:
-        answers = [reader(mark) for reader in READERS.values()]
-        return next((answer for answer in answers if answer.words or answer.mark), Answer(""))
     return READERS[kind](mark) if kind in READERS else Answer("")
 
 
@@ -84,7 +79,7 @@ READERS: dict[str, Callable[[str], Answer]] = {"imdsv2": _imdsv2, "computemetada
 class NoticeWatch(threading.Thread):
     """Asks again and again, beside the daemon's own work; `words` is what came."""
 
-    def __init__(self, kind: str | None, seconds: float = POLL_SECONDS) -> None:
+    def __init__(self, kind: str, seconds: float = POLL_SECONDS) -> None:
         super().__init__(daemon=True)
         self.kind, self.seconds = kind, seconds
         self.words = ""

@@ -18,6 +18,7 @@ from .find_outputs import find_outputs
 from .upload import UploadFailed, upload_archive
 
 LIST, SLOTS = "checkpoint", ("checkpoint-0", "checkpoint-1")  # names of the addresses
+LISTED = "checkpoint-list.json"  # the list as it was sent
 UPLOADED = "checkpoint-uploaded.json"  # what is in the bucket, and whether its list says so
 SECONDS = 60.0  # between the end of one upload and the next look
 _STOP_SECONDS = 2.0  # for an upload that is to end; one that waits for an answer does not notice
@@ -126,32 +127,16 @@ def _upload_list(
     home: Home, there: Mapping[str, Any], uploads: Mapping[str, str], give_up: Callable[[], bool], clock: Clock
 ) -> None:
     """Upload the list of what is in both places, the newest one first."""
-    name, places = LIST + ".json", sorted(SLOTS, key=lambda slot: slot != there["newest"])
-    home.write(name, {"places": [{"slot": slot, "checkpoint": there["places"][slot]} for slot in places]})
-    upload_archive(uploads[LIST], [(name, home.file(name), home.size(name), 0o644)], give_up, clock)
+    places = sorted(SLOTS, key=lambda slot: slot != there["newest"])
+    home.write(LISTED, {"places": [{"slot": slot, "checkpoint": there["places"][slot]} for slot in places]})
+    member = (LIST + ".json", home.file(LISTED), home.size(LISTED), 0o644)
+    upload_archive(uploads[LIST], [member], give_up, clock)
 
 
 def _there(home: Home) -> dict[str, Any]:
     """Return what is in each place, which is the newest, and whether the list in the bucket is known to say just that."""
-    found = home.read(UPLOADED) or {}
-    places, newest, trouble = found.get("places"), found.get("newest"), found.get("trouble")
-    places = places if isinstance(places, dict) else {}
-    return {
-        "places": {slot: _checkpoint(places.get(slot)) for slot in SLOTS},
-        "newest": newest if newest in SLOTS else SLOTS[1],
-        "told": found.get("told") is True if home.exists(UPLOADED) else True,
-        "trouble": trouble if isinstance(trouble, str) else "",
-    }
-
-
-def _checkpoint(value: Any) -> dict[str, Any] | None:
-    """One as `take_checkpoint` tells it; None if it is none."""
-    if not isinstance(value, dict) or not isinstance(value.get("number"), int):
-        return None
-    files, at = value.get("files"), value.get("at")
-    if not isinstance(files, list) or not isinstance(at, (int, float)):
-        return None
-    return {"number": value["number"], "at": at, "files": files, "trouble": str(value.get("trouble") or "")}
+    nothing = {"places": dict.fromkeys(SLOTS), "newest": SLOTS[1], "told": not home.exists(UPLOADED), "trouble": ""}
+    return home.read(UPLOADED) or nothing
 
 
 def _note(home: Home, there: Mapping[str, Any], give_up: Callable[[], bool], trouble: str = "") -> None:

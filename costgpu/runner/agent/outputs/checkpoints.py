@@ -11,7 +11,6 @@ import errno
 import fcntl
 import hashlib
 import os
-import re
 import shutil
 import stat
 import tarfile
@@ -21,10 +20,10 @@ from typing import IO, Any
 
 from ..clock import Clock
 from ..limits import min_free_bytes
-from ..state_files import Home, open_regular, open_to_write
+from ..state_files import Home, open_regular
 from ..status import JobEnd, job_end, job_status
 from .find_outputs import Output, find_outputs, is_named
-from .workdir import Damaged, is_safe_path, make_parents
+from .workdir import Damaged, make_parents
 
 STORE = "checkpoints"  # folder in the home with the copies, by checksum
 RECORD = "checkpoint.json"  # what was taken last: number, time, files, since when folders are held back
@@ -33,7 +32,6 @@ ANNOUNCED = "restore.json"  # what a client is about to put back
 QUIET_SECONDS = 5.0  # a writer that pauses for longer inside one file is taken for one that has ended
 PATIENCE_SECONDS = 60.0  # after that a folder that is never quiet is taken, but for the files that are not
 _CHUNK = 1 << 20
-_SHA256 = re.compile(r"[0-9a-f]{64}")
 
 
 class _Changed(Exception):
@@ -50,7 +48,7 @@ def take_checkpoint(home: Home, order: Mapping[str, Any], clock: Clock, everythi
         ``number``, which grows when anything has changed; ``at``, Unix time; ``files``, rows of path, size, checksum,
         mode and time of change in nanoseconds; and ``trouble``, empty or why something was left out.
     """
-    with open(open_to_write(home.file(LOCK)), "wb") as lock:
+    with open(home.file(LOCK), "ab") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         return _take(home, order, clock, everything)
 
@@ -141,11 +139,8 @@ def _copy(home: Home, each: Output) -> str:
 
 def expect_checkpoint(home: Home, files: Sequence[Sequence[Any]]) -> list[str]:
     """Note what is to be put back: rows as `take_checkpoint` makes them; return the checksums that lack."""
-    for row in files:
-        if not is_safe_path(row[0]) or not _SHA256.fullmatch(row[2]):
-            raise Damaged("Not a file of a checkpoint: %r" % row[0])
     home.write(ANNOUNCED, {"files": files})
-    _make_store(home)
+    os.makedirs(home.file(STORE), exist_ok=True)
     lacking = {row[2] for row in files if not os.path.exists(_copy_of(home, row[2]))}
     if not lacking:
         _put_back(home, files)
@@ -199,25 +194,9 @@ def _copy_bytes(source: IO[bytes], target: IO[bytes], home: Home | None = None) 
 
 
 def _record(home: Home) -> dict[str, Any]:
-    """Return what was taken last; nothing if the job has damaged the record."""
-    record = home.read(RECORD) or {}
-    _make_store(home)
-    number, files, held = record.get("number"), record.get("files"), record.get("held")
-    at = record.get("at")
-    return {
-        "number": number if isinstance(number, int) else 0,
-        "at": at if isinstance(at, (int, float)) else 0.0,
-        "files": [row for row in files if isinstance(row, list) and len(row) == 5] if isinstance(files, list) else [],
-        "held": held if isinstance(held, dict) else {},
-    }
-
-
-def _make_store(home: Home) -> None:
-    """Make the folder for the copies; a link that the job has put in its place is not followed."""
-    store = home.file(STORE)
-    if os.path.islink(store) or (os.path.exists(store) and not os.path.isdir(store)):
-        os.unlink(store)
-    os.makedirs(store, exist_ok=True)
+    """Return what was taken last."""
+    os.makedirs(home.file(STORE), exist_ok=True)
+    return home.read(RECORD) or {"number": 0, "at": 0.0, "files": [], "held": {}}
 
 
 def _forget_copies(home: Home, files: Iterable[Sequence[Any]]) -> None:
@@ -242,11 +221,3 @@ def _incoming(home: Home) -> str:
 
 def _copy_of(home: Home, sha256: str) -> str:
     return os.path.join(home.file(STORE), sha256)
-
-
-def _key(path: str) -> tuple[int, int]:
-    try:
-        found = os.lstat(path)
-    except OSError:
-        return (0, 0)
-    return (found.st_dev, found.st_ino)

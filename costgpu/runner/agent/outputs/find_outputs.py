@@ -125,7 +125,7 @@ class _Search:
     def __init__(self, home: Home, everything: bool) -> None:
         self.home, self.root, self._everything = home, os.path.realpath(home.work), everything
         manifest = home.read("manifest.json") or {}
-        self._links, self._files = _table(manifest.get("links")), _table(manifest.get("files"))
+        self._links, self._files = manifest.get("links", {}), manifest.get("files", {})
         self._began = job_began(home)
         self.missing: list[str] = []
         self.unreadable: dict[str, str] = {}
@@ -231,7 +231,7 @@ class _Search:
             return False
 
     def _is_as_sent(self, path: str, each: Output) -> bool:
-        known = _record(self._files.get(path))
+        known = self._files.get(path)
         if known is None or each.size != known[0]:
             return False
         try:
@@ -242,15 +242,6 @@ class _Search:
 
     def _is_inside(self, full: str) -> bool:
         return os.path.commonpath([full, self.root]) == self.root
-
-
-def _table(value: Any) -> dict[str, Any]:
-    """Return a part of a record; the job may have put anything there."""
-    return value if isinstance(value, dict) else {}
-
-
-def _record(value: Any) -> list[Any] | None:
-    return value if isinstance(value, list) and len(value) == 3 else None
 
 
 def _target(link: str) -> str | None:
@@ -319,13 +310,13 @@ def with_checksums(home: Home, found: Found) -> list[list[Any]]:
 
     Checksums are remembered as long as size and time stay.
     """
-    known = _table((home.read("outputs.json") or {}).get("files"))
+    known = (home.read("outputs.json") or {"files": {}})["files"]
     rows, remembered = [], {}
     for each in found.outputs:
-        before = _record(known.get(each.full))
+        before = known.get(each.full)
         try:
             is_same = before is not None and before[:2] == [each.size, each.mtime_ns]
-            sha256 = before[2] if before is not None and is_same else file_sha256(each.full)
+            sha256 = before[2] if is_same else file_sha256(each.full)
         except OSError as error:
             note_unreadable(found.unreadable, each.path, error)
             continue

@@ -52,7 +52,7 @@ _MEMORY = re.compile(  # in /dev/shm
 )
 _SEMAPHORE_BYTES = 32  # a file of /dev/shm called sem.* that is larger is none
 _CUDA = re.compile(r"cuda(-\d+(\.\d+)*)?")  # in /usr/local
-_OWN_FORMS = re.compile(r"\.?(.+?)(\.\d+-\d+)?\.new|(.+)\.restored")  # drafts of costgpu's own files
+_OWN_FORMS = re.compile(r"\.?(.+?)(\.\d+-\d+)?\.new")  # drafts of costgpu's own files
 _AGENT = re.compile(r"agent-[0-9a-f]+\.pyz(\.new)?")
 _OWN_FOLDERS = frozenset(("env", "rank-logs", "venv"))
 _COPY = re.compile(r"[0-9a-f]{64}|incoming\.[0-9-]+")  # of a checkpoint: a job may well have such a folder, too
@@ -71,9 +71,9 @@ def job_began(home: Home) -> float | None:
     """
     progress = home.read("progress.json") or {}
     epoch, at = progress.get("job_started_epoch"), progress.get("job_started_uptime")
-    if not isinstance(epoch, (int, float)):
+    if epoch is None:
         return None
-    if isinstance(at, (int, float)) and progress.get("boot_id") == boot_id():
+    if at is not None and progress.get("boot_id") == boot_id():
         epoch = min(epoch, time.time() - (uptime() - at))
     return float(epoch) - _CLOCK_SECONDS
 
@@ -146,7 +146,7 @@ def _is_own(name: str, is_folder: bool) -> bool:
     if is_folder:
         return name in _OWN_FOLDERS
     draft = _OWN_FORMS.fullmatch(name)
-    return name in OWN_NAMES or _AGENT.fullmatch(name) is not None or (draft and (draft[1] or draft[3])) in OWN_NAMES
+    return name in OWN_NAMES or _AGENT.fullmatch(name) is not None or (draft and draft[1]) in OWN_NAMES
 
 
 def other_file_systems() -> frozenset[str]:

@@ -67,7 +67,7 @@ def _machine_is_shutting_down() -> bool:
 
 def _why(order: Mapping[str, Any]) -> Termination:
     grace = float(order["grace_seconds"])
-    notice = read_notice(order.get("spot_notice")).words if order["spot"] else ""
+    notice = read_notice(order["spot_notice"]).words if order["spot"] else ""
     if notice:
         return Termination("preempted", "The provider takes the machine back: %s." % notice, grace)
     return Termination("job_failed", "The machine was shut down or restarted.", grace)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import errno
 import os
 import signal
 import subprocess
@@ -203,44 +202,27 @@ class _Guard(threading.Thread):
 
 
 def _copy(source: int, target: int, size: int, until: float) -> None:
-    """Copy the first `size` bytes; holes stay holes.
+    """Copy the first `size` bytes. Blocks of zeros become holes: a sparse file may be larger than the disk.
 
     Raises:
         HostUnreachable: It takes too long.
         OSError: It cannot be read or written.
     """
-    at, length = 0, min(size, os.fstat(source).st_size)
-    while at < length:
-        start = _data_from(source, at)
-        if start is None:
-            break
-        at = min(start, length)
-        piece = os.pread(source, min(_READ_BYTES, length - at), at)
-        if not piece:
-            length = at  # it became shorter
-            break
-        at += _write_at(target, piece, at)
+    at = 0
+    while at < size and (piece := os.pread(source, min(_READ_BYTES, size - at), at)):
+        if piece.strip(b"\0"):
+            _write_at(target, piece, at)
+        at += len(piece)
         if time.monotonic() > until:
             raise HostUnreachable("A file takes too long to be copied on this machine.")
-    os.ftruncate(target, length)
+    os.ftruncate(target, at)
 
 
-def _data_from(descriptor: int, at: int) -> int | None:
-    """Return where the next data begin; None if only a hole follows."""
-    if not hasattr(os, "SEEK_DATA"):
-        return at
-    try:
-        return os.lseek(descriptor, at, os.SEEK_DATA)
-    except OSError as exc:
-        return None if exc.errno == errno.ENXIO else at
-
-
-def _write_at(target: int, piece: bytes, at: int) -> int:
+def _write_at(target: int, piece: bytes, at: int) -> None:
     left = memoryview(piece)
     while left:
         written = os.pwrite(target, left, at)
         left, at = left[written:], at + written
-    return len(piece)
 
 
 class _Pieces:

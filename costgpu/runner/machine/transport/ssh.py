@@ -18,6 +18,7 @@ import asyncssh
 
 from costgpu.errors import HostUnreachable, MachineUnusable, OutputsMissing, RunError
 from costgpu.models.instance import Endpoint
+from costgpu.runner.agent.state_files import REMOTE_HOME
 from costgpu.runner.machine.host import Completed, Keys, RemoteFile, transfer_seconds
 from costgpu.runner.machine.transport import event_loop
 from costgpu.runner.machine.transport.batches import batches
@@ -37,26 +38,19 @@ class SshTransport:
 
     Args:
         keys: The run's own; its host key is the only one that is believed.
-        home: costgpu's folder on the machine.
         connect_timeout_seconds: For connecting and logging in.
     """
 
-    def __init__(
-        self, endpoint: Endpoint, keys: Keys, *, home: str = "/opt/costgpu", connect_timeout_seconds: float = 10.0
-    ) -> None:
+    home = REMOTE_HOME
+
+    def __init__(self, endpoint: Endpoint, keys: Keys, *, connect_timeout_seconds: float = 10.0) -> None:
         self._endpoint = endpoint
         self._keys = keys
-        self._home = home
         self._connect_timeout = connect_timeout_seconds
         self._loop = event_loop.shared()
         self._dialling = asyncio.Lock()
         self._connection: asyncssh.SSHClientConnection | None = None
         self._closed = False
-
-    @property
-    def home(self) -> str:
-        """Return the absolute path of costgpu's folder on the machine."""
-        return self._home
 
     def open(self) -> None:
         """Connect now; otherwise the first command does.

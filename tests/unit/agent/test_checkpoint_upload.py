@@ -23,6 +23,7 @@ from costgpu.runner.agent.outputs.checkpoint_upload import (
     upload_last_checkpoint,
     uploaded,
 )
+from costgpu.runner.agent.outputs.checkpoints import PATIENCE_SECONDS
 from costgpu.runner.agent.outputs.upload import UploadFailed
 from costgpu.runner.agent.state_files import Home
 from tests.properties import examples
@@ -121,6 +122,20 @@ def test_the_list_names_only_what_is_there(tmp_path_factory: pytest.TempPathFact
         world.upload()
         assert world.listed()[0][1] == {"c/model": hashlib.sha256(f"step {world.saved}".encode()).hexdigest()}
         assert uploaded(world.home)["files"][0][0] == "c/model"
+
+
+def test_a_folder_that_is_never_quiet_travels_while_another_one_has_news(world: World) -> None:
+    clock = SimulatedClock()
+    world.order["checkpoints"] = ["c", "busy"]
+    Path(world.home.work, "busy").mkdir()
+    world.write("busy/whole", "whole")
+    for _ in range(3):
+        world.write("busy/growing", "half")
+        os.utime(Path(world.home.work, "busy/growing"), (clock.time(), clock.time()))
+        world.save()
+        assert upload_checkpoint(world.home, world.order, URLS, lambda: False, clock)
+        clock.sleep(PATIENCE_SECONDS / 2)
+    assert {"c/model", "busy/whole"} == world.listed()[0][1].keys()
 
 
 def test_both_places_are_listed_the_newest_first(world: World) -> None:

@@ -30,7 +30,7 @@ class Case:
     @property
     def group(self) -> str:
         """Cases of one kind: the same kill, at another point."""
-        moment = self.arguments[-1] if self.arguments[-1] in ("before", "after") else ""
+        moment = next((each for each in self.arguments if each in ("before", "after")), "")
         options = {name: value for name, value in self.options.items() if name != "action"}
         return f"{self.kill.__name__} {moment} {options}"
 

@@ -1,6 +1,7 @@
 """Ray clusters of two machines of the emulated AWS, from the command line: real hosts, real Ray between them.
 
-A cluster that loses its worker, or the process of its head, is in tests/agent; what is done on this computer in tests/cli.
+A cluster that loses the process of its head is in tests/agent/test_launch_ray; a job that loses a machine other than its first
+is the same with every launcher: `test_groups_google`.
 """
 
 from collections.abc import Iterator

@@ -1,10 +1,10 @@
 """The command line as a process that a test can kill or stop at a ledger write, and whose clock it can move.
 
-    python -m tests.emulated.journeys.killable_client [--at EVENT:before|after:KILL|STOP] [--clock FILE] -- run train.py
+    python -m tests.emulated.journeys.killable_client [--at EVENT:before|after:KILL|STOP[:N]] [--clock FILE] -- run train.py
 
 Nothing of costgpu is changed but the clock that is put into it; the commits are seen through SQLAlchemy's own events.
 KILL comes within the transaction or when it is over; STOP around it, so that whoever is stopped locks nobody out.
-It comes at the first such event.
+It comes at the N-th such event, the first if N is not given: machines of one job have events of their own.
 """
 
 import argparse
@@ -20,18 +20,20 @@ import costgpu.clock
 from costgpu.models.run import EventKind, RunEvent
 
 
-def kill_at(kind: EventKind, when: str) -> None:
-    """Dies at the commit of the first such event: before it, or when it has happened."""
+def kill_at(kind: EventKind, when: str, nth: int) -> None:
+    """Dies at the commit of the n-th such event: before it, or when it has happened."""
     from sqlalchemy import event
     from sqlalchemy.engine import Engine
     from sqlalchemy.pool import Pool
 
+    seen: list[str] = []
     written: list[str] = []  # by the transaction that is open, if it is the one
 
     def inserted(connection: Any, cursor: Any, statement: str, parameters: Any, context: Any, many: bool) -> None:
         if statement.startswith("INSERT INTO events"):
             values = parameters.values() if isinstance(parameters, dict) else parameters
-            written.extend(value for value in values if value == kind.value)
+            seen.extend(value for value in values if value == kind.value)
+            written.extend(seen[nth - 1 :])
 
     def committing(connection: Any) -> None:
         if written and when == "before":
@@ -47,16 +49,16 @@ def kill_at(kind: EventKind, when: str) -> None:
         event.listen(Pool, "checkin", returned)  # a connection comes back when its transaction is over
 
 
-def stop_at(kind: EventKind, when: str) -> None:
-    """Stops at the first such event, before or after it is appended."""
+def stop_at(kind: EventKind, when: str, nth: int) -> None:
+    """Stops at the n-th such event, before or after it is appended."""
     from costgpu.ledger.store import Ledger
 
     append = Ledger.append
-    met: list[EventKind] = []
+    met: list[RunEvent] = []
 
     def stopping(ledger: Ledger, event: RunEvent, admit: Callable[[], None] | None = None, /) -> None:
-        now = event.kind is kind and kind not in met
-        met.append(event.kind)
+        met.extend([event] if event.kind is kind else [])
+        now = event.kind is kind and len(met) == nth
         if now and when == "before":
             strike("STOP")
         append(ledger, event, admit)
@@ -102,8 +104,8 @@ def main() -> None:
     parser.add_argument("words", nargs=argparse.REMAINDER)
     chosen = parser.parse_args()
     if chosen.at:
-        kind, when, what = chosen.at.split(":")
-        {"KILL": kill_at, "STOP": stop_at}[what](EventKind(kind), when)
+        kind, when, what, *nth = chosen.at.split(":")
+        {"KILL": kill_at, "STOP": stop_at}[what](EventKind(kind), when, int(nth[0]) if nth else 1)
     if chosen.clock is not None:
         move_clock(chosen.clock)
     sys.argv = ["costgpu", *chosen.words[1:]]

@@ -1,9 +1,10 @@
 """Ray clusters of two machines of the emulated AWS, from the command line: real hosts, real Ray between them.
 
-A cluster that loses the process of its head is in tests/agent/test_launch_ray; a job that loses a machine other than its first
+A cluster that loses the process of its head is in tests/agent/test_launch_ray; a job that loses another machine
 is the same with every launcher: `test_groups_google`.
 """
 
+import re
 from collections.abc import Iterator
 
 import boto3
@@ -46,17 +47,26 @@ def all_at_once(begin: Begin, guest_cloud_process: RunningEc2) -> Iterator[None]
         yield from begin(guest_cloud_process)
 
 
+def an_example(person: Person, name: str, arguments: str, said: str, made: str) -> None:
+    """One of the project's examples from the command line to the receipt, and nothing is left."""
+    person.write(examples.source(name))
+    client = person.launch(*RAY, kind=KIND, cap=CAP, script=f"train.py {arguments}")
+    assert client.wait(240) == 0, str(client)
+    assert re.search(said, client.out.decode()), str(client)
+    assert client.says("Ray runs on 2 machines; the script is its driver."), str(client)
+    assert (person.work / made).stat().st_size > 0
+    person.ended(instances=2)
+
+
 @journeys
 def ray_data(person: Person) -> None:
-    """From the command line to the receipt, with work on both machines, and nothing is left."""
-    person.write(examples.source("ray_data.py"))
-    client = person.launch(*RAY, kind=KIND, cap=CAP, script="train.py --rows 20000 --blocks 8")
-    assert client.wait(240) == 0, str(client)
-    assert b"20000 rows from 2 machines" in client.out, str(client)
-    assert client.says("Ray runs on 2 machines; the script is its driver."), str(client)
-    assert (person.work / "statistics.txt").stat().st_size > 0
-    person.ended(instances=2)
+    an_example(person, "ray_data.py", "--rows 20000 --blocks 8", "20000 rows from 2 machines", "statistics.txt")
     assert person.do("reap", "--infra", "aws/us-east-1").out == b""
+
+
+@journeys
+def ray_train(person: Person) -> None:
+    an_example(person, "ray_train.py", "--epochs 2 --steps 8", r"\d workers: loss 0\.\d+", "model.pt")
 
 
 @journeys

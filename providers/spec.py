@@ -93,7 +93,6 @@ class ProviderSpec:
         over_ssh: Whether machines are reached over SSH, with an address and keys; False for processes here.
         end_by_hand: The command that ends an instance without costgpu, from its reference and the account.
         account_in_end_command: Whether that command names the account; `Provider.identity` then asks nobody.
-        power_off_stops: Whether a machine that powers itself off is only stopped, and its disk billed on.
         watchdog_delay_seconds: How much later than the deadline the machine's own watchdog acts, because the provider
             itself deletes the machine at the deadline. 0 if it does not.
         host_key_seconds: How long a machine may show the host key of its image, because its boot script may run after sshd.
@@ -127,7 +126,6 @@ class ProviderSpec:
     over_ssh: bool = True
     end_by_hand: Callable[[InstanceRef, str], str] = _no_command
     account_in_end_command: bool = False
-    power_off_stops: bool = False
     watchdog_delay_seconds: float = 0.0
     host_key_seconds: float = 45.0
     spot_notice: str = ""

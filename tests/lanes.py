@@ -19,15 +19,17 @@ import psutil
 PYTEST = ["-m", "pytest", "-m"]
 DEFAULT_BUILD = ["-m", "tests.default_build"]
 LANES = (
+    [*PYTEST, "emulator", "tests/emulated/journeys"],
+    [*PYTEST, "emulator", "--ignore=tests/emulated/journeys"],
     [*PYTEST, "not (emulator or wire or packaging or bulk) and (frameworks or slow)"],
-    [*PYTEST, "emulator or wire or packaging"],
+    [*PYTEST, "not emulator and (wire or packaging)"],
     [*PYTEST, "bulk", "--ignore=tests/simulation"],
     [*DEFAULT_BUILD, "pinned"],
     [*DEFAULT_BUILD, "newest"],
     [*PYTEST, "bulk", "tests/simulation"],
     [*PYTEST, "hypothesis and not (emulator or wire or packaging or bulk or frameworks or slow)"],
 )
-AT_ONCE = 3  # the next begins when one of them has ended
+AT_ONCE = 4  # the next begins when one of them has ended; the first two wait for their hosts most of the time
 
 
 def main() -> int:

@@ -109,7 +109,6 @@ SPEC = ProviderSpec(
     # Google deletes a running machine with its disk at the deadline, up to 30 s late; one that has powered itself off
     # before is only stopped, keeps its disk and loses its time limit. So the watchdog comes after it.
     # Source: Compute Engine, "Limit the run time of a VM" (2026-11).
-    power_off_stops=True,
     watchdog_delay_seconds=60.0,
     # Where an image has no cloud-init, Google's own unit runs the script, on Ubuntu as the last of all: as long as booting.
     # Source: Canonical's google-startup-scripts.service, After=cloud-final.service snapd.seeded.service (2020).

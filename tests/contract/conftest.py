@@ -11,7 +11,7 @@ from tests.emulators.fixtures import cloud, cloud_process, gce, gce_process, loo
 __all__ = ["cloud", "cloud_process", "gce", "gce_process", "loopback"]
 
 
-@pytest.fixture(params=["fake", "local", "aws", "gcp"])
+@pytest.fixture(params=["fake", "local", *(pytest.param(name, marks=pytest.mark.wire) for name in ("aws", "gcp"))])
 def harness(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Harness]:
     """Every provider in turn."""
     made: Harness

@@ -7,8 +7,6 @@ from costgpu.models.instance import Instance, OrphanedResource
 from costgpu.providers.base import TAG_GROUP
 from tests.contract.harness import RUN, Harness, run_of
 
-pytestmark = pytest.mark.slow
-
 
 def shared(harness: Harness) -> set[str]:
     """Ids of everything that carries node 0's run, as a new client finds it."""

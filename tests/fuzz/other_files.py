@@ -175,7 +175,10 @@ def bill(source: random.Random, folder: Path) -> None:
         "end": end.isoformat(),
         "asked_at": datetime.now(UTC).isoformat(),
         "note": "",
-        "rows": [["r", start.isoformat(), end.isoformat(), "1.5", False]],
+        "provider": "aws",
+        "source": "test",
+        "requests": 1,
+        "rows": [{"run_id": "r", "start": start.isoformat(), "end": end.isoformat(), "amount_usd": "1.5"}],
     }
     document = mutated_value(document, source)
     (folder / "aws-1-20261101-20261102.json").write_bytes(

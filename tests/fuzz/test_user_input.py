@@ -1,7 +1,7 @@
 """Whatever a user, a file or a damaged ledger says: an answer, or an error of ours. Never a traceback, a warning, a hang.
 
-`make test` tries a few hundred inputs that hypothesis chooses, `make test-all` more than ten thousand from fixed seeds. A
-failure names its seed: `command_line(random.Random(seed))` and its like make the same input again.
+From fixed seeds: `make test` tries some hundred inputs, `make test-all` more than ten thousand. A failure names its
+seed: `command_line(random.Random(seed))` and its like make the same input again.
 """
 
 from __future__ import annotations
@@ -13,10 +13,9 @@ import random
 import sqlite3
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, example, given
-from hypothesis import strategies as st
 
 from costgpu.config import data_path
 from costgpu.errors import CostGpuError
@@ -25,10 +24,10 @@ from tests.cli.here import told
 from tests.fuzz import other_files
 from tests.fuzz.damaged_ledger import LEDGER_COMMANDS, damage_ledger, plant_ledger
 from tests.fuzz.user_input import command_line, limited, outcome, starts_something
-from tests.properties import examples
 from tests.unit.estimator import builders, inferring
 
-COMMAND_LINES, DAMAGED_LEDGERS, SHARDS = 2000, 600, 10
+FEW, SHARDS = 30, 10
+COMMAND_LINES, DAMAGED_LEDGERS = 2000, 600
 OTHER_FILES = {
     "settings": 2500,
     "environment_file": 1000,
@@ -38,8 +37,13 @@ OTHER_FILES = {
     "price_documents": 2500,
     "quantities": 4000,
 }
-SEEDS = st.integers(0, 2**32)
-QUIET = [HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
+
+
+def shards(count: int) -> list[Any]:
+    """Seeds by test: a few in `make test`, and the others in `make test-all`."""
+    many = (range(FEW + shard, count, SHARDS) for shard in range(SHARDS))
+    slow = [pytest.param(seeds, marks=pytest.mark.slow, id=f"from {seeds.start}") for seeds in many]
+    return [pytest.param(range(FEW), id="few"), *slow]
 
 
 def person(folder: Path) -> None:
@@ -98,52 +102,36 @@ def read_anything(kind: str, seed: object, folder: Path) -> None:
         other_files.KINDS[kind](random.Random(f"{kind} {seed}"), folder)
 
 
-def try_all(count: int, shard: int, shards: int, attempt: Callable[[int], None]) -> None:
-    """Tries every seed of a shard, and names those that fail."""
+def try_all(seeds: range, attempt: Callable[[int], None]) -> None:
+    """Try every seed, and name those that fail."""
     failed: list[str] = []
-    for seed in range(shard, count, shards):
+    for seed in seeds:
         try:
             attempt(seed)
         except Exception as error:  # noqa: BLE001 - that it is none of ours is what is looked for
             failed.append(f"seed {seed}: {type(error).__name__}: {ascii(str(error))[:500]}")
-    assert not failed, f"{len(failed)} of {count // shards}:\n" + "\n".join(failed[:10])
+    assert not failed, f"{len(failed)} of {len(seeds)}:\n" + "\n".join(failed[:10])
 
 
-@pytest.mark.slow
-class TestManySeeds:
-    @pytest.mark.parametrize("shard", range(SHARDS))
-    def test_command_lines(self, shard: int, project: Path) -> None:
-        try_all(COMMAND_LINES, shard, SHARDS, say_anything)
-
-    @pytest.mark.parametrize("shard", range(SHARDS))
-    def test_damaged_ledgers(self, shard: int, ledger: Path) -> None:
-        try_all(DAMAGED_LEDGERS, shard, SHARDS, lambda seed: damage_anything(seed, ledger))
-
-    @pytest.mark.parametrize("kind", OTHER_FILES)
-    def test_files(self, kind: str, project: Path) -> None:
-        try_all(OTHER_FILES[kind], 0, 1, lambda seed: read_anything(kind, seed, project))
-
-    def test_there_are_ten_thousand(self) -> None:
-        assert COMMAND_LINES + DAMAGED_LEDGERS + sum(OTHER_FILES.values()) >= 10_000
+@pytest.mark.parametrize("seeds", shards(COMMAND_LINES))
+def test_command_lines(seeds: range, project: Path) -> None:
+    try_all(seeds, say_anything)
 
 
-class TestSomeSeeds:
-    @examples(400, suppress_health_check=QUIET)
-    @given(SEEDS)
-    def test_command_lines(self, project: Path, seed: int) -> None:
-        say_anything(seed)
+@pytest.mark.parametrize("seeds", shards(DAMAGED_LEDGERS))
+def test_damaged_ledgers(seeds: range, ledger: Path) -> None:
+    try_all(seeds, lambda seed: damage_anything(seed, ledger))
 
-    @examples(240, suppress_health_check=QUIET)
-    @given(SEEDS)
-    @example(602556844)  # exports a zero byte
-    def test_damaged_ledgers(self, ledger: Path, seed: int) -> None:
-        damage_anything(seed, ledger)
 
-    @pytest.mark.parametrize("kind", OTHER_FILES)
-    @examples(240, suppress_health_check=QUIET)
-    @given(SEEDS)
-    def test_files(self, project: Path, kind: str, seed: int) -> None:
-        read_anything(kind, seed, project)
+def test_a_damaged_ledger_that_exports_a_zero_byte(ledger: Path) -> None:
+    damage_anything(602556844, ledger)
+
+
+@pytest.mark.parametrize("few", [pytest.param(True, id="few"), pytest.param(False, id="many", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("kind", OTHER_FILES)
+def test_files(kind: str, *, few: bool, project: Path) -> None:
+    seeds = range(FEW) if few else range(FEW, OTHER_FILES[kind])
+    try_all(seeds, lambda seed: read_anything(kind, seed, project))
 
 
 LIKE = ("estimate", "--like", "resnet50")

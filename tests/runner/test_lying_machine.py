@@ -15,7 +15,7 @@ from costgpu.models.run import RunState
 from costgpu.runner.agent.log_stream import MAGIC
 from costgpu.runner.machine.host import LogPosition
 from costgpu.runner.timeouts import RECONNECT_SECONDS
-from tests.fuzz.planted_agent import STATUS, PlantedAgent, frame, log, reply
+from tests.fuzz.planted_agent import PlantedAgent, frame, log
 from tests.runner.world import World
 
 Chunks = Callable[[ManualClock], Iterator[bytes]]
@@ -133,9 +133,8 @@ def test_a_machine_that_talks_nonsense_is_left_to_its_lease(tmp_path: Path, chun
     assert ended_by_its_lease(world)
 
 
-@pytest.mark.parametrize("said", [b"", b"[]", b"{}", b'{"phase": "fini'])
-def test_before_the_job_nonsense_ends_the_machine(tmp_path: Path, said: bytes) -> None:
-    world, _ = driven(tmp_path, says=lambda _: lambda _method: b"costgpu-reply " + said + b"\n")
+def test_before_the_job_nonsense_ends_the_machine(tmp_path: Path) -> None:
+    world, _ = driven(tmp_path, says=lambda _: lambda _method: b"costgpu-reply {}\n")
     assert world.view.state is RunState.CLOSED
     assert world.view.reason is EndReason.MACHINE_UNUSABLE
     assert ended_by_its_lease(world)
@@ -155,7 +154,3 @@ def test_before_the_job_silence_ends_the_machine_soon(tmp_path: Path) -> None:
     assert world.view.state is RunState.CLOSED
     assert world.view.reason is EndReason.SYNC_FAILED
     assert (world.clock.now() - ManualClock().now()).total_seconds() < RECONNECT_SECONDS + 300
-
-
-def test_replies_of_a_planted_agent_are_as_an_agents() -> None:
-    assert PlantedAgent(lambda _: reply(STATUS)).host.status().exit_code == 3

@@ -20,7 +20,7 @@ JOB = JobScript(seconds=250, saves=50, outputs={"model.pt": b"weights", PROGRESS
 TAKEN = (200.0, 200.0)  # seconds after which a machine is taken back; it is told 120 s before
 MINUTE = 60.0
 EVERY = bool(os.environ.get("FULL"))
-"""Whether before and after each call, rather than at every fourth, by turns before and after it."""
+"""Whether before and after each call, rather than at every twelfth, by turns before and after it."""
 
 
 def new_world(folder: Path) -> RecoveryWorld:
@@ -35,10 +35,14 @@ def calls_of_a_journey(folder: Path) -> list[str]:
     return life.calls
 
 
-def deaths(folder: Path) -> Iterator[tuple[str, RecoveryWorld]]:
-    """Worlds in which a client was killed before or after one of its calls; and what has happened."""
+def deaths(folder: Path, first: int) -> Iterator[tuple[str, RecoveryWorld]]:
+    """Yield worlds in which a client was killed before or after one of its calls, and what has happened.
+
+    Args:
+        first: The first call of the sample, so that each test has others.
+    """
     for number, call in enumerate(calls_of_a_journey(folder / "whole"), 1):
-        for after in (False, True) if EVERY else (number % 8 == 0,) if number % 4 == 0 else ():
+        for after in (False, True) if EVERY else (number % 24 == first,) if number % 12 == first else ():
             world = new_world(folder / f"{number}{after}")
             with pytest.raises(Killed):
                 world.run(life=Life(dies_at=number, after=after))
@@ -46,7 +50,7 @@ def deaths(folder: Path) -> Iterator[tuple[str, RecoveryWorld]]:
 
 
 def test_somebody_comes_and_goes_on(tmp_path: Path) -> None:
-    for what, world in deaths(tmp_path):
+    for what, world in deaths(tmp_path, 4):
         if not world.book.rows:
             assert not world.cloud.alive(), what
             continue
@@ -61,7 +65,7 @@ def test_somebody_comes_and_goes_on(tmp_path: Path) -> None:
 def test_somebody_comes_late(tmp_path: Path) -> None:
     """Reap has closed what it could; a job that waits is still there, and goes on."""
     waited = 0
-    for what, world in deaths(tmp_path):
+    for what, world in deaths(tmp_path, 8):
         if not world.book.rows:
             continue
         for _ in range(4):
@@ -80,7 +84,7 @@ def test_somebody_comes_late(tmp_path: Path) -> None:
 
 
 def test_nobody_comes(tmp_path: Path) -> None:
-    for what, world in deaths(tmp_path):
+    for what, world in deaths(tmp_path, 0):
         world.clock.sleep(200 * MINUTE)
         assert not world.cloud.alive(), what
         assert not world.cloud.past_lease(slack_seconds=60), what

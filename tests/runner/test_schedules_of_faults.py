@@ -1,4 +1,6 @@
-"""Schedules of faults against the invariants of termination, on the fake cloud.
+"""Schedules of faults against the invariants of termination, for a job on two machines of the fake cloud.
+
+A single machine has the same in tests/simulation.
 
 Clients are started, killed and followed by others; providers fail, throttle and lose answers; machines are preempted,
 cut off and ended by hand; agents die. Afterwards time passes and reap runs. What must hold:
@@ -34,7 +36,7 @@ from tests.fake_cloud import JobScript, MachineScript
 from tests.properties import examples
 from tests.runner.group_world import GroupWorld
 from tests.runner.mortal import Killed, Life, MemoryBook, Mortal, tools
-from tests.runner.world import RUN, World
+from tests.runner.world import RUN
 
 CAP_USD, PRICE_USD = 2.0, 1.0
 WATCHDOG_TICK = 60.0
@@ -42,8 +44,6 @@ WATCHDOG_TICK = 60.0
 
 class Schedule(RuleBasedStateMachine):
     """One job, many clients, one unreliable world."""
-
-    nodes = 1
 
     @initialize(
         job=st.fixed_dictionaries(
@@ -71,18 +71,12 @@ class Schedule(RuleBasedStateMachine):
         self.temporary = tempfile.TemporaryDirectory()
         outputs: dict[str, Any] = {"outputs": {"model.pt": b"weights"}, "stdout": [(1.0, b"hello\n")]}
         script = JobScript(setup_seconds=20, **outputs, **job)
-        self.world = self._new_world(Path(self.temporary.name), script, machine)
+        self.world = GroupWorld(Path(self.temporary.name), script, machine)
         self.clock, self.cloud, self.book = self.world.clock, self.world.cloud, self.world.book
         for name, value in facts.items():
             setattr(self.cloud, name, value)
         self.most_at_once = 0
         self.cloud.faults.on_call = lambda _method, _subject: self._count()
-
-    def _new_world(self, folder: Path, script: JobScript, machine: MachineScript) -> World:
-        return World(folder, script, machine)
-
-    def _launch(self, life: Life) -> None:
-        self.world.launch(life=life, observer=NullObserver(), max_cost=str(CAP_USD), env_names=("TOKEN",))
 
     def _count(self) -> None:
         machines = [i for i in self.cloud.instances.values() if i.ours and i.state.alive]
@@ -93,7 +87,7 @@ class Schedule(RuleBasedStateMachine):
         life = Life(dies_at=dies_at, after=after)
         with contextlib.suppress(Killed, Detached, CostGpuError):
             if RUN not in self.book.rows:
-                self._launch(life)
+                self.world.launch_group(life=life, max_cost=str(CAP_USD), env_names=("TOKEN",))
             else:
                 with self._adopted(life, {"TOKEN": "x"} if has_environment else None) as driver:
                     driver.drive()
@@ -168,7 +162,7 @@ class Schedule(RuleBasedStateMachine):
         if not hasattr(self, "cloud"):
             return
         self._count()
-        assert self.most_at_once <= self.nodes
+        assert self.most_at_once <= self.world.nodes
         assert self.cloud.foreign_untouched()
         if self.cloud.watchdog_works:
             late = [i for i in self.cloud.past_lease(slack_seconds=WATCHDOG_TICK) if i.guest is not None]
@@ -198,7 +192,7 @@ class Schedule(RuleBasedStateMachine):
             self.cloud.unstick()
             self.world.reap()
         assert not self.cloud.alive()
-        assert self.most_at_once <= self.nodes
+        assert self.most_at_once <= self.world.nodes
         assert self.cloud.foreign_untouched()
         for run_id in self.book.rows:
             assert len(self.cloud.instances_of(run_id)) <= 1
@@ -214,20 +208,5 @@ class Schedule(RuleBasedStateMachine):
                 assert (self.world.work / "model.pt").read_bytes() == b"weights"
 
 
-class GroupSchedule(Schedule):
-    """The same with a job on two machines."""
-
-    nodes = 2
-
-    def _new_world(self, folder: Path, script: JobScript, machine: MachineScript) -> World:
-        return GroupWorld(folder, script, machine)
-
-    def _launch(self, life: Life) -> None:
-        assert isinstance(self.world, GroupWorld)
-        self.world.launch_group(life=life, max_cost=str(CAP_USD), env_names=("TOKEN",))
-
-
 TestSchedules = Schedule.TestCase
 TestSchedules.settings = examples(400, stateful_step_count=12, suppress_health_check=list(HealthCheck))
-TestGroupSchedules = GroupSchedule.TestCase
-TestGroupSchedules.settings = examples(400, stateful_step_count=12, suppress_health_check=list(HealthCheck))

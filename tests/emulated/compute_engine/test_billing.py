@@ -142,19 +142,6 @@ def test_a_query_that_never_ends(bigquery: BigQuery, bills: BillingExport) -> No
         bills.billed(START, END)
 
 
-def test_an_answer_is_kept_for_six_hours(bigquery: BigQuery, bills: BillingExport, clock: ManualClock) -> None:
-    bigquery.says(rows(("aaaa", "2026-11-01", "USD", "1")))
-    first = bills.billed(START, END)
-    clock.sleep(6 * 3600 - 1)
-    kept = bills.billed(START, END)
-    assert (kept.rows, kept.asked_at, kept.requests) == (first.rows, first.asked_at, 0)
-    assert len(bigquery.asked) == 1
-    clock.sleep(2)
-    bigquery.says(rows(("aaaa", "2026-11-01", "USD", "2")))
-    assert bills.billed(START, END).rows[0].amount_usd == 2
-    assert bills.kept(START, START + DAY) is None, "of other days"
-
-
 def test_what_nothing_is_labelled_says_so(bigquery: BigQuery, bills: BillingExport) -> None:
     bigquery.says(rows(("", "2026-11-01", "USD", "10")))
     assert "costgpu-run" in bills.billed(START, END).note

@@ -18,7 +18,6 @@ from costgpu.errors import (
     Throttled,
     Unreachable,
 )
-from costgpu.models.instance import InstanceState
 from costgpu.providers.base import TAG_LEASE, TAG_NAME, TAG_OWNER, TAG_RUN
 from costgpu.providers.gcp.provider import GcpProvider
 from tests.emulators.compute_engine.api import _VERBS
@@ -301,12 +300,6 @@ def test_a_disk_too_small_for_its_image(gce: RunningComputeEngine, gcp: GcpProvi
 def test_older_accelerators_keep_a_driver_that_knows_them(gce: RunningComputeEngine, gcp: GcpProvider) -> None:
     instance = gcp.create(request(offer("n1-standard-8+V100:1", vcpus=8, accelerator=V100)))
     assert instance.instance_type == "n1-standard-8+V100:1"
-
-
-def test_the_id_comes_before_the_machine_runs(gce: RunningComputeEngine, gcp: GcpProvider) -> None:
-    gce.settings(insert_seconds=30.0)
-    instance = gcp.create(request(cpu_offer(), lease_until=SystemClock().now() + timedelta(hours=1)))
-    assert instance.state is InstanceState.PENDING
 
 
 @pytest.mark.parametrize("at", ["before", "after"])

@@ -188,17 +188,6 @@ def test_what_a_run_leaves_is_found_and_removed(gce: RunningComputeEngine, gcp: 
             )
 
 
-def test_nothing_is_taken_from_a_machine_that_lives(gce: RunningComputeEngine, gcp: GcpProvider) -> None:
-    made = running(gce, gcp)
-    waiting = gcp.clean_up(made.run_id, "us-central1")
-    assert {each.kind for each in waiting} == {"disk", "firewall rule"}
-    assert len(gce.leftovers()) == 3
-    gcp.terminate(made.ref)
-    gce.until(lambda: not gce.alive())
-    assert not gcp.clean_up(made.run_id, "us-central1")
-    assert not gce.leftovers()
-
-
 def test_more_than_a_page(gce: RunningComputeEngine, gcp: GcpProvider) -> None:
     gce.page(2)
     made = {gcp.create(request(cpu_offer(), zone=f"us-central1-{letter}")).ref for letter in "abcfab"}

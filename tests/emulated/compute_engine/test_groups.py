@@ -71,37 +71,6 @@ def test_a_machine_that_works_alone_is_made_as_before(gce: RunningComputeEngine,
     assert not [name for name in gce.leftovers() if "costgpu-g-" in name]
 
 
-def test_the_clean_up_of_node_0_takes_what_they_share_and_no_other(gce: RunningComputeEngine, gcp: GcpProvider) -> None:
-    first, second = both(gcp)
-    ended(gce, gcp, [second])
-    assert gcp.clean_up(RUNS[1], REGION) == ()
-    assert set(SHARED) <= set(gce.leftovers())
-    second = gcp.create(node(1, attempt=2))
-    ended(gce, gcp, [first])
-    left = gcp.clean_up(GROUP, REGION)
-    assert {(each.kind, each.run_id) for each in left} == {("firewall rule", GROUP), ("placement policy", GROUP)}
-    assert {each.region for each in left} == {REGION}
-    assert f"firewalls/costgpu-{GROUP}" not in gce.leftovers()
-    assert not any(gcp.remove(each) for each in left)
-    ended(gce, gcp, [second])
-    assert gcp.clean_up(RUNS[1], REGION) == ()
-    assert gcp.clean_up(GROUP, REGION) == ()
-    assert gce.leftovers() == []
-
-
-def test_what_they_share_is_found_and_removed_by_tag(gce: RunningComputeEngine, gcp: GcpProvider) -> None:
-    ended(gce, gcp, both(gcp))
-    assert gcp.clean_up(RUNS[1], REGION) == ()
-    stranger = GcpProvider(clock=SystemClock())
-    left = {each.resource_id: each for each in stranger.list_owned([REGION]).leftovers}
-    assert set(left) >= {NAME, f"{REGION}/{NAME}"}
-    assert {each.run_id for each in left.values()} == {GROUP}
-    assert all(each.lease_until is not None and each.owner for each in left.values())
-    for _ in range(2):
-        assert all(stranger.remove(each) for each in left.values())
-    assert gce.leftovers() == []
-
-
 @pytest.mark.parametrize("action", ["firewalls.insert", "resourcePolicies.insert"])
 def test_a_reply_that_is_lost_on_the_way_is_no_second_one(gce: RunningComputeEngine, action: str) -> None:
     gce.fault({"action": action, "when": "after", "drop": True, "times": 1})

@@ -5,27 +5,20 @@ One long file: the cases share one emulated account, and are told apart by one a
 
 import base64
 import gzip
-import os
 import random
-import signal
-import subprocess
-import sys
 from dataclasses import replace
-from datetime import UTC, datetime
 from typing import Any
 
 import pytest
 
 from costgpu.clock import ManualClock, SystemClock
 from costgpu.errors import InvalidRequest, NoCapacity, ProviderError, RefusedHere, Retry, Unreachable
-from costgpu.models.instance import InstanceState
 from costgpu.providers.aws import sdk
 from costgpu.providers.aws.provider import AwsProvider
 from costgpu.providers.base import TAG_LEASE, TAG_NAME, TAG_OWNER, TAG_RUN
 from costgpu.retry import retry_provider_call
 from tests.emulators.create_requests import AWS, T4G, V100
 from tests.emulators.ec2.client import RunningEc2
-from tests.emulators.emulator_client import ROOT
 
 cpu_offer, offer, request = AWS.cpu_offer, AWS.offer, AWS.request
 
@@ -64,26 +57,6 @@ def test_everything_that_ends_the_machine_is_in_the_one_call(cloud: RunningEc2, 
     assert (rule["FromPort"], rule["ToPort"], rule["IpProtocol"]) == (22, 22, "tcp")
     assert [row["CidrIp"] for row in rule["IpRanges"]] == ["203.0.113.7/32"]
     assert [row["GroupId"] for row in interface["Groups"]] == [group["GroupId"]]
-
-
-def test_it_returns_before_the_machine_runs_and_describe_shows_it_come_up(cloud: RunningEc2, aws: AwsProvider) -> None:
-    cloud.settings(pending_seconds=600.0)
-    wanted = request()
-    instance = aws.create(wanted)
-    assert instance.state is InstanceState.PENDING
-    assert instance.endpoint is None
-    assert (instance.run_id, instance.name, instance.owner) == (wanted.run_id, "train", "ann@laptop")
-    assert instance.lease_until == wanted.lease_until
-    cloud.settings(pending_seconds=0.05)
-    cloud.until(lambda: bool(cloud.instances("running")))
-    now = aws.describe(instance.ref)
-    assert now is not None
-    assert now.state is InstanceState.RUNNING
-    assert now.endpoint is not None
-    assert (now.endpoint.kind, now.endpoint.port, now.endpoint.user) == ("ssh", 22, "root")
-    assert now.endpoint.host == cloud.instances()[0]["public_ip"]
-    assert now.zone is not None
-    assert now.zone.startswith("us-east-1")
 
 
 @pytest.mark.parametrize(
@@ -183,15 +156,6 @@ def test_other_calls_are_repeated_a_few_times(cloud: RunningEc2, aws: AwsProvide
     instance = aws.create(request())
     assert cloud.calls().count("ec2:DescribeInstances") == 3
     assert instance.ref.instance_id == cloud.instances()[0]["id"]
-
-
-def test_a_token_of_another_request_is_not_taken_for_ours(cloud: RunningEc2, aws: AwsProvider) -> None:
-    first = aws.create(request())
-    cloud.settings(invisible_seconds=0.0)
-    other = replace(request(cpu_offer()), token=request().token)
-    instance = aws.create(other)
-    assert instance.ref == first.ref  # found before anything is asked for: still one machine
-    assert len(cloud.instances()) == 1
 
 
 def test_a_token_whose_instance_does_not_show_yet_stays_uncertain(cloud: RunningEc2, aws: AwsProvider) -> None:
@@ -378,78 +342,3 @@ def test_a_group_of_somebody_else_with_that_name_is_left_alone(cloud: RunningEc2
     with pytest.raises(InvalidRequest, match="is not costgpu's"):
         aws.create(request())
     assert not cloud.instances()
-
-
-def test_a_lost_reply_then_the_same_request_is_one_instance(cloud: RunningEc2, aws: AwsProvider) -> None:
-    wanted = request()
-    cloud.fault({"action": "RunInstances", "when": "after", "drop": True})
-    with pytest.raises(Unreachable):
-        aws.create(wanted)
-    assert len(cloud.instances()) == 1
-    instance = aws.create(wanted)
-    assert [row["id"] for row in cloud.instances()] == [instance.ref.instance_id]
-
-
-def test_the_same_request_returns_the_same_instance(cloud: RunningEc2, aws: AwsProvider) -> None:
-    wanted = request()
-    first = aws.create(wanted)
-    assert aws.create(wanted).ref == first.ref
-    assert AwsProvider(clock=SystemClock()).create(wanted).ref == first.ref
-    found = aws.find(wanted)
-    assert found is not None
-    assert found.ref == first.ref
-    assert len(cloud.instances()) == 1
-
-
-CLIENT = """
-import sys
-from datetime import UTC, datetime, timedelta
-from costgpu.clock import SystemClock
-from costgpu.providers.aws.provider import AwsProvider
-from tests.emulators.create_requests import AWS
-sys.stdin.readline()
-AwsProvider(clock=SystemClock()).create(AWS.request(lease_until=datetime(2027, 1, 1, tzinfo=UTC)))
-print("created", flush=True)
-"""
-
-
-def start_client(cloud: RunningEc2) -> subprocess.Popen[str]:
-    environment = {**os.environ, **cloud.environment()}
-    return subprocess.Popen(
-        [sys.executable, "-c", CLIENT],
-        cwd=ROOT,
-        env=environment,
-        text=True,
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-    )
-
-
-def finish(process: subprocess.Popen[str]) -> tuple[int, str]:
-    out, _ = process.communicate("go\n", timeout=60)
-    return process.returncode, out
-
-
-def test_a_client_is_killed_before_and_after_each_of_its_calls(cloud: RunningEc2) -> None:
-    """Counts the calls of a create, kills at each, and repeats the create: always exactly one instance."""
-    wanted = request(lease_until=datetime(2027, 1, 1, tzinfo=UTC))
-    assert finish(start_client(cloud)) == (0, "created\n")
-    calls = cloud.calls()
-    assert calls[-1] == "ec2:RunInstances"
-    survived = 0
-    for when in ("before", "after"):
-        for at in range(1, len(calls) + 1):
-            cloud.reset()
-            victim = start_client(cloud)
-            cloud.kill(victim.pid, at, when)
-            assert finish(victim) == (-signal.SIGKILL, "")
-            assert cloud.calls() == calls[:at]
-            made = [row["id"] for row in cloud.instances()]
-            assert len(made) == (1 if (at, when) == (len(calls), "after") else 0)
-            survived += len(made)
-            instance = AwsProvider(clock=SystemClock()).create(wanted)
-            assert [row["id"] for row in cloud.instances()] == [instance.ref.instance_id]
-            assert made in ([], [instance.ref.instance_id])
-    assert survived == 1
-    print(f"killed {2 * len(calls)} clients at {len(calls)} calls")

@@ -5,14 +5,13 @@ from typing import Any
 import pytest
 
 from costgpu.clock import ManualClock, SystemClock
-from costgpu.errors import InvalidRequest, ProviderError, Unreachable
-from costgpu.models.instance import Instance, InstanceRef, InstanceState
+from costgpu.errors import ProviderError, Unreachable
+from costgpu.models.instance import Instance, InstanceState
 from costgpu.providers.aws import sdk
 from costgpu.providers.aws.provider import AwsProvider
 from costgpu.providers.base import TAG_RUN
 from tests.emulators.create_requests import AWS
 from tests.emulators.ec2.client import RunningEc2
-from tests.emulators.ec2.planted_orphans import Planted
 
 offer, request = AWS.offer, AWS.request
 
@@ -38,24 +37,6 @@ def ended(cloud: RunningEc2, instance: Instance) -> None:
     cloud.until(lambda: instance.ref.instance_id in {row["id"] for row in cloud.instances("terminated")})
 
 
-def test_terminate_is_accepted_at_once_and_confirmed_by_describe(cloud: RunningEc2, aws: AwsProvider) -> None:
-    cloud.settings(shutdown_seconds=600.0)
-    instance = running(cloud, aws)
-    aws.terminate(instance.ref)
-    asked = seen(aws, instance)
-    assert asked.state is InstanceState.TERMINATING
-    assert asked.endpoint is None
-    aws.terminate(instance.ref)
-    cloud.settings(shutdown_seconds=0.05)
-    ended(cloud, instance)
-    over = seen(aws, instance)
-    assert over.state is InstanceState.TERMINATED
-    assert over.reason == "Client.UserInitiatedShutdown: User initiated shutdown"
-    assert not over.preempted
-    aws.terminate(instance.ref)
-    assert not boto3.client("ec2").describe_volumes()["Volumes"]
-
-
 def test_an_instance_that_ec2_does_not_show_yet_is_not_taken_for_gone(cloud: RunningEc2, aws: AwsProvider) -> None:
     cloud.settings(invisible_seconds=60.0)
     instance = aws.create(request())
@@ -78,25 +59,6 @@ def test_after_a_while_unknown_means_gone(cloud: RunningEc2) -> None:
     assert len(cloud.alive()) == 1
 
 
-def test_foreign_machines_are_never_touched(cloud: RunningEc2, aws: AwsProvider) -> None:
-    theirs = InstanceRef(
-        provider="aws", region="us-east-1", instance_id=Planted("us-east-1").instance({"Name": "theirs"})[0]
-    )
-    with pytest.raises(InvalidRequest, match="was not created by costgpu"):
-        aws.terminate(theirs)
-    described = aws.describe(theirs)
-    assert described is not None
-    assert described.run_id == ""
-    with pytest.raises(InvalidRequest, match="no tag of ours"):
-        aws.open_access(described, "203.0.113.7/32")
-    running(cloud, aws)
-    assert [each.run_id for each in aws.list_owned(["us-east-1"]).instances] == [RUN]
-    with pytest.raises(InvalidRequest):
-        aws.clean_up("", "us-east-1")
-    assert {row["id"] for row in cloud.alive()} >= {theirs.instance_id}
-    assert "ec2:TerminateInstances" not in cloud.calls()
-
-
 def test_a_refused_termination_names_the_instance_and_the_command(cloud: RunningEc2, aws: AwsProvider) -> None:
     instance = running(cloud, aws)
     cloud.change(instance.ref.instance_id, disable_api_termination=True)
@@ -105,15 +67,6 @@ def test_a_refused_termination_names_the_instance_and_the_command(cloud: Running
     command = f"aws ec2 terminate-instances --region us-east-1 --instance-ids {instance.ref.instance_id}"
     assert command in caught.value.hint
     assert "billing" in caught.value.hint
-
-
-def test_power_off_from_within_terminates(cloud: RunningEc2, aws: AwsProvider) -> None:
-    instance = running(cloud, aws)
-    cloud.power_off(instance.ref.instance_id)
-    ended(cloud, instance)
-    over = seen(aws, instance)
-    assert "Client.InstanceInitiatedShutdown" in over.reason
-    assert not over.preempted
 
 
 def test_a_machine_that_stops_instead_of_ending_shows_that(cloud: RunningEc2, aws: AwsProvider) -> None:
@@ -173,30 +126,6 @@ def test_the_group_goes_when_the_machine_is_gone_and_not_before(cloud: RunningEc
     assert aws.clean_up(RUN, "us-east-1") == ()
     assert aws.clean_up(RUN, "us-east-1") == ()
     assert aws.list_owned(["us-east-1"]).leftovers == ()
-
-
-def test_stray_disks_interfaces_and_addresses_of_ours_are_found_and_removed(
-    cloud: RunningEc2, aws: AwsProvider
-) -> None:
-    ec2 = boto3.client("ec2")
-
-    def tags(kind: str) -> list[dict[str, Any]]:
-        return [{"ResourceType": kind, "Tags": [{"Key": TAG_RUN, "Value": RUN}]}]
-
-    ec2.create_volume(AvailabilityZone="us-east-1a", Size=100, VolumeType="gp3", TagSpecifications=tags("volume"))
-    theirs = ec2.create_volume(AvailabilityZone="us-east-1a", Size=50)["VolumeId"]
-    ec2.allocate_address(Domain="vpc", TagSpecifications=tags("elastic-ip"))
-    subnet = ec2.describe_subnets()["Subnets"][0]["SubnetId"]
-    ec2.create_network_interface(SubnetId=subnet, TagSpecifications=tags("network-interface"))
-    found = {each.kind: each for each in aws.list_owned(["us-east-1"]).leftovers}
-    assert set(found) == {"disk", "address", "network interface"}
-    assert found["disk"].usd_per_hour == pytest.approx(100 * 0.08 / 730, rel=1e-3)
-    assert found["address"].usd_per_hour == 0.005
-    assert {each.lease_until for each in found.values()} == {None}
-    assert {each.run_id for each in found.values()} == {RUN}
-    assert aws.clean_up(RUN, "us-east-1") == ()
-    assert aws.list_owned(["us-east-1"]).leftovers == ()
-    assert [row["VolumeId"] for row in ec2.describe_volumes()["Volumes"]] == [theirs]
 
 
 def test_open_access_leaves_one_address_only(cloud: RunningEc2, aws: AwsProvider) -> None:
@@ -302,36 +231,3 @@ def test_schedules_of_others_are_left_alone(cloud: RunningEc2, role: str) -> Non
     assert aws.clean_up(RUN, "us-east-1") == ()
     assert aws.list_owned(["us-east-1"]).leftovers == ()
     assert len(client.list_schedules()["Schedules"]) == 2
-
-
-def test_terminate_works_on_pending_and_on_stopped_machines(cloud: RunningEc2, aws: AwsProvider) -> None:
-    cloud.settings(pending_seconds=0.3)
-    pending = aws.create(request())
-    aws.terminate(pending.ref)
-    ended(cloud, pending)
-    stopped = running(cloud, aws, run_id="second00000a")
-    boto3.client("ec2").stop_instances(InstanceIds=[stopped.ref.instance_id])
-    cloud.until(lambda: bool(cloud.instances("stopped")))
-    described = aws.describe(stopped.ref)
-    assert described is not None
-    assert described.state is InstanceState.STOPPED
-    assert described.state.alive
-    aws.terminate(stopped.ref)
-    ended(cloud, stopped)
-
-
-def test_what_is_gone_already_is_no_error(cloud: RunningEc2, aws: AwsProvider) -> None:
-    never = InstanceRef(provider="aws", region="us-east-1", instance_id="i-0123456789abcdef0")
-    aws.terminate(never)
-    assert aws.describe(never) is None
-    assert aws.console(never) == ""
-    assert "ec2:TerminateInstances" not in cloud.calls()
-
-
-def test_only_the_run_that_is_named_is_cleaned_up(cloud: RunningEc2, aws: AwsProvider) -> None:
-    first, second = running(cloud, aws), running(cloud, aws, run_id="second00000a")
-    for each in (first, second):
-        aws.terminate(each.ref)
-        ended(cloud, each)
-    aws.clean_up(RUN, "us-east-1")
-    assert [each.run_id for each in aws.list_owned(["us-east-1"]).leftovers] == ["second00000a"]

@@ -84,37 +84,6 @@ def _described() -> list[Any]:
     return [row for reservation in pages for row in reservation["Instances"]]
 
 
-def test_the_clean_up_of_node_0_takes_what_they_share_and_no_other(cloud: RunningEc2, aws: AwsProvider) -> None:
-    first, second = both(aws)
-    ended(cloud, aws, [second])
-    assert aws.clean_up(RUNS[1], REGION) == ()
-    assert len(security_groups(NAME)) == len(placement_groups()) == 1
-    second = aws.create(node(1, attempt=2))
-    ended(cloud, aws, [first])
-    left = aws.clean_up(GROUP, REGION)
-    assert {(each.kind, each.run_id) for each in left} == {("security group", GROUP), ("placement group", GROUP)}
-    assert not security_groups(f"costgpu-{GROUP}")
-    assert not any(aws.remove(each) for each in left)
-    ended(cloud, aws, [second])
-    assert aws.clean_up(RUNS[1], REGION) == ()
-    assert aws.clean_up(GROUP, REGION) == ()
-    assert not security_groups(NAME, *(f"costgpu-{run}" for run in RUNS))
-    assert not placement_groups()
-
-
-def test_what_they_share_is_found_and_removed_by_tag(cloud: RunningEc2, aws: AwsProvider) -> None:
-    ended(cloud, aws, both(aws))
-    assert aws.clean_up(RUNS[1], REGION) == ()
-    stranger = AwsProvider(clock=SystemClock())
-    left = {(each.kind, each.resource_id): each for each in stranger.list_owned([REGION]).leftovers}
-    assert ("placement group", NAME) in left
-    assert {each.run_id for each in left.values()} == {GROUP}
-    assert all(each.lease_until is not None for each in left.values())
-    for _ in range(2):
-        assert all(stranger.remove(each) for each in left.values())
-    assert stranger.list_owned([REGION]).leftovers == ()
-
-
 @pytest.mark.parametrize("action", ["CreateSecurityGroup", "AuthorizeSecurityGroupEgress", "CreatePlacementGroup"])
 def test_a_reply_that_is_lost_on_the_way_is_no_second_one(cloud: RunningEc2, action: str) -> None:
     aws = AwsProvider(clock=SystemClock())

@@ -1,4 +1,7 @@
-"""`costgpu reap` on the emulated account: orphans of every kind, look-alikes, regions that fail, permissions."""
+"""`costgpu reap` on the emulated account: orphans of every kind, look-alikes, permissions.
+
+What is left alone, whose it is and what fails is the same for every provider: tests/runner/test_reap.
+"""
 
 import json
 from collections import Counter
@@ -10,16 +13,13 @@ from typing import Any
 import pytest
 
 from costgpu.errors import InvalidRequest
-from costgpu.ledger import Ledger
 from costgpu.models.instance import OrphanedResource
-from costgpu.providers.aws import instances
 from costgpu.providers.aws.provider import AwsProvider
 from costgpu.providers.base import TAG_RUN
 from tests.cli.here import told
 from tests.emulators.create_requests import AWS
 from tests.emulators.ec2.client import RunningEc2
 from tests.emulators.ec2.planted_orphans import KINDS, LOOK_ALIKE, Planted, as_user, boto3, launched, ours
-from tests.runner.examples import intent
 
 cpu_offer, request = AWS.cpu_offer, AWS.request
 
@@ -79,9 +79,8 @@ def hours_later(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("costgpu.runner.reap.NEW_SECONDS", -60.0)
 
 
-@pytest.mark.parametrize("ledger", ["none", "closed", "damaged"])
 def test_orphans_of_every_kind_in_several_regions_are_found_and_ended_and_nothing_else(
-    cloud: RunningEc2, aws: AwsProvider, foreign: list[Planted], hours_later: None, ledger: str
+    cloud: RunningEc2, aws: AwsProvider, foreign: list[Planted], hours_later: None
 ) -> None:
     left = plant()
     orphan, stopped = (
@@ -91,21 +90,11 @@ def test_orphans_of_every_kind_in_several_regions_are_found_and_ended_and_nothin
     cloud.until(lambda: stopped in {row["id"] for row in cloud.instances("running")})
     boto3.client("ec2", region_name="us-east-1").stop_instances(InstanceIds=[stopped])
     fresh = launched(cloud, aws, request(cpu_offer(region="us-east-1"), run_id="fresh000000a"))
-    data = Path(Ledger.open().place)
-    if ledger == "closed":
-        with Ledger.open() as opened:
-            opened.append(intent(GONE))
-    elif ledger == "damaged":
-        data.parent.mkdir(parents=True)
-        data.write_bytes(b"not a database" * 100)
 
     code, document, err = reap()
     assert code == 48
     assert "costgpu reap --yes" in err
-    assert ("damaged" in err) is (ledger == "damaged")
     wanted = {(kind, region) for kind in KINDS for region in REGIONS}
-    if ledger == "closed":  # open in the ledger, and it never had a machine: what there is may still be wanted
-        wanted = set()
     assert set(of_kind(document)) == wanted
     assert {row["instance"]["ref"]["instance_id"] for row in document["orphans"]} == {orphan, stopped}
     assert [row["ref"]["instance_id"] for row in document["kept"]] == [fresh]
@@ -117,9 +106,7 @@ def test_orphans_of_every_kind_in_several_regions_are_found_and_ended_and_nothin
     assert {row["instance_id"] for row in document["ended"]} == {orphan, stopped}
     assert set(of_kind(document, "removed")) == wanted
     assert document["failed"] == {}
-    assert [planted.there() for planted in left] == (
-        [planted.things for planted in left] if ledger == "closed" else [{}] * 3
-    )
+    assert [planted.there() for planted in left] == [{}] * 3
     assert {row["id"] for row in cloud.instances("running")} >= {fresh}
 
     code, document, err = reap()
@@ -168,76 +155,11 @@ def test_what_it_costs_is_said_and_summed(cloud: RunningEc2) -> None:
     assert document["prices_known"] is True
 
 
-def test_a_living_run_keeps_everything_that_carries_its_tag_wherever_it_is(
-    cloud: RunningEc2, aws: AwsProvider, hours_later: None
-) -> None:
-    launched(cloud, aws, request(cpu_offer(region="us-west-2"), run_id=GONE))
-    left = plant(lease=None)
-    for words in ((), ("--infra", "aws/us-east-1", "--infra", "aws/eu-west-1")):
-        code, document, err = reap("--yes", *words)
-        assert (code, document["leftovers"]) == (0, []), err
-    assert all(planted.there() == planted.things for planted in left)
-    assert len(cloud.instances("running")) == 1
-
-
-def test_things_without_a_lease_go_once_their_run_has_no_machine_anywhere(cloud: RunningEc2, hours_later: None) -> None:
-    left = plant(lease=None)
-    cloud.fault({"action": "DescribeInstances", "region": "us-west-2", "drop": True, "times": -1})
-    code, document, _ = reap("--yes")
-    assert (code, document["leftovers"]) == (46, [])
-    assert set(document["unreachable"]) == {"aws/us-west-2"}
-    assert all(planted.there() == planted.things for planted in left)
-    cloud.fault()
-    code, document, _ = reap("--yes")
-    assert code == 48
-    assert [planted.there() for planted in left] == [{}, {}, {}]
-
-
-def test_new_things_without_a_lease_are_left_alone(cloud: RunningEc2) -> None:
-    [left, *_] = plant(lease=None)
-    _, document, _ = reap("--yes", "--infra", "aws/us-east-1")
-    told_age = {"disk", "snapshot", "key pair", "schedule"}
-    assert {kind for kind, _ in of_kind(document)} == KINDS - told_age
-    assert set(left.there()) == told_age
-
-
-def test_a_fresh_lease_protects_things_and_machines_of_runs_that_nobody_here_knows(
-    cloud: RunningEc2, aws: AwsProvider, hours_later: None
-) -> None:
-    launched(cloud, aws, request(cpu_offer(region="eu-west-1"), run_id="fresh000000a"))
-    left = Planted("us-east-1")
-    left.everything("other000000a", ours("other000000a", LATER), name="costgpu-other000000a")
-    boto3.client("scheduler").delete_schedule(Name="costgpu-other000000a-i-0123456789abcdef0")
-    assert told("reap", "--yes") == (0, "", "")
-    assert set(left.there()) == KINDS - {"schedule"}
-    assert len(cloud.instances("running")) == 1
-
-
-def test_one_region_that_fails_is_reported_and_hides_nothing(cloud: RunningEc2) -> None:
-    left = plant()
-    orphan = Planted("us-east-1").instance(ours("orphan00000a", PAST))[0]
-    cloud.fault({"region": "eu-west-1", "drop": True, "times": -1})
-    code, document, err = reap("--yes")
-    assert code == 48, err
-    assert [row["instance_id"] for row in document["ended"]] == [orphan]
-    assert set(document["unreachable"]) == {"aws/eu-west-1"}
-    assert "No answer" in document["unreachable"]["aws/eu-west-1"]
-    with_lease = KINDS - {"schedule"}
-    assert set(of_kind(document, "removed")) == {
-        (kind, region) for kind in with_lease for region in ("us-east-1", "ap-southeast-2")
-    }
-    code, document, _ = reap("--yes")
-    assert (code, document["leftovers"]) == (46, [])
-    cloud.fault()
-    assert set(left[1].there()) == KINDS
-
-
-@pytest.mark.parametrize("action", ["DescribeSnapshots", "DescribeKeyPairs"])
-def test_a_kind_that_may_not_be_listed_is_not_asked_and_hides_no_other(cloud: RunningEc2, action: str) -> None:
+def test_a_kind_that_may_not_be_listed_is_not_asked_and_hides_no_other(cloud: RunningEc2) -> None:
     plant()
     denied = {"code": "UnauthorizedOperation", "message": "You are not authorized", "status": 403, "times": -1}
+    action, kind = "DescribeKeyPairs", "key pair"
     cloud.fault({"action": action, **denied})
-    kind = {"DescribeSnapshots": "snapshot", "DescribeKeyPairs": "key pair"}[action]
     code, document, _ = reap()
     assert code == 48
     assert {each for each, _ in of_kind(document)} == KINDS - {kind, "schedule"}
@@ -247,24 +169,6 @@ def test_a_kind_that_may_not_be_listed_is_not_asked_and_hides_no_other(cloud: Ru
     cloud.fault({"action": action, "region": "us-east-1", **denied})
     _, document, _ = reap()
     assert list(document["unreachable"]) == [f"aws/us-east-1 ({kind})"]
-
-
-def test_with_no_permission_to_look_at_all_nothing_is_said_to_be_well(cloud: RunningEc2) -> None:
-    cloud.fault({"action": "DescribeInstances", "code": "UnauthorizedOperation", "status": 403, "times": -1})
-    code, document, err = reap()
-    assert code == 46
-    assert list(document["unreachable"]) == ["aws"]
-    assert "may be billing" in err
-
-
-def test_a_machine_that_cannot_be_ended_is_the_worst(cloud: RunningEc2) -> None:
-    protected, other = (Planted("us-east-1").instance(ours(run, PAST))[0] for run in ("aaaa", "bbbb"))
-    cloud.change(protected, disable_api_termination=True)
-    code, document, err = reap("--yes")
-    assert code == 47
-    assert [row["instance_id"] for row in document["ended"]] == [other]
-    assert protected in err
-    assert "may not be terminated" in document["failed"][protected]
 
 
 def test_a_thing_that_cannot_be_removed_is_told(cloud: RunningEc2) -> None:
@@ -310,29 +214,18 @@ def test_what_is_part_of_something_is_not_left_over(cloud: RunningEc2) -> None:
 
 
 def test_many_machines_take_as_many_calls_as_one(cloud: RunningEc2) -> None:
-    cloud.quota("us-east-1", "L-1216C47A", 10_000)
     region, made = Planted("us-east-1"), []
-    for count in (1, 199):
+    for count in (1, 19):
         region.instance(ours("aaaa", LATER), count=count)
         cloud.forget_requests()
         code, document, err = reap("--infra", "aws/us-east-1")
         assert code == 0, err
         made.append(Counter(row["name"] for row in cloud.requests()))
-    assert len(document["kept"]) == 200
+    assert len(document["kept"]) == 20
     assert made[0] == made[1]
     assert set(made[0].values()) == {1}
     pages = {row["params"].get("MaxResults") for row in cloud.requests() if row["action"] == "DescribeInstances"}
     assert pages == {"1000"}  # the most that EC2 allows: a thousand machines are one page
-
-
-def test_a_second_page_is_read(cloud: RunningEc2, aws: AwsProvider, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(instances.PAGES["PaginationConfig"], "PageSize", 5)
-    region = Planted("us-east-1")
-    for number in range(7):
-        region.instance(ours(f"run{number}", LATER))
-    cloud.forget_requests()
-    assert len(aws.list_owned(["us-east-1"]).instances) == 7
-    assert cloud.calls().count("ec2:DescribeInstances") == 2
 
 
 def test_the_shipped_policy_is_enough_to_find_and_remove_everything(
@@ -359,24 +252,3 @@ def test_a_permission_that_is_missing_is_named(cloud: RunningEc2, monkeypatch: p
     said = " ".join([*document["failed"].values(), *document["unreachable"].values()])
     assert action.partition(":")[2] in said
     assert "is not allowed" in said
-
-
-def test_what_is_mine_and_what_is_old(cloud: RunningEc2, monkeypatch: pytest.MonkeyPatch) -> None:
-    region = Planted("us-east-1")
-    mine = region.instance(ours("mine0000000a", PAST, "ann@laptop"))[0]
-    region.instance(ours("bobs0000000a", PAST, "bob@desk"))
-    region.everything("mine0000000a", ours("mine0000000a", PAST, "ann@laptop"), name="costgpu-mine0000000a")
-    theirs = Planted("us-east-1")
-    theirs.everything("bobs0000000a", ours("bobs0000000a", PAST, "bob@desk"), name="costgpu-bobs0000000a")
-    monkeypatch.setenv("COSTGPU_OWNER", "ann@laptop")
-    _, document, _ = reap("--mine", "--yes", "--infra", "aws/us-east-1")
-    assert [row["instance_id"] for row in document["ended"]] == [mine]
-    assert {row["owner"] for row in document["leftovers"]} == {"ann@laptop"}
-    assert set(theirs.there()) == KINDS
-    monkeypatch.setenv("COSTGPU_OWNER", "bob@desk")
-    code, document, _ = reap("--mine", "--older-than", "2h", "--infra", "aws/us-east-1")
-    assert document["orphans"] == []  # it was launched just now
-    assert {row["kind"] for row in document["leftovers"]} == set()  # and its machine still needs the rest
-    cloud_ids = {row["id"] for row in cloud.instances("running", "pending")}
-    assert len(cloud_ids) == 1
-    assert code == 0

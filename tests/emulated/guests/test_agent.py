@@ -236,18 +236,6 @@ def test_a_machine_that_is_switched_off_uploads_first(
     assert "shut down" in status["detail"]
 
 
-def test_a_deaf_job_does_not_keep_what_there_is_from_the_bucket(
-    new_rented: Callable[..., Rented], bucket: Server
-) -> None:
-    rented = new_rented().wait()
-    rented.run(DEAF, {name: f"{bucket.url}/{name}" for name in ("outputs", "logs")}, grace_seconds=600.0)
-    guest_control.until(lambda: rented.inside(f"ls {REMOTE_HOME}/work/up", check=False))
-    rented.inside("systemctl poweroff", check=False)
-    assert rented.gone(60)
-    with tarfile.open(fileobj=io.BytesIO(bucket.stored["/outputs"])) as archive:
-        assert archive.getnames() == ["up"]
-
-
 @pytest.mark.parametrize(
     ("limit", "word"), [("deadline", "deadline"), ("lifetime", "lifetime"), ("unclaimed", "unclaimed")]
 )

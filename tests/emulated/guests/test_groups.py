@@ -1,12 +1,11 @@
 """Machines of a group are real hosts that reach each other on every port, and that nobody else reaches."""
 
 from dataclasses import dataclass, replace
-from typing import Any
 
 import pytest
 
 from costgpu.clock import SystemClock
-from costgpu.models.instance import Instance, InstanceState, NodeGroup
+from costgpu.models.instance import Instance, InstanceRef, InstanceState, NodeGroup
 from costgpu.providers.aws.provider import AwsProvider
 from costgpu.providers.base import Provider
 from costgpu.providers.gcp.provider import GcpProvider
@@ -44,14 +43,15 @@ class House:
     zone: str
     kind: str  # machine type
 
-    def create(self, number: int, group: NodeGroup | None) -> tuple[Instance, InGuest]:
-        """A running machine whose sshd answers its user."""
+    def create(self, number: int, group: NodeGroup | None) -> InstanceRef:
         offer = self.requests.offer(self.kind, vcpus=2, accelerator=None)
         wanted = self.requests.request(
             offer, run_id=RUNS[number], zone=self.zone, group=group, allow_from=f"{GATEWAY}/32"
         )
-        ref = self.provider.create(wanted).ref
-        found = self.seen(ref)
+        return self.provider.create(wanted).ref
+
+    def booted(self, ref: InstanceRef) -> tuple[Instance, InGuest]:
+        """A running machine whose sshd answers its user."""
         self.cloud.until(lambda: self.seen(ref).state is InstanceState.RUNNING)
         found = self.seen(ref)
         [row] = [row for row in self.cloud.alive() if row["private_ip"] == found.private_address]
@@ -61,7 +61,7 @@ class House:
         guest_control.until(lambda: inside.run(*listens, check=False).returncode == 0, 60)
         return found, inside
 
-    def seen(self, ref: Any) -> Instance:
+    def seen(self, ref: InstanceRef) -> Instance:
         found = self.provider.describe(ref)
         assert found is not None
         return found
@@ -77,8 +77,9 @@ def house(request: pytest.FixtureRequest) -> House:
 
 
 def test_they_reach_each_other_and_nobody_else_reaches_them(house: House) -> None:
-    (first, one), (second, two) = (house.create(number, replace(GROUP, node=number)) for number in (0, 1))
-    _, stranger = house.create(2, None)
+    made = [house.create(number, replace(GROUP, node=number)) for number in (0, 1)]
+    made.append(house.create(2, None))
+    (first, one), (second, two), (_, stranger) = map(house.booted, made)
 
     def reaches(inside: InGuest, address: str, port: int) -> bool:
         return inside.run("python3", "-c", KNOCK, address, str(port), check=False).returncode == 0

@@ -239,9 +239,9 @@ class Person:
         rows = self._rows("SELECT kind, at_us FROM events WHERE run_id = ? ORDER BY sequence", run_id or self.run_id())
         return [str(kind) for kind, at_us in rows if at_us / 1e6 < before]
 
-    def histories(self, *, before: float = math.inf) -> list[list[str]]:
+    def histories(self) -> list[list[str]]:
         """`events` of each run of the job."""
-        return [self.events(run_id, before=before) for run_id in self.run_ids()]
+        return [self.events(run_id) for run_id in self.run_ids()]
 
     def facts(self, kind: str, run_id: str = "") -> dict[str, Any]:
         query = "SELECT data FROM events WHERE run_id = ? AND kind = ? ORDER BY sequence"

@@ -12,11 +12,8 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any
 
-from tests.emulated.journeys.journey import Person
 from tests.emulated.journeys.kill_setup import CRON_AHEAD, KillSetup
 from tests.emulators.guests.guest_control import NoGuest
-
-ASKING = ("describe", "get", "list", "aggregatedlist")
 
 
 @dataclass(frozen=True)
@@ -33,13 +30,13 @@ class Case:
     @property
     def group(self) -> str:
         """Cases of one kind: the same kill, at another point."""
-        moment = self.arguments[-1] if self.arguments[-1] in ("before", "after") else ""
+        moment = next((each for each in self.arguments if each in ("before", "after")), "")
         options = {name: value for name, value in self.options.items() if name != "action"}
         return f"{self.kill.__name__} {moment} {options}"
 
 
-def sample(cases: Iterable[Case], each: int = 2) -> tuple[list[Case], str]:
-    """At most so many cases of each kind, in their order, and how to choose the same ones again."""
+def sample(cases: Iterable[Case]) -> tuple[list[Case], str]:
+    """Choose one case of each kind, in their order, and say how to choose the same ones again."""
     every = list(cases)
     if os.environ.get("FULL"):
         return every, "FULL=1"
@@ -48,7 +45,7 @@ def sample(cases: Iterable[Case], each: int = 2) -> tuple[list[Case], str]:
     for case in every:
         groups[case.group].append(case)
     dice = random.Random(seed)
-    chosen = [case for group in groups.values() for case in dice.sample(group, min(each, len(group)))]
+    chosen = [dice.choice(group) for group in groups.values()]
     return [case for case in every if case in chosen], f"SEED={seed}"
 
 
@@ -67,37 +64,17 @@ def run_cases(setup: KillSetup, cases: Iterable[Case], at_once: int) -> list[str
     return troubles
 
 
-def whole_journey(setup: KillSetup) -> Person:
-    """A journey without trouble, and who has made it."""
+def points_of_a_journey(setup: KillSetup) -> tuple[list[str], list[str]]:
+    """The API requests and the ledger writes of a journey without trouble; requests that only wait count once."""
     person = setup.person("whole", "whole")
     client = setup.launch(person)
     assert client.wait() == 0, str(client)
     setup.check(person, home=True)
-    return person
-
-
-def points_of_a_journey(setup: KillSetup) -> tuple[list[str], list[str]]:
-    """The API requests and the ledger writes of a journey without trouble; requests that only wait count once."""
-    person = whole_journey(setup)
     requests: list[tuple[str, Any]] = []
     for row in person.requests():
         if not requests or requests[-1] != (row["name"], row["params"]):
             requests.append((row["name"], row["params"]))
     return [name for name, _ in requests], person.events()
-
-
-def calls_of(person: Person) -> list[tuple[str, int]]:
-    """Calls that every such journey makes: each one that changes something, by its number among those of its action.
-
-    Of calls that only ask, the first of each action: how often is asked depends on how fast all is.
-    """
-    different = defaultdict(set)
-    for row in person.requests():
-        different[row["action"]].add(repr(row["params"]))
-    asks = {action for action in different if action.rpartition(".")[2].lower().startswith(ASKING)}
-    return [
-        (action, nth + 1) for action, all_of in different.items() for nth in range(1 if action in asks else len(all_of))
-    ]
 
 
 def killed_at_a_request(setup: KillSetup, number: int, when: str, *, action: str = "") -> None:
@@ -113,25 +90,22 @@ def killed_at_a_request(setup: KillSetup, number: int, when: str, *, action: str
     setup.check(person)
 
 
-def killed_at_a_write(setup: KillSetup, kind: str, when: str, *, nth: int = 1) -> None:
-    """At the n-th of a kind: each machine of a job has its own."""
-    person = setup.person(f"ledger-{kind}-{when}" + (f"-{nth}" if nth > 1 else ""), "shared")
-    client = setup.launch(person, f"{kind}:{when}:KILL:{nth}")
+def killed_at_a_write(setup: KillSetup, kind: str, when: str) -> None:
+    person = setup.person(f"ledger-{kind}-{when}", "shared")
+    client = setup.launch(person, f"{kind}:{when}:KILL")
     assert client.wait(120) == -9, str(client)
     setup.killed("client at a ledger write")
-    own = person.histories(before=time.time() + CRON_AHEAD / 2)  # cron may have come already
-    assert sum(kind in events for events in own) == nth - (when == "before"), own
+    own = person.events(before=time.time() + CRON_AHEAD / 2)  # cron may have come already
+    assert (kind in own) is (when == "after"), own
     setup.settled(person)
     setup.check(person)
 
 
-def agent_killed(
-    setup: KillSetup, kind: str, when: str, *, client_too: bool, pattern: str = "[p]yz daemon", node: int = 0
-) -> None:
-    person = setup.person(f"agent-{kind}-{when}-{len(pattern)}-{'both' if client_too else 'alone'}-{node}", "shared")
+def agent_killed(setup: KillSetup, kind: str, when: str, *, client_too: bool, pattern: str = "[p]yz daemon") -> None:
+    person = setup.person(f"agent-{kind}-{when}-{len(pattern)}-{'both' if client_too else 'alone'}", "shared")
     client = setup.launch(person, f"{kind}:{when}:STOP", seconds=1.0 if pattern == "[p]yz daemon" else 60.0)
     client.until_stopped(120)
-    assert person.guest(run_id=person.run_ids()[node]).kill(pattern) > 0
+    assert person.guest().kill(pattern) > 0
     setup.killed("agent")
     if client_too:
         client.kill()
@@ -144,11 +118,11 @@ def agent_killed(
     setup.check(person)
 
 
-def network_cut(setup: KillSetup, kind: str, when: str, *, client_too: bool, node: int = 0) -> None:
-    person = setup.person(f"network-{kind}-{when}-{'both' if client_too else 'alone'}-{node}", "shared")
+def network_cut(setup: KillSetup, kind: str, when: str, *, client_too: bool) -> None:
+    person = setup.person(f"network-{kind}-{when}-{'both' if client_too else 'alone'}", "shared")
     client = setup.launch(person, f"{kind}:{when}:STOP")
     client.until_stopped(120)
-    guest = person.guest(run_id=person.run_ids()[node])
+    guest = person.guest()
     guest.cut_network()
     setup.killed("network")
     if client_too:

@@ -7,7 +7,6 @@ import threading
 import time
 from collections import Counter
 from dataclasses import dataclass, field
-from decimal import Decimal
 from pathlib import Path
 
 from costgpu.errors import OrphansFound
@@ -20,10 +19,9 @@ CRON_AHEAD = 600.0  # cron comes some minutes later; then a machine that nobody 
 HELD = ("/bin/sh", "-c", 'kill -STOP $$; exec "$@"', "sh")  # keeps its number
 JOB = """
 import os, sys, time, urllib.request
-rank = "/" + os.environ["RANK"] if "RANK" in os.environ else ""
 def tell(what):
     try:
-        urllib.request.urlopen("http://%s/%s/%s%s" % (sys.argv[1], what, sys.argv[2], rank), timeout=2).close()
+        urllib.request.urlopen("http://%s/%s/%s" % (sys.argv[1], what, sys.argv[2]), timeout=2).close()
     except OSError:
         pass  # its network is cut
 tell("begun")
@@ -66,7 +64,6 @@ class KillSetup:
     cloud: Cloud
     folder: Path
     witness: Witness
-    nodes: int = 1  # machines of each job
     waiting: int = 0  # runs that wait for cron
     kills: Counter[str] = field(default_factory=Counter)  # what was killed or cut, by kind
     clients: list[Client] = field(default_factory=list)
@@ -102,9 +99,7 @@ class KillSetup:
         """The person's run of so many seconds; with a point in it where it dies or stops, or stopped before it begins."""
         script = f"train.py {self.witness.address} {person.name} {seconds}"
         command = (*KILLABLE, "--at", at, "--") if at else (*HELD, *COMMAND) if held else COMMAND
-        several = ("--nodes", str(self.nodes), "--launcher", "none") if self.nodes > 1 else ()
-        cap = str(self.nodes * Decimal(person.account.cap))
-        client = person.launch(*several, *options, script=script, command=command, cap=cap)
+        client = person.launch(*options, script=script, command=command)
         with self._lock:
             self.clients.append(client)
         return client
@@ -132,14 +127,11 @@ class KillSetup:
         rows = person.instances()
         machines = {each["id"]: each["state"] for each in rows}
         about = f"{person.name}: {person.histories()} {machines}"
-        assert len(machines) <= self.nodes, f"too many machines: {about}"
-        assert max(Counter(each["tags"][TAG_RUN] for each in rows).values(), default=0) <= 1, f"two of one run: {about}"
+        assert len(machines) <= 1, f"two machines: {about}"
         assert set(machines.values()) <= {"terminated"}, f"a machine is left: {about}"
         assert {each["tags"][TAG_RUN] for each in rows} <= set(person.run_ids()), f"a machine without a record: {about}"
-        ranks = [f"{person.name}/{rank}" for rank in range(self.nodes)] if self.nodes > 1 else [person.name]
-        for each in ranks:
-            assert self.witness.heard[f"/begun/{each}"] <= 1, f"the job ran twice: {about}"
-        if home or (home is None and self.witness.heard[f"/done/{ranks[0]}"]):
+        assert self.witness.heard[f"/begun/{person.name}"] <= 1, f"the job ran twice: {about}"
+        if home or (home is None and self.witness.heard[f"/done/{person.name}"]):
             model = person.work / "model.bin"
             assert model.exists(), f"its outputs are lost: {about}"
             assert model.read_text() == f"weights of {person.name}", about

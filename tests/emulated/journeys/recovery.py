@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import json
 import subprocess
 import sys
-from collections.abc import Callable
 
 import torch
 
@@ -31,24 +29,6 @@ def source_with_gates() -> str:
     text = examples.source("train_resume.py")
     line = next(each for each in text.splitlines() if each.startswith(_SAVED))
     return text.replace(line, line + _GATE)
-
-
-def interrupted_three_times(person: Person, take: Callable[[str], None], kind: str, cap: str) -> None:
-    """The weights are those of an undisturbed run, and the receipt tells what it took."""
-    person.write(source_with_gates())
-    client = person.launch("--spot", *GOES_ON, kind=kind, cap=cap, script=STEPS)
-    for attempt in (1, 2, 3):
-        waits_at(client, 10 * attempt)
-        take(person.machine_of(person.run_ids()[-1])["id"])
-    assert client.wait(180) == 0, str(client)
-    assert client.says("Attempt 4 of 6: the job goes on from its newest checkpoint."), str(client)
-    assert client.says("together 4 machines after 3 interruptions"), str(client)
-    assert b"going on from step 30" in client.out, str(client)
-    assert same_weights(person)
-    listed = json.loads(person.do("jobs", "-a", "--json").out)["runs"]
-    ends = [(each["attempt"]["number"], each["reason"]) for each in reversed(listed)]
-    assert ends == [(1, "interrupted"), (2, "interrupted"), (3, "interrupted"), (4, "succeeded")]
-    person.ended(instances=4)
 
 
 def waits_at(client: Client, step: int) -> None:

@@ -60,20 +60,6 @@ print("done")
 
 
 @journeys
-def detach_and_attach(person: Person) -> None:
-    person.write(WAITS)
-    person.ran("-d")
-    run_id = person.run_id()
-    assert person.do("jobs").says("goes on without a client")
-    person.go()
-    attached = person.do("attach", run_id)
-    assert attached.out == b"begun\ndone\n"
-    assert attached.says("Receipt")
-    assert person.holds("model.bin", "weights")
-    person.ended()
-
-
-@journeys
 def the_startup_script_comes_late(person: Person) -> None:
     """The same script again, when the job runs already, as on Ubuntu: nothing ends and nothing begins anew."""
     client = person.begun()
@@ -98,29 +84,6 @@ def the_startup_script_comes_late(person: Person) -> None:
     assert client.wait() == 0, str(client)
     assert person.holds("model.bin", "weights")
     person.ended()
-
-
-@journeys
-def the_reply_to_the_create_call_is_lost(person: Person) -> None:
-    person.write(QUICK)
-    person.fault("instances.insert", when="after", drop=True)
-    person.ran()
-    assert (person.work / "model.bin").exists()
-    person.ended()
-
-
-@journeys
-def killed_at_the_create_call(person: Person) -> None:
-    """The machine is made, nobody hears of it, and the client is dead: its record is enough for `reap`."""
-    person.write(QUICK)
-    client = person.launch()
-    person.cloud.kill(client.process.pid, 1, "after", access_key=person.key, action="instances.insert")
-    assert client.wait() == -9, str(client)
-    person.until_state("running", 30)
-    reaped(person)
-    person.until_state("terminated", 30)
-    assert person.left() == []
-    assert person.events()[-1] == "closed"
 
 
 def calls(person: Person) -> list[str]:
@@ -232,16 +195,6 @@ def its_host_is_maintained(person: Person) -> None:
 
 
 @journeys
-def no_capacity_in_the_first_zone(person: Person) -> None:
-    person.write(QUICK)
-    kind = "e2-standard-4"
-    person.cloud.shortage(kind, "us-central1-a")
-    person.ran(kind=kind, cap="0.05")
-    assert [each["zone"] for each in person.instances()] == ["us-central1-b"]
-    person.ended()
-
-
-@journeys
 def a_quota_says_no(person: Person) -> None:
     person.write(QUICK)
     client = person.launch(kind="a2-ultragpu-1g", cap="5")
@@ -264,15 +217,6 @@ def an_operation_fails(person: Person) -> None:
     assert "instances.insert" in calls(person)
     assert person.run_id()
     assert person.left() == []
-
-
-@journeys
-def an_api_that_is_not_enabled(person: Person) -> None:
-    person.write(QUICK)
-    person.fault("*", code="api-disabled", times=-1)
-    client = person.launch()
-    assert client.wait() != 0
-    assert client.says("gcloud services enable compute.googleapis.com"), str(client)
 
 
 @pytest.mark.parametrize("name", journeys.names)

@@ -107,16 +107,6 @@ def a_job_that_fails_and_a_document(person: Person) -> None:
 
 
 @journeys
-def a_job_that_is_killed(person: Person) -> None:
-    person.write("import os; open('partial', 'w').write('x'); os.kill(os.getpid(), 9)")
-    client = person.launch()
-    assert client.wait() == 128 + 9, str(client)
-    assert client.says("ended with exit code 137")
-    assert (person.work / "partial").exists()
-    person.ended()
-
-
-@journeys
 def detach_watch_attach(person: Person) -> None:
     person.write(WAITS)
     client = person.ran("-d")
@@ -202,28 +192,6 @@ def fetch_and_cancel(person: Person) -> None:
 
 
 @journeys
-def cancel_from_another_terminal(person: Person) -> None:
-    client = person.begun()
-    assert person.do("cancel", "-y", person.name).says("being ended by the terminal that drives it")
-    assert client.wait() == 64, str(client)
-    assert person.holds("checkpoint", "saved")
-    person.ended()
-
-
-@journeys
-def the_client_is_killed(person: Person) -> None:
-    client = person.begun()
-    client.kill()
-    assert person.do("jobs").says("goes on without a client")
-    person.go()
-    until(lambda: person.do("jobs").says("is over; its outputs wait"))
-    attached = person.do("attach", person.run_id()[:6])
-    assert b"done" in attached.out
-    assert person.holds("model.bin", "weights")
-    person.ended()
-
-
-@journeys
 def the_ledger_is_lost(person: Person) -> None:
     person.write(WAITS)
     person.ran("-d")
@@ -261,18 +229,6 @@ def only_the_bucket_is_left(person: Person) -> None:
     assert attached.says("ended by the agent on the machine")
     assert person.receipt()["reason"] == "job_failed"
     assert person.do("logs", person.name).out == b"begun\ndone\n"
-    person.ended()
-
-
-@journeys
-def nobody_comes_back(person: Person) -> None:
-    person.write(WAITS)
-    person.ran("-d")
-    person.guest().shift_clock(1800)
-    person.until_state("terminated", 40)
-    attached = person.do("attach", person.name, code=62)
-    assert attached.says("Receipt")
-    assert person.receipt()["ended_by"] in ("watchdog", "agent")
     person.ended()
 
 
@@ -317,21 +273,6 @@ def decoded(person: Person) -> str:
         text += json.dumps(each) + (gzip.decompress(data) if data[:2] == b"\x1f\x8b" else data).decode()
     assert "cloud-boothook" in text
     return text
-
-
-@journeys
-def end_it_with_a_signal(person: Person) -> None:
-    """SIGINT without a terminal means cancel; a second client is there when SIGTERM comes, and its job goes on."""
-    client = person.begun()
-    client.process.send_signal(signal.SIGTERM)
-    assert client.wait() == 128 + signal.SIGTERM, str(client)
-    assert person.instances()[0]["state"] == "running"
-    attached = person.start("attach", person.name)
-    attached.until(lambda: b"begun" in attached.out, what="it shows the output")
-    attached.process.send_signal(signal.SIGINT)
-    assert attached.wait() == 64, str(attached)
-    assert person.holds("checkpoint", "saved")
-    person.ended()
 
 
 @pytest.mark.parametrize("name", journeys.names)

@@ -22,7 +22,6 @@ DEFECTS = {
     "c5.large": Traits(image="no-sshd"),
     "m5.large": Traits(image="kernel-panic"),
     "m6i.large": Traits(image="no-user-data"),
-    "m6a.large": Traits(disk_mib=400),
     "g4dn.xlarge": Traits(image="no-driver"),
 }
 
@@ -162,39 +161,6 @@ def no_capacity_here_and_elsewhere_some(person: Person) -> None:
 
 
 @journeys
-def no_capacity_anywhere(person: Person) -> None:
-    person.cloud.shortage("t3.nano")
-    person.write("pass")
-    client = person.ran(kind="t3.nano", code=42)
-    assert client.says("do not have sufficient t3.nano capacity")
-    person.ended(instances=0)
-
-
-@journeys
-def no_quota(person: Person) -> None:
-    person.cloud.quota("eu-west-1", "L-1216C47A", 0)
-    person.write("pass")
-    client = person.ran(kind="c7g.medium", cap="0.10", infra=("aws/eu-west-1",), code=43)
-    for words in ("Running On-Demand Standard", "eu-west-1", "hint:"):
-        assert client.says(words), f"{words}\n{client}"
-    assert person.events() == []
-    words = "You have requested more vCPU capacity than your current vCPU limit of 2 allows."
-    person.fault("RunInstances", skip=1, code="VcpuLimitExceeded", message=words)
-    client = person.ran(code=43)
-    assert client.says("vCPU limit of 2 allows")
-    person.ended(instances=0)
-
-
-@journeys
-def the_reply_is_lost(person: Person) -> None:
-    person.fault("RunInstances", skip=1, when="after", drop=True)
-    person.write("open('model', 'w').write('x')")
-    person.ran()
-    assert (person.work / "model").exists()
-    person.ended()
-
-
-@journeys
 def terminate_is_refused(person: Person) -> None:
     words = "You are not authorized to perform this operation."
     person.fault("TerminateInstances", times=-1, code="UnauthorizedOperation", message=words, status=403)
@@ -298,65 +264,10 @@ def a_reboot(person: Person) -> None:
 
 
 @journeys
-def max_duration(person: Person) -> None:
-    person.write(WAITS)
-    client = person.ran("--max-duration", "30s", cap="0.10", code=62)
-    assert client.says("--max-duration")
-    assert person.holds("checkpoint", "saved")
-    assert person.receipt()["reason"] == "max_duration"
-    person.ended()
-
-
-@journeys
-def idle(person: Person) -> None:
-    person.write("import time; open('partial', 'w').write('half'); time.sleep(600)")
-    client = person.ran("--idle-duration", "20s", "--grace", "1s", code=62)
-    assert client.says("--idle-duration")
-    assert person.holds("partial", "half")
-    assert person.receipt()["reason"] == "idle"
-    person.ended()
-
-
-@journeys
-def disk_full(person: Person) -> None:
-    person.write(
-        "import os, time\n"
-        "open('log.txt', 'w').write('half')\n"
-        "with open('big', 'wb') as big:\n"
-        "    for size in range(10, 300, 10):\n"
-        "        os.posix_fallocate(big.fileno(), 0, size << 20); time.sleep(0.3)\n"
-        "time.sleep(600)"
-    )
-    client = person.ran("--outputs", "*.txt", "--grace", "1s", kind="m6a.large", cap="0.10", code=63)
-    assert client.says("disk")
-    assert person.holds("log.txt", "half")
-    assert not (person.work / "big").exists()
-    person.ended()
-
-
-@journeys
 def no_python(person: Person) -> None:
     person.write("pass")
     client = person.ran(kind="c6a.large", cap="0.10", code=55)
     assert client.says("no Python 3.8 or newer")
-    person.ended()
-
-
-@journeys
-def setup_fails(person: Person) -> None:
-    person.write("print('never')")
-    client = person.ran("--setup", "echo set-up cannot find it >&2; exit 5", code=57)
-    assert b"set-up cannot find it" in client.err
-    assert client.out == b""
-    person.ended()
-
-
-@journeys
-def outputs_missing(person: Person) -> None:
-    person.write("open('model', 'w').write('x')")
-    client = person.ran("--outputs", "model", "--outputs", "checkpoints/*.pt", code=58)
-    assert client.says("checkpoints/*.pt is not there")
-    assert (person.work / "model").exists()
     person.ended()
 
 

@@ -1,13 +1,20 @@
-"""Jobs on two machines of the emulated AWS, from the command line: real hosts, real torch between them."""
+"""Jobs on two machines of the emulated AWS, from the command line: real hosts, real torch between them.
 
+What Google does differently is in `test_groups_google`: a zone that has room for one, a machine that is taken back. Clients
+of two machines are killed at every call in tests/runner/test_group_kills.
+"""
+
+import json
 from collections.abc import Iterator
 
 import boto3
 import pytest
 
+from costgpu.errors import NodesApart
+from tests import examples
 from tests.emulated.journeys import groups
 from tests.emulated.journeys.conftest import Begin
-from tests.emulated.journeys.journey import KILLABLE, WAITS, Journeys, Person
+from tests.emulated.journeys.journey import KILLABLE, WAITS, Journeys, Person, until
 from tests.emulators.ec2.client import RunningEc2
 from tests.emulators.fixtures import packages_in_guests
 from tests.emulators.guests import guest_control
@@ -17,11 +24,13 @@ pytestmark = pytest.mark.emulator
 journeys = Journeys()
 TORCH, CAP = "c7i.large", "0.20"
 APART = "c6i.large"
+QUICK_MEETING = "COSTGPU_AGENT_MEETING_SECONDS=12 COSTGPU_AGENT_CONNECT_SECONDS=2"
+"""Machines that do not wait for each other as long as machines on two ends of a data centre."""
 
 
 @pytest.fixture(scope="module", autouse=True)
 def all_at_once(begin: Begin, guest_cloud_process: RunningEc2) -> Iterator[None]:
-    guest_control.set_traits(Traits(agent=groups.QUICK_MEETING), APART)
+    guest_control.set_traits(Traits(agent=QUICK_MEETING), APART)
     with packages_in_guests(TORCH):
         yield from begin(guest_cloud_process)
     guest_control.set_traits(None, APART)
@@ -29,13 +38,20 @@ def all_at_once(begin: Begin, guest_cloud_process: RunningEc2) -> Iterator[None]
 
 @journeys
 def a_whole_run(person: Person) -> None:
-    groups.whole_run(person, TORCH, CAP)
+    """DDP under torchrun from the command line to the receipt, and nothing is left."""
+    person.write(examples.source_for_gloo("train_ddp.py"))
+    small = "train.py --epochs 2 --steps 4 --samples 1024 --width 64"
+    client = person.ran(*groups.TWO, kind=TORCH, cap=CAP, script=small)
+    assert client.says(f"2x aws {TORCH}"), str(client)
+    assert b"[rank0]:epoch 1: loss" in client.out, str(client)
+    assert (person.work / "model.pt").exists()
+    for run_id in person.run_ids():
+        assert client.says(f"Receipt {run_id}"), str(client)
+    assert client.says("together 2 machines"), str(client)
+    listed = json.loads(person.do("jobs", "-a", "--json").out)["runs"]
+    assert [(each["state"], each["reason"]) for each in listed] == [("closed", "succeeded")] * 2
+    person.ended(instances=2)
     assert person.do("reap", "--infra", "aws/us-east-1").out == b""
-
-
-@journeys
-def a_sharded_model(person: Person) -> None:
-    groups.sharded_model(person, TORCH, CAP)
 
 
 @journeys
@@ -51,33 +67,26 @@ def they_do_not_reach_each_other(person: Person) -> None:
     (rule,) = [(group, each) for group in own for each in group["IpPermissions"] if each["UserIdGroupPairs"]]
     ec2.revoke_security_group_ingress(GroupId=rule[0]["GroupId"], IpPermissions=[rule[1]])
     client.go_on()
-    groups.apart(person, client)
-
-
-@journeys
-def no_room_for_the_second(person: Person) -> None:
-    """The zone that had room for one is left, and that one is ended before the next zone is asked."""
-    words = "We currently do not have sufficient capacity."
-    person.fault("RunInstances", skip=2, code="InsufficientInstanceCapacity", message=words)
-    person.write("import os; open('rank', 'w').write(os.environ['RANK'])")
-    client = person.ran(*groups.BARE, cap="0.03")
-    assert client.says("could not be had"), str(client)
-    assert len({each["zone"] for each in person.instances()}) == 2
-    assert person.holds("rank", "0")
-    person.ended(instances=3)
-
-
-@journeys
-def one_is_lost(person: Person) -> None:
-    client = groups.both_begun(person, cap="0.03")
-    ec2 = boto3.Session("AKIASOMEBODY", "secret").client("ec2", endpoint_url=person.cloud.url, region_name="us-east-1")
-    ec2.terminate_instances(InstanceIds=[person.machine_of(person.run_ids()[1])["id"]])
-    groups.one_is_lost(person, client)
+    assert client.wait(120) == NodesApart.exit_code, str(client)
+    assert client.says("Node 1 "), str(client)
+    assert client.says("node 0 at"), str(client)
+    assert client.says("have to be allowed to connect to each other on every TCP port"), str(client)
+    assert b"done" not in client.out
+    until(lambda: person.states() == ["terminated"] * 2, 30, f"the machines of {person.name} are gone")
+    person.ended(instances=2)
 
 
 @journeys
 def cancelled_by_tag(person: Person) -> None:
-    groups.cancelled_by_tag(person, cap="0.03")
+    """From a computer whose ledger knows nothing, by what is on the machine."""
+    client = groups.both_begun(person, cap="0.03")
+    client.kill()
+    other = Person(person.cloud, person.folder / "other", person.key)
+    done = other.do("cancel", "-y", person.run_ids()[1])
+    for run_id in person.run_ids():
+        assert person.machine_of(run_id)["id"].encode() in done.out, str(done)
+    assert person.states() == ["terminated"] * 2
+    assert person.left() == []
 
 
 @pytest.mark.parametrize("name", journeys.names)

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from tests import examples
 from tests.emulated.journeys import groups
 from tests.emulated.journeys.conftest import Begin
 from tests.emulated.journeys.journey import Journeys, Person
@@ -22,14 +23,15 @@ def all_at_once(begin: Begin, guest_gce_process: RunningComputeEngine) -> Iterat
 
 
 @journeys
-def a_whole_run(person: Person) -> None:
-    groups.whole_run(person, TORCH, CAP)
-    assert person.do("reap", "--infra", "gcp/us-central1").out == b""
-
-
-@journeys
 def a_sharded_model(person: Person) -> None:
-    groups.sharded_model(person, TORCH, CAP)
+    """FSDP under torchrun, and outputs of both machines are wanted."""
+    person.write(examples.source_for_gloo("train_fsdp.py"))
+    small = "train.py --steps 3 --layers 2 --width 32 --length 16"
+    client = person.ran(*groups.TWO, "--outputs-from", "all", kind=TORCH, cap=CAP, script=small)
+    assert b"step 0: loss" in client.out, str(client)
+    assert (person.work / "rank-0" / "model.pt").exists(), str(client)
+    person.ended(instances=2)
+    assert person.do("reap", "--infra", "gcp/us-central1").out == b""
 
 
 @journeys
@@ -47,14 +49,15 @@ def no_room_for_the_second(person: Person) -> None:
 
 @journeys
 def a_spot_machine_is_taken(person: Person) -> None:
+    """What machine 0 has written comes home."""
     client = groups.both_begun(person, "--spot", cap="0.08")
-    person.cloud.preempt(person.machine_of(person.run_ids()[1])["id"])
-    groups.one_is_lost(person, client)
-
-
-@journeys
-def cancelled_by_tag(person: Person) -> None:
-    groups.cancelled_by_tag(person, cap="0.08")
+    lost = person.machine_of(person.run_ids()[1])["id"]
+    person.cloud.preempt(lost)
+    assert client.wait(120) != 0, str(client)
+    for words in ("Machine 1 (", f"{lost})", "the others are ended, too"):
+        assert client.says(words), str(client)
+    assert person.holds("checkpoint", "saved")
+    person.ended(instances=2)
 
 
 @pytest.mark.parametrize("name", journeys.names)

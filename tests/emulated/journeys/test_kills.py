@@ -3,6 +3,9 @@
 Real processes, real SIGKILLs, real hosts. Afterwards only time passes, and cron runs `costgpu reap --yes`: nothing is
 alive past its lease, no outputs are lost, no run has two machines, nothing foreign is touched. On Google Cloud there are
 fewer points: the engine is the same, the adapter and what a power-off means are not.
+
+Every call of one machine, of two and of a job that goes on is a point in tests/runner (test_kill_at_every_step,
+test_group_kills, test_recovery_kills), and clients of thousands of drawn runs die in tests/simulation.
 """
 
 import json
@@ -98,7 +101,7 @@ def killed_and_left_alone(setup: KillSetup, kind: str, *, cut: bool) -> None:
     assert person.events()[-1] == kind, "somebody has come by"
 
 
-def nothing_but_tags(setup: KillSetup, kind: str) -> None:
+def nothing_but_tags(setup: KillSetup, *, kind: str) -> None:
     """Watchdog and agent are dead, the client too, and its ledger is lost: the reaper is the last layer."""
     person = setup.person(f"tags-{kind}", f"lost-{kind}")
     client = setup.launch(person, f"{kind}:after:STOP")
@@ -121,7 +124,7 @@ def keys_in_bucket(setup: KillSetup) -> list[str]:
 
 def aws_cases(requests: list[str], writes: list[str]) -> Iterator[Case]:
     """Everything that is done to runs; those that wait longest first."""
-    yield from (Case(nothing_but_tags, (kind,)) for kind in NOTHING_BUT_TAGS)
+    yield from (Case(nothing_but_tags, (), {"kind": kind}) for kind in NOTHING_BUT_TAGS)
     yield from (Case(killed_and_left_alone, (kind,), {"cut": False}) for kind in writes[2:9])
     yield from (Case(killed_and_left_alone, (kind,), {"cut": True}) for kind in ("reached", "started"))
     for both in (True, False):

@@ -1,4 +1,7 @@
-"""Spot machines that are taken back on the emulated AWS, from the command line: real hosts, real torch on them."""
+"""Spot machines that are taken back on the emulated AWS, from the command line: real hosts, real torch on them.
+
+Three notices in a row are in `test_recovery_google`, where they are given later.
+"""
 
 from collections.abc import Iterator
 from typing import Any
@@ -24,13 +27,6 @@ def all_at_once(begin: Begin, guest_cloud_process: RunningEc2) -> Iterator[None]
     with packages_in_guests(KIND):
         yield from begin(guest_cloud_process)
     guest_control.set_traits(None, KIND)
-
-
-@journeys
-def a_job_is_interrupted_three_times(person: Person) -> None:
-    recovery.interrupted_three_times(
-        person, lambda machine: person.cloud.interrupt(machine, notice_seconds=100), KIND, CAP
-    )
 
 
 @journeys

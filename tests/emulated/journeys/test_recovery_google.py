@@ -1,5 +1,6 @@
 """Spot machines that are taken back on the emulated Compute Engine, from the command line: real hosts and real torch."""
 
+import json
 from collections.abc import Iterator
 
 import pytest
@@ -24,7 +25,21 @@ def all_at_once(begin: Begin, guest_gce_process: RunningComputeEngine) -> Iterat
 
 @journeys
 def a_job_is_interrupted_three_times(person: Person) -> None:
-    recovery.interrupted_three_times(person, lambda machine: person.cloud.preempt(machine, NOTICE_SECONDS), KIND, CAP)
+    """The weights are those of an undisturbed run, and the receipt tells what it took."""
+    person.write(recovery.source_with_gates())
+    client = person.launch("--spot", *recovery.GOES_ON, kind=KIND, cap=CAP, script=recovery.STEPS)
+    for attempt in (1, 2, 3):
+        recovery.waits_at(client, 10 * attempt)
+        person.cloud.preempt(person.machine_of(person.run_ids()[-1])["id"], NOTICE_SECONDS)
+    assert client.wait(180) == 0, str(client)
+    assert client.says("Attempt 4 of 6: the job goes on from its newest checkpoint."), str(client)
+    assert client.says("together 4 machines after 3 interruptions"), str(client)
+    assert b"going on from step 30" in client.out, str(client)
+    assert recovery.same_weights(person)
+    listed = json.loads(person.do("jobs", "-a", "--json").out)["runs"]
+    ends = [(each["attempt"]["number"], each["reason"]) for each in reversed(listed)]
+    assert ends == [(1, "interrupted"), (2, "interrupted"), (3, "interrupted"), (4, "succeeded")]
+    person.ended(instances=4)
 
 
 @pytest.mark.parametrize("name", journeys.names)

@@ -1,7 +1,4 @@
-"""Whatever JSON an agent or a local record is made of, it becomes a typed value, or is refused.
-
-The fuzz of mutated true answers is in tests/fuzz.
-"""
+"""Whatever JSON an agent or a local record is made of, it becomes a typed value, or is refused."""
 
 import contextlib
 import json

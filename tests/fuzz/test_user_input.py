@@ -186,25 +186,6 @@ def test_what_was_found(words: tuple[str, ...], code: int, says: str, project: P
     assert says in result.err, result.err
 
 
-def test_a_billion_with_prices_of_another_provider(project: Path) -> None:
-    """KeyError: ('gcp', 'c7g'): a stored offer of a machine that the provider does not have."""
-    import zlib
-
-    from costgpu.pricing import price_store, snapshot
-
-    shipped = snapshot.newest()
-    lines = [line for line in shipped.read_text().splitlines(keepends=True) if not line.startswith("#")]
-    stray = next(line for line in lines if ",c7g," in line).replace("aws,", "gcp,", 1)
-    body = "".join([lines[0], stray]).encode()
-    head = {"provider": "gcp", "snapshot": shipped.name, "crc32": zlib.crc32(body), "regions": {}}
-    path = price_store.cache_folder() / "offers-gcp.csv"
-    path.parent.mkdir(parents=True)
-    path.write_bytes(f"{price_store.MARK}{json.dumps(head)}\n".encode() + body)
-    result = outcome(BILLION)
-    assert result.code == 0, result
-    assert "no machine of gcp that is known" in result.err
-
-
 @pytest.mark.parametrize("place", ["fifo", "/dev/zero", "folder"])
 def test_settings_that_are_no_file(place: str, project: Path) -> None:
     (project / "costgpu.toml").symlink_to(place)

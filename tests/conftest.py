@@ -19,7 +19,7 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
     signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
-for profile, count in (("fast", 15), ("thorough", 100)):
+for profile, count in (("fast", 15), ("thorough", 50)):
     settings.register_profile(profile, max_examples=count, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile(PROFILE)  # how fast a machine is that does other things, too, is no property of the code
 

@@ -6,15 +6,15 @@ from typing import Any
 from hypothesis import settings
 
 PROFILE = os.environ.get("HYPOTHESIS_PROFILE", "fast")
-FAST_SHARE, LEAST = 8, 5
+SHARE = 8 if PROFILE == "fast" else 1 if os.environ.get("FULL") else 2
+LEAST = 5
 
 
-def examples(thorough: int, **options: Any) -> settings:
+def examples(most: int, **options: Any) -> settings:
     """Settings of a property test.
 
     Args:
-        thorough: Examples in `make test-all`; an eighth of them, at least 5, in `make test`.
+        most: Examples with FULL=1; half of them in `make test-all`, an eighth, at least 5, in `make test`.
         options: Further settings of hypothesis.
     """
-    count = thorough if PROFILE == "thorough" else max(LEAST, thorough // FAST_SHARE)
-    return settings(max_examples=count, deadline=None, **options)
+    return settings(max_examples=max(LEAST, most // SHARE), deadline=None, **options)

@@ -13,7 +13,7 @@ from tests.simulation.shrinking import shrink
 from tests.simulation.simulation import simulate
 
 FIRST, SEEDS, CHUNK = int(os.environ.get("SEED", "0")), int(os.environ.get("SEEDS", "200")), 100
-MORE_FIRST, MORE_SEEDS, MORE_CHUNK = 100_000, 4_000, 1000
+MORE_FIRST, MORE_SEEDS, MORE_CHUNK = 100_000, 2_000, 1000
 # Rarer than one in two thousand: these violated something once. A change to what schedules are drawn makes them others.
 ONCE_VIOLATING = (
     "7253 13420 13933 14614 18907 20425 24141 24606 29325 31057 38336 38348 40720 44825 47313 51354 53031 61288 63121 106799"

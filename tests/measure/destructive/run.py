@@ -124,9 +124,7 @@ class Runner:
             )
         try:
             if "endless" in script.flags:
-                until(
-                    lambda: differences(self.before, self.victim.snapshot()) or child.poll() is not None, GONE_SECONDS
-                )
+                until(lambda: differences(self.before, self.victim.snapshot()), GONE_SECONDS)  # by it, or a child of it
             else:
                 child.wait(LIMIT_SECONDS)
             if "later" in script.flags:

@@ -1,6 +1,7 @@
 """No script of the corpus changes the victim's tree when it is measured, and every one does when it just runs."""
 
 import contextlib
+import os
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -114,8 +115,9 @@ def check(found: list[Script], level: Isolation, lend: Callable[[Callable[[Runne
 def test_nothing_that_was_there_changes(
     part: int, level: Isolation, lend: Callable[[Callable[[Runner], Ran]], Ran]
 ) -> None:
+    """Every second script at each of the levels, or with FULL=1 every one at both."""
     need(level, lend)
-    check(SCRIPTS_OF[part], level, lend)
+    check(SCRIPTS_OF[part] if os.environ.get("FULL") else SCRIPTS_OF[part][LEVELS.index(level) :: 2], level, lend)
 
 
 @pytest.mark.slow

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from decimal import ROUND_DOWN, Decimal
 from typing import TYPE_CHECKING
 
@@ -100,7 +100,9 @@ def _states(
     Raises:
         LedgerError: The budgets cannot be read.
     """
+    from costgpu.ledger.queries.history import charges
     from costgpu.ledger.records.budget_store import all_budgets
+    from costgpu.ledger.schema import runs
     from costgpu.runner.spending import budget_state, gather, run_selection, shipped_prices
 
     mine = [
@@ -115,9 +117,20 @@ def _states(
         return []
     spending = gather(ledger, mine, None, now, shipped_prices)
     hint = "Put back a copy of the ledger, or set the budget again, with --replace and without --enforce."
-    damage = [LedgerDamaged(error.message, hint=hint) for error in ledger.damage.values()]
-    problem = next(iter([*damage, *spending.problems]), None)
-    return [(budget_state(spending, budget), problem) for budget in mine]
+    found: list[tuple[BudgetState, CostGpuError | None]] = []
+    for budget in mine:
+        # what a wrong clock has put into a later period would not be counted in this one
+        late = charges(ledger, run_selection(budget), now + timedelta(days=1), None, (runs.c.run_id,))
+        problems: list[CostGpuError] = [
+            LedgerDamaged(
+                f"The ledger {ledger.place} is damaged, or the clock here is wrong: run {run.keys[0]} is of the future.",
+                hint=hint,
+            )
+            for run in late
+        ]
+        problems += [LedgerDamaged(error.message, hint=hint) for error in ledger.damage.values()]
+        found.append((budget_state(spending, budget), next(iter([*problems, *spending.problems]), None)))
+    return found
 
 
 def _refusal(state: BudgetState, cap: Decimal, problem: CostGpuError | None) -> CostGpuError | None:

@@ -240,6 +240,8 @@ DAMAGE = [
     "UPDATE closings SET metered_seconds = 'long'",
     "UPDATE closings SET ended_us = 'soon'",
     "UPDATE closings SET ended_us = 9223372036854775807",
+    "UPDATE closings SET ended_us = 6940000000000000",
+    "UPDATE closings SET started_us = 6940000000000000, ended_us = 6940000000000001",
 ]
 
 

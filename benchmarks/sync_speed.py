@@ -21,13 +21,13 @@ from pathlib import Path
 
 import psutil
 
+from costgpu.job.files.place_outputs import fetch_and_place
+from costgpu.job.files.select import select
+from costgpu.job.machine.agent_client import AgentHost
+from costgpu.job.machine.host import RemoteFile
+from costgpu.job.machine.install_agent import agent_file
+from costgpu.job.machine.transport.ssh import SshTransport
 from costgpu.models.job import FileEntry
-from costgpu.runner.files.place_outputs import fetch_and_place
-from costgpu.runner.files.select import select
-from costgpu.runner.machine.agent_client import AgentHost
-from costgpu.runner.machine.host import RemoteFile
-from costgpu.runner.machine.install_agent import agent_file
-from costgpu.runner.machine.transport.ssh import SshTransport
 from costgpu.units import format_binary_size
 from tests.transport.sshd import Server, Wire, find_sshd, serve
 

@@ -17,10 +17,10 @@ from dataclasses import dataclass, field, fields, replace
 from os import PathLike, fspath
 from typing import TYPE_CHECKING, ParamSpec, TypeVar
 
+from costgpu.job.state.observer import NullObserver
 from costgpu.models.job import LogStream
 from costgpu.models.prediction import Verdict as _Verdict
 from costgpu.models.workload import WorkloadProfile
-from costgpu.runner.state.observer import NullObserver
 from costgpu.workflows.estimate.request import EstimateRequest
 from costgpu.workflows.offers import OfferRequest, has_image
 from costgpu.workflows.options import options_of
@@ -30,10 +30,10 @@ from costgpu.workflows.runs.request import RunRequest
 if TYPE_CHECKING:
     from datetime import date
 
+    from costgpu.job.adopt import JobDriver
     from costgpu.models.offer import Offer
     from costgpu.models.prediction import Advice, Service
     from costgpu.models.run import RunView
-    from costgpu.runner.adopt import JobDriver
     from costgpu.workflows.runs.logs import Logs
 
 Script = str | PathLike[str]
@@ -169,9 +169,9 @@ def run(asked: _Run) -> RunView:
         RunError: The run ended without its job's own exit code.
         TerminationUnconfirmed: The machine may still be billing.
     """
-    from costgpu.runner.drive.context import Detached
-    from costgpu.runner.find_run import load_run
-    from costgpu.runner.launch import new_run_id
+    from costgpu.job.drive.context import Detached
+    from costgpu.job.find_run import load_run
+    from costgpu.job.launch import new_run_id
     from costgpu.workflows.runs.start import planned_run, start_run
 
     request = replace(asked, command=_command(asked.script, asked.args))
@@ -228,7 +228,7 @@ def attach(run: str, follow: bool = False) -> RunView:
     a run that is closed already is a `RunError`.
     """
     from costgpu.errors import RunBusy
-    from costgpu.runner.find_run import load_run
+    from costgpu.job.find_run import load_run
     from costgpu.workflows.context import AppContext
     from costgpu.workflows.runs.attach import attach_run, open_run, watch_run
 
@@ -255,9 +255,9 @@ def cancel(run: str, *, now: bool = False) -> RunView | None:
         TerminationUnconfirmed: The machine may still be billing.
     """
     from costgpu.errors import RunBusy
+    from costgpu.job.find_run import current_run, load_run
     from costgpu.models.reap import TaggedInstance
     from costgpu.models.run import RunState
-    from costgpu.runner.find_run import current_run, load_run
     from costgpu.workflows.context import AppContext
     from costgpu.workflows.runs.cancel import cancel_driven, cancel_job_by_tag, cancel_run
     from costgpu.workflows.runs.find_run import find_run
@@ -302,7 +302,7 @@ def fetch(run: str, to: Script | None = None) -> tuple[str, ...]:
 
 def _decisive(driver: JobDriver) -> RunView:
     """Return the run that decides how a job has ended, or raise what went wrong with it."""
-    from costgpu.runner.state.outcome import error_for
+    from costgpu.job.state.outcome import error_for
 
     error = driver.ledger_error or driver.error or error_for(driver.decisive)
     if error is not None:

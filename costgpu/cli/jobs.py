@@ -64,8 +64,8 @@ def logs(
 
 
 def _print_logs(kept: KeptLogs, rank: int | None = None) -> None:
+    from costgpu.job.files.safe_move import open_regular
     from costgpu.render.safe_text import LogFilter, is_terminal
-    from costgpu.runner.files.safe_move import open_regular
     from costgpu.workflows.runs.logs import lines_of_rank, no_logs
 
     if not kept.files:
@@ -88,8 +88,8 @@ def attach(run: opt.Run) -> None:
     from costgpu.cli.run import finish, print_detached, told_how_to_return
     from costgpu.cli.sweep import show_results, sweep_terminal
     from costgpu.cli.terminal_observer import Terminal, signals
-    from costgpu.runner.drive.context import Detached
-    from costgpu.runner.find_run import load_run
+    from costgpu.job.drive.context import Detached
+    from costgpu.job.find_run import load_run
     from costgpu.workflows.runs.attach import attach_run, open_run, watch_run
 
     with AppContext(TerminalReporter()) as context:
@@ -141,10 +141,10 @@ def cancel(
     """End a run: save its outputs, terminate its machine."""
     from costgpu.cli.sweep import show_results, sweep_terminal
     from costgpu.cli.terminal_observer import Terminal
+    from costgpu.job.find_run import current_run, load_run
     from costgpu.models.reap import TaggedInstance
     from costgpu.models.run import RunState
     from costgpu.render.text.receipt import receipts_text
-    from costgpu.runner.find_run import current_run, load_run
     from costgpu.workflows.runs.cancel import cancel_driven, cancel_job_by_tag, cancel_run
     from costgpu.workflows.runs.find_run import find_run
 

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from costgpu.cli.terminal_observer import Terminal
+    from costgpu.job.adopt import JobDriver
     from costgpu.models.run import RunView
-    from costgpu.runner.adopt import JobDriver
     from costgpu.workflows.context import AppContext
     from costgpu.workflows.runs.plan import PlannedRun
 
@@ -94,11 +94,11 @@ def carry_out(
         more: Further parts of the document.
     """
     from costgpu.cli.terminal_observer import signals
+    from costgpu.job.drive.context import Detached
+    from costgpu.job.find_run import load_run, runs_of_job
+    from costgpu.job.launch import new_run_id
+    from costgpu.job.state.outcome import error_for
     from costgpu.render.text.run import launched_json
-    from costgpu.runner.drive.context import Detached
-    from costgpu.runner.find_run import load_run, runs_of_job
-    from costgpu.runner.launch import new_run_id
-    from costgpu.runner.state.outcome import error_for
     from costgpu.workflows.runs.start import start_run
 
     def print_document(view: RunView, error: CostGpuError | None) -> None:
@@ -130,11 +130,11 @@ def _put_into_queue(context: AppContext, planned: PlannedRun, *, as_json: bool) 
     """Record the run, and start what may start: this run, if nothing waits before it and there is room."""
     from costgpu.cli.terminal_observer import Terminal
     from costgpu.errors import RunBusy, RunError
+    from costgpu.job.find_run import load_run
+    from costgpu.job.launch import new_run_id
+    from costgpu.job.state.outcome import error_for
     from costgpu.models.run import RunState
     from costgpu.render.text.queue import queue_json, queued_text, started_text
-    from costgpu.runner.find_run import load_run
-    from costgpu.runner.launch import new_run_id
-    from costgpu.runner.state.outcome import error_for
     from costgpu.workflows.runs.queue import enqueue, start_waiting, waiting
 
     started: list[RunView] = []
@@ -157,8 +157,8 @@ def _put_into_queue(context: AppContext, planned: PlannedRun, *, as_json: bool) 
 
 def finish(driver: JobDriver, *, as_json: bool = False) -> None:
     """Show the receipt and end with the exit code of the job, or of what went wrong."""
+    from costgpu.job.state.outcome import error_for, exit_code
     from costgpu.render.text.receipt import receipts_text
-    from costgpu.runner.state.outcome import error_for, exit_code
 
     view = driver.decisive
     if not as_json:
@@ -189,7 +189,7 @@ def print_detached(view: RunView, received: list[int], *, as_json: bool = False)
 @contextlib.contextmanager
 def told_how_to_return(run_id: str) -> Iterator[None]:
     """Say what becomes of the machine when the client fails unexpectedly."""
-    from costgpu.runner.drive.context import Detached
+    from costgpu.job.drive.context import Detached
 
     try:
         yield

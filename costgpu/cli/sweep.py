@@ -19,8 +19,8 @@ from costgpu.workflows.sweep.request import OF_ONE_JOB, SweepRequest
 if TYPE_CHECKING:
     from costgpu.cli.sweep_observer import SweepTerminal
     from costgpu.clock import Clock
+    from costgpu.job.adopt import JobDriver
     from costgpu.models.run import RunView
-    from costgpu.runner.adopt import JobDriver
     from costgpu.workflows.context import AppContext
     from costgpu.workflows.sweep.plan import PlannedSweep
 

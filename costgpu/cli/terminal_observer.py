@@ -10,12 +10,12 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, BinaryIO
 
 from costgpu.cli.live_line import LiveLine
+from costgpu.job.drive.context import CAN_DETACH
+from costgpu.job.drive.loop import StopSignal
+from costgpu.job.state.observer import Answer
 from costgpu.models.job import LogStream
 from costgpu.models.run import RunState
 from costgpu.render import safe_text
-from costgpu.runner.drive.context import CAN_DETACH
-from costgpu.runner.drive.loop import StopSignal
-from costgpu.runner.state.observer import Answer
 
 if TYPE_CHECKING:
     from types import FrameType

@@ -11,12 +11,12 @@ from costgpu.errors import CostGpuError
 
 if TYPE_CHECKING:
     from costgpu.config import Settings
+    from costgpu.job.drive.context import Services
+    from costgpu.job.machine.host import Selection
     from costgpu.ledger import Ledger
     from costgpu.models.run import RunView
     from costgpu.providers.base import Provider
     from costgpu.providers.spec import ProviderConfig
-    from costgpu.runner.drive.context import Services
-    from costgpu.runner.machine.host import Selection
     from costgpu.workflows.reporter import Reporter
 
 ADDRESS_SECONDS = 30.0  # a laptop moves from network to network
@@ -119,9 +119,9 @@ class AppContext:
     def tools(self) -> Services:
         """For drivers."""
         from costgpu.config import runs_folder
-        from costgpu.runner.drive.context import Services
-        from costgpu.runner.files.bucket_outputs import BucketOutputs
-        from costgpu.runner.machine.connect import connect
+        from costgpu.job.drive.context import Services
+        from costgpu.job.files.bucket_outputs import BucketOutputs
+        from costgpu.job.machine.connect import connect
 
         return Services(
             provider=self.provider,
@@ -191,7 +191,7 @@ class AppContext:
         return ask_budgets(self.ledger, view.spec, view.options, view.owner, self.clock.now()).refusal
 
     def _select(self, view: RunView) -> Selection:
-        from costgpu.runner.files.select import select_for
+        from costgpu.job.files.select import select_for
         from costgpu.workflows.sweep.bundle import with_bundle
 
         return with_bundle(select_for(view.spec, self.settings.sync_limit_mib), view.spec.argv)

@@ -13,11 +13,11 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from costgpu.job.agent.observe import machine_stats
+from costgpu.job.machine.agent_client import AgentHost
+from costgpu.job.machine.host import Completed, LogPosition, Selection
+from costgpu.job.machine.transport.local import LocalTransport
 from costgpu.models.job import FileEntry, JobOrder, JobStatus, Launcher, LogStream, Rendezvous
-from costgpu.runner.agent.observe import machine_stats
-from costgpu.runner.machine.agent_client import AgentHost
-from costgpu.runner.machine.host import Completed, LogPosition, Selection
-from costgpu.runner.machine.transport.local import LocalTransport
 
 LISTENS = """
 import signal, sys, time

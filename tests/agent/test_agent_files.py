@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 
 from costgpu.errors import HostUnreachable, MachineUnusable, SyncRefused
+from costgpu.job.files.place_outputs import fetch_and_place
+from costgpu.job.machine.agent_client import AgentHost
+from costgpu.job.machine.host import LogPosition, Selection
+from costgpu.job.machine.install_agent import agent_sha256
 from costgpu.models.job import FileEntry, JobPhase
-from costgpu.runner.files.place_outputs import fetch_and_place
-from costgpu.runner.machine.agent_client import AgentHost
-from costgpu.runner.machine.host import LogPosition, Selection
-from costgpu.runner.machine.install_agent import agent_sha256
 from tests.agent.harness import Machine, in_thread, order, selection
 from tests.until import until
 

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from costgpu.job.agent.observe import machine_stats
+from costgpu.job.agent.observe.idle import is_active, read_counters
 from costgpu.models.job import EndReason, JobPhase
-from costgpu.runner.agent.observe import machine_stats
-from costgpu.runner.agent.observe.idle import is_active, read_counters
 from tests.agent.harness import LISTENS, Machine
 from tests.until import until
 

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from costgpu.errors import HostUnreachable
+from costgpu.job.agent.observe import machine_stats
+from costgpu.job.machine.host import LogPosition
 from costgpu.models.job import EndReason, JobPhase, LogStream
-from costgpu.runner.agent.observe import machine_stats
-from costgpu.runner.machine.host import LogPosition
 from tests.agent.harness import LISTENS, Machine, in_thread, order
 from tests.until import until
 

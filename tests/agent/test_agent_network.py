@@ -18,9 +18,9 @@ from pathlib import Path
 import pytest
 import pytest_socket
 
+from costgpu.job.agent.observe.spot_notice import read_notice
+from costgpu.job.agent.outputs.upload import upload_archive
 from costgpu.models.job import EndReason, JobPhase
-from costgpu.runner.agent.observe.spot_notice import read_notice
-from costgpu.runner.agent.outputs.upload import upload_archive
 from tests.agent.harness import LISTENS, Machine
 from tests.unit.agent.simulation import SimulatedClock
 from tests.until import until

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from costgpu.job.machine.agent_client import AgentHost
 from costgpu.models.job import EndReason
-from costgpu.runner.machine.agent_client import AgentHost
 from costgpu.workflows.runs.packages.conda import conda_source
 from costgpu.workflows.runs.packages.requirements import Listing
 from tests.agent.harness import Machine

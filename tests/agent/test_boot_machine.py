@@ -12,11 +12,11 @@ from pathlib import Path
 
 import pytest
 
-from costgpu.runner.agent.clock import boot_id, uptime
-from costgpu.runner.agent.observe import machine_stats
-from costgpu.runner.machine.boot_script import boot_script
+from costgpu.job.agent.clock import boot_id, uptime
+from costgpu.job.agent.observe import machine_stats
+from costgpu.job.machine.boot_script import boot_script
 from tests.agent.harness import Machine, order
-from tests.unit.runner.test_boot_script import PRIVATE, PUBLIC
+from tests.unit.job.test_boot_script import PRIVATE, PUBLIC
 from tests.until import until
 
 pytestmark = pytest.mark.slow

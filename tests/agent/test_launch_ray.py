@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
+from costgpu.job.agent.observe import machine_stats
 from costgpu.models.job import EndReason, JobStatus, Launcher
-from costgpu.runner.agent.observe import machine_stats
 from tests.agent.harness import Machine, rendezvous
 from tests.until import until
 

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 import pytest_socket
 
-from costgpu.runner.agent.launchers import hosts, interface_of, job_command, job_environment
+from costgpu.job.agent.launchers import hosts, interface_of, job_command, job_environment
 
 HOME = "/opt/costgpu"
 

@@ -12,10 +12,10 @@ from typing import Any
 
 import pytest
 
+from costgpu.job.agent import meeting
+from costgpu.job.agent.meeting import complaint, unreached
+from costgpu.job.machine.agent_client import AgentHost
 from costgpu.models.job import EndReason, JobStatus
-from costgpu.runner.agent import meeting
-from costgpu.runner.agent.meeting import complaint, unreached
-from costgpu.runner.machine.agent_client import AgentHost
 from tests.agent.harness import Machine, in_thread, rendezvous
 from tests.agent.test_agent_pythons import OTHERS
 from tests.until import until

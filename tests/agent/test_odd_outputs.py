@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from costgpu.errors import MachineUnusable
-from costgpu.runner.files.place_outputs import fetch_and_place
+from costgpu.job.files.place_outputs import fetch_and_place
 from tests.agent.harness import Machine
 from tests.until import until
 

@@ -23,10 +23,10 @@ from unittest import mock
 
 from costgpu.cli.app import main
 from costgpu.config import data_path
+from costgpu.job.state.states import replay
 from costgpu.ledger import Ledger
 from costgpu.models.run import EventKind, RunEvent, RunView
-from costgpu.runner.state.states import replay
-from tests.runner.examples import START, intent
+from tests.job.examples import START, intent
 from tests.unit.providers.planted import closed
 
 SECRETS = ("AWS_", "COSTGPU_")

@@ -58,7 +58,7 @@ def test_a_command_that_is_misspelt() -> None:
                 " pathspec pydantic rich boto3 botocore google psutil torch"
             ),
         ),
-        ("offers --gpus A100", "costgpu.cli.run costgpu.runner costgpu.ledger rich sqlalchemy"),
+        ("offers --gpus A100", "costgpu.cli.run costgpu.job costgpu.ledger rich sqlalchemy"),
         ("jobs", "asyncssh rich boto3 botocore pydantic_settings cryptography psutil tenacity"),
         ("budget check --offline", "boto3 botocore pydantic_settings apprise asyncssh rich psutil tzlocal tenacity"),
         ("doctor --infra local", "boto3 botocore google.auth google.cloud.compute_v1"),

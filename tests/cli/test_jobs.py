@@ -13,14 +13,14 @@ import pytest
 
 from costgpu.cli.jobs import cancel_question
 from costgpu.errors import AuthError
+from costgpu.job.state.states import replay
 from costgpu.ledger.codec import to_json
 from costgpu.models.instance import Instance, InstanceRef, InstanceState
 from costgpu.models.job import EndReason
 from costgpu.models.reap import TaggedInstance
 from costgpu.models.run import EventKind, RunState
-from costgpu.runner.state.states import replay
 from tests.cli.here import LOCAL, STEPS, Here, record, told, until
-from tests.runner.examples import START, facts_of, intent, option
+from tests.job.examples import START, facts_of, intent, option
 
 SHORT = """\
 import time

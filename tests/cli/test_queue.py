@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from costgpu.runner.state.lock import lock_run
+from costgpu.job.state.lock import lock_run
 from tests.cli.here import LOCAL, Here, until
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="this machine as a machine needs Linux")

@@ -24,7 +24,7 @@ from costgpu.workflows.context import AppContext
 from tests.cli.here import LOCAL, Here, record, told, until
 from tests.fake_cloud import FakeCloud
 from tests.fake_cloud.provider import FakeProvider
-from tests.runner.examples import facts_of, option
+from tests.job.examples import facts_of, option
 
 STUBBORN = """\
 import os, signal, time

@@ -14,11 +14,11 @@ import pytest
 from costgpu.cli.lazy_group import _after_module
 from costgpu.clock import ManualClock
 from costgpu.errors import AuthError, UsageError
+from costgpu.job.plan import LaunchPlace, Limits
 from costgpu.models.instance import Identity
 from costgpu.models.offer import Accelerator
 from costgpu.models.run import Plan
 from costgpu.render.text.run import plan_text
-from costgpu.runner.plan import LaunchPlace, Limits
 from costgpu.workflows.context import AppContext
 from costgpu.workflows.runs.packages import PackageSource, find_packages
 from costgpu.workflows.runs.places import Places
@@ -26,7 +26,7 @@ from costgpu.workflows.runs.plan import make_plan
 from tests.cli.here import LOCAL, told
 from tests.fake_cloud import FakeCloud
 from tests.fake_cloud.provider import FakeProvider
-from tests.runner.examples import offer, spec
+from tests.job.examples import offer, spec
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="this machine as a machine needs Linux")
 

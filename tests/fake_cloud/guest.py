@@ -8,9 +8,9 @@ agent, and the outputs of a finished job wait until the lease unless they could 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 
+from costgpu.job.agent.outputs.outside import WORK_SECONDS
 from costgpu.models.job import EndReason, FileEntry, JobOrder, JobPhase, LogStream
 from costgpu.models.run import EndedBy
-from costgpu.runner.agent.outputs.outside import WORK_SECONDS
 from tests.fake_cloud.script import NEVER, PROGRESS, JobScript, MachineScript
 
 UNCLAIMED_SECONDS = 900.0  # without any client before a job was started, until power-off

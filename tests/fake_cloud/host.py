@@ -9,13 +9,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from costgpu.errors import HostUnreachable, MachineUnusable, OutputsDamaged
+from costgpu.job.agent.outputs.find_outputs import NO_OUTPUTS
 from costgpu.models.job import Checkpoint, FileEntry, JobOrder, JobPhase, JobStatus, LogStream, Outputs
-from costgpu.runner.agent.outputs.find_outputs import NO_OUTPUTS
 from tests.fake_cloud.guest import FakeJob, Guest
 from tests.fake_cloud.script import PROGRESS
 
 if TYPE_CHECKING:
-    from costgpu.runner.machine.host import LogPosition, Selection
+    from costgpu.job.machine.host import LogPosition, Selection
     from tests.fake_cloud.cloud import FakeCloud
 
 T = TypeVar("T")

@@ -5,11 +5,11 @@ import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from costgpu.clock import ManualClock
-from costgpu.runner.agent.log_stream import HEADER, MAGIC, POSITION
-from costgpu.runner.agent.main import REPLY
-from costgpu.runner.machine.agent_client import AgentHost
-from costgpu.runner.machine.host import Completed, RemoteFile
-from costgpu.runner.machine.install_agent import agent_sha256
+from costgpu.job.agent.log_stream import HEADER, MAGIC, POSITION
+from costgpu.job.agent.main import REPLY
+from costgpu.job.machine.agent_client import AgentHost
+from costgpu.job.machine.host import Completed, RemoteFile
+from costgpu.job.machine.install_agent import agent_sha256
 
 SHA = "0123456789abcdef" * 4
 STATUS = {

@@ -7,9 +7,9 @@ import pytest
 from costgpu.ledger import Ledger
 from costgpu.ledger.records.budget_store import set_budget
 from tests.ledger.postgres import Server
+from tests.unit.job.test_spending import TestRuns, TestStrangers, TestWhatCannotBeAsked
 from tests.unit.ledger.test_budget_store import TestAlerts, TestAtOnce, TestNewest, TestSet
 from tests.unit.providers.planted import HOUR, NOW
-from tests.unit.runner.test_spending import TestRuns, TestStrangers, TestWhatCannotBeAsked
 from tests.unit.workflows.test_budgets_enforced import BUDGET
 from tests.unit.workflows.test_budgets_enforced import TestAtOnce as OfTwoClients
 

@@ -14,6 +14,8 @@ from typing import Any
 import pytest
 from sqlalchemy import text
 
+from costgpu.job.find_run import load_run
+from costgpu.job.spending import budget_state, gather
 from costgpu.ledger import Ledger, to_json
 from costgpu.ledger.queries.accuracy import accuracy, comparisons
 from costgpu.ledger.queries.export import as_json
@@ -28,8 +30,6 @@ from costgpu.ledger.records.unrecorded_machines import sightings_since
 from costgpu.models.run import EventKind, RunEvent
 from costgpu.providers import registry
 from costgpu.render.text.run import jobs_json
-from costgpu.runner.find_run import load_run
-from costgpu.runner.spending import budget_state, gather
 
 DATA = Path(__file__).parent / "data"
 ANSWERS: dict[str, Any] = json.loads((DATA / "answers-0.1.0.json").read_text())

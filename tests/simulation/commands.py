@@ -8,18 +8,18 @@ from decimal import Decimal
 from typing import Any
 
 from costgpu.errors import CostGpuError, RunBusy, RunError
+from costgpu.job.adopt import JobDriver
+from costgpu.job.drive.context import Detached
+from costgpu.job.find_run import load_run
+from costgpu.job.launch import launch
+from costgpu.job.plan import LaunchPlace, Limits, options_for
+from costgpu.job.state.observer import NullObserver
+from costgpu.job.state.outcome import error_for, exit_code
 from costgpu.models.instance import Identity
 from costgpu.models.job import EndReason, JobSpec
 from costgpu.models.offer import Offer, PurchaseOption
 from costgpu.models.reap import TaggedInstance
 from costgpu.models.run import Plan, RunState
-from costgpu.runner.adopt import JobDriver
-from costgpu.runner.drive.context import Detached
-from costgpu.runner.find_run import load_run
-from costgpu.runner.launch import launch
-from costgpu.runner.plan import LaunchPlace, Limits, options_for
-from costgpu.runner.state.observer import NullObserver
-from costgpu.runner.state.outcome import error_for, exit_code
 from costgpu.workflows.runs.attach import attach_run, watch_run
 from costgpu.workflows.runs.cancel import cancel_by_tag, cancel_driven, cancel_run
 from costgpu.workflows.runs.fetch import fetch_outputs

@@ -7,14 +7,14 @@ from types import SimpleNamespace
 from typing import Any
 
 from costgpu.errors import Unreachable
+from costgpu.job.drive.context import Services
+from costgpu.job.files.bucket_outputs import BucketOutputs
+from costgpu.job.machine.agent_reply import bad_reply
+from costgpu.job.machine.host import Selection
+from costgpu.job.state.observer import Answer
 from costgpu.models.instance import Instance
 from costgpu.models.job import FileEntry, LogStream, Outputs
 from costgpu.models.run import RunView
-from costgpu.runner.drive.context import Services
-from costgpu.runner.files.bucket_outputs import BucketOutputs
-from costgpu.runner.machine.agent_reply import bad_reply
-from costgpu.runner.machine.host import Selection
-from costgpu.runner.state.observer import Answer
 from costgpu.workflows.context import AppContext
 from tests.simulation.process import Process, Remote
 from tests.simulation.timeline import OwnClock

@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from costgpu.errors import CostGpuError
+from costgpu.job.state.states import apply, begin, replay
 from costgpu.models.instance import InstanceState
 from costgpu.models.job import EndReason
 from costgpu.models.run import EndedBy, EventKind, RunEvent, RunState, RunView
-from costgpu.runner.state.states import apply, begin, replay
 from tests.fake_cloud.guest import FakeJob
 from tests.fake_cloud.host import _matches
 from tests.fake_cloud.instance import FakeInstance

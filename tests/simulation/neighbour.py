@@ -9,7 +9,7 @@ from typing import Any
 from costgpu.ledger.records.budget_rules import Budget, Every
 from costgpu.ledger.records.budget_store import set_budget
 from costgpu.models.run import EventKind, RunEvent
-from tests.runner.examples import facts_of, intent
+from tests.job.examples import facts_of, intent
 from tests.simulation.computer import Computer
 from tests.simulation.timeline import START
 

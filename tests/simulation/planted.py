@@ -13,17 +13,17 @@ from typing import Any
 from unittest import mock
 
 from costgpu.errors import CostGpuError, LedgerConflict, LedgerDamaged, NoCapacity, TerminationUnconfirmed, Unreachable
+from costgpu.job import adopt, end_instance, launch, plan, reap
+from costgpu.job.drive import boot, collect, context, provision, termination
+from costgpu.job.drive.context import Detached, RunContext
+from costgpu.job.drive.loop import Driver
+from costgpu.job.files import place_outputs
+from costgpu.job.machine.boot_script import boot_script
+from costgpu.job.state import states
+from costgpu.job.state.journal import RunJournal
 from costgpu.models.job import EndReason
 from costgpu.models.run import EventKind, RunState
 from costgpu.retry import retry_provider_call
-from costgpu.runner import adopt, end_instance, launch, plan, reap
-from costgpu.runner.drive import boot, collect, context, provision, termination
-from costgpu.runner.drive.context import Detached, RunContext
-from costgpu.runner.drive.loop import Driver
-from costgpu.runner.files import place_outputs
-from costgpu.runner.machine.boot_script import boot_script
-from costgpu.runner.state import states
-from costgpu.runner.state.journal import RunJournal
 from costgpu.workflows.runs import attach, cancel
 from tests.simulation.cloud import LaggingProvider
 

@@ -8,8 +8,8 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from costgpu.errors import CostGpuError, Throttled, Unreachable
-from costgpu.runner.drive.loop import StopSignal
-from costgpu.runner.timeouts import CONFIRM_SECONDS
+from costgpu.job.drive.loop import StopSignal
+from costgpu.job.timeouts import CONFIRM_SECONDS
 from tests.simulation.timeline import NEVER
 
 if TYPE_CHECKING:

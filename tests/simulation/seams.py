@@ -22,15 +22,15 @@ from unittest import mock
 
 import tenacity.wait
 
+from costgpu.job import find_run
+from costgpu.job.drive.loop import Driver
+from costgpu.job.files import place_outputs, safe_move
+from costgpu.job.machine import boot_script, keys
+from costgpu.job.state import journal, states
 from costgpu.models.instance import Instance, InstanceRef
 from costgpu.models.provider_costs import ProviderCosts
 from costgpu.models.run import RunEvent, RunView
 from costgpu.providers import registry
-from costgpu.runner import find_run
-from costgpu.runner.drive.loop import Driver
-from costgpu.runner.files import place_outputs, safe_move
-from costgpu.runner.machine import boot_script, keys
-from costgpu.runner.state import journal, states
 from costgpu.workflows.runs import reap
 from costgpu.workflows.spending import budget_check, enforce
 from tests.fake_cloud.spec import SPEC

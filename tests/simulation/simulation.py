@@ -15,9 +15,9 @@ from typing import Any
 
 from costgpu import errors
 from costgpu.errors import CostGpuError
+from costgpu.job.drive.context import Detached
+from costgpu.job.drive.loop import StopSignal
 from costgpu.models.run import RunEvent
-from costgpu.runner.drive.context import Detached
-from costgpu.runner.drive.loop import StopSignal
 from tests.fake_cloud import JobScript, MachineScript
 from tests.simulation import seams
 from tests.simulation.bucket import MemoryBucket

@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 from pytest_socket import enable_socket
 
-from costgpu.runner.machine.host import Transport
-from costgpu.runner.machine.transport.local import LocalTransport
-from costgpu.runner.machine.transport.ssh import SshTransport
+from costgpu.job.machine.host import Transport
+from costgpu.job.machine.transport.local import LocalTransport
+from costgpu.job.machine.transport.ssh import SshTransport
 from tests.transport.sshd import Server, find_sshd, serve
 
 

@@ -11,9 +11,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from costgpu.job.machine.host import Keys
+from costgpu.job.machine.keys import make_keys
 from costgpu.models.instance import Endpoint
-from costgpu.runner.machine.host import Keys
-from costgpu.runner.machine.keys import make_keys
 
 
 def find_sshd() -> str | None:

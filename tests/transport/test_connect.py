@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from costgpu.errors import HostKeyMismatch, HostUnreachable, RunError
+from costgpu.job.machine.agent_client import AgentHost
+from costgpu.job.machine.connect import connect
+from costgpu.job.machine.keys import make_keys
 from costgpu.models.instance import Endpoint, Instance, InstanceRef, InstanceState
-from costgpu.runner.machine.agent_client import AgentHost
-from costgpu.runner.machine.connect import connect
-from costgpu.runner.machine.keys import make_keys
 from tests.transport.sshd import Server
 from tests.until import until
 
@@ -58,6 +58,6 @@ def test_nowhere(tmp_path: Path) -> None:
 def test_ssh_is_imported_only_when_it_is_needed(root: Path) -> None:
     import subprocess
 
-    code = "import sys, costgpu.runner.machine.connect, costgpu.runner.machine.keys; print('asyncssh' in sys.modules)"
+    code = "import sys, costgpu.job.machine.connect, costgpu.job.machine.keys; print('asyncssh' in sys.modules)"
     ended = subprocess.run([sys.executable, "-c", code], cwd=root, capture_output=True, text=True, check=True)
     assert ended.stdout == "False\n"

@@ -15,11 +15,11 @@ import asyncssh
 import pytest
 
 from costgpu.errors import HostKeyMismatch, HostUnreachable, RunError
+from costgpu.job.machine.host import RemoteFile
+from costgpu.job.machine.keys import make_keys
+from costgpu.job.machine.transport import ssh_connect
+from costgpu.job.machine.transport.ssh import SshTransport
 from costgpu.models.instance import Endpoint
-from costgpu.runner.machine.host import RemoteFile
-from costgpu.runner.machine.keys import make_keys
-from costgpu.runner.machine.transport import ssh_connect
-from costgpu.runner.machine.transport.ssh import SshTransport
 from tests.transport.sshd import Server, Wire, free_port, serve
 from tests.until import until
 
@@ -275,8 +275,8 @@ CONNECTED = """
 import sys
 from pathlib import Path
 from costgpu.models.instance import Endpoint
-from costgpu.runner.machine.keys import load_keys
-from costgpu.runner.machine.transport.ssh import SshTransport
+from costgpu.job.machine.keys import load_keys
+from costgpu.job.machine.transport.ssh import SshTransport
 transport = SshTransport(
     Endpoint(kind="ssh", host="127.0.0.1", port=int(sys.argv[1]), user=sys.argv[2]), load_keys(Path(sys.argv[3]))
 )

@@ -13,8 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from costgpu.errors import HostUnreachable, OutputsMissing, RunError
-from costgpu.runner.machine.host import RemoteFile, Transport
-from costgpu.runner.machine.transport.batches import batches
+from costgpu.job.machine.host import RemoteFile, Transport
+from costgpu.job.machine.transport.batches import batches
 from tests.until import until
 
 MIB = 1 << 20

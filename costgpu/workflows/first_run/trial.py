@@ -11,15 +11,15 @@ from decimal import Decimal
 from pathlib import Path
 
 from costgpu.errors import CapTooSmall, CostGpuError, RunCancelled, RunNotFound, TerminationUnconfirmed
+from costgpu.job.drive.context import Detached
+from costgpu.job.drive.loop import StopSignal
+from costgpu.job.find_run import load_run
+from costgpu.job.launch import current_owner, new_run_id
+from costgpu.job.state.observer import Observer
+from costgpu.job.state.outcome import error_for
 from costgpu.models.first_run import Phase, Trial
 from costgpu.models.offer import Offer, PurchaseOption
 from costgpu.models.run import EventKind, RunEvent, RunState, RunView
-from costgpu.runner.drive.context import Detached
-from costgpu.runner.drive.loop import StopSignal
-from costgpu.runner.find_run import load_run
-from costgpu.runner.launch import current_owner, new_run_id
-from costgpu.runner.state.observer import Observer
-from costgpu.runner.state.outcome import error_for
 from costgpu.units import format_dollars
 from costgpu.workflows.context import AppContext
 from costgpu.workflows.estimate.measure import script_request

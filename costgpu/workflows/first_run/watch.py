@@ -10,13 +10,13 @@ from datetime import datetime
 
 from costgpu.clock import Clock
 from costgpu.errors import CostGpuError, HostKeyMismatch, ProviderError
+from costgpu.job.machine.host import Connector, Host, Keys
+from costgpu.job.state.observer import Answer, Observer
 from costgpu.models.first_run import Maintenance, Sighting
 from costgpu.models.instance import Instance, InstanceRef
 from costgpu.models.job import LogStream
 from costgpu.models.run import RunState, RunView
 from costgpu.providers.base import HostMaintenance, MaintenanceSimulator, Provider
-from costgpu.runner.machine.host import Connector, Host, Keys
-from costgpu.runner.state.observer import Answer, Observer
 from costgpu.workflows.first_run.trial_job import LAST_WORDS
 
 BOOT_WORDS = "costgpu: watchdog armed"  # what the boot script says on the console

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from costgpu.errors import HostUnreachable, RunError
+from costgpu.job.adopt import JobDriver, adopt_job, catch_up, job_status, log_tail
+from costgpu.job.find_run import current_run, load_run, runs_of_job
+from costgpu.job.state.lock import lock_runs
+from costgpu.job.state.observer import Observer
 from costgpu.models.run import RunState, RunView
-from costgpu.runner.adopt import JobDriver, adopt_job, catch_up, job_status, log_tail
-from costgpu.runner.find_run import current_run, load_run, runs_of_job
-from costgpu.runner.state.lock import lock_runs
-from costgpu.runner.state.observer import Observer
 from costgpu.workflows.context import AppContext
 from costgpu.workflows.environment import environment_again
 from costgpu.workflows.runs.find_run import connection, recorded_run, run_and_machine

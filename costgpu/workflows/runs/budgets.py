@@ -9,10 +9,10 @@ from decimal import ROUND_DOWN, Decimal
 from typing import TYPE_CHECKING
 
 from costgpu.errors import BudgetExceeded, CapTooSmall, CostGpuError, LedgerDamaged, LedgerError
+from costgpu.job.plan import LaunchPlace, Limits, extras_usd_per_hour, options_for
 from costgpu.ledger.records.budget_rules import BudgetState
 from costgpu.models.job import JobSpec
 from costgpu.models.run import Option
-from costgpu.runner.plan import LaunchPlace, Limits, extras_usd_per_hour, options_for
 from costgpu.units import us_dollars
 
 if TYPE_CHECKING:
@@ -100,10 +100,10 @@ def _states(
     Raises:
         LedgerError: The budgets cannot be read.
     """
+    from costgpu.job.spending import budget_state, gather, run_selection, shipped_prices
     from costgpu.ledger.queries.history import charges
     from costgpu.ledger.records.budget_store import all_budgets
     from costgpu.ledger.schema import runs
-    from costgpu.runner.spending import budget_state, gather, run_selection, shipped_prices
 
     mine = [
         stored.budget

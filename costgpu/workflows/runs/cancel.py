@@ -5,16 +5,16 @@ from __future__ import annotations
 from datetime import datetime
 from functools import partial
 
+from costgpu.job.adopt import JobDriver, adopt_job, catch_up, job_status, log_tail
+from costgpu.job.drive.context import Detached, retry_on_conflict
+from costgpu.job.end_instance import clean_up, end_instance, request_termination
+from costgpu.job.find_run import runs_of_job
+from costgpu.job.state.journal import RunJournal
+from costgpu.job.state.lock import lock_runs
+from costgpu.job.state.observer import Observer
 from costgpu.models.instance import Instance, InstanceRef
 from costgpu.models.job import EndReason
 from costgpu.models.run import EndedBy, EventKind, RunState, RunView
-from costgpu.runner.adopt import JobDriver, adopt_job, catch_up, job_status, log_tail
-from costgpu.runner.drive.context import Detached, retry_on_conflict
-from costgpu.runner.end_instance import clean_up, end_instance, request_termination
-from costgpu.runner.find_run import runs_of_job
-from costgpu.runner.state.journal import RunJournal
-from costgpu.runner.state.lock import lock_runs
-from costgpu.runner.state.observer import Observer
 from costgpu.workflows.context import AppContext
 from costgpu.workflows.runs.find_run import connection, run_and_machine
 

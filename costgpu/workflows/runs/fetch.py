@@ -5,16 +5,16 @@ from __future__ import annotations
 from pathlib import Path
 
 from costgpu.errors import RunError
+from costgpu.job.adopt import finish_job
+from costgpu.job.drive.collect import elsewhere_words, placed_summary, staying_error
+from costgpu.job.drive.recovery import store_of
+from costgpu.job.files.place_outputs import fetch_and_place
+from costgpu.job.find_run import current_run, runs_of_job
+from costgpu.job.state.lock import lock_runs
+from costgpu.job.state.observer import NullObserver
 from costgpu.models.instance import Instance
 from costgpu.models.job import OutputsFrom
 from costgpu.models.run import RunState, RunView
-from costgpu.runner.adopt import finish_job
-from costgpu.runner.drive.collect import elsewhere_words, placed_summary, staying_error
-from costgpu.runner.drive.recovery import store_of
-from costgpu.runner.files.place_outputs import fetch_and_place
-from costgpu.runner.find_run import current_run, runs_of_job
-from costgpu.runner.state.lock import lock_runs
-from costgpu.runner.state.observer import NullObserver
 from costgpu.workflows.context import AppContext
 from costgpu.workflows.runs.find_run import connection, run_and_machine
 from costgpu.workflows.sweep.bundle import read_spec

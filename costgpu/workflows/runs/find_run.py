@@ -6,14 +6,14 @@ import contextlib
 from collections.abc import Iterator
 
 from costgpu.errors import CostGpuError, HostUnreachable, RunNotFound
+from costgpu.job.adopt import provider_of
+from costgpu.job.find_run import resolve_run
+from costgpu.job.launch import current_owner
+from costgpu.job.machine.host import Host
+from costgpu.job.machine.keys import load_keys
 from costgpu.models.instance import Instance
 from costgpu.models.reap import TaggedInstance
 from costgpu.models.run import RunState, RunView
-from costgpu.runner.adopt import provider_of
-from costgpu.runner.find_run import resolve_run
-from costgpu.runner.launch import current_owner
-from costgpu.runner.machine.host import Host
-from costgpu.runner.machine.keys import load_keys
 from costgpu.workflows.context import AppContext
 
 

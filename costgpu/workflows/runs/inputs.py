@@ -12,17 +12,17 @@ from itertools import islice
 from pathlib import Path, PurePosixPath
 
 from costgpu.errors import SyncRefused, UsageError
+from costgpu.job.files import secret_files
+from costgpu.job.files.gitignore import RuleFile
+from costgpu.job.files.paths import printable_path
+from costgpu.job.files.select import EXCLUDED, is_by_rule, select_for
+from costgpu.job.machine.host import Selection
 from costgpu.measure import Request
 from costgpu.models.footprint import FileUse, Footprint
 from costgpu.models.inputs import Inputs, StayingInput
 from costgpu.models.job import JobSpec
 from costgpu.models.run import Plan
 from costgpu.render.phrases import used_file
-from costgpu.runner.files import secret_files
-from costgpu.runner.files.gitignore import RuleFile
-from costgpu.runner.files.paths import printable_path
-from costgpu.runner.files.select import EXCLUDED, is_by_rule, select_for
-from costgpu.runner.machine.host import Selection
 from costgpu.workflows.runs.patterns import literal_pattern
 
 REFILLED = {

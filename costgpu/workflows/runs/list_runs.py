@@ -7,10 +7,10 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 from costgpu.errors import ConfigError, LedgerError, ProviderError
+from costgpu.job.load_runs import load_runs
 from costgpu.models.job import JobPhase
 from costgpu.models.reap import TaggedInstance
 from costgpu.models.run import RunState, RunView
-from costgpu.runner.load_runs import load_runs
 from costgpu.workflows.context import AppContext
 
 RECENT_RUNS = 50
@@ -57,7 +57,7 @@ def list_runs(context: AppContext, *, closed: bool = False, by_tag: bool = False
 def waiting_runs(context: AppContext, views: Sequence[RunView]) -> list[str]:
     """Return a sentence for each job of this computer that no client drives: its outputs wait for somebody."""
     from costgpu.config import runs_folder
-    from costgpu.runner.state.lock import is_driven
+    from costgpu.job.state.lock import is_driven
 
     folders = {view.run_id: runs_folder() / view.run_id for view in views}
     # of several machines, only the first: its job is called by that run
@@ -70,7 +70,7 @@ def waiting_runs(context: AppContext, views: Sequence[RunView]) -> list[str]:
     alone = [view for view in here if not is_driven(folders[view.run_id])]
     if not alone:
         return []
-    from costgpu.runner.adopt import job_status
+    from costgpu.job.adopt import job_status
 
     now = context.clock.now()
     with ThreadPoolExecutor(8) as pool:  # each may take seconds to answer

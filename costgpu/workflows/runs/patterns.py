@@ -7,8 +7,8 @@ import re
 from pathlib import Path, PurePosixPath
 
 from costgpu.errors import UsageError
+from costgpu.job.files.select import EXCLUDED, undecided
 from costgpu.models.job import JobSpec
-from costgpu.runner.files.select import EXCLUDED, undecided
 
 _SPECIAL = re.compile(r"([\\*?\[])")
 _BY_NAME = re.compile(r"[^/\\*?\[!#]([^/\\*?\[]*[^/\\*?\[ ])?")  # a name like any other, in whatever folder it is

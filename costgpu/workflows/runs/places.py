@@ -13,13 +13,13 @@ from costgpu.estimator.predict import predict
 from costgpu.estimator.prepared import prepare
 from costgpu.estimator.scope import scope_of
 from costgpu.estimator.verdict import Preferences, decide, effective_cost
+from costgpu.job.plan import LaunchPlace, this_machine
 from costgpu.models.prediction import Candidate, Choice, Prediction
 from costgpu.models.workload import WorkloadProfile
 from costgpu.pricing.hardware import accelerators
 from costgpu.pricing.query import matches
 from costgpu.pricing.speedups import speedups
 from costgpu.providers import registry
-from costgpu.runner.plan import LaunchPlace, this_machine
 from costgpu.units import parse_accelerator, parse_usd
 from costgpu.workflows.context import AppContext
 from costgpu.workflows.estimate.speed_history import SpeedHistory

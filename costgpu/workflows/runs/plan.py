@@ -20,6 +20,10 @@ from costgpu.errors import (
     UsageError,
 )
 from costgpu.estimator.scope import scope_of
+from costgpu.job.drive.receipt import common_safeguards
+from costgpu.job.files.select import select_for
+from costgpu.job.launch import current_owner
+from costgpu.job.plan import LaunchPlace, Limits, options_for
 from costgpu.measure import Request, find_interpreter, workload_key
 from costgpu.measure.launcher import Launch
 from costgpu.measure.prefixes import NO_PREFIXES
@@ -29,10 +33,6 @@ from costgpu.models.job import JobSpec, Launcher
 from costgpu.models.run import Option, Plan
 from costgpu.models.workload import WorkloadProfile
 from costgpu.pricing.hardware import accelerators
-from costgpu.runner.drive.receipt import common_safeguards
-from costgpu.runner.files.select import select_for
-from costgpu.runner.launch import current_owner
-from costgpu.runner.plan import LaunchPlace, Limits, options_for
 from costgpu.workflows.context import AppContext
 from costgpu.workflows.environment import job_environment
 from costgpu.workflows.estimate.measure import check_script, note_files, run_measurement, run_program

@@ -10,21 +10,21 @@ from datetime import timedelta
 from types import MappingProxyType
 
 from costgpu.errors import CostGpuError, LedgerError, ProviderError, RunBusy, TerminationUnconfirmed
+from costgpu.job.adopt import adopt_job, collect_finished
+from costgpu.job.drive.context import Detached
+from costgpu.job.drive.recovery import search_pause
+from costgpu.job.files.sent_folder import keep_sent, sent_folder, sent_selection
+from costgpu.job.find_run import load_run, runs_of_job
+from costgpu.job.launch import current_owner, intend
+from costgpu.job.load_runs import load_runs
+from costgpu.job.state.attempts import attempts_of_job
+from costgpu.job.state.journal import RunJournal
+from costgpu.job.state.lock import is_driven, lock_run, lock_runs
+from costgpu.job.state.observer import Observer
 from costgpu.models.job import Attempt
 from costgpu.models.run import RunState, RunView
 from costgpu.providers import registry
 from costgpu.render.text.queue import WaitingRun
-from costgpu.runner.adopt import adopt_job, collect_finished
-from costgpu.runner.drive.context import Detached
-from costgpu.runner.drive.recovery import search_pause
-from costgpu.runner.files.sent_folder import keep_sent, sent_folder, sent_selection
-from costgpu.runner.find_run import load_run, runs_of_job
-from costgpu.runner.launch import current_owner, intend
-from costgpu.runner.load_runs import load_runs
-from costgpu.runner.state.attempts import attempts_of_job
-from costgpu.runner.state.journal import RunJournal
-from costgpu.runner.state.lock import is_driven, lock_run, lock_runs
-from costgpu.runner.state.observer import Observer
 from costgpu.workflows.context import AppContext
 from costgpu.workflows.environment import environment_again
 from costgpu.workflows.runs.budgets import ask_budgets

@@ -20,6 +20,12 @@ from costgpu.errors import (
     TerminationUnconfirmed,
     Unreachable,
 )
+from costgpu.job.adopt import collect_finished
+from costgpu.job.find_run import expected_machine, load_run
+from costgpu.job.launch import current_owner
+from costgpu.job.reap import ReapFilter, agreed_now, end_orphans, find_orphans
+from costgpu.job.spending import shipped_prices
+from costgpu.job.state.observer import Observer
 from costgpu.models.diagnostics import SKEW_WARNS
 from costgpu.models.instance import Instance, InstanceRef
 from costgpu.models.reap import ReapFindings
@@ -27,12 +33,6 @@ from costgpu.models.run import RunView
 from costgpu.providers import registry
 from costgpu.providers.base import Provider
 from costgpu.render.text.reap import count_text, rate_text
-from costgpu.runner.adopt import collect_finished
-from costgpu.runner.find_run import expected_machine, load_run
-from costgpu.runner.launch import current_owner
-from costgpu.runner.reap import ReapFilter, agreed_now, end_orphans, find_orphans
-from costgpu.runner.spending import shipped_prices
-from costgpu.runner.state.observer import Observer
 from costgpu.units import format_duration, parse_duration
 from costgpu.workflows.context import AppContext
 

@@ -14,13 +14,13 @@ from pathlib import Path
 from typing import TypeVar
 
 from costgpu.errors import ScriptNotFound, UsageError
+from costgpu.job.agent.end_words import SHELLS
+from costgpu.job.drive.checkpoints import LATEST
+from costgpu.job.plan import Limits
 from costgpu.measure import Request
 from costgpu.measure.launcher import Launch
 from costgpu.models.defaults import MEETING_PORT
 from costgpu.models.job import JobSpec, Launcher, OutputsFrom, Recovery
-from costgpu.runner.agent.end_words import SHELLS
-from costgpu.runner.drive.checkpoints import LATEST
-from costgpu.runner.plan import Limits
 from costgpu.units import DISK_GIB, parse_duration, parse_usd
 from costgpu.workflows.estimate.request import MOST_NODES, SYSTEM_FOLDERS, ScriptOptions
 from costgpu.workflows.options import Choice, Real, SizeOptions, Switch, Text, Texts, WholeOrNone, Word
@@ -275,7 +275,7 @@ def job_spec(
     Raises:
         UsageError: A path leaves the folder, or a number or tag is not one.
     """
-    from costgpu.runner.launch import job_name
+    from costgpu.job.launch import job_name
 
     workdir = script.workdir.resolve()
     if len(request.outputs) > 1 and "none" in request.outputs:

@@ -7,11 +7,11 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from costgpu.errors import UsageError
+from costgpu.job.adopt import JobDriver
+from costgpu.job.launch import current_owner, launch, launch_group, launch_recovering
+from costgpu.job.state.observer import Observer
 from costgpu.models.run import Plan
 from costgpu.providers import registry
-from costgpu.runner.adopt import JobDriver
-from costgpu.runner.launch import current_owner, launch, launch_group, launch_recovering
-from costgpu.runner.state.observer import Observer
 from costgpu.workflows.context import AppContext
 from costgpu.workflows.estimate.measure import script_request
 from costgpu.workflows.reporter import Reporter

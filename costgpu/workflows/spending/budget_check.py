@@ -16,6 +16,7 @@ from costgpu.errors import (
     TerminationUnconfirmed,
     Unreachable,
 )
+from costgpu.job.spending import Spending, budget_state, gather, shipped_prices
 from costgpu.ledger.records.budget_rules import BudgetState
 from costgpu.ledger.records.budget_store import (
     Alert,
@@ -30,7 +31,6 @@ from costgpu.ledger.records.budget_store import (
 from costgpu.ledger.schema import EPOCH
 from costgpu.render.text.alert_message import late_message, message, title
 from costgpu.render.text.budget import CheckedBudget
-from costgpu.runner.spending import Spending, budget_state, gather, shipped_prices
 from costgpu.workflows.context import AppContext, askable
 
 PRINTED = "printed"

@@ -6,14 +6,14 @@ from collections.abc import Callable, Sequence
 
 from costgpu.config import runs_folder
 from costgpu.errors import CostGpuError, RunBusy
+from costgpu.job.find_run import load_run
+from costgpu.job.launch import current_owner
+from costgpu.job.machine.keys import USER_KEY
+from costgpu.job.machine_cost import Machine
+from costgpu.job.spending import Spending, machines_counted
+from costgpu.job.state.observer import Answer, NullObserver
 from costgpu.models.run import RunView
 from costgpu.render.text.budget import CheckedBudget
-from costgpu.runner.find_run import load_run
-from costgpu.runner.launch import current_owner
-from costgpu.runner.machine.keys import USER_KEY
-from costgpu.runner.machine_cost import Machine
-from costgpu.runner.spending import Spending, machines_counted
-from costgpu.runner.state.observer import Answer, NullObserver
 from costgpu.workflows.context import AppContext
 from costgpu.workflows.runs.cancel import cancel_by_tag, cancel_driven, cancel_run
 
@@ -86,7 +86,7 @@ class Enforcement:
 
     def _name_only(self, machine: Machine, whose: str, why: str) -> None:
         """Others' machines, and runs whose outputs only another computer can download."""
-        from costgpu.runner.end_instance import end_by_hand
+        from costgpu.job.end_instance import end_by_hand
 
         if machine.recorded:
             how = f"costgpu cancel {machine.run_id} where it was launched; elsewhere its outputs are lost"

@@ -6,14 +6,14 @@ from datetime import datetime, timedelta
 from decimal import Decimal
 
 from costgpu.errors import UsageError
+from costgpu.job.load_runs import load_runs
+from costgpu.job.spending import run_selection
 from costgpu.ledger.queries.history import Selection, closed_runs, spent
 from costgpu.ledger.records.budget_rules import Budget, bounds
 from costgpu.ledger.records.budget_store import all_budgets
 from costgpu.models.run import RunView
 from costgpu.render.html.ledger_page import report_html
 from costgpu.render.html.spending_summary import Summary, cost_before, summarise
-from costgpu.runner.load_runs import load_runs
-from costgpu.runner.spending import run_selection
 from costgpu.version import __version__
 from costgpu.workflows.context import AppContext
 from costgpu.workflows.spending.periods import period

@@ -12,8 +12,8 @@ from typing import Any
 
 from costgpu.config import data_folder
 from costgpu.errors import SyncRefused
+from costgpu.job.machine.host import Selection
 from costgpu.models.job import FileEntry
-from costgpu.runner.machine.host import Selection
 from costgpu.sweep.bundle import PROGRAM, SPEC, sweep_of, tuner_file
 
 

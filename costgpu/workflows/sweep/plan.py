@@ -11,11 +11,11 @@ from typing import Any
 import psutil
 
 from costgpu.estimator.scope import scope_of
+from costgpu.job.launch import job_name
+from costgpu.job.plan import LaunchPlace
 from costgpu.measure import find_interpreter
 from costgpu.models.job import JobSpec, Launcher
 from costgpu.models.workload import WorkloadProfile
-from costgpu.runner.launch import job_name
-from costgpu.runner.plan import LaunchPlace
 from costgpu.sweep.bundle import Sweep, tuner_argv, tuner_spec
 from costgpu.sweep.schedule import Resources, Shares, SweepTime, of_the_sweep, share_out, sweep_time
 from costgpu.sweep.tuner.arguments import arguments_of
@@ -88,7 +88,7 @@ def _resources(place: LaunchPlace, nodes: int) -> Resources:
     """Return what one machine of the place has."""
     offer = place.offer
     if offer.provider == "local":
-        from costgpu.runner.agent.observe.machine_stats import gpu_count
+        from costgpu.job.agent.observe.machine_stats import gpu_count
 
         memory = psutil.virtual_memory().total / 2**30
         return Resources(nodes=nodes, gpus=gpu_count(), memory_gib=memory)

@@ -1,6 +1,6 @@
 """`costgpu reap` on the emulated account: orphans of every kind, look-alikes, permissions.
 
-What is left alone, whose it is and what fails is the same for every provider: tests/runner/test_reap.
+What is left alone, whose it is and what fails is the same for every provider: tests/job/test_reap.
 """
 
 import json
@@ -76,7 +76,7 @@ def plant(*, lease: datetime | None = PAST) -> list[Planted]:
 @pytest.fixture
 def hours_later(monkeypatch: pytest.MonkeyPatch) -> None:
     """What was made just now is not new any more."""
-    monkeypatch.setattr("costgpu.runner.reap.NEW_SECONDS", -60.0)
+    monkeypatch.setattr("costgpu.job.reap.NEW_SECONDS", -60.0)
 
 
 def test_orphans_of_every_kind_in_several_regions_are_found_and_ended_and_nothing_else(

@@ -12,13 +12,13 @@ from pathlib import Path
 
 import pytest
 
+from costgpu.job.agent.state_files import REMOTE_HOME
+from costgpu.job.machine.agent_client import AgentHost
+from costgpu.job.machine.boot_script import boot_script
+from costgpu.job.machine.host import Keys, LogPosition
+from costgpu.job.machine.transport.ssh import SshTransport
 from costgpu.models.instance import Endpoint
 from costgpu.models.job import EndReason, JobPhase
-from costgpu.runner.agent.state_files import REMOTE_HOME
-from costgpu.runner.machine.agent_client import AgentHost
-from costgpu.runner.machine.boot_script import boot_script
-from costgpu.runner.machine.host import Keys, LogPosition
-from costgpu.runner.machine.transport.ssh import SshTransport
 from tests.agent.harness import order, selection
 from tests.agent.test_agent_network import Server, serving
 from tests.emulators.guests import guest_control, network

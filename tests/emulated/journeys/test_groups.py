@@ -1,7 +1,7 @@
 """Jobs on two machines of the emulated AWS, from the command line: real hosts, real torch between them.
 
 What Google does differently is in `test_groups_google`: a zone that has room for one, a machine that is taken back. Clients
-of two machines are killed at every call in tests/runner/test_group_kills.
+of two machines are killed at every call in tests/job/test_group_kills.
 """
 
 import json

@@ -5,10 +5,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from costgpu.runner.agent.clock import Clock
-from costgpu.runner.agent.guard import MachineGuard
-from costgpu.runner.agent.state_files import Home
-from costgpu.runner.agent.status import job_status
+from costgpu.job.agent.clock import Clock
+from costgpu.job.agent.guard import MachineGuard
+from costgpu.job.agent.state_files import Home
+from costgpu.job.agent.status import job_status
 
 
 class SimulatedClock(Clock):

@@ -13,9 +13,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from costgpu.runner.agent.observe.machine_stats import process
-from costgpu.runner.agent.outputs import checkpoint_upload
-from costgpu.runner.agent.outputs.checkpoint_upload import (
+from costgpu.job.agent.observe.machine_stats import process
+from costgpu.job.agent.outputs import checkpoint_upload
+from costgpu.job.agent.outputs.checkpoint_upload import (
     LIST,
     SLOTS,
     CheckpointUploads,
@@ -23,9 +23,9 @@ from costgpu.runner.agent.outputs.checkpoint_upload import (
     upload_last_checkpoint,
     uploaded,
 )
-from costgpu.runner.agent.outputs.checkpoints import PATIENCE_SECONDS
-from costgpu.runner.agent.outputs.upload import UploadFailed
-from costgpu.runner.agent.state_files import Home
+from costgpu.job.agent.outputs.checkpoints import PATIENCE_SECONDS
+from costgpu.job.agent.outputs.upload import UploadFailed
+from costgpu.job.agent.state_files import Home
 from tests.properties import examples
 from tests.unit.agent.simulation import SimulatedClock
 

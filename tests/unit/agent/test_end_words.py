@@ -2,7 +2,7 @@
 
 import pytest
 
-from costgpu.runner.agent.end_words import exit_words, leftover_words
+from costgpu.job.agent.end_words import exit_words, leftover_words
 
 PYTHON, SHELL = ("/usr/bin/python3", "train.py"), ("/bin/bash", "launch.sh")
 

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from costgpu.runner.agent.outputs import find_outputs, upload
-from costgpu.runner.agent.outputs.upload import finalize_outputs
-from costgpu.runner.agent.state_files import Home
+from costgpu.job.agent.outputs import find_outputs, upload
+from costgpu.job.agent.outputs.upload import finalize_outputs
+from costgpu.job.agent.state_files import Home
 from tests.unit.agent.simulation import SimulatedClock
 from tests.unit.agent.test_workdir import refuse
 

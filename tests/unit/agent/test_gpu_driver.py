@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from costgpu.runner.agent.observe.gpu_driver import driver_trouble
+from costgpu.job.agent.observe.gpu_driver import driver_trouble
 
 FAILED = "echo 'NVIDIA-SMI has failed.' >&2; exit 9"
 DRIVERS = {

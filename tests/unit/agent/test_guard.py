@@ -6,12 +6,12 @@ from types import SimpleNamespace
 
 import pytest
 
-from costgpu.runner.agent import guard as guard_module
-from costgpu.runner.agent.observe import idle, machine_stats
-from costgpu.runner.agent.observe.idle import Counters, IdleWatch
-from costgpu.runner.agent.outputs import upload
-from costgpu.runner.agent.power import power_off
-from costgpu.runner.agent.state_files import Home
+from costgpu.job.agent import guard as guard_module
+from costgpu.job.agent.observe import idle, machine_stats
+from costgpu.job.agent.observe.idle import Counters, IdleWatch
+from costgpu.job.agent.outputs import upload
+from costgpu.job.agent.power import power_off
+from costgpu.job.agent.state_files import Home
 from tests.unit.agent.simulation import SimulatedClock, SimulatedMachine
 
 URLS = {"outputs": "https://b/outputs", "logs": "https://b/logs"}

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from costgpu.runner.agent.outputs.find_outputs import find_outputs, is_named
-from costgpu.runner.agent.state_files import Home
+from costgpu.job.agent.outputs.find_outputs import find_outputs, is_named
+from costgpu.job.agent.state_files import Home
 from tests.properties import examples
 
 NAMES = ["a", "b.pt", "a[1]", "c"]

@@ -6,11 +6,11 @@ from pathlib import Path
 from hypothesis import given
 from hypothesis import strategies as st
 
+from costgpu.job import agent
+from costgpu.job.agent import limits
+from costgpu.job.agent.limits import FinishedConditions, JobConditions, job_termination, power_off_reason
+from costgpu.job.agent.observe.idle import Counters, is_active
 from costgpu.models.job import EndReason, JobPhase
-from costgpu.runner import agent
-from costgpu.runner.agent import limits
-from costgpu.runner.agent.limits import FinishedConditions, JobConditions, job_termination, power_off_reason
-from costgpu.runner.agent.observe.idle import Counters, is_active
 
 FINE = JobConditions(remaining=3600.0, reserve=90.0, grace=30.0, job_seconds=10.0, free_bytes=10 << 30)
 DONE = FinishedConditions(

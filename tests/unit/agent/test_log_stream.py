@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from costgpu.runner.agent import log_stream
-from costgpu.runner.agent.rpc import is_answering
-from costgpu.runner.agent.state_files import Home
+from costgpu.job.agent import log_stream
+from costgpu.job.agent.rpc import is_answering
+from costgpu.job.agent.state_files import Home
 
 
 @pytest.mark.parametrize("answers", [True, False])
@@ -20,8 +20,8 @@ def test_a_sign_of_life_is_the_daemons(answers: bool, tmp_path: Path, monkeypatc
             home.write("exit.json", record)
 
     monkeypatch.setenv("COSTGPU_AGENT_KEEPALIVE_SECONDS", "0")
-    monkeypatch.setattr("costgpu.runner.agent.log_stream.time.sleep", sleep)
-    monkeypatch.setattr("costgpu.runner.agent.log_stream.is_answering", lambda *_: answers)
+    monkeypatch.setattr("costgpu.job.agent.log_stream.time.sleep", sleep)
+    monkeypatch.setattr("costgpu.job.agent.log_stream.is_answering", lambda *_: answers)
     monkeypatch.setattr(log_stream, "_write", lambda _descriptor, data: sent.extend(data))
     log_stream.stream_logs(home, [0, 0])
     assert (log_stream.HEADER.pack(b"k", 0) in sent) is answers

@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from costgpu.runner.agent.clock import Clock
-from costgpu.runner.agent.outputs import checkpoints
-from costgpu.runner.agent.outputs.checkpoints import take_checkpoint
-from costgpu.runner.agent.state_files import Home
+from costgpu.job.agent.clock import Clock
+from costgpu.job.agent.outputs import checkpoints
+from costgpu.job.agent.outputs.checkpoints import take_checkpoint
+from costgpu.job.agent.state_files import Home
 
 LONG_AGO = 1_000_000_000
 Look = Callable[..., dict[str, Any]]

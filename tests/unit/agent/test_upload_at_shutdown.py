@@ -7,10 +7,10 @@ from types import SimpleNamespace
 
 import pytest
 
-from costgpu.runner.agent import guard
-from costgpu.runner.agent.observe import spot_notice
-from costgpu.runner.agent.outputs import upload_at_shutdown
-from costgpu.runner.agent.outputs.upload_at_shutdown import GRACE_SECONDS, leave
+from costgpu.job.agent import guard
+from costgpu.job.agent.observe import spot_notice
+from costgpu.job.agent.outputs import upload_at_shutdown
+from costgpu.job.agent.outputs.upload_at_shutdown import GRACE_SECONDS, leave
 from tests.unit.agent.simulation import SimulatedMachine
 
 URLS = {"outputs": "https://b/outputs"}

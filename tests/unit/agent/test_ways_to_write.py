@@ -15,15 +15,15 @@ from pathlib import Path
 
 import pytest
 
+from costgpu.job.agent import main
+from costgpu.job.agent.outputs import find_outputs, kept_away, outside
+from costgpu.job.agent.state_files import Home
+from costgpu.job.drive.collect import elsewhere_words, staying_error
+from costgpu.job.files.download import fetch_verified
+from costgpu.job.files.place_outputs import PlacedOutputs, fetch_and_place
+from costgpu.job.machine import agent_reply
+from costgpu.job.machine.transport.local import LocalTransport
 from costgpu.models.job import FileEntry, Outputs
-from costgpu.runner.agent import main
-from costgpu.runner.agent.outputs import find_outputs, kept_away, outside
-from costgpu.runner.agent.state_files import Home
-from costgpu.runner.drive.collect import elsewhere_words, staying_error
-from costgpu.runner.files.download import fetch_verified
-from costgpu.runner.files.place_outputs import PlacedOutputs, fetch_and_place
-from costgpu.runner.machine import agent_reply
-from costgpu.runner.machine.transport.local import LocalTransport
 from tests.unit.agent.test_workdir import _arrive, refuse
 
 OLD = 1_600_000_000

@@ -14,10 +14,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from costgpu.errors import SyncRefused
+from costgpu.job.agent.outputs import find_outputs, workdir
+from costgpu.job.agent.state_files import Home
+from costgpu.job.files.tar import tar_stream
 from costgpu.models.job import FileEntry
-from costgpu.runner.agent.outputs import find_outputs, workdir
-from costgpu.runner.agent.state_files import Home
-from costgpu.runner.files.tar import tar_stream
 
 
 @pytest.fixture

@@ -58,7 +58,7 @@ def cloud(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeCloud
     monkeypatch.setitem(registry._registered, SPEC.name, spec)
     hardware.cpus.cache_clear()
     monkeypatch.setattr("costgpu.clock.SystemClock", lambda: found.clock)
-    monkeypatch.setattr("costgpu.runner.machine.connect.connect", found.connect)
+    monkeypatch.setattr("costgpu.job.machine.connect.connect", found.connect)
     monkeypatch.setenv("COSTGPU_CALLER_ADDRESS", "192.0.2.1/32")
     monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
     project = tmp_path / "project"

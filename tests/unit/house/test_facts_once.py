@@ -12,10 +12,10 @@ import pytest
 
 import costgpu
 from costgpu.estimator import interval
+from costgpu.job.machine import boot_script
 from costgpu.measure.probe.ranks import world
 from costgpu.models import defaults, provider_costs
 from costgpu.models.job import EndReason
-from costgpu.runner.machine import boot_script
 
 PACKAGE = Path(costgpu.__file__).parent
 TREES = {

@@ -14,7 +14,7 @@ from costgpu.models.instance import Identity, InstanceRef
 from costgpu.models.job import EndReason
 from costgpu.models.offer import Accelerator, Offer, PurchaseOption
 from costgpu.models.run import EndedBy, EventKind, Receipt, RunEvent
-from tests.runner.examples import offer, option, spec
+from tests.job.examples import offer, option, spec
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -29,8 +29,8 @@ from costgpu.ledger.records.budget_store import (
     remove_budget,
     set_budget,
 )
+from tests.job.examples import START, intent
 from tests.properties import examples
-from tests.runner.examples import START, intent
 
 NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)
 NLP = Budget(

@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 from costgpu import units
 from costgpu.cli import options as opt
 from costgpu.errors import CapTooSmall, ConfigError, UsageError
+from costgpu.job.plan import Limits, lease_for
 from costgpu.render.document import document
 from costgpu.render.html.svg import round_usd, usd_name
 from costgpu.render.text.alert_message import exact_usd
-from costgpu.runner.plan import Limits, lease_for
 from costgpu.units import (
     Currency,
     format_bare_usd,
@@ -25,7 +25,7 @@ from costgpu.units import (
     show_amounts_in,
     with_currency_note,
 )
-from tests.runner.examples import offer
+from tests.job.examples import offer
 
 EUR = Currency(code="EUR", rate=Decimal("0.92"))
 NOTE = "Amounts in EUR at 0.92 a US dollar, as given."

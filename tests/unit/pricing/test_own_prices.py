@@ -12,6 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from costgpu.errors import ConfigError, CostGpuError, UsageError
+from costgpu.job.launch import launch
+from costgpu.job.plan import OWN_PRICE_SLACK_SECONDS, Limits, lease_for
+from costgpu.job.timeouts import POWER_OFF_SECONDS
 from costgpu.ledger.codec import from_json, to_json
 from costgpu.models.offer import Offer, OwnPrice, PurchaseOption
 from costgpu.models.run import Option
@@ -23,13 +26,10 @@ from costgpu.render.phrases import price_mark
 from costgpu.render.text.offers import offer_value, offers_table
 from costgpu.render.text.receipt import receipts_text
 from costgpu.render.text.run import plan_json, plan_text
-from costgpu.runner.launch import launch
-from costgpu.runner.plan import OWN_PRICE_SLACK_SECONDS, Limits, lease_for
-from costgpu.runner.timeouts import POWER_OFF_SECONDS
+from tests.job.examples import option
+from tests.job.mortal import plan
+from tests.job.world import World
 from tests.properties import examples
-from tests.runner.examples import option
-from tests.runner.mortal import plan
-from tests.runner.world import World
 
 TODAY, LAST = date(2026, 11, 28), date(2027, 3, 31)
 NOW = datetime(2026, 11, 28, 12, tzinfo=UTC)

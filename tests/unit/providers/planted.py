@@ -11,7 +11,7 @@ from costgpu.ledger.codec import to_json
 from costgpu.models.instance import Instance, InstanceRef, InstanceState
 from costgpu.models.run import EventKind, Option, RunEvent
 from costgpu.providers.base import OwnedResources
-from tests.runner.examples import facts_of, intent, offer, option, spec
+from tests.job.examples import facts_of, intent, offer, option, spec
 
 NOW = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
 HOUR = timedelta(hours=1)

@@ -10,6 +10,8 @@ from hypothesis import strategies as st
 
 from costgpu.clock import ManualClock
 from costgpu.errors import AuthError, InvalidRequest, TerminationUnconfirmed
+from costgpu.job.end_instance import end_by_hand, request_termination
+from costgpu.job.reap import label_form
 from costgpu.models.instance import InstanceRef
 from costgpu.models.offer import Accelerator, Offer
 from costgpu.providers.base import TAG_RUN
@@ -18,8 +20,6 @@ from costgpu.providers.gcp.launch import Images, label_value
 from costgpu.providers.gcp.network import caller
 from costgpu.providers.gcp.provider import GcpProvider
 from costgpu.providers.gcp.session import Clients, endpoint
-from costgpu.runner.end_instance import end_by_hand, request_termination
-from costgpu.runner.reap import label_form
 from tests.emulators.compute_engine import schema
 from tests.emulators.create_requests import GCP, H100, L4, SLICE, T4, V100
 

@@ -16,12 +16,12 @@ import pytest
 
 from costgpu.clock import SystemClock
 from costgpu.errors import InvalidRequest, ProviderError, Unreachable
+from costgpu.job.machine.boot_script import boot_script
+from costgpu.job.reap import find_orphans
 from costgpu.models.instance import CreateRequest, Instance, InstanceRef, InstanceState
 from costgpu.providers.local import processes, retention
 from costgpu.providers.local import provider as module
 from costgpu.providers.local.provider import LocalProvider
-from costgpu.runner.machine.boot_script import boot_script
-from costgpu.runner.reap import find_orphans
 from tests.contract.harness import RUN, LocalHarness
 from tests.deep_folders import deep_folders
 

@@ -5,12 +5,12 @@ from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from textwrap import dedent
 
+from costgpu.job.plan import Limits, lease_for
 from costgpu.models.instance import Identity, Instance, InstanceRef, InstanceState, Safeguard
 from costgpu.models.job import EndReason, JobPhase, JobSpec, JobStatus
 from costgpu.models.offer import Offer
 from costgpu.models.prediction import Candidate, Prediction, Provenance, Range
 from costgpu.models.run import CreateCall, EndedBy, Option, Plan, Receipt, RunState, RunView
-from costgpu.runner.plan import Limits, lease_for
 from tests.unit.estimator.builders import offer
 
 NOW = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from costgpu.errors import InstanceLost
+from costgpu.job.plan import this_machine
 from costgpu.models.instance import Identity, InstanceState
 from costgpu.models.job import EndReason, JobNode, JobPhase, JobSpec, JobStatus, Launcher
 from costgpu.models.reap import TaggedInstance
@@ -23,7 +24,6 @@ from costgpu.render.text.run import (
     plan_text,
     run_json,
 )
-from costgpu.runner.plan import this_machine
 from tests.unit.render.runs import (
     LAYERS,
     NOW,

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from costgpu.errors import SyncRefused
+from costgpu.job.files.tar import tar_stream
+from costgpu.job.machine.host import Selection
 from costgpu.models.job import FileEntry
-from costgpu.runner.files.tar import tar_stream
-from costgpu.runner.machine.host import Selection
 from costgpu.sweep.asha import Asha
 from costgpu.sweep.bundle import (
     PROGRAM,

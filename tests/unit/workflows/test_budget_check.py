@@ -14,14 +14,14 @@ from costgpu.alert.notify import Delivery
 from costgpu.clock import ManualClock
 from costgpu.config import runs_folder
 from costgpu.errors import AuthError, CostGpuError, HostUnreachable, RunBusy, Unreachable
+from costgpu.job.machine.keys import USER_KEY
+from costgpu.job.state.observer import NullObserver
 from costgpu.ledger import Ledger
 from costgpu.ledger.records.budget_rules import Budget, Every
 from costgpu.ledger.records.budget_store import Alert, set_budget
 from costgpu.models.instance import Instance, InstanceRef, InstanceState, OrphanedResource
 from costgpu.pricing.own_prices import prices_file
 from costgpu.render.text.reap import reap_text
-from costgpu.runner.machine.keys import USER_KEY
-from costgpu.runner.state.observer import NullObserver
 from costgpu.workflows.context import AppContext, askable
 from costgpu.workflows.runs import reap
 from costgpu.workflows.spending.budget_check import BudgetCheck, CheckResult, still_to_tell

@@ -17,6 +17,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from costgpu.errors import BudgetExceeded, CostGpuError, LedgerDamaged
+from costgpu.job.drive.context import Services
+from costgpu.job.find_run import load_run
+from costgpu.job.plan import LaunchPlace, Limits, options_for
+from costgpu.job.spending import budget_state, gather, shipped_prices
 from costgpu.ledger import Ledger
 from costgpu.ledger.codec import to_json
 from costgpu.ledger.records.budget_rules import Budget, BudgetState, Every
@@ -24,16 +28,12 @@ from costgpu.ledger.records.budget_store import all_budgets, set_budget
 from costgpu.ledger.store import FILE_NAME
 from costgpu.models.job import EndReason, JobNode
 from costgpu.models.run import EventKind, Option, RunEvent, RunState, RunView
-from costgpu.runner.drive.context import Services
-from costgpu.runner.find_run import load_run
-from costgpu.runner.plan import LaunchPlace, Limits, options_for
-from costgpu.runner.spending import budget_state, gather, shipped_prices
 from costgpu.units import Currency, format_usd, show_amounts_in
 from costgpu.workflows.runs.budgets import BudgetAnswer, ask_budgets, fit_to_budgets
+from tests.job.examples import facts_of, intent, spec
+from tests.job.group_world import GroupWorld
+from tests.job.world import World
 from tests.properties import examples
-from tests.runner.examples import facts_of, intent, spec
-from tests.runner.group_world import GroupWorld
-from tests.runner.world import World
 from tests.unit.providers.planted import HOUR, NOW, closed, finish, on, opened
 
 BUDGET = Budget(name="e", amount_usd=Decimal(2000), every=Every.MONTHLY, enforce=True)

@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 
 from costgpu.errors import SyncRefused, UsageError
+from costgpu.job.files.select import select_for
 from costgpu.models.footprint import FileUse, Footprint
 from costgpu.models.inputs import Inputs
 from costgpu.models.job import JobSpec
 from costgpu.models.run import Plan
-from costgpu.runner.files.select import select_for
 from costgpu.workflows.runs.inputs import (
     check_inputs,
     compare,

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from costgpu.errors import UsageError
-from costgpu.runner.files.select import select_for
+from costgpu.job.files.select import select_for
 from costgpu.workflows.runs.patterns import check_rules, output_pattern, rule_pattern
 from tests.unit.workflows.jobs import sending
 

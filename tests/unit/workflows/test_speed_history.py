@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 from costgpu.ledger import Ledger
 from costgpu.models.workload import key_on
 from costgpu.workflows.estimate.speed_history import SpeedHistory
-from tests.runner.examples import offer
+from tests.job.examples import offer
 from tests.unit.ledger.closed import Closed, plant
 from tests.unit.workflows.reporter import ListReporter
 

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from costgpu.runner.plan import LaunchPlace
+from costgpu.job.plan import LaunchPlace
 from costgpu.sweep.schedule import RAY_SECONDS, TRIAL_SECONDS, Resources, share_out
 from costgpu.workflows.runs.places import Places
 from costgpu.workflows.sweep.plan import _resources, _timed

@@ -25,12 +25,12 @@ from costgpu.errors import (
     RunCancelled,
     TerminationUnconfirmed,
 )
+from costgpu.job.state.observer import NullObserver
 from costgpu.models.diagnostics import Check, failed, ok, unknown, warning
 from costgpu.models.instance import Identity, Instance, InstanceRef, InstanceState
 from costgpu.models.job import LogStream
 from costgpu.providers.base import HostMaintenance
 from costgpu.render.text.doctor import Place
-from costgpu.runner.state.observer import NullObserver
 from costgpu.workflows.first_run import trial
 from costgpu.workflows.first_run.redact import Redactor
 from costgpu.workflows.first_run.trial import Allowance, carry_out

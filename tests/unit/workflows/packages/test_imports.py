@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from costgpu.errors import PackagesMissing
+from costgpu.job.plan import LaunchPlace
 from costgpu.measure import Request
 from costgpu.models.footprint import Footprint, ImportedPackage
 from costgpu.models.workload import Framework, WorkloadProfile
-from costgpu.runner.plan import LaunchPlace
 from costgpu.workflows.runs.packages import PackageSource, check_imports, find_packages, imports, with_framework
 from costgpu.workflows.runs.plan import _completed
 from costgpu.workflows.runs.request import RunRequest

@@ -1,0 +1,197 @@
+"""Goes on with runs that another process has begun."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+from collections.abc import Mapping
+
+from costgpu.errors import CostGpuError, MachineUnusable, RunBusy
+from costgpu.job.drive.collect import bring_unrecorded_home
+from costgpu.job.drive.context import Detached, RunContext, Services
+from costgpu.job.drive.group import GroupDriver
+from costgpu.job.drive.loop import Driver
+from costgpu.job.drive.provision import create_request, record_instance
+from costgpu.job.drive.recovery import STORE, RecoveryDriver, recovering_driver, with_sent_files
+from costgpu.job.find_run import RunStore, load_run, runs_of_job
+from costgpu.job.machine.host import LogPosition
+from costgpu.job.machine.keys import load_keys
+from costgpu.job.state.journal import EventStore, RunJournal
+from costgpu.job.state.lock import is_driven, lock_run, lock_runs
+from costgpu.job.state.observer import NullObserver, Observer
+from costgpu.models.instance import InstanceState
+from costgpu.models.job import EndReason, JobPhase, JobStatus
+from costgpu.models.run import EventKind, RunState, RunView
+from costgpu.providers.base import Provider
+
+JobDriver = Driver | GroupDriver | RecoveryDriver
+"""What takes a job to its end: on one machine, on several at once, or on one after the other."""
+
+
+def adopt(
+    view: RunView, ledger: EventStore, services: Services, observer: Observer, secrets: Mapping[str, str] | None
+) -> Driver:
+    """Return a driver that goes on with a run. To be used within `lock_run` of its folder."""
+    journal = RunJournal(ledger, services.clock, view.run_id)
+    if journal.view.detached and journal.view.state is not RunState.CLOSED:
+        journal.add(EventKind.ADOPTED, client=socket.gethostname())
+    if view.spec.attempt is not None:
+        return recovering_driver(journal, services, observer, secrets)
+    return Driver(RunContext(journal=journal, services=with_sent_files(services), observer=observer, secrets=secrets))
+
+
+def adopt_job(
+    view: RunView, ledger: EventStore, services: Services, observer: Observer, secrets: Mapping[str, str] | None
+) -> JobDriver:
+    """Return a driver that goes on with all runs of a run's job. To be used within `lock_runs` of their folders."""
+    drivers = [adopt(one, ledger, services, observer, secrets) for one in runs_of_job(ledger, view)]
+    if view.spec.attempt is not None:
+        return RecoveryDriver(runs=drivers, ledger=ledger, services=services, observer=observer, secrets=secrets)
+    return drivers[0] if view.spec.node is None else GroupDriver(drivers)
+
+
+def provider_of(view: RunView, ledger: EventStore, services: Services) -> Provider:
+    """Return the adapter of a run's machine, with the credentials that the run was launched with.
+
+    Raises:
+        AuthError: They are another account's: what it does not know would look as if it were gone.
+    """
+    journal = RunJournal(ledger, services.clock, view.run_id)
+    return RunContext(journal=journal, services=services, observer=NullObserver()).provider()
+
+
+def job_status(view: RunView, services: Services) -> JobStatus | None:
+    """Return what the agent says about an open run; None if it does not answer or there is none yet."""
+    if view.instance is None or view.state not in (RunState.SYNCING, RunState.RUNNING, RunState.COLLECTING):
+        return None
+    try:
+        instance = services.provider(view.instance.provider).describe(view.instance)
+        if instance is None or not instance.state.alive:
+            return None
+        host = services.connect(instance, load_keys(services.folder / view.run_id))
+    except CostGpuError:
+        return None
+    try:
+        return host.status()
+    except CostGpuError:
+        return None
+    finally:
+        host.close()
+
+
+def log_tail(status: JobStatus, last_bytes: int = 4096) -> LogPosition:
+    """Return where to start showing the output of a job that has been running for a while."""
+    return LogPosition(stdout=max(0, status.stdout_bytes - last_bytes), stderr=max(0, status.stderr_bytes - last_bytes))
+
+
+def collect_finished(ledger: RunStore, services: Services, observer: Observer) -> list[str]:
+    """Take over the runs of this computer whose client is gone: what is finished comes home and is ended.
+
+    A run whose job had not started is ended too: nobody is left to start it. A job that runs is left alone.
+
+    Returns:
+        Ids of the runs that are closed now.
+    """
+    done: list[str] = []
+    for run_id in ledger.open_runs():
+        folder = services.folder / run_id
+        try:
+            if not folder.exists() or is_driven(folder):
+                continue
+            view = load_run(ledger, run_id)
+            with lock_run(folder):
+                driver = adopt(view, ledger, services, observer, None)
+                if _take_over(driver):
+                    driver.drive()
+                if driver.view.state is RunState.CLOSED:
+                    done.append(run_id)
+        except (RunBusy, Detached):
+            continue
+        except CostGpuError as error:
+            observer.note(f"Run {run_id}: {error.message}")
+    _finish_jobs(ledger, services, observer)
+    return done
+
+
+def _finish_jobs(ledger: RunStore, services: Services, observer: Observer) -> None:
+    """Jobs that are over, and of which something is kept here for going on: that comes home, and is removed."""
+    for folder in services.folder.glob(f"*/{STORE}"):
+        with contextlib.suppress(RunBusy):
+            try:
+                runs = runs_of_job(ledger, load_run(ledger, folder.parent.name))
+                if all(view.state is RunState.CLOSED for view in runs):
+                    with lock_runs(services.folder / view.run_id for view in runs):
+                        finish_job(runs[-1], ledger, services, observer)
+            except CostGpuError as error:
+                observer.note(f"Job {folder.parent.name}: {error.message}")
+
+
+def finish_job(view: RunView, ledger: RunStore, services: Services, observer: Observer) -> None:
+    """Bring home what is kept of a job that is over, if it went on after interruptions. To be used within its locks."""
+    job = adopt_job(view, ledger, services, observer, None)
+    if isinstance(job, RecoveryDriver):
+        job.finish()
+
+
+def _take_over(driver: Driver) -> bool:
+    """Return whether there is something to be done for a run whose client is gone; a job that runs is left alone."""
+    context, view = driver.context, driver.view
+    if view.state is RunState.CLOSED:
+        return False  # another process was quicker
+    if catch_up(context) is None and driver.view.state is RunState.SYNCING:
+        return _is_gone(context)
+    if driver.view.waits:
+        return False  # whoever starts what waits comes for it
+    if driver.view.state in (RunState.INTENT, RunState.PROVISIONING, RunState.BOOTING, RunState.SYNCING):
+        driver.give_up(EndReason.UNCLAIMED)
+        return True
+    if view.state is RunState.COLLECTING and view.collected and not view.spec.auto_shutdown:
+        return _is_gone(context)  # kept on purpose, until its lease ends
+    return driver.view.state in (RunState.TERMINATING, RunState.COLLECTING) or _job_over(context)
+
+
+def catch_up(context: RunContext) -> bool | None:
+    """Learn from the machine how far a client had come that was killed, or could not write: to its machine, or its job.
+
+    The job's start is recorded. If the run is recorded as ending, that is too late, and what it has made comes home.
+
+    Returns:
+        Whether the job has started; None if the machine does not say.
+    """
+    if context.view.state is RunState.PROVISIONING:
+        with contextlib.suppress(CostGpuError):
+            if found := context.provider().find(create_request(context.view, context.keys())):
+                record_instance(context, found)
+    before = context.view.state
+    if before is RunState.TERMINATING and context.view.started_at is None and context.view.confirmed_at is None:
+        bring_unrecorded_home(context)
+    if before not in (RunState.BOOTING, RunState.SYNCING):
+        return context.view.started_at is not None
+    try:
+        started = context.connection().status().phase is not JobPhase.WAITING
+    except MachineUnusable:
+        return False  # not even the agent is there
+    except CostGpuError:
+        return None
+    if started:
+        if before is RunState.BOOTING:
+            context.journal.add(EventKind.REACHED)
+        context.journal.add(EventKind.STARTED)
+    return started
+
+
+def _job_over(context: RunContext) -> bool:
+    """Return whether the machine says so, or is gone."""
+    try:
+        return context.connection().status().phase is JobPhase.FINISHED
+    except CostGpuError:
+        return _is_gone(context)
+    finally:
+        context.disconnect()
+
+
+def _is_gone(context: RunContext) -> bool:
+    if context.view.instance is None:
+        return False
+    instance = context.provider().describe(context.instance)
+    return instance is None or not instance.state.alive or instance.state is InstanceState.STOPPED

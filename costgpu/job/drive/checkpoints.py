@@ -1,0 +1,111 @@
+"""Checkpoints travel: to this computer while the job runs, and from here to the machine that it goes on on."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import UTC, datetime
+
+from costgpu.errors import CostGpuError, HostUnreachable
+from costgpu.job.drive.context import RunContext
+from costgpu.job.files.checkpoint_store import newest_path
+from costgpu.job.machine.host import Host
+from costgpu.job.timeouts import CHECKPOINT_SECONDS, CHECKPOINT_SHARE
+from costgpu.models.job import Checkpoint
+from costgpu.models.run import EventKind
+from costgpu.units import format_size
+
+LATEST = "{latest}"
+
+
+def save_when_due(context: RunContext) -> None:
+    """Now and then, while the job runs: keeps its newest checkpoint here. With a bucket the machine brings it there."""
+    clock = context.clock
+    keeping = context.keeping
+    if keeping is None or clock.monotonic() < keeping.save_at:
+        return
+    began = clock.monotonic()
+    save_checkpoint(context)
+    took = clock.monotonic() - began
+    keeping.save_at = clock.monotonic() + max(CHECKPOINT_SECONDS, took / CHECKPOINT_SHARE)
+
+
+def save_checkpoint(context: RunContext, *, everything: bool = False) -> None:
+    """Keep what is whole on the machine now, or learns what it has in the bucket. What goes wrong is only told.
+
+    Args:
+        everything: Whether the outputs belong to it, too: the machine is about to go.
+
+    Raises:
+        HostUnreachable: The connection is lost.
+    """
+    keeping = context.keeping
+    if keeping is None:
+        return
+    try:
+        host = context.connection()
+        checkpoint = host.checkpoint(everything=everything)
+        if checkpoint.trouble:
+            context.note_once(f"A checkpoint is not complete: {checkpoint.trouble}")
+        if checkpoint.number <= keeping.kept or not checkpoint.files:
+            return
+        if not context.view.spec.bucket:
+            context.observer.waiting(context.view, f"fetching a checkpoint of {format_size(checkpoint.total_bytes)}")
+            # all that there is takes the place of what was whole a moment before: the one before that is to stay
+            again = everything and keeping.kept > 0
+            keeping.store.keep(checkpoint, host.fetch_checkpoint, replaces=again)
+    except HostUnreachable:
+        raise
+    except CostGpuError as error:
+        context.note_once(f"A checkpoint could not be fetched: {error.message}")
+    except OSError as error:
+        context.note_once(f"A checkpoint cannot be kept here: {error.strerror or error}.")
+    else:
+        keeping.kept = checkpoint.number
+        record_saved(context, checkpoint)
+
+
+def record_saved(context: RunContext, checkpoint: Checkpoint) -> None:
+    """Record a checkpoint that is safe."""
+    context.journal.add(
+        EventKind.SAVED,
+        taken_at=_taken_at(checkpoint),
+        files=len(checkpoint.files),
+        bytes=checkpoint.total_bytes,
+    )
+
+
+def checkpoint_to_restore(context: RunContext) -> Checkpoint | None:
+    """Return what the job goes on from: the newest, or an older one after it has failed as soon as it went on from that."""
+    attempt = context.view.spec.attempt
+    if context.keeping is None or attempt is None or attempt.index == 0:
+        return None
+    return context.keeping.store.newest(attempt.failed_resumes)
+
+
+def restore_checkpoint(context: RunContext, host: Host) -> None:
+    """Put it on a machine that has the files; a machine of a first attempt gets nothing."""
+    checkpoint = checkpoint_to_restore(context)
+    if checkpoint is None or context.keeping is None:
+        return
+    context.observer.waiting(context.view, f"sending a checkpoint of {format_size(checkpoint.total_bytes)}")
+    host.restore(checkpoint, context.keeping.store.contents)
+    if context.view.restored_from is None:
+        context.journal.add(EventKind.RESTORED, taken_at=_taken_at(checkpoint), files=len(checkpoint.files))
+
+
+def resumed_command(context: RunContext) -> tuple[tuple[str, ...], Mapping[str, str]]:
+    """Return the arguments and variables that tell the job that it goes on, and from what; none without recovery."""
+    spec = context.view.spec
+    if spec.recovery is None or spec.attempt is None:
+        return (), {}
+    variables = {"COSTGPU_ATTEMPT": str(spec.attempt.number)}
+    checkpoint = checkpoint_to_restore(context)
+    if checkpoint is None:
+        return (), variables
+    latest = newest_path(checkpoint, spec.recovery.checkpoints) or "."
+    variables["COSTGPU_RESUME"] = latest
+    return tuple(word.replace(LATEST, latest) for word in spec.recovery.resume_args), variables
+
+
+def _taken_at(checkpoint: Checkpoint) -> str:
+    return datetime.fromtimestamp(checkpoint.taken_epoch, UTC).isoformat()

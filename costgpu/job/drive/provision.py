@@ -1,0 +1,329 @@
+"""From intent to an instance with an id: the next place, the create call, and what became of an unanswered one."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable
+from datetime import datetime, timedelta
+
+from costgpu.errors import (
+    CapTooSmall,
+    CostGpuError,
+    InvalidRequest,
+    LedgerConflict,
+    NoCapacity,
+    ProviderError,
+    QuotaExceeded,
+    RefusedHere,
+    Retry,
+    RunCancelled,
+    Throttled,
+    Unreachable,
+)
+from costgpu.job.drive.context import RunContext
+from costgpu.job.drive.receipt import close_run
+from costgpu.job.end_instance import clean_up, end_instance
+from costgpu.job.machine.boot_script import boot_script
+from costgpu.job.machine.host import Keys
+from costgpu.job.plan import LEAST_JOB_SECONDS, boot_seconds
+from costgpu.job.timeouts import CREATE_SECONDS, FIND_POLL_SECONDS, VISIBLE_SECONDS
+from costgpu.ledger.codec import to_json
+from costgpu.models.instance import CreateRequest, Instance, NodeGroup
+from costgpu.models.job import EndReason
+from costgpu.models.offer import PurchaseOption
+from costgpu.models.run import EndedBy, EventKind, Option, RunState, RunView
+from costgpu.providers import registry
+from costgpu.retry import retry_provider_call
+
+
+def choose_place(context: RunContext) -> None:
+    """Choose the next place and record the create call before it is made; close the run if there is none."""
+    given_up = context.cancelling or context.view.given_up
+    if context.secrets is None and context.view.spec.env_names and not given_up:
+        if context.view.waits:
+            raise environment_lost(context.view)  # nothing is billed: the run stays where it is
+        context.error = context.error or environment_lost(context.view)
+    place = None if given_up or context.error is not None else _next_place(context)
+    if place is None:
+        context.error = context.error or _nothing_left(context)
+        close_run(context, _reason(context.error), EndedBy.NOTHING_CREATED, ())
+        return
+    index, zone = place
+    option = context.view.options[index]
+    try:
+        account = context.account(context.services.provider(option.offer.provider))
+    except ProviderError as error:
+        if context.view.waits:
+            raise  # it may work a moment later, and nothing is billed: the run stays where it is
+        context.error = error
+        close_run(context, EndReason.PROVISION_FAILED, EndedBy.NOTHING_CREATED, ())
+        return
+    until = context.clock.now() + timedelta(seconds=option.lease.lifetime_seconds)
+    context.keys()
+    refused: list[CostGpuError] = []
+
+    def admit() -> None:
+        node, ask = context.view.spec.node, context.services.refusal
+        # all machines of a job are admitted with its first one
+        refusal = ask(context.view) if ask is not None and (node is None or node.node == 0) else None
+        if refusal is not None:
+            refused.append(refusal)
+            raise refusal
+
+    try:
+        _record_call(context, admit, index, zone, option, until, account)
+    except CostGpuError as error:
+        if error not in refused or context.view.waits:
+            raise
+        context.error = error
+        close_run(context, EndReason.PROVISION_FAILED, EndedBy.NOTHING_CREATED, ())
+
+
+def _record_call(
+    context: RunContext,
+    admit: Callable[[], None],
+    index: int,
+    zone: str | None,
+    option: Option,
+    until: datetime,
+    account: str,
+) -> None:
+    number = len(context.view.refusals) + 1
+    context.own_token = f"{context.view.run_id}-{number}"
+    context.create_called_at = context.created_at = None
+    context.journal.add(
+        EventKind.ATTEMPTED,
+        admit,
+        attempt=number,
+        token=context.own_token,
+        option=index,
+        zone=zone,
+        lease_until=until.replace(microsecond=0).isoformat(),
+        allow_from=context.services.allow_from(option.offer.provider),
+        account=account,
+        offer=to_json(option.offer),
+        lifetime_seconds=option.lease.lifetime_seconds,
+        worst_cost_usd=str(option.lease.worst_cost_usd),
+        usd_per_hour=str(option.lease.usd_per_hour),
+    )
+
+
+def environment_lost(view: RunView) -> RunCancelled:
+    """Return the error for a job that cannot be started any more."""
+    return RunCancelled(
+        f"The job had not started, and its environment ({', '.join(view.spec.env_names)}) is known only to the client that"
+        " is gone.",
+        hint="Run it again.",
+    )
+
+
+def create_instance(context: RunContext) -> None:
+    """Make the create call, again and again while it is not answered.
+
+    A refusal proves that nothing was created only if no call before it, by whatever process, went unanswered.
+    """
+    context.journal.refresh()
+    if context.view.state is not RunState.PROVISIONING:
+        return  # ended from another computer while this one slept
+    provider, clock = context.provider(), context.clock
+    request = create_request(context.view, context.keys())
+    # nor one of this process's own that Ctrl-C has cut off: it is being made again
+    certain = context.own_token == request.token and context.create_called_at is None
+    left = (request.lease_until - clock.now()).total_seconds()
+    if not certain and left < boot_seconds(request.offer) + LEAST_JOB_SECONDS:
+        late = CapTooSmall(f"Of the lease of run {request.run_id} too little is left to boot a machine.")
+        context.end(EndReason.UNCLAIMED, error=late)  # only looked for, not created
+        return
+    zone = f" in {request.zone or request.offer.region}"
+    context.observer.waiting(context.view, f"asking {provider.name} for {request.offer.instance_type}{zone}")
+
+    def call() -> Instance:
+        nonlocal certain
+        context.create_called_at = clock.monotonic()
+        try:
+            return provider.create(request)
+        except (Throttled, Unreachable):
+            certain = False
+            raise
+
+    try:
+        instance = retry_provider_call(clock, call, limit_seconds=CREATE_SECONDS)
+    except Unreachable as error:
+        context.end(EndReason.PROVISION_FAILED, error=error)  # it may exist: looked for from there
+        return
+    except ProviderError as error:
+        found = None if certain else find_created(context)
+        if found is None:
+            # first: whoever comes after an end in between cleans up as long as the refusal is not recorded
+            clean_up(provider, request.run_id, request.offer.region, clock)
+            record_refusal(context, error)
+            return
+        instance = found
+    record_instance(context, instance)
+
+
+def create_request(view: RunView, keys: Keys) -> CreateRequest:
+    """Return the current create call: the same each time, in each process."""
+    tried, option = view.create_call, view.option
+    assert tried is not None and option is not None  # noqa: S101, PT018 - there is no call without them
+    spec = registry.spec(option.offer.provider)
+    waits = spec.watchdog_delay_seconds
+    script = boot_script(
+        deadline=tried.lease_until + timedelta(seconds=waits),
+        lifetime_seconds=option.lease.lifetime_seconds + waits,
+        user_public_key=keys.user_public if spec.over_ssh else "",
+        host_private_key=keys.host_private if spec.over_ssh else "",
+        host_public_key=keys.host_public if spec.over_ssh else "",
+    )
+    return CreateRequest(
+        run_id=view.run_id,
+        token=tried.token,
+        name=view.name,
+        owner=view.owner,
+        offer=option.offer,
+        zone=tried.zone,
+        disk_gib=option.disk_gib,
+        lease_until=tried.lease_until,
+        boot_script=script,
+        allow_from=tried.allow_from,
+        tags=view.spec.tags,
+        group=_group(view, option),
+    )
+
+
+def _group(view: RunView, option: Option) -> NodeGroup | None:
+    """Return the machines that this one works with; None if it works alone."""
+    node = view.spec.node
+    if node is None:
+        return None
+    return NodeGroup(
+        group_id=node.group_id,
+        nodes=len(node.run_ids),
+        node=node.node,
+        placement=option.placement,
+        efa_interfaces=option.efa_interfaces,
+    )
+
+
+def record_refusal(context: RunContext, error: ProviderError, confirmed_state: str = "") -> None:
+    """Record that nothing came of a create call, and whether that is the end of the run or another place is tried.
+
+    Args:
+        confirmed_state: Of a machine that its provider has ended while it was being launched; empty if there was none.
+    """
+    context.journal.add(
+        EventKind.REFUSED, error=type(error).__name__, message=error.message, confirmed_state=confirmed_state
+    )
+    if is_about_place(error, context.view):
+        context.observer.note(error.message)
+        context.last_refusal = error
+    else:
+        context.error = error
+
+
+def is_about_place(error: ProviderError, view: RunView) -> bool:
+    """Return True if another place may grant what this one has refused."""
+    if isinstance(error, QuotaExceeded):
+        return view.is_later_attempt  # another region may have a quota left
+    return error.retry is Retry.ELSEWHERE
+
+
+def record_instance(context: RunContext, instance: Instance) -> None:
+    """Record the id, before anything is waited for."""
+    context.created_at = context.clock.monotonic()
+    provider = context.provider()
+    layers = to_json(provider.layers(create_request(context.view, context.keys())))
+    while context.view.instance is None:
+        if context.view.state is RunState.CLOSED:  # from another computer: nobody would come for it
+            end_instance(provider, instance.ref, context.clock, known_since=context.clock.now())
+            return
+        with contextlib.suppress(LedgerConflict):  # somebody has written meanwhile: the id is not to be lost
+            context.journal.add(
+                EventKind.CREATED,
+                **to_json(instance.ref),
+                zone=instance.zone,
+                instance_type=instance.instance_type,
+                launched_at=instance.launched_at.isoformat(),
+                layers=layers,
+            )
+
+
+def find_created(context: RunContext) -> Instance | None:
+    """Return the machine of a create call whose answer was lost, looked for until it would have to be visible.
+
+    Counted from the last call: this process's own, or the last that another one can have made.
+    """
+    tried = context.view.create_call
+    assert tried is not None  # noqa: S101 - provisioning has one
+    provider, clock = context.provider(), context.clock
+    request = create_request(context.view, context.keys())
+    since_attempt = max(0.0, (clock.now() - tried.at).total_seconds())  # the clock may have been set back
+    last_call = clock.monotonic() - since_attempt + (0.0 if context.own_token == tried.token else CREATE_SECONDS)
+    if context.create_called_at is not None:
+        last_call = max(last_call, context.create_called_at)
+    while True:
+        found = retry_provider_call(clock, lambda: provider.find(request), limit_seconds=CREATE_SECONDS)
+        if found is not None or clock.monotonic() - last_call > VISIBLE_SECONDS:
+            return found
+        context.observer.waiting(context.view, "making sure that no machine was created")
+        clock.sleep(FIND_POLL_SECONDS)
+
+
+def _next_place(context: RunContext) -> tuple[int, str | None] | None:
+    """Return the first option and zone that have not refused.
+
+    Of a job that goes on after interruptions, the place that was taken back and those on demand come last.
+    """
+    tried = {(index, zone) for index, zone, _ in context.view.refusals} | context.excluded
+    if context.only_place is not None:
+        return None if context.only_place in tried else context.only_place
+    keeping = context.keeping
+    later: list[tuple[bool, int, str | None]] = []  # whether it is on demand, and the place
+    for index, option in enumerate(context.view.options):
+        try:
+            zones = context.services.provider(option.offer.provider).zones(option.offer)
+        except (InvalidRequest, RefusedHere) as error:
+            context.observer.note(error.message)
+            continue
+        on_demand = option.offer.purchase_option is not PurchaseOption.SPOT
+        for zone in zones:
+            if (index, zone) in tried:
+                continue
+            if keeping is None or not (on_demand or (option.offer, zone) == keeping.avoided):
+                return index, zone
+            later.append((on_demand, index, zone))
+    return min(later, key=lambda place: place[:2])[1:] if later else None
+
+
+def _nothing_left(context: RunContext) -> CostGpuError:
+    if context.cancelling or context.view.given_up:
+        return RunCancelled("Cancelled before anything was created.")
+    if context.excluded and not context.view.refusals:
+        full = ", ".join(sorted({zone or context.view.options[index].offer.region for index, zone in context.excluded}))
+        refusal = context.last_refusal
+        if isinstance(refusal, RefusedHere):
+            tried = f"No place granted all {context.view.spec.nodes} machines of the job; tried: {full}."
+            return RefusedHere(f"{tried} {refusal.message}", hint=refusal.hint)
+        return NoCapacity(
+            f"No place had room for all {context.view.spec.nodes} machines of the job at once; tried: {full}.",
+            hint="Try again later, with fewer machines, or allow more places: another --infra or --gpus.",
+        )
+    if not context.view.refusals:
+        return InvalidRequest("There is no place to launch in.")
+    index, zone, message = context.view.refusals[-1]
+    offer = context.view.options[index].offer
+    last = f"The last one, {offer.instance_type} in {zone or offer.region}: {message}"
+    if isinstance(context.last_refusal, RefusedHere):
+        hint = context.last_refusal.hint or "Allow more places: another --infra or --gpus."
+        return RefusedHere(f"No machine was granted in any of {len(context.view.refusals)} places. {last}", hint=hint)
+    return NoCapacity(
+        f"No machine was free in any of {len(context.view.refusals)} places. {last}",
+        hint="Try again later, or allow more: another --infra or --gpus, or no --spot.",
+    )
+
+
+def _reason(error: CostGpuError) -> EndReason:
+    if isinstance(error, RunCancelled):
+        return EndReason.CANCELLED
+    none_there = isinstance(error, ProviderError) and error.retry is Retry.ELSEWHERE
+    return EndReason.NO_CAPACITY if none_there else EndReason.PROVISION_FAILED

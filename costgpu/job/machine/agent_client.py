@@ -1,0 +1,246 @@
+"""A machine with the agent on it, spoken to through any `Transport`. Imports `host`, `job` and `errors`."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from types import MappingProxyType
+from typing import TypeVar
+
+from costgpu.clock import Clock, SystemClock
+from costgpu.errors import HostUnreachable, OutputsDamaged
+from costgpu.job.files.download import fetch_verified
+from costgpu.job.files.tar import tar_stream
+from costgpu.job.machine import agent_reply
+from costgpu.job.machine.agent_reply import Reply, bad_reply, checked_reply
+from costgpu.job.machine.host import LogPosition, Selection, Transport, transfer_seconds
+from costgpu.job.machine.install_agent import install_agent
+from costgpu.job.machine.log_frames import LogData, SignOfLife, read_frames, watch
+from costgpu.job.timeouts import AgentTimeouts
+from costgpu.models.job import Checkpoint, FileEntry, JobOrder, JobStatus, LogStream, Outputs
+
+_HOLD_SECONDS, _USUAL_BYTES_PER_SECOND = 120.0, 1e6  # after that a client that fetches counts as gone
+
+LOG_NAMES = frozenset({"stdout.log", "stderr.log"})
+T = TypeVar("T")
+
+
+class AgentHost:
+    """Implements `costgpu.job.machine.host.Host`.
+
+    Args:
+        transport: To the machine. Closed together with this.
+        python: The machine's interpreter to try first, for the agent; the job has its own.
+        clock: Tells how long a frame takes.
+    """
+
+    def __init__(
+        self,
+        transport: Transport,
+        python: str = "python3",
+        timeouts: AgentTimeouts | None = None,
+        clock: Clock | None = None,
+    ) -> None:
+        self._clock = clock or SystemClock()
+        self._transport = transport
+        self._python = python
+        self._timeouts = timeouts or AgentTimeouts()
+        self._agent = ("/bin/sh", f"{transport.home}/agent")
+
+    def install(self) -> None:
+        """Put the agent there and start it, if it is not running. Idempotent.
+
+        Raises:
+            HostUnreachable: The connection was lost, or the machine ended a command: it may be ending. Call again.
+            MachineUnusable: Not Linux, no Python 3.8 or newer, no space, or the agent does not start.
+        """
+        install_agent(self._transport, self._python, self._timeouts)
+
+    def driver_trouble(self, gpus: int, seconds: float) -> str:
+        """Return what NVIDIA's driver says instead of naming so many GPUs; empty if it names them."""
+        return self._call(
+            "driver",
+            lambda reply: agent_reply.value(reply, "trouble", str),
+            seconds + self._timeouts.call,
+            gpus=gpus,
+            seconds=seconds,
+        )
+
+    def send(self, selection: Selection) -> int:
+        """Send the files that are not there yet, verified on arrival; return the bytes that travelled.
+
+        Raises:
+            SyncRefused: A file changed while it was being sent.
+        """
+        files = [[entry.path, entry.size, entry.sha256, entry.mode] for entry in selection.files]
+        lacking = self._call(
+            "expect",
+            _lacking,
+            self._transfer_seconds(selection.total_bytes),
+            files=files,
+            links=dict(selection.links),
+            folders=list(selection.folders),
+        )
+        if not lacking:
+            return 0
+        wanted = [entry for entry in selection.files if entry.path in lacking]
+        return self._send_archive("receive", selection.root, wanted, selection.added)
+
+    def _send_archive(
+        self, command: str, root: Path, entries: Sequence[FileEntry], added: Mapping[str, Path] = MappingProxyType({})
+    ) -> int:
+        """Send files below `root`, or where `added` says, to a command of the agent; return the bytes that travelled."""
+        size, travelled = sum(entry.size for entry in entries), 0
+
+        def counted() -> Iterator[bytes]:
+            nonlocal travelled
+            for chunk in tar_stream(root, entries, added):
+                travelled += len(chunk)
+                yield chunk
+
+        self.hold(size)
+        completed = self._transport.run(
+            [*self._agent, command], stdin=counted(), timeout_seconds=self._transfer_seconds(size)
+        )
+        checked_reply(completed, command)
+        self._call("hold", _nothing, seconds=0.0)
+        return travelled
+
+    def _transfer_seconds(self, size: int) -> float:
+        return transfer_seconds(size, self._timeouts.call)
+
+    def start(self, order: JobOrder, secrets: Mapping[str, str], uploads: Mapping[str, str]) -> None:
+        """Start the job, once; secrets and addresses travel on standard input."""
+        self._call("start", _nothing, order=asdict(order), secrets=dict(secrets), uploads=dict(uploads))
+
+    def status(self) -> JobStatus:
+        """Now."""
+        return self._call("status", agent_reply.status)
+
+    def cancel(self) -> None:
+        """SIGTERM, grace, SIGKILL; returns at once."""
+        self._call("cancel", _nothing)
+
+    def follow(self, position: LogPosition, sink: Callable[[LogStream, bytes], None]) -> JobStatus:
+        """Hand every byte from `position` on to `sink`; return when the job is over.
+
+        Raises:
+            HostUnreachable: The stream ended early, or there was no sign of life. Follow again from where `sink` is.
+            MachineUnusable: It is not what an agent sends.
+        """
+        argv = [*self._agent, "follow", str(position.stdout), str(position.stderr)]
+        expected = {LogStream.STDOUT: position.stdout, LogStream.STDERR: position.stderr}
+        with self._transport.stream(argv) as chunks:
+            for frame in read_frames(
+                watch(chunks, self._timeouts.silence), self._timeouts.silence, self._clock.monotonic
+            ):
+                if isinstance(frame, JobStatus):
+                    return frame
+                if isinstance(frame, SignOfLife):
+                    sink(LogStream.STDOUT, b"")  # whoever watches can look at the clock
+                    continue
+                self._check_position(frame, expected[frame.stream])
+                expected[frame.stream] += len(frame.data)
+                sink(frame.stream, frame.data)
+        raise HostUnreachable("The connection to the machine ended while the job was running.")
+
+    @staticmethod
+    def _check_position(frame: LogData, expected: int) -> None:
+        if frame.position != expected:
+            raise HostUnreachable(f"The job's output is broken: byte {frame.position} came for {expected}.")
+
+    def outputs(self) -> Outputs:
+        """Return what the job has made, as the machine tells it."""
+        return self._call("outputs", agent_reply.outputs, self._timeouts.checksums)
+
+    def fetch(self, entries: Sequence[FileEntry], folder: Path) -> None:
+        """Bring outputs into `folder`, each verified before it gets its name.
+
+        Raises:
+            OutputsDamaged: A checksum does not match.
+        """
+        self._fetch("work", entries, folder)
+
+    def fetch_logs(self, folder: Path) -> None:
+        """Bring both logs into `folder`; verified if the job is over."""
+        entries = self._call("logs", agent_reply.entries, self._timeouts.checksums)
+        if not {entry.path for entry in entries} <= LOG_NAMES:  # beside the logs are the run's keys
+            raise OutputsDamaged("The machine names other logs than the job's two.", hint="Nothing was fetched.")
+        self._fetch("", entries, folder)
+
+    def checkpoint(self, *, everything: bool = False) -> Checkpoint:
+        """Return what of the job's checkpoints is whole now; copies of it are on the machine until the next call."""
+        return self._call("checkpoint", agent_reply.checkpoint, self._timeouts.checksums, everything=everything)
+
+    def fetch_checkpoint(self, checkpoint: Checkpoint, folder: Path) -> None:
+        """Bring its files into `folder`, named by their checksums, each verified before it gets its name.
+
+        Raises:
+            OutputsDamaged: A checksum does not match.
+        """
+        self._fetch("checkpoints", by_checksum(checkpoint.files), folder)
+
+    def restore(self, checkpoint: Checkpoint, folder: Path) -> int:
+        """Put a checkpoint into the working folder, from files named by their checksums; return the bytes that travelled.
+
+        Raises:
+            SyncRefused: A file in `folder` is gone or damaged.
+        """
+        rows = [[one.path, one.size, one.sha256, one.mode, one.modified_ns] for one in checkpoint.files]
+        copies = by_checksum(checkpoint.files)
+        lacking = self._call(
+            "expect_checkpoint",
+            _lacking,
+            self._transfer_seconds(checkpoint.total_bytes),
+            files=rows,
+        )
+        if not lacking:
+            return 0
+        return self._send_archive("restore", folder, [entry for entry in copies if entry.path in lacking])
+
+    def collected(self) -> None:
+        """Tell the agent that outputs and logs are home and verified: if the client dies now, the machine ends."""
+        self._call("collected", _nothing)
+
+    def _fetch(self, below: str, entries: Sequence[FileEntry], folder: Path) -> None:
+        source = f"{self._transport.home}/{below}".rstrip("/")
+        fetch_verified(self._transport, source, entries, folder, announce=self.hold)
+        self._call("hold", _nothing, seconds=0.0)
+
+    def hold(self, size: int) -> None:
+        """Tell the agent for how long we may be busy without calling, so that it does not take us for gone."""
+        self._call("hold", _nothing, seconds=_HOLD_SECONDS + size / _USUAL_BYTES_PER_SECOND)
+
+    def close(self) -> None:
+        """Let go of the connection."""
+        self._transport.close()
+
+    def _call(
+        self, method: str, parse: Callable[[Reply], T], timeout: float | None = None, /, **arguments: object
+    ) -> T:
+        request = json.dumps({"method": method, **arguments}).encode()
+        completed = self._transport.run(
+            [*self._agent, "call"], stdin=request, timeout_seconds=timeout or self._timeouts.call
+        )
+        reply = checked_reply(completed, method)
+        try:
+            return parse(reply)
+        except ValueError as error:
+            raise bad_reply(method, error) from error
+
+
+def by_checksum(files: Sequence[FileEntry]) -> tuple[FileEntry, ...]:
+    """Their contents, named by their checksums, each once."""
+    found = {entry.sha256: FileEntry(path=entry.sha256, size=entry.size, sha256=entry.sha256) for entry in files}
+    return tuple(found.values())
+
+
+def _lacking(reply: Reply) -> frozenset[str]:
+    """Return which of the announced files the machine lacks."""
+    return agent_reply.value(reply, "lacking", frozenset[str])
+
+
+def _nothing(_reply: Reply) -> None:
+    """There is nothing in the answer that anybody needs."""

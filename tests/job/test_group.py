@@ -1,0 +1,463 @@
+"""A job on several machines: all of them or none, together to the end.
+
+One file of more than 400 lines: the cases share one fake cloud.
+"""
+
+from dataclasses import replace
+from decimal import Decimal
+from pathlib import Path
+
+import pytest
+
+from costgpu.errors import (
+    BootFailed,
+    DriverFailed,
+    InstanceLost,
+    NoCapacity,
+    NodesApart,
+    Preempted,
+    RefusedHere,
+    RunCancelled,
+    TerminationUnconfirmed,
+    Unreachable,
+)
+from costgpu.job.drive.context import Detached
+from costgpu.job.drive.loop import StopSignal
+from costgpu.job.state.observer import Answer
+from costgpu.job.state.outcome import error_for, exit_code
+from costgpu.models.job import EndReason, LogStream, OutputsFrom
+from costgpu.models.offer import Accelerator
+from costgpu.models.run import RunState
+from tests.fake_cloud import JobScript, MachineScript
+from tests.fake_cloud.provider import FakeProvider
+from tests.fake_cloud.script import NEVER
+from tests.job.examples import offer
+from tests.job.group_world import GroupWorld
+from tests.job.world import JOB, press
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> GroupWorld:
+    return GroupWorld(tmp_path)
+
+
+def test_the_whole_journey(world: GroupWorld) -> None:
+    driver = world.launch_group()
+    first, second = world.machines()
+    assert (first.zone, first.instance_type) == (second.zone, second.instance_type)
+    one, other = world.orders()
+    assert one.rendezvous is not None
+    assert other.rendezvous is not None
+    assert (one.rendezvous.node, other.rendezvous.node) == (0, 1)
+    assert one.rendezvous.address == other.rendezvous.address == one.rendezvous.own_address
+    assert other.rendezvous.own_address not in ("", one.rendezvous.address)
+    assert (one.keep_outputs, other.keep_outputs) == (True, False)
+    assert driver.error is None
+    assert exit_code(driver.decisive) == 0
+    assert world.who.heard[LogStream.STDOUT] == b"one\ntwo\n"  # of machine 0
+    assert (world.work / "model.pt").read_bytes() == b"weights"
+    assert [view.reason for view in driver.views] == [EndReason.SUCCEEDED] * 2
+    world.check_group_over()
+
+
+def test_they_run_at_the_same_time(world: GroupWorld) -> None:
+    world.launch_group()
+    seconds = [world.cloud.billing_seconds(one.ref.instance_id) for one in world.machines()]
+    assert max(seconds) < JOB.seconds + 120
+
+
+def test_a_machine_that_is_long_in_ending_keeps_nobody_from_the_outputs(tmp_path: Path) -> None:
+    script = JobScript(setup_seconds=20, seconds=300, stdout=[(1.0, b"hello\n")], outputs={"model.pt": b"weights"})
+    world = GroupWorld(tmp_path, script)
+    world.cloud.terminating_seconds = 1200.0
+    with pytest.raises(TerminationUnconfirmed):
+        world.launch_group()
+    assert (world.work / "model.pt").read_bytes() == b"weights"
+    ended = [world.cloud.billing_seconds(one.ref.instance_id) for one in world.machines()]
+    assert max(ended) < script.seconds + 120, "the other one is asked to end at once"
+
+
+def test_outputs_of_every_machine(tmp_path: Path) -> None:
+    world = GroupWorld(tmp_path, nodes=3)
+    world.launch_group(outputs_from=OutputsFrom.ALL, processes=4)
+    assert [(world.work / f"rank-{rank}" / "model.pt").read_bytes() for rank in (0, 4, 8)] == [b"weights"] * 3
+    assert not (world.work / "model.pt").exists()
+    world.check_group_over()
+
+
+def test_a_place_with_room_for_one_is_left_for_the_next(world: GroupWorld) -> None:
+    world.cloud.no_capacity(region="us-east-1", zone="us-east-1a", skip=1)
+    driver = world.launch_group()
+    assert driver.error is None
+    first, *others = world.machines()
+    assert first.zone == "us-east-1a"
+    assert len(others) == 2
+    assert {one.zone for one in others} == {"us-east-1b"}
+    assert world.cloud.billing_seconds(first.ref.instance_id) < 60
+    assert any("could not be had" in note for note in world.who.notes)
+    assert (world.work / "model.pt").read_bytes() == b"weights"
+    world.check_group_over()
+
+
+@pytest.mark.parametrize("number", [0, 1])
+def test_a_machine_that_ends_while_it_is_launched_leaves_the_place_for_the_next(world: GroupWorld, number: int) -> None:
+    dies = MachineScript(refusal=RefusedHere("an error while it was launched"))
+    world.cloud.machines += [MachineScript()] * number + [dies]
+    driver = world.launch_group()
+    assert driver.error is None
+    assert [one.zone for one in world.machines()][-2:] == ["us-east-1b"] * 2
+    assert (world.work / "model.pt").read_bytes() == b"weights"
+    world.check_group_over()
+
+
+def test_a_refusal_of_the_type_is_told_when_no_place_is_left(world: GroupWorld) -> None:
+    refusal = RefusedHere("Placement is not supported for this type.", hint="Use another type.")
+
+    def second(method: str, subject: str) -> None:
+        if method == "create" and subject.startswith(tuple(view.run_id for view in world.views[1::2])):
+            world.cloud.faults.next("create", error=refusal, subject=subject)
+
+    world.cloud.faults.on_call = second
+    driver = world.launch_group()
+    assert isinstance(driver.error, RefusedHere)
+    assert refusal.message in driver.error.message
+    assert driver.error.hint == refusal.hint
+    world.check_group_over()
+
+
+def test_a_zone_that_the_provider_chose_is_not_asked_for_by_name(
+    world: GroupWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    named = FakeProvider.zones
+    monkeypatch.setattr(FakeProvider, "zones", lambda provider, offer: (None, *named(provider, offer)))
+    world.cloud.no_capacity(region="us-east-1", zone="us-east-1a", skip=1)
+    driver = world.launch_group()
+    assert driver.error is None
+    assert [one.zone for one in world.machines()] == ["us-east-1a", "us-east-1b", "us-east-1b"]
+    assert world.views[2].refusals == ()
+    world.check_group_over()
+
+
+def test_no_place_has_room_for_all(world: GroupWorld) -> None:
+    for region in world.cloud.regions:
+        for zone in world.cloud.provider().zones(offer(region)):
+            world.cloud.no_capacity(region=region, zone=zone, skip=1)
+    driver = world.launch_group()
+    assert isinstance(driver.error, NoCapacity)
+    cost = sum((view.receipt.metered_cost_usd for view in world.views if view.receipt), Decimal(0))
+    assert cost < Decimal("0.20")
+    assert not world.orders()
+    world.check_group_over()
+
+
+def test_what_earlier_tries_cost_is_taken_off_the_cap(world: GroupWorld) -> None:
+    world.cloud.no_capacity(region="us-east-1", skip=1)
+    world.launch_group()
+    leases = [view.options[0].lease for view in world.views]
+    assert leases[2].lifetime_seconds < leases[0].lifetime_seconds
+    most = sum(lease.worst_cost_usd for lease in leases[2:])
+    spent = sum((view.receipt.metered_cost_usd for view in world.views[:2] if view.receipt), Decimal(0))
+    assert most + spent <= 2 * leases[0].worst_cost_usd
+
+
+def test_a_machine_that_does_not_come_up_ends_the_others(world: GroupWorld) -> None:
+    def second_is_dead() -> None:
+        world.cloud.machine = replace(world.cloud.machine, ssh=False)
+
+    world.cloud.faults.on_call = lambda method, subject: second_is_dead() if len(world.machines()) == 1 else None
+    driver = world.launch_group()
+    assert isinstance(driver.error, BootFailed)
+    assert not world.orders()
+    assert any("did not come up; the others are ended" in note for note in world.who.notes)
+    world.check_group_over()
+
+
+def test_gpus_of_one_machine_that_do_not_answer_end_all(world: GroupWorld) -> None:
+    def second_has_none() -> None:
+        world.cloud.machine = replace(world.cloud.machine, driver_seconds=NEVER)
+
+    world.cloud.faults.on_call = lambda method, subject: second_has_none() if len(world.machines()) == 1 else None
+    driver = world.launch_group(gpu=Accelerator(name="T4", count=1, memory_gib=16))
+    assert isinstance(driver.error, DriverFailed)
+    assert not world.orders()
+    assert "send" not in [call.method for call in world.cloud.calls], "no machine, before all have their GPUs"
+    assert any("has GPUs that do not answer; the others are ended" in note for note in world.who.notes)
+    world.check_group_over()
+
+
+def test_a_refused_second_machine_ends_the_first(world: GroupWorld) -> None:
+    world.cloud.quota_vcpus = 4
+    driver = world.launch_group()
+    assert driver.error is not None
+    assert "quota" in driver.error.message
+    assert world.cloud.billing_seconds(world.machines()[0].ref.instance_id) < 60
+    world.check_group_over()
+
+
+@pytest.mark.parametrize("lost", [0, 1])
+def test_a_machine_taken_back_ends_the_job_on_all(world: GroupWorld, lost: int) -> None:
+    world.during(100, lambda: world.cloud.preempt(world.machines()[lost].ref.instance_id))
+    driver = world.launch_group(spot=True)
+    assert isinstance(driver.error, Preempted)
+    if lost:
+        assert (world.work / "model.pt").read_bytes() == b"half"
+    other = world.machines()[1 - lost].ref.instance_id
+    assert world.cloud.billing_seconds(other) < 240
+    world.check_group_over()
+
+
+def test_torchrun_goes_on_without_one_if_it_was_asked_to(world: GroupWorld) -> None:
+    world.during(100, lambda: world.cloud.preempt(world.machines()[1].ref.instance_id))
+    driver = world.launch_group(spot=True, min_nodes=1)
+    assert (world.work / "model.pt").read_bytes() == b"weights"
+    assert any("torchrun goes on with 1" in note for note in world.who.notes)
+    assert driver.error is None
+    assert exit_code(driver.decisive) == 0
+    assert driver.view.reason is EndReason.SUCCEEDED
+    world.check_group_over()
+
+
+def test_machine_0_cannot_be_gone_without(world: GroupWorld) -> None:
+    world.during(100, lambda: world.cloud.terminate_by_somebody(world.machines()[0].ref.instance_id))
+    driver = world.launch_group(min_nodes=1)
+    assert isinstance(driver.error, InstanceLost)
+    world.check_group_over()
+
+
+def test_the_exit_code_is_that_of_the_first_that_failed(world: GroupWorld) -> None:
+    def fails() -> None:
+        guest = world.machines()[1].guest
+        assert guest is not None
+        guest._finish(world.cloud.time(), EndReason.JOB_FAILED, 3, {})
+
+    world.during(100, fails)
+    driver = world.launch_group()
+    assert driver.error is None
+    assert error_for(driver.decisive) is None
+    assert exit_code(driver.decisive) == 3
+    assert (world.work / "model.pt").read_bytes() == b"half"
+    assert world.cloud.billing_seconds(world.machines()[0].ref.instance_id) < 240
+    world.check_group_over()
+
+
+def test_machines_that_do_not_find_each_other(tmp_path: Path) -> None:
+    script = JobScript(setup_seconds=90, setup_exit_code=1)
+    world = GroupWorld(tmp_path, script)
+    world.launch_group(setup="true")
+    apart = replace(world.views[1], reason=EndReason.NODES_APART)
+    assert isinstance(error_for(apart), NodesApart)
+    world.check_group_over()
+
+
+def test_ctrl_c_cancels_all(world: GroupWorld) -> None:
+    world.during(50, press)
+    driver = world.launch_group()
+    assert isinstance(driver.error, RunCancelled)
+    assert world.who.asked == [RunState.RUNNING]
+    assert (world.work / "model.pt").read_bytes() == b"half"
+    world.check_group_over()
+
+
+@pytest.mark.parametrize("state", [RunState.PROVISIONING, RunState.BOOTING, RunState.SYNCING])
+def test_ctrl_c_before_the_start_ends_all(world: GroupWorld, state: RunState) -> None:
+    world.who.at[state] = KeyboardInterrupt()
+    driver = world.launch_group()
+    assert isinstance(driver.error, RunCancelled)
+    assert not world.orders()
+    world.check_group_over()
+
+
+def test_left_and_come_back_to(world: GroupWorld) -> None:
+    with pytest.raises(Detached) as left:
+        world.launch_group(detach=True)
+    assert left.value.run_id == "r1"
+    assert len(world.cloud.alive()) == 2
+    assert all(view.detached for view in world.views)
+    world.clock.sleep(60)
+    driver = world.resume_group()
+    assert driver.error is None
+    assert (world.work / "model.pt").read_bytes() == b"weights"
+    world.check_group_over()
+
+
+def test_left_by_ctrl_c(world: GroupWorld) -> None:
+    world.who.answers = [Answer.DETACH]
+    world.during(50, press)
+    with pytest.raises(Detached):
+        world.launch_group()
+    assert len(world.cloud.alive()) == 2
+    world.resume_group().cancel()
+    world.check_group_over()
+
+
+def test_a_hang_up_before_the_start_ends_all(world: GroupWorld) -> None:
+    world.who.at[RunState.SYNCING] = StopSignal()
+    world.launch_group()
+    world.check_group_over()
+
+
+def test_a_hang_up_leaves_a_job_that_runs(world: GroupWorld) -> None:
+    def hang_up() -> None:
+        raise StopSignal
+
+    world.during(50, hang_up)
+    with pytest.raises(Detached):
+        world.launch_group()
+    assert len(world.cloud.alive()) == 2
+    world.clock.sleep(700)
+    world.reap()
+    assert (world.work / "model.pt").read_bytes() == b"weights"
+    world.clock.sleep(60)
+    world.reap()
+    world.check_group_over()
+
+
+def test_nobody_comes_back(world: GroupWorld) -> None:
+    with pytest.raises(Detached):
+        world.launch_group(detach=True)
+    world.clock.sleep(JOB.seconds + 300)
+    first, second = world.machines()
+    assert world.cloud.instance(second.ref.instance_id).terminating_at is not None  # nobody wants what it has
+    assert world.cloud.instance(first.ref.instance_id).terminating_at is None  # it has the outputs
+    world.clock.sleep(3 * 3600)
+    assert not world.cloud.alive()
+    assert not world.cloud.past_lease(slack_seconds=60)
+
+
+def test_they_stay_where_that_was_asked_for(world: GroupWorld) -> None:
+    with pytest.raises(Detached):
+        world.launch_group(auto_shutdown=False)
+    assert len(world.cloud.alive()) == 2
+    assert (world.work / "model.pt").read_bytes() == b"weights"
+    world.clock.sleep(3 * 3600)
+    world.reap()
+    world.check_group_over()
+
+
+# -- trouble ---------------------------------------------------------------------------------------------------------
+
+
+def machine(world: GroupWorld, number: int) -> str:
+    return world.machines()[number].ref.instance_id
+
+
+def test_a_machine_that_hangs_does_not_hold_the_others(tmp_path: Path) -> None:
+    world = GroupWorld(tmp_path, replace(JOB, seconds=6000))
+
+    def hangs() -> None:
+        world.cloud.cut_network(instance_id=machine(world, 1))
+        guest = world.machines()[0].guest
+        assert guest is not None
+        guest._finish(world.cloud.time(), EndReason.JOB_FAILED, 3, {"model.pt": b"half"})
+
+    world.during(100, hangs)
+    driver = world.launch_group()
+    assert (world.work / "model.pt").read_bytes() == b"half"
+    assert isinstance(driver.error, InstanceLost)
+    assert "did not answer for 10 min" in driver.error.message
+    assert max(world.cloud.billing_seconds(machine(world, number)) for number in (0, 1)) < 100 + 600 + 200
+    world.check_group_over()
+
+
+def test_a_machine_with_outputs_that_is_out_of_reach_is_waited_for(tmp_path: Path) -> None:
+    """The job has ended well on the other one: as far as anybody knows, it is done here, too."""
+    world = GroupWorld(tmp_path, replace(JOB, seconds=900))
+
+    def out_of_reach() -> None:
+        world.cloud.cut_network(3000, instance_id=machine(world, 0))
+        guest = world.machines()[1].guest
+        assert guest is not None
+        guest._finish(world.cloud.time(), EndReason.SUCCEEDED, 0, {})
+
+    world.during(100, out_of_reach)
+    assert world.launch_group().error is None
+    assert (world.work / "model.pt").read_bytes() == b"weights"
+    world.check_group_over()
+
+
+def test_a_hang_up_while_outputs_come_home_leaves_what_is_not_home(world: GroupWorld) -> None:
+    seen: list[str] = []
+
+    def second(method: str, subject: str) -> None:
+        if method == "fetch_file":
+            seen.append(subject)
+            if len(seen) == 2:
+                raise StopSignal
+
+    world.cloud.faults.on_call = second
+    with pytest.raises(Detached):
+        world.launch_group(outputs_from=OutputsFrom.ALL)
+    world.cloud.faults.on_call = None
+    world.reap()
+    assert [(world.work / f"rank-{rank}" / "model.pt").read_bytes() for rank in (0, 1)] == [b"weights"] * 2
+    world.reap()
+    world.check_group_over()
+
+
+@pytest.mark.parametrize("pressed", [KeyboardInterrupt, StopSignal])
+def test_who_interrupts_the_way_back_gets_no_new_machines(world: GroupWorld, pressed: type[BaseException]) -> None:
+    world.cloud.no_capacity(region="us-east-1", skip=1)
+
+    def press_once(method: str, _subject: str) -> None:
+        if method == "terminate":
+            world.cloud.faults.on_call = None
+            raise pressed
+
+    world.cloud.faults.on_call = press_once
+    world.launch_group()
+    assert len(world.machines()) == 1
+    world.check_group_over()
+
+
+def test_slow_downloads_are_no_reason_to_miss_what_nobody_wants(world: GroupWorld) -> None:
+    world.cloud.faults.next("fetch_file", delay_seconds=400.0)
+    driver = world.launch_group()
+    assert driver.error is None
+    assert exit_code(driver.decisive) == 0
+    world.check_group_over()
+
+
+def test_a_machine_whose_console_says_nothing_has_ended_by_itself(world: GroupWorld) -> None:
+    with pytest.raises(Detached):
+        world.launch_group(detach=True)
+    world.clock.sleep(JOB.seconds + 300)
+    world.cloud.faults.next("console", error=Unreachable("no console"), times=100)
+    driver = world.resume_group()
+    assert driver.error is None
+    assert exit_code(driver.decisive) == 0
+    assert (world.work / "model.pt").read_bytes() == b"weights"
+    world.check_group_over()
+
+
+def test_an_outage_after_the_first_machine_is_told_with_its_name(world: GroupWorld) -> None:
+    def outage(method: str, _subject: str) -> None:
+        if len(world.machines()) == 1:
+            raise Unreachable("no answer")
+
+    world.cloud.faults.on_call = outage
+    with pytest.raises(TerminationUnconfirmed) as told:
+        world.launch_group()
+    assert machine(world, 0) in told.value.message
+    world.cloud.faults.on_call = None
+    world.reap()
+    world.check_group_over()
+
+
+def test_an_elastic_job_may_finish_on_one_machine_after_the_other(tmp_path: Path) -> None:
+    world = GroupWorld(tmp_path, nodes=3)
+
+    def third_is_lost() -> None:
+        world.cloud.terminate_by_somebody(machine(world, 2))
+        world.cloud.schedule(60, second_is_done)
+
+    def second_is_done() -> None:
+        guest = world.machines()[1].guest
+        assert guest is not None
+        guest._finish(world.cloud.time(), EndReason.SUCCEEDED, 0, {})
+
+    world.during(100, third_is_lost)
+    driver = world.launch_group(min_nodes=2)
+    assert driver.error is None
+    assert exit_code(driver.decisive) == 0
+    assert (world.work / "model.pt").read_bytes() == b"weights"
+    world.check_group_over()

@@ -1,0 +1,188 @@
+"""What follows on an interrupted run: pure rules."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from datetime import timedelta
+from decimal import Decimal
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from costgpu.job.next_attempt import (
+    AT_ONCE_SECONDS,
+    MOST_FAILED_RESUMES,
+    MOST_SEARCHES,
+    NextAttempt,
+    NoNextAttempt,
+    next_attempt,
+)
+from costgpu.job.plan import LEAST_JOB_SECONDS, boot_seconds
+from costgpu.job.state.attempts import attempt_id
+from costgpu.models.instance import Identity, InstanceRef
+from costgpu.models.job import Attempt, EndReason, JobPhase, JobStatus, Recovery
+from costgpu.models.run import CreateCall, EndedBy, Option, Receipt, RunState, RunView
+from tests.job.examples import START, option, spec
+
+JOB = "r1"
+
+
+def view(
+    attempt: Attempt, *, cost: str = "0.10", job: float = 300.0, options: tuple[Option, ...] = (), **changes: Any
+) -> RunView:
+    """A closed run of the job that was interrupted after so many seconds of it."""
+    run_id = attempt_id(JOB, attempt.index)
+    reason: EndReason = changes.pop("reason", EndReason.PREEMPTED)
+    facts: Mapping[str, Any] = {"max_cost_usd": Decimal("2.00"), **changes.pop("job_spec", {})}
+    receipt = Receipt(
+        run_id=run_id,
+        instance=InstanceRef(provider="fake", region="north", instance_id="i"),
+        instance_type="f1",
+        layers=(),
+        reason=reason,
+        ended_by=EndedBy.PROVIDER,
+        requested_at=None,
+        confirmed_state="terminated",
+        confirmed_at=START,
+        provider_reason="",
+        left_behind=(),
+        metered_seconds=job + 60,
+        metered_cost_usd=Decimal(cost),
+    )
+    status = JobStatus(
+        phase=JobPhase.FINISHED, reason=reason, exit_code=1, job_started_epoch=1000.0, finished_epoch=1000.0 + job
+    )
+    values: dict[str, Any] = {
+        "run_id": run_id,
+        "state": RunState.CLOSED,
+        "name": "train",
+        "owner": "me",
+        "client": "here",
+        "spec": spec(recovery=Recovery(most=5), attempt=attempt, **facts),
+        "identity": Identity(provider="fake", account="0", principal="me"),
+        "options": options or (option(spot=True), option("south", spot=True)),
+        "created_at": START,
+        "changed_at": START,
+        "create_call": CreateCall(
+            number=1, token="t", option=0, zone=None, at=START, lease_until=START + timedelta(hours=2), allow_from=""
+        ),
+        "instance": receipt.instance,
+        "started_at": START,
+        "status": status,
+        "reason": reason,
+        "receipt": receipt,
+    }
+    return RunView(**{**values, **changes})
+
+
+def after(*views: RunView) -> NextAttempt | NoNextAttempt | None:
+    last = views[-1]
+    assert last.receipt is not None
+    assert last.reason is not None
+    return next_attempt([*views[:-1], replace(last, receipt=None)], last.reason, last.receipt.metered_seconds)
+
+
+FIRST = Attempt(job_id=JOB, index=0, number=1)
+
+
+def test_an_interrupted_job_goes_on() -> None:
+    found = after(view(FIRST))
+    assert isinstance(found, NextAttempt)
+    assert found.run_id == attempt_id(JOB, 1) != JOB
+    assert found.spec.attempt == Attempt(job_id=JOB, index=1, number=2)
+    assert [each.offer.region for each in found.options] == ["north", "south"]
+
+
+@pytest.mark.parametrize(
+    "reason",
+    [each for each in EndReason if each is not EndReason.PREEMPTED],
+)
+def test_a_job_that_was_not_interrupted_does_not(reason: EndReason) -> None:
+    assert after(view(FIRST, reason=reason)) is None
+
+
+def test_nor_does_one_without_recovery() -> None:
+    alone = view(FIRST)
+    assert after(replace(alone, spec=replace(alone.spec, recovery=None))) is None
+
+
+def test_only_so_often() -> None:
+    last = view(Attempt(job_id=JOB, index=5, number=6))
+    assert after(view(FIRST), last) == NoNextAttempt("It has gone on 5 times already, as --recover allows.")
+
+
+def test_runs_without_a_machine_are_no_attempts_and_do_not_go_on_for_ever() -> None:
+    nothing: dict[str, Any] = {"instance": None, "reason": EndReason.NO_CAPACITY, "started_at": None, "status": None}
+    found = after(view(FIRST), view(Attempt(job_id=JOB, index=1, number=2), cost="0", **nothing))
+    assert isinstance(found, NextAttempt)
+    assert found.spec.attempt == Attempt(job_id=JOB, index=2, number=2, searches=1)
+    last = view(Attempt(job_id=JOB, index=9, number=2, searches=MOST_SEARCHES - 1), cost="0", **nothing)
+    assert isinstance(after(view(FIRST), last), NoNextAttempt)
+    assert after(view(FIRST, **nothing)) is None  # the first: nothing was begun yet
+
+
+@pytest.mark.parametrize(
+    ("job", "saved", "at_once"),
+    [(AT_ONCE_SECONDS - 1, None, True), (AT_ONCE_SECONDS, None, False), (AT_ONCE_SECONDS - 1, START, False)],
+)
+def test_what_failing_at_once_is(job: float, saved: Any, at_once: bool) -> None:
+    failed = view(
+        Attempt(job_id=JOB, index=1, number=2),
+        job=job,
+        reason=EndReason.JOB_FAILED,
+        restored_from=START,
+        saved_at=saved,
+    )
+    found = after(view(FIRST), failed)
+    assert isinstance(found, NextAttempt) == at_once
+    if isinstance(found, NextAttempt) and found.spec.attempt is not None:
+        assert found.spec.attempt.failed_resumes == 1
+
+
+def test_three_failures_are_enough() -> None:
+    attempt = Attempt(job_id=JOB, index=3, number=4, failed_resumes=MOST_FAILED_RESUMES - 1)
+    failed = view(attempt, job=1, reason=EndReason.JOB_FAILED, restored_from=START)
+    assert isinstance(after(view(FIRST), failed), NoNextAttempt)
+
+
+def test_the_longest_time_is_for_all() -> None:
+    facts: dict[str, Any] = {"job_spec": {"max_duration_seconds": 1000.0}}
+    found = after(view(FIRST, job=300, **facts), view(Attempt(job_id=JOB, index=1, number=2), job=400, **facts))
+    assert isinstance(found, NextAttempt)
+    assert found.spec.max_duration_seconds == 300
+    assert isinstance(after(view(FIRST, job=990, **facts)), NoNextAttempt)
+
+
+@given(
+    st.lists(st.floats(0, 5000), min_size=1, max_size=6),
+    st.sampled_from(["1.00", "2.00", "5.00"]),
+    st.one_of(st.none(), st.floats(600, 20000)),
+)
+def test_all_attempts_together_stay_within_the_limits(attempts: list[float], cap: str, duration: float | None) -> None:
+    facts = {"max_cost_usd": Decimal(cap), "max_duration_seconds": duration}
+    options = (option(spot=True, max_cost=cap),)
+    views = [
+        view(
+            Attempt(job_id=JOB, index=number, number=number + 1),
+            cost="0.01",  # less than the rate of the lease says: the listed spot price may be an old one
+            job=seconds,
+            options=options,
+            job_spec=facts,
+        )
+        for number, seconds in enumerate(attempts)
+    ]
+    found = after(*views)
+    worked = sum(attempts)
+    spent = Decimal(str(worked + 60 * len(attempts))) / 3600 * options[0].lease.usd_per_hour
+    if isinstance(found, NextAttempt):
+        (left,) = found.options
+        assert spent + left.lease.worst_cost_usd <= Decimal(cap) + Decimal("0.0001")
+        assert left.lease.lifetime_seconds <= options[0].lease.lifetime_seconds
+        assert left.lease.lifetime_seconds >= boot_seconds(left.offer) + LEAST_JOB_SECONDS
+        if duration is not None:
+            assert found.spec.max_duration_seconds == pytest.approx(duration - worked)
+    else:
+        assert isinstance(found, NoNextAttempt)

@@ -30,7 +30,7 @@ from costgpu.workflows.runs.request import RunRequest
 if TYPE_CHECKING:
     from datetime import date
 
-    from costgpu.job.adopt import JobDriver
+    from costgpu.job.drive.job import JobDriver
     from costgpu.models.offer import Offer
     from costgpu.models.prediction import Advice, Service
     from costgpu.models.run import RunView

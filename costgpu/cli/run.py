@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from costgpu.cli.terminal_observer import Terminal
-    from costgpu.job.adopt import JobDriver
+    from costgpu.job.drive.job import JobDriver
     from costgpu.models.run import RunView
     from costgpu.workflows.context import AppContext
     from costgpu.workflows.runs.plan import PlannedRun

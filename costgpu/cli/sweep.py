@@ -19,7 +19,7 @@ from costgpu.workflows.sweep.request import OF_ONE_JOB, SweepRequest
 if TYPE_CHECKING:
     from costgpu.cli.sweep_observer import SweepTerminal
     from costgpu.clock import Clock
-    from costgpu.job.adopt import JobDriver
+    from costgpu.job.drive.job import JobDriver
     from costgpu.models.run import RunView
     from costgpu.workflows.context import AppContext
     from costgpu.workflows.sweep.plan import PlannedSweep

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, BinaryIO
 
 from costgpu.cli.live_line import LiveLine
 from costgpu.job.drive.context import CAN_DETACH
-from costgpu.job.drive.loop import StopSignal
+from costgpu.job.drive.machine import StopSignal
 from costgpu.job.state.observer import Answer
 from costgpu.models.job import LogStream
 from costgpu.models.run import RunState

@@ -7,47 +7,34 @@ import socket
 from collections.abc import Mapping
 
 from costgpu.errors import CostGpuError, MachineUnusable, RunBusy
+from costgpu.job.drive.attempt import AttemptDriver
 from costgpu.job.drive.collect import bring_unrecorded_home
 from costgpu.job.drive.context import Detached, RunContext, Services
-from costgpu.job.drive.group import GroupDriver
-from costgpu.job.drive.loop import Driver
+from costgpu.job.drive.job import STORE, JobDriver
+from costgpu.job.drive.machine import MachineDriver
 from costgpu.job.drive.provision import create_request, record_instance
-from costgpu.job.drive.recovery import STORE, RecoveryDriver, recovering_driver, with_sent_files
 from costgpu.job.find_run import RunStore, load_run, runs_of_job
 from costgpu.job.machine.host import LogPosition
 from costgpu.job.machine.keys import load_keys
 from costgpu.job.state.journal import EventStore, RunJournal
-from costgpu.job.state.lock import is_driven, lock_run, lock_runs
+from costgpu.job.state.lock import is_driven, lock_run
 from costgpu.job.state.observer import NullObserver, Observer
 from costgpu.models.instance import InstanceState
 from costgpu.models.job import EndReason, JobPhase, JobStatus
 from costgpu.models.run import EventKind, RunState, RunView
 from costgpu.providers.base import Provider
 
-JobDriver = Driver | GroupDriver | RecoveryDriver
-"""What takes a job to its end: on one machine, on several at once, or on one after the other."""
-
-
-def adopt(
-    view: RunView, ledger: EventStore, services: Services, observer: Observer, secrets: Mapping[str, str] | None
-) -> Driver:
-    """Return a driver that goes on with a run. To be used within `lock_run` of its folder."""
-    journal = RunJournal(ledger, services.clock, view.run_id)
-    if journal.view.detached and journal.view.state is not RunState.CLOSED:
-        journal.add(EventKind.ADOPTED, client=socket.gethostname())
-    if view.spec.attempt is not None:
-        return recovering_driver(journal, services, observer, secrets)
-    return Driver(RunContext(journal=journal, services=with_sent_files(services), observer=observer, secrets=secrets))
-
 
 def adopt_job(
     view: RunView, ledger: EventStore, services: Services, observer: Observer, secrets: Mapping[str, str] | None
 ) -> JobDriver:
-    """Return a driver that goes on with all runs of a run's job. To be used within `lock_runs` of their folders."""
-    drivers = [adopt(one, ledger, services, observer, secrets) for one in runs_of_job(ledger, view)]
-    if view.spec.attempt is not None:
-        return RecoveryDriver(runs=drivers, ledger=ledger, services=services, observer=observer, secrets=secrets)
-    return drivers[0] if view.spec.node is None else GroupDriver(drivers)
+    """Return a driver that goes on with a run's job. To be used while the job is locked."""
+    driver = JobDriver.of(view, ledger, services, observer, secrets)
+    for attempt in driver.attempts:
+        for machine in attempt.machines:
+            if machine.view.detached and machine.view.state is not RunState.CLOSED:
+                machine.context.journal.add(EventKind.ADOPTED, client=socket.gethostname())
+    return driver
 
 
 def provider_of(view: RunView, ledger: EventStore, services: Services) -> Provider:
@@ -94,16 +81,19 @@ def collect_finished(ledger: RunStore, services: Services, observer: Observer) -
     """
     done: list[str] = []
     for run_id in ledger.open_runs():
-        folder = services.folder / run_id
         try:
+            view = load_run(ledger, run_id)
+            folder = services.folder / view.job_id
             if not folder.exists() or is_driven(folder):
                 continue
-            view = load_run(ledger, run_id)
             with lock_run(folder):
-                driver = adopt(view, ledger, services, observer, None)
-                if _take_over(driver):
+                driver = adopt_job(view, ledger, services, observer, None)
+                # each machine by itself: another one may still work
+                machine = next(one for each in driver.attempts for one in each.machines if one.view.run_id == run_id)
+                driver.alone, driver.attempts = True, [AttemptDriver([machine])]
+                if _take_over(machine):
                     driver.drive()
-                if driver.view.state is RunState.CLOSED:
+                if machine.view.state is RunState.CLOSED:
                     done.append(run_id)
         except (RunBusy, Detached):
             continue
@@ -120,7 +110,7 @@ def _finish_jobs(ledger: RunStore, services: Services, observer: Observer) -> No
             try:
                 runs = runs_of_job(ledger, load_run(ledger, folder.parent.name))
                 if all(view.state is RunState.CLOSED for view in runs):
-                    with lock_runs(services.folder / view.run_id for view in runs):
+                    with lock_run(folder.parent):
                         finish_job(runs[-1], ledger, services, observer)
             except CostGpuError as error:
                 observer.note(f"Job {folder.parent.name}: {error.message}")
@@ -128,12 +118,10 @@ def _finish_jobs(ledger: RunStore, services: Services, observer: Observer) -> No
 
 def finish_job(view: RunView, ledger: RunStore, services: Services, observer: Observer) -> None:
     """Bring home what is kept of a job that is over, if it went on after interruptions. To be used within its locks."""
-    job = adopt_job(view, ledger, services, observer, None)
-    if isinstance(job, RecoveryDriver):
-        job.finish()
+    adopt_job(view, ledger, services, observer, None).finish()
 
 
-def _take_over(driver: Driver) -> bool:
+def _take_over(driver: MachineDriver) -> bool:
     """Return whether there is something to be done for a run whose client is gone; a job that runs is left alone."""
     context, view = driver.context, driver.view
     if view.state is RunState.CLOSED:

@@ -14,7 +14,7 @@ from costgpu.errors import (
     RunNotFound,
 )
 from costgpu.job.launch import current_owner
-from costgpu.job.state.attempts import attempts_of_job
+from costgpu.job.state.attempts import attempts_of_job, machines_of_attempt
 from costgpu.job.state.journal import EventStore
 from costgpu.job.state.states import replay
 from costgpu.models.instance import Instance
@@ -50,23 +50,19 @@ def load_run(ledger: EventStore, run_id: str) -> RunView:
 
 
 def runs_of_job(ledger: EventStore, view: RunView) -> tuple[RunView, ...]:
-    """Return the runs of a run's job: those of all its machines, by number, or those that follow on each other.
-
-    Else itself.
-    """
-    if view.spec.attempt is not None:
-        return attempts_of_job(ledger, view)
-    if view.spec.node is None:
-        return (view,)
-    return tuple(load_run(ledger, run_id) for run_id in view.spec.node.run_ids if ledger.events(run_id))
+    """Return the runs of a run's job: of all its machines, by number; of all attempts, if it is one that goes on."""
+    if not view.spec.goes_on:
+        return machines_of_attempt(ledger, view)
+    return tuple(one for machines in attempts_of_job(ledger, view) for one in machines)
 
 
 def current_run(ledger: EventStore, view: RunView) -> RunView:
-    """Return the run that a person means who names any run of a job that goes on after interruptions: its last.
+    """Return the run that a person means who names any run of a job: the first machine of its last attempt.
 
-    Else itself.
+    Itself, if it is of that attempt.
     """
-    return attempts_of_job(ledger, view)[-1]
+    last = attempts_of_job(ledger, view)[-1]
+    return view if view in last else last[0]
 
 
 def resolve_run(

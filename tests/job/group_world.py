@@ -5,9 +5,9 @@ from typing import Any
 
 from costgpu.job.adopt import adopt_job
 from costgpu.job.drive.context import Services
-from costgpu.job.drive.group import GroupDriver
+from costgpu.job.drive.job import JobDriver
 from costgpu.job.find_run import load_run
-from costgpu.job.launch import launch_group
+from costgpu.job.launch import launch
 from costgpu.models.job import JobOrder
 from costgpu.models.run import RunState, RunView
 from costgpu.providers.base import TAG_GROUP
@@ -26,11 +26,11 @@ class GroupWorld(World):
         super().__init__(folder, script, machine)
         self.nodes = nodes
 
-    def launch_group(self, *, life: Life | None = None, detach: bool = False, **changes: Any) -> GroupDriver:
+    def launch_group(self, *, life: Life | None = None, detach: bool = False, **changes: Any) -> JobDriver:
         """A client of its own if it has a life, which may end."""
         kit: Services = self.tools if life is None else tools(self.cloud, self.folder, life)
         book: Any = self.book if life is None else Mortal(self.book, life, "ledger")
-        return launch_group(
+        return launch(
             plan(self.work, nodes=self.nodes, **changes),
             book,
             kit,
@@ -41,11 +41,10 @@ class GroupWorld(World):
             run_id=RUN,
         )
 
-    def resume_group(self, life: Life | None = None) -> GroupDriver:
+    def resume_group(self, life: Life | None = None) -> JobDriver:
         """A second client, which knows the job's environment."""
         kit = self.tools if life is None else tools(self.cloud, self.folder, life)
         driver = adopt_job(self.view, self.book, kit, self.who, {"TOKEN": "x"})
-        assert isinstance(driver, GroupDriver)
         driver.drive()
         return driver
 

@@ -8,12 +8,12 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
-from costgpu.job.adopt import JobDriver, adopt_job
-from costgpu.job.drive.recovery import RecoveryDriver
-from costgpu.job.find_run import load_run, runs_of_job
-from costgpu.job.launch import launch_recovering
+from costgpu.job.adopt import adopt_job
+from costgpu.job.drive.job import JobDriver
+from costgpu.job.find_run import load_run
+from costgpu.job.launch import launch
 from costgpu.job.state.attempts import attempts_of_job
-from costgpu.job.state.lock import lock_runs
+from costgpu.job.state.lock import lock_run
 from costgpu.job.state.observer import NullObserver
 from costgpu.models.job import Recovery
 from costgpu.models.run import RunState, RunView
@@ -48,7 +48,7 @@ class RecoveryWorld(World):
                     self.cloud.preempt(instance_id, after=self._takes_back.pop(0))
         self.cloud.schedule(LOOK_SECONDS, self._look)
 
-    def run(self, *, life: Life | None = None, most: int = 5, max_cost: str = "2.00", **changes: Any) -> RecoveryDriver:
+    def run(self, *, life: Life | None = None, most: int = 5, max_cost: str = "2.00", **changes: Any) -> JobDriver:
         kit, book = (self.tools, self.book) if life is None else (self._kit(life), Mortal(self.book, life, "ledger"))
         regions = changes.pop("regions", ("us-east-1", "us-west-2"))
         detach = changes.pop("detach", False)
@@ -63,7 +63,7 @@ class RecoveryWorld(World):
                 replace(each, offer=replace(each.offer, price_usd_per_hour=Decimal(price))) for each in what.options
             ]
             what = replace(what, options=tuple(cheap))
-        return launch_recovering(
+        return launch(
             what,
             book,
             kit,
@@ -74,17 +74,17 @@ class RecoveryWorld(World):
             detach=detach,
         )
 
-    def resume(self, secrets: dict[str, str] | None = None, life: Life | None = None) -> JobDriver:  # type: ignore[override]
+    def resume(self, secrets: dict[str, str] | None = None, life: Life | None = None) -> JobDriver:
         """Another client goes on with the job."""
         kit, book = (self.tools, self.book) if life is None else (self._kit(life), Mortal(self.book, life, "ledger"))
         view = self.attempts()[-1]
-        with lock_runs(self.folder / "runs" / one.run_id for one in runs_of_job(self.book, view)):
+        with lock_run(self.folder / "runs" / RUN):
             driver = adopt_job(view, book, kit, self.who if life is None else NullObserver(), secrets or {})
             driver.drive()
         return driver
 
     def attempts(self) -> tuple[RunView, ...]:
-        return attempts_of_job(self.book, load_run(self.book, RUN))
+        return tuple(each[0] for each in attempts_of_job(self.book, load_run(self.book, RUN)))
 
     def check_job(self, what: str = "") -> None:
         """All is over: the result is home, nothing is left running, and no two machines were there at once."""

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from costgpu.errors import AuthError, NoCapacity, ProviderError, TerminationUnconfirmed, Throttled, Unreachable
-from costgpu.job.adopt import adopt, collect_finished
+from costgpu.job.adopt import adopt_job, collect_finished
 from costgpu.job.find_run import load_run
 from costgpu.job.state.observer import NullObserver
 from costgpu.models.run import RunState
@@ -49,7 +49,7 @@ def test_an_end_that_nobody_can_be_asked_for_is_loud(
     killed_at(world, "provider.terminate", after=False, tmp_path=tmp_path)
     theirs = tools(somebody_elses(world, monkeypatch), world.folder)
     with pytest.raises(TerminationUnconfirmed, match="may be billing") as caught:
-        adopt(load_run(world.book, "r1"), world.book, theirs, NullObserver(), {}).drive()
+        adopt_job(load_run(world.book, "r1"), world.book, theirs, NullObserver(), {}).drive()
     (machine,) = world.cloud.alive()
     assert machine.ref.instance_id in caught.value.message
     assert machine.ref.instance_id in caught.value.hint
@@ -62,7 +62,7 @@ def test_another_accounts_credentials_prove_nothing(
     world.clock.sleep(200)
     theirs = tools(somebody_elses(world, monkeypatch), world.folder)
     with pytest.raises(AuthError, match="belongs to fake account 000000000000"):
-        adopt(load_run(world.book, "r1"), world.book, theirs, NullObserver(), {}).cancel()
+        adopt_job(load_run(world.book, "r1"), world.book, theirs, NullObserver(), {}).cancel()
     assert collect_finished(world.book, theirs, NullObserver()) == []
     assert load_run(world.book, "r1").state is RunState.RUNNING
     assert len(world.cloud.alive()) == 1
@@ -101,7 +101,7 @@ def test_a_job_that_runs_already_is_followed_and_not_started_again(world: World,
     killed_at(world, "host.start", after=True, tmp_path=tmp_path)
     assert load_run(world.book, "r1").state is RunState.SYNCING
     world.clock.sleep(120)
-    driver = adopt(load_run(world.book, "r1"), world.book, tools(world.cloud, world.folder), NullObserver(), None)
+    driver = adopt_job(load_run(world.book, "r1"), world.book, tools(world.cloud, world.folder), NullObserver(), None)
     driver.drive()
     assert driver.error is None
     assert (world.work / "model.pt").exists()
@@ -112,6 +112,6 @@ def test_a_client_that_comes_when_the_lease_is_nearly_over_creates_nothing(world
     lease = load_run(world.book, "r1").lease_until
     assert lease is not None
     world.clock.sleep((lease - world.clock.now()).total_seconds() - 30)
-    adopt(load_run(world.book, "r1"), world.book, tools(world.cloud, world.folder), NullObserver(), {}).drive()
+    adopt_job(load_run(world.book, "r1"), world.book, tools(world.cloud, world.folder), NullObserver(), {}).drive()
     assert not world.cloud.instances_of("r1")
     world.check_over("only looked for")

@@ -35,7 +35,7 @@ from costgpu.errors import (
     Throttled,
     Unreachable,
 )
-from costgpu.job.adopt import adopt, collect_finished
+from costgpu.job.adopt import adopt_job, collect_finished
 from costgpu.job.drive.context import Detached
 from costgpu.job.machine.host import Selection
 from costgpu.job.state.outcome import error_for
@@ -211,7 +211,9 @@ class TestDriver:
     def test_a_cancellation_by_another_process_is_heard_meanwhile(self, world: World) -> None:
         machine(driver_seconds=NEVER)(world)
         other, began = Watcher(), world.clock.now()
-        world.cloud.schedule(60, lambda: adopt(world.view, world.book, world.tools, other, None).give_up(R.CANCELLED))
+        world.cloud.schedule(
+            60, lambda: adopt_job(world.view, world.book, world.tools, other, None).give_up(R.CANCELLED)
+        )
         world.launch(gpu=self.V100)
         assert world.view.reason is R.CANCELLED
         assert world.clock.now() - began < timedelta(seconds=75)
@@ -525,7 +527,7 @@ class TestCollecting:
     def test_without_auto_shutdown_it_can_still_be_cancelled(self, world: World) -> None:
         with pytest.raises(Detached):
             world.launch(auto_shutdown=False)
-        adopt(world.view, world.book, world.tools, world.who, None).cancel()
+        adopt_job(world.view, world.book, world.tools, world.who, None).cancel()
         world.check_over()
 
 

@@ -11,9 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from costgpu.errors import CapTooSmall, CostGpuError, LedgerDamaged, LedgerError, RunCancelled
-from costgpu.job.adopt import adopt, collect_finished
+from costgpu.job.adopt import adopt_job, collect_finished
 from costgpu.job.drive.context import CAN_DETACH, Detached
-from costgpu.job.drive.loop import StopSignal
+from costgpu.job.drive.machine import StopSignal
 from costgpu.job.find_run import load_run
 from costgpu.job.launch import launch
 from costgpu.job.state.observer import Answer
@@ -209,7 +209,7 @@ class TestTwoDrivers:
             second: list[RunView] = []
 
             def cancel(world: World = world, second: list[RunView] = second) -> None:
-                driver = adopt(world.view, world.book, tools(world.cloud, world.folder), Watcher(), None)
+                driver = adopt_job(world.view, world.book, tools(world.cloud, world.folder), Watcher(), None)
                 second.append(driver.cancel())
 
             at = Elsewhere(world.who, state, cancel)

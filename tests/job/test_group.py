@@ -22,7 +22,7 @@ from costgpu.errors import (
     Unreachable,
 )
 from costgpu.job.drive.context import Detached
-from costgpu.job.drive.loop import StopSignal
+from costgpu.job.drive.machine import StopSignal
 from costgpu.job.state.observer import Answer
 from costgpu.job.state.outcome import error_for, exit_code
 from costgpu.models.job import EndReason, LogStream, OutputsFrom

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from costgpu.errors import CostGpuError
-from costgpu.job.adopt import adopt
+from costgpu.job.adopt import adopt_job
 from costgpu.job.find_run import load_run
 from costgpu.job.state.observer import NullObserver
 from costgpu.models.offer import Accelerator
@@ -103,7 +103,7 @@ def test_a_second_client_goes_on_where_the_first_was_killed(tmp_path: Path) -> N
             continue
         view = load_run(world.book, "r1")
         try:
-            adopt(view, world.book, tools(world.cloud, world.folder), NullObserver(), {}).drive()
+            adopt_job(view, world.book, tools(world.cloud, world.folder), NullObserver(), {}).drive()
         except CostGpuError as error:
             raise AssertionError(what) from error
         assert (world.work / "model.pt").read_bytes() == b"weights", what

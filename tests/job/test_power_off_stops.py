@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from costgpu.errors import InstanceLost, RunError
-from costgpu.job.adopt import adopt, collect_finished
+from costgpu.job.adopt import adopt_job, collect_finished
 from costgpu.job.agent import limits
 from costgpu.job.agent.power import watchdog_delay
 from costgpu.job.agent.state_files import Home
@@ -173,7 +173,7 @@ def test_outputs_on_the_disk_of_a_machine_that_somebody_stopped_are_kept(tmp_pat
     assert (machine.state, machine.terminate_calls) == (InstanceState.STOPPED, 0)
     assert collect_finished(world.book, world.tools, world.who) == []
     assert (machine.state, machine.terminate_calls) == (InstanceState.STOPPED, 0)
-    driver = adopt(world.view, world.book, world.tools, world.who, None)
+    driver = adopt_job(world.view, world.book, world.tools, world.who, None)
     driver.context.end(EndReason.CANCELLED)  # cancel --now
     driver.drive()
     world.check_over()

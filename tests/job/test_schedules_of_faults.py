@@ -24,10 +24,11 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from costgpu.errors import CostGpuError, Throttled, Unreachable
-from costgpu.job.adopt import JobDriver, adopt_job
+from costgpu.job.adopt import adopt_job
 from costgpu.job.drive.context import Detached
-from costgpu.job.find_run import load_run, runs_of_job
-from costgpu.job.state.lock import lock_runs
+from costgpu.job.drive.job import JobDriver
+from costgpu.job.find_run import load_run
+from costgpu.job.state.lock import lock_run
 from costgpu.job.state.observer import NullObserver
 from costgpu.models.job import JobPhase
 from costgpu.models.run import EndedBy, RunState
@@ -96,7 +97,7 @@ class Schedule(RuleBasedStateMachine):
     def _adopted(self, life: Life, environment: dict[str, str] | None) -> Iterator[JobDriver]:
         kit, book = tools(self.cloud, self.world.folder, life), Mortal(self.book, life, "ledger")
         view = load_run(self.book, self._run_id())
-        with lock_runs(self.world.folder / "runs" / one.run_id for one in runs_of_job(self.book, view)):
+        with lock_run(self.world.folder / "runs" / view.job_id):
             yield adopt_job(view, book, kit, NullObserver(), environment)
 
     def _run_id(self) -> str:

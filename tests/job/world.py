@@ -7,9 +7,9 @@ from typing import Any
 
 from costgpu.clock import ManualClock
 from costgpu.errors import RunNotFound
-from costgpu.job.adopt import adopt, collect_finished
+from costgpu.job.adopt import adopt_job, collect_finished
 from costgpu.job.drive.context import Services
-from costgpu.job.drive.loop import Driver
+from costgpu.job.drive.job import JobDriver
 from costgpu.job.find_run import load_run
 from costgpu.job.launch import launch
 from costgpu.job.reap import end_orphans, find_orphans
@@ -101,7 +101,7 @@ class World:
         run_id: str = RUN,
         detach: bool = False,
         **changes: Any,
-    ) -> Driver:
+    ) -> JobDriver:
         """A client of its own if it has a life, which may end."""
         if life is not None:
             kit, book = tools(self.cloud, self.folder, life), Mortal(self.book, life, "ledger")
@@ -132,8 +132,8 @@ class World:
         end_orphans(found, kit.provider, self.clock)
         return found
 
-    def resume(self, secrets: dict[str, str] | None = None) -> Driver:
-        driver = adopt(self.view, self.book, self.tools, self.who, secrets)
+    def resume(self, secrets: dict[str, str] | None = None) -> JobDriver:
+        driver = adopt_job(self.view, self.book, self.tools, self.who, secrets)
         driver.drive()
         return driver
 

@@ -8,8 +8,8 @@ from decimal import Decimal
 from typing import Any
 
 from costgpu.errors import CostGpuError, RunBusy, RunError
-from costgpu.job.adopt import JobDriver
 from costgpu.job.drive.context import Detached
+from costgpu.job.drive.job import JobDriver
 from costgpu.job.find_run import load_run
 from costgpu.job.launch import launch
 from costgpu.job.plan import LaunchPlace, Limits, options_for

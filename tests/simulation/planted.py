@@ -16,7 +16,7 @@ from costgpu.errors import CostGpuError, LedgerConflict, LedgerDamaged, NoCapaci
 from costgpu.job import adopt, end_instance, launch, plan, reap
 from costgpu.job.drive import boot, collect, context, provision, termination
 from costgpu.job.drive.context import Detached, RunContext
-from costgpu.job.drive.loop import Driver
+from costgpu.job.drive.machine import MachineDriver
 from costgpu.job.files import place_outputs
 from costgpu.job.machine.boot_script import boot_script
 from costgpu.job.state import states
@@ -184,7 +184,7 @@ def reap_does_not_wait_for_the_end(stack: contextlib.ExitStack) -> None:
 def reap_takes_over_a_job_that_runs(stack: contextlib.ExitStack) -> None:
     real = adopt._take_over
 
-    def take_over(driver: Driver) -> bool:
+    def take_over(driver: MachineDriver) -> bool:
         if driver.view.state is RunState.RUNNING:
             driver.give_up(EndReason.UNCLAIMED)
             return True
@@ -205,10 +205,8 @@ def a_second_client_is_not_kept_out(stack: contextlib.ExitStack) -> None:
             folder.mkdir(parents=True, exist_ok=True)
         return contextlib.nullcontext()
 
-    for module in (launch, adopt):
+    for module in (launch, adopt, attach, cancel):
         put(stack, module, "lock_run", free)
-    for module in (attach, cancel):
-        put(stack, module, "lock_runs", lambda folders: free(*folders))
     put(stack, adopt, "is_driven", lambda _: False)
 
 
@@ -262,13 +260,13 @@ def a_preempted_job_has_succeeded(stack: contextlib.ExitStack) -> None:
 
 @bug(249)
 def ctrl_c_while_outputs_come_home_ends_the_machine(stack: contextlib.ExitStack) -> None:
-    real = Driver.ask_to_end
+    real = MachineDriver.ask_to_end
 
-    def end(self: Driver, reason: EndReason) -> None:
+    def end(self: MachineDriver, reason: EndReason) -> None:
         self.context.cancelling = self.context.cancelling or self.view.state is RunState.COLLECTING
         real(self, reason)
 
-    put(stack, Driver, "ask_to_end", end)
+    put(stack, MachineDriver, "ask_to_end", end)
 
 
 @bug(50)

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from costgpu.errors import CostGpuError, Throttled, Unreachable
-from costgpu.job.drive.loop import StopSignal
+from costgpu.job.drive.machine import StopSignal
 from costgpu.job.timeouts import CONFIRM_SECONDS
 from tests.simulation.timeline import NEVER
 

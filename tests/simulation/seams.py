@@ -23,7 +23,7 @@ from unittest import mock
 import tenacity.wait
 
 from costgpu.job import find_run
-from costgpu.job.drive.loop import Driver
+from costgpu.job.drive.job import JobDriver
 from costgpu.job.files import place_outputs, safe_move
 from costgpu.job.machine import boot_script, keys
 from costgpu.job.state import journal, states
@@ -117,10 +117,10 @@ def _prices(machines: Sequence[Instance]) -> dict[InstanceRef, Decimal]:
     return {machine.ref: Decimal(6) for machine in machines}
 
 
-def _noted(drive: Callable[[Driver], RunView]) -> Callable[[Driver], RunView]:
+def _noted(drive: Callable[[JobDriver], RunView]) -> Callable[[JobDriver], RunView]:
     """The same, and who drives is known."""
 
-    def noted(self: Driver) -> RunView:
+    def noted(self: JobDriver) -> RunView:
         process = Felt.process()
         if process is None:
             return drive(self)
@@ -202,7 +202,7 @@ def in_place() -> Iterator[None]:
         replays = Replays()
         for module in (journal, find_run):
             stack.enter_context(patch(module, "replay", replays))
-        stack.enter_context(patch(Driver, "drive", _noted(Driver.drive)))
+        stack.enter_context(patch(JobDriver, "drive", _noted(JobDriver.drive)))
         stack.enter_context(mock.patch.dict(registry._registered, {"fake": _costly()}))
         yield
 

@@ -16,7 +16,7 @@ from typing import Any
 from costgpu import errors
 from costgpu.errors import CostGpuError
 from costgpu.job.drive.context import Detached
-from costgpu.job.drive.loop import StopSignal
+from costgpu.job.drive.machine import StopSignal
 from costgpu.models.run import RunEvent
 from tests.fake_cloud import JobScript, MachineScript
 from tests.simulation import seams

@@ -15,7 +15,6 @@ from costgpu.errors import (
     ProviderError,
     RunError,
 )
-from costgpu.job.drive import node
 from costgpu.job.drive.checkpoints import restore_checkpoint, resumed_command
 from costgpu.job.drive.context import RunContext
 from costgpu.job.drive.provision import environment_lost
@@ -68,15 +67,6 @@ def boot(context: RunContext) -> None:
         context.observer.waiting(context.view, f"{context.instance.instance_id} is {state}")
         clock.sleep(POLL_SECONDS if waited > QUICK_SECONDS else QUICK_POLL_SECONDS)
         context.journal.refresh()
-
-
-def sync(context: RunContext) -> None:
-    """Agent first, then the files, then the job; or on with the job that a client started before it was killed."""
-    if install_agent(context) and send_files(context) and restore(context):
-        alone = None
-        if context.view.spec.launcher.runs_once:
-            alone = node.rendezvous_of(context.view, [node.LOOPBACK], node.token_of(context))
-        start_job(context, alone)
 
 
 def install_agent(context: RunContext) -> bool:
@@ -224,6 +214,7 @@ def _boot_failed(context: RunContext, last: str) -> BootFailed:
 
 def _job_order(view: RunView, rendezvous: Rendezvous | None, arguments: Sequence[str]) -> JobOrder:
     spec, option, until = view.spec, view.option, view.lease_until
+    keeps = rendezvous is None or rendezvous.node == 0 or spec.outputs_from is OutputsFrom.ALL
     assert option is not None and until is not None  # noqa: S101, PT018 - a machine has them
     return JobOrder(
         argv=(*spec.argv, *arguments),
@@ -241,6 +232,6 @@ def _job_order(view: RunView, rendezvous: Rendezvous | None, arguments: Sequence
         spot_notice=registry.spec(option.offer.provider).spot_notice,
         power_off=spec.auto_shutdown,
         rendezvous=rendezvous,
-        keep_outputs=rendezvous is None or rendezvous.node == 0 or spec.outputs_from is OutputsFrom.ALL,
-        checkpoints=spec.recovery.checkpoints if spec.recovery is not None else None,
+        keep_outputs=keeps,
+        checkpoints=spec.recovery.checkpoints if spec.recovery is not None and keeps else None,
     )

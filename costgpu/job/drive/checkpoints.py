@@ -21,7 +21,7 @@ def save_when_due(context: RunContext) -> None:
     """Now and then, while the job runs: keeps its newest checkpoint here. With a bucket the machine brings it there."""
     clock = context.clock
     keeping = context.keeping
-    if keeping is None or clock.monotonic() < keeping.save_at:
+    if keeping is None or not keeping.saves or clock.monotonic() < keeping.save_at:
         return
     began = clock.monotonic()
     save_checkpoint(context)
@@ -39,7 +39,7 @@ def save_checkpoint(context: RunContext, *, everything: bool = False) -> None:
         HostUnreachable: The connection is lost.
     """
     keeping = context.keeping
-    if keeping is None:
+    if keeping is None or not keeping.saves:
         return
     try:
         host = context.connection()

@@ -30,7 +30,7 @@ def collect(context: RunContext) -> None:
     """Bring the outputs home, verified; then the machine has done its work."""
     if not context.view.collected:
         try:
-            if not context.view.interrupted:
+            if not context.for_next:
                 _fetch_outputs(context)
             elif not _keep_for_next(context):
                 return
@@ -168,7 +168,7 @@ def recover_outputs(context: RunContext) -> None:
                 context.journal.add(EventKind.FINISHED, **to_json(status))
             if status.detail:
                 context.observer.note(status.detail)
-            if context.view.interrupted:
+            if context.for_next:
                 return  # the next machine gets it
         if source is not None and entries is not None:
             _record_collected(context, _place(context, source, entries), ())

@@ -85,7 +85,7 @@ class KeptCheckpoints:
     save_at: float = 0.0  # from then on, monotonic, the machine is asked for a new checkpoint
     keep_until: float = 0.0  # until then, monotonic, a machine that is taken back may save what its job has made
     kept: int = 0  # number of the checkpoint of this machine that was kept last
-    avoided: tuple[Offer, str | None] | None = None  # where the last machine was taken back: tried last
+    saves: bool = True  # whether this machine's are kept; of several, perhaps only those of machine 0
 
 
 @dataclass(slots=True, kw_only=True)
@@ -100,6 +100,8 @@ class RunContext:
     # option index and zone: the only place to try, because the other machines of the job are there; None for any
     only_place: tuple[int, str | None] | None = None
     excluded: frozenset[tuple[int, str | None]] = frozenset()  # places that had no room for all machines of the job
+    avoided: tuple[Offer, str | None] | None = None  # where the last attempt was interrupted: tried last
+    saves_for_next: bool = False  # whether another machine was taken back, and so the work is for the next attempt
     keeping: KeptCheckpoints | None = None  # what is kept of a job that goes on after interruptions; None for others
     log_position: LogPosition = field(default_factory=LogPosition)  # how much of the job's output has been shown
     cancelling: bool = False  # whether the user has cancelled
@@ -131,6 +133,11 @@ class RunContext:
     def clock(self) -> Clock:
         """Tell the time and wait."""
         return self.services.clock
+
+    @property
+    def for_next(self) -> bool:
+        """Return whether what the job has made is for the next attempt, and not for the user yet."""
+        return self.saves_for_next or self.view.interrupted
 
     @property
     def folder(self) -> Path:

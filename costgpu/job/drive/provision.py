@@ -13,7 +13,6 @@ from costgpu.errors import (
     LedgerConflict,
     NoCapacity,
     ProviderError,
-    QuotaExceeded,
     RefusedHere,
     Retry,
     RunCancelled,
@@ -25,12 +24,12 @@ from costgpu.job.drive.receipt import close_run
 from costgpu.job.end_instance import clean_up, end_instance
 from costgpu.job.machine.boot_script import boot_script
 from costgpu.job.machine.host import Keys
+from costgpu.job.place_policy import Place, is_about_place, place_rank
 from costgpu.job.plan import LEAST_JOB_SECONDS, boot_seconds
 from costgpu.job.timeouts import CREATE_SECONDS, FIND_POLL_SECONDS, VISIBLE_SECONDS
 from costgpu.ledger.codec import to_json
 from costgpu.models.instance import CreateRequest, Instance, NodeGroup
 from costgpu.models.job import EndReason
-from costgpu.models.offer import PurchaseOption
 from costgpu.models.run import EndedBy, EventKind, Option, RunState, RunView
 from costgpu.providers import registry
 from costgpu.retry import retry_provider_call
@@ -221,13 +220,6 @@ def record_refusal(context: RunContext, error: ProviderError, confirmed_state: s
         context.error = error
 
 
-def is_about_place(error: ProviderError, view: RunView) -> bool:
-    """Return True if another place may grant what this one has refused."""
-    if isinstance(error, QuotaExceeded):
-        return view.is_later_attempt  # another region may have a quota left
-    return error.retry is Retry.ELSEWHERE
-
-
 def record_instance(context: RunContext, instance: Instance) -> None:
     """Record the id, before anything is waited for."""
     context.created_at = context.clock.monotonic()
@@ -269,29 +261,25 @@ def find_created(context: RunContext) -> Instance | None:
         clock.sleep(FIND_POLL_SECONDS)
 
 
-def _next_place(context: RunContext) -> tuple[int, str | None] | None:
-    """Return the first option and zone that have not refused.
-
-    Of a job that goes on after interruptions, the place that was taken back and those on demand come last.
-    """
+def _next_place(context: RunContext) -> Place | None:
+    """Return the first option and zone that have not refused, by the order of `place_policy`."""
     tried = {(index, zone) for index, zone, _ in context.view.refusals} | context.excluded
     if context.only_place is not None:
         return None if context.only_place in tried else context.only_place
-    keeping = context.keeping
-    later: list[tuple[bool, int, str | None]] = []  # whether it is on demand, and the place
+    later: list[tuple[int, int, str | None]] = []  # rank and place
     for index, option in enumerate(context.view.options):
         try:
             zones = context.services.provider(option.offer.provider).zones(option.offer)
         except (InvalidRequest, RefusedHere) as error:
             context.observer.note(error.message)
             continue
-        on_demand = option.offer.purchase_option is not PurchaseOption.SPOT
         for zone in zones:
-            if (index, zone) in tried:
+            rank = place_rank(context.view, (index, zone), context.avoided)
+            if rank is None or (index, zone) in tried:
                 continue
-            if keeping is None or not (on_demand or (option.offer, zone) == keeping.avoided):
+            if rank == 0:
                 return index, zone
-            later.append((on_demand, index, zone))
+            later.append((rank, index, zone))
     return min(later, key=lambda place: place[:2])[1:] if later else None
 
 

@@ -7,7 +7,7 @@ from datetime import datetime
 from decimal import Decimal
 
 from costgpu.job.drive.context import RunContext
-from costgpu.job.drive.next_run import record_next_attempt
+from costgpu.job.drive.next_attempt import record_next_attempt
 from costgpu.job.files.sent_folder import forget_sent
 from costgpu.ledger.codec import to_json
 from costgpu.models.instance import Safeguard
@@ -21,10 +21,6 @@ def close_run(context: RunContext, reason: EndReason, by: EndedBy, left_behind: 
     seconds, cost = view.metered(context.clock.now())
     made = view.instance is not None
     metered, billed = (round(seconds, 1), cost) if made else (0.0, Decimal(0))
-    if not record_next_attempt(context, reason, metered):
-        forget_sent(context.services.folder, view)
-    elif reason in (EndReason.PREEMPTED, EndReason.INSTANCE_LOST):
-        reason = EndReason.INTERRUPTED
     receipt = Receipt(
         run_id=view.run_id,
         instance=view.instance,
@@ -41,6 +37,13 @@ def close_run(context: RunContext, reason: EndReason, by: EndedBy, left_behind: 
         metered_cost_usd=billed,
         metered_at_most=view.ended_before,
     )
+    closing = replace(view, reason=reason, receipt=receipt)
+    goes_on = record_next_attempt(context, closing)
+    if goes_on is False:
+        forget_sent(context.services.folder, view)
+    elif goes_on and made and (context.for_next or reason in (EndReason.PREEMPTED, EndReason.INSTANCE_LOST)):
+        reason = EndReason.INTERRUPTED
+        receipt = replace(receipt, reason=reason)
     context.journal.add(
         EventKind.CLOSED,
         reason=reason.value,

@@ -11,9 +11,10 @@ from typing import NoReturn
 from costgpu.errors import CostGpuError, InstanceLost, OutputsMissing, Preempted, ProviderError
 from costgpu.job.drive import collect
 from costgpu.job.drive.context import RunContext
-from costgpu.job.drive.provision import find_created, is_about_place, record_instance, record_refusal
+from costgpu.job.drive.provision import find_created, record_instance, record_refusal
 from costgpu.job.drive.receipt import close_run
 from costgpu.job.end_instance import clean_up, end_instance, wait_until_terminated
+from costgpu.job.place_policy import is_about_place
 from costgpu.job.state.outcome import after_interruption, error_for
 from costgpu.job.timeouts import CLEAN_UP_SECONDS, EARLY_SECONDS
 from costgpu.models.instance import Instance, InstanceState
@@ -27,26 +28,35 @@ POWER_OFF_MESSAGE = re.compile(r"costgpu: ((?:agent|watchdog) \w+): powering off
 
 def terminate(context: RunContext) -> None:
     """Ask for the end, wait for proof, clean up, close."""
-    context.disconnect()
+    if not confirm_end(context):
+        return
     view, clock, provider = context.view, context.clock, context.provider()
     if view.instance is None:
-        found = find_created(context)
-        if found is not None:
-            record_instance(context, found)
-            return
         assert view.option is not None  # noqa: S101 - a create call was made
         left = clean_up(provider, view.run_id, view.option.offer.region, clock)
         close_run(context, view.reason or EndReason.PROVISION_FAILED, EndedBy.NOTHING_CREATED, left)
         return
-    if view.confirmed_at is None:
-        context.observer.waiting(view, f"ending {view.instance.instance_id}")
-        instance = end_instance(provider, view.instance, clock, known_since=context.known_since())
-        _record_confirmed_end(context, instance, view.reason or EndReason.CANCELLED, "")
     left = clean_up(provider, view.run_id, view.instance.region, clock)
     view = context.view
-    if view.status is not None and not view.collected and view.outputs_folder is not None and not view.interrupted:
+    if view.status is not None and not view.collected and view.outputs_folder is not None and not context.for_next:
         _tell_of_outputs(context, view.status)
     close_run(context, view.reason or EndReason.INSTANCE_LOST, view.ending_by or EndedBy.SOMEBODY_ELSE, left)
+
+
+def confirm_end(context: RunContext) -> bool:
+    """Ask for the end and wait for proof; return whether there is any, or nothing was ever created."""
+    context.disconnect()
+    view, provider = context.view, context.provider()
+    if view.instance is None:
+        found = find_created(context)
+        if found is not None:
+            record_instance(context, found)
+        return found is None
+    if view.confirmed_at is None:
+        context.observer.waiting(view, f"ending {view.instance.instance_id}")
+        instance = end_instance(provider, view.instance, context.clock, known_since=context.known_since())
+        _record_confirmed_end(context, instance, view.reason or EndReason.CANCELLED, "")
+    return True
 
 
 def _tell_of_outputs(context: RunContext, status: JobStatus) -> None:

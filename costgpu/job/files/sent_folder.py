@@ -22,8 +22,7 @@ def sent_folder(folder: Path, view: RunView) -> Path:
     Args:
         folder: Private folder of all runs.
     """
-    attempt = view.spec.attempt
-    return folder / (attempt.job_id if attempt is not None else view.run_id) / "sent"
+    return folder / view.job_id / "sent"
 
 
 def forget_sent(folder: Path, view: RunView) -> None:

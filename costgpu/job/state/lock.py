@@ -1,10 +1,10 @@
-"""One driver per run: a lock that the system lets go when its process dies, however it dies."""
+"""One driver per job: a lock that the system lets go when its process dies, however it dies."""
 
 from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 from costgpu.errors import RunBusy, RunError
@@ -17,7 +17,7 @@ except ImportError:  # no advisory locks on this system: the ledger's sequence n
 
 @contextlib.contextmanager
 def lock_run(folder: Path) -> Iterator[None]:
-    """Hold the run whose private folder this is.
+    """Hold the job whose first run has this private folder.
 
     Raises:
         RunBusy: Another process does.
@@ -49,17 +49,8 @@ def lock_run(folder: Path) -> Iterator[None]:
         os.close(handle)
 
 
-@contextlib.contextmanager
-def lock_runs(folders: Iterable[Path]) -> Iterator[None]:
-    """Hold all runs of a job. Errors: those of `lock_run`."""
-    with contextlib.ExitStack() as locks:
-        for folder in folders:
-            locks.enter_context(lock_run(folder))
-        yield
-
-
 def is_driven(folder: Path) -> bool:
-    """Return whether a process drives this run now."""
+    """Return whether a process drives the job whose first run has this folder."""
     if not (folder / "driver.lock").exists():
         return False
     try:

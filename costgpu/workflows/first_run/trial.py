@@ -12,7 +12,7 @@ from pathlib import Path
 
 from costgpu.errors import CapTooSmall, CostGpuError, RunCancelled, RunNotFound, TerminationUnconfirmed
 from costgpu.job.drive.context import Detached
-from costgpu.job.drive.loop import StopSignal
+from costgpu.job.drive.machine import StopSignal
 from costgpu.job.find_run import load_run
 from costgpu.job.launch import current_owner, new_run_id
 from costgpu.job.state.observer import Observer

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from costgpu.errors import HostUnreachable, RunError
-from costgpu.job.adopt import JobDriver, adopt_job, catch_up, job_status, log_tail
-from costgpu.job.find_run import current_run, load_run, runs_of_job
-from costgpu.job.state.lock import lock_runs
+from costgpu.job.adopt import adopt_job, catch_up, job_status, log_tail
+from costgpu.job.drive.job import JobDriver
+from costgpu.job.find_run import current_run, load_run
+from costgpu.job.state.lock import lock_run
 from costgpu.job.state.observer import Observer
 from costgpu.models.run import RunState, RunView
 from costgpu.workflows.context import AppContext
@@ -33,7 +34,7 @@ def attach_run(context: AppContext, view: RunView, observer: Observer) -> JobDri
         RunBusy: Another process drives it; see `watch_run`.
         Detached: The observer has left it.
     """
-    with lock_runs(context.tools.folder / one.run_id for one in runs_of_job(context.ledger, view)):
+    with lock_run(context.tools.folder / view.job_id):
         view = load_run(context.ledger, view.run_id)
         if view.waits and (why := what_keeps_back(context, view)):
             raise RunError(

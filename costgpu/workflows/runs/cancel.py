@@ -5,12 +5,13 @@ from __future__ import annotations
 from datetime import datetime
 from functools import partial
 
-from costgpu.job.adopt import JobDriver, adopt_job, catch_up, job_status, log_tail
+from costgpu.job.adopt import adopt_job, catch_up, job_status, log_tail
 from costgpu.job.drive.context import Detached, retry_on_conflict
+from costgpu.job.drive.job import JobDriver
 from costgpu.job.end_instance import clean_up, end_instance, request_termination
 from costgpu.job.find_run import runs_of_job
 from costgpu.job.state.journal import RunJournal
-from costgpu.job.state.lock import lock_runs
+from costgpu.job.state.lock import lock_run
 from costgpu.job.state.observer import Observer
 from costgpu.models.instance import Instance, InstanceRef
 from costgpu.models.job import EndReason
@@ -33,7 +34,7 @@ def cancel_run(context: AppContext, view: RunView, observer: Observer, *, now: b
         RunBusy: Another process drives it; see `cancel_driven`.
     """
     try:
-        with lock_runs(context.tools.folder / one.run_id for one in runs_of_job(context.ledger, view)):
+        with lock_run(context.tools.folder / view.job_id):
             driver = adopt_job(view, context.ledger, context.tools, observer, None)
             for one in driver.machines:
                 if not now:

@@ -7,10 +7,10 @@ from pathlib import Path
 from costgpu.errors import RunError
 from costgpu.job.adopt import finish_job
 from costgpu.job.drive.collect import elsewhere_words, placed_summary, staying_error
-from costgpu.job.drive.recovery import store_of
+from costgpu.job.drive.job import store_of
 from costgpu.job.files.place_outputs import fetch_and_place
 from costgpu.job.find_run import current_run, runs_of_job
-from costgpu.job.state.lock import lock_runs
+from costgpu.job.state.lock import lock_run
 from costgpu.job.state.observer import NullObserver
 from costgpu.models.instance import Instance
 from costgpu.models.job import OutputsFrom
@@ -30,7 +30,7 @@ def fetch_outputs(context: AppContext, text: str, to: str | None) -> tuple[list[
         Sentences for a person; and what is missing or could not be read, None if nothing is.
     """
     view, instance = run_and_machine(context, text)
-    if view is not None and view.spec.attempt is not None:  # the machine of now has them, or they are kept here
+    if view is not None and view.spec.recovery is not None:  # the machine of now has them, or they are kept here
         view, instance = run_and_machine(context, current_run(context.ledger, view).run_id)
         if view is not None and (instance is None or not instance.state.alive):
             kept = _from_store(context, view, to)
@@ -89,15 +89,13 @@ def _fetch_from(
 
 def _from_store(context: AppContext, view: RunView, to: str | None) -> tuple[list[str], RunError | None] | None:
     """Return what is kept here of a job that has no machine now; None if that is nothing."""
-    attempt = view.spec.attempt
-    assert attempt is not None  # noqa: S101 - asked for such jobs only
-    store = store_of(context.tools.folder, attempt.job_id)
+    store = store_of(context.tools.folder, view.job_id)
     newest = store.newest()
     if newest is None:
         return None
     if view.state is RunState.CLOSED and to is None:
         remarks: list[str] = []
-        with lock_runs(context.tools.folder / one.run_id for one in runs_of_job(context.ledger, view)):
+        with lock_run(context.tools.folder / view.job_id):
             finish_job(view, context.ledger, context.tools, RemarksObserver(remarks))
         return remarks, None
     home = Path(to or view.spec.workdir).resolve()

@@ -61,13 +61,9 @@ def waiting_runs(context: AppContext, views: Sequence[RunView]) -> list[str]:
 
     folders = {view.run_id: runs_folder() / view.run_id for view in views}
     # of several machines, only the first: its job is called by that run
-    begun = [
-        view
-        for view in views
-        if view.state not in (RunState.INTENT, RunState.CLOSED) and (view.spec.node is None or view.spec.node.node == 0)
-    ]
+    begun = [view for view in views if view.state not in (RunState.INTENT, RunState.CLOSED) and view.is_first_machine]
     here = [view for view in begun if folders[view.run_id].exists()]  # only here are their keys
-    alone = [view for view in here if not is_driven(folders[view.run_id])]
+    alone = [view for view in here if not is_driven(runs_folder() / view.job_id)]
     if not alone:
         return []
     from costgpu.job.adopt import job_status

@@ -12,16 +12,14 @@ from types import MappingProxyType
 from costgpu.errors import CostGpuError, LedgerError, ProviderError, RunBusy, TerminationUnconfirmed
 from costgpu.job.adopt import adopt_job, collect_finished
 from costgpu.job.drive.context import Detached
-from costgpu.job.drive.recovery import search_pause
 from costgpu.job.files.sent_folder import keep_sent, sent_folder, sent_selection
-from costgpu.job.find_run import load_run, runs_of_job
+from costgpu.job.find_run import current_run, load_run
 from costgpu.job.launch import current_owner, intend
 from costgpu.job.load_runs import load_runs
-from costgpu.job.state.attempts import attempts_of_job
+from costgpu.job.place_policy import search_pause
 from costgpu.job.state.journal import RunJournal
-from costgpu.job.state.lock import is_driven, lock_run, lock_runs
+from costgpu.job.state.lock import is_driven, lock_run
 from costgpu.job.state.observer import Observer
-from costgpu.models.job import Attempt
 from costgpu.models.run import RunState, RunView
 from costgpu.providers import registry
 from costgpu.render.text.queue import WaitingRun
@@ -40,8 +38,6 @@ def enqueue(context: AppContext, planned: PlannedRun, observer: Observer, run_id
         LedgerError: The same: the intent could not be recorded.
     """
     check_inputs(planned.plan)
-    spec = planned.plan.spec
-    attempt = Attempt(job_id=run_id, index=0, number=1) if spec.recovery is not None else None
     folder = context.tools.folder
     with lock_run(folder / run_id):
         view = intend(
@@ -49,7 +45,6 @@ def enqueue(context: AppContext, planned: PlannedRun, observer: Observer, run_id
             RunJournal(context.ledger, context.clock, run_id),
             owner=context.settings.owner or current_owner(),
             queued=True,
-            attempt=attempt,
         )
         try:
             keep_sent(context.tools.select(view), sent_folder(folder, view))
@@ -68,10 +63,11 @@ def waiting(context: AppContext) -> list[WaitingRun]:
     views, damaged = load_runs(context.ledger, context.ledger.open_runs())
     for problem in damaged.values():
         context.reporter.note(f"not listed: {problem.message}", problem.hint)
-    busy = sum(not view.waits or is_driven(context.tools.folder / view.run_id) for view in views)
+    waits = {view.run_id for view in views if view.waits and not is_driven(context.tools.folder / view.job_id)}
+    busy = len(views) - len(waits)
     found: list[WaitingRun] = []
     for view in views:
-        if not view.waits or is_driven(context.tools.folder / view.run_id):
+        if view.run_id not in waits or not view.is_first_machine:
             continue
         reason = what_keeps_back(context, view) or _cannot_be_left(context, view)
         holds = not reason
@@ -152,7 +148,7 @@ def _start(
     """
     folder = context.tools.folder
     try:
-        with lock_runs(folder / one.run_id for one in runs_of_job(context.ledger, view)):
+        with lock_run(folder / view.job_id):
             if not load_run(context.ledger, view.run_id).waits:
                 return None  # somebody else was quicker
             variables = environment_again(view.spec) if environment is None else environment
@@ -168,5 +164,5 @@ def _start(
         raise
     except CostGpuError as error:
         observer.note(f"Run {view.run_id} ({view.name}): {error.message} {error.hint}".strip())
-    now = attempts_of_job(context.ledger, load_run(context.ledger, view.run_id))[-1]
+    now = current_run(context.ledger, load_run(context.ledger, view.run_id))
     return now if now.state is not RunState.INTENT else None

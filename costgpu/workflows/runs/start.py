@@ -7,8 +7,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from costgpu.errors import UsageError
-from costgpu.job.adopt import JobDriver
-from costgpu.job.launch import current_owner, launch, launch_group, launch_recovering
+from costgpu.job.drive.job import JobDriver
+from costgpu.job.launch import current_owner, launch
 from costgpu.job.state.observer import Observer
 from costgpu.models.run import Plan
 from costgpu.providers import registry
@@ -76,9 +76,7 @@ def start_run(
     check_inputs(planned.plan)
     if detach:
         check_detached(planned.plan)
-    spec = planned.plan.spec
-    start = launch_recovering if spec.recovery is not None else launch_group if spec.nodes > 1 else launch
-    return start(
+    return launch(
         planned.plan,
         context.ledger,
         context.tools,

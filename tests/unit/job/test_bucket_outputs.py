@@ -16,7 +16,7 @@ import pytest
 
 from costgpu.clock import ManualClock
 from costgpu.errors import OutputsDamaged
-from costgpu.job.drive.recovery import RecoveryDriver
+from costgpu.job.drive.job import JobDriver
 from costgpu.job.files.bucket_outputs import LOGS, OUTPUTS, OUTSIDE, BucketOutputs
 from costgpu.job.files.checkpoint_store import CheckpointStore
 from costgpu.job.files.place_outputs import fetch_and_place
@@ -285,12 +285,10 @@ def test_a_job_goes_on_from_the_newest_that_is_whole(
     notes: list[str] = []
     driver: Any = SimpleNamespace(
         services=SimpleNamespace(bucket=outputs_of(tmp_path), folder=tmp_path),
-        context=SimpleNamespace(keeping=SimpleNamespace(store=store)),
         observer=SimpleNamespace(note=notes.append, waiting=lambda *_: None),
-        views=[view],
         view=view,
     )
-    RecoveryDriver._get_from_bucket(driver)
+    JobDriver._fetch_newer(driver, view, store)
     found = store.newest()
     assert found is not None
     assert (store.contents / found.files[0].sha256).read_text() == newest

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from costgpu.clock import ManualClock
 from costgpu.errors import LedgerDamaged, LedgerError, ProviderError, RunBusy, RunNotFound
-from costgpu.job.adopt import adopt, collect_finished, job_status, log_tail
+from costgpu.job.adopt import adopt_job, collect_finished, job_status, log_tail
 from costgpu.job.drive.context import Detached
 from costgpu.job.find_run import load_run, resolve_run
 from costgpu.job.launch import current_owner, job_name, launch, new_run_id
@@ -232,7 +232,7 @@ class TestComingBack:
     def test_the_ledger_knows_who_left_and_who_came(self, world: World) -> None:
         world.detached("abc")
         assert load_run(world.book, "abc").detached
-        driver = adopt(load_run(world.book, "abc"), world.book, world.tools, NullObserver(), {})
+        driver = adopt_job(load_run(world.book, "abc"), world.book, world.tools, NullObserver(), {})
         assert not driver.view.detached
         assert driver.drive().state is RunState.CLOSED
         assert (world.work / "model.pt").read_bytes() == b"w"
@@ -279,7 +279,7 @@ class TestCollectFinished:
     def test_a_machine_that_was_kept_on_purpose_is_kept(self, world: World) -> None:
         world.detached("abc", auto_shutdown=False)
         world.cloud.clock.sleep(700)
-        driver = adopt(load_run(world.book, "abc"), world.book, world.tools, NullObserver(), {})
+        driver = adopt_job(load_run(world.book, "abc"), world.book, world.tools, NullObserver(), {})
         with pytest.raises(Detached):
             driver.drive()
         assert (world.work / "model.pt").exists()

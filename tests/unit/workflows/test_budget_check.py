@@ -304,7 +304,7 @@ def test_a_driver_whose_job_cannot_be_asked_once_may_be_saving_outputs(
         raise RunBusy("It is driven.")
 
     monkeypatch.setattr("costgpu.workflows.spending.enforce.cancel_driven", cancel)
-    monkeypatch.setattr("costgpu.workflows.runs.cancel.lock_runs", busy)
+    monkeypatch.setattr("costgpu.workflows.runs.cancel.lock_run", busy)
     parts = cast(
         "AppContext", SimpleNamespace(ledger=ledger, clock=ManualClock(NOW), tools=SimpleNamespace(folder=tmp_path))
     )

@@ -1,4 +1,4 @@
-"""Drives a job on several machines: one run for each, taken forward together by one process.
+"""Takes one attempt at a job forward: a run for each of its machines, one or several, in one process.
 
 Each machine has a run of its own, with its own call, lease, tags and record, so that whatever ends one machine ends each
 of these. What is added here is that all of them live together: the next phase begins when all have come to it, and
@@ -10,28 +10,31 @@ One file of more than 400 lines: the order of these steps is one decision, and i
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache, partial
 
 from costgpu.errors import (
     AuthError,
     CostGpuError,
+    HostUnreachable,
     InstanceLost,
     LedgerError,
     NodesApart,
     RunCancelled,
     TerminationUnconfirmed,
 )
-from costgpu.job.drive import boot, follow, node
-from costgpu.job.drive.context import CAN_DETACH, Detached, RunContext, retry_on_conflict
-from costgpu.job.drive.loop import Driver, StopSignal, advance
+from costgpu.job import place_policy
+from costgpu.job.drive import boot, follow, node, termination
+from costgpu.job.drive.checkpoints import save_when_due
+from costgpu.job.drive.context import CAN_DETACH, Detached, RunContext
+from costgpu.job.drive.machine import MachineDriver, StopSignal
 from costgpu.job.drive.node import ENDING
 from costgpu.job.end_instance import request_termination
 from costgpu.job.state.observer import Answer
 from costgpu.job.timeouts import PEER_POLL_SECONDS, PEER_SECONDS, RECONNECT_SECONDS, TOUCH_SECONDS
-from costgpu.models.job import EndReason, Launcher, OutputsFrom
-from costgpu.models.run import EndedBy, RunState, RunView
+from costgpu.models.job import EndReason, Launcher
+from costgpu.models.run import RunState, RunView
 
 ASKING = (RunState.INTENT, RunState.PROVISIONING)
 UNSTARTED = (*ASKING, RunState.BOOTING, RunState.SYNCING)
@@ -42,15 +45,14 @@ class PeersChanged(Exception):
 
 
 @dataclass(slots=True)
-class GroupDriver:
-    """Takes the runs of one job forward; there is one at a time.
+class AttemptDriver:
+    """Takes the runs of one attempt forward; there is one at a time.
 
     Attributes:
-        drivers: One for each machine, by its number.
+        machines: One driver for each machine, by its number.
     """
 
-    drivers: Sequence[Driver]
-    stopping: bool = False  # whether somebody has asked for the end, though nothing was left to be ended
+    machines: list[MachineDriver] = field(default_factory=list)
     _installed: set[int] = field(default_factory=set)  # machines that this process has found, or started, an agent on
     _sent: set[int] = field(default_factory=set)  # machines that this process has sent the files to
     _touch_at: float = 0.0  # from then on, monotonic, machines that wait are asked again how they are
@@ -60,36 +62,35 @@ class GroupDriver:
     _peers_at: float = 0.0  # from then on, monotonic, the others are asked again
     _told: set[str] = field(default_factory=set)
 
-    def __post_init__(self) -> None:
-        services = self.context.services
-        chosen = cache(lambda: services.select(self.view))  # read and hashed once, whatever the number of machines
-        for driver in self.drivers:
+    def add(self, driver: MachineDriver) -> None:
+        """Add the next machine."""
+        services = driver.context.services
+        if not self.machines:
+            chosen = cache(lambda: services.select(self.view))  # read and hashed once, whatever the number of machines
             driver.context.services = replace(services, select=lambda _: chosen())
+        else:
+            driver.context.services = self.context.services
+        self.machines.append(driver)
 
     @property
     def view(self) -> RunView:
-        """Return the run of machine 0, which stands for the job."""
-        return self.drivers[0].view
+        """Return the run of machine 0, which stands for the attempt."""
+        return self.machines[0].view
 
     @property
     def views(self) -> tuple[RunView, ...]:
         """Return all runs, by number of the machine."""
-        return tuple(driver.view for driver in self.drivers)
-
-    @property
-    def machines(self) -> Sequence[Driver]:
-        """Return the drivers of what may have a machine: all."""
-        return self.drivers
+        return tuple(driver.view for driver in self.machines)
 
     @property
     def context(self) -> RunContext:
         """Context of machine 0."""
-        return self.drivers[0].context
+        return self.machines[0].context
 
     @property
     def error(self) -> CostGpuError | None:
         """Return what the command line ends with; None for the exit code of the job."""
-        drivers = self.drivers[:1] if self._succeeded_with_fewer else self.drivers
+        drivers = self.machines[:1] if place_policy.succeeded_with_fewer(self.views) else self.machines
         found = [driver.error for driver in drivers if driver.error is not None]
         causes = [error for error in found if not isinstance(error, NodesApart | RunCancelled)]
         return next(iter(causes or found), None)
@@ -97,12 +98,9 @@ class GroupDriver:
     @property
     def ledger_error(self) -> LedgerError | None:
         """Return why the ledger could not be written; None if it could."""
-        return next((driver.ledger_error for driver in self.drivers if driver.ledger_error is not None), None)
-
-    def leave_when_running(self) -> None:
-        """Leave the job as soon as it runs."""
-        for driver in self.drivers:
-            driver.leave_when_running()
+        return next(
+            (error for driver in self.machines if (error := driver.context.journal.ledger_error) is not None), None
+        )
 
     @property
     def decisive(self) -> RunView:
@@ -110,7 +108,7 @@ class GroupDriver:
 
         Else that of machine 0.
         """
-        if self._succeeded_with_fewer:
+        if place_policy.succeeded_with_fewer(self.views):
             return self.view
         missing = next((view for view in self.views if node.is_missing(view)), None)
         failed = self.first_failed
@@ -119,88 +117,59 @@ class GroupDriver:
         return missing or self.view
 
     @property
-    def _succeeded_with_fewer(self) -> bool:
-        """Return whether the job has ended well, though a machine of it is gone.
-
-        Under torchrun and its like machine 0 ends well only if all ranks do that were still needed.
-        """
-        view, spec = self.view, self.view.spec
-        well = view.status is not None and view.status.ended_well
-        together = spec.launcher is not Launcher.NONE and spec.outputs_from is OutputsFrom.RANK_0
-        return well and (spec.min_nodes > 0 or (together and self.first_failed is None))
-
-    @property
     def first_failed(self) -> RunView | None:
         """Return the run whose job failed first, by the machines' clocks; None if none did."""
         failed = [view for view in self.views if node.has_failed(view)]
         return min(failed, key=node.finished_at, default=None)
 
-    def drive(self) -> RunView:
-        """Take all runs to their end and return that of machine 0.
+    @property
+    def is_closed(self) -> bool:
+        """Return whether all its runs are over."""
+        return all(view.state is RunState.CLOSED for view in self.views)
 
-        Raises:
-            Detached: The user left on purpose, or a detached run was asked for.
-            TerminationUnconfirmed: A machine may be billing.
-            CostGpuError: The driver cannot go on, but the machines can; the hint says how to come back.
-        """
-        try:
-            advance(
-                self._step,
-                lambda: all(view.state is RunState.CLOSED for view in self.views),
-                interrupted=self._interrupted,
-                stopped=self._stopped,
-                turn=lambda act: act(),
-            )
-        except TerminationUnconfirmed:
-            raise
-        except CostGpuError as error:
-            self._end_unstarted(error)
-            raise
-        finally:
-            with contextlib.suppress(KeyboardInterrupt, StopSignal):
-                for driver in self.drivers:
-                    driver.context.disconnect()
-        return self.view
+    def disconnect(self) -> None:
+        """Close all connections."""
+        with contextlib.suppress(KeyboardInterrupt, StopSignal):  # what is decided stays decided
+            for driver in self.machines:
+                driver.context.disconnect()
 
     # -- one step ------------------------------------------------------------------------------------------------------
 
-    def _step(self) -> None:
-        if len(self.drivers) < self.view.spec.nodes:  # its client was killed: there will never be all machines
-            lost = NodesApart("The client was gone before all machines of the job were recorded.", hint="Run it again.")
-            for driver in self._in(*UNSTARTED):
-                _end(driver, EndReason.UNCLAIMED, lost)
-        elif self._lacks_machine():
+    def step(self) -> None:
+        """Take the step that is next for all of them."""
+        if self._lacks_machine():
             self._end_others()
         self._keep_in_touch()
+        syncing = self._in(RunState.SYNCING)
         if asking := self._in(*ASKING):
             self._provision(asking[0])
-        elif bare := [
-            driver for driver in self._in(RunState.SYNCING) if node.number(driver.view) not in self._installed
-        ]:
-            _act(bare[0], self._install)
+        elif bare := [driver for driver in syncing if not self._is_installed(driver)]:
+            bare[0].carry_out(self._install)
         elif booting := self._in(RunState.BOOTING):
-            _take_step(booting[0])
-        elif unsent := [driver for driver in self._in(RunState.SYNCING) if node.number(driver.view) not in self._sent]:
-            _act(unsent[0], self._send)
-        elif syncing := self._in(RunState.SYNCING):
+            booting[0].step()
+        elif unsent := [driver for driver in syncing if node.number(driver.view) not in self._sent]:
+            unsent[0].carry_out(self._send)
+        elif syncing:
             self._start(syncing)
-        elif collecting := self._in(RunState.COLLECTING):
+        elif (collecting := self._in(RunState.COLLECTING)) and not self._may_be_interrupted():
             self._collect(collecting)
         elif running := self._in(RunState.RUNNING):
             self._follow(running)
         else:
             self._terminate()
 
-    def _in(self, *states: RunState) -> list[Driver]:
-        return [driver for driver in self.drivers if driver.view.state in states]
+    def _in(self, *states: RunState) -> list[MachineDriver]:
+        return [driver for driver in self.machines if driver.view.state in states]
 
     def _lacks_machine(self) -> bool:
         """Return whether a machine has ended, or is to end, that the others cannot do without."""
+        if len(self.machines) == 1:
+            return False
         ended = [view for view in self.views if node.is_missing(view)]
         if not ended or all(view.state in (*ENDING, RunState.COLLECTING) for view in self.views):
             return False
         least = self.view.spec.min_nodes
-        left = len(self.drivers) - len(ended)
+        left = len(self.machines) - len(ended)
         if least and left >= least and not node.is_missing(self.view):
             lost = ", ".join(node.name(view) for view in ended)
             self._tell(f"{lost} is gone; torchrun goes on with {left} machines.")
@@ -216,29 +185,51 @@ class GroupDriver:
         lost = NodesApart(f"{why}.", hint="All machines of a job are needed: see why it is missing.")
         error = None if ended.reason is EndReason.CANCELLED or self.error is not None else lost
         for driver in self._in(*UNSTARTED):
-            _end(driver, EndReason.NODE_LOST, error)
-        if self._failed_since is None:
-            self._failed_since = self.context.clock.monotonic()
+            driver.end(EndReason.NODE_LOST, error)
+        self._note_failure()
         for driver in self._in(RunState.TERMINATING):
             self._request_end(driver)
 
-    def _request_end(self, driver: Driver) -> None:
+    def _note_failure(self) -> None:
+        """Begin to count how long the others have had to notice by themselves that the job is over."""
+        if self._failed_since is None:
+            self._failed_since = self.context.clock.monotonic()
+
+    def _may_be_interrupted(self) -> bool:
+        """Return whether it is not known yet that a job is over because a machine was taken back.
+
+        Then what it has made is for the next machines.
+        """
+        if self.view.spec.recovery is None or not self._in(RunState.RUNNING) or self.context.cancelling:
+            return False
+        if place_policy.is_interrupted(self.views) or self.first_failed is None:
+            return False
+        self._note_failure()
+        return not self._is_overdue()
+
+    def _is_overdue(self) -> bool:
+        """Return whether the others have had their time to notice by themselves that the job is over."""
+        since = self._failed_since
+        return since is not None and self.context.clock.monotonic() - since > PEER_SECONDS
+
+    def _request_end(self, driver: MachineDriver) -> None:
         """Ask for a machine's end at once; that it has come is confirmed when it is its turn."""
         number, view = node.number(driver.view), driver.view
-        if number in self._requested or view.instance is None or view.confirmed_at is not None:
+        asked = len(self.machines) == 1 or number in self._requested
+        if asked or view.instance is None or view.confirmed_at is not None:
             return
         self._requested.add(number)
         with contextlib.suppress(CostGpuError):
             request_termination(driver.context.provider(), view.instance, driver.context.clock)
 
-    def _provision(self, driver: Driver) -> None:
-        first = self.drivers[0]
+    def _provision(self, driver: MachineDriver) -> None:
+        first = self.machines[0]
         if driver is not first and driver.context.only_place is None and first.view.create_call is not None:
-            _act(first, partial(self._keep_to_place, driver))
+            first.carry_out(partial(self._keep_to_place, driver))
         if driver is first or driver.context.only_place is not None or driver.context.cancelling:
-            _take_step(driver)
+            driver.step()
 
-    def _keep_to_place(self, driver: Driver, first: RunContext) -> None:
+    def _keep_to_place(self, driver: MachineDriver, first: RunContext) -> None:
         """Send the other machines where the first one is."""
         call = first.view.create_call
         instance = first.describe() if first.view.instance is not None else None
@@ -248,6 +239,10 @@ class GroupDriver:
                 (instance.zone if instance is not None else None) or call.zone,
             )
 
+    def _is_installed(self, driver: MachineDriver) -> bool:
+        """Return whether this process has met an agent there, and not lost the connection since."""
+        return node.number(driver.view) in self._installed and driver.context.is_connected
+
     def _install(self, context: RunContext) -> None:
         """First of all: a machine without an agent takes its client for gone after a while, whatever it is busy with."""
         if boot.install_agent(context):
@@ -255,65 +250,68 @@ class GroupDriver:
 
     def _send(self, context: RunContext) -> None:
         """Send the files to one machine; the others hear that they have to wait."""
-        size = context.services.select(context.view).total_bytes
-        for driver in self._in(RunState.SYNCING):
-            if driver.context is not context:
-                with contextlib.suppress(CostGpuError):
-                    driver.context.connection().hold(size)
-        if boot.send_files(context):
+        others = [driver for driver in self._in(RunState.SYNCING) if driver.context is not context]
+        size = context.services.select(context.view).total_bytes if others else 0
+        for driver in others:
+            with contextlib.suppress(CostGpuError):
+                driver.context.connection().hold(size)
+        if boot.send_files(context) and boot.restore(context):
             self._sent.add(node.number(context.view))
 
     def _keep_in_touch(self) -> None:
         """Touch the machines that wait for the others, so that they do not take their client for gone."""
         now = self.context.clock.monotonic()
         waiting = [driver for driver in self._in(RunState.SYNCING) if node.number(driver.view) in self._installed]
-        if not waiting or now < self._touch_at:
+        if len(self.machines) == 1 or not waiting or now < self._touch_at:
             return
         self._touch_at = now + TOUCH_SECONDS
         for driver in waiting:
             with contextlib.suppress(CostGpuError):
                 driver.context.connection().status()
 
-    def _start(self, left: Sequence[Driver]) -> None:
+    def _start(self, left: Sequence[MachineDriver]) -> None:
         """Start the job: all machines have its files."""
+        several = len(self.machines) > 1
+        meets = several or self.view.spec.launcher.runs_once
         try:
-            addresses = [node.private_address(driver.context) for driver in self.drivers]
-            token = node.token_of(self.context)
+            addresses = [node.private_address(one.context) for one in self.machines] if several else [node.LOOPBACK]
+            token = node.token_of(self.context) if meets else ""
         except CostGpuError as error:
             for driver in left:
-                _end(driver, EndReason.NODES_APART, error)
+                driver.end(EndReason.NODES_APART, error)
             return
         for driver in left:
-            _act(driver, partial(boot.start_job, rendezvous=node.rendezvous_of(driver.view, addresses, token)))
+            rendezvous = node.rendezvous_of(driver.view, addresses, token) if meets else None
+            driver.carry_out(partial(boot.start_job, rendezvous=rendezvous))
 
-    def _follow(self, running: Sequence[Driver]) -> None:
+    def _follow(self, running: Sequence[MachineDriver]) -> None:
         lead = min(running, key=lambda driver: driver.context.disconnected_at is not None)
         if self._is_given_up(lead, running):
             return
         if lead.context.detach_when_running and not self.context.cancelling:
             self._leave()
-        watch = partial(follow.follow, meanwhile=partial(self._ask_peers, lead), quiet=lead is not self.drivers[0])
+        watch = partial(follow.follow, meanwhile=partial(self._ask_peers, lead), quiet=lead is not self.machines[0])
         with contextlib.suppress(PeersChanged):
-            _act(lead, watch)
-        if not lead.context.is_connected:
+            lead.carry_out(watch)
+        if len(self.machines) > 1 and not lead.context.is_connected:
             lead.context.seconds_disconnected()  # begins to count
 
-    def _is_given_up(self, lead: Driver, running: Sequence[Driver]) -> bool:
+    def _is_given_up(self, lead: MachineDriver, running: Sequence[MachineDriver]) -> bool:
         """End the last machine if it does not answer any more, and the job is over on all others."""
         context = lead.context
         silent = context.disconnected_at is not None and context.seconds_disconnected() > RECONNECT_SECONDS
         # it may well be busy, or done, with outputs that nobody has yet: then its lease and its agent end it
         may_matter = self.view.spec.launcher is Launcher.NONE or lead.view.outputs_folder is not None
         waits = may_matter and self.first_failed is None
-        if not silent or waits or len(running) > 1 or len(self.drivers) == 1:
+        if not silent or waits or len(running) > 1 or len(self.machines) == 1:
             return False
         lost = InstanceLost(
             f"{node.name(lead.view)} did not answer for {RECONNECT_SECONDS / 60:.0f} min, and the job is over on the others."
         )
-        _end(lead, EndReason.INSTANCE_LOST, lost)
+        lead.end(EndReason.INSTANCE_LOST, lost)
         return True
 
-    def _ask_peers(self, lead: Driver) -> None:
+    def _ask_peers(self, lead: MachineDriver) -> None:
         """Now and then: what the other machines say. Raises `PeersChanged` if one of them is done."""
         now = self.context.clock.monotonic()
         if now < self._peers_at:
@@ -323,12 +321,14 @@ class GroupDriver:
         for driver in self._in(RunState.RUNNING):
             if driver is not lead:
                 before = driver.view.state
-                _act(driver, node.look)
+                driver.carry_out(node.look)
+                if driver.view.state is before:
+                    driver.carry_out(_save_when_due)
                 changed = changed or driver.view.state is not before
-        failed = self.first_failed
-        if failed is not None and self._failed_since is None:
-            self._failed_since = now
-        if self._failed_since is not None and now - self._failed_since > PEER_SECONDS and not self.context.cancelling:
+        if self.first_failed is not None:
+            self._note_failure()
+        # one that goes on elsewhere saves what it has as soon as it can
+        if (self._is_overdue() or place_policy.is_interrupted(self.views)) and not self.context.cancelling:
             self._ask_running()
         if changed:
             raise PeersChanged
@@ -340,13 +340,16 @@ class GroupDriver:
                     driver.context.connection().cancel()
                     self._asked.add(node.number(driver.view))
 
-    def _collect(self, collecting: Sequence[Driver]) -> None:
+    def _collect(self, collecting: Sequence[MachineDriver]) -> None:
         """Collect from each machine; what cannot come home from one keeps only that one."""
         stays: list[Exception] = []
+        interrupted = place_policy.is_interrupted(self.views)
+        for driver in collecting:
+            driver.context.saves_for_next = interrupted
         # first those that end themselves soon, since nobody wants what they have: their logs are still wanted
         for driver in sorted(collecting, key=lambda driver: driver.view.outputs_folder is not None):
             try:
-                _take_step(driver)
+                driver.step()
                 if driver.view.state is RunState.TERMINATING:
                     self._request_end(driver)
             except (CostGpuError, Detached) as error:
@@ -361,26 +364,33 @@ class GroupDriver:
             raise stays[0]
 
     def _terminate(self) -> None:
-        """All are asked first, so that none waits for another's confirmation. Machine 0 owns what they share: it is last."""
+        """All are asked first, so that none waits for another's confirmation. Machine 0 owns what they share: it is last.
+
+        No run is closed before all machines have ended, as far as that is known: then it is decided what follows.
+        """
         ending = self._in(RunState.TERMINATING)
         for driver in ending:
             self._request_end(driver)
-        failed: CostGpuError | None = None
-        for driver in reversed(ending):
-            try:
-                while driver.view.state is RunState.TERMINATING:
-                    _take_step(driver)
-            except CostGpuError as error:
-                failed = failed or error
-        if failed is not None:
-            raise failed
+        failed: dict[int, CostGpuError] = {}
+        for act in (_confirm, _close):
+            for driver in reversed(ending):
+                number = node.number(driver.view)
+                try:
+                    if number not in failed:
+                        act(driver)
+                except CostGpuError as error:
+                    failed[number] = error
+        if failed:
+            raise next(iter(failed.values()))
 
-    def _end_unstarted(self, error: CostGpuError) -> None:
-        """Before an error leaves this process: machines without a job are of no use to anybody.
+    def end_unstarted(self, error: CostGpuError) -> None:
+        """Before an error leaves this process: of several machines, those without a job are of no use to anybody.
 
         Raises:
             TerminationUnconfirmed: One of them may be billing, which is worse than the error.
         """
+        if len(self.machines) == 1:
+            return
         for driver in self._in(*UNSTARTED):
             with contextlib.suppress(CostGpuError):
                 driver.context.end(EndReason.NODE_LOST, error=error)
@@ -390,62 +400,58 @@ class GroupDriver:
 
     # -- people --------------------------------------------------------------------------------------------------------
 
-    def cancel(self) -> RunView:
-        """End the job on all machines; where it runs it is asked first, and outputs are brought home."""
-        self.give_up(EndReason.CANCELLED)
-        return self.drive()
-
     def give_up(self, reason: EndReason) -> None:
-        """Turn all runs towards their end; `drive` takes them there."""
-        for driver in self.drivers:
+        """Turn all runs towards their end; further steps take them there."""
+        for driver in self.machines:
             if driver.view.state not in ENDING:
                 driver.give_up(reason)
 
-    def _interrupted(self) -> None:
-        """Ctrl-C."""
-        views = [view for view in self.views if view.state not in ENDING]
+    def interrupted(self) -> None:
+        """Ask what Ctrl-C means, and do it."""
         observer = self.context.observer
-        if not views:
-            self.stopping = True
-            if any(view.state is not RunState.CLOSED for view in self.views):
-                observer.note("The machines are being ended; that cannot be interrupted.")
+        left = [driver for driver in self.machines if driver.view.state not in ENDING]
+        if not left:
+            self.context.give_up_job()
+            if not self.is_closed:
+                which = "The machine is" if len(self.machines) == 1 else "The machines are"
+                goes_on = " The job does not go on." if self.view.given_up and self.view.spec.goes_on else ""
+                observer.note(f"{which} being ended; that cannot be interrupted.{goes_on}")
             return
-        shown = next((view for view in views if view.state not in CAN_DETACH), views[0])
+        shown = next((each.view for each in left if each.view.state not in CAN_DETACH), left[0].view)
         try:
             answer = observer.interrupted(shown)
         except KeyboardInterrupt:
             answer = Answer.CANCEL
-        if answer is Answer.DETACH and all(view.state in CAN_DETACH for view in views):
+        if answer is Answer.DETACH and all(driver.view.state in CAN_DETACH for driver in left):
             self._leave()
         if answer is Answer.CANCEL:
-            self._cancel()
+            for driver in left:
+                driver.turn(partial(driver.ask_to_end, EndReason.CANCELLED))
 
-    def _stopped(self) -> None:
-        """SIGTERM or SIGHUP: jobs that run go on without this process; nothing else would."""
+    def stopped(self) -> None:
+        """Leave a job that runs, since it goes on without this process; nothing else would. SIGTERM or SIGHUP came."""
         if self.context.cancelling:
-            return
-        for driver in self.drivers:
-            driver.context.journal.refresh()
-        left = [view for view in self.views if view.state not in ENDING]
+            return  # leaving would keep machines that nobody wants: on to the end
+        for driver in self.machines:
+            driver.context.journal.refresh()  # the job's start may be written without this process having heard so
+        left = [driver for driver in self.machines if driver.view.state not in ENDING]
         if not left:
-            self.stopping = True
+            for driver in self.machines:
+                driver.context.cancelling = not self.view.spec.goes_on  # no other place is tried
             return
-        if all(view.state in CAN_DETACH for view in left):
+        if all(driver.view.state in CAN_DETACH for driver in left):
             for driver in self._in(RunState.TERMINATING):
                 self._request_end(driver)
             self._leave()
-        ended = RunCancelled("The client was ended before the job had started on all machines.")
-        for driver in self.drivers:
-            if driver.view.state not in ENDING:
-                _end(driver, EndReason.CANCELLED, ended)
-
-    def _cancel(self) -> None:
-        for driver in self.drivers:
-            if driver.view.state not in ENDING:
-                driver.turn(partial(driver.ask_to_end, EndReason.CANCELLED))
+        where = " on all machines" if len(self.machines) > 1 else ""
+        ended = RunCancelled(f"The client was ended before the job had started{where}.")
+        # a job that has begun before waits for the next client
+        reason = EndReason.UNCLAIMED if self.view.is_later_attempt else EndReason.CANCELLED
+        for driver in left:
+            driver.end(reason, ended)
 
     def _leave(self) -> None:
-        for driver in self.drivers:
+        for driver in self.machines:
             with contextlib.suppress(Detached):
                 driver.context.leave()
         raise Detached(self.view.run_id)
@@ -456,14 +462,19 @@ class GroupDriver:
             self.context.observer.note(text)
 
 
-def _take_step(driver: Driver) -> None:
-    driver.turn(driver.step)
+def _save_when_due(context: RunContext) -> None:
+    with contextlib.suppress(HostUnreachable):  # the next look at it tells
+        save_when_due(context)
 
 
-def _act(driver: Driver, act: Callable[[RunContext], None]) -> None:
-    driver.turn(partial(driver.carry_out, act))
+def _confirm(driver: MachineDriver) -> None:
+    while driver.view.state is RunState.TERMINATING and driver.view.confirmed_at is None:
+        before = driver.view
+        driver.carry_out(termination.confirm_end)
+        if driver.view == before and before.instance is None:
+            break  # nothing was created
 
 
-def _end(driver: Driver, reason: EndReason, error: CostGpuError | None) -> None:
-    """Turn one run towards its end."""
-    driver.turn(partial(retry_on_conflict, partial(driver.context.end, reason, EndedBy.CLIENT, error)))
+def _close(driver: MachineDriver) -> None:
+    while driver.view.state is RunState.TERMINATING:
+        driver.step()

@@ -1,30 +1,27 @@
-"""Drives one run from its state to its end. Every step can be the first one of a new process.
+"""Takes one run forward, a step at a time. Every step can be the first one of a new process.
 
-The loop looks at the run's state and does what is next, so a client that was killed anywhere is followed by one that
-goes on from there. Nothing here keeps a machine alive: all limits are armed on the machine and at the provider.
+What is next follows from the run's state, so a client that was killed anywhere is followed by one that goes on from there.
+Nothing here keeps a machine alive: all limits are armed on the machine and at the provider.
 """
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 
 from costgpu.errors import (
     AuthError,
     CostGpuError,
     HostUnreachable,
     LedgerConflict,
-    LedgerError,
     ProviderError,
     RunCancelled,
     TerminationUnconfirmed,
 )
-from costgpu.job.drive import boot, collect, follow, provision, termination
+from costgpu.job.drive import boot, collect, provision, termination
 from costgpu.job.drive.context import CAN_DETACH, MachineEnded, RunContext, retry_on_conflict
 from costgpu.job.end_instance import end_by_hand
 from costgpu.job.machine.host import Host
-from costgpu.job.state.observer import Answer
 from costgpu.job.state.states import IllegalEvent
 from costgpu.job.timeouts import ASK_SECONDS, RECONNECT_POLL_SECONDS
 from costgpu.models.job import EndReason
@@ -35,47 +32,25 @@ STEPS: Mapping[RunState, Callable[[RunContext], None]] = {
     RunState.INTENT: provision.choose_place,
     RunState.PROVISIONING: provision.create_instance,
     RunState.BOOTING: boot.boot,
-    RunState.SYNCING: boot.sync,
-    RunState.RUNNING: follow.follow,
     RunState.COLLECTING: collect.collect,
     RunState.TERMINATING: termination.terminate,
 }
+"""What a machine needs no others for; `drive.attempt` has the other steps."""
 
 
 class StopSignal(BaseException):
     """SIGTERM or SIGHUP: the terminal is gone, or somebody ends this process politely."""
 
 
-def advance(
-    step: Callable[[], None],
-    is_over: Callable[[], bool],
-    *,
-    interrupted: Callable[[], None],
-    stopped: Callable[[], None],
-    turn: Callable[[Callable[[], None]], None],
-) -> None:
-    """Take steps until all is over; Ctrl-C and signals are reacted to between two steps.
-
-    Args:
-        turn: Carries out a step or a reaction, and shows what it has changed.
-    """
-    reaction: Callable[[], None] | None = None
-    while reaction is not None or not is_over():
-        try:
-            react, reaction = reaction, None
-            turn(react or step)
-        except KeyboardInterrupt:  # also in the middle of a reaction to the one before
-            reaction = interrupted
-        except StopSignal:
-            reaction = stopped
-
-
 @dataclass(slots=True)
-class Driver:
-    """Takes a run forward; there is one at a time."""
+class MachineDriver:
+    """Takes the run of one machine forward; there is one at a time."""
 
     context: RunContext
-    _shown: RunState | None = None
+    _shown: RunState | None = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._shown = self.view.state
 
     @property
     def view(self) -> RunView:
@@ -83,55 +58,9 @@ class Driver:
         return self.context.view
 
     @property
-    def views(self) -> tuple[RunView, ...]:
-        """Return all runs of the job: this one."""
-        return (self.view,)
-
-    @property
-    def machines(self) -> Sequence[Driver]:
-        """Return the drivers of what may have a machine: this one."""
-        return (self,)
-
-    def leave_when_running(self) -> None:
-        """Leave the job as soon as it runs."""
-        self.context.detach_when_running = True
-
-    @property
-    def decisive(self) -> RunView:
-        """Return the run that tells how the job has ended: this one."""
-        return self.view
-
-    @property
-    def ledger_error(self) -> LedgerError | None:
-        """Return why the ledger could not be written; None if it could."""
-        return self.context.journal.ledger_error
-
-    @property
     def error(self) -> CostGpuError | None:
         """Return what the command line ends with once the run is closed; None for the job's own exit code."""
         return self.context.error
-
-    def drive(self) -> RunView:
-        """Take the run to its end and return it closed.
-
-        Raises:
-            Detached: The user left on purpose, or a detached run was asked for.
-            TerminationUnconfirmed: The machine may be billing.
-            CostGpuError: The driver cannot go on, but the machine can; the hint says how to come back.
-        """
-        self._shown = self.view.state
-        try:
-            advance(
-                self.step,
-                lambda: self.view.state is RunState.CLOSED,
-                interrupted=self._interrupted,
-                stopped=self._stopped,
-                turn=self.turn,
-            )
-        finally:
-            with contextlib.suppress(KeyboardInterrupt, StopSignal):  # what is decided stays decided
-                self.context.disconnect()
-        return self.view
 
     def turn(self, act: Callable[[], None]) -> None:
         """Carry something out, and show the state that it has led to."""
@@ -144,8 +73,15 @@ class Driver:
         """Take the one step that the run's state calls for."""
         self.carry_out(STEPS[self.view.state])
 
-    def carry_out(self, act: Callable[[RunContext], None]) -> None:
-        """One step of the run, and what follows from its failure."""
+    def carry_out(self, act: Callable[[RunContext], object]) -> None:
+        """Take a step of the run, and deal with its failure."""
+        self.turn(lambda: self._try(act))
+
+    def end(self, reason: EndReason, error: CostGpuError | None = None) -> None:
+        """Turn the run towards its end."""
+        self.turn(lambda: retry_on_conflict(lambda: self.context.end(reason, EndedBy.CLIENT, error)))
+
+    def _try(self, act: Callable[[RunContext], object]) -> None:
         before = self.view.state
         try:
             try:
@@ -160,13 +96,8 @@ class Driver:
         except ProviderError as error:
             self._provider_failed(error)
 
-    def cancel(self) -> RunView:
-        """End the run; a running job is asked first, and its outputs are brought home."""
-        self.give_up(EndReason.CANCELLED)
-        return self.drive()
-
     def give_up(self, reason: EndReason) -> None:
-        """Turn a run towards its end; `drive` takes it there.
+        """Turn a run towards its end.
 
         Raises:
             ProviderError: The credentials are not the run's, or nobody can be asked; nothing is changed.
@@ -177,24 +108,6 @@ class Driver:
             except ProviderError as error:
                 self._provider_failed(error)
         self.ask_to_end(reason)
-
-    def _interrupted(self) -> None:
-        """Ctrl-C."""
-        context, state = self.context, self.view.state
-        if state in (RunState.TERMINATING, RunState.CLOSED):
-            context.give_up_job()
-            if state is RunState.TERMINATING:
-                goes_on = " The job does not go on." if self.view.given_up else ""
-                context.observer.note(f"The machine is being ended; that cannot be interrupted.{goes_on}")
-            return
-        try:
-            answer = context.observer.interrupted(self.view)
-        except KeyboardInterrupt:
-            answer = Answer.CANCEL
-        if answer is Answer.DETACH and state in CAN_DETACH:
-            context.leave()
-        if answer is Answer.CANCEL:
-            self.ask_to_end(EndReason.CANCELLED)
 
     def ask_to_end(self, reason: EndReason) -> None:
         """Ask a running job first; the second time, or without one, the machine is ended at once."""
@@ -239,20 +152,6 @@ class Driver:
                     context.view, f"no connection ({error.message}); the job is to be asked to end"
                 )
                 context.clock.sleep(RECONNECT_POLL_SECONDS)
-
-    def _stopped(self) -> None:
-        """Leave a job that runs, since it goes on without this process; nothing else would."""
-        context = self.context
-        if context.cancelling:
-            return  # leaving would keep a machine that nobody wants: on to the end
-        context.journal.refresh()  # the job's start may be written without this process having heard so
-        if self.view.state in CAN_DETACH:
-            context.leave()
-        if self.view.state not in (RunState.TERMINATING, RunState.CLOSED):
-            ended = RunCancelled("The client was ended before the job had started.")
-            # a job that has begun on another machine waits for the next client
-            reason = EndReason.UNCLAIMED if self.view.is_later_attempt else EndReason.CANCELLED
-            retry_on_conflict(lambda: context.end(reason, EndedBy.CLIENT, ended))
 
     def _provider_failed(self, error: ProviderError) -> None:
         view = self.view

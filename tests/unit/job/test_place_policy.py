@@ -1,4 +1,4 @@
-"""What follows on an interrupted run: pure rules."""
+"""What follows on what has happened to a job: pure rules."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from costgpu.job.next_attempt import (
+from costgpu.job.place_policy import (
     AT_ONCE_SECONDS,
     MOST_FAILED_RESUMES,
     MOST_SEARCHES,
@@ -79,10 +79,7 @@ def view(
 
 
 def after(*views: RunView) -> NextAttempt | NoNextAttempt | None:
-    last = views[-1]
-    assert last.receipt is not None
-    assert last.reason is not None
-    return next_attempt([*views[:-1], replace(last, receipt=None)], last.reason, last.receipt.metered_seconds)
+    return next_attempt([(each,) for each in views], START)
 
 
 FIRST = Attempt(job_id=JOB, index=0, number=1)
@@ -91,14 +88,13 @@ FIRST = Attempt(job_id=JOB, index=0, number=1)
 def test_an_interrupted_job_goes_on() -> None:
     found = after(view(FIRST))
     assert isinstance(found, NextAttempt)
-    assert found.run_id == attempt_id(JOB, 1) != JOB
-    assert found.spec.attempt == Attempt(job_id=JOB, index=1, number=2)
+    assert found.attempt == Attempt(job_id=JOB, index=1, number=2)
     assert [each.offer.region for each in found.options] == ["north", "south"]
 
 
 @pytest.mark.parametrize(
     "reason",
-    [each for each in EndReason if each is not EndReason.PREEMPTED],
+    [each for each in EndReason if each not in (EndReason.PREEMPTED, EndReason.INTERRUPTED)],
 )
 def test_a_job_that_was_not_interrupted_does_not(reason: EndReason) -> None:
     assert after(view(FIRST, reason=reason)) is None
@@ -118,7 +114,7 @@ def test_runs_without_a_machine_are_no_attempts_and_do_not_go_on_for_ever() -> N
     nothing: dict[str, Any] = {"instance": None, "reason": EndReason.NO_CAPACITY, "started_at": None, "status": None}
     found = after(view(FIRST), view(Attempt(job_id=JOB, index=1, number=2), cost="0", **nothing))
     assert isinstance(found, NextAttempt)
-    assert found.spec.attempt == Attempt(job_id=JOB, index=2, number=2, searches=1)
+    assert found.attempt == Attempt(job_id=JOB, index=2, number=2, searches=1)
     last = view(Attempt(job_id=JOB, index=9, number=2, searches=MOST_SEARCHES - 1), cost="0", **nothing)
     assert isinstance(after(view(FIRST), last), NoNextAttempt)
     assert after(view(FIRST, **nothing)) is None  # the first: nothing was begun yet
@@ -138,8 +134,8 @@ def test_what_failing_at_once_is(job: float, saved: Any, at_once: bool) -> None:
     )
     found = after(view(FIRST), failed)
     assert isinstance(found, NextAttempt) == at_once
-    if isinstance(found, NextAttempt) and found.spec.attempt is not None:
-        assert found.spec.attempt.failed_resumes == 1
+    if isinstance(found, NextAttempt):
+        assert found.attempt.failed_resumes == 1
 
 
 def test_three_failures_are_enough() -> None:
@@ -152,7 +148,7 @@ def test_the_longest_time_is_for_all() -> None:
     facts: dict[str, Any] = {"job_spec": {"max_duration_seconds": 1000.0}}
     found = after(view(FIRST, job=300, **facts), view(Attempt(job_id=JOB, index=1, number=2), job=400, **facts))
     assert isinstance(found, NextAttempt)
-    assert found.spec.max_duration_seconds == 300
+    assert found.max_duration_seconds == 300
     assert isinstance(after(view(FIRST, job=990, **facts)), NoNextAttempt)
 
 
@@ -183,6 +179,6 @@ def test_all_attempts_together_stay_within_the_limits(attempts: list[float], cap
         assert left.lease.lifetime_seconds <= options[0].lease.lifetime_seconds
         assert left.lease.lifetime_seconds >= boot_seconds(left.offer) + LEAST_JOB_SECONDS
         if duration is not None:
-            assert found.spec.max_duration_seconds == pytest.approx(duration - worked)
+            assert found.max_duration_seconds == pytest.approx(duration - worked)
     else:
         assert isinstance(found, NoNextAttempt)

@@ -1,0 +1,425 @@
+"""Drives a job: attempt after attempt, each on one machine or several, until it is over or nothing can follow.
+
+The next attempt is begun in the ledger before the one before is closed (`next_attempt`), and no machine is asked for before
+the end of the last one's is confirmed: there are never machines of two attempts. Whether there is a next one, and where,
+are the rules of `place_policy`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from pathlib import Path
+
+from costgpu.errors import CostGpuError, LedgerError, OutputsDamaged, ProviderError, RunCancelled, RunError
+from costgpu.job import place_policy
+from costgpu.job.drive import collect
+from costgpu.job.drive.attempt import AttemptDriver
+from costgpu.job.drive.context import KeptCheckpoints, RunContext, Services
+from costgpu.job.drive.machine import MachineDriver, StopSignal
+from costgpu.job.drive.next_attempt import record_machines
+from costgpu.job.files.checkpoint_store import CheckpointStore
+from costgpu.job.files.sent_folder import keep_sent, sent_folder, sent_selection
+from costgpu.job.machine.host import Selection
+from costgpu.job.state.attempts import attempt_id, attempts_of_job, machines_of_attempt
+from costgpu.job.state.journal import EventStore, RunJournal
+from costgpu.job.state.observer import Observer
+from costgpu.job.timeouts import WAIT_POLL_SECONDS
+from costgpu.models.job import EndReason, OutputsFrom
+from costgpu.models.run import RunState, RunView
+from costgpu.units import format_size
+
+STORE = "checkpoints"  # folder of a job's checkpoints, in the private folder of its first run
+
+
+def store_of(folder: Path, job_id: str, node: int = 0) -> CheckpointStore:
+    """Return where the checkpoints of a machine of a job are kept.
+
+    Args:
+        folder: Private folder of all runs.
+    """
+    return CheckpointStore(folder / job_id / (f"{STORE}-{node}" if node else STORE))
+
+
+@dataclass(slots=True, kw_only=True)
+class JobDriver:
+    """Takes a job forward; there is one at a time.
+
+    Attributes:
+        attempts: All so far, in order. A client that was killed may have left the last two open: the one before is then
+            taken to its end first.
+    """
+
+    ledger: EventStore
+    services: Services
+    observer: Observer
+    secrets: Mapping[str, str] | None
+    detach: bool = False
+    alone: bool = False  # whether only these attempts are meant, and none is to follow
+    attempts: list[AttemptDriver] = field(default_factory=list)
+    _prepared: set[int] = field(default_factory=set)  # attempts that this process has prepared
+    _is_over: bool = False
+    _stopping: bool = False  # whether somebody has asked this process to end while machines were ending
+
+    @classmethod
+    def of(
+        cls,
+        view: RunView,
+        ledger: EventStore,
+        services: Services,
+        observer: Observer,
+        secrets: Mapping[str, str] | None,
+        *,
+        detach: bool = False,
+    ) -> JobDriver:
+        """Return the driver of a run's job, with the attempts that are recorded. To be used while the job is locked."""
+        driver = cls(ledger=ledger, services=services, observer=observer, secrets=secrets, detach=detach)
+        attempts = attempts_of_job(ledger, view)
+        first = 0 if view.spec.goes_on else next(i for i, each in enumerate(attempts) if view in each)
+        for machines in attempts[first:]:
+            driver._add(machines[0])
+        return driver
+
+    @property
+    def attempt(self) -> AttemptDriver:
+        """Return that of now: the first that is not closed, or the last."""
+        return next((one for one in self.attempts if not one.is_closed), self.attempts[-1])
+
+    @property
+    def view(self) -> RunView:
+        """Return the run of machine 0 of the attempt of now."""
+        return self.attempt.view
+
+    @property
+    def views(self) -> tuple[RunView, ...]:
+        """Return the runs of a job that goes on, of all its attempts; else those of the last."""
+        told = self.attempts if self.view.spec.goes_on else self.attempts[-1:]
+        return tuple(view for attempt in told for view in attempt.views)
+
+    @property
+    def machines(self) -> Sequence[MachineDriver]:
+        """Return the drivers of what may have a machine now."""
+        return self.attempt.machines
+
+    @property
+    def context(self) -> RunContext:
+        """Return the context of machine 0 of the attempt of now."""
+        return self.attempt.context
+
+    @property
+    def decisive(self) -> RunView:
+        """Return the run that tells how the job has ended: of the last attempt that had machines."""
+        had = (one for one in reversed(self.attempts) if any(view.instance is not None for view in one.views))
+        return next(had, self.attempt).decisive
+
+    @property
+    def error(self) -> CostGpuError | None:
+        """Return what the command line ends with; None for the exit code of the job."""
+        return self.attempts[-1].error
+
+    @property
+    def ledger_error(self) -> LedgerError | None:
+        """Return why the ledger could not be written; None if it could."""
+        return next((one.ledger_error for one in self.attempts if one.ledger_error is not None), None)
+
+    def leave_when_running(self) -> None:
+        """Leave the job as soon as it runs."""
+        self.detach = True
+        for attempt in self.attempts:
+            for driver in attempt.machines:
+                driver.context.detach_when_running = True
+
+    def drive(self) -> RunView:
+        """Take the job to its end and return the last run of its machine 0, closed.
+
+        Raises:
+            Detached: The user left on purpose, or a detached run was asked for.
+            TerminationUnconfirmed: A machine may be billing.
+            CostGpuError: The driver cannot go on, but the machines can; the hint says how to come back.
+        """
+        reaction: Callable[[], None] | None = None
+        self._is_over = False
+        try:
+            while reaction is not None or not self._is_over:
+                act, reaction = reaction or self._step, None
+                try:
+                    act()
+                except KeyboardInterrupt:  # also in the middle of a reaction to the one before
+                    reaction = self._interrupted
+                except StopSignal:
+                    reaction = self._stopped
+        except CostGpuError as error:
+            self.attempt.end_unstarted(error)
+            raise
+        finally:
+            for attempt in self.attempts:
+                attempt.disconnect()
+        return self.view
+
+    def give_up(self, reason: EndReason) -> None:
+        """Turn the job towards its end; `drive` takes it there."""
+        for attempt in self.attempts:
+            attempt.give_up(reason)
+
+    def cancel(self) -> RunView:
+        """End the job: a running one is asked first, and its outputs are brought home; it does not go on."""
+        self.give_up(EndReason.CANCELLED)
+        return self.drive()
+
+    def _step(self) -> None:
+        attempt = self.attempt
+        if not attempt.is_closed:
+            if self._may_begin(attempt):
+                attempt.step()
+        elif not self._go_on():
+            self.finish()
+            self._is_over = True
+
+    def _interrupted(self) -> None:
+        """Ask what Ctrl-C means, and do it; a job that waits is given up."""
+        if self.view.waits:
+            self.context.give_up_job()
+        else:
+            self.attempt.interrupted()
+
+    def _stopped(self) -> None:
+        """Leave a job that waits or runs: SIGTERM or SIGHUP came."""
+        if self.view.waits and not self.context.cancelling:
+            raise RunCancelled(
+                "The client was ended while its job waits for the next machine; nothing is billed.",
+                hint=f"Go on: costgpu attach {self.view.run_id}; give it up: costgpu cancel {self.view.run_id}",
+            )
+        self._stopping = True
+        self.attempt.stopped()
+
+    def _go_on(self) -> bool:
+        """Return whether there is another attempt; takes hold of it."""
+        last = self.attempts[-1].view
+        if self.alone or last.spec.attempt is None:
+            return False
+        run_id = attempt_id(last.job_id, last.spec.attempt.index + 1)
+        if not self.ledger.events(run_id):
+            return False
+        self._add(RunJournal(self.ledger, self.services.clock, run_id).view)
+        if self.view.waits:
+            if self._stopping:
+                self._stopped()  # does not return
+            if self.detach and self._due():
+                self._is_over = True  # whoever comes next looks again
+        return True
+
+    def _add(self, lead: RunView) -> None:
+        """Append an attempt, with drivers for all its machines."""
+        refusal = self.attempts[-1].error if self.attempts else None
+        self.attempts.append(AttemptDriver())
+        self.attempts[-1].add(MachineDriver(self._context(lead.run_id)))
+        if self.context.excluded:
+            self.context.last_refusal = refusal
+        if not lead.waits:
+            self._complete(self.attempts[-1])
+
+    def _complete(self, attempt: AttemptDriver) -> None:
+        """Add the other machines of an attempt. Those of one that waits are recorded when it begins."""
+        record_machines(self.ledger, attempt.context, attempt.view)
+        for view in machines_of_attempt(self.ledger, attempt.view)[len(attempt.machines) :]:
+            attempt.add(MachineDriver(self._context(view.run_id)))
+
+    def _context(self, run_id: str) -> RunContext:
+        earlier = [attempt.views for attempt in self.attempts[:-1]]
+        journal = RunJournal(self.ledger, self.services.clock, run_id)
+        spec, node = journal.view.spec, journal.view.spec.node
+        keeping: KeptCheckpoints | None = None
+        if spec.recovery is not None:
+            saves = node is None or node.node == 0 or spec.outputs_from is OutputsFrom.ALL
+            number = node.node if node is not None and saves else 0
+            keeping = KeptCheckpoints(store=store_of(self.services.folder, journal.view.job_id, number), saves=saves)
+        return RunContext(
+            journal=journal,
+            services=with_sent_files(self.services),
+            observer=self.observer,
+            secrets=self.secrets,
+            detach_when_running=self.detach,
+            keeping=keeping,
+            excluded=place_policy.full_places(earlier),
+            avoided=place_policy.avoided_place(earlier),
+        )
+
+    def _may_begin(self, attempt: AttemptDriver) -> bool:
+        """Before machines are asked for: check, wait where none was free, and get what the job goes on from.
+
+        Returns:
+            Whether they may be asked for now.
+
+        Raises:
+            CostGpuError: The job cannot go on now. It waits, and nothing is billed.
+        """
+        view = attempt.view
+        if view.state is not RunState.INTENT or attempt.context.cancelling:
+            return True
+        if not view.waits:
+            self._keep_sent()
+        if not view.is_later_attempt:
+            self._complete(attempt)
+            return True
+        if self._is_given_up():
+            attempt.context.cancelling = True
+            return True
+        if len(self.attempts) not in self._prepared:
+            self._prepare()
+            self._prepared.add(len(self.attempts))
+        if (left := self._due()) > 0:
+            self.observer.waiting(view, f"no machine was to be had; the next look in {left:.0f} s")
+            self.services.clock.sleep(min(left, WAIT_POLL_SECONDS))
+            return False
+        self._complete(attempt)
+        return True
+
+    def _prepare(self) -> None:
+        """Check that the job can go on from here, and get what it goes on from."""
+        attempt, recovery = self.view.spec.attempt, self.view.spec.recovery
+        assert attempt is not None  # noqa: S101 - a later attempt has one
+        self._check()
+        try:
+            self._get_from_bucket()
+        except ProviderError as error:
+            error.hint = f"{error.hint} {self._how_to_return()}".strip()
+            raise
+        saving = self._saving()
+        if [context for context in saving if context.keeping and context.keeping.store.discard_damaged()]:
+            self.observer.note("A checkpoint that was kept here is damaged, and is not used.")
+        if attempt.searches:
+            return
+        newest = next((context.keeping.store.newest() for context in saving if context.keeping), None)
+        what = "from its newest checkpoint" if newest is not None else "from its beginning: no checkpoint was saved"
+        if recovery is None:
+            what = "from its beginning, on a larger machine"
+        most = f" of {recovery.most + 1}" if recovery is not None else ""
+        self.observer.note(f"Attempt {attempt.number}{most}: the job goes on {what}.")
+
+    def _saving(self) -> list[RunContext]:
+        """Return the contexts of the machines whose checkpoints are kept."""
+        contexts = [driver.context for driver in self.machines]
+        return [context for context in contexts if context.keeping is not None and context.keeping.saves]
+
+    def _keep_sent(self) -> None:
+        """Keep the files of a job that begins and may go on, as they are now. One whose files cannot be kept is ended."""
+        sent = sent_folder(self.services.folder, self.view)
+        if not self.view.spec.goes_on or sent_selection(sent) is not None:
+            return
+        try:
+            keep_sent(self.services.select(self.view), sent)
+        except CostGpuError:
+            self.cancel()
+            raise
+
+    def _check(self) -> None:
+        """Raise the error for a job that cannot go on now, or from here."""
+        view = self.view
+        error: CostGpuError | None = None
+        if self.secrets is None and view.spec.env_names:
+            names = ", ".join(view.spec.env_names)
+            error = RunError(
+                f"Job {view.job_id} waits for its next machine, and its variables are not set here: {names}."
+            )
+        elif sent_selection(sent_folder(self.services.folder, view)) is None:
+            where = f"was begun on {view.client}: the files that it was begun with are not here."
+            error = RunError(f"Job {view.job_id} {where}")
+        elif self.services.refusal is not None:
+            error = self.services.refusal(view)
+        if error is not None:
+            error.hint = f"{error.hint} {self._how_to_return()}".strip()
+            raise error
+
+    def _how_to_return(self) -> str:
+        run_id = self.view.run_id
+        return (
+            f"costgpu attach {run_id} goes on with the job, costgpu cancel {run_id} gives it up."
+            " Nothing is billed meanwhile."
+        )
+
+    def _due(self) -> float:
+        """Return how many seconds are left until another machine is looked for, where none was to be had."""
+        view, attempt = self.view, self.view.spec.attempt
+        if attempt is None or attempt.searches == 0:
+            return 0.0
+        waited = (self.services.clock.now() - view.created_at).total_seconds()
+        return max(0.0, place_policy.search_pause(attempt.searches) - max(0.0, waited))
+
+    def _is_given_up(self) -> bool:
+        """Return whether somebody has cancelled the job, perhaps while it had no machine."""
+        for attempt in self.attempts:
+            for driver in attempt.machines:
+                driver.context.journal.refresh()
+        return any(view.given_up for attempt in self.attempts for view in attempt.views)
+
+    def _get_from_bucket(self) -> None:
+        """Fetch what the last machines have left in the bucket, if that is newer than what is here.
+
+        Raises:
+            ProviderError: The bucket does not answer, or refuses.
+            RunError: What is there cannot be kept here.
+        """
+        for context in self._saving():
+            number = context.view.spec.node.node if context.view.spec.node is not None else 0
+            started = (one.views[number] for one in reversed(self.attempts) if one.views[number].started_at is not None)
+            last = next(started, None)
+            if last is not None and last.spec.bucket and context.keeping is not None:
+                self._fetch_newer(last, context.keeping.store)
+
+    def _fetch_newer(self, last: RunView, store: CheckpointStore) -> None:
+        bucket, newest = self.services.bucket, store.newest()
+        if bucket is None:
+            return
+        try:
+            there = bucket.checkpoint(last, self.services.folder / last.run_id)
+        except OutputsDamaged as error:
+            self.observer.note(f"Checkpoints in {last.spec.bucket} cannot be used: {error.message}")
+            return
+        for found, archive in there:
+            if newest is not None and newest.taken_epoch >= found.taken_epoch:
+                return
+            size = format_size(found.total_bytes)
+            self.observer.waiting(self.view, f"fetching a checkpoint of {size} from the bucket")
+            try:
+                store.keep(found, partial(bucket.fetch_checkpoint, last, archive))
+                return
+            except OutputsDamaged as error:
+                self.observer.note(f"A checkpoint in {last.spec.bucket} cannot be used: {error.message}")
+            except OSError as error:
+                raise RunError(
+                    f"A checkpoint of {size} in {last.spec.bucket} cannot be kept here: {error.strerror or error}.",
+                    hint=f"Nothing is billed meanwhile. When that is mended: costgpu attach {self.view.run_id}",
+                ) from error
+
+    def finish(self) -> None:
+        """When all is over: what of the job has not come home yet does so, and what was kept for going on is removed."""
+        if any(not attempt.is_closed for attempt in self.attempts):
+            return
+        last = self.decisive
+        if self._saving() and not last.outputs_home:
+            try:
+                self._get_from_bucket()
+            except CostGpuError as error:
+                self.observer.note(f"What the job has left in {last.spec.bucket} could not be fetched: {error.message}")
+        well = last.status is not None and last.status.ended_well
+        for context in self._saving():
+            assert context.keeping is not None  # noqa: S101 - that is what saving is
+            store, home = context.keeping.store, last.outputs_home
+            checkpoint = None if home and well else store.newest()
+            if checkpoint is None or collect.place_checkpoint(context, store, checkpoint, only_lacking=home):
+                store.remove()
+
+
+def with_sent_files(services: Services) -> Services:
+    """Return the services, with the files that a job was begun with where these are kept."""
+
+    def select(view: RunView) -> Selection:
+        kept = sent_selection(sent_folder(services.folder, view))
+        if kept is None and (view.spec.queued or view.is_later_attempt):  # the folder may have been edited meanwhile
+            raise RunError(
+                f"The files that run {view.run_id} was begun with are not here any more.", hint="Run it again."
+            )
+        return kept or services.select(view)
+
+    return replace(services, select=select)

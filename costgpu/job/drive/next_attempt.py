@@ -1,0 +1,101 @@
+"""Records the attempt that follows on one that is about to be closed.
+
+That is done before the last open run of the one is closed: at no moment is a job that goes on without an open run, and
+whoever comes next can take it further.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+from dataclasses import replace
+
+from costgpu.errors import LedgerConflict, LedgerError
+from costgpu.job.drive.context import RunContext
+from costgpu.job.place_policy import NextAttempt, NoNextAttempt, next_attempt
+from costgpu.job.state.attempts import attempt_id, attempts_of_job
+from costgpu.job.state.journal import EventStore, RunJournal
+from costgpu.ledger.codec import to_json
+from costgpu.models.job import JobNode
+from costgpu.models.run import RunState, RunView
+
+
+def record_next_attempt(context: RunContext, closing: RunView) -> bool | None:
+    """Write the intent of the next attempt; of a job that was interrupted without one, tell why.
+
+    A ledger that cannot be written does not keep a run from being closed: its job has then come to its end.
+
+    Args:
+        closing: The run as it is about to be closed.
+
+    Returns:
+        Whether there is one; None as long as other machines of the attempt have not ended.
+    """
+    attempt = closing.spec.attempt
+    if attempt is None:
+        return False
+    book = context.journal.book
+    try:
+        until_now = attempts_of_job(book, closing)
+        following_id = attempt_id(attempt.job_id, attempt.index + 1)
+        if book.events(following_id):
+            return True  # recorded with another machine, or by a process that was killed
+        machines = until_now[attempt.index]
+        if any(view is not closing and not _has_ended(view) for view in machines):
+            return None
+        if context.cancelling:
+            return False
+        following = next_attempt(until_now, context.clock.now())
+        if isinstance(following, NoNextAttempt):
+            context.observer.note(f"{following.why} The job does not go on.")
+        if not isinstance(following, NextAttempt):
+            return False
+        begun = any(view.started_at is not None for each in until_now for view in each)
+        _record(book, context, machines[0], following, begun=begun)
+    except LedgerError as error:
+        context.observer.note(f"The job does not go on: {error.message}")
+        return False
+    return True
+
+
+def record_machines(book: EventStore, context: RunContext, lead: RunView) -> None:
+    """Write the intents of the other machines of an attempt, as far as they are missing.
+
+    Raises:
+        LedgerError: One could not be written.
+    """
+    if lead.spec.node is None or lead.spec.attempt is None or lead.state is RunState.CLOSED:
+        return
+    first = book.events(lead.run_id)[0].data
+    for number, run_id in enumerate(lead.spec.node.run_ids):
+        if number == 0 or book.events(run_id):
+            continue
+        spec = replace(lead.spec, node=replace(lead.spec.node, node=number))
+        with contextlib.suppress(LedgerConflict):
+            RunJournal(book, context.clock, run_id).begin({**first, "spec": to_json(spec), **_UNMEASURED})
+
+
+_UNMEASURED = {"estimate": None, "workload": {"key": "", "steps": None}}
+"""Of a run that does not do the whole work of its job on its own: that is no measured speed."""
+
+
+def _has_ended(view: RunView) -> bool:
+    """Return whether nothing of a machine goes on: it is confirmed, or nothing was asked of its provider."""
+    return view.state in (RunState.CLOSED, RunState.INTENT) or view.confirmed_at is not None
+
+
+def _record(book: EventStore, context: RunContext, lead: RunView, following: NextAttempt, *, begun: bool) -> None:
+    attempt, node = following.attempt, lead.spec.node
+    run_id = attempt_id(attempt.job_id, attempt.index)
+    if node is not None:
+        others = [attempt_id(attempt.job_id, attempt.index, number) for number in range(1, len(node.run_ids))]
+        node = JobNode(node=0, run_ids=(run_id, *others))
+    spec = replace(lead.spec, max_duration_seconds=following.max_duration_seconds, attempt=attempt, node=node)
+    facts = {
+        **book.events(lead.run_id)[0].data,
+        "client": socket.gethostname(),
+        "spec": to_json(spec),
+        "options": [to_json(option) for option in following.options],
+    }
+    with contextlib.suppress(LedgerConflict):  # a process that was killed has written it already
+        RunJournal(book, context.clock, run_id).begin({**facts, **(_UNMEASURED if begun else {})})

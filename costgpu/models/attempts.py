@@ -14,7 +14,7 @@ from costgpu.models.run import RunView
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AttemptsSummary:
-    """All machines of a job together."""
+    """All machines of all attempts at a job together."""
 
     machines: int
     interruptions: int
@@ -22,7 +22,9 @@ class AttemptsSummary:
     metered_cost_usd: Decimal
     lost_seconds: float  # work that had to be done again
     restart_seconds: float  # from the create calls of further machines to their jobs' start
-    on_demand_usd: Decimal | None  # cost of the same work on one machine on demand; None if its price is not known
+    on_demand_usd: (
+        Decimal | None
+    )  # cost of the same work on demand without interruptions; None if its price is not known
 
 
 def job_seconds(view: RunView) -> float:
@@ -36,22 +38,25 @@ def job_seconds(view: RunView) -> float:
 
 
 def summarize(views: Sequence[RunView]) -> AttemptsSummary | None:
-    """Return the runs of one job, in order, as far as they are closed; None for a job that had no second machine."""
+    """Return the runs of one job, in order, as far as they are closed; None for a job that had no second attempt."""
     made = [view for view in views if view.receipt is not None and view.receipt.instance is not None]
-    if len(made) < 2:
+    leads = [view for view in made if view.is_first_machine]  # what one machine of an attempt loses, all do
+    if len(leads) < 2:
         return None
     receipts = [view.receipt for view in made if view.receipt is not None]
-    lost = sum(_lost_seconds(view, after) for view, after in pairwise(made))
-    restarts = sum(_start_seconds(view) for view in made[1:])
-    worked = sum(job_seconds(view) for view in made) - lost
+    nodes = leads[0].spec.nodes
+    lost = sum(_lost_seconds(view, after) for view, after in pairwise(leads)) * nodes
+    restarts = sum(_start_seconds(view) for view in leads[1:]) * nodes
+    worked = sum(job_seconds(view) for view in leads) - lost / nodes
+    alone = _on_demand_usd(leads[0], _start_seconds(leads[0]) + worked)
     return AttemptsSummary(
         machines=len(made),
-        interruptions=sum(view.reason in (EndReason.PREEMPTED, EndReason.INTERRUPTED) for view in made),
+        interruptions=sum(view.reason in (EndReason.PREEMPTED, EndReason.INTERRUPTED) for view in leads),
         metered_seconds=sum(receipt.metered_seconds for receipt in receipts),
         metered_cost_usd=sum((receipt.metered_cost_usd for receipt in receipts), Decimal(0)),
         lost_seconds=lost,
         restart_seconds=restarts,
-        on_demand_usd=_on_demand_usd(made[0], _start_seconds(made[0]) + worked),
+        on_demand_usd=alone * nodes if alone is not None else None,
     )
 
 

@@ -89,14 +89,12 @@ BAD: list[tuple[tuple[str, ...], int, str, bool]] = [
         "--checkpoint and --fallback are for --recover",
         True,
     ),
-    (("--queue", "--nodes", "2", "train.py"), 2, "cannot wait in the queue", True),
     (("--queue", "--fit", "train.py"), 2, "--fit lowers the cap to what budgets leave now", True),
     (("--queue", "-e", "LR=0.1", "train.py"), 2, "-e LR=... is stored nowhere", True),
 ]
 RECOVER = (*G5, "--spot", "--max-cost", "1", "--recover")
 FAR: list[tuple[tuple[str, ...], int, str]] = [
     ((*RECOVER, "0", "train.py"), 2, "1 to 100 times"),
-    ((*RECOVER, "2", "--nodes", "2", "train.py"), 2, "on several machines cannot go on"),
     ((*RECOVER, "2", "--no-auto-shutdown", "train.py"), 2, "do not go together"),
     ((*RECOVER, "2", "--fallback", "spot", "train.py"), 2, "--fallback on-demand"),
     ((*RECOVER, "2", "--resume-args", "--from {latest}", "train.py"), 2, "--checkpoint 'checkpoints/**'"),

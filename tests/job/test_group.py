@@ -25,14 +25,15 @@ from costgpu.job.drive.context import Detached
 from costgpu.job.drive.machine import StopSignal
 from costgpu.job.state.observer import Answer
 from costgpu.job.state.outcome import error_for, exit_code
-from costgpu.models.job import EndReason, LogStream, OutputsFrom
+from costgpu.models.job import EndReason, LogStream, OutputsFrom, Recovery
 from costgpu.models.offer import Accelerator
 from costgpu.models.run import RunState
 from tests.fake_cloud import JobScript, MachineScript
 from tests.fake_cloud.provider import FakeProvider
-from tests.fake_cloud.script import NEVER
+from tests.fake_cloud.script import NEVER, PROGRESS
 from tests.job.examples import offer
 from tests.job.group_world import GroupWorld
+from tests.job.recovery_world import SAVING
 from tests.job.world import JOB, press
 
 
@@ -203,6 +204,32 @@ def test_a_machine_taken_back_ends_the_job_on_all(world: GroupWorld, lost: int) 
         assert (world.work / "model.pt").read_bytes() == b"half"
     other = world.machines()[1 - lost].ref.instance_id
     assert world.cloud.billing_seconds(other) < 240
+    world.check_group_over()
+
+
+@pytest.mark.parametrize(
+    ("taken", "outputs_from"), [(0, OutputsFrom.RANK_0), (1, OutputsFrom.RANK_0), (1, OutputsFrom.ALL)]
+)
+def test_a_group_goes_on_when_a_machine_is_taken_back(tmp_path: Path, taken: int, outputs_from: OutputsFrom) -> None:
+    world = GroupWorld(tmp_path, SAVING)
+    (world.work / "train.py").write_text("train")
+    world.during(300, lambda: world.cloud.preempt(world.machines()[taken].ref.instance_id))
+    recovery = Recovery(most=5, checkpoints=(PROGRESS,), resume_args=("--resume", "{latest}"))
+    driver = world.launch_group(spot=True, recovery=recovery, outputs_from=outputs_from)
+    assert driver.error is None
+    assert driver.decisive.reason is EndReason.SUCCEEDED
+    assert [view.reason for view in driver.views] == [*[EndReason.INTERRUPTED] * 2, *[EndReason.SUCCEEDED] * 2]
+    assert [order.argv for order in world.orders()] == [("train.py",)] * 2 + [("train.py", "--resume", PROGRESS)] * 2
+    jobs = [one.guest.job for one in world.machines() if one.guest is not None]
+    assert all(job is not None and job.done_before >= 200 for job in jobs[2:])  # what was saved is on both
+    assert len({job.done_before for job in jobs[2:] if job is not None}) == 1
+    calls = [view.create_call for view in driver.views]
+    assert calls[0] is not None
+    assert calls[2] is not None
+    assert calls[2].zone != calls[0].zone
+    work = world.work if outputs_from is OutputsFrom.RANK_0 else world.work / "rank-0"
+    assert (work / "model.pt").read_bytes() == b"weights"
+    assert not list((tmp_path / "runs" / "r1").glob("checkpoints*"))
     world.check_group_over()
 
 

@@ -79,16 +79,22 @@ def checkpoint_to_restore(context: RunContext) -> Checkpoint | None:
     attempt = context.view.spec.attempt
     if context.keeping is None or attempt is None or attempt.index == 0:
         return None
-    return context.keeping.store.newest(attempt.failed_resumes)
+    return context.keeping.lead.newest(attempt.failed_resumes)
 
 
 def restore_checkpoint(context: RunContext, host: Host) -> None:
-    """Put it on a machine that has the files; a machine of a first attempt gets nothing."""
-    checkpoint = checkpoint_to_restore(context)
-    if checkpoint is None or context.keeping is None:
+    """Put it on a machine that has the files; a machine of a first attempt gets nothing.
+
+    Where each of several machines has saved files of its own, those of machine 0 are put over them: ranks that all save
+    under one name go on from one moment.
+    """
+    checkpoint, keeping = checkpoint_to_restore(context), context.keeping
+    if checkpoint is None or keeping is None:
         return
+    if keeping.store is not keeping.lead and (own := keeping.store.newest()) is not None:
+        host.restore(own, keeping.store.contents)
     context.observer.waiting(context.view, f"sending a checkpoint of {format_size(checkpoint.total_bytes)}")
-    host.restore(checkpoint, context.keeping.store.contents)
+    host.restore(checkpoint, keeping.lead.contents)
     if context.view.restored_from is None:
         context.journal.add(EventKind.RESTORED, taken_at=_taken_at(checkpoint), files=len(checkpoint.files))
 

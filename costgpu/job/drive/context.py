@@ -81,7 +81,8 @@ class Services:
 class KeptCheckpoints:
     """What is kept of a job that goes on after interruptions, and how far that is."""
 
-    store: CheckpointStore
+    store: CheckpointStore  # what this machine's job has saved, or that of machine 0
+    lead: CheckpointStore  # what the job goes on from: of several machines, what machine 0 has saved
     save_at: float = 0.0  # from then on, monotonic, the machine is asked for a new checkpoint
     keep_until: float = 0.0  # until then, monotonic, a machine that is taken back may save what its job has made
     kept: int = 0  # number of the checkpoint of this machine that was kept last

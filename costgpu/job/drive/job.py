@@ -231,9 +231,11 @@ class JobDriver:
         spec, node = journal.view.spec, journal.view.spec.node
         keeping: KeptCheckpoints | None = None
         if spec.recovery is not None:
+            lead = store = store_of(self.services.folder, journal.view.job_id)
             saves = node is None or node.node == 0 or spec.outputs_from is OutputsFrom.ALL
-            number = node.node if node is not None and saves else 0
-            keeping = KeptCheckpoints(store=store_of(self.services.folder, journal.view.job_id, number), saves=saves)
+            if node is not None and node.node and saves:
+                store = store_of(self.services.folder, journal.view.job_id, node.node)
+            keeping = KeptCheckpoints(store=store, lead=lead, saves=saves)
         return RunContext(
             journal=journal,
             services=with_sent_files(self.services),

@@ -73,7 +73,7 @@ def waiting(context: AppContext) -> list[WaitingRun]:
         holds = not reason
         if not reason and any(each.holds_others for each in found):
             reason = "the runs before it"
-        elif not reason and busy >= context.settings.max_machines:
+        elif not reason and busy and busy + view.spec.nodes > context.settings.max_machines:
             reason = f"room: {busy} of {context.settings.max_machines} machines are in use (max_machines)"
         found.append(WaitingRun(view=view, waits_for=reason, holds_others=holds))
     return found

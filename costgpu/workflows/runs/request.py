@@ -147,8 +147,6 @@ def check(request: RunRequest) -> None:
             f"{literal[0]}=... is stored nowhere, and whoever starts the job later could not know it.",
             hint=f"Write it into a file: --env-file job.env; or export {name}, and give -e {name}.",
         )
-    if request.queue and request.machines > 1:
-        raise UsageError("A job on several machines cannot wait in the queue.", hint="Leave --queue or --nodes out.")
     if request.queue and request.fit:
         raise UsageError(
             "--fit lowers the cap to what budgets leave now, and a run of the queue begins later.",
@@ -219,10 +217,6 @@ def _check_recovery(request: RunRequest) -> None:
         raise UsageError(
             "--recover is for spot machines: others end only with their host.",
             hint="Add --spot, or leave --recover out.",
-        )
-    if request.machines > 1:
-        raise UsageError(
-            "A job on several machines cannot go on by itself.", hint="Leave --recover out, or rent one larger machine."
         )
     if not request.auto_shutdown:
         raise UsageError("--recover and --no-auto-shutdown do not go together.", hint="Leave one of them out.")

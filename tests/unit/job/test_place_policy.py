@@ -16,9 +16,13 @@ from costgpu.job.place_policy import (
     AT_ONCE_SECONDS,
     MOST_FAILED_RESUMES,
     MOST_SEARCHES,
+    Ended,
     NextAttempt,
     NoNextAttempt,
+    how_it_ended,
     next_attempt,
+    place_rank,
+    search_pause,
 )
 from costgpu.job.plan import LEAST_JOB_SECONDS, boot_seconds
 from costgpu.job.state.attempts import attempt_id
@@ -61,7 +65,7 @@ def view(
         "name": "train",
         "owner": "me",
         "client": "here",
-        "spec": spec(recovery=Recovery(most=5), attempt=attempt, **facts),
+        "spec": spec(attempt=attempt, **{"recovery": Recovery(most=5), **facts}),
         "identity": Identity(provider="fake", account="0", principal="me"),
         "options": options or (option(spot=True), option("south", spot=True)),
         "created_at": START,
@@ -182,3 +186,55 @@ def test_all_attempts_together_stay_within_the_limits(attempts: list[float], cap
             assert found.max_duration_seconds == pytest.approx(duration - worked)
     else:
         assert isinstance(found, NoNextAttempt)
+
+
+def ended(reason: EndReason, **facts: Any) -> RunView:
+    """A first attempt of a job without recovery that has ended so."""
+    spec_facts = {"recovery": None, **facts.pop("job_spec", {})}
+    return view(FIRST, reason=reason, job_spec=spec_facts, **facts)
+
+
+NOTHING: dict[str, Any] = {"instance": None, "started_at": None, "status": None, "cost": "0"}
+SMALL, LARGE = replace(option(), size=0), replace(option("south"), size=1)
+OUT = JobStatus(phase=JobPhase.FINISHED, reason=EndReason.JOB_FAILED, exit_code=1, out_of_memory="gpu")
+SEARCHING: dict[str, Any] = {"retry_until_up": True, "search_seconds": 3600.0}
+GROWING: dict[str, Any] = {"on_oom_next_size": True}
+
+
+@pytest.mark.parametrize(
+    ("run", "what"),
+    [
+        (ended(EndReason.NO_CAPACITY, **NOTHING), Ended.FOR_GOOD),
+        (ended(EndReason.NO_CAPACITY, job_spec=SEARCHING, **NOTHING), Ended.NOT_BEGUN),
+        (ended(EndReason.PROVISION_FAILED, job_spec=SEARCHING, **NOTHING), Ended.FOR_GOOD),
+        (ended(EndReason.NO_CAPACITY, given_up=True, job_spec=SEARCHING, **NOTHING), Ended.FOR_GOOD),
+        (ended(EndReason.JOB_FAILED, status=OUT), Ended.FOR_GOOD),
+        (ended(EndReason.JOB_FAILED, status=OUT, job_spec=GROWING), Ended.OUT_OF_MEMORY),
+        (ended(EndReason.JOB_FAILED, job_spec=GROWING), Ended.FOR_GOOD),
+        (ended(EndReason.PREEMPTED, job_spec=GROWING), Ended.FOR_GOOD),
+    ],
+)
+def test_how_an_attempt_has_ended(run: RunView, what: Ended) -> None:
+    assert how_it_ended((run,)) is what
+
+
+def test_machines_are_looked_for_until_there_are_some_or_the_time_is_over() -> None:
+    nothing = ended(EndReason.NO_CAPACITY, job_spec=SEARCHING, **NOTHING)
+    found = next_attempt([(nothing,)], START)
+    assert isinstance(found, NextAttempt)
+    assert (found.attempt.searches, found.attempt.number) == (1, 1)
+    late = next_attempt([(nothing,)], START + timedelta(seconds=3600 - search_pause(1) + 1))
+    assert late == NoNextAttempt("No machine was to be had within 60 min, as --deadline says.")
+    again = replace(nothing, spec=replace(nothing.spec, search_seconds=None, attempt=replace(FIRST, searches=99)))
+    assert isinstance(next_attempt([(again,)], START + timedelta(days=9)), NextAttempt)  # for as long as it takes
+
+
+def test_a_job_that_ran_out_of_memory_begins_again_on_a_larger_machine() -> None:
+    first = ended(EndReason.JOB_FAILED, status=OUT, job_spec=GROWING, options=(SMALL, LARGE))
+    assert place_rank(first, (1, None), None) is None  # not before
+    found = next_attempt([(first,)], START)
+    assert isinstance(found, NextAttempt)
+    assert [each.size for each in found.options] == [1]
+    second = replace(first, options=found.options)
+    assert place_rank(second, (0, None), None) == 0
+    assert next_attempt([(first,), (second,)], START) == NoNextAttempt("The plan has no machine with more memory.")

@@ -19,9 +19,10 @@ from costgpu.job.machine.keys import load_keys
 from costgpu.job.state.journal import EventStore, RunJournal
 from costgpu.job.state.lock import is_driven, lock_run
 from costgpu.job.state.observer import NullObserver, Observer
+from costgpu.models.events import Adopted, Reached, Started
 from costgpu.models.instance import InstanceState
 from costgpu.models.job import EndReason, JobPhase, JobStatus
-from costgpu.models.run import EventKind, RunState, RunView
+from costgpu.models.run import RunState, RunView
 from costgpu.providers.base import Provider
 
 
@@ -33,7 +34,7 @@ def adopt_job(
     for attempt in driver.attempts:
         for machine in attempt.machines:
             if machine.view.detached and machine.view.state is not RunState.CLOSED:
-                machine.context.journal.add(EventKind.ADOPTED, client=socket.gethostname())
+                machine.context.journal.add(Adopted(client=socket.gethostname()))
     return driver
 
 
@@ -163,8 +164,8 @@ def catch_up(context: RunContext) -> bool | None:
         return None
     if started:
         if before is RunState.BOOTING:
-            context.journal.add(EventKind.REACHED)
-        context.journal.add(EventKind.STARTED)
+            context.journal.add(Reached())
+        context.journal.add(Started())
     return started
 
 

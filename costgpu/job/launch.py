@@ -16,7 +16,7 @@ from costgpu.job.state.attempts import attempt_id
 from costgpu.job.state.journal import EventStore, RunJournal
 from costgpu.job.state.lock import lock_run
 from costgpu.job.state.observer import Observer
-from costgpu.ledger.codec import to_json
+from costgpu.models.events import Intended
 from costgpu.models.job import Attempt, JobNode
 from costgpu.models.run import Plan, RunView
 from costgpu.models.workload import key_on
@@ -86,16 +86,16 @@ def intend(plan: Plan, journal: RunJournal, *, owner: str, queued: bool = False)
     if spec.nodes > 1 or spec.goes_on:
         spec = replace(spec, attempt=Attempt(job_id=job_id, index=0, number=1))
     return journal.begin(
-        {
-            "name": spec.name,
-            "owner": owner,
-            "client": socket.gethostname(),
-            "spec": to_json(spec),
-            "identity": to_json(plan.identity),
-            "options": [to_json(option) for option in plan.options],
-            "estimate": _estimate(plan),
-            "workload": {"key": key_on(plan.workload, spec.nodes), "steps": plan.steps},
-        }
+        Intended(
+            name=spec.name,
+            owner=owner,
+            client=socket.gethostname(),
+            spec=spec,
+            identity=plan.identity,
+            options=plan.options,
+            estimate=_estimate(plan),
+            workload={"key": key_on(plan.workload, spec.nodes), "steps": plan.steps},
+        )
     )
 
 

@@ -17,6 +17,7 @@ from costgpu.job.drive.machine import StopSignal
 from costgpu.job.files.bucket_outputs import BucketOutputs
 from costgpu.job.state.journal import RunJournal
 from costgpu.job.state.observer import NullObserver
+from costgpu.models.events import GivenUp
 from costgpu.models.instance import Identity
 from costgpu.models.job import EndReason
 from costgpu.models.offer import Accelerator
@@ -211,7 +212,7 @@ def test_cancelled_from_another_terminal_while_the_machine_is_taken_back(tmp_pat
     world = RecoveryWorld(tmp_path, [400])
 
     def elsewhere(view: RunView) -> None:
-        RunJournal(world.book, world.clock, view.run_id).add(EventKind.GIVEN_UP)
+        RunJournal(world.book, world.clock, view.run_id).add(GivenUp())
 
     world.who = Meddler(state, elsewhere)
     world.run()

@@ -21,8 +21,9 @@ from costgpu.job.files import place_outputs
 from costgpu.job.machine.boot_script import boot_script
 from costgpu.job.state import states
 from costgpu.job.state.journal import RunJournal
+from costgpu.models.events import Attempted
 from costgpu.models.job import EndReason
-from costgpu.models.run import EventKind, RunState
+from costgpu.models.run import RunState
 from costgpu.retry import retry_provider_call
 from costgpu.workflows.runs import attach, cancel
 from tests.simulation.cloud import LaggingProvider
@@ -103,10 +104,11 @@ def the_cap_forgets_disk_and_address(stack: contextlib.ExitStack) -> None:
 def the_lease_is_counted_from_another_clock(stack: contextlib.ExitStack) -> None:
     real = RunJournal.add
 
-    def add(self: RunJournal, kind: EventKind, **data: Any) -> Any:
-        if kind is EventKind.ATTEMPTED:
-            data["lease_until"] = (self.clock.now() + timedelta(seconds=data["lifetime_seconds"] + 3600)).isoformat()
-        return real(self, kind, **data)
+    def add(self: RunJournal, event: Any, *admit: Any) -> Any:
+        if isinstance(event, Attempted):
+            until = self.clock.now() + timedelta(seconds=(event.lifetime_seconds or 0) + 3600)
+            event = replace(event, lease_until=until)
+        return real(self, event, *admit)
 
     put(stack, RunJournal, "add", add)
 
@@ -214,23 +216,16 @@ def a_second_client_is_not_kept_out(stack: contextlib.ExitStack) -> None:
 def a_conflict_in_the_ledger_is_taken_for_written(stack: contextlib.ExitStack) -> None:
     real = RunJournal.add
 
-    def add(self: RunJournal, kind: EventKind, **data: Any) -> Any:
+    def add(self: RunJournal, event: Any, *admit: Any) -> Any:
         before = self.view
         try:
-            return real(self, kind, **data)
+            return real(self, event, *admit)
         except LedgerConflict:
             self._stale = False
-            event = context_event(self, before, kind, data)
-            self._view = states.apply(before, event)
+            self._view = states.apply(before, self._row(before.next_sequence, event))
             return self._view
 
     put(stack, RunJournal, "add", add)
-
-
-def context_event(journal: RunJournal, before: Any, kind: EventKind, data: Any) -> Any:
-    from costgpu.models.run import RunEvent
-
-    return RunEvent(run_id=journal.run_id, sequence=before.next_sequence, at=journal.clock.now(), kind=kind, data=data)
 
 
 @bug(107)
@@ -316,15 +311,15 @@ def a_job_starts_without_its_environment(stack: contextlib.ExitStack) -> None:
 
 @bug(2)
 def one_damaged_record_stops_the_reaper(stack: contextlib.ExitStack) -> None:
-    real = states._read
+    real = states.read_event
 
-    def read(kind: Any, event: Any, **more: Any) -> Any:
+    def read(row: Any) -> Any:
         try:
-            return real(kind, event, **more)
+            return real(row)
         except LedgerDamaged as error:
-            raise KeyError(event.sequence) from error
+            raise KeyError(row.sequence) from error
 
-    put(stack, states, "_read", read)
+    put(stack, states, "read_event", read)
 
 
 @bug(827)

@@ -28,10 +28,11 @@ from costgpu.job.timeouts import (
     QUICK_SECONDS,
     RECONNECT_SECONDS,
 )
+from costgpu.models.events import Reached, Started, Synced
 from costgpu.models.instance import InstanceState
 from costgpu.models.job import EndReason, JobOrder, JobPhase, OutputsFrom, Rendezvous
 from costgpu.models.offer import PurchaseOption
-from costgpu.models.run import EventKind, RunState, RunView
+from costgpu.models.run import RunState, RunView
 from costgpu.providers import registry
 
 
@@ -58,7 +59,7 @@ def boot(context: RunContext) -> None:
                     context.end(EndReason.HOST_KEY_MISMATCH, error=error)
                     return
             else:
-                context.journal.add(EventKind.REACHED, host=instance.endpoint.host, zone=instance.zone)
+                context.journal.add(Reached(host=instance.endpoint.host, zone=instance.zone))
                 return
         if waited > BOOT_SECONDS:
             context.end(EndReason.BOOT_FAILED, error=_boot_failed(context, last))
@@ -80,7 +81,7 @@ def install_agent(context: RunContext) -> bool:
         host.install()
         context.answered()
         if host.status().phase is not JobPhase.WAITING:
-            context.journal.add(EventKind.STARTED)
+            context.journal.add(Started())
         elif context.secrets is None and context.view.spec.env_names:
             _environment_lost(context)
         else:
@@ -98,7 +99,7 @@ def send_files(context: RunContext) -> bool:
         context.observer.waiting(context.view, f"sending {len(selection.files)} files")
         sent = host.send(selection)
         if not context.view.synced:
-            context.journal.add(EventKind.SYNCED, files=len(selection.files), bytes=sent)
+            context.journal.add(Synced(files=len(selection.files), bytes=sent))
         return True
 
     return _with_machine(context, send)
@@ -127,7 +128,7 @@ def start_job(context: RunContext, rendezvous: Rendezvous | None) -> None:
         arguments, variables = resumed_command(context)
         order = _job_order(context.view, rendezvous, arguments)
         host.start(order, {**variables, **(context.secrets or {})}, urls)
-        context.journal.add(EventKind.STARTED)
+        context.journal.add(Started())
         return True
 
     _with_machine(context, start)

@@ -10,8 +10,8 @@ from costgpu.job.drive.context import RunContext
 from costgpu.job.files.checkpoint_store import newest_path
 from costgpu.job.machine.host import Host
 from costgpu.job.timeouts import CHECKPOINT_SECONDS, CHECKPOINT_SHARE
+from costgpu.models.events import Restored, Saved
 from costgpu.models.job import Checkpoint
-from costgpu.models.run import EventKind
 from costgpu.units import format_size
 
 LATEST = "{latest}"
@@ -67,10 +67,7 @@ def save_checkpoint(context: RunContext, *, everything: bool = False) -> None:
 def record_saved(context: RunContext, checkpoint: Checkpoint) -> None:
     """Record a checkpoint that is safe."""
     context.journal.add(
-        EventKind.SAVED,
-        taken_at=_taken_at(checkpoint),
-        files=len(checkpoint.files),
-        bytes=checkpoint.total_bytes,
+        Saved(taken_at=_taken_at(checkpoint), files=len(checkpoint.files), bytes=checkpoint.total_bytes)
     )
 
 
@@ -96,7 +93,7 @@ def restore_checkpoint(context: RunContext, host: Host) -> None:
     context.observer.waiting(context.view, f"sending a checkpoint of {format_size(checkpoint.total_bytes)}")
     host.restore(checkpoint, keeping.lead.contents)
     if context.view.restored_from is None:
-        context.journal.add(EventKind.RESTORED, taken_at=_taken_at(checkpoint), files=len(checkpoint.files))
+        context.journal.add(Restored(taken_at=_taken_at(checkpoint), files=len(checkpoint.files)))
 
 
 def resumed_command(context: RunContext) -> tuple[tuple[str, ...], Mapping[str, str]]:
@@ -113,5 +110,5 @@ def resumed_command(context: RunContext) -> tuple[tuple[str, ...], Mapping[str, 
     return tuple(word.replace(LATEST, latest) for word in spec.recovery.resume_args), variables
 
 
-def _taken_at(checkpoint: Checkpoint) -> str:
-    return datetime.fromtimestamp(checkpoint.taken_epoch, UTC).isoformat()
+def _taken_at(checkpoint: Checkpoint) -> datetime:
+    return datetime.fromtimestamp(checkpoint.taken_epoch, UTC)

@@ -18,8 +18,9 @@ from costgpu.job.files.safe_move import has_content
 from costgpu.job.machine.host import OutputSource
 from costgpu.job.timeouts import POLL_SECONDS, RECONNECT_SECONDS, UPLOAD_SECONDS
 from costgpu.ledger.codec import from_json, to_json
+from costgpu.models.events import Collected
 from costgpu.models.job import Checkpoint, EndReason, FileEntry, JobPhase, Outputs
-from costgpu.models.run import EventKind, RunState, RunView
+from costgpu.models.run import RunState, RunView
 from costgpu.units import format_size
 
 _LISTED = 5
@@ -165,7 +166,7 @@ def recover_outputs(context: RunContext) -> None:
         elif bucket is not None and (recovered := bucket.recover(view, context.folder)) is not None:
             status, entries, source = recovered
             if view.state is RunState.RUNNING:
-                context.journal.add(EventKind.FINISHED, **to_json(status))
+                context.journal.add(status)
             if status.detail:
                 context.observer.note(status.detail)
             if context.for_next:
@@ -193,12 +194,13 @@ def _place(
 
 def _record_collected(context: RunContext, placed: PlacedOutputs, missing: Sequence[str]) -> None:
     context.journal.add(
-        EventKind.COLLECTED,
-        files=placed.files,
-        bytes=placed.bytes,
-        replaced=len(placed.replaced),
-        stuck=len(placed.stuck),
-        missing=list(missing),
+        Collected(
+            files=placed.files,
+            bytes=placed.bytes,
+            replaced=len(placed.replaced),
+            stuck=len(placed.stuck),
+            missing=tuple(missing),
+        )
     )
 
 

@@ -23,10 +23,11 @@ from costgpu.job.timeouts import (
     RECONNECT_POLL_SECONDS,
     VISIBLE_SECONDS,
 )
+from costgpu.models.events import Ending, GivenUp, LeftAlone
 from costgpu.models.instance import Instance, InstanceRef, InstanceState
 from costgpu.models.job import EndReason
 from costgpu.models.offer import Offer
-from costgpu.models.run import EndedBy, EventKind, RunState, RunView
+from costgpu.models.run import EndedBy, RunState, RunView
 from costgpu.providers.base import Provider
 from costgpu.retry import retry_provider_call
 
@@ -315,7 +316,7 @@ class RunContext:
             f"{error.hint} {what} until {self.lease_until:%Y-%m-%d %H:%M} UTC, when it is ended:"
             f" costgpu fetch {run_id}; to give them up: costgpu cancel --now {run_id}"
         ).strip()
-        self.journal.add(EventKind.DETACHED, because=error.message)
+        self.journal.add(LeftAlone(because=error.message))
         raise error
 
     def give_up_job(self) -> None:
@@ -324,7 +325,7 @@ class RunContext:
             return
         self.cancelling = True
         if not self.view.given_up:
-            retry_on_conflict(lambda: self.journal.add(EventKind.GIVEN_UP))
+            retry_on_conflict(lambda: self.journal.add(GivenUp()))
 
     def end(self, reason: EndReason, by: EndedBy = EndedBy.CLIENT, error: CostGpuError | None = None) -> None:
         """Turn the run towards its end."""
@@ -334,7 +335,7 @@ class RunContext:
         if self.view.state is RunState.INTENT:
             self.cancelling = True
         elif self.view.state not in (RunState.TERMINATING, RunState.CLOSED):
-            self.journal.add(EventKind.ENDING, reason=reason.value, by=by.value)
+            self.journal.add(Ending(reason=reason, by=by))
 
     def leave(self) -> None:
         """Record that the client goes and the run stays; a run that ends already is not left.
@@ -346,7 +347,7 @@ class RunContext:
 
     def _leave(self) -> None:
         if self.view.state in CAN_DETACH:
-            self.journal.add(EventKind.DETACHED, because="on purpose")
+            self.journal.add(LeftAlone(because="on purpose"))
             raise Detached(self.view.run_id)
 
 

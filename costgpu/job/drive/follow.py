@@ -9,9 +9,8 @@ from costgpu.errors import HostUnreachable, MachineUnusable
 from costgpu.job.drive.checkpoints import save_when_due
 from costgpu.job.drive.context import RunContext
 from costgpu.job.timeouts import RECONNECT_SECONDS, SILENT_SECONDS
-from costgpu.ledger.codec import to_json
 from costgpu.models.job import EndReason, JobPhase, LogStream
-from costgpu.models.run import EventKind, RunState
+from costgpu.models.run import RunState
 
 
 def follow(context: RunContext, *, meanwhile: Callable[[], None] = lambda: None, quiet: bool = False) -> None:
@@ -57,4 +56,4 @@ def follow(context: RunContext, *, meanwhile: Callable[[], None] = lambda: None,
             return
         context.keep_machine(error, "What the job has made may still be on the machine")
     if status.phase is JobPhase.FINISHED:
-        context.journal.add(EventKind.FINISHED, **to_json(status))
+        context.journal.add(status)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import socket
+from collections.abc import Mapping
 from dataclasses import replace
 
 from costgpu.errors import LedgerConflict, LedgerError
@@ -15,7 +16,8 @@ from costgpu.job.drive.context import RunContext
 from costgpu.job.place_policy import NextAttempt, NoNextAttempt, next_attempt
 from costgpu.job.state.attempts import attempt_id, attempts_of_job
 from costgpu.job.state.journal import EventStore, RunJournal
-from costgpu.ledger.codec import to_json
+from costgpu.job.state.states import read_event
+from costgpu.models.events import Intended
 from costgpu.models.job import JobNode
 from costgpu.models.run import RunState, RunView
 
@@ -66,17 +68,25 @@ def record_machines(book: EventStore, context: RunContext, lead: RunView) -> Non
     """
     if lead.spec.node is None or lead.spec.attempt is None or lead.state is RunState.CLOSED:
         return
-    first = book.events(lead.run_id)[0].data
+    intent = _intent(book, lead.run_id)
     for number, run_id in enumerate(lead.spec.node.run_ids):
         if number == 0 or book.events(run_id):
             continue
         spec = replace(lead.spec, node=replace(lead.spec.node, node=number))
         with contextlib.suppress(LedgerConflict):
-            RunJournal(book, context.clock, run_id).begin({**first, "spec": to_json(spec), **_UNMEASURED})
+            RunJournal(book, context.clock, run_id).begin(
+                replace(intent, spec=spec, estimate=None, workload=_UNMEASURED)
+            )
 
 
-_UNMEASURED = {"estimate": None, "workload": {"key": "", "steps": None}}
-"""Of a run that does not do the whole work of its job on its own: that is no measured speed."""
+_UNMEASURED: Mapping[str, object] = {"key": "", "steps": None}
+"""Workload of a run that does not do the whole work of its job on its own: that is no measured speed."""
+
+
+def _intent(book: EventStore, run_id: str) -> Intended:
+    intent = read_event(book.events(run_id)[0])
+    assert isinstance(intent, Intended)  # noqa: S101 - a run that can be read begins with one
+    return intent
 
 
 def _has_ended(view: RunView) -> bool:
@@ -91,11 +101,8 @@ def _record(book: EventStore, context: RunContext, lead: RunView, following: Nex
         others = [attempt_id(attempt.job_id, attempt.index, number) for number in range(1, len(node.run_ids))]
         node = JobNode(node=0, run_ids=(run_id, *others))
     spec = replace(lead.spec, max_duration_seconds=following.max_duration_seconds, attempt=attempt, node=node)
-    facts = {
-        **book.events(lead.run_id)[0].data,
-        "client": socket.gethostname(),
-        "spec": to_json(spec),
-        "options": [to_json(option) for option in following.options],
-    }
+    intent = replace(_intent(book, lead.run_id), client=socket.gethostname(), spec=spec, options=following.options)
+    if begun:
+        intent = replace(intent, estimate=None, workload=_UNMEASURED)
     with contextlib.suppress(LedgerConflict):  # a process that was killed has written it already
-        RunJournal(book, context.clock, run_id).begin({**facts, **(_UNMEASURED if begun else {})})
+        RunJournal(book, context.clock, run_id).begin(intent)

@@ -9,11 +9,10 @@ from collections.abc import Sequence
 
 from costgpu.errors import HostUnreachable, MachineUnusable, NodesApart, ProviderError
 from costgpu.job.drive.context import RunContext
-from costgpu.ledger.codec import to_json
 from costgpu.models.defaults import MEETING_PORT
 from costgpu.models.instance import InstanceState
 from costgpu.models.job import EndReason, JobPhase, Rendezvous
-from costgpu.models.run import EventKind, RunState, RunView
+from costgpu.models.run import RunState, RunView
 from costgpu.providers import registry
 
 ENDING = (RunState.TERMINATING, RunState.CLOSED)
@@ -89,7 +88,7 @@ def look(context: RunContext) -> None:
         return
     context.answered()
     if status.phase is JobPhase.FINISHED:
-        context.journal.add(EventKind.FINISHED, **to_json(status))
+        context.journal.add(status)
 
 
 def number(view: RunView) -> int:

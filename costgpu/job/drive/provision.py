@@ -27,10 +27,10 @@ from costgpu.job.machine.host import Keys
 from costgpu.job.place_policy import Place, is_about_place, place_rank
 from costgpu.job.plan import LEAST_JOB_SECONDS, boot_seconds
 from costgpu.job.timeouts import CREATE_SECONDS, FIND_POLL_SECONDS, VISIBLE_SECONDS
-from costgpu.ledger.codec import to_json
+from costgpu.models.events import Attempted, Created, Refused
 from costgpu.models.instance import CreateRequest, Instance, NodeGroup
 from costgpu.models.job import EndReason
-from costgpu.models.run import EndedBy, EventKind, Option, RunState, RunView
+from costgpu.models.run import EndedBy, Option, RunState, RunView
 from costgpu.providers import registry
 from costgpu.retry import retry_provider_call
 
@@ -90,21 +90,20 @@ def _record_call(
     number = len(context.view.refusals) + 1
     context.own_token = f"{context.view.run_id}-{number}"
     context.create_called_at = context.created_at = None
-    context.journal.add(
-        EventKind.ATTEMPTED,
-        admit,
+    call = Attempted(
         attempt=number,
         token=context.own_token,
         option=index,
         zone=zone,
-        lease_until=until.replace(microsecond=0).isoformat(),
+        lease_until=until.replace(microsecond=0),
         allow_from=context.services.allow_from(option.offer.provider),
         account=account,
-        offer=to_json(option.offer),
+        offer=option.offer,
         lifetime_seconds=option.lease.lifetime_seconds,
-        worst_cost_usd=str(option.lease.worst_cost_usd),
-        usd_per_hour=str(option.lease.usd_per_hour),
+        worst_cost_usd=option.lease.worst_cost_usd,
+        usd_per_hour=option.lease.usd_per_hour,
     )
+    context.journal.add(call, admit)
 
 
 def environment_lost(view: RunView) -> RunCancelled:
@@ -210,9 +209,7 @@ def record_refusal(context: RunContext, error: ProviderError, confirmed_state: s
     Args:
         confirmed_state: Of a machine that its provider has ended while it was being launched; empty if there was none.
     """
-    context.journal.add(
-        EventKind.REFUSED, error=type(error).__name__, message=error.message, confirmed_state=confirmed_state
-    )
+    context.journal.add(Refused(error=type(error).__name__, message=error.message, confirmed_state=confirmed_state))
     if is_about_place(error, context.view):
         context.observer.note(error.message)
         context.last_refusal = error
@@ -224,20 +221,22 @@ def record_instance(context: RunContext, instance: Instance) -> None:
     """Record the id, before anything is waited for."""
     context.created_at = context.clock.monotonic()
     provider = context.provider()
-    layers = to_json(provider.layers(create_request(context.view, context.keys())))
+    layers = provider.layers(create_request(context.view, context.keys()))
+    created = Created(
+        provider=instance.ref.provider,
+        region=instance.ref.region,
+        instance_id=instance.ref.instance_id,
+        zone=instance.zone,
+        instance_type=instance.instance_type,
+        launched_at=instance.launched_at,
+        layers=tuple(layers),
+    )
     while context.view.instance is None:
         if context.view.state is RunState.CLOSED:  # from another computer: nobody would come for it
             end_instance(provider, instance.ref, context.clock, known_since=context.clock.now())
             return
         with contextlib.suppress(LedgerConflict):  # somebody has written meanwhile: the id is not to be lost
-            context.journal.add(
-                EventKind.CREATED,
-                **to_json(instance.ref),
-                zone=instance.zone,
-                instance_type=instance.instance_type,
-                launched_at=instance.launched_at.isoformat(),
-                layers=layers,
-            )
+            context.journal.add(created)
 
 
 def find_created(context: RunContext) -> Instance | None:

@@ -9,10 +9,10 @@ from decimal import Decimal
 from costgpu.job.drive.context import RunContext
 from costgpu.job.drive.next_attempt import record_next_attempt
 from costgpu.job.files.sent_folder import forget_sent
-from costgpu.ledger.codec import to_json
+from costgpu.models.events import Closed
 from costgpu.models.instance import Safeguard
 from costgpu.models.job import EndReason
-from costgpu.models.run import EndedBy, EventKind, Receipt, RunView
+from costgpu.models.run import EndedBy, Receipt, RunView
 
 
 def close_run(context: RunContext, reason: EndReason, by: EndedBy, left_behind: tuple[str, ...]) -> None:
@@ -45,12 +45,13 @@ def close_run(context: RunContext, reason: EndReason, by: EndedBy, left_behind: 
         reason = EndReason.INTERRUPTED
         receipt = replace(receipt, reason=reason)
     context.journal.add(
-        EventKind.CLOSED,
-        reason=reason.value,
-        ended_by=by.value,
-        metered_seconds=receipt.metered_seconds,
-        metered_cost_usd=str(receipt.metered_cost_usd),
-        receipt=to_json(receipt),
+        Closed(
+            reason=reason,
+            ended_by=by,
+            metered_seconds=receipt.metered_seconds,
+            metered_cost_usd=receipt.metered_cost_usd,
+            receipt=receipt,
+        )
     )
 
 

@@ -17,9 +17,10 @@ from costgpu.job.end_instance import clean_up, end_instance, wait_until_terminat
 from costgpu.job.place_policy import is_about_place
 from costgpu.job.state.outcome import after_interruption, error_for
 from costgpu.job.timeouts import CLEAN_UP_SECONDS, EARLY_SECONDS
+from costgpu.models.events import Confirmed, LeftAlone
 from costgpu.models.instance import Instance, InstanceState
 from costgpu.models.job import EndReason, JobStatus
-from costgpu.models.run import EndedBy, EventKind, RunState, RunView
+from costgpu.models.run import EndedBy, RunState, RunView
 from costgpu.providers import registry
 
 # Printed on the console by the boot script or the agent, before the machine is powered off
@@ -158,7 +159,7 @@ def _keep_stopped(context: RunContext) -> NoReturn:
         hint=f"Start the machine at {ref.provider} before {until:%Y-%m-%d %H:%M} UTC, then: costgpu fetch {run_id}; to"
         f" give the outputs up: costgpu cancel --now {run_id}. After that time costgpu reap ends it.",
     )
-    context.journal.add(EventKind.DETACHED, because=kept.message)
+    context.journal.add(LeftAlone(because=kept.message))
     raise kept
 
 
@@ -237,16 +238,16 @@ def _record_confirmed_end(context: RunContext, instance: Instance | None, reason
     ended, known = now, _known_end(view, instance)
     if view.ending_by is None:  # it ended by itself, perhaps long ago
         ended = min(now, view.lease_until or now, known or now)
-    forgotten = {"forgotten": True} if instance is None and view.ending_by is None else {}
     context.journal.add(
-        EventKind.CONFIRMED,
-        **forgotten,
-        state=(instance.state if instance else InstanceState.TERMINATED).value,
-        provider_reason=instance.reason if instance else "",
-        by=_ended_by(view, instance, marker, now).value,
-        reason=reason.value,
-        ended_at=ended.isoformat(),
-        ended_before=view.ending_by is None and known is None,
+        Confirmed(
+            state=(instance.state if instance else InstanceState.TERMINATED).value,
+            provider_reason=instance.reason if instance else "",
+            by=_ended_by(view, instance, marker, now),
+            reason=reason,
+            ended_at=ended,
+            ended_before=view.ending_by is None and known is None,
+            forgotten=instance is None and view.ending_by is None,
+        )
     )
 
 

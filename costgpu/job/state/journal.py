@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any, Protocol
+from collections.abc import Callable
+from typing import Protocol
 
 from costgpu.clock import Clock
 from costgpu.errors import LedgerConflict, LedgerDamaged, LedgerError
 from costgpu.job.state.states import IllegalEvent, apply, begin, replay
-from costgpu.models.run import EventKind, RunEvent, RunState, RunView
+from costgpu.ledger.codec import to_json
+from costgpu.models.events import KINDS, Attempted, Event, Intended
+from costgpu.models.run import RunEvent, RunState, RunView
 
 
 class EventStore(Protocol):
@@ -69,19 +71,23 @@ class RunJournal:
             " of its lease.",
         )
 
-    def begin(self, data: Mapping[str, Any]) -> RunView:
+    def begin(self, intent: Intended) -> RunView:
         """Write the intent. Raises `LedgerError` if it cannot."""
-        event = RunEvent(run_id=self.run_id, sequence=0, at=self.clock.now(), kind=EventKind.INTENDED, data=data)
-        view = begin(event)
-        self.book.append(event)
+        row = self._row(0, intent)
+        view = begin(row)
+        self.book.append(row)
         self._view = view
         return view
+
+    def _row(self, sequence: int, event: Event) -> RunEvent:
+        kind = KINDS[type(event)]
+        return RunEvent(run_id=self.run_id, sequence=sequence, at=self.clock.now(), kind=kind, data=to_json(event))
 
     def refresh(self) -> None:
         """Look whether another process has appended."""
         self._stale = self.ledger_error is None
 
-    def add(self, kind: EventKind, admit: Callable[[], None] | None = None, /, **data: Any) -> RunView:
+    def add(self, event: Event, admit: Callable[[], None] | None = None, /) -> RunView:
         """Append an event and return the new view.
 
         Args:
@@ -92,18 +98,18 @@ class RunJournal:
             LedgerError: Only as long as nothing has been created.
         """
         view = self.view
-        event = RunEvent(run_id=self.run_id, sequence=view.next_sequence, at=self.clock.now(), kind=kind, data=data)
-        after = apply(view, event)
-        if self.ledger_error is not None and kind is EventKind.ATTEMPTED:
+        row = self._row(view.next_sequence, event)
+        after = apply(view, row)
+        if self.ledger_error is not None and isinstance(event, Attempted):
             raise self.ledger_error  # a create call that nobody could know of
         if self.ledger_error is None:
             try:
-                self.book.append(event) if admit is None else self.book.append(event, admit)
+                self.book.append(row) if admit is None else self.book.append(row, admit)
             except LedgerConflict:
                 self._stale = True
                 raise
             except LedgerError as error:
-                if view.state is RunState.INTENT and kind is EventKind.ATTEMPTED:
+                if view.state is RunState.INTENT and isinstance(event, Attempted):
                     raise
                 self.ledger_error = error
         self._view = after

@@ -13,9 +13,10 @@ from costgpu.job.find_run import runs_of_job
 from costgpu.job.state.journal import RunJournal
 from costgpu.job.state.lock import lock_run
 from costgpu.job.state.observer import Observer
+from costgpu.models.events import Ending, GivenUp
 from costgpu.models.instance import Instance, InstanceRef
 from costgpu.models.job import EndReason
-from costgpu.models.run import EndedBy, EventKind, RunState, RunView
+from costgpu.models.run import EndedBy, RunState, RunView
 from costgpu.workflows.context import AppContext
 from costgpu.workflows.runs.find_run import connection, run_and_machine
 
@@ -56,7 +57,7 @@ def cancel_driven(context: AppContext, view: RunView, *, now: bool) -> None:
             given_up.add(one.run_id)
             if one.spec.attempt is not None and not one.given_up:
                 journal = RunJournal(context.ledger, context.tools.clock, one.run_id)
-                retry_on_conflict(partial(journal.add, EventKind.GIVEN_UP))
+                retry_on_conflict(partial(journal.add, GivenUp()))
         for one in left:
             if one.waits and one.spec.attempt is not None:
                 continue  # its driver sees that the job is given up, before it asks for a machine
@@ -70,7 +71,7 @@ def cancel_driven(context: AppContext, view: RunView, *, now: bool) -> None:
             over = one.state is RunState.CLOSED or (one.state is RunState.TERMINATING and one.spec.node is None)
             if not over and (now or one.state not in (RunState.INTENT, RunState.COLLECTING)):
                 journal = RunJournal(context.ledger, context.tools.clock, one.run_id)
-                journal.add(EventKind.ENDING, reason=EndReason.CANCELLED.value, by=EndedBy.CLIENT.value)
+                journal.add(Ending(reason=EndReason.CANCELLED, by=EndedBy.CLIENT))
     context.reporter.note(f"Run {view.run_id} is being ended by the terminal that drives it.")
 
 

@@ -11,7 +11,7 @@ import pytest
 from costgpu.errors import InstanceLost
 from costgpu.job.plan import this_machine
 from costgpu.models.instance import Identity, InstanceState
-from costgpu.models.job import EndReason, JobNode, JobPhase, JobSpec, JobStatus, Launcher
+from costgpu.models.job import EndReason, JobPhase, JobSpec, JobStatus, Launcher
 from costgpu.models.reap import TaggedInstance
 from costgpu.models.run import EndedBy, RunState
 from costgpu.render.text.receipt import receipt_text
@@ -123,17 +123,6 @@ def test_a_plan_of_a_ray_cluster() -> None:
     assert "  cluster    Ray on one machine\n" in plan_text(plan(spec=replace(spec, nodes=1)), NOW)
 
 
-def test_a_receipt_of_a_ray_node_does_not_call_the_script_a_success() -> None:
-    def job_of(node: int) -> str:
-        run_ids = (RUN, f"{RUN}b")
-        spec = replace(SPEC, launcher=Launcher.RAY, nodes=2, node=JobNode(node=node, run_ids=run_ids))
-        lines = receipt_text(receipt(), view(spec=spec)).splitlines()
-        return next(line for line in lines if line.startswith("  job"))
-
-    assert job_of(0) == "  job        succeeded"
-    assert job_of(1) == "  job        a Ray node; it ended with the script on machine 0"
-
-
 def test_a_receipt_says_what_was_left_running() -> None:
     told = replace(
         closed(), status=JobStatus(phase=JobPhase.FINISHED, exit_code=0, detail="1 process was ended: serve")
@@ -151,27 +140,6 @@ def test_a_plan_without_auto_shutdown_says_what_that_costs() -> None:
 def test_the_age_of_a_price(days: int, words: str) -> None:
     text = plan_text(plan(price_as_of=NOW.date() - timedelta(days=days)), NOW)
     assert f"an hour, {words};" in " ".join(text.split())
-
-
-def test_a_receipt() -> None:
-    golden(
-        receipt_text(receipt(), closed()),
-        """
-        Receipt k3v9x2m7q1ab (train-resnet)
-          machine    i-0123456789abcdef0, g5.xlarge, us-east-1
-          job        succeeded, exit code 0
-          ended by   this client, requested at 12:00:00 UTC
-          confirmed  terminated at 2026-03-01 12:00:31 UTC
-                     (Client.UserInitiatedShutdown)
-          metered    10 min, $0.075
-        Safeguards:
-          + create call: powering off terminates it, by 2026-03-01 14:00 UTC
-          - provider schedule: NOT armed: no role for EventBridge Scheduler is
-              configured
-          + watchdog: armed by the boot script as its first action, kept on disk, armed
-              again at every boot, by 2026-03-01 14:00 UTC
-    """,
-    )
 
 
 def test_a_receipt_of_a_machine_that_went_by_itself_and_left_something() -> None:
@@ -197,11 +165,6 @@ def test_a_receipt_of_a_machine_that_went_by_itself_and_left_something() -> None
                      removes it
     """,
     )
-
-
-def test_a_receipt_of_nothing() -> None:
-    nothing = receipt(instance=None, instance_type="", ended_by=EndedBy.NOTHING_CREATED)
-    assert receipt_text(nothing, view()) == f"Receipt {RUN}: nothing was created, nothing is billed."
 
 
 @pytest.mark.parametrize("by", [by for by in EndedBy if by is not EndedBy.NOTHING_CREATED])

@@ -202,7 +202,9 @@ class JobDriver:
         if not self.ledger.events(run_id):
             return False
         self._add(RunJournal(self.ledger, self.services.clock, run_id).view)
-        if self.view.waits:
+        if not self.view.waits:
+            self.observer.changed(self.view)
+        else:
             if self._stopping:
                 self._stopped()  # does not return
             if self.detach and self._due():

@@ -198,7 +198,7 @@ def run_fields(now: datetime | None) -> tuple[RunField, ...]:
         RunField("run_id", lambda view: view.run_id, Column("RUN", lambda view: view.run_id)),
         RunField("name", lambda view: view.name, Column("JOB", _job, width=14)),
         RunField("node", lambda view: view.spec.node, always=False),
-        RunField("attempt", lambda view: view.spec.attempt, always=False),
+        RunField("attempt", lambda view: view.spec.attempt if view.spec.goes_on else None, always=False),
         RunField("saved_at", lambda view: view.saved_at, always=False),
         RunField("state", lambda view: view.state, Column("STATE", _state, width=13)),
         RunField("reason", lambda view: view.reason),
@@ -257,10 +257,9 @@ def lease_left(until: datetime | None, now: datetime) -> str:
 
 
 def _job(view: RunView) -> str:
-    node, attempt = view.spec.node, view.spec.attempt
-    if attempt is not None and attempt.index > 0:
-        return f"{view.name} #{attempt.number}"
-    return view.name if node is None else f"{node.node + 1}/{len(node.run_ids)} {view.name}"
+    again = f" #{view.spec.attempt.number}" if view.is_later_attempt and view.spec.attempt is not None else ""
+    node = view.spec.node
+    return f"{view.name}{again}" if node is None else f"{node.node + 1}/{len(node.run_ids)} {view.name}{again}"
 
 
 def _state(view: RunView) -> str:
@@ -297,8 +296,8 @@ def launched_json(
     Args:
         more: Further parts of the document.
     """
-    chain = views[0].spec.attempt is not None
-    view = views[-1] if chain else views[0]
+    chain = views[0].spec.goes_on
+    view = [one for one in views if one.is_first_machine][-1]
     failure = error and {
         "type": type(error).__name__,
         "message": error.message,

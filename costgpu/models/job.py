@@ -230,7 +230,6 @@ class JobOrder:
     idle_seconds: float | None
     grace_seconds: float
     spot: bool  # whether to watch for the provider's interruption notice
-    provider: str  # provider of the machine
     power_off: bool  # whether the agent may end the machine; False only with ``--no-auto-shutdown``
     spot_notice: str = ""  # source of that notice: ``imdsv2``, ``computemetadata``; empty if there is none
     rendezvous: Rendezvous | None = None  # None for a job on one machine, unless its launcher runs it once

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from costgpu.models.attempts import summarize
 from costgpu.models.job import EndReason
 from costgpu.models.run import EndedBy
+from costgpu.providers import registry
 from costgpu.render.document import document
 from costgpu.render.phrases import counted, price_mark
 from costgpu.render.text.layout import labelled, wrap
@@ -79,7 +80,9 @@ def receipt_text(receipt: Receipt, view: RunView, *, safeguards: bool = True) ->
     """
     if receipt.instance is None:
         return f"Receipt {receipt.run_id}: nothing was created, nothing is billed."
-    place = "here" if receipt.instance.provider == "local" else f"{receipt.instance_type}, {receipt.instance.region}"
+    place = (
+        "here" if registry.is_here(receipt.instance.provider) else f"{receipt.instance_type}, {receipt.instance.region}"
+    )
     job = receipt.reason.phrase
     if view.status is not None and view.status.exit_code is not None:
         job += f", exit code {view.status.exit_code}"

@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 
 from costgpu.errors import InstanceLost
-from costgpu.job.plan import this_machine
 from costgpu.models.instance import Identity, InstanceState
 from costgpu.models.job import EndReason, JobPhase, JobSpec, JobStatus, Launcher
 from costgpu.models.reap import TaggedInstance
 from costgpu.models.run import EndedBy, RunState
+from costgpu.providers.local.offer import own_offer
 from costgpu.render.text.receipt import receipt_text
 from costgpu.render.text.run import (
     detached_text,
@@ -81,7 +81,7 @@ def test_a_plan() -> None:
 
 
 def test_a_plan_on_this_machine() -> None:
-    here = this_machine(Decimal(0), NOW.date(), vcpus=8, memory_gib=31.2)
+    here = replace(own_offer(Decimal(0), NOW.date()), vcpus=8, memory_gib=31.2)
     free = plan(
         spec=JobSpec(name="train", argv=("train.py",), workdir="/w"),
         options=(option(here, None),),

@@ -157,7 +157,7 @@ def _outcomes(summary: Summary) -> list[BarRow]:
 def _outcome_table() -> Table:
     ends: dict[CostOutcome, list[str]] = {}
     for reason in EndReason:
-        ends.setdefault(reason.outcome, []).append(reason.value.replace("_", " "))
+        ends.setdefault(reason.outcome, []).append(reason.words)
     rows = [
         [outcome.value, "wasted" if outcome.wasted else "not wasted", ", ".join(reasons)]
         for outcome, reasons in ends.items()

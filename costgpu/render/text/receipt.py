@@ -94,7 +94,7 @@ def receipt_text(receipt: Receipt, view: RunView, *, safeguards: bool = True) ->
     confirmed = f"{receipt.confirmed_at:%Y-%m-%d %H:%M:%S} UTC" if receipt.confirmed_at else "never"
     reason = f" ({receipt.provider_reason})" if receipt.provider_reason else ""
     bound = "at most " if receipt.metered_at_most else ""
-    own = receipt.reason in (EndReason.SUCCEEDED, EndReason.JOB_FAILED)
+    own = receipt.reason.error is None
     rows = [
         ("machine", f"{receipt.instance.instance_id}, {place}"),
         ("job", job),

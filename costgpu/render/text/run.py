@@ -268,7 +268,7 @@ def _state(view: RunView) -> str:
     if view.waits:
         return "waiting"
     reason = view.reason if view.state is RunState.CLOSED else None
-    return reason.value.replace("_", " ") if reason else view.state.value
+    return reason.words if reason else view.state.value
 
 
 def _offer(view: RunView) -> Offer | None:

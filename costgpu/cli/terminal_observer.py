@@ -15,6 +15,7 @@ from costgpu.job.drive.machine import StopSignal
 from costgpu.job.state.observer import Answer
 from costgpu.models.job import LogStream
 from costgpu.models.run import RunState
+from costgpu.providers import registry
 from costgpu.render import safe_text
 
 if TYPE_CHECKING:
@@ -57,8 +58,8 @@ class Terminal:
         if view.option is not None and view.create_call is not None:
             offer = view.option.offer
             place = f"{offer.provider} {offer.instance_type} in {view.create_call.zone or offer.region}"
-            if offer.provider == "local":
-                place = "a place on this machine"
+            if here := registry.label(offer.provider):
+                place = f"a place on {here}"
         collecting = "The job is over; its outputs are coming home"
         if view.interrupted:
             collecting = "The machine is taken back; what the job has made is saved for the next one"

@@ -5,14 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import date, datetime
+from datetime import datetime
 from decimal import ROUND_DOWN, ROUND_UP, Decimal
 
 from costgpu.errors import CapTooSmall, UsageError
 from costgpu.estimator.cost import CPU_READY_SECONDS, GPU_READY_SECONDS
 from costgpu.job.timeouts import POWER_OFF_SECONDS
 from costgpu.models.defaults import BOOT_DISK_GIB
-from costgpu.models.offer import Offer, PurchaseOption
+from costgpu.models.offer import Offer
 from costgpu.models.prediction import Prediction
 from costgpu.models.run import Lease, Option
 from costgpu.providers import registry
@@ -20,14 +20,13 @@ from costgpu.units import format_dollars, format_duration
 
 MAX_OPTIONS = 12  # places to fail over to
 MAX_PRICE_RATIO = Decimal("1.5")  # a place is no replacement if it costs more than this times the first choice
-LOCAL = "local"
 LEAST_JOB_SECONDS = 60.0  # a cap that leaves less than this for the job is refused
-LEAST_LOCAL_SECONDS = 5.0  # the same on this machine, where nothing boots
+LEAST_WITHOUT_BOOT_SECONDS = 5.0  # the same where nothing boots
 ROOM_SECONDS = 900.0  # around a --max-duration: set-up before it, checkpoint and outputs after it, each
 ESTIMATE_FACTOR = 3.0  # the default cap, in upper ends of the estimate
 LEAST_DEFAULT_SECONDS = 1800.0  # a default cap is no shorter: installing packages can take longer than the job
 OWN_PRICE_SLACK_SECONDS = 3600.0  # before an own price ends: a plan is carried out a little later
-LOCAL_SECONDS = 7 * 86400.0  # this machine costs nothing; it still does not run for ever
+FREE_SECONDS = 7 * 86400.0  # what costs nothing still does not run for ever
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,25 +52,6 @@ class LaunchPlace:
     on_demand_usd_per_hour: Decimal | None = None  # what a spot offer costs at most
     placement: bool = False  # whether several such machines can be placed close together
     efa_interfaces: int = 0  # network interfaces with EFA that such a machine can have
-
-
-def this_machine(price_usd_per_hour: Decimal, today: date, *, vcpus: int, memory_gib: float) -> Offer:
-    """Return this machine as an offer; free unless the user says what it costs."""
-    return Offer(
-        provider=LOCAL,
-        instance_type="this-machine",
-        family=LOCAL,
-        region=LOCAL,
-        zone=None,
-        purchase_option=PurchaseOption.ON_DEMAND,
-        price_usd_per_hour=price_usd_per_hour,
-        vcpus=vcpus,
-        memory_gib=memory_gib,
-        architecture="",
-        accelerator=None,
-        price_source="--assume-price",
-        price_as_of=today,
-    )
 
 
 def options_for(places: Sequence[LaunchPlace], limits: Limits) -> tuple[Option, ...]:
@@ -137,7 +117,7 @@ def extras_usd_per_hour(offer: Offer, disk_gib: int | None = None) -> Decimal:
 
 def boot_seconds(offer: Offer) -> float:
     """From the create call to the job's start, as estimated."""
-    if offer.provider == LOCAL:
+    if registry.is_here(offer.provider):
         return 0.0
     return GPU_READY_SECONDS if offer.accelerator is not None else CPU_READY_SECONDS
 
@@ -189,9 +169,10 @@ def lease_for(
         ends.append((duration + around, f"--max-duration {format_duration(duration)}"))
     if not ends and estimated_seconds is not None and math.isfinite(estimated_seconds):
         ends.append((max(ESTIMATE_FACTOR * estimated_seconds, LEAST_DEFAULT_SECONDS), "3x the estimate"))
-    if not ends and offer.provider == LOCAL:
-        ends.append((LOCAL_SECONDS, "a week, on this machine"))
-    if ends and offer.provider != LOCAL:
+    place = registry.spec(offer.provider)
+    if not ends and place.free:
+        ends.append((FREE_SECONDS, f"a week, on {place.label}"))
+    if ends and not place.free:
         ends.append((longest, f"no lease is longer than {format_duration(longest)}"))
     if not ends:
         raise UsageError(
@@ -199,14 +180,15 @@ def lease_for(
             hint="Give --max-cost 5 or --max-duration 2h.",
         )
     seconds, by = min(ends)
-    least = boot_seconds(offer) + (LEAST_JOB_SECONDS if offer.provider != LOCAL else LEAST_LOCAL_SECONDS)
+    boot = boot_seconds(offer)
+    least = boot + (LEAST_JOB_SECONDS if boot else LEAST_WITHOUT_BOOT_SECONDS)
     if seconds < least:
         needed = (Decimal(str(least + POWER_OFF_SECONDS)) * rate * limits.nodes / 3600).quantize(
             Decimal("0.01"), rounding=ROUND_UP
         )
-        boots = f": {offer.instance_type} takes about {format_duration(boot_seconds(offer))} to boot and be set up"
+        boots = f": {offer.instance_type} takes about {format_duration(boot)} to boot and be set up"
         raise CapTooSmall(
-            f"{by} would be used up before the job starts{boots if offer.provider != LOCAL else ''}.",
+            f"{by} would be used up before the job starts{boots if boot else ''}.",
             hint=f"Allow at least {format_dollars(needed)}, or {format_duration(least)}.",
         )
     worst = worst_cost(seconds, now, held, later)

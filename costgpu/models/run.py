@@ -247,7 +247,7 @@ class RunView:
     @property
     def outputs_home(self) -> bool:
         """Return whether what its job has made is home, rather than kept for the next machine."""
-        return self.collected and self.reason not in (EndReason.PREEMPTED, EndReason.INTERRUPTED)
+        return self.collected and not (self.reason is not None and self.reason.interrupted)
 
     @property
     def is_later_attempt(self) -> bool:

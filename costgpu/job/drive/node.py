@@ -107,14 +107,7 @@ def what_happened(view: RunView) -> str:
     if view.instance is None:
         why = view.refusals[-1][2].rstrip(".") if view.refusals else ""
         return "could not be had" + (f": {why}" if why else "")
-    words = {
-        EndReason.BOOT_FAILED: "did not come up",
-        EndReason.DRIVER_FAILED: "has GPUs that do not answer",
-        EndReason.PREEMPTED: "was taken back by the provider",
-        EndReason.INSTANCE_LOST: "is gone",
-        EndReason.SYNC_FAILED: "could not be sent the files",
-    }
-    return words.get(view.reason or EndReason.INSTANCE_LOST, f"is ended ({(view.reason or 'lost').replace('_', ' ')})")
+    return (view.reason or EndReason.INSTANCE_LOST).happened
 
 
 def has_failed(view: RunView) -> bool:

@@ -127,7 +127,7 @@ def _why_ended(context: RunContext, instance: Instance | None, marker: str) -> t
         reason = EndReason.DEADLINE
     if reason is not None and reason.limit:
         return reason, error_for(replace(view, reason=reason))
-    if view.outputs_folder is None and reason in (EndReason.SUCCEEDED, EndReason.JOB_FAILED):
+    if view.outputs_folder is None and reason is not None and reason.error is None:
         return reason, None  # its job was over, nobody wanted what it had, and so it did not wait for us
     silent = view.outputs_folder is None and reason is None and view.started_at is not None
     if silent and instance is not None and instance.by_guest:  # the same, and its console is not to be had

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from costgpu.models.attempts import summarize
 from costgpu.models.job import EndReason
 from costgpu.models.run import EndedBy
+from costgpu.providers import registry
 from costgpu.render.document import document
 from costgpu.render.phrases import counted, price_mark
 from costgpu.render.text.layout import labelled, wrap
@@ -78,7 +79,9 @@ def receipt_text(receipt: Receipt, view: RunView, *, safeguards: bool = True) ->
     """
     if receipt.instance is None:
         return f"Receipt {receipt.run_id}: nothing was created, nothing is billed."
-    place = "here" if receipt.instance.provider == "local" else f"{receipt.instance_type}, {receipt.instance.region}"
+    place = (
+        "here" if registry.is_here(receipt.instance.provider) else f"{receipt.instance_type}, {receipt.instance.region}"
+    )
     job = receipt.reason.phrase
     if view.status is not None and view.status.exit_code is not None:
         job += f", exit code {view.status.exit_code}"
@@ -90,7 +93,7 @@ def receipt_text(receipt: Receipt, view: RunView, *, safeguards: bool = True) ->
     confirmed = f"{receipt.confirmed_at:%Y-%m-%d %H:%M:%S} UTC" if receipt.confirmed_at else "never"
     reason = f" ({receipt.provider_reason})" if receipt.provider_reason else ""
     bound = "at most " if receipt.metered_at_most else ""
-    own = receipt.reason in (EndReason.SUCCEEDED, EndReason.JOB_FAILED)
+    own = receipt.reason.error is None
     rows = [
         ("machine", f"{receipt.instance.instance_id}, {place}"),
         ("job", job),

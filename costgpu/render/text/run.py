@@ -16,8 +16,9 @@ from costgpu.models.attempts import summarize
 from costgpu.models.job import Launcher, OutputsFrom
 from costgpu.models.offer import PurchaseOption
 from costgpu.models.run import RunState
+from costgpu.providers import registry
 from costgpu.render.document import document
-from costgpu.render.phrases import THIS_MACHINE, accelerator_name, counted, price_mark, used_file
+from costgpu.render.phrases import accelerator_name, counted, price_mark, used_file
 from costgpu.render.text.layout import Column, labelled, table, wrap
 from costgpu.render.text.receipt import safeguards_text
 from costgpu.units import format_bare_usd, format_duration, format_size, format_usd
@@ -119,9 +120,9 @@ def _machine_rows(plan: Plan, now: datetime) -> list[tuple[str, str]]:
     """Return where, at what price, for how long."""
     offer, lease = plan.options[0].offer, plan.options[0].lease
     free = offer.price_usd_per_hour == 0
-    if offer.provider == "local":
+    if here := registry.label(offer.provider):
         places = f", in {plan.spec.nodes} places of it" if plan.spec.nodes > 1 else ""
-        rows = [("machine", f"this machine ({offer.vcpus} CPUs, {offer.memory_gib:g} GiB){places}")]
+        rows = [("machine", f"{here} ({offer.vcpus} CPUs, {offer.memory_gib:g} GiB){places}")]
         rows += [] if free else [("price", f"{format_usd(offer.price_usd_per_hour)} an hour, as given")]
     else:
         rows = _cloud_rows(plan, offer, now)
@@ -266,7 +267,7 @@ def _state(view: RunView) -> str:
     if view.waits:
         return "waiting"
     reason = view.reason if view.state is RunState.CLOSED else None
-    return reason.value.replace("_", " ") if reason else view.state.value
+    return reason.words if reason else view.state.value
 
 
 def _offer(view: RunView) -> Offer | None:
@@ -275,7 +276,7 @@ def _offer(view: RunView) -> Offer | None:
 
 def machine_name(offer: Offer | None) -> str:
     """Return the type of a machine, in a column."""
-    return "-" if offer is None else THIS_MACHINE if offer.provider == "local" else offer.instance_type
+    return "-" if offer is None else registry.label(offer.provider) or offer.instance_type
 
 
 def run_json(view: RunView) -> str:

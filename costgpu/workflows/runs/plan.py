@@ -33,6 +33,7 @@ from costgpu.models.job import JobSpec, Launcher
 from costgpu.models.run import Option, Plan
 from costgpu.models.workload import WorkloadProfile
 from costgpu.pricing.hardware import accelerators
+from costgpu.providers import registry
 from costgpu.workflows.context import AppContext
 from costgpu.workflows.environment import job_environment
 from costgpu.workflows.estimate.measure import check_script, note_files, run_measurement, run_program
@@ -84,13 +85,13 @@ def plan_run(request: RunRequest, script: Request, context: AppContext, adapt: A
     now = context.clock.now()
     if not request.queue and request.recover is None:  # others begin, or go on, who knows when
         limits = replace(limits, now=now)
-    infra, default = request.infra, context.settings.default_infra
-    if not infra and default is not None and not (request.renting and default == "local"):
-        infra = (default,)
-    providers = providers_of(wanted_offers(request, infra, context.reporter))  # a wrong name is an error at once
+    default = context.settings.default_infra
+    if not request.infra and default is not None and not (request.renting and registry.is_here(default)):
+        request = replace(request, infra=(default,))
+    providers = providers_of(wanted_offers(request, context.reporter))  # a wrong name is an error at once
     spec = job_spec(request, script, limits, environment, bucket=context.settings.bucket)
     check_rules(spec)
-    rented = request.renting or any(place != "local" for place in infra)
+    rented = request.renting or not all(map(registry.is_here, request.infra))
     if adapt is None and request.runs_once and request.estimate:
         context.reporter.note(setup_ray.NO_ESTIMATE)
         request = replace(request, estimate=False)
@@ -123,10 +124,10 @@ def plan_run(request: RunRequest, script: Request, context: AppContext, adapt: A
             processes=spec.processes,
             variables=environment,
         )
-    places = find_places(single, context, profile, infra, now.date(), workload_key=key)
+    places = find_places(single, context, profile, now.date(), workload_key=key)
     if request.fallback is not None:
         dearer = replace(single, spot=False)
-        found = find_places(dearer, context, profile, infra, now.date(), workload_key=key)
+        found = find_places(dearer, context, profile, now.date(), workload_key=key)
         places = replace(places, fallback=found.ranked)
     first = places.ranked[0]
     parallelism = profile.parallelism if profile is not None else None
@@ -135,7 +136,7 @@ def plan_run(request: RunRequest, script: Request, context: AppContext, adapt: A
             f"The script asks for NCCL, which works between GPUs only, and {first.offer.instance_type} has none.",
             hint='Choose one with --gpus L4:1, or init_process_group("gloo") where torch.cuda.is_available() is False.',
         )
-    local = first.offer.provider == "local"
+    local = registry.is_here(first.offer.provider)
     python = find_interpreter(request.python or script.python, dict(os.environ)).path if local else ""
     if local and single.runs_once and not request.setup:
         setup_ray.check_installed(python)
@@ -290,7 +291,7 @@ def make_plan(
             )
     file = module_file(script) if script is not None else None
     footprint = profile.footprint if profile is not None else None
-    inputs, remarks = compare(spec, selection, file, footprint, here=first.offer.provider == "local")
+    inputs, remarks = compare(spec, selection, file, footprint, here=registry.is_here(first.offer.provider))
     notes += remarks
     group = None
     if spec.nodes > 1:

@@ -21,6 +21,7 @@ from costgpu.measure import Request
 from costgpu.measure.launcher import Launch
 from costgpu.models.defaults import MEETING_PORT
 from costgpu.models.job import JobSpec, Launcher, OutputsFrom, Recovery
+from costgpu.providers import registry
 from costgpu.units import DISK_GIB, parse_duration, parse_usd
 from costgpu.workflows.estimate.request import MOST_NODES, SYSTEM_FOLDERS, ScriptOptions
 from costgpu.workflows.options import Choice, Real, SizeOptions, Switch, Text, Texts, WholeOrNone, Word
@@ -104,6 +105,16 @@ class RunRequest(ScriptOptions, SizeOptions):
         """Return whether what is asked for cannot be this machine."""
         return bool(self.instance_type or self.gpus or self.cpus or self.memory or self.spot)
 
+    @property
+    def here(self) -> bool:
+        """Return whether this computer alone is asked for."""
+        return bool(self.infra) and all(map(registry.is_here, self.infra))
+
+    @property
+    def may_stay_here(self) -> bool:
+        """Return whether the places asked for have this computer among them, or none is."""
+        return not self.infra or any(map(registry.is_here, self.infra))
+
 
 def check(request: RunRequest) -> None:
     """Refuses what contradicts itself, before anything is measured or asked.
@@ -158,7 +169,7 @@ def check(request: RunRequest) -> None:
             "--lease is for --no-auto-shutdown: otherwise the machine ends with its job.",
             hint="--max-duration and --max-cost limit the job.",
         )
-    if request.infra == ("local",):
+    if request.here:
         _refuse(
             {
                 "-t": request.instance_type,

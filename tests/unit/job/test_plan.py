@@ -16,11 +16,11 @@ from costgpu.job.plan import (
     extras_usd_per_hour,
     lease_for,
     options_for,
-    this_machine,
 )
 from costgpu.job.timeouts import POWER_OFF_SECONDS
 from costgpu.models.offer import Accelerator, Offer, PurchaseOption
 from costgpu.models.run import Lease
+from costgpu.providers.local.offer import own_offer
 
 GPU = Offer(
     provider="aws",
@@ -38,7 +38,7 @@ GPU = Offer(
     price_as_of=date(2026, 9, 17),
 )
 CPU = replace(GPU, instance_type="c7a.2xlarge", family="c7a", accelerator=None, price_usd_per_hour=Decimal("0.41"))
-HERE = this_machine(Decimal(0), date(2026, 9, 17), vcpus=2, memory_gib=8.0)
+HERE = own_offer(Decimal(0), date(2026, 9, 17))
 
 
 def lease(

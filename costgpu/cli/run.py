@@ -171,7 +171,7 @@ def finish(driver: JobDriver, *, as_json: bool = False) -> None:
     code = exit_code(view)
     if code:
         detail = f". {view.status.detail}" if view.status is not None and view.status.detail else ""
-        where = f" on machine {view.spec.node.node}" if view.spec.node is not None else ""
+        where = f" on machine {view.machine}" if view.has_peers else ""
         print_note(f"the job ended with exit code {code}{where}{detail}")
     raise typer.Exit(code)
 

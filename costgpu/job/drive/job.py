@@ -230,13 +230,13 @@ class JobDriver:
     def _context(self, run_id: str) -> RunContext:
         earlier = [attempt.views for attempt in self.attempts[:-1]]
         journal = RunJournal(self.ledger, self.services.clock, run_id)
-        spec, node = journal.view.spec, journal.view.spec.node
+        view, spec = journal.view, journal.view.spec
         keeping: KeptCheckpoints | None = None
         if spec.recovery is not None:
-            lead = store = store_of(self.services.folder, journal.view.job_id)
-            saves = node is None or node.node == 0 or spec.outputs_from is OutputsFrom.ALL
-            if node is not None and node.node and saves:
-                store = store_of(self.services.folder, journal.view.job_id, node.node)
+            lead = store = store_of(self.services.folder, view.job_id)
+            saves = view.is_first_machine or spec.outputs_from is OutputsFrom.ALL
+            if saves and not view.is_first_machine:
+                store = store_of(self.services.folder, view.job_id, view.machine)
             keeping = KeptCheckpoints(store=store, lead=lead, saves=saves)
         return RunContext(
             journal=journal,
@@ -365,7 +365,7 @@ class JobDriver:
             RunError: What is there cannot be kept here.
         """
         for context in self._saving():
-            number = context.view.spec.node.node if context.view.spec.node is not None else 0
+            number = context.view.machine
             started = (one.views[number] for one in reversed(self.attempts) if one.views[number].started_at is not None)
             last = next(started, None)
             if last is not None and last.spec.bucket and context.keeping is not None:

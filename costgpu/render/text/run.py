@@ -259,8 +259,8 @@ def lease_left(until: datetime | None, now: datetime) -> str:
 
 def _job(view: RunView) -> str:
     again = f" #{view.spec.attempt.number}" if view.is_later_attempt and view.spec.attempt is not None else ""
-    node = view.spec.node
-    return f"{view.name}{again}" if node is None else f"{node.node + 1}/{len(node.run_ids)} {view.name}{again}"
+    which = f"{view.machine + 1}/{len(view.machine_ids)} " if view.has_peers else ""
+    return f"{which}{view.name}{again}"
 
 
 def _state(view: RunView) -> str:

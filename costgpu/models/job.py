@@ -140,13 +140,13 @@ class Recovery:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Attempt:
-    """Which attempt at its job a run is."""
+    """Which attempt at its job a run is for."""
 
-    job_id: str  # run id of the first, by which the job is called
-    index: int  # number among the runs of the job, from 0
-    number: int  # number of its machine, from 1: runs for which none was free do not count
-    failed_resumes: int = 0  # how many attempts in a row before this have failed as soon as they went on
-    searches: int = 0  # how many runs in a row before this have found no machine
+    job_id: str  # run id of the first machine of the first attempt, by which the job is called
+    index: int  # number among the attempts, from 0
+    number: int  # the same without those that found no machines, from 1
+    failed_resumes: int = 0  # how many in a row before this have failed as soon as they went on
+    searches: int = 0  # how many in a row before this have found no machines
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -186,6 +186,14 @@ class JobSpec:
     recovery: Recovery | None = None  # None for a job that ends with its machine
     attempt: Attempt | None = None  # None for a job without recovery
     queued: bool = False  # whether it waits until there is room for it
+    retry_until_up: bool = False  # whether machines are looked for until there are some
+    search_seconds: float | None = None  # how long they are looked for; None for as long as it takes
+    on_oom_next_size: bool = False  # whether a job that runs out of memory begins again on a larger machine
+
+    @property
+    def goes_on(self) -> bool:
+        """Return whether a run of the job may be followed by one on other machines, perhaps much later."""
+        return self.recovery is not None or self.retry_until_up or self.on_oom_next_size
 
 
 class JobPhase(StrEnum):
@@ -254,6 +262,8 @@ class JobStatus:
     stdout_bytes: int = 0  # bytes written by the job so far
     stderr_bytes: int = 0  # bytes written by the job so far, set-up included
     uploaded: bool = False  # whether outputs and logs are in the bucket
+    # what the job has run out of, as far as is known: ``gpu``, ``memory``; empty if nothing
+    out_of_memory: str = ""
 
     @property
     def ended_well(self) -> bool:

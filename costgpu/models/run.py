@@ -120,6 +120,7 @@ class Option:
     lease: Lease
     disk_gib: int  # size of the root disk
     extras_usd_per_hour: Decimal = Decimal(0)  # price of disk and address; 0 on this machine
+    size: int = 0  # 0 for what was asked for; n for the n-th larger machine, for a job that has run out of memory
     placement: bool = False  # whether several such machines are placed close together
     efa_interfaces: int = 0  # network interfaces with EFA of each of several such machines; 0 for a plain network
 
@@ -250,8 +251,15 @@ class RunView:
 
     @property
     def is_later_attempt(self) -> bool:
-        """Return whether it is for a job that has begun on another machine."""
-        return self.spec.attempt is not None and self.spec.attempt.index > 0
+        """Return whether it goes on with a job that has begun before, and may wait until somebody takes it further."""
+        return self.spec.goes_on and self.spec.attempt is not None and self.spec.attempt.index > 0
+
+    @property
+    def job_id(self) -> str:
+        """Run id of the first machine of the first attempt, by which the whole job is called."""
+        if self.spec.attempt is not None:
+            return self.spec.attempt.job_id
+        return self.spec.node.group_id if self.spec.node is not None else self.run_id
 
     @property
     def ranks_per_node(self) -> int:

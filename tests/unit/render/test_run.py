@@ -25,6 +25,7 @@ from costgpu.render.text.run import (
     run_json,
 )
 from tests.unit.render.runs import (
+    GPU,
     LAYERS,
     NOW,
     RUN,
@@ -46,6 +47,18 @@ def test_the_money_of_every_cloud_is_shown() -> None:
     assert "  identity   user/ada in aws 123456789012 (profile research)" in lines
     assert "  identity   ada@example.com in gcp team-a (gcloud)" in lines
     assert parsed(plan_json(plan(others=(other,)), NOW), "costgpu.plan")["plan"]["others"][0]["account"] == "team-a"
+
+
+def test_a_plan_that_goes_on_elsewhere() -> None:
+    sizes = [replace(option(replace(GPU, instance_type=f"g6e.{number}xlarge")), size=number) for number in (1, 1, 2)]
+    spec = replace(SPEC, retry_until_up=True, search_seconds=21600.0, on_oom_next_size=True)
+    text = " ".join(plan_text(plan(spec=spec, options=(*plan().options, *sizes)), NOW).split())
+    assert "else 1 other place if there is no capacity" in text
+    assert "at last every 10 min; that costs nothing, for 6.0 h" in text
+    assert "memory if the job runs out of it, it begins again on a larger machine: aws g6e.1xlarge (A10G), at" in text
+    assert ", then aws g6e.2xlarge (A10G), at most" in text
+    assert "one after the other" in text
+    assert "it ends: no larger machine" in " ".join(plan_text(plan(spec=spec), NOW).split())
 
 
 def test_a_plan() -> None:

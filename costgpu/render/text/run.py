@@ -16,7 +16,7 @@ from costgpu.models.attempts import summarize
 from costgpu.models.job import Launcher, OutputsFrom
 from costgpu.models.offer import PurchaseOption
 from costgpu.models.run import RunState
-from costgpu.render.document import document
+from costgpu.render.document import document, json_value
 from costgpu.render.phrases import THIS_MACHINE, accelerator_name, counted, price_mark, used_file
 from costgpu.render.text.layout import Column, labelled, table, wrap
 from costgpu.render.text.receipt import safeguards_text
@@ -230,7 +230,7 @@ def run_fields(now: datetime | None) -> tuple[RunField, ...]:
         RunField("offer", _offer, Column("WHERE", lambda view: machine_name(_offer(view)), width=18)),
         RunField("created_at", lambda view: view.created_at, Column("SINCE", age, right=True, width=7)),
         RunField("lease_until", lambda view: view.lease_until),
-        RunField("status", lambda view: view.status),
+        RunField("status", _status),
         RunField("outputs_home", lambda view: view.outputs_home),
         RunField("metered_seconds", lambda view: metered(view)[0]),
         RunField("metered_cost_usd", lambda view: metered(view)[1], Column("COST", cost, right=True)),
@@ -277,6 +277,12 @@ def lease_left(until: datetime | None, now: datetime) -> str:
         return "no lease"
     seconds = (until - now).total_seconds()
     return f"{format_duration(seconds)} left" if seconds > 0 else f"{format_duration(-seconds)} over"
+
+
+def _status(view: RunView) -> dict[str, Any] | None:
+    """Return how the job fares; what it has run out of is named only if that is known."""
+    told = json_value(view.status)
+    return told if told is None or told["out_of_memory"] else {key: told[key] for key in told if key != "out_of_memory"}
 
 
 def _job(view: RunView) -> str:

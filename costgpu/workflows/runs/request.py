@@ -84,7 +84,7 @@ class RunRequest(ScriptOptions, SizeOptions):
     queue: Switch = Switch("Wait in costgpu queue until there is room.", "--queue", default=False)
     retry_until_up: Switch = Switch("Look for a machine until one is free.", "--retry-until-up", default=False)
     deadline: Text = Text("With --retry-until-up: how long to look, e.g. 6h.")
-    on_oom: Text = Text("next-size: begin again on a larger machine if the job runs out of memory.")
+    on_oom: Text = Text("What to do if the job runs out of memory: next-size, begin again on a larger machine.")
     assume_price: Text = Text("Price of an hour of this machine in USD.")
     task_env: tuple[str, ...] = ()  # as `env`, from a task file
 

@@ -344,11 +344,8 @@ class JobDriver:
 
     def _due(self) -> float:
         """Return how many seconds are left until another machine is looked for, where none was to be had."""
-        view, attempt = self.view, self.view.spec.attempt
-        if attempt is None or attempt.searches == 0:
-            return 0.0
-        waited = (self.services.clock.now() - view.created_at).total_seconds()
-        return max(0.0, place_policy.search_pause(attempt.searches) - max(0.0, waited))
+        now = max(self.services.clock.now(), self.view.created_at)  # the clock may have been set back
+        return max(0.0, (place_policy.looks_again_at(self.view) - now).total_seconds())
 
     def _is_given_up(self) -> bool:
         """Return whether somebody has cancelled the job, perhaps while it had no machine."""

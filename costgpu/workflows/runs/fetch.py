@@ -6,8 +6,8 @@ from pathlib import Path
 
 from costgpu.errors import RunError
 from costgpu.job.adopt import finish_job
+from costgpu.job.drive.checkpoints import store_of
 from costgpu.job.drive.collect import elsewhere_words, placed_summary, staying_error
-from costgpu.job.drive.job import store_of
 from costgpu.job.files.place_outputs import fetch_and_place
 from costgpu.job.find_run import current_run, runs_of_job
 from costgpu.job.state.lock import lock_run

@@ -45,7 +45,8 @@ def run(
     """
     from costgpu.cli.terminal_observer import Terminal
     from costgpu.render.text.run import plan_json, plan_text
-    from costgpu.workflows.runs.start import check_detached, is_free, planned_run
+    from costgpu.workflows.runs.request import check_detached
+    from costgpu.workflows.runs.start import is_free, planned_run
 
     as_json = opt.wants_json(json, output)
     opt.show_amounts(currency, rate, as_json=as_json)

@@ -353,7 +353,7 @@ def detached_text(view: RunView) -> str:
         end = f"When the job is over, its outputs go to {view.spec.bucket} and the machine ends itself."
     else:
         end = f"When the job is over, its outputs stay on the machine, which ends itself at {until}: fetch them first."
-    if view.spec.recovery is not None and not view.spec.bucket:
+    if view.spec.needs_client:
         end += " Its checkpoints are saved only while a client is there: come back soon."
     most = f" It costs at most {format_usd(cap)} in all." if cap else ""
     return "\n".join(

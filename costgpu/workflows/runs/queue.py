@@ -90,7 +90,7 @@ def what_keeps_back(context: AppContext, view: RunView) -> str:
 
 def _cannot_be_left(context: AppContext, view: RunView) -> str:
     """Return why a run that nothing keeps back cannot be started and left now; empty if it can."""
-    if view.is_later_attempt and view.spec.recovery is not None and not view.spec.bucket:
+    if view.is_later_attempt and view.spec.needs_client:
         return f"you: without a bucket somebody has to save its checkpoints (costgpu attach {view.run_id})"
     if context.clock.now() < (due := looks_again_at(view)):
         return f"the next look for a machine, at {due:%H:%M} UTC"

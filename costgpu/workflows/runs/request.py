@@ -21,6 +21,7 @@ from costgpu.measure import Request
 from costgpu.measure.launcher import Launch
 from costgpu.models.defaults import MEETING_PORT
 from costgpu.models.job import JobSpec, Launcher, OutputsFrom, Recovery
+from costgpu.models.run import Plan
 from costgpu.providers import registry
 from costgpu.units import DISK_GIB, parse_duration, parse_usd
 from costgpu.workflows.estimate.request import MOST_NODES, SYSTEM_FOLDERS, ScriptOptions
@@ -200,6 +201,19 @@ def check(request: RunRequest) -> None:
             },
             "cannot be chosen on this machine: it is as it is.",
             "Leave it out, or rent a machine: --infra aws.",
+        )
+
+
+def check_detached(plan: Plan) -> None:
+    """Refuse to leave a job whose checkpoints only this client would save.
+
+    Raises:
+        UsageError: It goes on after interruptions, and has no bucket.
+    """
+    if plan.spec.needs_client:
+        raise UsageError(
+            "--recover with --detach or --queue needs a bucket: without this client nobody saves the checkpoints.",
+            hint="Add --bucket s3://name/prefix, or stay: leave --detach and --queue out.",
         )
 
 

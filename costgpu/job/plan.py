@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from datetime import datetime
 from decimal import ROUND_DOWN, ROUND_UP, Decimal
 
@@ -19,6 +20,9 @@ from costgpu.providers import registry
 from costgpu.units import format_dollars, format_duration
 
 MAX_OPTIONS = 12  # places to fail over to
+LARGER_SIZES = 3  # how often a job may turn to a larger machine
+PLACES_OF_SIZE = 2  # of each larger size
+SIZE_GROWTH = 1.4  # least memory of a size, in those of the one before: from 40 to 80 GiB, and not to 48
 MAX_PRICE_RATIO = Decimal("1.5")  # a place is no replacement if it costs more than this times the first choice
 LEAST_JOB_SECONDS = 60.0  # a cap that leaves less than this for the job is refused
 LEAST_WITHOUT_BOOT_SECONDS = 5.0  # the same where nothing boots
@@ -66,34 +70,72 @@ def options_for(places: Sequence[LaunchPlace], limits: Limits) -> tuple[Option, 
     options: list[Option] = []
     for place in places:
         try:
-            lease = lease_for(
-                place.offer,
-                limits,
-                on_demand_usd_per_hour=place.on_demand_usd_per_hour,
-                estimated_seconds=place.prediction.wall_seconds.high if place.prediction else None,
-            )
+            option = _option(place, limits)
         except CapTooSmall:
             if not options:
                 raise
             continue
         if options and not _replaces(place, places[0]):
             continue
-        disk = limits.disk_gib or BOOT_DISK_GIB[place.offer.accelerator is not None]
-        extras = extras_usd_per_hour(place.offer, disk)
-        several = limits.nodes > 1
-        options.append(
-            Option(
-                offer=place.offer,
-                lease=lease,
-                disk_gib=disk,
-                extras_usd_per_hour=extras,
-                placement=several and place.placement,
-                efa_interfaces=place.efa_interfaces if several else 0,
-            )
-        )
+        options.append(option)
         if len(options) == MAX_OPTIONS:
             break
     return tuple(options)
+
+
+def larger_options(places: Sequence[LaunchPlace], options: Sequence[Option], limits: Limits) -> tuple[Option, ...]:
+    """Return options on larger machines, for a job that runs out of memory: the first places of each size.
+
+    A larger machine has more memory of each kind, so that it does not matter which has run out, and as many GPUs.
+
+    Args:
+        places: Places to choose from, in order.
+        options: Options that they are to be larger than.
+        limits: What the user allows; what it does not allow is left out.
+    """
+    first, found = options[0].offer, list[Option]()
+    for size in range(1, LARGER_SIZES + 1):
+        smaller = [option.offer for option in (*options, *found) if _is_like(option.offer, first)]
+        of_size: list[Option] = []
+        for place in places:
+            offer = place.offer
+            another = not of_size or not _is_larger(offer, of_size[0].offer)
+            if another and _is_like(offer, first) and all(_is_larger(offer, than) for than in smaller):
+                with suppress(CapTooSmall, UsageError):
+                    of_size.append(replace(_option(place, limits), size=size))
+        found += of_size[:PLACES_OF_SIZE]
+    return tuple(found)
+
+
+def _is_like(offer: Offer, first: Offer) -> bool:
+    """Return whether a job is the same there: as many GPUs and CPUs for it, and what was installed runs."""
+    new, old = (each.accelerator and each.accelerator.count for each in (offer, first))
+    enough = new is not None or offer.vcpus >= first.vcpus
+    return new == old and enough and offer.architecture == first.architecture
+
+
+def _is_larger(offer: Offer, than: Offer) -> bool:
+    memory, before = (each.accelerator or each for each in (offer, than))
+    return memory.memory_gib >= SIZE_GROWTH * before.memory_gib and offer.memory_gib > than.memory_gib
+
+
+def _option(place: LaunchPlace, limits: Limits) -> Option:
+    lease = lease_for(
+        place.offer,
+        limits,
+        on_demand_usd_per_hour=place.on_demand_usd_per_hour,
+        estimated_seconds=place.prediction.wall_seconds.high if place.prediction else None,
+    )
+    disk = limits.disk_gib or BOOT_DISK_GIB[place.offer.accelerator is not None]
+    several = limits.nodes > 1
+    return Option(
+        offer=place.offer,
+        lease=lease,
+        disk_gib=disk,
+        extras_usd_per_hour=extras_usd_per_hour(place.offer, disk),
+        placement=several and place.placement,
+        efa_interfaces=place.efa_interfaces if several else 0,
+    )
 
 
 def _replaces(place: LaunchPlace, first: LaunchPlace) -> bool:

@@ -228,6 +228,11 @@ class JobSpec:
         """Return whether a run of the job may be followed by one on other machines, perhaps much later."""
         return self.recovery is not None or self.retry_until_up or self.on_oom_next_size
 
+    @property
+    def needs_client(self) -> bool:
+        """Return whether a client has to be there while the job runs, because nobody else saves its checkpoints."""
+        return self.recovery is not None and not self.bucket
+
 
 class JobPhase(StrEnum):
     """Phase of the job, as the agent on the machine sees it."""

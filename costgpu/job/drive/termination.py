@@ -104,7 +104,7 @@ def record_machine_end(context: RunContext, instance: Instance | None) -> None:
 def _record_refused_launch(context: RunContext, instance: Instance, refusal: ProviderError) -> None:
     """Record that the provider ended a machine while it was being launched: the next place is tried, as after a refusal."""
     view = context.view
-    if view.spec.node is None:
+    if not view.has_peers:
         clean_up(context.provider(), view.run_id, context.instance.region, context.clock)
         record_refusal(context, refusal, instance.state.value)
         return

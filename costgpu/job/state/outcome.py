@@ -39,7 +39,7 @@ def error_for(view: RunView) -> CostGpuError | None:
         return None
     facts = {
         "run_id": view.run_id,
-        "group_id": view.spec.node.group_id if view.spec.node else view.run_id,
+        "group_id": view.machine_ids[0],
         "name": view.name,
         "words": reason.words,
         "limit": reason.limit,

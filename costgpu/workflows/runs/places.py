@@ -12,7 +12,8 @@ from costgpu.estimator.predict import predict
 from costgpu.estimator.prepared import prepare
 from costgpu.estimator.scope import scope_of
 from costgpu.estimator.verdict import Preferences, decide, effective_cost
-from costgpu.job.plan import LaunchPlace
+from costgpu.job.plan import SIZE_GROWTH, LaunchPlace
+from costgpu.models.offer import Offer
 from costgpu.models.prediction import Candidate, Choice, Prediction
 from costgpu.models.workload import WorkloadProfile
 from costgpu.pricing.hardware import accelerators
@@ -35,6 +36,7 @@ class Places:
     verdict: str  # the sentence that says why; empty without one
     notes: list[str]
     fallback: list[LaunchPlace] = field(default_factory=list)  # on demand, where no spot machine is free
+    larger: list[LaunchPlace] = field(default_factory=list)  # for a job that runs out of memory
 
 
 def check_credentials(context: AppContext, providers: Iterable[str]) -> None:
@@ -181,6 +183,14 @@ def find_places(
             best_first.insert(0, verdict.recommended)
     ranked_places = [_place(p.candidate, p if whole else None) for p in best_first]
     return Places(ranked=ranked_places, verdict=sentence, notes=notes)
+
+
+def with_more_memory(request: RunRequest, first: Offer) -> RunRequest:
+    """Return what to look for if a job runs out of memory on the first place: as many GPUs, or CPUs, and more memory."""
+    gpu, gpus = first.accelerator, "none"
+    if gpu is not None:
+        gpus = f"{gpu.memory_gib * SIZE_GROWTH:g}GB:{gpu.count:g}"
+    return replace(request, instance_type=(), gpus=gpus, cpus=None, memory=f"{first.memory_gib:g}+")
 
 
 def _place(candidate: Candidate, prediction: Prediction | None) -> LaunchPlace:

@@ -14,6 +14,7 @@ from costgpu.errors import (
     CostGpuError,
     InterpreterError,
     InvalidRequest,
+    PriceNotFound,
     ProviderError,
     RefusedHere,
     ScriptError,
@@ -23,7 +24,7 @@ from costgpu.estimator.scope import scope_of
 from costgpu.job.drive.receipt import common_safeguards
 from costgpu.job.files.select import select_for
 from costgpu.job.launch import current_owner
-from costgpu.job.plan import LaunchPlace, Limits, options_for
+from costgpu.job.plan import LaunchPlace, Limits, larger_options, options_for
 from costgpu.measure import Request, find_interpreter, workload_key
 from costgpu.measure.launcher import Launch
 from costgpu.measure.prefixes import NO_PREFIXES
@@ -49,6 +50,7 @@ from costgpu.workflows.runs.places import (
     find_places,
     providers_of,
     wanted_offers,
+    with_more_memory,
 )
 from costgpu.workflows.runs.request import RunRequest, check_program, job_spec, limits_of
 from costgpu.workflows.runs.visible_secrets import visible_secrets
@@ -83,7 +85,7 @@ def plan_run(request: RunRequest, script: Request, context: AppContext, adapt: A
     environment = job_environment([*assigned, *request.task_env, *request.env], request.env_file)
     limits = limits_of(request, longest_hours=context.settings.max_lease_hours)
     now = context.clock.now()
-    if not request.queue and request.recover is None:  # others begin, or go on, who knows when
+    if not request.queue and not request.goes_on:  # others begin, or go on, who knows when
         limits = replace(limits, now=now)
     default = context.settings.default_infra
     if not request.infra and default is not None and not (request.renting and registry.is_here(default)):
@@ -129,6 +131,11 @@ def plan_run(request: RunRequest, script: Request, context: AppContext, adapt: A
         dearer = replace(single, spot=False)
         found = find_places(dearer, context, profile, now.date(), workload_key=key)
         places = replace(places, fallback=found.ranked)
+    if spec.on_oom_next_size:
+        wider = with_more_memory(single, places.ranked[0].offer)
+        with suppress(PriceNotFound, UsageError):  # nothing is larger, which the plan says
+            larger = find_places(wider, context, profile, now.date(), workload_key=key)
+            places = replace(places, larger=larger.ranked)
     first = places.ranked[0]
     parallelism = profile.parallelism if profile is not None else None
     if parallelism is not None and parallelism.needs_gpu_backend and first.offer.accelerator is None:
@@ -228,7 +235,7 @@ def _first_possible(
         try:
             zones = context.tools.provider(option.offer.provider).zones(option.offer)
         except (InvalidRequest, RefusedHere) as error:
-            if index + 1 == len(options):
+            if index + 1 == len(options) or options[index + 1].size:
                 raise
             passed.append(f"Passed over: {error.message}")
         else:
@@ -249,10 +256,11 @@ def _identities(
             if name == options[0].offer.provider and not isinstance(error, AuthError):
                 raise  # the best place may work a moment later: another one is not chosen for that
             refused[name] = error
-    if not found:
+    usable = tuple(option for option in options if option.offer.provider in found)
+    if not usable or usable[0].size:  # larger machines are only for a job that has run out of memory
         raise next(iter(refused.values()))
     dropped = [f"Not considered: {name} ({error.message})" for name, error in refused.items()]
-    return tuple(option for option in options if option.offer.provider in found), found, dropped
+    return usable, found, dropped
 
 
 def make_plan(
@@ -271,6 +279,8 @@ def make_plan(
     wanted = options_for(places.ranked, limits)
     if places.fallback:
         wanted += options_for(places.fallback, limits)[:FALLBACK_OPTIONS]
+    if places.larger:
+        wanted += larger_options(places.larger, wanted, limits)
     options, identities, refused = _identities(context, wanted)
     options, zones, dropped = _first_possible(context, options)
     first = options[0]

@@ -95,7 +95,8 @@ class ProviderSpec:
         over_ssh: Whether machines are reached over SSH, with an address and keys; False for processes here.
         free: Whether machines cost nothing unless the user says so.
         label: What a machine is called instead of its type; empty for the type.
-        own_offer: Makes the only offer, from the price of an hour, and the day; None where price lists have the offers.
+        own_offer: Makes the only offer, of this computer as it is, from the price of an hour, and the day; None for
+            machines that are rented, whose offers are in price lists.
         end_by_hand: The command that ends an instance without costgpu, from its reference and the account.
         account_in_end_command: Whether that command names the account; `Provider.identity` then asks nobody.
         watchdog_delay_seconds: How much later than the deadline the machine's own watchdog acts, because the provider

@@ -24,7 +24,8 @@ from typing import Any
 from sqlalchemy import insert
 
 from costgpu.ledger import Ledger, dialect, migrations, projections, schema
-from costgpu.ledger.records.budget_rules import Budget, Every
+from costgpu.ledger.costs.periods import Every
+from costgpu.ledger.records.budget_rules import Budget
 from costgpu.ledger.records.budget_store import set_budget
 from costgpu.ledger.records.unrecorded_machines import Sighting, record_sightings
 from costgpu.ledger.store import FILE_NAME, event_row

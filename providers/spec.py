@@ -90,6 +90,7 @@ class ProviderSpec:
         cpus_file: CPU families in the columns of the shipped table; None if they ship with costgpu.
         bucket: Opens a bucket by its URL; None if outputs cannot be kept there.
         bucket_scheme: Beginning of such URLs, such as ``s3``.
+        free: Whether machines cost nothing unless the user says so.
         over_ssh: Whether machines are reached over SSH, with an address and keys; False for processes here.
         end_by_hand: The command that ends an instance without costgpu, from its reference and the account.
         account_in_end_command: Whether that command names the account; `Provider.identity` then asks nobody.
@@ -123,6 +124,7 @@ class ProviderSpec:
     cpus_file: Path | None = None
     bucket: Callable[[str], Bucket] | None = None
     bucket_scheme: str = ""
+    free: bool = False
     over_ssh: bool = True
     end_by_hand: Callable[[InstanceRef, str], str] = _no_command
     account_in_end_command: bool = False

@@ -30,5 +30,6 @@ SPEC = ProviderSpec(
     adapter=_adapter,
     has_credentials=lambda: True,
     costs=NO_EXTRAS,
+    free=True,
     over_ssh=False,
 )

@@ -16,8 +16,9 @@ from tests.fuzz.user_input import mutated_value
 def plant_ledger(folder: Path) -> None:
     """A ledger with something in every table: open and closed runs, bills, strangers, budgets, alerts."""
     from costgpu.ledger import Ledger
+    from costgpu.ledger.costs.periods import Every, bounds
     from costgpu.ledger.records import billed, budget_store, unrecorded_machines
-    from costgpu.ledger.records.budget_rules import Budget, Every, bounds
+    from costgpu.ledger.records.budget_rules import Budget
     from tests.unit.providers.planted import closed, opened
 
     now = datetime.now(UTC).replace(microsecond=0)

@@ -20,9 +20,11 @@ from sqlalchemy.exc import DBAPIError
 
 from costgpu.errors import LedgerConflict, LedgerError, LedgerTooNew
 from costgpu.ledger import Ledger, dialect, migrations, schema
-from costgpu.ledger.queries.history import Selection, closed_runs, spent
+from costgpu.ledger.costs.charges import Selection, spent
+from costgpu.ledger.costs.closed_runs import closed_runs
+from costgpu.ledger.costs.periods import Every
 from costgpu.ledger.records.billed import BilledCost, compare_with_bills, latest_bills, record_bills
-from costgpu.ledger.records.budget_rules import Budget, Every
+from costgpu.ledger.records.budget_rules import Budget
 from costgpu.ledger.records.budget_store import (
     set_budget,
 )

@@ -15,16 +15,18 @@ import pytest
 from sqlalchemy import text
 
 from costgpu.job.find_run import load_run
-from costgpu.job.spending import budget_state, gather
+from costgpu.job.spending import gather
 from costgpu.ledger import Ledger, to_json
-from costgpu.ledger.queries.accuracy import accuracy, comparisons
-from costgpu.ledger.queries.export import as_json
-from costgpu.ledger.queries.focus import as_focus
-from costgpu.ledger.queries.history import Selection, closed_runs, spent
-from costgpu.ledger.queries.totals import By, totals
+from costgpu.ledger.costs.charges import Selection, spent
+from costgpu.ledger.costs.closed_runs import closed_runs
+from costgpu.ledger.costs.export import as_json
+from costgpu.ledger.costs.focus import as_focus
+from costgpu.ledger.costs.periods import bounds
+from costgpu.ledger.costs.totals import By, totals
+from costgpu.ledger.records.accuracy import accuracy, comparisons
 from costgpu.ledger.records.billed import compare_with_bills
-from costgpu.ledger.records.budget_rules import bounds
 from costgpu.ledger.records.budget_store import alerts_of, all_budgets, claim_delivery
+from costgpu.ledger.records.budget_sums import budget_state
 from costgpu.ledger.records.measured_speeds import measured_speeds
 from costgpu.ledger.records.unrecorded_machines import sightings_since
 from costgpu.models.run import EventKind, RunEvent

@@ -14,10 +14,9 @@ from typing import Any
 
 from sqlalchemy import Connection, func, select
 
+from costgpu.ledger.costs.charges import Selection, charges
 from costgpu.ledger.projections import plain
-from costgpu.ledger.queries.history import Selection, charges
-from costgpu.ledger.queries.proration import share
-from costgpu.ledger.schema import billed, from_nano, instant, runs, text, to_microseconds, to_nano
+from costgpu.ledger.schema import billed, from_nano, instant, text, to_microseconds, to_nano
 from costgpu.ledger.store import Ledger
 
 LATE = timedelta(hours=48)  # so long after a cost its bill may still be incomplete
@@ -149,9 +148,8 @@ def compare_with_bills(
     low, high = to_microseconds(start), to_microseconds(end)
     metered: dict[str, tuple[str, Decimal]] = {}
     for name in sorted(said if providers is None else providers):
-        for run in charges(ledger, Selection(provider=name), start, end, (runs.c.run_id, runs.c.name)):
-            run_id, job = run.keys
-            metered[run_id] = job, from_nano(share(run.nano_usd, run.began, run.ended, low, high))
+        for run in charges(ledger, Selection(provider=name), start, end):
+            metered[run.run_id] = run.name, from_nano(run.cost_in(low, high))
     rows = [
         Compared(
             run_id=run_id,

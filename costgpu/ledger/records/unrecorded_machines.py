@@ -17,6 +17,7 @@ from typing import Any
 from sqlalchemy import Connection, func, select, tuple_
 
 from costgpu.files import parse_json
+from costgpu.ledger.costs.charges import Charge
 from costgpu.ledger.dialect import batches
 from costgpu.ledger.projections import plain
 from costgpu.ledger.schema import (
@@ -30,6 +31,7 @@ from costgpu.ledger.schema import (
     to_nano,
 )
 from costgpu.ledger.store import Ledger
+from costgpu.models.instance import Instance, InstanceRef
 
 AGAIN = timedelta(minutes=10)  # the shortest time between two rows of a machine that goes on
 SETTLED = timedelta(minutes=2)  # a provider may list a machine as alive so long after its confirmed end
@@ -55,12 +57,58 @@ class Sighting:
     usd_per_hour: Decimal | None = None  # None if its price is not known
     ended: bool = False  # whether the provider has just said that it is gone; not kept
 
-    def cost_usd(self) -> Decimal | None:
-        """Until it was last seen; None if its price is not known."""
-        if self.usd_per_hour is None:
-            return None
-        seconds = max(0.0, (self.seen_at - self.started_at).total_seconds())
-        return self.usd_per_hour * max(LEAST_SECONDS, math.ceil(seconds)) / 3600
+    @classmethod
+    def of(cls, instance: Instance, usd_per_hour: Decimal | None, now: datetime) -> Sighting:
+        """Return what a provider has just said of a machine."""
+        ended = None if instance.state.alive else instance.ended_at
+        return cls(
+            provider=instance.ref.provider,
+            region=instance.ref.region,
+            instance_id=instance.ref.instance_id,
+            run_id=instance.run_id,
+            name=instance.name,
+            owner=instance.owner,
+            instance_type=instance.instance_type,
+            purchase_option="spot" if instance.spot else "on_demand",
+            tags=instance.tags,
+            started_at=instance.launched_at,
+            seen_at=ended or max(now, instance.launched_at),
+            usd_per_hour=usd_per_hour,
+            ended=ended is not None,
+        )
+
+    def charge(self, now: datetime, living: Instance | None) -> Charge:
+        """Return what it has cost until it was last seen, and what it may add if it was seen `living` just now."""
+        until = min(self.seen_at, now)
+        seconds = max(0.0, (until - self.started_at).total_seconds())
+        usd = None
+        if self.usd_per_hour is not None:
+            usd = self.usd_per_hour * max(LEAST_SECONDS, math.ceil(seconds)) / 3600
+        return Charge(
+            began=to_microseconds(min(self.started_at, until)),
+            ended=to_microseconds(until),
+            nano_usd=None if usd is None else to_nano(usd),
+            seconds=seconds,
+            run_id=self.run_id,
+            name=self.name,
+            owner=self.owner,
+            provider=self.provider,
+            instance_type=self.instance_type,
+            purchase_option=self.purchase_option,
+            tags=self.tags,
+            ref=self.ref,
+            nano_usd_per_hour=None if self.usd_per_hour is None else to_nano(self.usd_per_hour),
+            going=living is not None,
+            stops=to_microseconds(living.lease_until)
+            if living is not None and living.lease_until is not None
+            else None,
+            recorded=False,
+        )
+
+    @property
+    def ref(self) -> InstanceRef:
+        """Return which machine it is."""
+        return InstanceRef(provider=self.provider, region=self.region, instance_id=self.instance_id)
 
     @property
     def key(self) -> tuple[str, str]:

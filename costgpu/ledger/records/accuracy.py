@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from decimal import Decimal
 
-from costgpu.ledger.queries.history import ClosedRun, Selection, closed_runs
+from costgpu.ledger.costs.charges import Selection
+from costgpu.ledger.costs.closed_runs import ClosedRun, closed_runs
 from costgpu.ledger.records.billed import LATE, BilledCost, latest_bills, without_repeats
 from costgpu.ledger.store import Ledger
 
@@ -25,9 +26,15 @@ class Comparison:
     run: ClosedRun
     # what the provider says; None if it was not asked, or so soon that the bill may be incomplete
     billed_usd: Decimal | None
-    time_error: float  # metered over estimated seconds, less 1: +0.1 took 10 % longer
-    cost_error: float | None  # the same of the cost; None for what costs nothing
+    estimated: float  # seconds
+    actual: float  # metered seconds
+    cost_error: float | None  # of the cost, as `time_error`; None for what costs nothing
     held: bool | None  # whether the metered seconds lie within the estimate's 80 % interval; None without one
+
+    @property
+    def time_error(self) -> float:
+        """Return the metered over the estimated seconds, less 1: +0.1 took 10 % longer."""
+        return self.actual / self.estimated - 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,7 +74,7 @@ def accuracy(found: Sequence[Comparison]) -> tuple[Accuracy, ...]:
 
 
 def _compared(run: ClosedRun, bill: Decimal | None) -> Comparison | None:
-    if not run.estimated_seconds or run.estimated_seconds <= 0 or run.metered_seconds is None:
+    if run.estimated_seconds is None or not run.metered_seconds or run.metered_seconds < 0:
         return None
     cost_error = None
     if run.estimated_cost_usd and run.metered_cost_usd is not None:
@@ -78,7 +85,8 @@ def _compared(run: ClosedRun, bill: Decimal | None) -> Comparison | None:
     return Comparison(
         run=run,
         billed_usd=bill,
-        time_error=run.metered_seconds / run.estimated_seconds - 1,
+        estimated=run.estimated_seconds,
+        actual=run.metered_seconds,
         cost_error=cost_error,
         held=held,
     )

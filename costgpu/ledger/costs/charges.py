@@ -66,9 +66,9 @@ class Charge(NamedTuple):
     nano_usd: int | None  # None if it is not known
     seconds: float  # metered
     run_id: str
-    name: str
-    owner: str  # who launched it
-    provider: str
+    name: str = ""
+    owner: str = ""  # who launched it
+    provider: str = ""
     instance_type: str = ""
     purchase_option: str = ""
     accelerator: str = ""  # empty for a CPU machine, too
@@ -122,22 +122,31 @@ class Charge(NamedTuple):
 
 
 def charges(
-    ledger: Ledger, selection: Selection, since: datetime | None, until: datetime | None, *, tag: str | None = None
+    ledger: Ledger,
+    selection: Selection,
+    since: datetime | None,
+    until: datetime | None,
+    facts: Sequence[str] = (),
+    *,
+    tag: str | None = None,
 ) -> Iterator[Charge]:
     """Yield what closed runs were charged for that were charged at some time of [since, until), in the order they began.
 
     A run that never had a machine counts by when it was closed. The rows stream: a few thousand are in memory at a time.
 
     Args:
+        facts: The fields of `FACTS` that are asked for; the others are empty.
         tag: The key of a tag whose values are asked for.
     """
-    query = select(runs.c.run, *_CHARGED).join(closings, closings.c.run == runs.c.run)
-    query = query.outerjoin(outcomes, outcomes.c.run == runs.c.run).where(*conditions(selection, since, until))
+    query = select(runs.c.run, *_CHARGED, *(FACTS[fact] for fact in facts)).join(closings, closings.c.run == runs.c.run)
+    if "job_seconds" in facts:
+        query = query.outerjoin(outcomes, outcomes.c.run == runs.c.run)
     if tag is not None:
         query = query.outerjoin(run_tags, (run_tags.c.run == runs.c.run) & (run_tags.c.key == tag))
         query = query.add_columns(func.coalesce(run_tags.c.value, ""))
-    for rows in pages(ledger, query):
-        yield from ledger.readable(rows, _closed, run_named)
+        facts = (*facts, "tag")
+    for rows in pages(ledger, query.where(*conditions(selection, since, until))):
+        yield from ledger.readable(rows, partial(_closed, facts), run_named)
 
 
 def spent(ledger: Ledger, selection: Selection, start: datetime | None, end: datetime | None) -> Decimal:
@@ -272,31 +281,30 @@ _END = func.coalesce(closings.c.ended_us, closings.c.at_us)
 _BEGAN = func.coalesce(closings.c.started_us, closings.c.at_us)
 _ENDED = case((_END > _BEGAN, _END), else_=_BEGAN)
 _CHARGED = (
+    runs.c.run_id,
     _BEGAN,
     _ENDED,
     closings.c.metered_nano_usd,
     func.coalesce(closings.c.metered_seconds, 0.0),
-    outcomes.c.job_seconds,
-    *(runs.c[name] for name in ("run_id", "name", "owner")),
-    *(closings.c[name] for name in ("provider", "instance_type", "purchase_option", "accelerator", "reason")),
 )
+FACTS: Mapping[str, ColumnElement[Any]] = {
+    "name": runs.c.name,
+    "owner": runs.c.owner,
+    **{name: closings.c[name] for name in ("provider", "instance_type", "purchase_option", "accelerator", "reason")},
+    "job_seconds": outcomes.c.job_seconds,
+}
 
 
-def _closed(row: Any) -> Charge:
-    _, began, ended, nano, seconds, job_seconds, run_id, name, owner, provider, kind, purchase, gpu, reason, *tag = row
+def _closed(facts: Sequence[str], row: Any) -> Charge:
+    _, run_id, began, ended, nano, seconds, *cells = row
+    known: dict[str, Any] = {
+        fact: number(cell) if fact == "job_seconds" else text(cell) for fact, cell in zip(facts, cells, strict=True)
+    }
     return Charge(
-        began=instant_us(began),
-        ended=instant_us(ended),
-        nano_usd=None if nano is None else whole(nano),
-        seconds=number(seconds) or 0.0,
-        run_id=text(run_id),
-        name=text(name),
-        owner=text(owner),
-        provider=text(provider),
-        instance_type=text(kind),
-        purchase_option=text(purchase),
-        accelerator=text(gpu),
-        reason=text(reason),
-        job_seconds=number(job_seconds),
-        tag=text(tag[0]) if tag else "",
+        instant_us(began),
+        instant_us(ended),
+        None if nano is None else whole(nano),
+        number(seconds) or 0.0,
+        text(run_id),
+        **known,
     )

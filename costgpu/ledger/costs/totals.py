@@ -7,7 +7,7 @@ Days and months are those of UTC, as on the providers' bills.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date, datetime
 from decimal import Decimal
@@ -37,13 +37,13 @@ class By(StrEnum):
     TAG = "tag"
 
 
-_KEYS: Mapping[By, Callable[[Charge], str]] = {
-    By.JOB: lambda charge: charge.name,
-    By.PERSON: lambda charge: charge.owner.partition("@")[0],  # whatever computer it was launched from
-    By.PROVIDER: lambda charge: charge.provider,
-    By.INSTANCE: lambda charge: f"{charge.provider} {charge.instance_type}".strip(),
-    By.REASON: lambda charge: charge.reason or "",
-    By.TAG: lambda charge: charge.tag,
+_KEYS: Mapping[By, tuple[str, ...]] = {  # fields of a charge
+    By.JOB: ("name",),
+    By.PROVIDER: ("provider",),
+    By.PERSON: ("owner",),
+    By.INSTANCE: ("provider", "instance_type"),
+    By.REASON: ("reason",),
+    By.TAG: ("tag",),
 }
 
 
@@ -90,10 +90,15 @@ def totals(
     form = {By.DAY: "%Y-%m-%d", By.MONTH: "%Y-%m"}.get(by)
     calendar = Calendar({By.DAY: Every.DAILY, By.MONTH: Every.MONTHLY}.get(by, Every.TOTAL), "UTC", since, until)
     found: dict[str, Total] = {}
-    for charge in charges(ledger, selection, since, until, tag=tag if by is By.TAG else None):
+    names = _KEYS.get(by, ())
+    facts = tuple({*names, "reason"} - {"tag"})
+    for charge in charges(ledger, selection, since, until, facts, tag=tag if by is By.TAG else None):
         wasted = _outcome(charge).wasted
+        key = " ".join(filter(None, (getattr(charge, name) for name in names)))
+        if by is By.PERSON:
+            key = key.partition("@")[0]  # whatever computer it was launched from
         for number, part in enumerate(calendar.split(charge.nano_usd or 0, charge.began, charge.ended)):
-            key = from_microseconds(part.start).strftime(form) if form else _KEYS[by](charge)
+            key = from_microseconds(part.start).strftime(form) if form else key
             usd = from_nano(part.amount)
             total = found.setdefault(key, Total(key=key))
             total.add(usd, charge.seconds_in(part), number == 0, wasted=usd * wasted)

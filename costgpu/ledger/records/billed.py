@@ -148,7 +148,7 @@ def compare_with_bills(
     low, high = to_microseconds(start), to_microseconds(end)
     metered: dict[str, tuple[str, Decimal]] = {}
     for name in sorted(said if providers is None else providers):
-        for run in charges(ledger, Selection(provider=name), start, end):
+        for run in charges(ledger, Selection(provider=name), start, end, ("name",)):
             metered[run.run_id] = run.name, from_nano(run.cost_in(low, high))
     rows = [
         Compared(

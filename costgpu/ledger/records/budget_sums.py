@@ -42,15 +42,15 @@ def budget_state(spending: Spending, budget: Budget) -> BudgetState:
     period = bounds(budget.every, budget.time_zone, spending.at)
     mine, now = spending.of(budget), to_microseconds(spending.at)
     spent = sum(charge.cost_in(period.low, period.high) for charge in mine)
-    owing = [from_nano(charge.committed(now, period.high)) for charge in mine]
+    owing = [charge.committed(now, period.high) for charge in mine]
     upcoming = sum(charge.upcoming(now, period.high) for charge in mine)
     spent_usd = spending.closed_usd.get(budget.name, Decimal(0)) + from_nano(spent)
     return BudgetState(
         budget=budget,
         period=period,
         spent_usd=spent_usd,
-        committed_usd=sum(owing, Decimal(0)),
-        open_runs=sum(usd > 0 for usd in owing),
+        committed_usd=from_nano(sum(owing)) if any(owing) else Decimal(0),
+        open_runs=sum(nano > 0 for nano in owing),
         at_least=bool(spending.problems)
         or any(budget.provider in ("", where.replace("/", " ").split()[0]) for where in spending.not_asked)
         or any(charge.nano_usd is None and charge.is_within(period.low, period.high) for charge in mine),

@@ -8,7 +8,7 @@ from itertools import chain
 from costgpu.errors import UsageError
 from costgpu.job.load_runs import load_runs
 from costgpu.ledger import Ledger
-from costgpu.ledger.costs.charges import Selection, charges, open_charge, spent
+from costgpu.ledger.costs.charges import FACTS, Selection, charges, open_charge, spent
 from costgpu.ledger.costs.periods import bounds
 from costgpu.ledger.costs.totals import summarise
 from costgpu.ledger.records.accuracy import comparisons
@@ -57,7 +57,7 @@ def report_of(ledger: Ledger, low: datetime, high: datetime, now: datetime) -> R
         since=low,
         until=high,
         now=now,
-        summary=summarise(chain(charges(ledger, Selection(), low, high), live), low, high),
+        summary=summarise(chain(charges(ledger, Selection(), low, high, tuple(FACTS)), live), low, high),
         budgets=uses,
         comparisons=comparisons(ledger, Selection(), since=low, until=high),
         open_runs=views,

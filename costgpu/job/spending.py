@@ -106,8 +106,11 @@ def gather(
     views = _open_views(ledger, spending)
     if providers is not None:
         _name_unasked(views, live, spending)
-    found = [_open(view, live, spending.at) for view in views]
-    found += reserved_charges(views, spending.at)
+    found: list[Charge | None] = [*reserved_charges(views, spending.at)]
+    for view in views:
+        seen = live.of(view)
+        gone = seen is None and live.lacks(view, spending.at)
+        found.append(open_charge(view, spending.at, seen=seen, gone=gone))
     since = min(starts) if starts and len(starts) == len(budgets) else None
     strangers = _strangers(ledger, live, {view.run_id for view in views}, spending, prices, since)
     living = {instance.ref: instance for instance in live.instances if instance.state.alive}
@@ -147,24 +150,24 @@ def _is_free(machine: Instance) -> bool:
 
 
 def _check_clock(ledger: Ledger, spending: Spending, now: datetime) -> None:
+    newest = None
     try:
         newest = newest_entry(ledger)
     except LedgerError as error:
         spending.add_problem(error)
-        newest = None
-    if not clock_is_off(now, newest):
-        return
-    spending.clock_off = True
-    last = ""
-    if newest is not None:
-        spending.at = newest
-        last = f", and the ledger's last entry is of {newest:%Y-%m-%d %H:%M}"
-    spending.problems.append(
-        BudgetError(
-            f"The clock of this computer says {now:%Y-%m-%d %H:%M} UTC{last}: nothing is recorded, told or enforced.",
-            hint="Set the clock. If it is right, the last entry was made with a wrong one: the next run mends that.",
-        )
+    if clock_is_off(now, newest):
+        last = "" if newest is None else f", and the ledger's last entry is of {newest:%Y-%m-%d %H:%M}"
+        rest = " If it is right, the last entry was made with a wrong one: the next run mends that."
+        _distrust_clock(spending, last, newest or now, rest)
+
+
+def _distrust_clock(spending: Spending, why: str, at: datetime, rest: str = "") -> None:
+    """Count until another time, and let this clock not decide who is told, and what is ended."""
+    said = (
+        f"The clock of this computer says {spending.at:%Y-%m-%d %H:%M} UTC{why}: nothing is recorded, told or enforced."
     )
+    spending.problems.append(BudgetError(said, hint=f"Set the clock.{rest}"))
+    spending.clock_off, spending.at = True, at
 
 
 def _ask(providers: Iterable[Provider], spending: Spending) -> _Live:
@@ -183,21 +186,12 @@ def _ask(providers: Iterable[Provider], spending: Spending) -> _Live:
 
 
 def _compare_clocks(provider: Provider, spending: Spending) -> None:
-    """Note a clock that is minutes from a provider's own: it may not decide who is told, and what is ended."""
     there = None
     if isinstance(provider, TimeSource):
         with contextlib.suppress(ProviderError):
             there = provider.time_now()
-    if there is None or spending.clock_off or abs((spending.at - there).total_seconds()) <= SKEW_FAILS:
-        return
-    spending.problems.append(
-        BudgetError(
-            f"The clock of this computer says {spending.at:%Y-%m-%d %H:%M} UTC, and that of {provider.name} "
-            f"{there:%Y-%m-%d %H:%M}: nothing is recorded, told or enforced.",
-            hint="Set the clock.",
-        )
-    )
-    spending.clock_off, spending.at = True, there
+    if there and not spending.clock_off and abs((spending.at - there).total_seconds()) > SKEW_FAILS:
+        _distrust_clock(spending, f", and that of {provider.name} {there:%Y-%m-%d %H:%M}", there)
 
 
 def _read_closed(ledger: Ledger, budgets: Iterable[Budget], spending: Spending) -> list[datetime]:
@@ -240,11 +234,6 @@ def _name_unasked(views: Iterable[RunView], live: _Live, spending: Spending) -> 
         if ref and ref.provider not in live.asked and not any(w.startswith(ref.provider) for w in spending.not_asked):
             why = f"no credentials here, and run {view.run_id} has a machine there"
             spending.not_asked[ref.provider] = why
-
-
-def _open(view: RunView, live: _Live, now: datetime) -> Charge | None:
-    seen = live.of(view)
-    return open_charge(view, now, seen=seen, gone=seen is None and live.lacks(view, now))
 
 
 def _strangers(

@@ -185,14 +185,11 @@ def open_charge(view: RunView, now: datetime, *, seen: Instance | None = None, g
         ended=ended,
         nano_usd=to_nano(usd),
         seconds=seconds,
-        run_id=view.run_id,
-        name=view.name,
-        owner=view.owner,
+        **_whose(view),
         provider=offer.provider,
         instance_type=offer.instance_type,
         purchase_option=offer.purchase_option.value,
         accelerator=offer.accelerator.name if offer.accelerator else "",
-        tags=view.spec.tags,
         ref=view.instance,
         nano_usd_per_hour=to_nano(option.usd_per_hour),
         going=going,
@@ -204,23 +201,18 @@ def open_charge(view: RunView, now: datetime, *, seen: Instance | None = None, g
 def reserved_charges(views: Sequence[RunView], now: datetime) -> Iterator[Charge]:
     """Yield the machines that jobs on several machines still lack: they were admitted with the first one."""
     begun = {view.spec.node.run_ids for view in views if view.spec.node and view.state is not RunState.INTENT}
-    at = to_microseconds(now)
     for view in views:
         if view.state is RunState.INTENT and view.spec.node is not None and view.spec.node.run_ids in begun:
+            at = to_microseconds(now)
+            cap = to_nano(max(option.lease.worst_cost_usd for option in view.options))
+            provider = view.options[0].offer.provider
             yield Charge(
-                began=at,
-                ended=at,
-                nano_usd=0,
-                seconds=0.0,
-                run_id=view.run_id,
-                name=view.name,
-                owner=view.owner,
-                provider=view.options[0].offer.provider,
-                tags=view.spec.tags,
-                nano_usd_per_hour=0,
-                going=True,
-                cap_left_nano=to_nano(max(option.lease.worst_cost_usd for option in view.options)),
+                at, at, 0, 0.0, **_whose(view), provider=provider, nano_usd_per_hour=0, going=True, cap_left_nano=cap
             )
+
+
+def _whose(view: RunView) -> dict[str, Any]:
+    return {"run_id": view.run_id, "name": view.name, "owner": view.owner, "tags": view.spec.tags}
 
 
 def pages(

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from typing import Any
 
@@ -19,6 +19,7 @@ from costgpu.ledger.projections import plain
 from costgpu.ledger.schema import billed, from_nano, instant, text, to_microseconds, to_nano
 from costgpu.ledger.store import Ledger
 
+ALWAYS = datetime.min.replace(tzinfo=UTC), datetime.max.replace(tzinfo=UTC)
 LATE = timedelta(hours=48)  # so long after a cost its bill may still be incomplete
 
 
@@ -106,7 +107,7 @@ def record_bills(
     return added
 
 
-def latest_bills(ledger: Ledger, start: datetime, end: datetime) -> tuple[BilledCost, ...]:
+def latest_bills(ledger: Ledger, start: datetime = ALWAYS[0], end: datetime = ALWAYS[1]) -> tuple[BilledCost, ...]:
     """Return what was said last about every run and part of a period, oldest part first; zeros are left out."""
 
     def read(connection: Connection) -> tuple[BilledCost, ...]:

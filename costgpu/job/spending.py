@@ -18,11 +18,20 @@ from costgpu.job.load_runs import load_runs
 from costgpu.job.timeouts import VISIBLE_SECONDS
 from costgpu.ledger.costs.charges import Charge, open_charge, reserved_charges, spent
 from costgpu.ledger.costs.periods import bounds
-from costgpu.ledger.records import unrecorded_machines
 from costgpu.ledger.records.budget_rules import Budget, clock_is_off
 from costgpu.ledger.records.budget_store import newest_entry
 from costgpu.ledger.records.budget_sums import Spending
-from costgpu.ledger.records.unrecorded_machines import Sighting
+from costgpu.ledger.records.unrecorded_machines import (
+    key_of,
+    last_sightings,
+    outside_closed_runs,
+    priced,
+    record_sightings,
+    says_more,
+    sighting,
+    sightings_since,
+    with_memory,
+)
 from costgpu.ledger.store import Ledger
 from costgpu.models.diagnostics import SKEW_FAILS
 from costgpu.models.instance import Instance, InstanceRef, InstanceState
@@ -113,9 +122,7 @@ def gather(
         found.append(open_charge(view, spending.at, seen=seen, gone=gone))
     since = min(starts) if starts and len(starts) == len(budgets) else None
     strangers = _strangers(ledger, live, {view.run_id for view in views}, spending, prices, since)
-    living = {instance.ref: instance for instance in live.instances if instance.state.alive}
-    found += [each.charge(spending.at, living.get(each.ref)) for each in strangers]
-    spending.live = [charge for charge in found if charge is not None]
+    spending.live = [*filter(None, found), *(priced(each, spending.at) for each in strangers)]
     return spending
 
 
@@ -238,7 +245,7 @@ def _name_unasked(views: Iterable[RunView], live: _Live, spending: Spending) -> 
 
 def _strangers(
     ledger: Ledger, live: _Live, open_runs: set[str], spending: Spending, prices: Prices, since: datetime | None
-) -> list[Sighting]:
+) -> list[Charge]:
     """Return the machines that no run of the ledger accounts for: those that live, and those that were seen before."""
     candidates = [
         instance
@@ -248,24 +255,24 @@ def _strangers(
         and instance.state is not InstanceState.STOPPED  # not billed by the hour, and nobody knows since when
         and (instance.state.alive or instance.ended_at is not None)
     ]
-    priced: Mapping[InstanceRef, Decimal] = {}
+    priced_at: Mapping[InstanceRef, Decimal] = {}
     try:
-        priced = prices(candidates) if candidates else {}
+        priced_at = prices(candidates) if candidates else {}
     except CostGpuError as error:
         spending.add_problem(error)
-    now = [Sighting.of(instance, priced.get(instance.ref), spending.at) for instance in candidates]
+    now = [sighting(instance, priced_at.get(instance.ref), spending.at) for instance in candidates]
     try:
-        now = unrecorded_machines.outside_closed_runs(ledger, now, spending.at)
-        before = unrecorded_machines.last_sightings(ledger, now)
-        now = [each.after(before.get(each.key)) for each in now]
+        now = outside_closed_runs(ledger, now, spending.at)
+        before = last_sightings(ledger, now)
+        now = [with_memory(each, before.get(key_of(each))) for each in now]
         if not spending.clock_off:
-            unrecorded_machines.record_sightings(ledger, [each for each in now if each.says_more(before.get(each.key))])
+            record_sightings(ledger, [each for each in now if says_more(each, before.get(key_of(each)))])
     except LedgerError as error:
         spending.add_problem(error)
-    found = {each.key: each for each in now}
+    found = {key_of(each): each for each in now}
     try:
-        for each in unrecorded_machines.sightings_since(ledger, since):
-            found.setdefault(each.key, each)
+        for each in sightings_since(ledger, since):
+            found.setdefault(key_of(each), each)
     except LedgerError as error:
         spending.add_problem(error)
     return list(found.values())

@@ -19,7 +19,7 @@ def plant_ledger(folder: Path) -> None:
     from costgpu.ledger.costs.periods import Every, bounds
     from costgpu.ledger.records import billed, budget_store, unrecorded_machines
     from costgpu.ledger.records.budget_rules import Budget
-    from tests.unit.providers.planted import closed, opened
+    from tests.unit.providers.planted import closed, machine, opened
 
     now = datetime.now(UTC).replace(microsecond=0)
     hour, midnight = timedelta(hours=1), now.replace(hour=0, minute=0, second=0)
@@ -39,16 +39,7 @@ def plant_ledger(folder: Path) -> None:
             said_at=now,
         )
         billed.record_bills(ledger, [cost], provider="aws", account="1", start=cost.start, end=cost.end)
-        stranger = unrecorded_machines.Sighting(
-            provider="aws",
-            region="us-east-1",
-            instance_id="i-stranger",
-            instance_type="g5.xlarge",
-            purchase_option="on_demand",
-            started_at=now - 5 * hour,
-            seen_at=now - hour,
-            usd_per_hour=Decimal(1),
-        )
+        stranger = unrecorded_machines.sighting(machine("stranger", now - 5 * hour), Decimal(1), now - hour)
         unrecorded_machines.record_sightings(ledger, [stranger])
         for name, every in (("all", Every.TOTAL), ("month", Every.MONTHLY)):
             budget = Budget(name=name, amount_usd=Decimal(3), every=every)

@@ -28,7 +28,13 @@ from costgpu.ledger.records.budget_rules import Budget
 from costgpu.ledger.records.budget_store import (
     set_budget,
 )
-from costgpu.ledger.records.unrecorded_machines import Sighting, last_sightings, record_sightings, sightings_since
+from costgpu.ledger.records.unrecorded_machines import (
+    key_of,
+    last_sightings,
+    record_sightings,
+    sighting,
+    sightings_since,
+)
 from costgpu.ledger.store import event_row
 from costgpu.models.run import EventKind, RunEvent
 from tests.ledger.conftest import Place, numbers
@@ -37,6 +43,7 @@ from tests.ledger.postgres import Server
 from tests.ledger.processes import note
 from tests.ledger.test_processes import is_whole
 from tests.unit.ledger.test_store import AgainstAModel, happened
+from tests.unit.providers.planted import machine
 
 START = datetime(2026, 10, 28, tzinfo=UTC)
 ODD = (
@@ -266,21 +273,11 @@ def test_bills_and_machines_are_kept(ledger: Ledger) -> None:
     assert latest_bills(ledger, START, now) == (cost,)
     assert [row.billed_usd for row in compare_with_bills(ledger, START, now)] == [Decimal("0.1")]
 
-    machine = Sighting(
-        provider="aws",
-        region="r",
-        instance_id="i-1",
-        run_id="other",
-        instance_type="g5.xlarge",
-        purchase_option="spot",
-        tags={"é": "ü"},
-        started_at=START,
-        seen_at=now,
-        usd_per_hour=Decimal("0.35"),
-    )
-    record_sightings(ledger, [machine])
-    assert sightings_since(ledger) == (machine,)
-    assert last_sightings(ledger, [machine]) == {machine.key: machine}
+    seen = sighting(machine("other", START, spot=True, tags={"é": "ü"}, lease=None), Decimal("0.35"), now)
+    kept = seen._replace(going=False)  # which is not kept
+    record_sightings(ledger, [kept])
+    assert sightings_since(ledger) == (kept,)
+    assert last_sightings(ledger, [kept]) == {key_of(kept): kept}
 
 
 # -- processes --------------------------------------------------------------------------------------------------------

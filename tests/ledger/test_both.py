@@ -23,7 +23,7 @@ from costgpu.ledger import Ledger, dialect, migrations, schema
 from costgpu.ledger.costs.charges import Selection, spent
 from costgpu.ledger.costs.closed_runs import closed_runs
 from costgpu.ledger.costs.periods import Every
-from costgpu.ledger.records.billed import BilledCost, compare_with_bills, latest_bills, record_bills
+from costgpu.ledger.records.billed import compare_with_bills, latest_bills, record_bill
 from costgpu.ledger.records.budget_rules import Budget
 from costgpu.ledger.records.budget_store import (
     set_budget,
@@ -36,6 +36,7 @@ from costgpu.ledger.records.unrecorded_machines import (
     sightings_since,
 )
 from costgpu.ledger.store import event_row
+from costgpu.models.bill import Bill, BilledRow
 from costgpu.models.run import EventKind, RunEvent
 from tests.ledger.conftest import Place, numbers
 from tests.ledger.crowd import Crowd
@@ -258,19 +259,11 @@ def test_a_newer_ledger_is_refused_unchanged(ledger: Ledger, place: Place) -> No
 
 def test_bills_and_machines_are_kept(ledger: Ledger) -> None:
     now = START + timedelta(days=3)
-    cost = BilledCost(
-        provider="aws",
-        account="1",
-        run_id="aaaa",
-        start=START,
-        end=START + timedelta(days=1),
-        amount_usd=Decimal("0.1"),
-        source="s",
-        said_at=now,
-    )
+    row = BilledRow(run_id="aaaa", start=START, end=START + timedelta(days=1), amount_usd=Decimal("0.1"))
+    bill = Bill(provider="aws", account="1", start=START, end=now, rows=(row,), source="s", asked_at=now, requests=1)
     for expected in (1, 0):
-        assert record_bills(ledger, [cost], provider="aws", account="1", start=START, end=now) == expected
-    assert latest_bills(ledger, START, now) == (cost,)
+        assert record_bill(ledger, bill) == expected
+    assert [(cost.run_id, cost.amount_usd) for cost in latest_bills(ledger, START, now)] == [("aaaa", Decimal("0.1"))]
     assert [row.billed_usd for row in compare_with_bills(ledger, START, now)] == [Decimal("0.1")]
 
     seen = sighting(machine("other", START, spot=True, tags={"é": "ü"}, lease=None), Decimal("0.35"), now)

@@ -92,16 +92,6 @@ def test_spent_is_the_sum_by_hand(
         assert abs(Fraction(spent(shared, more, low, high)) - exact) <= Fraction(len(meant), 10**9)
 
 
-@examples(50)
-@given(RUNS, st.lists(MOMENTS, max_size=6))
-def test_periods_that_follow_on_each_other_add_up_exactly(
-    shared: Ledger, runs: list[Closed], moments: list[datetime]
-) -> None:
-    _, mine = planted(shared, runs)
-    parts = [spent(shared, mine, low, high) for low, high in pairwise([None, *sorted(moments), None])]
-    assert sum(parts) == sum((run.cost for run in runs), Decimal(0))
-
-
 @given(
     st.integers(0, 10**18),
     st.integers(-(10**15), 10**15),

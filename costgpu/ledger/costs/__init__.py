@@ -1,1 +1,1 @@
-"""Questions about closed runs: history, totals, accuracy, and exports. All raise `LedgerError` as `Ledger` does."""
+"""What runs and machines have cost: charges, periods, totals, exports. All raise `LedgerError` as `Ledger` does."""

@@ -23,6 +23,7 @@ from costgpu.errors import OutputsDamaged
 from costgpu.files import parse_json
 from costgpu.job.agent.outputs.checkpoint_upload import LIST as CHECKPOINT
 from costgpu.job.agent.outputs.checkpoint_upload import SLOTS as CHECKPOINT_SLOTS
+from costgpu.job.files.download import copy_files, fetch_verified
 from costgpu.job.files.paths import is_inside
 from costgpu.job.files.safe_move import sha256_of
 from costgpu.job.machine import agent_reply
@@ -209,11 +210,7 @@ class FolderHost:
 
     def fetch(self, entries: Sequence[FileEntry], folder: Path) -> None:
         """Copy them."""
-        for entry in entries:
-            target = folder / entry.path
-            target.parent.mkdir(parents=True, exist_ok=True)
-            shutil.copyfile(entry.source or self.folder / entry.path, target)
-            target.chmod(entry.mode)
+        fetch_verified(copy_files, str(self.folder), entries, folder)
 
 
 def _remove(folder: Path) -> None:

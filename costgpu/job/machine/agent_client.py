@@ -206,7 +206,7 @@ class AgentHost:
 
     def _fetch(self, below: str, entries: Sequence[FileEntry], folder: Path) -> None:
         source = f"{self._transport.home}/{below}".rstrip("/")
-        fetch_verified(self._transport, source, entries, folder, announce=self.hold)
+        fetch_verified(self._transport.download, source, entries, folder, announce=self.hold)
         self._call("hold", _nothing, seconds=0.0)
 
     def hold(self, size: int) -> None:

@@ -67,6 +67,28 @@ def specs() -> tuple[ProviderSpec, ...]:
     return tuple(sorted(found.values(), key=lambda one: (not one.over_ssh, one.name)))
 
 
+def is_here(name: str) -> bool:
+    """Return whether machines of this provider are processes of this computer; False for a provider that is not known."""
+    return (found := _known(name)) is not None and not found.over_ssh
+
+
+def label(name: str) -> str:
+    """Return what machines of this provider are called instead of their type; empty for the type."""
+    return found.label if (found := _known(name)) is not None else ""
+
+
+def this_computer() -> ProviderSpec:
+    """Return the provider whose machines are processes of this computer."""
+    return _built_in("local")
+
+
+def _known(name: str) -> ProviderSpec | None:
+    try:
+        return find(name)
+    except ConfigError:
+        return None
+
+
 def load_failures() -> dict[str, str]:
     """Return providers of other packages that cannot be loaded -> why.
 

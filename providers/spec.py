@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
+    from datetime import date
+    from decimal import Decimal
     from pathlib import Path
 
     from costgpu.clock import Clock
@@ -91,6 +93,9 @@ class ProviderSpec:
         bucket: Opens a bucket by its URL; None if outputs cannot be kept there.
         bucket_scheme: Beginning of such URLs, such as ``s3``.
         over_ssh: Whether machines are reached over SSH, with an address and keys; False for processes here.
+        free: Whether machines cost nothing unless the user says so.
+        label: What a machine is called instead of its type; empty for the type.
+        own_offer: Makes the only offer, from the price of an hour, and the day; None where price lists have the offers.
         end_by_hand: The command that ends an instance without costgpu, from its reference and the account.
         account_in_end_command: Whether that command names the account; `Provider.identity` then asks nobody.
         watchdog_delay_seconds: How much later than the deadline the machine's own watchdog acts, because the provider
@@ -124,6 +129,9 @@ class ProviderSpec:
     bucket: Callable[[str], Bucket] | None = None
     bucket_scheme: str = ""
     over_ssh: bool = True
+    free: bool = False
+    label: str = ""
+    own_offer: Callable[[Decimal, date], Offer] | None = None
     end_by_hand: Callable[[InstanceRef, str], str] = _no_command
     account_in_end_command: bool = False
     watchdog_delay_seconds: float = 0.0

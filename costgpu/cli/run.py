@@ -45,7 +45,8 @@ def run(
     """
     from costgpu.cli.terminal_observer import Terminal
     from costgpu.render.text.run import plan_json, plan_text
-    from costgpu.workflows.runs.start import check_detached, is_free, planned_run
+    from costgpu.workflows.runs.request import check_detached
+    from costgpu.workflows.runs.start import is_free, planned_run
 
     as_json = opt.wants_json(json, output)
     opt.show_amounts(currency, rate, as_json=as_json)
@@ -171,7 +172,7 @@ def finish(driver: JobDriver, *, as_json: bool = False) -> None:
     code = exit_code(view)
     if code:
         detail = f". {view.status.detail}" if view.status is not None and view.status.detail else ""
-        where = f" on machine {view.spec.node.node}" if view.spec.node is not None else ""
+        where = f" on machine {view.machine}" if view.has_peers else ""
         print_note(f"the job ended with exit code {code}{where}{detail}")
     raise typer.Exit(code)
 

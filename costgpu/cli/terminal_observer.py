@@ -15,6 +15,7 @@ from costgpu.job.drive.machine import StopSignal
 from costgpu.job.state.observer import Answer
 from costgpu.models.job import LogStream
 from costgpu.models.run import RunState
+from costgpu.providers import registry
 from costgpu.render import safe_text
 
 if TYPE_CHECKING:
@@ -57,8 +58,8 @@ class Terminal:
         if view.option is not None and view.create_call is not None:
             offer = view.option.offer
             place = f"{offer.provider} {offer.instance_type} in {view.create_call.zone or offer.region}"
-            if offer.provider == "local":
-                place = "a place on this machine"
+            if here := registry.label(offer.provider):
+                place = f"a place on {here}"
         collecting = "The job is over; its outputs are coming home"
         if view.interrupted:
             collecting = "The machine is taken back; what the job has made is saved for the next one"
@@ -72,9 +73,8 @@ class Terminal:
             RunState.TERMINATING: f"Ending {view.instance.instance_id if view.instance else 'what may have been created'}",
             RunState.CLOSED: "",
         }[view.state]
-        node = view.spec.node
         if words:
-            self.note(words if node is None else f"[{node.node + 1}/{len(node.run_ids)}] {words}")
+            self.note(f"{view.machine_mark}{words}")
 
     def waiting(self, view: RunView, what: str) -> None:
         """Show a live line with the seconds and cents so far; without a terminal, print a line for what takes long."""
@@ -88,9 +88,7 @@ class Terminal:
             return
         seconds, cost = view.metered(self.clock.now())
         money = f"  ${cost:.4f}" if cost else ""
-        node = view.spec.node
-        which = "" if node is None else f"[{node.node + 1}/{len(node.run_ids)}] "
-        self._line.show(f"{which}{view.state.value}: {what}  {seconds:.0f} s{money}")
+        self._line.show(f"{view.machine_mark}{view.state.value}: {what}  {seconds:.0f} s{money}")
 
     def output(self, stream: LogStream, data: bytes) -> None:
         """To a terminal without what it would obey, elsewhere unchanged.

@@ -8,9 +8,10 @@ from collections.abc import Mapping
 
 from costgpu.errors import CostGpuError, MachineUnusable, RunBusy
 from costgpu.job.drive.attempt import AttemptDriver
+from costgpu.job.drive.checkpoints import STORE
 from costgpu.job.drive.collect import bring_unrecorded_home
 from costgpu.job.drive.context import Detached, RunContext, Services
-from costgpu.job.drive.job import STORE, JobDriver
+from costgpu.job.drive.job import JobDriver
 from costgpu.job.drive.machine import MachineDriver
 from costgpu.job.drive.provision import create_request, record_instance
 from costgpu.job.find_run import RunStore, load_run, runs_of_job

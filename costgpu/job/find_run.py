@@ -99,7 +99,7 @@ def resolve_run(
 def _in_ledger(text: str, ledger: RunStore) -> RunView | None:
     ids = ledger.resolve(text)
     views = [load_run(ledger, run_id) for run_id in ([text] if text in ids else ids)]
-    named = [view for view in views if view.name == text and (view.spec.node is None or view.spec.node.node == 0)]
+    named = [view for view in views if view.name == text and view.is_first_machine]
     still_open = [view for view in named if view.state is not RunState.CLOSED]
     meant = still_open or named[:1] or views
     if len(meant) > 1:

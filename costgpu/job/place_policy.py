@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from decimal import ROUND_DOWN, Decimal
 from enum import Enum, auto
 
@@ -187,6 +187,12 @@ def next_attempt(attempts: Sequence[Machines], now: datetime) -> NextAttempt | N
         )
     left_for_job = None if duration is None else duration - worked
     return NextAttempt(attempt=after, max_duration_seconds=left_for_job, options=options)
+
+
+def looks_again_at(view: RunView) -> datetime:
+    """Return when machines are looked for again for a run that waits, after attempts that found none."""
+    searches = view.spec.attempt.searches if view.spec.attempt is not None else 0
+    return view.created_at + timedelta(seconds=search_pause(searches))
 
 
 def search_pause(searches: int) -> float:

@@ -4,30 +4,33 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
-from datetime import date, datetime
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from datetime import datetime
 from decimal import ROUND_DOWN, ROUND_UP, Decimal
 
 from costgpu.errors import CapTooSmall, UsageError
 from costgpu.estimator.cost import CPU_READY_SECONDS, GPU_READY_SECONDS
 from costgpu.job.timeouts import POWER_OFF_SECONDS
 from costgpu.models.defaults import BOOT_DISK_GIB
-from costgpu.models.offer import Offer, PurchaseOption
+from costgpu.models.offer import Offer
 from costgpu.models.prediction import Prediction
 from costgpu.models.run import Lease, Option
 from costgpu.providers import registry
 from costgpu.units import format_dollars, format_duration
 
 MAX_OPTIONS = 12  # places to fail over to
+LARGER_SIZES = 3  # how often a job may turn to a larger machine
+PLACES_OF_SIZE = 2  # of each larger size
+SIZE_GROWTH = 1.4  # least memory of a size, in those of the one before: from 40 to 80 GiB, and not to 48
 MAX_PRICE_RATIO = Decimal("1.5")  # a place is no replacement if it costs more than this times the first choice
-LOCAL = "local"
 LEAST_JOB_SECONDS = 60.0  # a cap that leaves less than this for the job is refused
-LEAST_LOCAL_SECONDS = 5.0  # the same on this machine, where nothing boots
+LEAST_WITHOUT_BOOT_SECONDS = 5.0  # the same where nothing boots
 ROOM_SECONDS = 900.0  # around a --max-duration: set-up before it, checkpoint and outputs after it, each
 ESTIMATE_FACTOR = 3.0  # the default cap, in upper ends of the estimate
 LEAST_DEFAULT_SECONDS = 1800.0  # a default cap is no shorter: installing packages can take longer than the job
 OWN_PRICE_SLACK_SECONDS = 3600.0  # before an own price ends: a plan is carried out a little later
-LOCAL_SECONDS = 7 * 86400.0  # this machine costs nothing; it still does not run for ever
+FREE_SECONDS = 7 * 86400.0  # what costs nothing still does not run for ever
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,25 +58,6 @@ class LaunchPlace:
     efa_interfaces: int = 0  # network interfaces with EFA that such a machine can have
 
 
-def this_machine(price_usd_per_hour: Decimal, today: date, *, vcpus: int, memory_gib: float) -> Offer:
-    """Return this machine as an offer; free unless the user says what it costs."""
-    return Offer(
-        provider=LOCAL,
-        instance_type="this-machine",
-        family=LOCAL,
-        region=LOCAL,
-        zone=None,
-        purchase_option=PurchaseOption.ON_DEMAND,
-        price_usd_per_hour=price_usd_per_hour,
-        vcpus=vcpus,
-        memory_gib=memory_gib,
-        architecture="",
-        accelerator=None,
-        price_source="--assume-price",
-        price_as_of=today,
-    )
-
-
 def options_for(places: Sequence[LaunchPlace], limits: Limits) -> tuple[Option, ...]:
     """Return the places with their leases, in the order given; without those that cost far more than the first one.
 
@@ -86,34 +70,72 @@ def options_for(places: Sequence[LaunchPlace], limits: Limits) -> tuple[Option, 
     options: list[Option] = []
     for place in places:
         try:
-            lease = lease_for(
-                place.offer,
-                limits,
-                on_demand_usd_per_hour=place.on_demand_usd_per_hour,
-                estimated_seconds=place.prediction.wall_seconds.high if place.prediction else None,
-            )
+            option = _option(place, limits)
         except CapTooSmall:
             if not options:
                 raise
             continue
         if options and not _replaces(place, places[0]):
             continue
-        disk = limits.disk_gib or BOOT_DISK_GIB[place.offer.accelerator is not None]
-        extras = extras_usd_per_hour(place.offer, disk)
-        several = limits.nodes > 1
-        options.append(
-            Option(
-                offer=place.offer,
-                lease=lease,
-                disk_gib=disk,
-                extras_usd_per_hour=extras,
-                placement=several and place.placement,
-                efa_interfaces=place.efa_interfaces if several else 0,
-            )
-        )
+        options.append(option)
         if len(options) == MAX_OPTIONS:
             break
     return tuple(options)
+
+
+def larger_options(places: Sequence[LaunchPlace], options: Sequence[Option], limits: Limits) -> tuple[Option, ...]:
+    """Return options on larger machines, for a job that runs out of memory: the first places of each size.
+
+    A larger machine has more memory of each kind, so that it does not matter which has run out, and as many GPUs.
+
+    Args:
+        places: Places to choose from, in order.
+        options: Options that they are to be larger than.
+        limits: What the user allows; what it does not allow is left out.
+    """
+    first, found = options[0].offer, list[Option]()
+    for size in range(1, LARGER_SIZES + 1):
+        smaller = [option.offer for option in (*options, *found) if _is_like(option.offer, first)]
+        of_size: list[Option] = []
+        for place in places:
+            offer = place.offer
+            another = not of_size or not _is_larger(offer, of_size[0].offer)
+            if another and _is_like(offer, first) and all(_is_larger(offer, than) for than in smaller):
+                with suppress(CapTooSmall, UsageError):
+                    of_size.append(replace(_option(place, limits), size=size))
+        found += of_size[:PLACES_OF_SIZE]
+    return tuple(found)
+
+
+def _is_like(offer: Offer, first: Offer) -> bool:
+    """Return whether a job is the same there: as many GPUs and CPUs for it, and what was installed runs."""
+    new, old = (each.accelerator and each.accelerator.count for each in (offer, first))
+    enough = new is not None or offer.vcpus >= first.vcpus
+    return new == old and enough and offer.architecture == first.architecture
+
+
+def _is_larger(offer: Offer, than: Offer) -> bool:
+    memory, before = (each.accelerator or each for each in (offer, than))
+    return memory.memory_gib >= SIZE_GROWTH * before.memory_gib and offer.memory_gib > than.memory_gib
+
+
+def _option(place: LaunchPlace, limits: Limits) -> Option:
+    lease = lease_for(
+        place.offer,
+        limits,
+        on_demand_usd_per_hour=place.on_demand_usd_per_hour,
+        estimated_seconds=place.prediction.wall_seconds.high if place.prediction else None,
+    )
+    disk = limits.disk_gib or BOOT_DISK_GIB[place.offer.accelerator is not None]
+    several = limits.nodes > 1
+    return Option(
+        offer=place.offer,
+        lease=lease,
+        disk_gib=disk,
+        extras_usd_per_hour=extras_usd_per_hour(place.offer, disk),
+        placement=several and place.placement,
+        efa_interfaces=place.efa_interfaces if several else 0,
+    )
 
 
 def _replaces(place: LaunchPlace, first: LaunchPlace) -> bool:
@@ -137,7 +159,7 @@ def extras_usd_per_hour(offer: Offer, disk_gib: int | None = None) -> Decimal:
 
 def boot_seconds(offer: Offer) -> float:
     """From the create call to the job's start, as estimated."""
-    if offer.provider == LOCAL:
+    if registry.is_here(offer.provider):
         return 0.0
     return GPU_READY_SECONDS if offer.accelerator is not None else CPU_READY_SECONDS
 
@@ -189,9 +211,10 @@ def lease_for(
         ends.append((duration + around, f"--max-duration {format_duration(duration)}"))
     if not ends and estimated_seconds is not None and math.isfinite(estimated_seconds):
         ends.append((max(ESTIMATE_FACTOR * estimated_seconds, LEAST_DEFAULT_SECONDS), "3x the estimate"))
-    if not ends and offer.provider == LOCAL:
-        ends.append((LOCAL_SECONDS, "a week, on this machine"))
-    if ends and offer.provider != LOCAL:
+    place = registry.spec(offer.provider)
+    if not ends and place.free:
+        ends.append((FREE_SECONDS, f"a week, on {place.label}"))
+    if ends and not place.free:
         ends.append((longest, f"no lease is longer than {format_duration(longest)}"))
     if not ends:
         raise UsageError(
@@ -199,14 +222,15 @@ def lease_for(
             hint="Give --max-cost 5 or --max-duration 2h.",
         )
     seconds, by = min(ends)
-    least = boot_seconds(offer) + (LEAST_JOB_SECONDS if offer.provider != LOCAL else LEAST_LOCAL_SECONDS)
+    boot = boot_seconds(offer)
+    least = boot + (LEAST_JOB_SECONDS if boot else LEAST_WITHOUT_BOOT_SECONDS)
     if seconds < least:
         needed = (Decimal(str(least + POWER_OFF_SECONDS)) * rate * limits.nodes / 3600).quantize(
             Decimal("0.01"), rounding=ROUND_UP
         )
-        boots = f": {offer.instance_type} takes about {format_duration(boot_seconds(offer))} to boot and be set up"
+        boots = f": {offer.instance_type} takes about {format_duration(boot)} to boot and be set up"
         raise CapTooSmall(
-            f"{by} would be used up before the job starts{boots if offer.provider != LOCAL else ''}.",
+            f"{by} would be used up before the job starts{boots if boot else ''}.",
             hint=f"Allow at least {format_dollars(needed)}, or {format_duration(least)}.",
         )
     worst = worst_cost(seconds, now, held, later)

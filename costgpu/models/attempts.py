@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from decimal import Decimal
 from itertools import pairwise
 
-from costgpu.models.job import EndReason
 from costgpu.models.offer import PurchaseOption
 from costgpu.models.run import RunView
 
@@ -51,7 +50,7 @@ def summarize(views: Sequence[RunView]) -> AttemptsSummary | None:
     alone = _on_demand_usd(leads[0], _start_seconds(leads[0]) + worked)
     return AttemptsSummary(
         machines=len(made),
-        interruptions=sum(view.reason in (EndReason.PREEMPTED, EndReason.INTERRUPTED) for view in leads),
+        interruptions=sum(view.reason is not None and view.reason.interrupted for view in leads),
         metered_seconds=sum(receipt.metered_seconds for receipt in receipts),
         metered_cost_usd=sum((receipt.metered_cost_usd for receipt in receipts), Decimal(0)),
         lost_seconds=lost,

@@ -1,4 +1,4 @@
-"""What a job is asked to do, how it fares on the machine, and what it produces. Imports `defaults`.
+"""What a job is asked to do, how it fares on the machine, and what it produces. Imports `defaults` and `errors`.
 
 Durations are seconds, money `Decimal` US dollars. Nothing here ever holds a secret.
 """
@@ -11,6 +11,17 @@ from decimal import Decimal
 from enum import StrEnum
 from typing import Self
 
+from costgpu.errors import (
+    CostGpuError,
+    DiskFull,
+    InstanceLost,
+    LimitReached,
+    NodesApart,
+    Preempted,
+    RunCancelled,
+    RunError,
+    SetupFailed,
+)
 from costgpu.models.defaults import MEETING_PORT
 
 
@@ -36,60 +47,82 @@ class CostOutcome(StrEnum):
         return self in (self.FAILED, self.IDLE, self.SPOT, self.LOST, self.NEVER)
 
 
+_LIMITED = CostOutcome.LIMITED, LimitReached
+_NEVER = CostOutcome.NEVER, RunError
+
+
 class EndReason(StrEnum):
-    """Why a job or run ended: with what that means for its cost, its words, and the limit that was reached, if any."""
+    """Why a job or run ended: with what that means for its cost and for whoever waits, and its words."""
 
     outcome: CostOutcome
+    error: type[CostGpuError] | None  # None for a job that ended by itself, well or not
     word: str  # in a column of a table
     phrase: str  # what the job has done, as receipts say it
-    limit: str  # the limit in words; empty without one
+    limit: str  # the limit that was reached; empty without one
+    happened: str  # what has become of the machine, as the others of its job are told
 
     def __new__(
-        cls, value: str, outcome: CostOutcome = CostOutcome.OTHER, word: str = "", phrase: str = "", limit: str = ""
+        cls,
+        value: str,
+        outcome: CostOutcome = CostOutcome.OTHER,
+        error: type[CostGpuError] | None = RunError,
+        word: str = "",
+        phrase: str = "",
+        limit: str = "",
+        happened: str = "",
     ) -> Self:
         """Make a member that has its facts as attributes."""
         made = str.__new__(cls, value)
-        made._value_, made.outcome, made.word, made.limit = value, outcome, word or value, limit
-        made.phrase = phrase or value.replace("_", " ")
+        made._value_, made.outcome, made.error, made.word, made.limit = value, outcome, error, word or value, limit
+        made.phrase, made.happened = phrase or made.words, happened or f"is ended ({made.words})"
         return made
 
-    SUCCEEDED = "succeeded", CostOutcome.SUCCEEDED, "ok"
-    CANCELLED = "cancelled", CostOutcome.CANCELLED  # somebody decided so; what there was came home
-    MAX_DURATION = "max_duration", CostOutcome.LIMITED, "limit", "ended by --max-duration", "its --max-duration"
-    DEADLINE = (
-        "deadline",
-        CostOutcome.LIMITED,
-        "",
-        "ended by the deadline",
-        "the deadline that its cost cap or lease sets",
+    @property
+    def words(self) -> str:
+        """Return the reason as a text."""
+        return str.__str__(self).replace("_", " ")
+
+    @property
+    def interrupted(self) -> bool:
+        """Return whether the provider has taken the machine back."""
+        return self.error is Preempted
+
+    SUCCEEDED = "succeeded", CostOutcome.SUCCEEDED, None, "ok"
+    CANCELLED = "cancelled", CostOutcome.CANCELLED, RunCancelled  # somebody decided so; what there was came home
+    MAX_DURATION = "max_duration", *_LIMITED, "limit", "ended by --max-duration", "its --max-duration"
+    DEADLINE = "deadline", *_LIMITED, "", "ended by the deadline", "the deadline that its cost cap or lease sets"
+    JOB_FAILED = "job_failed", CostOutcome.FAILED, None, "failed", "failed"
+    SETUP_FAILED = "setup_failed", CostOutcome.FAILED, SetupFailed, "set-up", "not started, its set-up failed"
+    DISK_FULL = "disk_full", CostOutcome.FAILED, DiskFull, "disk", "ended, the disk was nearly full"
+    IDLE = (  # the whole run: how much of it was idle is not recorded
+        *("idle", CostOutcome.IDLE, LimitReached),
+        *("", "ended by --idle-duration", "its --idle-duration: nothing happened for so long"),
     )
-    JOB_FAILED = "job_failed", CostOutcome.FAILED, "failed", "failed"
-    SETUP_FAILED = "setup_failed", CostOutcome.FAILED, "set-up", "not started, its set-up failed"
-    DISK_FULL = "disk_full", CostOutcome.FAILED, "disk", "ended, the disk was nearly full"
-    IDLE = (
-        "idle",
-        CostOutcome.IDLE,  # the whole run: how much of it was idle is not recorded
-        "",
-        "ended by --idle-duration",
-        "its --idle-duration: nothing happened for so long",
+    PREEMPTED = (
+        *("preempted", CostOutcome.SPOT, Preempted),
+        *("", "lost, the machine was taken back", "", "was taken back by the provider"),
     )
-    PREEMPTED = "preempted", CostOutcome.SPOT, "", "lost, the machine was taken back"
     # the same, and the job goes on on another machine; what had to be done again is in the receipts
-    INTERRUPTED = "interrupted", CostOutcome.CONTINUED, "", "interrupted, and gone on with elsewhere"
-    INSTANCE_LOST = "instance_lost", CostOutcome.LOST, "lost", "lost with its machine"
-    LEASE_EXPIRED = "lease_expired", CostOutcome.LOST, "reaped", "ended by the deadline", "its lease"  # by the reaper
-    # no client came, or it went before the job started
-    UNCLAIMED = "unclaimed", CostOutcome.NEVER, "", "not started, no client was there"
-    NO_CAPACITY = "no_capacity", CostOutcome.NEVER, "no place"
-    PROVISION_FAILED = "provision_failed", CostOutcome.NEVER, "refused"
-    BOOT_FAILED = "boot_failed", CostOutcome.NEVER, "no boot", "not started, the machine did not come up"
-    HOST_KEY_MISMATCH = "host_key_mismatch", CostOutcome.NEVER, "host key", "not started, another machine answered"
-    MACHINE_UNUSABLE = "machine_unusable", CostOutcome.NEVER, "unusable", "not started, the machine cannot be used"
-    DRIVER_FAILED = "driver_failed", CostOutcome.NEVER, "driver", "not started, the GPU or its driver did not answer"
-    SYNC_FAILED = "sync_failed", CostOutcome.NEVER, "not sent", "not started, its files could not be sent"
-    NODES_APART = "nodes_apart", CostOutcome.NEVER, "", "not started, its machines cannot work together"
+    INTERRUPTED = "interrupted", CostOutcome.CONTINUED, Preempted, "", "interrupted, and gone on with elsewhere"
+    INSTANCE_LOST = "instance_lost", CostOutcome.LOST, InstanceLost, "lost", "lost with its machine", "", "is gone"
+    LEASE_EXPIRED = "lease_expired", CostOutcome.LOST, LimitReached, "reaped", "ended by the deadline", "its lease"
+    UNCLAIMED = "unclaimed", *_NEVER, "", "not started, no client was there"  # or it went before the job started
+    NO_CAPACITY = "no_capacity", *_NEVER, "no place"
+    PROVISION_FAILED = "provision_failed", *_NEVER, "refused"
+    BOOT_FAILED = "boot_failed", *_NEVER, "no boot", "not started, the machine did not come up", "", "did not come up"
+    HOST_KEY_MISMATCH = "host_key_mismatch", *_NEVER, "host key", "not started, another machine answered"
+    MACHINE_UNUSABLE = "machine_unusable", *_NEVER, "unusable", "not started, the machine cannot be used"
+    DRIVER_FAILED = (
+        *("driver_failed", *_NEVER, "driver"),
+        *("not started, the GPU or its driver did not answer", "", "has GPUs that do not answer"),
+    )
+    SYNC_FAILED = (
+        *("sync_failed", *_NEVER, "not sent"),
+        *("not started, its files could not be sent", "", "could not be sent the files"),
+    )
+    NODES_APART = "nodes_apart", CostOutcome.NEVER, NodesApart, "", "not started, its machines cannot work together"
     # another machine of the job was not to be had, or is gone
-    NODE_LOST = "node_lost", CostOutcome.NEVER, "", "ended, another machine of it was missing"
+    NODE_LOST = "node_lost", CostOutcome.NEVER, NodesApart, "", "ended, another machine of it was missing"
 
 
 class Launcher(StrEnum):
@@ -195,6 +228,11 @@ class JobSpec:
         """Return whether a run of the job may be followed by one on other machines, perhaps much later."""
         return self.recovery is not None or self.retry_until_up or self.on_oom_next_size
 
+    @property
+    def needs_client(self) -> bool:
+        """Return whether a client has to be there while the job runs, because nobody else saves its checkpoints."""
+        return self.recovery is not None and not self.bucket
+
 
 class JobPhase(StrEnum):
     """Phase of the job, as the agent on the machine sees it."""
@@ -238,7 +276,6 @@ class JobOrder:
     idle_seconds: float | None
     grace_seconds: float
     spot: bool  # whether to watch for the provider's interruption notice
-    provider: str  # provider of the machine
     power_off: bool  # whether the agent may end the machine; False only with ``--no-auto-shutdown``
     spot_notice: str = ""  # source of that notice: ``imdsv2``, ``computemetadata``; empty if there is none
     rendezvous: Rendezvous | None = None  # None for a job on one machine, unless its launcher runs it once

@@ -247,7 +247,7 @@ class RunView:
     @property
     def outputs_home(self) -> bool:
         """Return whether what its job has made is home, rather than kept for the next machine."""
-        return self.collected and self.reason not in (EndReason.PREEMPTED, EndReason.INTERRUPTED)
+        return self.collected and not (self.reason is not None and self.reason.interrupted)
 
     @property
     def is_later_attempt(self) -> bool:
@@ -262,9 +262,29 @@ class RunView:
         return self.spec.node.group_id if self.spec.node is not None else self.run_id
 
     @property
+    def machine(self) -> int:
+        """Return the number of its machine among those of the attempt, from 0."""
+        return self.spec.node.node if self.spec.node is not None else 0
+
+    @property
     def is_first_machine(self) -> bool:
         """Return whether it is the run of machine 0, which stands for its attempt."""
-        return self.spec.node is None or self.spec.node.node == 0
+        return self.machine == 0
+
+    @property
+    def machine_ids(self) -> tuple[str, ...]:
+        """Return the runs of all machines of the attempt, by number."""
+        return self.spec.node.run_ids if self.spec.node is not None else (self.run_id,)
+
+    @property
+    def has_peers(self) -> bool:
+        """Return whether other machines work on the job with this one."""
+        return self.spec.node is not None
+
+    @property
+    def machine_mark(self) -> str:
+        """Return which machine of several it is, such as ``[1/2] ``; empty without others."""
+        return f"[{self.machine + 1}/{len(self.machine_ids)}] " if self.has_peers else ""
 
     @property
     def ranks_per_node(self) -> int:
@@ -278,13 +298,13 @@ class RunView:
     @property
     def first_rank(self) -> int:
         """Lowest rank on this machine of the job."""
-        return self.spec.node.node * self.ranks_per_node if self.spec.node is not None else 0
+        return self.machine * self.ranks_per_node
 
     @property
     def outputs_folder(self) -> str | None:
         """Folder that outputs come home to; None if those of this machine are not wanted."""
-        node, workdir = self.spec.node, self.spec.workdir
-        if node is None or (node.node == 0 and self.spec.outputs_from is OutputsFrom.RANK_0):
+        workdir = self.spec.workdir
+        if not self.has_peers or (self.is_first_machine and self.spec.outputs_from is OutputsFrom.RANK_0):
             return workdir
         return f"{workdir}/rank-{self.first_rank}" if self.spec.outputs_from is OutputsFrom.ALL else None
 

@@ -93,9 +93,9 @@ def _places(infra: Sequence[str]) -> list[str]:
         name, sign, region = place.partition("/")
         if (error := place_error(place, regions)) is not None:
             raise error
-        if registry.find(name) is None or (sign and (not region or "/" in region or name == "local")):
+        if registry.find(name) is None or (sign and (not region or "/" in region or registry.is_here(name))):
             raise UsageError(f"--infra {place} is not a place.", hint="Such as aws, gcp/us-central1 or local.")
-    return [place for place in dict.fromkeys(infra) if place != "local"]
+    return [place for place in dict.fromkeys(infra) if not registry.is_here(place)]
 
 
 def _offer(

@@ -13,6 +13,10 @@ from costgpu.models.provider_costs import NO_EXTRAS
 from costgpu.providers.spec import ProviderConfig, ProviderSpec
 
 if TYPE_CHECKING:
+    from datetime import date
+    from decimal import Decimal
+
+    from costgpu.models.offer import Offer
     from costgpu.providers.base import Provider
 
 
@@ -20,6 +24,12 @@ def _adapter(config: ProviderConfig) -> Provider:
     from costgpu.providers.local.provider import LocalProvider  # noqa: PLC0415
 
     return LocalProvider(config.data_folder() / "machines", config.clock)
+
+
+def _own_offer(usd_per_hour: Decimal, today: date) -> Offer:
+    from costgpu.providers.local.offer import own_offer  # noqa: PLC0415
+
+    return own_offer(usd_per_hour, today)
 
 
 SPEC = ProviderSpec(
@@ -31,4 +41,7 @@ SPEC = ProviderSpec(
     has_credentials=lambda: True,
     costs=NO_EXTRAS,
     over_ssh=False,
+    free=True,
+    label="this machine",
+    own_offer=_own_offer,
 )

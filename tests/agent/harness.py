@@ -177,7 +177,6 @@ def order(*argv: str, **changes: Any) -> JobOrder:
         "idle_seconds": None,
         "grace_seconds": 1.0,
         "spot": False,
-        "provider": "local",
         "power_off": True,
     }
     return JobOrder(**(values | changes))

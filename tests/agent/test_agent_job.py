@@ -45,6 +45,12 @@ def test_failures_keep_their_exit_code(machine: Machine, script: str, code: int)
     assert (status.reason, status.exit_code) == (EndReason.JOB_FAILED, code)
 
 
+def test_a_job_without_memory_says_so(machine: Machine) -> None:
+    machine.run("bytearray(1 << 60)")
+    status = machine.follow()
+    assert (status.exit_code, status.out_of_memory, status.detail) == (1, "memory", "The job ran out of memory.")
+
+
 def test_a_failing_setup_is_told_apart_and_the_job_does_not_start(machine: Machine) -> None:
     machine.run("open('ran', 'w')", setup="echo preparing; echo broken >&2; exit 7")
     status = machine.follow()

@@ -46,7 +46,7 @@ def test_a_rented_machine_gets_an_environment_of_its_own_for_the_setup(machine: 
     setup = (
         "command -v pip >pip.txt; python -c 'import sys; print(sys.prefix)' >prefix.txt; echo $VIRTUAL_ENV >venv.txt"
     )
-    machine.run("import sys; print(sys.prefix)", setup=setup, provider="aws", python="")
+    machine.run("import sys; print(sys.prefix)", setup=setup, python="")
     status = machine.follow()
     assert status.exit_code == 0, machine.stderr
     venv = str(machine.home / "venv")
@@ -72,7 +72,6 @@ printf '#!/bin/sh\\nexec {sys.executable} "$@"\\n' >"$p/bin/python3"; chmod +x "
     machine.run(
         "import os\nprint(os.environ['CONDA_PREFIX'])\nprint(os.environ['PATH'])",
         setup=setup,
-        provider="aws",
         python=sys.executable,
     )
     status = machine.follow()
@@ -87,7 +86,7 @@ BASE = f'exec "{sys.base_prefix}/bin/python3" "$@"'
 
 def test_a_machine_that_cannot_make_environments_still_runs_the_job(machine: Machine) -> None:
     machine.put_on_path(python3=f'[ "$2" = venv ] && {{ echo "No module named venv" >&2; exit 1; }}\n{BASE}')
-    machine.run("print('ran')", setup="echo break=$PIP_BREAK_SYSTEM_PACKAGES", provider="aws", python="")
+    machine.run("print('ran')", setup="echo break=$PIP_BREAK_SYSTEM_PACKAGES", python="")
     status = machine.follow()
     assert status.exit_code == 0, machine.stderr
     assert b"No module named venv" in machine.stderr
@@ -98,6 +97,6 @@ def test_a_machine_that_cannot_make_environments_still_runs_the_job(machine: Mac
 def test_the_python_that_has_torch_is_preferred(machine: Machine) -> None:
     with_torch = f'case "$2" in *torch*) exit 0;; esac\nexport WITH_TORCH=1\n{BASE}'
     machine.put_on_path(**{"python3": f'case "$2" in *torch*) exit 1;; esac\n{BASE}', "python3.12": with_torch})
-    machine.run("import os; print(os.environ.get('WITH_TORCH'))", provider="aws", python="")
+    machine.run("import os; print(os.environ.get('WITH_TORCH'))", python="")
     assert machine.follow().exit_code == 0
     assert machine.stdout == b"1\n"

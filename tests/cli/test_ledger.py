@@ -14,7 +14,7 @@ import pytest
 
 from costgpu.errors import AuthError, ProviderError, Throttled
 from costgpu.ledger import Ledger
-from costgpu.ledger.records.measured_speeds import HERE, measured_speeds
+from costgpu.ledger.records.measured_speeds import measured_speeds
 from costgpu.measure import workload_key
 from costgpu.measure.profile_file import save_profile
 from costgpu.models.run import RunState
@@ -292,8 +292,8 @@ def test_a_real_run_leaves_its_speed(here: Here) -> None:
         script=script.resolve(), module=None, arguments=["--epochs", "3"], workdir=here.project.resolve()
     )
     with Ledger.open(folder=here.data) as ledger:
-        speed = measured_speeds(ledger, key, here=here.last().identity.account)[HERE]
-        assert measured_speeds(ledger, key, here="another computer") == {}
+        (speed,) = measured_speeds(ledger, key, here=("local", here.last().identity.account)).values()
+        assert measured_speeds(ledger, key, here=("local", "another computer")) == {}
     assert (speed.runs, speed.steps) == (2, None)
     assert 1.2 <= speed.job_seconds < 10
     assert [line.split()[-1] for line in lines(here)[1:]] == ["ok", "ok"]

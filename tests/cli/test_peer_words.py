@@ -10,7 +10,7 @@ from tests.unit.house.test_words_are_real import commands, unreal
 WORDS = {**peer_words("commands"), **peer_words("options")}
 ISSUE = {
     "commands": "launch status ssh stop down ps autostop cost-report exec check show-gpus apply volume fleet gpus",
-    "options": "--down --max-price --image-id --retry-until-up -i --idle-minutes-to-autostop --gpus-per-node --num-nodes"
+    "options": "--down --max-price --image-id -r -i --idle-minutes-to-autostop --gpus-per-node --num-nodes"
     " --cloud --zone --use-spot --cpus --memory --secret",
 }
 
@@ -43,7 +43,7 @@ def test_no_word_is_one_that_is_understood() -> None:
         ("run --down train.py", "No such option: --down", "the machine ends with its job"),
         ("run --gpus L4 -i 10 train.py", "No such option: -i", "--idle-duration 10m"),
         ("run --max-price 2 train.py", "No such option: --max-price", "costgpu run --max-cost 5"),
-        ("run --retry-until-up train.py", "No such option: --retry-until-up", "costgpu run --queue"),
+        ("run -r train.py", "No such option: -r", "costgpu run --retry-until-up"),
         ("estimate --image-id x train.py", "No such option: --image-id", "docs/settings.md"),
         ("jobs --down", "No such option: --down", "the machine ends with its job"),
         ("--down", "No such option: --down", "the machine ends with its job"),

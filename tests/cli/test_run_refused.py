@@ -89,6 +89,11 @@ BAD: list[tuple[tuple[str, ...], int, str, bool]] = [
         "--checkpoint and --fallback are for --recover",
         True,
     ),
+    (("--deadline", "6h", "train.py"), 2, "--deadline is for --retry-until-up", True),
+    (("--on-oom", "larger", "train.py"), 2, "--on-oom next-size", True),
+    (("--on-oom", "next-size", "--no-auto-shutdown", "train.py"), 2, "do not go together", True),
+    (("--retry-until-up", "-e", "LR=0.1", "train.py"), 2, "-e LR=... is stored nowhere", True),
+    (("--retry-until-up", "--on-oom", "next-size", "train.py"), 2, "cannot be chosen on this", True),
     (("--queue", "--fit", "train.py"), 2, "--fit lowers the cap to what budgets leave now", True),
     (("--queue", "-e", "LR=0.1", "train.py"), 2, "-e LR=... is stored nowhere", True),
 ]
@@ -199,7 +204,13 @@ class Cloud(FakeProvider):
 
 
 def planned(
-    folder: Path, gpu: Accelerator | None = None, packages: PackageSource | None = None, /, **accounts: str
+    folder: Path,
+    gpu: Accelerator | None = None,
+    packages: PackageSource | None = None,
+    /,
+    *,
+    larger_at: str = "",
+    **accounts: str,
 ) -> Plan:
     clouds = {name: Cloud(name, account) for name, account in accounts.items()}
     tools = SimpleNamespace(
@@ -207,9 +218,12 @@ def planned(
     )
     context = cast(AppContext, SimpleNamespace(tools=tools, settings=SimpleNamespace(sync_limit_mib=1)))
     limits = Limits(max_cost_usd=Decimal(2), max_duration_seconds=None)
-    offers = [replace(offer("us-east-1", provider=name), accelerator=gpu) for name in accounts]
-    places = [LaunchPlace(offer=each) for each in offers]
-    return make_plan(context, spec(str(folder)), Places(ranked=places, verdict="", notes=[]), limits, packages=packages)
+    offers = [replace(offer("us-east-1", provider=name), accelerator=gpu) for name in accounts if name != larger_at]
+    larger = [
+        LaunchPlace(offer=replace(offer(provider=name), memory_gib=64.0)) for name in accounts if name == larger_at
+    ]
+    found = Places(ranked=[LaunchPlace(offer=each) for each in offers], verdict="", notes=[], larger=larger)
+    return make_plan(context, spec(str(folder)), found, limits, packages=packages)
 
 
 def test_what_the_setup_reads_travels(tmp_path: Path) -> None:
@@ -235,6 +249,13 @@ def test_a_plan_over_two_clouds_names_both_accounts_and_drops_the_one_that_refus
         assert one.notes == (f"Not considered: {refusing} (Log in again.)",)
     with pytest.raises(AuthError):
         planned(tmp_path, aws="", gcp="")
+
+
+def test_a_larger_machine_is_not_where_a_job_begins(tmp_path: Path) -> None:
+    plan = planned(tmp_path, larger_at="gcp", aws="123", gcp="team-a")
+    assert [(each.offer.provider, each.size) for each in plan.options] == [("aws", 0), ("gcp", 1)]
+    with pytest.raises(AuthError):
+        planned(tmp_path, larger_at="gcp", aws="", gcp="team-a")
 
 
 @pytest.mark.parametrize("gpu", ["P4", "P100", "V100", "T4", "H100", "MI100"])

@@ -79,11 +79,6 @@ def choose_python(
         if found is None or not os.access(found, os.X_OK) or os.path.isdir(found):
             raise PythonNotFound("There is no interpreter %r on the machine." % asked)
         return [os.path.abspath(found)]
-    if order["provider"] == "local":
-        found = shutil.which("python3", path=path)
-        if found is None:
-            raise PythonNotFound("There is no python3 on the path.")
-        return [found]
     best = _best(path)
     if not order["setup"] or _exits_with_0(best, "import sys; sys.exit(sys.prefix == sys.base_prefix)"):
         return [best]  # nothing to install, or already an environment of its own

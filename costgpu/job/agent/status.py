@@ -19,6 +19,7 @@ class JobEnd(NamedTuple):
     detail: str
     signalled: bool  # whether it had been asked to end
     left_behind: bool  # whether processes of it were still there
+    out_of_memory: str  # what it had too little of; empty if nothing says so
 
 
 def job_end(home: Home) -> JobEnd | None:
@@ -28,7 +29,7 @@ def job_end(home: Home) -> JobEnd | None:
         return None
     texts = ended.get("reason") or "", ended.get("detail") or ""
     flags = bool(ended.get("signalled")), bool(ended.get("left_behind"))
-    return JobEnd(ended["exit_code"], ended["finished_epoch"], *texts, *flags)
+    return JobEnd(ended["exit_code"], ended["finished_epoch"], *texts, *flags, ended.get("out_of_memory") or "")
 
 
 def job_status(home: Home) -> dict[str, Any]:
@@ -49,6 +50,7 @@ def job_status(home: Home) -> dict[str, Any]:
         "stdout_bytes": home.size(LOGS[0]),
         "stderr_bytes": home.size(LOGS[1]),
         "uploaded": bool(state.get("uploaded")),
+        "out_of_memory": "",
     }
     ending = state.get("ending") or {}
     why, detail = ending.get("reason"), ending.get("detail", "")
@@ -58,7 +60,7 @@ def job_status(home: Home) -> dict[str, Any]:
             answer.update(reason=why, detail=detail)
         else:
             own = ended.reason or ("succeeded" if ended.exit_code == 0 else "job_failed")
-            answer.update(reason=own, detail=ended.detail)
+            answer.update(reason=own, detail=ended.detail, out_of_memory=ended.out_of_memory)
         answer["detail"] = (answer["detail"] + " " + state.get("trouble", "")).strip()
     elif why:
         answer["detail"] = "Ending: " + detail

@@ -14,7 +14,7 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from . import job_environment, launchers, meeting
+from . import job_environment, launchers, meeting, out_of_memory
 from .clock import boot_id, uptime
 from .end_words import exit_words, leftover_words
 from .observe.machine_stats import arguments_of, descendants, gpu_count
@@ -56,6 +56,7 @@ class Supervisor:
         self.command: Sequence[str] = ()  # the job's own
         self.by_signal = False  # whether a signal has ended the last command
         self.progress: dict[str, Any] = {"boot_id": boot_id(), "started_epoch": time.time(), "phase": "setup"}
+        self.kills = out_of_memory.kills()  # before the job
         self.environment = job_environment.base_environment(home)
         flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND
         self.stdout, self.stderr = [os.open(home.file(name), flags, 0o644) for name in LOGS]
@@ -63,7 +64,7 @@ class Supervisor:
     def run(self) -> None:
         """Everything, and the record of its end."""
         reason: str | None = None
-        detail = ""
+        detail = lacked = ""
         try:
             self._note_progress()
             code = self._prepare_and_run()
@@ -71,6 +72,9 @@ class Supervisor:
                 reason, detail = "job_failed", "It was ended from outside: the machine was shut down or restarted."
             else:
                 detail = exit_words(code, self.command, by_signal=self.by_signal)
+                if code and self.hard_at is None:
+                    lacked = out_of_memory.what_ran_out(self.home, code, self.kills)
+                    detail = (detail + " " + out_of_memory.WORDS[lacked]).strip()
         except JobNotRun as ended:
             code, reason, detail = ended.exit_code, ended.reason, ended.detail
         except Exception as error:
@@ -87,7 +91,7 @@ class Supervisor:
         if left:
             detail = (detail + " %d of its processes cannot be ended." % left).strip()
         record = {"exit_code": code, "reason": reason, "detail": detail, "finished_epoch": time.time()}
-        record.update(signalled=self.hard_at is not None, left_behind=left_behind)
+        record.update(signalled=self.hard_at is not None, left_behind=left_behind, out_of_memory=lacked)
         self.home.write("exit.json", record)
 
     def _prepare_and_run(self) -> int:

@@ -1,6 +1,7 @@
 """Starting the daemon so that it comes back when it dies: by systemd, or by a loop of the shell.
 
 Units that are ordered after the network are stopped before it: an agent that the end of the machine stops can upload.
+A process of the job that the kernel ends for want of memory is no reason to stop the unit (OOMPolicy).
 """
 
 from __future__ import annotations
@@ -31,6 +32,7 @@ RestartSec=1
 KillMode=process
 TimeoutStopSec={stop}
 OOMScoreAdjust=-900
+OOMPolicy=continue
 StandardOutput=append:{log}
 StandardError=append:{log}
 [Install]

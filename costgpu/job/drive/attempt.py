@@ -147,7 +147,7 @@ class AttemptDriver:
             bare[0].carry_out(self._install)
         elif booting := self._in(RunState.BOOTING):
             booting[0].step()
-        elif unsent := [driver for driver in syncing if node.number(driver.view) not in self._sent]:
+        elif unsent := [driver for driver in syncing if driver.view.machine not in self._sent]:
             unsent[0].carry_out(self._send)
         elif syncing:
             self._start(syncing)
@@ -214,7 +214,7 @@ class AttemptDriver:
 
     def _request_end(self, driver: MachineDriver) -> None:
         """Ask for a machine's end at once; that it has come is confirmed when it is its turn."""
-        number, view = node.number(driver.view), driver.view
+        number, view = driver.view.machine, driver.view
         asked = len(self.machines) == 1 or number in self._requested
         if asked or view.instance is None or view.confirmed_at is not None:
             return
@@ -241,12 +241,12 @@ class AttemptDriver:
 
     def _is_installed(self, driver: MachineDriver) -> bool:
         """Return whether this process has met an agent there, and not lost the connection since."""
-        return node.number(driver.view) in self._installed and driver.context.is_connected
+        return driver.view.machine in self._installed and driver.context.is_connected
 
     def _install(self, context: RunContext) -> None:
         """First of all: a machine without an agent takes its client for gone after a while, whatever it is busy with."""
         if boot.install_agent(context):
-            self._installed.add(node.number(context.view))
+            self._installed.add(context.view.machine)
 
     def _send(self, context: RunContext) -> None:
         """Send the files to one machine; the others hear that they have to wait."""
@@ -256,12 +256,12 @@ class AttemptDriver:
             with contextlib.suppress(CostGpuError):
                 driver.context.connection().hold(size)
         if boot.send_files(context):
-            self._sent.add(node.number(context.view))
+            self._sent.add(context.view.machine)
 
     def _keep_in_touch(self) -> None:
         """Touch the machines that wait for the others, so that they do not take their client for gone."""
         now = self.context.clock.monotonic()
-        waiting = [driver for driver in self._in(RunState.SYNCING) if node.number(driver.view) in self._installed]
+        waiting = [driver for driver in self._in(RunState.SYNCING) if driver.view.machine in self._installed]
         if len(self.machines) == 1 or not waiting or now < self._touch_at:
             return
         self._touch_at = now + TOUCH_SECONDS
@@ -335,10 +335,10 @@ class AttemptDriver:
 
     def _ask_running(self) -> None:
         for driver in self._in(RunState.RUNNING):
-            if node.number(driver.view) not in self._asked:
+            if driver.view.machine not in self._asked:
                 with contextlib.suppress(CostGpuError):
                     driver.context.connection().cancel()
-                    self._asked.add(node.number(driver.view))
+                    self._asked.add(driver.view.machine)
 
     def _collect(self, collecting: Sequence[MachineDriver]) -> None:
         """Collect from each machine; what cannot come home from one keeps only that one."""
@@ -374,7 +374,7 @@ class AttemptDriver:
         failed: dict[int, CostGpuError] = {}
         for act in (_confirm, _close):
             for driver in reversed(ending):
-                number = node.number(driver.view)
+                number = driver.view.machine
                 try:
                     if number not in failed:
                         act(driver)

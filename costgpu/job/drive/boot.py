@@ -220,7 +220,6 @@ def _job_order(view: RunView, rendezvous: Rendezvous | None, arguments: Sequence
         idle_seconds=spec.idle_seconds,
         grace_seconds=spec.grace_seconds,
         spot=option.offer.purchase_option is PurchaseOption.SPOT,
-        provider=option.offer.provider,
         spot_notice=registry.spec(option.offer.provider).spot_notice,
         power_off=spec.auto_shutdown,
         rendezvous=rendezvous,

@@ -4,17 +4,40 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import UTC, datetime
+from functools import partial
+from pathlib import Path
 
-from costgpu.errors import CostGpuError, HostUnreachable
-from costgpu.job.drive.context import RunContext
-from costgpu.job.files.checkpoint_store import newest_path
+from costgpu.errors import CostGpuError, HostUnreachable, OutputsDamaged, RunError
+from costgpu.job.drive.context import KeptCheckpoints, RunContext
+from costgpu.job.files.checkpoint_store import CheckpointStore, newest_path
 from costgpu.job.machine.host import Selection
 from costgpu.job.timeouts import CHECKPOINT_SECONDS, CHECKPOINT_SHARE
 from costgpu.models.events import Restored, Saved
-from costgpu.models.job import Checkpoint
+from costgpu.models.job import Checkpoint, OutputsFrom
+from costgpu.models.run import RunView
 from costgpu.units import format_size
 
 LATEST = "{latest}"
+STORE = "checkpoints"  # folder of a job's checkpoints, in the private folder of its first run
+
+
+def store_of(folder: Path, job_id: str, machine: int = 0) -> CheckpointStore:
+    """Return where the checkpoints of a machine of a job are kept.
+
+    Args:
+        folder: Private folder of all runs.
+    """
+    return CheckpointStore(folder / job_id / (f"{STORE}-{machine}" if machine else STORE))
+
+
+def kept_checkpoints(folder: Path, view: RunView) -> KeptCheckpoints | None:
+    """Return what is kept of a run's job; None if that does not go on after interruptions."""
+    if view.spec.recovery is None:
+        return None
+    saves = view.is_first_machine or view.spec.outputs_from is OutputsFrom.ALL
+    lead = store_of(folder, view.job_id)
+    own = store_of(folder, view.job_id, view.machine) if saves and not view.is_first_machine else lead
+    return KeptCheckpoints(store=own, lead=lead, saves=saves)
 
 
 def save_when_due(context: RunContext) -> None:
@@ -69,6 +92,42 @@ def record_saved(context: RunContext, checkpoint: Checkpoint) -> None:
     context.journal.add(
         Saved(taken_at=_taken_at(checkpoint), files=len(checkpoint.files), bytes=checkpoint.total_bytes)
     )
+
+
+def fetch_newer_checkpoint(context: RunContext, last: RunView) -> None:
+    """Fetch what a machine has left in the bucket, if that is newer than what is here.
+
+    Args:
+        last: The last run of the job on this number of machine.
+
+    Raises:
+        ProviderError: The bucket does not answer, or refuses.
+        RunError: What is there cannot be kept here.
+    """
+    bucket, store, observer = context.services.bucket, context.checkpoints.store, context.observer
+    newest = store.newest()
+    if bucket is None:
+        return
+    try:
+        there = bucket.checkpoint(last, context.services.folder / last.run_id)
+    except OutputsDamaged as error:
+        observer.note(f"Checkpoints in {last.spec.bucket} cannot be used: {error.message}")
+        return
+    for found, archive in there:
+        if newest is not None and newest.taken_epoch >= found.taken_epoch:
+            return
+        size = format_size(found.total_bytes)
+        observer.waiting(context.view, f"fetching a checkpoint of {size} from the bucket")
+        try:
+            store.keep(found, partial(bucket.fetch_checkpoint, last, archive))
+            return
+        except OutputsDamaged as error:
+            observer.note(f"A checkpoint in {last.spec.bucket} cannot be used: {error.message}")
+        except OSError as error:
+            raise RunError(
+                f"A checkpoint of {size} in {last.spec.bucket} cannot be kept here: {error.strerror or error}.",
+                hint=f"Nothing is billed meanwhile. When that is mended: costgpu attach {context.view.run_id}",
+            ) from error
 
 
 def checkpoint_to_restore(context: RunContext) -> Checkpoint | None:

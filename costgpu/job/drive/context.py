@@ -137,6 +137,12 @@ class RunContext:
         return self.services.clock
 
     @property
+    def checkpoints(self) -> KeptCheckpoints:
+        """Return what is kept of a job that goes on after interruptions; asked for only of one."""
+        assert self.keeping is not None  # noqa: S101
+        return self.keeping
+
+    @property
     def for_next(self) -> bool:
         """Return whether what the job has made is for the next attempt, and not for the user yet."""
         return self.saves_for_next or self.view.interrupted

@@ -9,37 +9,23 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
-from pathlib import Path
 
-from costgpu.errors import CostGpuError, LedgerError, OutputsDamaged, ProviderError, RunCancelled, RunError
+from costgpu.errors import CostGpuError, LedgerError, ProviderError, RunCancelled, RunError
 from costgpu.job import place_policy
 from costgpu.job.drive import collect
 from costgpu.job.drive.attempt import AttemptDriver
-from costgpu.job.drive.context import KeptCheckpoints, RunContext, Services
+from costgpu.job.drive.checkpoints import fetch_newer_checkpoint, kept_checkpoints
+from costgpu.job.drive.context import RunContext, Services
 from costgpu.job.drive.machine import MachineDriver, StopSignal
 from costgpu.job.drive.next_attempt import record_machines
-from costgpu.job.files.checkpoint_store import CheckpointStore
 from costgpu.job.files.sent_folder import keep_sent, sent_folder, sent_selection
 from costgpu.job.machine.host import Selection
 from costgpu.job.state.attempts import attempt_id, attempts_of_job, machines_of_attempt
 from costgpu.job.state.journal import EventStore, RunJournal
 from costgpu.job.state.observer import Observer
 from costgpu.job.timeouts import WAIT_POLL_SECONDS
-from costgpu.models.job import EndReason, OutputsFrom
+from costgpu.models.job import EndReason
 from costgpu.models.run import RunState, RunView
-from costgpu.units import format_size
-
-STORE = "checkpoints"  # folder of a job's checkpoints, in the private folder of its first run
-
-
-def store_of(folder: Path, job_id: str, node: int = 0) -> CheckpointStore:
-    """Return where the checkpoints of a machine of a job are kept.
-
-    Args:
-        folder: Private folder of all runs.
-    """
-    return CheckpointStore(folder / job_id / (f"{STORE}-{node}" if node else STORE))
 
 
 @dataclass(slots=True, kw_only=True)
@@ -202,7 +188,9 @@ class JobDriver:
         if not self.ledger.events(run_id):
             return False
         self._add(RunJournal(self.ledger, self.services.clock, run_id).view)
-        if self.view.waits:
+        if not self.view.waits:
+            self.observer.changed(self.view)
+        else:
             if self._stopping:
                 self._stopped()  # does not return
             if self.detach and self._due():
@@ -228,21 +216,13 @@ class JobDriver:
     def _context(self, run_id: str) -> RunContext:
         earlier = [attempt.views for attempt in self.attempts[:-1]]
         journal = RunJournal(self.ledger, self.services.clock, run_id)
-        spec, node = journal.view.spec, journal.view.spec.node
-        keeping: KeptCheckpoints | None = None
-        if spec.recovery is not None:
-            lead = store = store_of(self.services.folder, journal.view.job_id)
-            saves = node is None or node.node == 0 or spec.outputs_from is OutputsFrom.ALL
-            if node is not None and node.node and saves:
-                store = store_of(self.services.folder, journal.view.job_id, node.node)
-            keeping = KeptCheckpoints(store=store, lead=lead, saves=saves)
         return RunContext(
             journal=journal,
             services=with_sent_files(self.services),
             observer=self.observer,
             secrets=self.secrets,
             detach_when_running=self.detach,
-            keeping=keeping,
+            keeping=kept_checkpoints(self.services.folder, journal.view),
             excluded=place_policy.full_places(earlier),
             avoided=place_policy.avoided_place(earlier),
         )
@@ -288,12 +268,12 @@ class JobDriver:
             error.hint = f"{error.hint} {self._how_to_return()}".strip()
             raise
         saving = self._saving()
-        if [context for context in saving if context.keeping and context.keeping.store.discard_damaged()]:
+        if [context for context in saving if context.checkpoints.store.discard_damaged()]:
             self.observer.note("A checkpoint that was kept here is damaged, and is not used.")
         if attempt.searches:
             return
-        newest = next((context.keeping.store.newest() for context in saving if context.keeping), None)
-        what = "from its newest checkpoint" if newest is not None else "from its beginning: no checkpoint was saved"
+        kept = any(context.checkpoints.lead.newest() is not None for context in saving)
+        what = "from its newest checkpoint" if kept else "from its beginning: no checkpoint was saved"
         if recovery is None:
             what = "from its beginning, on a larger machine"
         most = f" of {recovery.most + 1}" if recovery is not None else ""
@@ -342,11 +322,8 @@ class JobDriver:
 
     def _due(self) -> float:
         """Return how many seconds are left until another machine is looked for, where none was to be had."""
-        view, attempt = self.view, self.view.spec.attempt
-        if attempt is None or attempt.searches == 0:
-            return 0.0
-        waited = (self.services.clock.now() - view.created_at).total_seconds()
-        return max(0.0, place_policy.search_pause(attempt.searches) - max(0.0, waited))
+        now = max(self.services.clock.now(), self.view.created_at)  # the clock may have been set back
+        return max(0.0, (place_policy.looks_again_at(self.view) - now).total_seconds())
 
     def _is_given_up(self) -> bool:
         """Return whether somebody has cancelled the job, perhaps while it had no machine."""
@@ -363,36 +340,10 @@ class JobDriver:
             RunError: What is there cannot be kept here.
         """
         for context in self._saving():
-            number = context.view.spec.node.node if context.view.spec.node is not None else 0
-            started = (one.views[number] for one in reversed(self.attempts) if one.views[number].started_at is not None)
-            last = next(started, None)
-            if last is not None and last.spec.bucket and context.keeping is not None:
-                self._fetch_newer(last, context.keeping.store)
-
-    def _fetch_newer(self, last: RunView, store: CheckpointStore) -> None:
-        bucket, newest = self.services.bucket, store.newest()
-        if bucket is None:
-            return
-        try:
-            there = bucket.checkpoint(last, self.services.folder / last.run_id)
-        except OutputsDamaged as error:
-            self.observer.note(f"Checkpoints in {last.spec.bucket} cannot be used: {error.message}")
-            return
-        for found, archive in there:
-            if newest is not None and newest.taken_epoch >= found.taken_epoch:
-                return
-            size = format_size(found.total_bytes)
-            self.observer.waiting(self.view, f"fetching a checkpoint of {size} from the bucket")
-            try:
-                store.keep(found, partial(bucket.fetch_checkpoint, last, archive))
-                return
-            except OutputsDamaged as error:
-                self.observer.note(f"A checkpoint in {last.spec.bucket} cannot be used: {error.message}")
-            except OSError as error:
-                raise RunError(
-                    f"A checkpoint of {size} in {last.spec.bucket} cannot be kept here: {error.strerror or error}.",
-                    hint=f"Nothing is billed meanwhile. When that is mended: costgpu attach {self.view.run_id}",
-                ) from error
+            of_machine = [view for one in self.attempts for view in one.views if view.machine == context.view.machine]
+            last = next((view for view in reversed(of_machine) if view.started_at is not None), None)
+            if last is not None and last.spec.bucket:
+                fetch_newer_checkpoint(context, last)
 
     def finish(self) -> None:
         """When all is over: what of the job has not come home yet does so, and what was kept for going on is removed."""
@@ -406,8 +357,7 @@ class JobDriver:
                 self.observer.note(f"What the job has left in {last.spec.bucket} could not be fetched: {error.message}")
         well = last.status is not None and last.status.ended_well
         for context in self._saving():
-            assert context.keeping is not None  # noqa: S101 - that is what saving is
-            store, home = context.keeping.store, last.outputs_home
+            store, home = context.checkpoints.store, last.outputs_home
             checkpoint = None if home and well else store.newest()
             if checkpoint is None or collect.place_checkpoint(context, store, checkpoint, only_lacking=home):
                 store.remove()

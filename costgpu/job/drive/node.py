@@ -33,14 +33,13 @@ def rendezvous_of(view: RunView, addresses: Sequence[str], token: str) -> Rendez
     assert view.instance is not None  # noqa: S101 - the caller's condition
     if port == MEETING_PORT and not registry.spec(view.instance.provider).over_ssh:
         # jobs on this computer are not to meet each other, and each process of ours has to find the same port
-        group_id = spec.node.group_id if spec.node is not None else view.run_id
-        port = _LOCAL_PORTS + zlib.crc32(group_id.encode()) % _LOCAL_PORT_COUNT
+        port = _LOCAL_PORTS + zlib.crc32(view.machine_ids[0].encode()) % _LOCAL_PORT_COUNT
     return Rendezvous(
         nodes=len(addresses),
-        node=number(view),
+        node=view.machine,
         address=addresses[0],
         port=port,
-        own_address=addresses[number(view)],
+        own_address=addresses[view.machine],
         launcher=spec.launcher,
         launcher_options=spec.launcher_options,
         min_nodes=spec.min_nodes,
@@ -91,15 +90,9 @@ def look(context: RunContext) -> None:
         context.journal.add(status)
 
 
-def number(view: RunView) -> int:
-    """Return the number of the machine; 0 without others."""
-    node = view.spec.node
-    return node.node if node is not None else 0
-
-
 def name(view: RunView) -> str:
     """Return the machine, for people."""
-    return f"Machine {number(view)}" + (f" ({view.instance.instance_id})" if view.instance is not None else "")
+    return f"Machine {view.machine}" + (f" ({view.instance.instance_id})" if view.instance is not None else "")
 
 
 def what_happened(view: RunView) -> str:
@@ -107,14 +100,7 @@ def what_happened(view: RunView) -> str:
     if view.instance is None:
         why = view.refusals[-1][2].rstrip(".") if view.refusals else ""
         return "could not be had" + (f": {why}" if why else "")
-    words = {
-        EndReason.BOOT_FAILED: "did not come up",
-        EndReason.DRIVER_FAILED: "has GPUs that do not answer",
-        EndReason.PREEMPTED: "was taken back by the provider",
-        EndReason.INSTANCE_LOST: "is gone",
-        EndReason.SYNC_FAILED: "could not be sent the files",
-    }
-    return words.get(view.reason or EndReason.INSTANCE_LOST, f"is ended ({(view.reason or 'lost').replace('_', ' ')})")
+    return (view.reason or EndReason.INSTANCE_LOST).happened
 
 
 def has_failed(view: RunView) -> bool:

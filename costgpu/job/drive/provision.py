@@ -62,9 +62,9 @@ def choose_place(context: RunContext) -> None:
     refused: list[CostGpuError] = []
 
     def admit() -> None:
-        node, ask = context.view.spec.node, context.services.refusal
+        ask = context.services.refusal
         # all machines of a job are admitted with its first one
-        refusal = ask(context.view) if ask is not None and (node is None or node.node == 0) else None
+        refusal = ask(context.view) if ask is not None and context.view.is_first_machine else None
         if refusal is not None:
             refused.append(refusal)
             raise refusal
@@ -191,13 +191,12 @@ def create_request(view: RunView, keys: Keys) -> CreateRequest:
 
 def _group(view: RunView, option: Option) -> NodeGroup | None:
     """Return the machines that this one works with; None if it works alone."""
-    node = view.spec.node
-    if node is None:
+    if not view.has_peers:
         return None
     return NodeGroup(
-        group_id=node.group_id,
-        nodes=len(node.run_ids),
-        node=node.node,
+        group_id=view.machine_ids[0],
+        nodes=len(view.machine_ids),
+        node=view.machine,
         placement=option.placement,
         efa_interfaces=option.efa_interfaces,
     )

@@ -104,7 +104,7 @@ def record_machine_end(context: RunContext, instance: Instance | None) -> None:
 def _record_refused_launch(context: RunContext, instance: Instance, refusal: ProviderError) -> None:
     """Record that the provider ended a machine while it was being launched: the next place is tried, as after a refusal."""
     view = context.view
-    if view.spec.node is None:
+    if not view.has_peers:
         clean_up(context.provider(), view.run_id, context.instance.region, context.clock)
         record_refusal(context, refusal, instance.state.value)
         return
@@ -127,7 +127,7 @@ def _why_ended(context: RunContext, instance: Instance | None, marker: str) -> t
         reason = EndReason.DEADLINE
     if reason is not None and reason.limit:
         return reason, error_for(replace(view, reason=reason))
-    if view.outputs_folder is None and reason in (EndReason.SUCCEEDED, EndReason.JOB_FAILED):
+    if view.outputs_folder is None and reason is not None and reason.error is None:
         return reason, None  # its job was over, nobody wanted what it had, and so it did not wait for us
     silent = view.outputs_folder is None and reason is None and view.started_at is not None
     if silent and instance is not None and instance.by_guest:  # the same, and its console is not to be had

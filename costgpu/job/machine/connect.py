@@ -22,7 +22,7 @@ def connect(instance: Instance, keys: Keys) -> Host:
         raise HostUnreachable(f"{instance.ref.instance_id} ({instance.state}) has no address.")
     from costgpu.job.machine.agent_client import AgentHost  # noqa: PLC0415 - not needed by a caller that brings its own
 
-    if endpoint.kind == "local":
+    if endpoint.folder:
         from costgpu.job.machine.transport.local import LocalTransport  # noqa: PLC0415
 
         here = LocalTransport(Path(endpoint.folder))

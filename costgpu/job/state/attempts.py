@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
 
 from costgpu.job.state.journal import EventStore
 from costgpu.job.state.states import replay
@@ -52,11 +51,11 @@ def machines_of_attempt(ledger: EventStore, view: RunView) -> tuple[RunView, ...
 
 
 def _first_machine(view: RunView) -> str:
-    return view.run_id if view.spec.node is None else view.spec.node.run_ids[0]
+    return view.machine_ids[0]
 
 
 def _machines(ledger: EventStore, lead: RunView, given: RunView) -> tuple[RunView, ...]:
-    ids: Sequence[str] = lead.spec.node.run_ids[1:] if lead.spec.node is not None else ()
+    ids = lead.machine_ids[1:]
     others = (
         given if run_id == given.run_id else events and replay(events)
         for run_id in ids

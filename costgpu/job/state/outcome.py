@@ -2,22 +2,29 @@
 
 from __future__ import annotations
 
-from costgpu.errors import (
-    CostGpuError,
-    DiskFull,
-    InstanceLost,
-    LimitReached,
-    NodesApart,
-    Preempted,
-    RunCancelled,
-    RunError,
-    SetupFailed,
-)
+from costgpu import errors
+from costgpu.errors import CostGpuError, RunError
 from costgpu.models.job import EndReason
 from costgpu.models.offer import PurchaseOption
 from costgpu.models.run import RunView
 
 _ALLOW = {EndReason.IDLE: "--idle-duration", EndReason.MAX_DURATION: "--max-duration"}
+_TEXTS: dict[type[CostGpuError], tuple[str, str]] = {
+    errors.SetupFailed: (
+        "The set-up command failed{code}; the job was not started.{detail}",
+        "See what it said: costgpu logs {run_id}. Change it with --setup.",
+    ),
+    errors.LimitReached: ("The job was ended by {limit}.{detail}", "{outputs}"),
+    errors.DiskFull: ("The disk of the machine was nearly full; the job was ended.{detail}", "Give more: --disk 200."),
+    errors.Preempted: ("The provider took the machine back.{detail}", "{after_interruption}"),
+    errors.NodesApart: (
+        "The machines of the job did not work together.{detail}",
+        "See what each said: costgpu logs --all {group_id}.",
+    ),
+    errors.RunCancelled: ("Run {run_id} ({name}) was cancelled.", ""),
+    errors.InstanceLost: ("The machine of run {run_id} was ended by somebody else. {provider_reason}", ""),
+    RunError: ("Run {run_id} ended: {words}.{detail}", ""),
+}
 
 
 def error_for(view: RunView) -> CostGpuError | None:
@@ -28,39 +35,24 @@ def error_for(view: RunView) -> CostGpuError | None:
         return RunError(
             f"The job was ended before it was done.{detail}", hint=f"See what it said: costgpu logs {view.run_id}."
         )
-    if reason in (None, EndReason.SUCCEEDED, EndReason.JOB_FAILED):
+    if reason is None or reason.error is None:
         return None
-    if reason is EndReason.SETUP_FAILED:
-        code = f" with {status.exit_code}" if status and status.exit_code is not None else ""
-        return SetupFailed(
-            f"The set-up command failed{code}; the job was not started.{detail}",
-            hint=f"See what it said: costgpu logs {view.run_id}. Change it with --setup.",
-        )
-    if reason.limit:
-        return LimitReached(
-            f"The job was ended by {reason.limit}.{detail}",
-            hint=f"Its outputs so far are home; allow more with {_ALLOW.get(reason, '--max-cost or --max-duration')}."
-            if view.collected
-            else "Save checkpoints while training, and give --bucket: then a later deadline loses nothing.",
-        )
-    if reason is EndReason.DISK_FULL:
-        return DiskFull(
-            f"The disk of the machine was nearly full; the job was ended.{detail}", hint="Give more: --disk 200."
-        )
-    if reason in (EndReason.PREEMPTED, EndReason.INTERRUPTED):
-        return Preempted(f"The provider took the machine back.{detail}", hint=after_interruption(view))
-    if reason in (EndReason.NODES_APART, EndReason.NODE_LOST):
-        return NodesApart(
-            f"The machines of the job did not work together.{detail}",
-            hint=f"See what each said: costgpu logs --all {view.spec.node.group_id if view.spec.node else view.run_id}.",
-        )
-    if reason is EndReason.CANCELLED:
-        return RunCancelled(f"Run {view.run_id} ({view.name}) was cancelled.")
-    if reason is EndReason.INSTANCE_LOST:
-        return InstanceLost(
-            f"The machine of run {view.run_id} was ended by somebody else. {view.provider_reason}".strip()
-        )
-    return RunError(f"Run {view.run_id} ended: {reason.value.replace('_', ' ')}.{detail}")
+    facts = {
+        "run_id": view.run_id,
+        "group_id": view.machine_ids[0],
+        "name": view.name,
+        "words": reason.words,
+        "limit": reason.limit,
+        "detail": detail,
+        "code": f" with {status.exit_code}" if status and status.exit_code is not None else "",
+        "provider_reason": view.provider_reason,
+        "after_interruption": after_interruption(view),
+        "outputs": f"Its outputs so far are home; allow more with {_ALLOW.get(reason, '--max-cost or --max-duration')}."
+        if view.collected
+        else "Save checkpoints while training, and give --bucket: then a later deadline loses nothing.",
+    }
+    message, hint = _TEXTS[reason.error]
+    return reason.error(message.format(**facts).strip(), hint=hint.format(**facts))
 
 
 def after_interruption(view: RunView) -> str:

@@ -18,7 +18,6 @@ from costgpu.models.prediction import MeasuredSpeed
 LAST_RUNS = 5  # of a workload on an instance type that count: machines and what is installed on them change
 SAME_STEPS = 0.01  # runs whose numbers of steps differ by less are of the same length
 AT_MOST = 2000  # rows that are looked at
-HERE = ("local", "this-machine")
 
 Place = tuple[str, str]
 """Provider and instance type."""
@@ -26,12 +25,14 @@ _Timed = tuple[datetime, float, float | None]
 """When a run was closed, the seconds of its job, and its steps."""
 
 
-def measured_speeds(ledger: Ledger, workload: str, *, here: str = "") -> Mapping[Place, MeasuredSpeed]:
+def measured_speeds(
+    ledger: Ledger, workload: str, *, here: tuple[str, str] = ("", "")
+) -> Mapping[Place, MeasuredSpeed]:
     """Return what the last successful runs of a workload tell about instance types.
 
     Args:
         workload: Its key; nothing is known of the empty one.
-        here: Host name of this computer: runs on other people's computers say nothing about it.
+        here: Provider and account of this computer: runs on other people's computers say nothing about it.
     """
     if not workload:
         return {}
@@ -60,7 +61,7 @@ def measured_speeds(ledger: Ledger, workload: str, *, here: str = "") -> Mapping
     rows = ledger.read(lambda connection: list(connection.execute(query)), none)
     groups: dict[Place, list[_Timed]] = {}
     for place, account, one in ledger.readable(rows, timed, lambda _: "how long a job has taken"):
-        if place[0] != HERE[0] or account == here:
+        if place[0] != here[0] or account == here[1]:
             groups.setdefault(place, []).append(one)
     return {place: _speed(rows) for place, rows in groups.items()}
 

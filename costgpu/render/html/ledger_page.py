@@ -9,6 +9,7 @@ from decimal import Decimal
 from markupsafe import Markup
 
 from costgpu.models.job import CostOutcome, EndReason
+from costgpu.providers import registry
 from costgpu.render.html.ledger_sections import MOST_PICTURES, budget_sections, estimates_section, spending_section
 from costgpu.render.html.page import (
     BarRow,
@@ -24,7 +25,7 @@ from costgpu.render.html.page import (
     two_lines,
 )
 from costgpu.render.html.spending_summary import Summary, Tally, sum_tallies
-from costgpu.render.phrases import THIS_MACHINE, counted
+from costgpu.render.phrases import counted
 from costgpu.units import format_duration, format_usd
 
 MOST_OPEN = 40  # open runs that are listed
@@ -119,7 +120,7 @@ def _providers(summary: Summary) -> list[BarRow]:
     rows = []
     for provider, tally in ranked:
         spot = found[provider].get("spot", Tally()).usd
-        shown = THIS_MACHINE if provider == "local" else provider
+        shown = registry.label(provider) or provider
         cells = [format_usd(tally.usd), format_usd(spot), hours(tally.seconds), f"{tally.runs:,}"]
         rows.append(
             BarRow(name(shown), [("one", fraction(tally.usd - spot, most)), ("two", fraction(spot, most))], cells)
@@ -156,7 +157,7 @@ def _outcomes(summary: Summary) -> list[BarRow]:
 def _outcome_table() -> Table:
     ends: dict[CostOutcome, list[str]] = {}
     for reason in EndReason:
-        ends.setdefault(reason.outcome, []).append(reason.value.replace("_", " "))
+        ends.setdefault(reason.outcome, []).append(reason.words)
     rows = [
         [outcome.value, "wasted" if outcome.wasted else "not wasted", ", ".join(reasons)]
         for outcome, reasons in ends.items()

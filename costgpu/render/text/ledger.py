@@ -13,8 +13,9 @@ from costgpu.ledger.queries.export import plain_decimal
 from costgpu.ledger.queries.totals import Total
 from costgpu.ledger.records.billed import Compared
 from costgpu.models.job import EndReason
+from costgpu.providers import registry
 from costgpu.render.document import document
-from costgpu.render.phrases import THIS_MACHINE, counted
+from costgpu.render.phrases import counted
 from costgpu.render.text.layout import Column, table, wrap
 from costgpu.units import format_duration, format_usd
 
@@ -27,14 +28,14 @@ HISTORY_COLUMNS: tuple[Column[ClosedRun], ...] = (
     Column("RUN", lambda run: run.run_id, width=12),
     Column("JOB", lambda run: run.name, width=10),
     Column("BEGAN (UTC)", lambda run: f"{run.started_at or run.created_at:%Y-%m-%d %H:%M}"),
-    Column("WHERE", lambda run: THIS_MACHINE if run.provider == "local" else run.instance_type or "-", width=13),
+    Column("WHERE", lambda run: registry.label(run.provider) or run.instance_type or "-", width=13),
     Column("TIME", lambda run: format_duration(run.metered_seconds) if run.metered_seconds else "-", True, 7),
     Column("COST", lambda run: _usd(run.metered_cost_usd, "?"), True, 9),
     Column("END", lambda run: EndReason(run.reason).word if run.reason in list(EndReason) else run.reason, width=9),
 )
 ACCURACY_COLUMNS: tuple[Column[Comparison], ...] = (
     Column("RUN", lambda one: one.run.run_id, width=12),
-    Column("WHERE", lambda one: THIS_MACHINE if one.run.provider == "local" else one.run.instance_type, width=13),
+    Column("WHERE", lambda one: registry.label(one.run.provider) or one.run.instance_type, width=13),
     Column("ESTIMATE", lambda one: format_duration(one.run.estimated_seconds or 0), True),
     Column("TOOK", lambda one: format_duration(one.run.metered_seconds or 0), True),
     Column("ERROR", lambda one: f"{one.time_error:+.0%}{'!' if one.held is False else ''}", True),

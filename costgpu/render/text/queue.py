@@ -67,7 +67,7 @@ def queued_text(view: RunView, position: int) -> str:
 def started_text(view: RunView) -> str:
     """Return what has become of a run that was started."""
     if view.state is RunState.CLOSED:
-        reason = view.reason.value.replace("_", " ") if view.reason is not None else "closed"
+        reason = view.reason.words if view.reason is not None else "closed"
         return wrap(f"Run {view.run_id} ({view.name}) could not be started: {reason}.", rest="  ")
     how = "runs" if view.state is RunState.RUNNING else f"is {view.state.value}"
     return wrap(

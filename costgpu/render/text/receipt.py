@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from costgpu.models.attempts import summarize
 from costgpu.models.job import EndReason
 from costgpu.models.run import EndedBy
+from costgpu.providers import registry
 from costgpu.render.document import document
 from costgpu.render.phrases import counted, price_mark
 from costgpu.render.text.layout import labelled, wrap
@@ -31,7 +32,7 @@ ENDED_BY_PHRASES = {
 
 def receipts_text(views: Sequence[RunView]) -> str:
     """Return the receipts of all machines of a job, and what they have cost together."""
-    if views[0].spec.attempt is not None:
+    if views[0].spec.goes_on and summarize(views) is not None:
         return _attempts_text(views)
     texts = [
         receipt_text(view.receipt, view, safeguards=view is views[0]) for view in views if view.receipt is not None
@@ -56,8 +57,7 @@ def _attempts_text(views: Sequence[RunView]) -> str:
     made = [view for view in views if view.receipt is not None and view.receipt.instance is not None] or views[-1:]
     texts = [receipt_text(view.receipt, view, safeguards=view is made[0]) for view in made if view.receipt is not None]
     total = summarize(views)
-    if total is None:
-        return "\n".join(texts)
+    assert total is not None  # noqa: S101 - the caller's condition
     times, seconds = counted(total.interruptions, "interruption"), format_duration(total.metered_seconds)
     lost = format_duration(total.lost_seconds + total.restart_seconds)
     worked = f"{format_duration(total.lost_seconds)} of work" if total.lost_seconds >= 1 else "no work"
@@ -79,7 +79,9 @@ def receipt_text(receipt: Receipt, view: RunView, *, safeguards: bool = True) ->
     """
     if receipt.instance is None:
         return f"Receipt {receipt.run_id}: nothing was created, nothing is billed."
-    place = "here" if receipt.instance.provider == "local" else f"{receipt.instance_type}, {receipt.instance.region}"
+    place = (
+        "here" if registry.is_here(receipt.instance.provider) else f"{receipt.instance_type}, {receipt.instance.region}"
+    )
     job = receipt.reason.phrase
     if view.status is not None and view.status.exit_code is not None:
         job += f", exit code {view.status.exit_code}"
@@ -91,7 +93,7 @@ def receipt_text(receipt: Receipt, view: RunView, *, safeguards: bool = True) ->
     confirmed = f"{receipt.confirmed_at:%Y-%m-%d %H:%M:%S} UTC" if receipt.confirmed_at else "never"
     reason = f" ({receipt.provider_reason})" if receipt.provider_reason else ""
     bound = "at most " if receipt.metered_at_most else ""
-    own = receipt.reason in (EndReason.SUCCEEDED, EndReason.JOB_FAILED)
+    own = receipt.reason.error is None
     rows = [
         ("machine", f"{receipt.instance.instance_id}, {place}"),
         ("job", job),
@@ -105,7 +107,7 @@ def receipt_text(receipt: Receipt, view: RunView, *, safeguards: bool = True) ->
     if receipt.left_behind:
         rows.append(("LEFT", f"{', '.join(receipt.left_behind)}; costgpu reap --yes removes it"))
     attempt = view.spec.attempt
-    which = f", attempt {attempt.number}" if attempt is not None and attempt.index > 0 else ""
+    which = f", attempt {attempt.number}" if attempt is not None and view.is_later_attempt else ""
     lines = [f"Receipt {receipt.run_id} ({view.name}{which})", *(labelled(*row) for row in rows)]
     lines += ["Safeguards:", safeguards_text(receipt.layers)] if receipt.layers and safeguards else []
     return "\n".join(lines)

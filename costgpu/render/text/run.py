@@ -16,8 +16,9 @@ from costgpu.models.attempts import summarize
 from costgpu.models.job import Launcher, OutputsFrom
 from costgpu.models.offer import PurchaseOption
 from costgpu.models.run import RunState
-from costgpu.render.document import document
-from costgpu.render.phrases import THIS_MACHINE, accelerator_name, counted, price_mark, used_file
+from costgpu.providers import registry
+from costgpu.render.document import document, json_value
+from costgpu.render.phrases import accelerator_name, counted, price_mark, used_file
 from costgpu.render.text.layout import Column, labelled, table, wrap
 from costgpu.render.text.receipt import safeguards_text
 from costgpu.units import format_bare_usd, format_duration, format_size, format_usd
@@ -59,6 +60,12 @@ def plan_text(plan: Plan, now: datetime, job: Sequence[tuple[str, str]] = ()) ->
     outputs = ", ".join(spec.outputs) or "all new and changed files"
     if spec.recovery is not None:
         rows += _recovery_rows(plan, spec.recovery)
+    if spec.retry_until_up:
+        within = "" if spec.search_seconds is None else f", for {format_duration(spec.search_seconds)}"
+        again = "again and again, at last every 10 min; that costs nothing"
+        rows.append(("search", f"if no machine is free, they are looked for {again}{within}"))
+    if spec.on_oom_next_size:
+        rows.append(("memory", _larger_machines(plan)))
     if spec.nodes > 1:
         if not spec.launcher.runs_once:
             rows.append(("ranks", _ranks(plan)))
@@ -110,6 +117,22 @@ def _recovery_rows(plan: Plan, recovery: Recovery) -> list[tuple[str, str]]:
     return [("recovery", f"{when}; begun by {who}"), ("saved", f"{what}, once a minute at most, {where}")]
 
 
+def _larger_machines(plan: Plan) -> str:
+    """Return what happens when the job runs out of memory."""
+    sizes = {option.size: option for option in reversed(plan.options) if option.size}
+    if not sizes:
+        return "if the job runs out of it, it ends: no larger machine with as many GPUs is within the limits"
+    machines = []
+    for _, option in sorted(sizes.items()):
+        offer = option.offer
+        what = accelerator_name(offer.accelerator) if offer.accelerator else f"{offer.memory_gib:g} GiB"
+        price = format_usd(option.lease.usd_per_hour)
+        machines.append(f"{offer.provider} {offer.instance_type} ({what}), at most {price} an hour")
+    begins = "begins again" if plan.spec.recovery is None else "goes on"
+    most = f"within the same limits, at most {format_usd(plan.most_usd)} in all"
+    return f"if the job runs out of it, it {begins} on a larger machine: {', then '.join(machines)}; {most}"
+
+
 def plan_json(plan: Plan, now: datetime) -> str:
     """Return the plan as a versioned document."""
     return document("costgpu.plan", at=now, plan=plan)
@@ -119,9 +142,9 @@ def _machine_rows(plan: Plan, now: datetime) -> list[tuple[str, str]]:
     """Return where, at what price, for how long."""
     offer, lease = plan.options[0].offer, plan.options[0].lease
     free = offer.price_usd_per_hour == 0
-    if offer.provider == "local":
+    if here := registry.label(offer.provider):
         places = f", in {plan.spec.nodes} places of it" if plan.spec.nodes > 1 else ""
-        rows = [("machine", f"this machine ({offer.vcpus} CPUs, {offer.memory_gib:g} GiB){places}")]
+        rows = [("machine", f"{here} ({offer.vcpus} CPUs, {offer.memory_gib:g} GiB){places}")]
         rows += [] if free else [("price", f"{format_usd(offer.price_usd_per_hour)} an hour, as given")]
     else:
         rows = _cloud_rows(plan, offer, now)
@@ -133,7 +156,7 @@ def _machine_rows(plan: Plan, now: datetime) -> list[tuple[str, str]]:
         span = f"{format_duration(wall.value)} [{format_duration(wall.low)}-{format_duration(wall.high)}]"
         rows.append(("estimate", f"{span}{'' if free else money}, 80 % interval"))
     cap = "" if free else f"{format_usd(plan.spec.nodes * lease.worst_cost_usd)}; "
-    if plan.spec.recovery is not None:
+    if plan.spec.goes_on:
         lived = f"{format_duration(lease.lifetime_seconds)} of machines, one after the other ({lease.limited_by})"
         return [*rows, ("at most", f"{cap}{lived}")]
     end = now + timedelta(seconds=lease.lifetime_seconds)
@@ -155,9 +178,10 @@ def _cloud_rows(plan: Plan, offer: Offer, now: datetime) -> list[tuple[str, str]
         ("price", f"{price} an hour{each}, {age}; with disk and address at most {most} an hour{each}"),
     ]
     rows += [("own price", mark.removeprefix("own price "))] if (mark := price_mark(offer)) else []
-    if len(plan.options) > 1:
-        most = format_usd(plan.most_usd)
-        others = counted(len(plan.options) - 1, "other place")
+    alike = [option for option in plan.options if not option.size]
+    if len(alike) > 1:
+        most = format_usd(plan.spec.nodes * max(option.lease.worst_cost_usd for option in alike))
+        others = counted(len(alike) - 1, "other place")
         rows.append(("else", f"{others} if there is no capacity; at most {most}"))
     return rows
 
@@ -198,7 +222,7 @@ def run_fields(now: datetime | None) -> tuple[RunField, ...]:
         RunField("run_id", lambda view: view.run_id, Column("RUN", lambda view: view.run_id)),
         RunField("name", lambda view: view.name, Column("JOB", _job, width=14)),
         RunField("node", lambda view: view.spec.node, always=False),
-        RunField("attempt", lambda view: view.spec.attempt, always=False),
+        RunField("attempt", lambda view: view.spec.attempt if view.spec.goes_on else None, always=False),
         RunField("saved_at", lambda view: view.saved_at, always=False),
         RunField("state", lambda view: view.state, Column("STATE", _state, width=13)),
         RunField("reason", lambda view: view.reason),
@@ -207,7 +231,7 @@ def run_fields(now: datetime | None) -> tuple[RunField, ...]:
         RunField("offer", _offer, Column("WHERE", lambda view: machine_name(_offer(view)), width=18)),
         RunField("created_at", lambda view: view.created_at, Column("SINCE", age, right=True, width=7)),
         RunField("lease_until", lambda view: view.lease_until),
-        RunField("status", lambda view: view.status),
+        RunField("status", _status),
         RunField("outputs_home", lambda view: view.outputs_home),
         RunField("metered_seconds", lambda view: metered(view)[0]),
         RunField("metered_cost_usd", lambda view: metered(view)[1], Column("COST", cost, right=True)),
@@ -256,18 +280,23 @@ def lease_left(until: datetime | None, now: datetime) -> str:
     return f"{format_duration(seconds)} left" if seconds > 0 else f"{format_duration(-seconds)} over"
 
 
+def _status(view: RunView) -> dict[str, Any] | None:
+    """Return how the job fares; what it has run out of is named only if that is known."""
+    told = json_value(view.status)
+    return told if told is None or told["out_of_memory"] else {key: told[key] for key in told if key != "out_of_memory"}
+
+
 def _job(view: RunView) -> str:
-    node, attempt = view.spec.node, view.spec.attempt
-    if attempt is not None and attempt.index > 0:
-        return f"{view.name} #{attempt.number}"
-    return view.name if node is None else f"{node.node + 1}/{len(node.run_ids)} {view.name}"
+    again = f" #{view.spec.attempt.number}" if view.is_later_attempt and view.spec.attempt is not None else ""
+    which = f"{view.machine + 1}/{len(view.machine_ids)} " if view.has_peers else ""
+    return f"{which}{view.name}{again}"
 
 
 def _state(view: RunView) -> str:
     if view.waits:
         return "waiting"
     reason = view.reason if view.state is RunState.CLOSED else None
-    return reason.value.replace("_", " ") if reason else view.state.value
+    return reason.words if reason else view.state.value
 
 
 def _offer(view: RunView) -> Offer | None:
@@ -276,7 +305,7 @@ def _offer(view: RunView) -> Offer | None:
 
 def machine_name(offer: Offer | None) -> str:
     """Return the type of a machine, in a column."""
-    return "-" if offer is None else THIS_MACHINE if offer.provider == "local" else offer.instance_type
+    return "-" if offer is None else registry.label(offer.provider) or offer.instance_type
 
 
 def run_json(view: RunView) -> str:
@@ -297,8 +326,8 @@ def launched_json(
     Args:
         more: Further parts of the document.
     """
-    chain = views[0].spec.attempt is not None
-    view = views[-1] if chain else views[0]
+    chain = views[0].spec.goes_on
+    view = [one for one in views if one.is_first_machine][-1]
     failure = error and {
         "type": type(error).__name__,
         "message": error.message,
@@ -324,7 +353,7 @@ def detached_text(view: RunView) -> str:
         end = f"When the job is over, its outputs go to {view.spec.bucket} and the machine ends itself."
     else:
         end = f"When the job is over, its outputs stay on the machine, which ends itself at {until}: fetch them first."
-    if view.spec.recovery is not None and not view.spec.bucket:
+    if view.spec.needs_client:
         end += " Its checkpoints are saved only while a client is there: come back soon."
     most = f" It costs at most {format_usd(cap)} in all." if cap else ""
     return "\n".join(

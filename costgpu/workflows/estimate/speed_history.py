@@ -9,6 +9,7 @@ import socket
 from typing import TYPE_CHECKING, Self
 
 from costgpu.errors import CostGpuError
+from costgpu.providers import registry
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -44,11 +45,11 @@ class SpeedHistory:
 
         None if that was never measured.
         """
-        from costgpu.ledger.records.measured_speeds import HERE
-
         if nodes not in self._known:
             self._known[nodes] = self._measured(nodes)
-        return self._known[nodes].get(HERE if offer is None else (offer.provider, offer.instance_type))
+        if offer is None:
+            return next((speed for place, speed in self._known[nodes].items() if registry.is_here(place[0])), None)
+        return self._known[nodes].get((offer.provider, offer.instance_type))
 
     def _measured(self, nodes: int) -> Mapping[tuple[str, str], MeasuredSpeed]:
         from costgpu.config import ledger_url
@@ -61,7 +62,8 @@ class SpeedHistory:
         try:
             if self._ledger is None:
                 self._ledger = self._opened = Ledger.open(ledger_url())
-            return measured_speeds(self._ledger, key_on(self._workload, nodes), here=socket.gethostname())
+            here = registry.this_computer().name, socket.gethostname()
+            return measured_speeds(self._ledger, key_on(self._workload, nodes), here=here)
         except CostGpuError as error:
             self._reporter.note(f"Earlier runs are not known: {error.message}")
             return {}

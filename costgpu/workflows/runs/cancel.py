@@ -55,11 +55,11 @@ def cancel_driven(context: AppContext, view: RunView, *, now: bool) -> None:
     while left := [one for one in runs_of_job(context.ledger, view) if one.run_id not in given_up]:
         for one in left:  # first: a run that is about to end is not to be followed by another one
             given_up.add(one.run_id)
-            if one.spec.attempt is not None and not one.given_up:
+            if not one.given_up:
                 journal = RunJournal(context.ledger, context.tools.clock, one.run_id)
                 retry_on_conflict(partial(journal.add, GivenUp()))
         for one in left:
-            if one.waits and one.spec.attempt is not None:
+            if one.waits and one.is_later_attempt:
                 continue  # its driver sees that the job is given up, before it asks for a machine
             if one.state is RunState.RUNNING and one.instance is not None and not now:
                 _, instance = run_and_machine(context, one.run_id)
@@ -68,7 +68,7 @@ def cancel_driven(context: AppContext, view: RunView, *, now: bool) -> None:
                         host.cancel()
                 continue
             # the ledger tells the driver; of several machines also while they end: it may be about to try elsewhere
-            over = one.state is RunState.CLOSED or (one.state is RunState.TERMINATING and one.spec.node is None)
+            over = one.state is RunState.CLOSED or (one.state is RunState.TERMINATING and not one.has_peers)
             if not over and (now or one.state not in (RunState.INTENT, RunState.COLLECTING)):
                 journal = RunJournal(context.ledger, context.tools.clock, one.run_id)
                 journal.add(Ending(reason=EndReason.CANCELLED, by=EndedBy.CLIENT))

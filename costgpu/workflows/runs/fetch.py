@@ -6,8 +6,8 @@ from pathlib import Path
 
 from costgpu.errors import RunError
 from costgpu.job.adopt import finish_job
+from costgpu.job.drive.checkpoints import store_of
 from costgpu.job.drive.collect import bring_home
-from costgpu.job.drive.job import store_of
 from costgpu.job.find_run import current_run, runs_of_job
 from costgpu.job.state.lock import lock_run
 from costgpu.job.state.observer import NullObserver
@@ -29,7 +29,7 @@ def fetch_outputs(context: AppContext, text: str, to: str | None) -> tuple[list[
         Sentences for a person; and what is missing or could not be read, None if nothing is.
     """
     view, instance = run_and_machine(context, text)
-    if view is not None and view.spec.recovery is not None:  # the machine of now has them, or they are kept here
+    if view is not None and view.spec.goes_on:  # the machine of now has them, or they are kept here
         view, instance = run_and_machine(context, current_run(context.ledger, view).run_id)
         if view is not None and (instance is None or not instance.state.alive):
             kept = _from_store(context, view, to)
@@ -40,8 +40,8 @@ def fetch_outputs(context: AppContext, text: str, to: str | None) -> tuple[list[
             f"Run {view.run_id} waits for a machine, and nothing of its job is kept here.",
             hint="costgpu queue says what it waits for.",
         )
-    if view is not None and view.outputs_folder is None and view.spec.node is not None:  # the first machine has them
-        view, instance = run_and_machine(context, view.spec.node.group_id)
+    if view is not None and view.outputs_folder is None and view.has_peers:  # the first machine has them
+        view, instance = run_and_machine(context, view.machine_ids[0])
     if view is None or view.spec.outputs_from is not OutputsFrom.ALL:
         remarks, problem = _fetch_from(context, view, instance, to)
         return [*remarks, *_page_of_sweep(context, view, to)], problem

@@ -118,7 +118,7 @@ def machine_of_rank(context: AppContext, text: str, rank: int) -> str:
         UsageError: The job has no such rank.
     """
     view, _ = run_and_machine(context, text)
-    several = view is not None and view.spec.node is not None
+    several = view is not None and view.has_peers
     views = runs_of_job(context.ledger, view) if view is not None and several else ()
     ranks = len(views) * views[0].ranks_per_node if views else 1
     if not 0 <= rank < ranks:
@@ -147,11 +147,10 @@ def lines_of_rank(lines: Iterable[bytes], rank: int) -> Iterator[bytes]:
 
 
 def _title(view: RunView | None) -> str:
-    node = view.spec.node if view is not None else None
-    if view is None or node is None:
+    if view is None or not view.has_peers:
         return ""
     if view.spec.launcher.runs_once:
-        return f"machine {node.node}, run {view.run_id}"
+        return f"machine {view.machine}, run {view.run_id}"
     first, last = view.first_rank, view.first_rank + view.ranks_per_node - 1
     ranks = f"rank {first}" if first == last else f"ranks {first}-{last}"
-    return f"machine {node.node}, {ranks}, run {view.run_id}"
+    return f"machine {view.machine}, {ranks}, run {view.run_id}"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from datetime import date
@@ -13,7 +12,8 @@ from costgpu.estimator.predict import predict
 from costgpu.estimator.prepared import prepare
 from costgpu.estimator.scope import scope_of
 from costgpu.estimator.verdict import Preferences, decide, effective_cost
-from costgpu.job.plan import LaunchPlace, this_machine
+from costgpu.job.plan import SIZE_GROWTH, LaunchPlace
+from costgpu.models.offer import Offer
 from costgpu.models.prediction import Candidate, Choice, Prediction
 from costgpu.models.workload import WorkloadProfile
 from costgpu.pricing.hardware import accelerators
@@ -36,6 +36,7 @@ class Places:
     verdict: str  # the sentence that says why; empty without one
     notes: list[str]
     fallback: list[LaunchPlace] = field(default_factory=list)  # on demand, where no spot machine is free
+    larger: list[LaunchPlace] = field(default_factory=list)  # for a job that runs out of memory
 
 
 def check_credentials(context: AppContext, providers: Iterable[str]) -> None:
@@ -79,16 +80,16 @@ def providers_of(found: Iterable[Candidate]) -> list[str]:
     return sorted({candidate.offer.provider for candidate in found if candidate.offer})
 
 
-def wanted_offers(request: RunRequest, infra: tuple[str, ...], reporter: Reporter) -> list[Candidate]:
+def wanted_offers(request: RunRequest, reporter: Reporter) -> list[Candidate]:
     """Return the offers that were asked for and can be launched; none if only this machine is meant.
 
     Raises:
         PriceNotFound: There is none.
         UsageError: A name is wrong.
     """
-    if infra == ("local",):
+    if request.here:
         return []
-    remote = tuple(place for place in infra if place != "local")
+    remote = tuple(place for place in request.infra if not registry.is_here(place))
     types = {name.lower() for name in request.instance_type}
     size = OfferRequest(cpus=request.cpus, memory=request.memory).query
     named = request.instance_type
@@ -112,7 +113,6 @@ def find_places(
     request: RunRequest,
     context: AppContext,
     profile: WorkloadProfile | None,
-    infra: tuple[str, ...],
     today: date,
     *,
     workload_key: str,
@@ -135,19 +135,14 @@ def find_places(
     history = SpeedHistory(workload_key if workload else "", context.reporter, ledger=context.ledger)
     here = predict(workload, Candidate(offer=None), history.speed(None)) if workload else None
     known = here if whole and not several else None  # several places of this machine share its cores
-    import psutil
-
-    offer = this_machine(
-        Decimal(0) if request.assume_price is None else parse_usd(request.assume_price, "--assume-price"),
-        today,
-        vcpus=os.cpu_count() or 1,
-        memory_gib=round(psutil.virtual_memory().total / 2**30, 1),
-    )
-    here_place = LaunchPlace(offer=offer, prediction=known)
+    own_offer = registry.this_computer().own_offer
+    assert own_offer is not None  # noqa: S101 - it has one
+    price = Decimal(0) if request.assume_price is None else parse_usd(request.assume_price, "--assume-price")
+    here_place = LaunchPlace(offer=own_offer(price, today), prediction=known)
     notes = [] if whole or scope is None else [f"The length of the whole job is not known; predicted: {scope.unit}."]
-    if infra == ("local",):
+    if request.here:
         return Places(ranked=[here_place], verdict="", notes=notes)
-    wanted = wanted_offers(request, infra, context.reporter)
+    wanted = wanted_offers(request, context.reporter)
     usable, without = _with_credentials(providers_of(wanted))
     if usable and without:  # not a place to go to, or to fail over to
         wanted = [c for c in wanted if c.offer and c.offer.provider in usable]
@@ -181,13 +176,21 @@ def find_places(
     if not chosen:
         verdict = decide(scope, here, predictions, Preferences(), ())
         sentence = verdict.sentence
-        if verdict.choice is Choice.HERE and not several and (not infra or "local" in infra):
+        if verdict.choice is Choice.HERE and not several and request.may_stay_here:
             return Places(ranked=[here_place], verdict=sentence, notes=notes)
         if verdict.recommended is not None and verdict.recommended in best_first:
             best_first.remove(verdict.recommended)
             best_first.insert(0, verdict.recommended)
     ranked_places = [_place(p.candidate, p if whole else None) for p in best_first]
     return Places(ranked=ranked_places, verdict=sentence, notes=notes)
+
+
+def with_more_memory(request: RunRequest, first: Offer) -> RunRequest:
+    """Return what to look for if a job runs out of memory on the first place: as many GPUs, or CPUs, and more memory."""
+    gpu, gpus = first.accelerator, "none"
+    if gpu is not None:
+        gpus = f"{gpu.memory_gib * SIZE_GROWTH:g}GB:{gpu.count:g}"
+    return replace(request, instance_type=(), gpus=gpus, cpus=None, memory=f"{first.memory_gib:g}+")
 
 
 def _place(candidate: Candidate, prediction: Prediction | None) -> LaunchPlace:

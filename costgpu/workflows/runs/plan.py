@@ -14,6 +14,7 @@ from costgpu.errors import (
     CostGpuError,
     InterpreterError,
     InvalidRequest,
+    PriceNotFound,
     ProviderError,
     RefusedHere,
     ScriptError,
@@ -23,7 +24,7 @@ from costgpu.estimator.scope import scope_of
 from costgpu.job.drive.receipt import common_safeguards
 from costgpu.job.files.select import select_for
 from costgpu.job.launch import current_owner
-from costgpu.job.plan import LaunchPlace, Limits, options_for
+from costgpu.job.plan import LaunchPlace, Limits, larger_options, options_for
 from costgpu.measure import Request, find_interpreter, workload_key
 from costgpu.measure.launcher import Launch
 from costgpu.measure.prefixes import NO_PREFIXES
@@ -33,6 +34,7 @@ from costgpu.models.job import JobSpec, Launcher
 from costgpu.models.run import Option, Plan
 from costgpu.models.workload import WorkloadProfile
 from costgpu.pricing.hardware import accelerators
+from costgpu.providers import registry
 from costgpu.workflows.context import AppContext
 from costgpu.workflows.environment import job_environment
 from costgpu.workflows.estimate.measure import check_script, note_files, run_measurement, run_program
@@ -48,6 +50,7 @@ from costgpu.workflows.runs.places import (
     find_places,
     providers_of,
     wanted_offers,
+    with_more_memory,
 )
 from costgpu.workflows.runs.request import RunRequest, check_program, job_spec, limits_of
 from costgpu.workflows.runs.visible_secrets import visible_secrets
@@ -82,15 +85,15 @@ def plan_run(request: RunRequest, script: Request, context: AppContext, adapt: A
     environment = job_environment([*assigned, *request.task_env, *request.env], request.env_file)
     limits = limits_of(request, longest_hours=context.settings.max_lease_hours)
     now = context.clock.now()
-    if not request.queue and request.recover is None:  # others begin, or go on, who knows when
+    if not request.queue and not request.goes_on:  # others begin, or go on, who knows when
         limits = replace(limits, now=now)
-    infra, default = request.infra, context.settings.default_infra
-    if not infra and default is not None and not (request.renting and default == "local"):
-        infra = (default,)
-    providers = providers_of(wanted_offers(request, infra, context.reporter))  # a wrong name is an error at once
+    default = context.settings.default_infra
+    if not request.infra and default is not None and not (request.renting and registry.is_here(default)):
+        request = replace(request, infra=(default,))
+    providers = providers_of(wanted_offers(request, context.reporter))  # a wrong name is an error at once
     spec = job_spec(request, script, limits, environment, bucket=context.settings.bucket)
     check_rules(spec)
-    rented = request.renting or any(place != "local" for place in infra)
+    rented = request.renting or not all(map(registry.is_here, request.infra))
     if adapt is None and request.runs_once and request.estimate:
         context.reporter.note(setup_ray.NO_ESTIMATE)
         request = replace(request, estimate=False)
@@ -123,11 +126,16 @@ def plan_run(request: RunRequest, script: Request, context: AppContext, adapt: A
             processes=spec.processes,
             variables=environment,
         )
-    places = find_places(single, context, profile, infra, now.date(), workload_key=key)
+    places = find_places(single, context, profile, now.date(), workload_key=key)
     if request.fallback is not None:
         dearer = replace(single, spot=False)
-        found = find_places(dearer, context, profile, infra, now.date(), workload_key=key)
+        found = find_places(dearer, context, profile, now.date(), workload_key=key)
         places = replace(places, fallback=found.ranked)
+    if spec.on_oom_next_size:
+        wider = with_more_memory(single, places.ranked[0].offer)
+        with suppress(PriceNotFound, UsageError):  # nothing is larger, which the plan says
+            larger = find_places(wider, context, profile, now.date(), workload_key=key)
+            places = replace(places, larger=larger.ranked)
     first = places.ranked[0]
     parallelism = profile.parallelism if profile is not None else None
     if parallelism is not None and parallelism.needs_gpu_backend and first.offer.accelerator is None:
@@ -135,7 +143,7 @@ def plan_run(request: RunRequest, script: Request, context: AppContext, adapt: A
             f"The script asks for NCCL, which works between GPUs only, and {first.offer.instance_type} has none.",
             hint='Choose one with --gpus L4:1, or init_process_group("gloo") where torch.cuda.is_available() is False.',
         )
-    local = first.offer.provider == "local"
+    local = registry.is_here(first.offer.provider)
     python = find_interpreter(request.python or script.python, dict(os.environ)).path if local else ""
     if local and single.runs_once and not request.setup:
         setup_ray.check_installed(python)
@@ -227,7 +235,7 @@ def _first_possible(
         try:
             zones = context.tools.provider(option.offer.provider).zones(option.offer)
         except (InvalidRequest, RefusedHere) as error:
-            if index + 1 == len(options):
+            if index + 1 == len(options) or options[index + 1].size:
                 raise
             passed.append(f"Passed over: {error.message}")
         else:
@@ -248,10 +256,11 @@ def _identities(
             if name == options[0].offer.provider and not isinstance(error, AuthError):
                 raise  # the best place may work a moment later: another one is not chosen for that
             refused[name] = error
-    if not found:
+    usable = tuple(option for option in options if option.offer.provider in found)
+    if not usable or usable[0].size:  # larger machines are only for a job that has run out of memory
         raise next(iter(refused.values()))
     dropped = [f"Not considered: {name} ({error.message})" for name, error in refused.items()]
-    return tuple(option for option in options if option.offer.provider in found), found, dropped
+    return usable, found, dropped
 
 
 def make_plan(
@@ -270,6 +279,8 @@ def make_plan(
     wanted = options_for(places.ranked, limits)
     if places.fallback:
         wanted += options_for(places.fallback, limits)[:FALLBACK_OPTIONS]
+    if places.larger:
+        wanted += larger_options(places.larger, wanted, limits)
     options, identities, refused = _identities(context, wanted)
     options, zones, dropped = _first_possible(context, options)
     first = options[0]
@@ -290,7 +301,7 @@ def make_plan(
             )
     file = module_file(script) if script is not None else None
     footprint = profile.footprint if profile is not None else None
-    inputs, remarks = compare(spec, selection, file, footprint, here=first.offer.provider == "local")
+    inputs, remarks = compare(spec, selection, file, footprint, here=registry.is_here(first.offer.provider))
     notes += remarks
     group = None
     if spec.nodes > 1:

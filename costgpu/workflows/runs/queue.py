@@ -6,7 +6,6 @@ There is no daemon. The queue is what the ledger calls waiting; a cron line, or 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from datetime import timedelta
 from types import MappingProxyType
 
 from costgpu.errors import CostGpuError, LedgerError, ProviderError, RunBusy, TerminationUnconfirmed
@@ -16,7 +15,7 @@ from costgpu.job.files.sent_folder import keep_sent, sent_folder, sent_selection
 from costgpu.job.find_run import current_run, load_run
 from costgpu.job.launch import current_owner, intend
 from costgpu.job.load_runs import load_runs
-from costgpu.job.place_policy import search_pause
+from costgpu.job.place_policy import looks_again_at
 from costgpu.job.state.journal import RunJournal
 from costgpu.job.state.lock import is_driven, lock_run
 from costgpu.job.state.observer import Observer
@@ -91,13 +90,10 @@ def what_keeps_back(context: AppContext, view: RunView) -> str:
 
 def _cannot_be_left(context: AppContext, view: RunView) -> str:
     """Return why a run that nothing keeps back cannot be started and left now; empty if it can."""
-    attempt = view.spec.attempt
-    if view.is_later_attempt and not view.spec.bucket:
+    if view.is_later_attempt and view.spec.needs_client:
         return f"you: without a bucket somebody has to save its checkpoints (costgpu attach {view.run_id})"
-    if attempt is not None and attempt.searches:
-        due = view.created_at + timedelta(seconds=search_pause(attempt.searches))
-        if context.clock.now() < due:
-            return f"the next look for a machine, at {due:%H:%M} UTC"
+    if context.clock.now() < (due := looks_again_at(view)):
+        return f"the next look for a machine, at {due:%H:%M} UTC"
     problems: dict[str, str] = {}
     for name in dict.fromkeys(option.offer.provider for option in view.options):
         try:

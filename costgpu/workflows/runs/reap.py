@@ -166,7 +166,7 @@ def _without_credentials(context: AppContext, places: Sequence[Place], *, everyw
             machine = None
             with contextlib.suppress(LedgerDamaged, LedgerTooNew):
                 machine = expected_machine(context.ledger.events(run_id))
-            if machine is None or machine.provider == "local":
+            if machine is None or registry.is_here(machine.provider):
                 continue  # another computer's own machine is not for these credentials to see, and costs nothing
             name, account = machine.provider, machine.account
             if name in asked:

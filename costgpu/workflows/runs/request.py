@@ -21,6 +21,8 @@ from costgpu.measure import Request
 from costgpu.measure.launcher import Launch
 from costgpu.models.defaults import MEETING_PORT
 from costgpu.models.job import JobSpec, Launcher, OutputsFrom, Recovery
+from costgpu.models.run import Plan
+from costgpu.providers import registry
 from costgpu.units import DISK_GIB, parse_duration, parse_usd
 from costgpu.workflows.estimate.request import MOST_NODES, SYSTEM_FOLDERS, ScriptOptions
 from costgpu.workflows.options import Choice, Real, SizeOptions, Switch, Text, Texts, WholeOrNone, Word
@@ -33,6 +35,7 @@ OF_MEASURING = ("isolation", "start_limit")  # options that only `costgpu estima
 MOST_PROCESSES = 999
 MOST_RECOVERIES = 100
 FALLBACK = "on-demand"
+NEXT_SIZE = "next-size"
 FIRST_PORT, LAST_PORT, _PORT_DIGITS = 1024, 65535, 5
 
 LAUNCHERS = ", ".join(Launcher)
@@ -81,6 +84,9 @@ class RunRequest(ScriptOptions, SizeOptions):
     resume_args: Text = Text("With --recover: arguments for a job that goes on, e.g. '--resume {latest}'.")
     fallback: Text = Text("With --recover: on-demand, where no spot machine is free.")
     queue: Switch = Switch("Wait in costgpu queue until there is room.", "--queue", default=False)
+    retry_until_up: Switch = Switch("Look for a machine until one is free.", "--retry-until-up", default=False)
+    deadline: Text = Text("With --retry-until-up: how long to look, e.g. 6h.")
+    on_oom: Text = Text("What to do if the job runs out of memory: next-size, begin again on a larger machine.")
     assume_price: Text = Text("Price of an hour of this machine in USD.")
     task_env: tuple[str, ...] = ()  # as `env`, from a task file
 
@@ -102,7 +108,23 @@ class RunRequest(ScriptOptions, SizeOptions):
     @property
     def renting(self) -> bool:
         """Return whether what is asked for cannot be this machine."""
-        return bool(self.instance_type or self.gpus or self.cpus or self.memory or self.spot)
+        named = self.instance_type or self.gpus or self.cpus or self.memory
+        return bool(named or self.spot or self.retry_until_up or self.on_oom)
+
+    @property
+    def goes_on(self) -> bool:
+        """Return whether a machine of the job may be followed by another one, perhaps much later."""
+        return bool(self.recover is not None or self.retry_until_up or self.on_oom)
+
+    @property
+    def here(self) -> bool:
+        """Return whether this computer alone is asked for."""
+        return bool(self.infra) and all(map(registry.is_here, self.infra))
+
+    @property
+    def may_stay_here(self) -> bool:
+        """Return whether the places asked for have this computer among them, or none is."""
+        return not self.infra or any(map(registry.is_here, self.infra))
 
 
 def check(request: RunRequest) -> None:
@@ -141,7 +163,7 @@ def check(request: RunRequest) -> None:
             "Give --nodes 2, or leave it out: --nproc 4 starts four processes on one machine.",
         )
     literal = [f"-e {name}" for name in _valued(request.env)] + _valued(request.task_env)
-    if literal and (request.queue or request.recover is not None):
+    if literal and (request.queue or request.goes_on):
         name = literal[0].removeprefix("-e ")
         raise UsageError(
             f"{literal[0]}=... is stored nowhere, and whoever starts the job later could not know it.",
@@ -153,12 +175,18 @@ def check(request: RunRequest) -> None:
             hint="Leave --fit out: the run waits until the budgets leave its cap.",
         )
     _check_recovery(request)
+    if not request.retry_until_up:
+        _refuse({"--deadline": request.deadline}, "is for --retry-until-up.", "--max-duration limits the job itself.")
+    if request.on_oom not in (None, NEXT_SIZE):
+        raise UsageError(f"--on-oom {request.on_oom!r} is not known.", hint=f"Write --on-oom {NEXT_SIZE}.")
+    if request.on_oom is not None and not request.auto_shutdown:
+        raise UsageError("--on-oom and --no-auto-shutdown do not go together.", hint="Leave one of them out.")
     if request.lease is not None and request.auto_shutdown:
         raise UsageError(
             "--lease is for --no-auto-shutdown: otherwise the machine ends with its job.",
             hint="--max-duration and --max-cost limit the job.",
         )
-    if request.infra == ("local",):
+    if request.here:
         _refuse(
             {
                 "-t": request.instance_type,
@@ -168,9 +196,24 @@ def check(request: RunRequest) -> None:
                 "--spot": request.spot,
                 "--disk": request.disk_gib,
                 "--subnet": request.subnet,
+                "--retry-until-up": request.retry_until_up,
+                "--on-oom": request.on_oom,
             },
             "cannot be chosen on this machine: it is as it is.",
             "Leave it out, or rent a machine: --infra aws.",
+        )
+
+
+def check_detached(plan: Plan) -> None:
+    """Refuse to leave a job whose checkpoints only this client would save.
+
+    Raises:
+        UsageError: It goes on after interruptions, and has no bucket.
+    """
+    if plan.spec.needs_client:
+        raise UsageError(
+            "--recover with --detach or --queue needs a bucket: without this client nobody saves the checkpoints.",
+            hint="Add --bucket s3://name/prefix, or stay: leave --detach and --queue out.",
         )
 
 
@@ -316,6 +359,9 @@ def job_spec(
         outputs_from=_one_of(OutputsFrom, request.outputs_from, "--outputs-from"),
         port=_port(environment.get("MASTER_PORT")),
         recovery=_recovery(request, workdir),
+        retry_until_up=request.retry_until_up,
+        search_seconds=None if request.deadline is None else parse_duration(request.deadline, "--deadline"),
+        on_oom_next_size=request.on_oom is not None,
     )
 
 

@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from costgpu.errors import UsageError
 from costgpu.job.drive.job import JobDriver
 from costgpu.job.launch import current_owner, launch
 from costgpu.job.state.observer import Observer
@@ -17,7 +16,7 @@ from costgpu.workflows.estimate.measure import script_request
 from costgpu.workflows.reporter import Reporter
 from costgpu.workflows.runs.inputs import check_inputs
 from costgpu.workflows.runs.plan import PlannedRun, plan_run
-from costgpu.workflows.runs.request import RunRequest, check
+from costgpu.workflows.runs.request import RunRequest, check, check_detached
 from costgpu.workflows.task_files.read_task import with_task_file
 
 
@@ -46,20 +45,7 @@ def context_of(request: RunRequest, workdir: Path, reporter: Reporter) -> AppCon
 def is_free(plan: Plan) -> bool:
     """Return whether the run costs nothing, so that nobody needs to agree to it."""
     first = plan.options[0]
-    return first.offer.provider == "local" and not first.offer.price_usd_per_hour
-
-
-def check_detached(plan: Plan) -> None:
-    """Refuse to leave a job whose checkpoints only this client would save.
-
-    Raises:
-        UsageError: It goes on after interruptions, and has no bucket.
-    """
-    if plan.spec.recovery is not None and not plan.spec.bucket:
-        raise UsageError(
-            "--recover with --detach or --queue needs a bucket: without this client nobody saves the checkpoints.",
-            hint="Add --bucket s3://name/prefix, or stay: leave --detach and --queue out.",
-        )
+    return registry.spec(first.offer.provider).free and not first.offer.price_usd_per_hour
 
 
 def start_run(

@@ -16,7 +16,7 @@ from costgpu.workflows.runs.request import DEFAULT_GRACE, OF_MEASURING, RunReque
 OF_ONE_JOB = (  # options that a sweep does not have
     *OF_MEASURING,
     *("cpus", "memory", "idle_duration", "auto_shutdown", "lease", "nproc", "launcher", "outputs_from", "engine"),
-    *("recover", "checkpoint", "resume_args", "fallback", "queue"),
+    *("recover", "checkpoint", "resume_args", "fallback", "queue", "retry_until_up", "deadline", "on_oom"),
 )
 
 

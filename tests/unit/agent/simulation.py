@@ -83,7 +83,6 @@ class SimulatedMachine:
             "grace_seconds": 30.0,
             "spot": False,
             "spot_notice": "",
-            "provider": "local",
             "power_off": True,
         }
         self.guard.accept_order(order | changes, {"pid": 1, "started": 1, "secrets": 3}, uploads or {})

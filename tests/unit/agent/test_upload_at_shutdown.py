@@ -19,7 +19,7 @@ URLS = {"outputs": "https://b/outputs"}
 @pytest.fixture
 def machine(tmp_path: Path) -> SimulatedMachine:
     made = SimulatedMachine(tmp_path / "home")
-    made.start(uploads=URLS, grace_seconds=600.0, spot=True, provider="gcp")
+    made.start(uploads=URLS, grace_seconds=600.0, spot=True)
     return made
 
 

@@ -16,7 +16,7 @@ import pytest
 
 from costgpu.clock import ManualClock
 from costgpu.errors import OutputsDamaged
-from costgpu.job.drive.job import JobDriver
+from costgpu.job.drive.checkpoints import fetch_newer_checkpoint
 from costgpu.job.files.bucket_outputs import LOGS, OUTPUTS, OUTSIDE, BucketOutputs
 from costgpu.job.files.checkpoint_store import CheckpointStore
 from costgpu.job.files.place_outputs import fetch_and_place
@@ -283,12 +283,13 @@ def test_a_job_goes_on_from_the_newest_that_is_whole(
         archive(bucket / "checkpoint.tar.gz", member("checkpoint.json", b"{}"))
     view.started_at = 1
     notes: list[str] = []
-    driver: Any = SimpleNamespace(
+    context: Any = SimpleNamespace(
+        checkpoints=SimpleNamespace(store=store),
         services=SimpleNamespace(bucket=outputs_of(tmp_path), folder=tmp_path),
         observer=SimpleNamespace(note=notes.append, waiting=lambda *_: None),
         view=view,
     )
-    JobDriver._fetch_newer(driver, view, store)
+    fetch_newer_checkpoint(context, view)
     found = store.newest()
     assert found is not None
     assert (store.contents / found.files[0].sha256).read_text() == newest

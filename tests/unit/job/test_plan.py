@@ -14,13 +14,14 @@ from costgpu.job.plan import (
     Limits,
     boot_seconds,
     extras_usd_per_hour,
+    larger_options,
     lease_for,
     options_for,
-    this_machine,
 )
 from costgpu.job.timeouts import POWER_OFF_SECONDS
 from costgpu.models.offer import Accelerator, Offer, PurchaseOption
 from costgpu.models.run import Lease
+from costgpu.providers.local.offer import own_offer
 
 GPU = Offer(
     provider="aws",
@@ -38,7 +39,7 @@ GPU = Offer(
     price_as_of=date(2026, 9, 17),
 )
 CPU = replace(GPU, instance_type="c7a.2xlarge", family="c7a", accelerator=None, price_usd_per_hour=Decimal("0.41"))
-HERE = this_machine(Decimal(0), date(2026, 9, 17), vcpus=2, memory_gib=8.0)
+HERE = own_offer(Decimal(0), date(2026, 9, 17))
 
 
 def lease(
@@ -137,3 +138,34 @@ def test_the_first_place_must_be_affordable_and_others_are_dropped() -> None:
     assert [o.offer.region for o in options_for(places, tight)] == ["us-east-1"]
     with pytest.raises(UsageError, match="No offer"):
         options_for([], Limits())
+
+
+def test_larger_machines_have_more_memory_of_each_kind_and_as_many_gpus() -> None:
+    def place(kind: str, gib: float, count: float, main: float, price: str = "2") -> LaunchPlace:
+        card = Accelerator(name="X", count=count, memory_gib=gib)
+        return LaunchPlace(
+            offer=replace(GPU, instance_type=kind, accelerator=card, memory_gib=main, price_usd_per_hour=Decimal(price))
+        )
+
+    limits = Limits(max_cost_usd=Decimal(5))
+    places = [
+        place("same", 24, 1, 64),
+        place("l40s", 48, 1, 64),
+        place("two", 80, 2, 170),
+        place("narrow", 80, 1, 16),  # as little main memory as the first
+        place("arm", 80, 1, 170),
+        place("a100", 40, 1, 85),
+        place("third", 48, 1, 128),  # a third place of its size
+        place("h100", 80, 1, 256),
+        place("dear", 141, 1, 2048, "900"),  # the cap does not boot it
+        place("b200", 180, 1, 2048, "40"),
+    ]
+    places[4] = replace(places[4], offer=replace(places[4].offer, architecture="arm64"))
+    found = larger_options(places, options_for([LaunchPlace(offer=GPU)], limits), limits)
+    assert [(each.size, each.offer.instance_type) for each in found] == [
+        (1, "l40s"),
+        (1, "a100"),
+        (2, "h100"),
+        (3, "b200"),
+    ]
+    assert all(each.lease.worst_cost_usd <= 5 for each in found)

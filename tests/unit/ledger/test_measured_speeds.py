@@ -144,7 +144,7 @@ class TestSpeeds:
         ]
         with Ledger.open("sqlite://") as ledger:
             plant(ledger, runs)
-            found = measured_speeds(ledger, "w", here="laptop")
+            found = measured_speeds(ledger, "w", here=("local", "laptop"))
             assert measured_speeds(ledger, "") == measured_speeds(ledger, "unheard of") == {}
         assert {place: round(speed.job_seconds) for place, speed in found.items()} == {
             ("aws", "g5.xlarge"): 100,

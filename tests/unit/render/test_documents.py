@@ -2,9 +2,15 @@
 
 import pytest
 
-from tests.unit.render.documents import FOLDER, STORIES, told_of
+from tests.unit.render.documents import DOCUMENTS, FOLDER
+from tests.unit.render.documents.texts import TEXTS
 
 
-@pytest.mark.parametrize("name", STORIES)
+@pytest.mark.parametrize("name", DOCUMENTS)
 def test_the_documents_of_a_job(name: str) -> None:
-    assert told_of(STORIES[name]) == (FOLDER / f"{name}.txt").read_text()
+    assert DOCUMENTS[name]() == (FOLDER / f"{name}.txt").read_text()
+
+
+@pytest.mark.parametrize("name", [name for name in TEXTS if not name.endswith("JSON")])
+def test_80_columns(name: str) -> None:
+    assert max(map(len, TEXTS[name]().splitlines())) <= 80

@@ -13,6 +13,7 @@ import tempfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
+from functools import partial
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -37,6 +38,7 @@ from tests.job.group_world import GroupWorld
 from tests.job.mortal import plan
 from tests.job.recovery_world import RecoveryWorld
 from tests.job.world import JOB, MACHINE, World, press
+from tests.unit.render.documents.texts import texts
 from tests.unit.render.runs import prediction
 
 FOLDER = Path(__file__).parent
@@ -294,7 +296,13 @@ STORIES = {
 }
 
 
+DOCUMENTS: dict[str, Callable[[], str]] = {
+    "texts": texts,
+    **{name: partial(told_of, story) for name, story in STORIES.items()},
+}
+
+
 def rewrite() -> None:
     """Write what every story says now."""
-    for name, story in STORIES.items():
-        (FOLDER / f"{name}.txt").write_text(told_of(story))
+    for name, make in DOCUMENTS.items():
+        (FOLDER / f"{name}.txt").write_text(make())

@@ -1,0 +1,91 @@
+"""Plans, receipts and lists of what the fake cloud has not: GPUs, spot machines, this computer, long names."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import timedelta
+from decimal import Decimal
+
+from costgpu.errors import InstanceLost
+from costgpu.models.instance import Identity, InstanceState
+from costgpu.models.job import EndReason, JobPhase, JobSpec, JobStatus, Launcher
+from costgpu.models.reap import TaggedInstance
+from costgpu.models.run import EndedBy, RunState
+from costgpu.providers.local.offer import own_offer
+from costgpu.render.text.receipt import receipt_text
+from costgpu.render.text.run import detached_text, jobs_json, jobs_text, launched_json, plan_text, run_json
+from tests.unit.render.runs import LAYERS, NOW, SPEC, UNTIL, closed, machine, option, plan, receipt, view
+
+OTHER = Identity(provider="gcp", account="team-a", principal="ada@example.com", source="gcloud")
+SERVED = JobStatus(phase=JobPhase.FINISHED, exit_code=0, detail="1 process was ended: serve")
+LEFT = closed(
+    reason=EndReason.DEADLINE,
+    ended_by=EndedBy.WATCHDOG,
+    requested_at=None,
+    provider_reason="",
+    left_behind=("security group sg-1", "not asked: no answer"),
+    layers=(),
+)
+CREATE_CALL = view().create_call
+assert CREATE_CALL is not None
+RUNS = [
+    view(),
+    view(run_id="b", name="a-job-with-a-name-that-is-long", state=RunState.PROVISIONING, instance=None),
+    view(run_id="c", state=RunState.INTENT, instance=None, create_call=None),
+    closed(reason=EndReason.HOST_KEY_MISMATCH),
+    view(run_id="e", create_call=replace(CREATE_CALL, lease_until=NOW - timedelta(minutes=5))),
+]
+TAGGED = [
+    TaggedInstance(instance=machine("i-9", InstanceState.RUNNING, UNTIL)),
+    TaggedInstance(instance=machine("i-8", InstanceState.STOPPED, None)),
+]
+
+
+def planned(**changes: object) -> str:
+    """Return a plan whose job has these changes."""
+    return plan_text(plan(spec=replace(SPEC, **changes)), NOW)  # type: ignore[arg-type]
+
+
+def here(price: str) -> str:
+    """Return a plan for this computer, with as many processors as others have."""
+    offer = replace(own_offer(Decimal(price), NOW.date()), vcpus=8, memory_gib=31.2)
+    shown = plan(
+        spec=JobSpec(name="train", argv=("train.py",), workdir="/w"),
+        options=(option(offer, Decimal(2) if float(price) else None),),
+        prediction=None,
+        verdict="",
+        notes=(),
+        left_out={},
+        files=1,
+        layers=LAYERS[:1],
+        identity=Identity(provider="local", account="laptop", principal="ada", source="this machine"),
+    )
+    return plan_text(shown, NOW)
+
+
+TEXTS: dict[str, Callable[[], str]] = {
+    "plan": planned,
+    "plan for two clouds": lambda: plan_text(plan(others=(OTHER,)), NOW),
+    "plan for this computer": lambda: here("0"),
+    "plan for this computer at a price": lambda: here("0.5"),
+    "plan of a cluster": lambda: planned(launcher=Launcher.RAY, nodes=3),
+    "plan of a cluster of one": lambda: planned(launcher=Launcher.RAY),
+    "plan of a machine that stays": lambda: planned(auto_shutdown=False),
+    "receipt of what was left running": lambda: receipt_text(receipt(), replace(closed(), status=SERVED)),
+    "receipt of what was cancelled": lambda: receipt_text(
+        receipt(reason=EndReason.CANCELLED), replace(closed(), status=SERVED)
+    ),
+    "receipt of what was left behind": lambda: receipt_text(LEFT.receipt or receipt(), replace(LEFT, status=None)),
+    "runs": lambda: jobs_text(RUNS, TAGGED, NOW),
+    "no runs": lambda: jobs_text([], [], NOW),
+    "left, with a bucket": lambda: detached_text(view()),
+    "left, without a bucket": lambda: detached_text(view(spec=replace(SPEC, bucket=""))),
+    "left, with a machine that stays": lambda: detached_text(view(spec=replace(SPEC, auto_shutdown=False))),
+    "run as JSON": lambda: run_json(view()),
+    "runs as JSON": lambda: jobs_json(RUNS, TAGGED, NOW),
+    "failure as JSON": lambda: launched_json(plan(), [closed()], InstanceLost("gone", hint="again"), NOW),
+}
+
+
+def texts() -> str:
+    """Return all of them."""
+    return "\n\n".join(f"== {name}\n{show()}" for name, show in TEXTS.items())

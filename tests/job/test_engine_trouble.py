@@ -9,7 +9,7 @@ import pytest
 
 from costgpu.errors import CostGpuError, LedgerDamaged, LedgerError, RunCancelled
 from costgpu.job.adopt import adopt_job
-from costgpu.job.drive.context import CAN_DETACH, Detached
+from costgpu.job.drive.context import Detached
 from costgpu.job.drive.machine import StopSignal
 from costgpu.job.find_run import load_run
 from costgpu.job.state.observer import Answer
@@ -29,53 +29,6 @@ def world(tmp_path: Path) -> World:
 
 
 class TestInterrupts:
-    @pytest.mark.parametrize("state", STATES)
-    def test_ctrl_c_and_cancel(self, world: World, state: RunState) -> None:
-        world.who.at[state] = KeyboardInterrupt()
-        driver = world.launch()
-        asked = [] if state is RunState.TERMINATING else [state]
-        assert world.who.asked == asked
-        assert isinstance(driver.error, RunCancelled) is bool(asked)
-        if state is RunState.RUNNING:
-            assert (world.work / "model.pt").read_bytes() == b"half"
-            assert any("has 30 s" in note for note in world.who.notes)
-        if state is RunState.COLLECTING:
-            assert (world.work / "model.pt").read_bytes() == b"weights"
-        world.check_over()
-
-    @pytest.mark.parametrize("state", STATES)
-    def test_ctrl_c_and_going_on(self, world: World, state: RunState) -> None:
-        world.who.at[state] = KeyboardInterrupt()
-        world.who.answers = [Answer.CONTINUE]
-        driver = world.launch()
-        assert driver.error is None
-        assert (world.work / "model.pt").read_bytes() == b"weights"
-        assert world.who.heard[LogStream.STDOUT] == b"one\ntwo\n"
-        world.check_over()
-
-    @pytest.mark.parametrize("state", STATES)
-    def test_ctrl_c_and_detach_where_the_run_can_do_without(self, world: World, state: RunState) -> None:
-        world.who.at[state] = KeyboardInterrupt()
-        world.who.answers = [Answer.DETACH]
-        if state in CAN_DETACH:
-            with pytest.raises(Detached):
-                world.launch()
-            assert world.view.state is state
-            assert len(world.cloud.alive()) == 1
-            world.resume()
-        else:
-            world.launch()
-        assert (world.work / "model.pt").read_bytes() == b"weights"
-        world.check_over()
-
-    @pytest.mark.parametrize("state", STATES)
-    def test_ctrl_c_twice(self, world: World, state: RunState) -> None:
-        world.who.at[state] = KeyboardInterrupt()
-        world.who.answers = [KeyboardInterrupt()]
-        driver = world.launch()
-        assert isinstance(driver.error, RunCancelled) is (state is not RunState.TERMINATING)
-        world.check_over()
-
     def test_cancelling_again_does_not_wait_for_the_job(self, tmp_path: Path) -> None:
         world = World(tmp_path, JobScript(seconds=NEVER, sigterm_seconds=NEVER))
         world.who.at[RunState.RUNNING] = KeyboardInterrupt()
@@ -101,28 +54,6 @@ class TestInterrupts:
             return
         world.launch()
         assert world.who.heard[LogStream.STDOUT] == b"one\ntwo\n"  # counted before it was shown: nothing twice
-        world.check_over()
-
-    @pytest.mark.parametrize("state", STATES)
-    def test_a_hang_up(self, world: World, state: RunState) -> None:
-        world.who.at[state] = StopSignal(15)
-        if state in CAN_DETACH:
-            with pytest.raises(Detached):
-                world.launch()
-            assert world.view.state is state
-            assert world.view.detached
-            assert len(world.cloud.alive()) == 1
-            world.resume()
-            assert (world.work / "model.pt").read_bytes() == b"weights"
-        else:
-            driver = world.launch()
-            assert isinstance(driver.error, RunCancelled) is (state is not RunState.TERMINATING)
-        world.check_over()
-
-    def test_a_hang_up_after_cancelling_does_not_leave_a_machine(self, world: World) -> None:
-        world.who.at = {RunState.RUNNING: KeyboardInterrupt(), RunState.COLLECTING: StopSignal(1)}
-        world.launch()
-        assert (world.work / "model.pt").read_bytes() == b"half"
         world.check_over()
 
 

@@ -175,7 +175,9 @@ def test_googles_own_deadline_comes_before_the_machines(tmp_path: Path, provider
     """Else the machine would switch itself off, and Google would keep its disk."""
     chosen = option(provider=provider)
     tried = SimpleNamespace(lease_until=START, token=f"{RUN}-1", zone=None, allow_from="192.0.2.1/32")
-    view: Any = SimpleNamespace(create_call=tried, option=chosen, run_id=RUN, name="train", owner="me", spec=spec("/w"))
+    view: Any = SimpleNamespace(
+        create_call=tried, option=chosen, run_id=RUN, name="train", owner="me", spec=spec("/w"), has_peers=False
+    )
     request = create_request(view, make_keys(tmp_path))
     script = request.boot_script
     assert f"\ndeadline={int(START.timestamp()) + later}\n" in script

@@ -171,7 +171,8 @@ def ledger_lost(world: Simulation, step: Step) -> None:
 def record_damaged(world: Simulation, step: Step) -> None:
     run_id = next(reversed(world.here.store.written), RUN)
     written = world.here.store.written.get(run_id, ())
-    sequence = len(written) // 2 if step["how"] == "hole" else 0
+    # never the last event: that it was there cannot be known afterwards
+    sequence = min(len(written) // 2, max(0, len(written) - 2)) if step["how"] == "hole" else 0
     world.here.store.harm(run_id, step["how"], sequence=sequence)
 
 

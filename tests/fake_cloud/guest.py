@@ -19,6 +19,7 @@ LINGER_SECONDS = 120.0  # without a word of a client, once outputs are safe, unt
 PATIENCE_SECONDS = 900.0  # once outputs are safe, until power-off even if a client looks on
 COLLECT_SECONDS = 60.0  # kept free, besides the job's grace, between the job's end and the deadline
 SHORT_LEASE_SHARE = 0.2  # never more than this share of the whole time is kept free
+FAILS_SECONDS = 3.0  # of a job that cannot go on
 LAST_SECONDS = 2.0  # how long before the deadline the agent switches off, ahead of the watchdog
 UPLOAD_SECONDS = 2.0  # what an upload takes
 NOTICE_SECONDS = 120.0  # how long before a machine is taken back it is told
@@ -58,7 +59,12 @@ class FakeJob:
     def ends_at(self) -> float:
         """When the job is over if nobody ends it; asked for only once it has begun."""
         assert self.job_at is not None
-        return self.job_at + max(0.0, self.script.seconds - self.done_before)
+        return self.job_at + (FAILS_SECONDS if self.fails_at_once else max(0.0, self.script.seconds - self.done_before))
+
+    @property
+    def fails_at_once(self) -> bool:
+        """Whether it cannot go on from what it has been given."""
+        return bool(self.done_before) and not self.script.resumes
 
     @property
     def trouble(self) -> str:
@@ -231,6 +237,10 @@ class Guest:
             return
         if order.max_duration_seconds is not None:
             yield job.job_at + order.max_duration_seconds, EndReason.MAX_DURATION
+        if order.idle_seconds is not None and job.script.idles_after is not None:
+            yield job.job_at + job.script.idles_after + order.idle_seconds, EndReason.IDLE
+        if job.script.fills_after is not None:
+            yield job.job_at + job.script.fills_after, EndReason.DISK_FULL
 
     def _off(self, by: EndedBy, reason: EndReason) -> Callable[[float], None]:
         return lambda at: self._power_off(at, by, reason)
@@ -253,8 +263,9 @@ class Guest:
 
     def _job_over(self, at: float) -> None:
         job = self._the_job()
-        ended = EndReason.JOB_FAILED if job.script.exit_code else EndReason.SUCCEEDED
-        self._finish(at, job.reason or ended, job.script.exit_code, job.script.outputs)
+        code = 1 if job.fails_at_once else job.script.exit_code
+        ended = EndReason.JOB_FAILED if code else EndReason.SUCCEEDED
+        self._finish(at, job.reason or ended, code, {} if job.fails_at_once else job.script.outputs)
 
     def _stopped(self, at: float) -> None:
         job = self._the_job()

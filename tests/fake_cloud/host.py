@@ -142,7 +142,7 @@ class FakeHost:
 
         def look(guest: Guest) -> Checkpoint:
             self._agent(guest)
-            return _checkpoint(guest.job, self._cloud.time(), everything=everything)[0]
+            return checkpoint_of(guest.job, self._cloud.time(), self._cloud.epoch, everything=everything)[0]
 
         return self._call("checkpoint", look)
 
@@ -152,7 +152,8 @@ class FakeHost:
         def write(guest: Guest) -> None:
             contents: dict[str, bytes] = {}
             for everything in (False, True):
-                contents |= _checkpoint(guest.job, self._cloud.time(), everything=everything)[1]
+                now, epoch = self._cloud.time(), self._cloud.epoch
+                contents |= checkpoint_of(guest.job, now, epoch, everything=everything)[1]
             for entry in checkpoint.files:
                 if entry.sha256 not in contents:
                     raise OutputsDamaged(f"{entry.path} is not on {self._instance_id} any more.")
@@ -206,7 +207,9 @@ class FakeHost:
             phase=job.phase,
             reason=job.reason if finished is not None else None,
             exit_code=job.exit_code,
+            out_of_memory=job.script.out_of_memory if finished is not None and job.exit_code else "",
             started_epoch=self._cloud.epoch(job.setup_at),
+            job_started_epoch=self._cloud.epoch(job.job_at) if job.job_at is not None else None,
             finished_epoch=self._cloud.epoch(finished) if finished is not None else None,
             stdout_bytes=len(job.written(LogStream.STDOUT, now)),
             stderr_bytes=len(job.written(LogStream.STDERR, now)),
@@ -243,10 +246,12 @@ class FakeHost:
         _write(folder / entry.path, data)
 
 
-def _checkpoint(job: FakeJob | None, now: float, *, everything: bool) -> tuple[Checkpoint, dict[str, bytes]]:
+def checkpoint_of(
+    job: FakeJob | None, now: float, epoch: Callable[[float], float], *, everything: bool
+) -> tuple[Checkpoint, dict[str, bytes]]:
     """The newest checkpoint, and its contents by their checksums."""
     number, done = job.saved(now) if job is not None else (0, 0.0)
-    if job is None or number == 0:
+    if job is None or job.job_at is None or number == 0:
         return Checkpoint(number=0, taken_epoch=0.0, files=()), {}
     files = dict(job.outputs) if everything else {}
     files[PROGRESS] = str(done).encode()
@@ -255,7 +260,8 @@ def _checkpoint(job: FakeJob | None, now: float, *, everything: bool) -> tuple[C
         FileEntry(path=path, size=len(data), sha256=hashlib.sha256(data).hexdigest(), modified_ns=1)
         for path, data in sorted(files.items())
     )
-    return Checkpoint(number=number + everything, taken_epoch=float(number), files=entries), by_sum
+    taken = epoch(job.job_at + done - job.done_before)
+    return Checkpoint(number=number + everything, taken_epoch=taken, files=entries), by_sum
 
 
 def _matches(path: str, pattern: str) -> bool:

@@ -200,7 +200,7 @@ class Machinery:
         assert request is not None
         return Guest(
             machine=script,
-            job_script=self.scripts.get(request.run_id, self.script),
+            job_script=self.script_of(request),
             booted_at=instance.running_at,
             lease_at=self._watchdog_at(instance.running_at, request),
             preempted_at=instance.preempted_at,
@@ -210,6 +210,10 @@ class Machinery:
             on_time_line=self.on_time_line,
             bucket=self.uploaded,
         )
+
+    def script_of(self, request: CreateRequest) -> JobScript:
+        """What the job of a machine does."""
+        return self.scripts.get(request.run_id, self.script)
 
     def _watchdog_at(self, booted_at: float, request: CreateRequest) -> float:
         """When the boot script's watchdog acts; a request without a real script has one for its lease."""

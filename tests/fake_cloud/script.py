@@ -26,6 +26,10 @@ class JobScript:
     checkpoint: Mapping[str, bytes] = field(default_factory=dict)  # what is there instead if it was ended early
     # seconds between two checkpoints, from which it goes on: each says in `PROGRESS` how many seconds of the job are done
     saves: float | None = None
+    resumes: bool = True  # whether it can go on from a checkpoint; else it fails as soon as it has one
+    idles_after: float | None = None  # seconds of the job after which it does nothing any more; None for never
+    fills_after: float | None = None  # seconds of the job after which the disk is full; None for never
+    out_of_memory: str = ""  # what it has run out of where it fails; empty for nothing
     # how long it takes to leave after SIGTERM; `NEVER` ignores it and is killed after the grace
     sigterm_seconds: float = 1.0
     sigterm_exit_code: int = 143  # its own after SIGTERM; 0 for one that saves a checkpoint and calls that a success

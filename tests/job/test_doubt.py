@@ -5,26 +5,27 @@ from pathlib import Path
 
 import pytest
 
-from costgpu.errors import AuthError, NoCapacity, ProviderError, TerminationUnconfirmed, Throttled, Unreachable
+from costgpu.errors import AuthError, TerminationUnconfirmed, Unreachable
 from costgpu.job.adopt import adopt_job, collect_finished
 from costgpu.job.find_run import load_run
 from costgpu.job.state.observer import NullObserver
 from costgpu.models.run import RunState
-from tests.fake_cloud import FakeCloud
+from tests.fake_cloud import FakeCloud, JobScript
 from tests.job.mortal import Killed, Life, tools
-from tests.job.test_kill_at_every_step import new_world
 from tests.job.world import World
+
+JOB = JobScript(seconds=600, outputs={"model.pt": b"weights"})
 
 
 @pytest.fixture
 def world(tmp_path: Path) -> World:
-    return new_world(tmp_path)
+    return World(tmp_path, JOB)
 
 
 def killed_at(world: World, call: str, *, after: bool, tmp_path: Path) -> None:
     """A client that dies at its first such call."""
     calls = Life()
-    new_world(tmp_path / "rehearsal").launch(life=calls)
+    World(tmp_path / "rehearsal", JOB).launch(life=calls)
     with pytest.raises(Killed):
         world.launch(life=Life(dies_at=calls.calls.index(call) + 1, after=after))
 
@@ -72,18 +73,6 @@ def test_another_accounts_credentials_prove_nothing(
     world.check_over("reaped with the right credentials")
 
 
-@pytest.mark.parametrize("error", [Unreachable("no answer"), Throttled("slow down")])
-def test_a_refusal_after_an_unanswered_call_does_not_mean_that_nothing_was_created(
-    world: World, error: ProviderError
-) -> None:
-    world.cloud.faults.next("create", error=error, after=True)
-    world.cloud.faults.next("create", error=NoCapacity("none left"), without_effect=True)
-    driver = world.launch(life=Life())
-    assert driver.error is None
-    assert (world.work / "model.pt").exists()
-    world.check_over("one machine, found again")
-
-
 def test_nobody_who_could_be_asked_is_said_loudly(world: World) -> None:
     world.cloud.faults.next("create", error=Unreachable("no answer"), after=True)
     world.cloud.faults.next("create", error=AuthError("expired"), without_effect=True)
@@ -95,16 +84,6 @@ def test_nobody_who_could_be_asked_is_said_loudly(world: World) -> None:
     world.cloud.faults.clear()
     world.reap()
     world.check_over("ended once somebody could be asked")
-
-
-def test_a_job_that_runs_already_is_followed_and_not_started_again(world: World, tmp_path: Path) -> None:
-    killed_at(world, "host.start", after=True, tmp_path=tmp_path)
-    assert load_run(world.book, "r1").state is RunState.SYNCING
-    world.clock.sleep(120)
-    driver = adopt_job(load_run(world.book, "r1"), world.book, tools(world.cloud, world.folder), NullObserver(), None)
-    driver.drive()
-    assert driver.error is None
-    assert (world.work / "model.pt").exists()
 
 
 def test_a_client_that_comes_when_the_lease_is_nearly_over_creates_nothing(world: World, tmp_path: Path) -> None:

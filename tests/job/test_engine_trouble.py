@@ -2,28 +2,23 @@
 
 import contextlib
 from collections.abc import Callable
-from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-from costgpu.errors import CapTooSmall, CostGpuError, LedgerDamaged, LedgerError, RunCancelled
-from costgpu.job.adopt import adopt_job, collect_finished
-from costgpu.job.drive.context import CAN_DETACH, Detached
+from costgpu.errors import CostGpuError, LedgerDamaged, LedgerError, RunCancelled
+from costgpu.job.adopt import adopt_job
+from costgpu.job.drive.context import Detached
 from costgpu.job.drive.machine import StopSignal
 from costgpu.job.find_run import load_run
-from costgpu.job.launch import launch
 from costgpu.job.state.observer import Answer
 from costgpu.models.job import LogStream
 from costgpu.models.run import EventKind, RunEvent, RunState, RunView
 from tests.fake_cloud import JobScript, MachineScript
 from tests.fake_cloud.script import NEVER
-from tests.job.mortal import Life, MemoryBook, Mortal, plan, tools
+from tests.job.mortal import MemoryBook, tools
 from tests.job.world import RUN, Watcher, World, press
-from tests.properties import examples
 
 STATES = [state for state in RunState if state not in (RunState.INTENT, RunState.CLOSED)]
 
@@ -34,53 +29,6 @@ def world(tmp_path: Path) -> World:
 
 
 class TestInterrupts:
-    @pytest.mark.parametrize("state", STATES)
-    def test_ctrl_c_and_cancel(self, world: World, state: RunState) -> None:
-        world.who.at[state] = KeyboardInterrupt()
-        driver = world.launch()
-        asked = [] if state is RunState.TERMINATING else [state]
-        assert world.who.asked == asked
-        assert isinstance(driver.error, RunCancelled) is bool(asked)
-        if state is RunState.RUNNING:
-            assert (world.work / "model.pt").read_bytes() == b"half"
-            assert any("has 30 s" in note for note in world.who.notes)
-        if state is RunState.COLLECTING:
-            assert (world.work / "model.pt").read_bytes() == b"weights"
-        world.check_over()
-
-    @pytest.mark.parametrize("state", STATES)
-    def test_ctrl_c_and_going_on(self, world: World, state: RunState) -> None:
-        world.who.at[state] = KeyboardInterrupt()
-        world.who.answers = [Answer.CONTINUE]
-        driver = world.launch()
-        assert driver.error is None
-        assert (world.work / "model.pt").read_bytes() == b"weights"
-        assert world.who.heard[LogStream.STDOUT] == b"one\ntwo\n"
-        world.check_over()
-
-    @pytest.mark.parametrize("state", STATES)
-    def test_ctrl_c_and_detach_where_the_run_can_do_without(self, world: World, state: RunState) -> None:
-        world.who.at[state] = KeyboardInterrupt()
-        world.who.answers = [Answer.DETACH]
-        if state in CAN_DETACH:
-            with pytest.raises(Detached):
-                world.launch()
-            assert world.view.state is state
-            assert len(world.cloud.alive()) == 1
-            world.resume()
-        else:
-            world.launch()
-        assert (world.work / "model.pt").read_bytes() == b"weights"
-        world.check_over()
-
-    @pytest.mark.parametrize("state", STATES)
-    def test_ctrl_c_twice(self, world: World, state: RunState) -> None:
-        world.who.at[state] = KeyboardInterrupt()
-        world.who.answers = [KeyboardInterrupt()]
-        driver = world.launch()
-        assert isinstance(driver.error, RunCancelled) is (state is not RunState.TERMINATING)
-        world.check_over()
-
     def test_cancelling_again_does_not_wait_for_the_job(self, tmp_path: Path) -> None:
         world = World(tmp_path, JobScript(seconds=NEVER, sigterm_seconds=NEVER))
         world.who.at[RunState.RUNNING] = KeyboardInterrupt()
@@ -107,84 +55,6 @@ class TestInterrupts:
         world.launch()
         assert world.who.heard[LogStream.STDOUT] == b"one\ntwo\n"  # counted before it was shown: nothing twice
         world.check_over()
-
-    @pytest.mark.parametrize("state", STATES)
-    def test_a_hang_up(self, world: World, state: RunState) -> None:
-        world.who.at[state] = StopSignal(15)
-        if state in CAN_DETACH:
-            with pytest.raises(Detached):
-                world.launch()
-            assert world.view.state is state
-            assert world.view.detached
-            assert len(world.cloud.alive()) == 1
-            world.resume()
-            assert (world.work / "model.pt").read_bytes() == b"weights"
-        else:
-            driver = world.launch()
-            assert isinstance(driver.error, RunCancelled) is (state is not RunState.TERMINATING)
-        world.check_over()
-
-    def test_a_hang_up_after_cancelling_does_not_leave_a_machine(self, world: World) -> None:
-        world.who.at = {RunState.RUNNING: KeyboardInterrupt(), RunState.COLLECTING: StopSignal(1)}
-        world.launch()
-        assert (world.work / "model.pt").read_bytes() == b"half"
-        world.check_over()
-
-    @pytest.mark.parametrize("kind", [KeyboardInterrupt, StopSignal])
-    @pytest.mark.parametrize("again_after", [None, 2])
-    def test_at_every_call(
-        self, tmp_path: Path, kind: type[BaseException], again_after: int | None, capsys: pytest.CaptureFixture[str]
-    ) -> None:
-        """Whatever is going on, nothing but a run that was left on purpose keeps its machine."""
-        calls, left = calls_of(World(tmp_path / "whole"), Presses(kind, set())), 0
-        numbers = [
-            number for number, call in enumerate(calls, 1) if calls[:number].count(call) <= 6
-        ]  # many only repeat
-        for number in numbers:
-            for after in (False, True):
-                world = World(tmp_path / f"{number}{after}")
-                at = {number} if again_after is None else {number, number + again_after}
-                what = f"{kind.__name__} {'after' if after else 'before'} calls {at}"
-                try:
-                    calls_of(world, Presses(kind, at, after=after))
-                except Detached:
-                    assert kind is StopSignal, what
-                    assert world.view.state in CAN_DETACH, what
-                    assert world.view.detached, what
-                    left += 1
-                    world.resume()
-                    assert (world.work / "model.pt").read_bytes() == b"weights", what
-                except kind:
-                    assert not world.book.rows or world.view.state is RunState.INTENT, what  # before it has begun
-                    assert not world.cloud.instances_of(RUN), what
-                    continue
-                assert world.view.state is RunState.CLOSED, what
-                world.check_over()
-        with capsys.disabled():
-            print(f"\n  {kind.__name__} at each of {len(numbers)} calls: 0 machines left, {left} runs left on purpose")
-
-
-class Presses(Life):
-    """Ctrl-C or a hang-up at some of a client's calls."""
-
-    def __init__(self, kind: type[BaseException], at: set[int], *, after: bool = False) -> None:
-        super().__init__(after=after)
-        self.kind, self.at = kind, at
-
-    def call(self, what: str, carry_out: Callable[[], Any]) -> Any:
-        self.calls.append(what)
-        if len(self.calls) in self.at:
-            if self.after:
-                carry_out()
-            raise self.kind
-        return carry_out()
-
-
-def calls_of(world: World, life: Life) -> list[str]:
-    """Everything that a client calls, the clock included."""
-    clock: Any = Mortal(world.cloud.clock, life, "clock", free=("now", "monotonic"))
-    world.launch(kit=tools(world.cloud, world.folder, life, clock), book=Mortal(world.book, life, "ledger"))
-    return life.calls
 
 
 class TestTwoDrivers:
@@ -328,52 +198,3 @@ class TestBrokenLedger:
         assert driver.context.journal.ledger_error is not None
         assert not world.cloud.alive()
         assert (world.work / "model.pt").read_bytes() == b"weights"
-
-
-@examples(24)
-@given(
-    cap=st.decimals("0.02", "20", places=2),
-    boot=st.sampled_from([1.0, 60.0, 500.0, NEVER]),
-    setup=st.sampled_from([0.0, 300.0, 5000.0]),
-    seconds=st.sampled_from([1.0, 1000.0, 40000.0, NEVER]),
-    sigterm=st.sampled_from([1.0, 20.0, NEVER]),
-    terminating=st.sampled_from([0.0, 40.0, 300.0]),
-    agent=st.booleans(),
-    cut=st.sampled_from([None, 0.0, 400.0]),
-)
-def test_the_cap_holds(
-    tmp_path_factory: pytest.TempPathFactory,
-    cap: Decimal,
-    boot: float,
-    setup: float,
-    seconds: float,
-    sigterm: float,
-    terminating: float,
-    agent: bool,
-    cut: float | None,
-) -> None:
-    """What is metered never exceeds the cap by more than one billing minute, whatever takes how long."""
-    script = JobScript(setup_seconds=setup, seconds=seconds, sigterm_seconds=sigterm, outputs={"a": b"1"})
-    world = World(tmp_path_factory.mktemp("world"), script, MachineScript(boot_seconds=boot))
-    world.cloud.terminating_seconds = terminating
-    world.cloud.agent_works = agent
-    if cut is not None:
-        world.cloud.cut_network(after=cut)
-    try:
-        work = plan(world.work, max_cost=str(cap), setup="make")
-    except CapTooSmall:
-        return
-    with contextlib.suppress(CostGpuError):
-        launch(work, world.book, world.tools, world.who, owner="me", environment={}, run_id=RUN)
-    for _ in range(4):
-        world.cloud.clock.sleep(900)
-        collect_finished(world.book, world.tools, world.who)
-    view = world.view
-    assert view.state is RunState.CLOSED
-    price = Decimal(1)
-    (instance,) = world.cloud.instances_of(RUN)
-    billed = Decimal(max(60.0, world.cloud.billing_seconds(instance.ref.instance_id))) * price / 3600
-    assert billed <= cap + price / 60
-    assert view.receipt is not None
-    assert view.receipt.metered_cost_usd >= billed - price / 60
-    assert not world.cloud.alive()

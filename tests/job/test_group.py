@@ -10,24 +10,19 @@ from pathlib import Path
 import pytest
 
 from costgpu.errors import (
-    BootFailed,
     DriverFailed,
     InstanceLost,
     NoCapacity,
     NodesApart,
     Preempted,
     RefusedHere,
-    RunCancelled,
     TerminationUnconfirmed,
     Unreachable,
 )
 from costgpu.job.drive.context import Detached
-from costgpu.job.drive.machine import StopSignal
-from costgpu.job.state.observer import Answer
 from costgpu.job.state.outcome import error_for, exit_code
 from costgpu.models.job import EndReason, LogStream, OutputsFrom, Recovery
 from costgpu.models.offer import Accelerator
-from costgpu.models.run import RunState
 from costgpu.render.text.receipt import receipts_text
 from tests.fake_cloud import JobScript, MachineScript
 from tests.fake_cloud.provider import FakeProvider
@@ -35,7 +30,7 @@ from tests.fake_cloud.script import NEVER, PROGRESS
 from tests.job.examples import offer
 from tests.job.group_world import GroupWorld
 from tests.job.recovery_world import SAVING
-from tests.job.world import JOB, press
+from tests.job.world import JOB
 
 
 @pytest.fixture
@@ -60,12 +55,6 @@ def test_the_whole_journey(world: GroupWorld) -> None:
     assert (world.work / "model.pt").read_bytes() == b"weights"
     assert [view.reason for view in driver.views] == [EndReason.SUCCEEDED] * 2
     world.check_group_over()
-
-
-def test_they_run_at_the_same_time(world: GroupWorld) -> None:
-    world.launch_group()
-    seconds = [world.cloud.billing_seconds(one.ref.instance_id) for one in world.machines()]
-    assert max(seconds) < JOB.seconds + 120
 
 
 def test_a_machine_that_is_long_in_ending_keeps_nobody_from_the_outputs(tmp_path: Path) -> None:
@@ -162,18 +151,6 @@ def test_what_earlier_tries_cost_is_taken_off_the_cap(world: GroupWorld) -> None
     assert most + spent <= 2 * leases[0].worst_cost_usd
 
 
-def test_a_machine_that_does_not_come_up_ends_the_others(world: GroupWorld) -> None:
-    def second_is_dead() -> None:
-        world.cloud.machine = replace(world.cloud.machine, ssh=False)
-
-    world.cloud.faults.on_call = lambda method, subject: second_is_dead() if len(world.machines()) == 1 else None
-    driver = world.launch_group()
-    assert isinstance(driver.error, BootFailed)
-    assert not world.orders()
-    assert any("did not come up; the others are ended" in note for note in world.who.notes)
-    world.check_group_over()
-
-
 def test_gpus_of_one_machine_that_do_not_answer_end_all(world: GroupWorld) -> None:
     def second_has_none() -> None:
         world.cloud.machine = replace(world.cloud.machine, driver_seconds=NEVER)
@@ -184,15 +161,6 @@ def test_gpus_of_one_machine_that_do_not_answer_end_all(world: GroupWorld) -> No
     assert not world.orders()
     assert "send" not in [call.method for call in world.cloud.calls], "no machine, before all have their GPUs"
     assert any("has GPUs that do not answer; the others are ended" in note for note in world.who.notes)
-    world.check_group_over()
-
-
-def test_a_refused_second_machine_ends_the_first(world: GroupWorld) -> None:
-    world.cloud.quota_vcpus = 4
-    driver = world.launch_group()
-    assert driver.error is not None
-    assert "quota" in driver.error.message
-    assert world.cloud.billing_seconds(world.machines()[0].ref.instance_id) < 60
     world.check_group_over()
 
 
@@ -277,24 +245,6 @@ def test_machines_that_do_not_find_each_other(tmp_path: Path) -> None:
     world.check_group_over()
 
 
-def test_ctrl_c_cancels_all(world: GroupWorld) -> None:
-    world.during(50, press)
-    driver = world.launch_group()
-    assert isinstance(driver.error, RunCancelled)
-    assert world.who.asked == [RunState.RUNNING]
-    assert (world.work / "model.pt").read_bytes() == b"half"
-    world.check_group_over()
-
-
-@pytest.mark.parametrize("state", [RunState.PROVISIONING, RunState.BOOTING, RunState.SYNCING])
-def test_ctrl_c_before_the_start_ends_all(world: GroupWorld, state: RunState) -> None:
-    world.who.at[state] = KeyboardInterrupt()
-    driver = world.launch_group()
-    assert isinstance(driver.error, RunCancelled)
-    assert not world.orders()
-    world.check_group_over()
-
-
 def test_left_and_come_back_to(world: GroupWorld) -> None:
     with pytest.raises(Detached) as left:
         world.launch_group(detach=True)
@@ -306,50 +256,6 @@ def test_left_and_come_back_to(world: GroupWorld) -> None:
     assert driver.error is None
     assert (world.work / "model.pt").read_bytes() == b"weights"
     world.check_group_over()
-
-
-def test_left_by_ctrl_c(world: GroupWorld) -> None:
-    world.who.answers = [Answer.DETACH]
-    world.during(50, press)
-    with pytest.raises(Detached):
-        world.launch_group()
-    assert len(world.cloud.alive()) == 2
-    world.resume_group().cancel()
-    world.check_group_over()
-
-
-def test_a_hang_up_before_the_start_ends_all(world: GroupWorld) -> None:
-    world.who.at[RunState.SYNCING] = StopSignal()
-    world.launch_group()
-    world.check_group_over()
-
-
-def test_a_hang_up_leaves_a_job_that_runs(world: GroupWorld) -> None:
-    def hang_up() -> None:
-        raise StopSignal
-
-    world.during(50, hang_up)
-    with pytest.raises(Detached):
-        world.launch_group()
-    assert len(world.cloud.alive()) == 2
-    world.clock.sleep(700)
-    world.reap()
-    assert (world.work / "model.pt").read_bytes() == b"weights"
-    world.clock.sleep(60)
-    world.reap()
-    world.check_group_over()
-
-
-def test_nobody_comes_back(world: GroupWorld) -> None:
-    with pytest.raises(Detached):
-        world.launch_group(detach=True)
-    world.clock.sleep(JOB.seconds + 300)
-    first, second = world.machines()
-    assert world.cloud.instance(second.ref.instance_id).terminating_at is not None  # nobody wants what it has
-    assert world.cloud.instance(first.ref.instance_id).terminating_at is None  # it has the outputs
-    world.clock.sleep(3 * 3600)
-    assert not world.cloud.alive()
-    assert not world.cloud.past_lease(slack_seconds=60)
 
 
 def test_they_stay_where_that_was_asked_for(world: GroupWorld) -> None:
@@ -400,40 +306,6 @@ def test_a_machine_with_outputs_that_is_out_of_reach_is_waited_for(tmp_path: Pat
     world.during(100, out_of_reach)
     assert world.launch_group().error is None
     assert (world.work / "model.pt").read_bytes() == b"weights"
-    world.check_group_over()
-
-
-def test_a_hang_up_while_outputs_come_home_leaves_what_is_not_home(world: GroupWorld) -> None:
-    seen: list[str] = []
-
-    def second(method: str, subject: str) -> None:
-        if method == "fetch_file":
-            seen.append(subject)
-            if len(seen) == 2:
-                raise StopSignal
-
-    world.cloud.faults.on_call = second
-    with pytest.raises(Detached):
-        world.launch_group(outputs_from=OutputsFrom.ALL)
-    world.cloud.faults.on_call = None
-    world.reap()
-    assert [(world.work / f"rank-{rank}" / "model.pt").read_bytes() for rank in (0, 1)] == [b"weights"] * 2
-    world.reap()
-    world.check_group_over()
-
-
-@pytest.mark.parametrize("pressed", [KeyboardInterrupt, StopSignal])
-def test_who_interrupts_the_way_back_gets_no_new_machines(world: GroupWorld, pressed: type[BaseException]) -> None:
-    world.cloud.no_capacity(region="us-east-1", skip=1)
-
-    def press_once(method: str, _subject: str) -> None:
-        if method == "terminate":
-            world.cloud.faults.on_call = None
-            raise pressed
-
-    world.cloud.faults.on_call = press_once
-    world.launch_group()
-    assert len(world.machines()) == 1
     world.check_group_over()
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 from decimal import Decimal
 from pathlib import Path
@@ -10,21 +9,16 @@ from typing import Any, cast
 
 import pytest
 
-from costgpu.errors import AuthError, BudgetExceeded, RunCancelled, Unreachable
+from costgpu.errors import AuthError, BudgetExceeded
 from costgpu.job.adopt import adopt_job
 from costgpu.job.drive.context import Detached
-from costgpu.job.drive.machine import StopSignal
 from costgpu.job.files.bucket_outputs import BucketOutputs
-from costgpu.job.state.journal import RunJournal
 from costgpu.job.state.observer import NullObserver
-from costgpu.models.events import GivenUp
-from costgpu.models.instance import Identity
 from costgpu.models.job import EndReason
 from costgpu.models.offer import Accelerator
-from costgpu.models.run import EventKind, RunState, RunView
+from costgpu.models.run import EventKind
 from tests.fake_cloud.script import NEVER, PROGRESS, JobScript
 from tests.job.recovery_world import SAVING, RecoveryWorld
-from tests.job.world import Watcher
 
 
 def machines(world: RecoveryWorld) -> int:
@@ -153,15 +147,6 @@ def test_after_a_machine_whose_gpu_does_not_answer_comes_another_one(tmp_path: P
     assert [view.reason for view in driver.views][-2:] == [EndReason.DRIVER_FAILED, EndReason.SUCCEEDED]
 
 
-def test_cancelled_is_not_gone_on_with(tmp_path: Path) -> None:
-    world = RecoveryWorld(tmp_path, [400])
-    world.during(100, lambda: (_ for _ in ()).throw(KeyboardInterrupt()))
-    driver = world.run()
-    world.check_job()
-    assert machines(world) == 1
-    assert driver.view.reason is EndReason.CANCELLED
-
-
 def test_what_is_sent_is_what_was_there_at_the_beginning(tmp_path: Path) -> None:
     world = RecoveryWorld(tmp_path, [400])
     sent: list[str] = []
@@ -182,90 +167,6 @@ def test_saved_checkpoints_are_recorded(tmp_path: Path) -> None:
     saved = [event for event in world.book.events("r1") if event.kind is EventKind.SAVED]
     assert 5 <= len(saved) <= 10
     assert world.attempts()[0].saved_at is not None
-
-
-class Meddler(Watcher):
-    """Does something once, when a run with a machine comes to a state."""
-
-    def __init__(self, state: RunState, act: Callable[[RunView], None], attempt: int = 1) -> None:
-        super().__init__()
-        self._state, self._act, self._attempt = state, act, attempt
-
-    def changed(self, view: RunView) -> None:
-        super().changed(view)
-        attempt = view.spec.attempt
-        if view.state is self._state and attempt is not None and attempt.number == self._attempt:
-            self._attempt = 0
-            self._act(view)
-
-
-def ctrl_c(_: RunView) -> None:
-    raise KeyboardInterrupt
-
-
-def hangup(_: RunView) -> None:
-    raise StopSignal
-
-
-@pytest.mark.parametrize("state", [RunState.COLLECTING, RunState.TERMINATING, RunState.CLOSED])
-def test_cancelled_from_another_terminal_while_the_machine_is_taken_back(tmp_path: Path, state: RunState) -> None:
-    world = RecoveryWorld(tmp_path, [400])
-
-    def elsewhere(view: RunView) -> None:
-        RunJournal(world.book, world.clock, view.run_id).add(GivenUp())
-
-    world.who = Meddler(state, elsewhere)
-    world.run()
-    world.check_job()
-    assert machines(world) == 1
-    assert float((world.work / PROGRESS).read_bytes()) > 100  # what it had made comes home
-
-
-@pytest.mark.parametrize("state", [RunState.COLLECTING, RunState.TERMINATING, RunState.CLOSED])
-def test_ctrl_c_while_the_machine_is_taken_back(tmp_path: Path, state: RunState) -> None:
-    world = RecoveryWorld(tmp_path, [400])
-    world.who = Meddler(state, ctrl_c)
-    world.run()
-    world.check_job()
-    assert machines(world) == 1
-    assert float((world.work / PROGRESS).read_bytes()) > 100
-
-
-@pytest.mark.parametrize("state", [RunState.BOOTING, RunState.SYNCING])
-def test_a_client_that_is_ended_before_the_job_goes_on_leaves_it_to_the_next(tmp_path: Path, state: RunState) -> None:
-    world = RecoveryWorld(tmp_path, [400])
-    world.who = Meddler(state, hangup, attempt=2)
-    with pytest.raises(RunCancelled, match="waits for the next machine"):
-        world.run()
-    assert world.most_alive <= 1
-    world.who = Watcher()
-    world.resume()
-    world.check_job()
-    assert (world.work / "model.pt").read_bytes() == b"weights"
-
-
-def test_a_provider_that_does_not_answer_for_a_while_ends_no_job(tmp_path: Path) -> None:
-    world = RecoveryWorld(tmp_path, [400])
-    answers = [True]
-    before = world.tools
-    real = before.provider("fake").identity
-
-    def identity() -> Identity:
-        if not answers[0]:
-            raise Unreachable("no network")
-        found: Identity = real()
-        return found
-
-    world.cloud.schedule(250, lambda: answers.__setitem__(0, False))
-    world.tools = replace(before, provider=lambda name: _With(before.provider(name), identity=identity))
-    with pytest.raises(Unreachable):
-        world.run()
-    assert world.attempts()[-1].waits
-    assert not world.cloud.alive()
-    answers[0] = True
-    world.resume()
-    world.check_job()
-    assert (world.work / "model.pt").read_bytes() == b"weights"
 
 
 class _With:

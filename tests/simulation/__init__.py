@@ -5,7 +5,7 @@
 
 `schedule` draws what happens (a setting, and a list of timed steps) from the seed; `simulation` carries it out; `invariants`
 says what must hold after every call; `shrinking` removes steps as long as a schedule still fails; `planted` has bugs
-that must be found. Real: the engine, attach, cancel, fetch, reap and budget checks, the files' way home, and for a share
-of the seeds the ledger on SQLite. Simulated: cloud, machines, agents, network (`tests.fake_cloud`), clocks, faults of
+that must be found. Real: the engine, attach, cancel, fetch, reap, queue and budget checks, the files' way home, and for a
+share of the seeds the ledger on SQLite. Simulated: cloud, machines, agents, network (`tests.fake_cloud`), clocks, faults of
 disks, and the processes, which take turns at every call and die there.
 """

@@ -10,8 +10,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from costgpu.errors import InvalidRequest
+from costgpu.job.agent.outputs.checkpoint_upload import LIST, SLOTS
 from costgpu.ledger.codec import to_json
-from costgpu.models.job import JobPhase, JobStatus
+from costgpu.models.job import Checkpoint, JobPhase, JobStatus
+from tests.fake_cloud.guest import UPLOAD_SECONDS
+from tests.fake_cloud.host import checkpoint_of
 
 if TYPE_CHECKING:
     from tests.fake_cloud import FakeCloud
@@ -31,10 +34,32 @@ class MemoryBucket:
         return f"memory://{name}"
 
     def exists(self, name: str) -> bool:
-        return f"memory://{name}" in self._cloud.bucket
+        return self._content(name) is not None
+
+    def newest(self, run_id: str) -> tuple[Checkpoint, Mapping[str, bytes]] | None:
+        """Return what the job of a run has put there to go on from, and its contents by their checksums."""
+        for machine in self._cloud.instances_of(run_id):
+            job = machine.guest.job if machine.guest is not None else None
+            if job is not None and LIST in job.uploads:
+                until = min(self._cloud.time(), self._cloud.ended(machine)) - UPLOAD_SECONDS
+                found, contents = checkpoint_of(job, until, self._cloud.epoch, everything=False)
+                return (found, contents) if found.files else None
+        return None
+
+    def _content(self, name: str) -> Mapping[str, bytes] | None:
+        run_id, _, archive = name.partition("/")
+        if not archive.startswith(LIST):
+            return self._cloud.bucket.get(f"memory://{name}")
+        found = self.newest(run_id)
+        if found is None or archive.startswith(SLOTS[0]):
+            return found and found[1]
+        files = [{name: value for name, value in row.items() if name != "source"} for row in to_json(found[0].files)]
+        listed = {"number": found[0].number, "at": found[0].taken_epoch, "files": files}
+        places = [{"slot": SLOTS[0], "checkpoint": listed}, {"slot": SLOTS[1], "checkpoint": None}]
+        return {f"{LIST}.json": json.dumps({"places": places}).encode()}
 
     def download(self, name: str, path: Path) -> None:
-        content = self._cloud.bucket.get(f"memory://{name}")
+        content = self._content(name)
         if content is None:
             raise InvalidRequest(f"There is no {name} in the bucket.")
         path.write_bytes(_archive({**content, **(self._status(name) if name.endswith("logs.tar.gz") else {})}))

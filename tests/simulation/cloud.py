@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 
-from costgpu.models.instance import Instance, InstanceState
-from tests.fake_cloud import FakeCloud, FakeProvider
+from costgpu.models.instance import CreateRequest, Instance, InstanceState
+from tests.fake_cloud import FakeCloud, FakeProvider, JobScript
 from tests.fake_cloud.provider import FakeProvider as _Provider
 
 VISIBLE_SECONDS = 110.0  # within this after a create call, an instance may be unknown to the next question
@@ -18,12 +19,17 @@ class LaggingCloud(FakeCloud):
         forgets_until: A young instance may be shown in one answer and not in the next.
         lags_until: One that ends is shown as it was.
         lag_seconds: For so long.
+        choose: What the job of a machine does.
     """
 
     forgets_until = -1.0
     lags_until = -1.0
     lag_seconds = 0.0
     asked = 0
+    choose: Callable[[CreateRequest, JobScript], JobScript] = staticmethod(lambda _, script: script)
+
+    def script_of(self, request: CreateRequest) -> JobScript:
+        return self.choose(request, self.script)
 
     def provider(self) -> FakeProvider:
         return LaggingProvider(self)

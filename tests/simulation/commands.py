@@ -3,60 +3,80 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import date
 from decimal import Decimal
-from typing import Any
 
-from costgpu.errors import CostGpuError, RunBusy, RunError
-from costgpu.job.drive.context import Detached
+from costgpu.errors import RunBusy, RunError
 from costgpu.job.drive.job import JobDriver
-from costgpu.job.find_run import load_run
-from costgpu.job.launch import launch
+from costgpu.job.find_run import current_run, load_run
 from costgpu.job.plan import LaunchPlace, Limits, options_for
-from costgpu.job.state.observer import NullObserver
 from costgpu.job.state.outcome import error_for, exit_code
 from costgpu.models.instance import Identity
-from costgpu.models.job import EndReason, JobSpec
+from costgpu.models.job import JobSpec, OutputsFrom, Recovery
 from costgpu.models.offer import Offer, PurchaseOption
 from costgpu.models.reap import TaggedInstance
-from costgpu.models.run import Plan, RunState
+from costgpu.models.run import Option, Plan, RunState, RunView
 from costgpu.workflows.runs.attach import attach_run, watch_run
-from costgpu.workflows.runs.cancel import cancel_by_tag, cancel_driven, cancel_run
+from costgpu.workflows.runs.cancel import cancel_driven, cancel_job_by_tag, cancel_run
 from costgpu.workflows.runs.fetch import fetch_outputs
 from costgpu.workflows.runs.find_run import find_run, recorded_run
+from costgpu.workflows.runs.plan import PlannedRun
+from costgpu.workflows.runs.queue import enqueue, start_waiting
 from costgpu.workflows.runs.reap import error_for as reap_error
 from costgpu.workflows.runs.reap import reap as reap_everything
+from costgpu.workflows.runs.start import start_run
 from costgpu.workflows.spending.budget_check import BudgetCheck
-from tests.simulation.computer import OWNER, Context, Terminal
+from tests.fake_cloud.script import PROGRESS
+from tests.simulation.computer import Context, Terminal
 from tests.simulation.process import Process
 from tests.simulation.schedule import Setting
 
-RUN = "r1"
+JOBS = ("r1", "s1", "t1")
+RUN = JOBS[0]
+ENVIRONMENT = {"TOKEN": "x"}
 VCPUS = 4
+
+
+def job_of(process: Process) -> str:
+    """The job that a command is about."""
+    return JOBS[process.step.get("job", 0)]
 
 
 def run(process: Process) -> None:
     """`costgpu run`."""
     world = process.world
-    context = Context(process, world.here)
-    driver = launch(
-        plan(world.schedule.setting, str(world.here.work)),
-        context.ledger,
-        context.tools,
-        Terminal(process),
-        owner=OWNER,
-        environment={"TOKEN": "x"},
-        detach=process.step["detach"],
-        run_id=RUN,
-    )
+    context, setting = Context(process, world.here), world.schedule.setting
+    detach = process.step["detach"] and (setting.recover is None or setting.bucket)
+    driver = start_run(context, planned(process, context), Terminal(process), run_id=RUN, detach=detach)
     _finish(process, driver)
+
+
+def put_into_queue(process: Process) -> None:
+    """`costgpu run --queue`."""
+    context, terminal = Context(process, process.world.here), Terminal(process, ask=False)
+    view = enqueue(context, planned(process, context), terminal, job_of(process))
+    try:
+        start_waiting(context, terminal, {view.run_id: ENVIRONMENT})
+    except RunBusy:
+        return
+
+
+def queue(process: Process) -> None:
+    """`costgpu queue --start`."""
+    start_waiting(Context(process, process.world.here), Terminal(process, ask=False))
+
+
+def _now(context: Context, view: RunView) -> RunView:
+    """The run of a job that is meant now."""
+    return view if view.spec.attempt is None else current_run(context.ledger, view)
 
 
 def attach(process: Process) -> None:
     """`costgpu attach`."""
     world = process.world
     context = Context(process, world.here)
-    view = recorded_run(context, RUN)
+    view = _now(context, recorded_run(context, job_of(process)))
     if view.state is RunState.CLOSED:
         raise RunError(f"Run {view.run_id} is closed.")
     try:
@@ -72,25 +92,25 @@ def cancel(process: Process) -> None:
     """`costgpu cancel`."""
     world, now = process.world, process.step["now"]
     context = Context(process, world.elsewhere if process.step["by_tag"] else world.here)
-    found = find_run(context, RUN)
-    world.end_wanted = True
+    found = find_run(context, job_of(process))
+    world.end_wanted.add(job_of(process))
     process.discards = now
     if isinstance(found, TaggedInstance):
         process.discards = True
-        instance = found.instance
-        cancel_by_tag(context, instance.ref, instance.run_id, instance.launched_at)
-        world.invariants.said_ended(process, instance.ref.instance_id)
+        for ref in cancel_job_by_tag(context, found.instance)[0]:
+            world.invariants.said_ended(process, ref.instance_id)
         return
-    view = load_run(context.ledger, found.run_id)
+    view = _now(context, load_run(context.ledger, found.run_id))
     if view.state is RunState.CLOSED:
         return
     try:
         driver = cancel_run(context, view, Terminal(process, ask=False), now=now)
     except RunBusy:
         cancel_driven(context, view, now=now)
-        return
-    if driver is not None and driver.ledger_error is not None:
-        raise driver.ledger_error
+    else:
+        if driver is not None and driver.ledger_error is not None:
+            raise driver.ledger_error
+    world.invariants.said_cancelled(process, view.job_id)
 
 
 def fetch(process: Process) -> None:
@@ -98,7 +118,7 @@ def fetch(process: Process) -> None:
     process.must_not_end = True
     world = process.world
     context = Context(process, world.elsewhere if process.step["by_tag"] else world.here)
-    _, problem = fetch_outputs(context, RUN, None)
+    _, problem = fetch_outputs(context, job_of(process), None)
     if problem is not None:
         raise problem
 
@@ -125,32 +145,30 @@ def check(process: Process) -> None:
     def say(text: str) -> None:
         world.log(process, "says", "", text)
 
-    world.end_wanted = True  # by the budget, if it is exceeded
+    world.end_wanted.update(JOBS)  # by the budget, if it is exceeded
     BudgetCheck(context, say, offline=False, verbose=False).carry_out(enforce=True)
 
 
-COMMANDS: dict[str, Callable[[Process], None]] = {
-    "run": run,
-    "attach": attach,
-    "cancel": cancel,
-    "fetch": fetch,
-    "reap": reap,
-    "check": check,
-}
-
-
 def _finish(process: Process, driver: JobDriver) -> None:
-    error = driver.error or error_for(driver.view)
+    error = driver.error or error_for(driver.decisive)
     if error is not None:
         raise error
-    if exit_code(driver.view) == 0:
-        process.world.invariants.said_succeeded(process, driver.view)
+    if exit_code(driver.decisive) == 0:
+        process.world.invariants.said_succeeded(process, driver.decisive)
+
+
+def planned(process: Process, context: Context) -> PlannedRun:
+    """What the person has agreed to."""
+    setting = process.world.schedule.setting
+    whole = plan(setting, str(process.world.here.work))
+    return PlannedRun(plan=whole, environment=ENVIRONMENT, refusal=None, at=context.clock.now())
 
 
 def plan(setting: Setting, workdir: str) -> Plan:
-    """What the person has agreed to."""
-    places = [LaunchPlace(offer=_offer(setting, region)) for region in ("us-east-1", "us-west-2")]
-    limits = Limits(max_cost_usd=Decimal(setting.cap_usd), disk_gib=50)
+    """The job of a setting, and where it may run."""
+    recovery = None
+    if setting.recover is not None:
+        recovery = Recovery(most=setting.recover, checkpoints=(PROGRESS,), resume_args=("--resume", "{latest}"))
     spec = JobSpec(
         name="train",
         argv=("train.py",),
@@ -164,10 +182,16 @@ def plan(setting: Setting, workdir: str) -> Plan:
         grace_seconds=setting.grace_seconds,
         auto_shutdown=setting.auto_shutdown,
         bucket="s3://mine/runs" if setting.bucket else "",
+        nodes=setting.nodes,
+        min_nodes=setting.min_nodes,
+        outputs_from=OutputsFrom.RANK_0 if setting.rank_0 else OutputsFrom.ALL,
+        recovery=recovery,
+        retry_until_up=setting.retry_until_up,
+        on_oom_next_size=setting.next_size,
     )
     return Plan(
         spec=spec,
-        options=options_for(places, limits),
+        options=options(setting),
         prediction=None,
         verdict="",
         identity=Identity(provider="fake", account="000000000000", principal="me"),
@@ -179,11 +203,23 @@ def plan(setting: Setting, workdir: str) -> Plan:
     )
 
 
-def _offer(setting: Setting, region: str) -> Offer:
+def options(setting: Setting) -> tuple[Option, ...]:
+    """Two regions; larger machines too, if those may be taken."""
+    sizes = range(3 if setting.next_size else 1)
+    limits = Limits(max_cost_usd=Decimal(setting.cap_usd), disk_gib=50, nodes=setting.nodes)
+    regions = ("us-east-1", "us-west-2")
+    return tuple(
+        replace(option, size=size)
+        for size in sizes
+        for option in options_for([LaunchPlace(offer=_offer(setting, region, size)) for region in regions], limits)
+    )
+
+
+def _offer(setting: Setting, region: str, size: int) -> Offer:
     return Offer(
         provider="fake",
-        instance_type="f1.gpu",
-        family="f1",
+        instance_type=f"f{size + 1}.gpu",
+        family=f"f{size + 1}",
         region=region,
         zone=None,
         purchase_option=PurchaseOption.SPOT if setting.spot else PurchaseOption.ON_DEMAND,
@@ -197,4 +233,13 @@ def _offer(setting: Setting, region: str) -> Offer:
     )
 
 
-__all__ = ["COMMANDS", "RUN", "Any", "CostGpuError", "Detached", "EndReason", "NullObserver", "plan"]
+COMMANDS: dict[str, Callable[[Process], None]] = {
+    "run": run,
+    "enqueue": put_into_queue,
+    "queue": queue,
+    "attach": attach,
+    "cancel": cancel,
+    "fetch": fetch,
+    "reap": reap,
+    "check": check,
+}

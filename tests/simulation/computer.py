@@ -30,6 +30,7 @@ class Computer:
         self.name, self.clock, self.store = name, clock, store
         self.runs, self.work = folder / name / "runs", folder / name / "work"
         self.work.mkdir(parents=True)
+        (self.work / "train.py").write_text("train")
 
 
 class Terminal:
@@ -51,12 +52,15 @@ class Terminal:
 
     def note(self, text: str) -> None:
         self._process.world.log(self._process, "note", "", text)
+        self._process.told_end = self._process.told_end or "does not go on" in text
+        if "cannot be interrupted. The job does not go on" in text:
+            self._process.world.invariants.said_cancelled(self._process)
 
     def interrupted(self, view: RunView) -> Answer:
         answer = (self._answers.pop(0) if self._answers else "cancel") if self._ask else "cancel"
         if answer in ("cancel", "INT"):
             self._cancels += 1
-            self._process.world.end_wanted = True
+            self._process.world.end_wanted.add(view.job_id)
             self._process.discards = self._process.discards or self._cancels > 1 or not self._ask
         if answer == "INT":  # pressed again at the question: the machine ends at once
             self._process.discards = True
@@ -87,7 +91,9 @@ class Context(AppContext):
         self._provider.__dict__["terminate"] = self._terminate
         bucket = BucketOutputs(computer.clock, lambda url: Remote(process, world.bucket, "provider"))
         # the cached parts of the real one
-        self.__dict__["settings"] = SimpleNamespace(owner=OWNER, alert_urls=())
+        self.__dict__["settings"] = SimpleNamespace(
+            owner=OWNER, alert_urls=(), max_machines=world.schedule.setting.max_machines or 1
+        )
         self.__dict__["ledger"] = Remote(process, computer.store, "ledger", free=frozenset({"place", "close"}))
         self.__dict__["tools"] = Services(
             provider=self.provider,
@@ -148,7 +154,7 @@ class Machine(Remote):
         process = self._process
 
         def carry_out() -> None:
-            process.world.invariants.told_to_cancel(process)
+            process.world.invariants.told_to_cancel(process, self._target._instance_id)
             self._target.cancel()
 
         process.call("host.cancel", "", carry_out)
@@ -158,7 +164,7 @@ class Machine(Remote):
         process = self._process
 
         def carry_out() -> None:
-            process.world.invariants.told_collected(process)
+            process.world.invariants.told_collected(process, self._target._instance_id)
             self._target.collected()
 
         process.call("host.collected", "", carry_out)

@@ -28,12 +28,12 @@ class Exploration:
         self.broken.update(other.broken)
 
 
-def explore(seeds: Iterable[int], *, most_shrunk: int = 3) -> Exploration:
+def explore(seeds: Iterable[int], *, alone: bool = False, most_shrunk: int = 3) -> Exploration:
     """Simulates them all."""
     found = Exploration()
     with seams.in_place():
         for seed in seeds:
-            outcome = simulate(draw(seed))
+            outcome = simulate(draw(seed, alone=alone))
             found.counts.update(outcome.counts)
             found.broken.update(outcome.broken)
             if outcome.violations:

@@ -52,7 +52,7 @@ def lags(world: Simulation, step: Step) -> None:
 
 
 def no_capacity(world: Simulation, step: Step) -> None:
-    world.cloud.no_capacity(region=step["region"], times=step["times"])
+    world.cloud.no_capacity(region=step["region"], times=step["times"], skip=step.get("skip", 0))
 
 
 def credentials_expire(world: Simulation, step: Step) -> None:
@@ -83,17 +83,20 @@ def damaged_transfer(world: Simulation, step: Step) -> None:
 
 
 def network_cut(world: Simulation, step: Step) -> None:
-    world.cloud.cut_network(step["seconds"])
+    for instance_id in (
+        [one.ref.instance_id for one in _running(world, step)] if "which" in dict(step.facts) else [None]
+    ):
+        world.cloud.cut_network(step["seconds"], instance_id=instance_id)
 
 
 def agent_dies(world: Simulation, step: Step) -> None:
-    for instance in _running(world):
+    for instance in _running(world, step):
         world.cloud.kill_agent(instance.ref.instance_id)
 
 
 def machine_stuck(world: Simulation, step: Step) -> None:
     """Its kernel hangs: nothing on it does anything any more, and the provider calls it running."""
-    for instance in _running(world):
+    for instance in _running(world, step):
         if instance.guest is not None:
             instance.guest.agent = False
             instance.guest._watchdog_works = lambda: False
@@ -103,7 +106,7 @@ def machine_stuck(world: Simulation, step: Step) -> None:
 
 def reboot(world: Simulation, step: Step) -> None:
     """The job does not survive it; its machine, files, watchdog and agent do."""
-    for instance in _running(world):
+    for instance in _running(world, step):
         guest = instance.guest
         if guest is None:
             continue
@@ -119,23 +122,23 @@ def terminating_sticks(world: Simulation, step: Step) -> None:
 
 
 def preempted(world: Simulation, step: Step) -> None:
-    for instance in world.cloud.alive():
+    for instance in _meant(world, step):
         if instance.spot:
             world.cloud.preempt(instance.ref.instance_id, after=step["after"])
 
 
 def ended_by_somebody(world: Simulation, step: Step) -> None:
-    for instance in world.cloud.alive():
+    for instance in _meant(world, step):
         world.cloud.terminate_by_somebody(instance.ref.instance_id)
 
 
 def stopped_by_somebody(world: Simulation, step: Step) -> None:
-    for instance in _running(world):
+    for instance in _running(world, step):
         world.cloud.stop_by_somebody(instance.ref.instance_id)
 
 
 def powered_off(world: Simulation, step: Step) -> None:
-    for instance in _running(world):
+    for instance in _running(world, step):
         world.cloud.power_off(instance.ref.instance_id)
 
 
@@ -166,13 +169,15 @@ def ledger_lost(world: Simulation, step: Step) -> None:
 
 
 def record_damaged(world: Simulation, step: Step) -> None:
-    written = world.here.store.written.get(RUN, ())
-    sequence = len(written) // 2 if step["how"] == "hole" else 0
-    world.here.store.harm(RUN, step["how"], sequence=sequence)
+    run_id = next(reversed(world.here.store.written), RUN)
+    written = world.here.store.written.get(run_id, ())
+    # never the last event: that it was there cannot be known afterwards
+    sequence = min(len(written) // 2, max(0, len(written) - 2)) if step["how"] == "hole" else 0
+    world.here.store.harm(run_id, step["how"], sequence=sequence)
 
 
 def keys_lost(world: Simulation, step: Step) -> None:
-    for path in sorted((world.here.runs / RUN).glob("*_ed25519")):
+    for path in sorted(world.here.runs.glob("*/*_ed25519")):
         path.unlink()
         world.keys_lost = True
 
@@ -210,5 +215,11 @@ FAULTS: dict[str, Callable[[Simulation, Step], None]] = {
 }
 
 
-def _running(world: Simulation) -> list[FakeInstance]:
-    return [one for one in world.cloud.alive() if one.state is InstanceState.RUNNING]
+def _running(world: Simulation, step: Step) -> list[FakeInstance]:
+    return [one for one in _meant(world, step) if one.state is InstanceState.RUNNING]
+
+
+def _meant(world: Simulation, step: Step) -> list[FakeInstance]:
+    """Return the machines that a step is about: one of a job's, by its number, or all."""
+    which, alive = step.get("which", None), list(world.cloud.alive())
+    return alive if which is None or not alive else [alive[which % len(alive)]]

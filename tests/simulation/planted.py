@@ -13,19 +13,21 @@ from typing import Any
 from unittest import mock
 
 from costgpu.errors import CostGpuError, LedgerConflict, LedgerDamaged, NoCapacity, TerminationUnconfirmed, Unreachable
-from costgpu.job import adopt, end_instance, launch, plan, reap
-from costgpu.job.drive import boot, collect, context, provision, termination
+from costgpu.job import adopt, end_instance, launch, load_runs, place_policy, plan, reap
+from costgpu.job.drive import boot, collect, context, next_attempt, provision, receipt, termination
 from costgpu.job.drive.context import Detached, RunContext
+from costgpu.job.drive.job import JobDriver
 from costgpu.job.drive.machine import MachineDriver
 from costgpu.job.files import place_outputs
+from costgpu.job.files.checkpoint_store import CheckpointStore
 from costgpu.job.machine.boot_script import boot_script
 from costgpu.job.state import states
 from costgpu.job.state.journal import RunJournal
 from costgpu.models.events import Attempted
 from costgpu.models.job import EndReason
-from costgpu.models.run import RunState
+from costgpu.models.run import RunState, RunView
 from costgpu.retry import retry_provider_call
-from costgpu.workflows.runs import attach, cancel
+from costgpu.workflows.runs import attach, cancel, queue
 from tests.simulation.cloud import LaggingProvider
 
 Plant = Callable[[contextlib.ExitStack], None]
@@ -66,6 +68,13 @@ def bug(found_by: int) -> Callable[[Plant], Plant]:
 
 def put(stack: contextlib.ExitStack, where: Any, name: str, what: Any) -> None:
     stack.enter_context(mock.patch.object(where, name, what))
+
+
+def unlocked(*folders: Path) -> contextlib.AbstractContextManager[None]:
+    """A lock that keeps nobody out."""
+    for folder in folders:
+        folder.mkdir(parents=True, exist_ok=True)
+    return contextlib.nullcontext()
 
 
 def gone_at_once(provider: Any, ref: Any, clock: Any, *, known_since: Any) -> Any:
@@ -118,7 +127,7 @@ def the_minute_of_powering_off_is_not_paid_for(stack: contextlib.ExitStack) -> N
     put(stack, plan, "POWER_OFF_SECONDS", -60.0)
 
 
-@bug(100)
+@bug(8)
 def an_unanswered_create_call_counts_as_refused(stack: contextlib.ExitStack) -> None:
     real = retry_provider_call
 
@@ -132,12 +141,12 @@ def an_unanswered_create_call_counts_as_refused(stack: contextlib.ExitStack) -> 
     put(stack, provision, "find_created", lambda _: None)
 
 
-@bug(100)
+@bug(8)
 def a_refusal_after_an_unanswered_call_is_believed(stack: contextlib.ExitStack) -> None:
     put(stack, provision, "find_created", lambda _: None)
 
 
-@bug(114)
+@bug(117)
 def nobody_looks_for_the_machine_of_an_unanswered_call(stack: contextlib.ExitStack) -> None:
     put(stack, termination, "find_created", lambda _: None)
 
@@ -202,13 +211,8 @@ def reap_gives_up_a_job_that_its_client_could_not_record(stack: contextlib.ExitS
 
 @bug(2)
 def a_second_client_is_not_kept_out(stack: contextlib.ExitStack) -> None:
-    def free(*folders: Path) -> contextlib.AbstractContextManager[None]:
-        for folder in folders:
-            folder.mkdir(parents=True, exist_ok=True)
-        return contextlib.nullcontext()
-
     for module in (launch, adopt, attach, cancel):
-        put(stack, module, "lock_run", free)
+        put(stack, module, "lock_run", unlocked)
     put(stack, adopt, "is_driven", lambda _: False)
 
 
@@ -332,3 +336,72 @@ def provider_calls_are_repeated_for_ever(stack: contextlib.ExitStack) -> None:
             "retry_provider_call",
             lambda c, call, limit_seconds, real=real: real(c, call, limit_seconds=1e9),
         )
+
+
+@bug(45)
+def each_attempt_has_the_whole_cap(stack: contextlib.ExitStack) -> None:
+    put(stack, place_policy, "_what_is_left", lambda option, *_: option)
+
+
+@bug(32)
+def each_machine_has_the_whole_cap(stack: contextlib.ExitStack) -> None:
+    real = plan.lease_for
+    put(stack, plan, "lease_for", lambda offer, limits, **more: real(offer, replace(limits, nodes=1), **more))
+
+
+@bug(130)
+def a_checkpoint_is_not_sent(stack: contextlib.ExitStack) -> None:
+    put(stack, boot, "with_checkpoint", lambda _, selection: selection)
+
+
+@bug(238)
+def a_job_goes_on_from_the_older_checkpoint(stack: contextlib.ExitStack) -> None:
+    real = CheckpointStore.newest
+    put(stack, CheckpointStore, "newest", lambda self, before=0: real(self, before + 1))
+
+
+@bug(84)
+def an_interrupted_job_is_over(stack: contextlib.ExitStack) -> None:
+    put(stack, receipt, "record_next_attempt", lambda *_: None)
+
+
+@bug(17)
+def an_interruption_is_recorded_before_what_follows(stack: contextlib.ExitStack) -> None:
+    put(stack, receipt, "record_next_attempt", lambda _, closing: closing.spec.recovery is not None)
+
+
+@bug(180)
+def the_queue_counts_no_machines(stack: contextlib.ExitStack) -> None:
+    real = load_runs.load_runs
+
+    def waiting_ones(*args: Any) -> Any:
+        views, damaged = real(*args)
+        return [view for view in views if view.waits], damaged
+
+    put(stack, queue, "load_runs", waiting_ones)
+
+
+@bug(1239)
+def a_job_that_is_given_up_goes_on(stack: contextlib.ExitStack) -> None:
+    real = next_attempt.record_next_attempt
+
+    def record(run: RunContext, closing: RunView) -> bool | None:
+        was, run.cancelling = run.cancelling, False
+        try:
+            return real(run, replace(closing, given_up=False))
+        finally:
+            run.cancelling = was
+
+    put(stack, receipt, "record_next_attempt", record)
+    put(stack, JobDriver, "_is_given_up", lambda _: False)
+
+
+@bug(32)
+def outputs_of_all_machines_go_to_one_folder(stack: contextlib.ExitStack) -> None:
+    put(stack, RunView, "outputs_folder", property(lambda self: self.spec.workdir))
+
+
+@bug(6)
+def the_queue_starts_what_somebody_drives(stack: contextlib.ExitStack) -> None:
+    put(stack, queue, "lock_run", unlocked)
+    put(stack, queue, "is_driven", lambda _: False)

@@ -35,13 +35,14 @@ class Process:
         discards: Whether somebody has told it to give the outputs up.
         signalled: Whether it has been sent a signal.
         must_not_end: Whether it has left its run on purpose, or only looks at it.
+        told_end: Whether it has said why a job does not go on.
     """
 
     def __init__(self, world: Simulation, number: int, step: Step) -> None:
         self.world, self.number, self.step = world, number, step
         self.name = f"{step.what}#{number}"
         self.calls = 0
-        self.dead = self.over = False
+        self.dead = self.over = self.told_end = False
         self.lost_machine = self.discards = self.signalled = self.must_not_end = False
         self.began_at = world.timeline.seconds
         self._chance = random.Random(world.schedule.seed * 1000 + number)
@@ -113,12 +114,12 @@ class Process:
     def _hit(self, kind: str, what: str) -> None:
         if kind == "KILL":
             self.die(what)
-        self.signalled = True
+        self.signalled, self._failing = True, None  # whoever answers it begins to wait anew
         self.world.log(self, what, "", f"SIG{kind}")
         self.world.counts[f"signal {kind}"] += 1
         if kind == "INT":
             raise KeyboardInterrupt
-        self.world.invariants.told_to_stop()
+        self.world.invariants.told_to_stop(self)
         raise StopSignal(15)
 
     def _unanswered(self, what: str, error: CostGpuError) -> None:

@@ -52,6 +52,9 @@ class Step:
     def __getitem__(self, name: str) -> Any:
         return dict(self.facts)[name]
 
+    def get(self, name: str, default: Any) -> Any:
+        return dict(self.facts).get(name, default)
+
     def __str__(self) -> str:
         parts = [f"{self.at:8.1f} s  {self.what}", *(f"{key}={value!r}" for key, value in self.facts)]
         parts += [f"killed {self.dies}"] if self.dies else []
@@ -98,6 +101,7 @@ class Setting:
     provider_skew_seconds: float = 0.0
     clock_offset_seconds: float = 0.0
     user_file: bool = False
+    saves: float | None = None  # seconds between two checkpoints
     real_ledger: bool = False
     budget_usd: str = ""
     quota_vcpus: int | None = None
@@ -105,6 +109,20 @@ class Setting:
         ""  # error with which the provider ends the first machine while it is launched; empty: it does not
     )
     damaged_neighbour: str = ""  # how an open run of long ago is damaged in the ledger; empty: there is none
+    nodes: int = 1
+    min_nodes: int = 0
+    rank_0: bool = True  # whether only machine 0 brings outputs home
+    ranks_hang: bool = False  # whether the others wait for ever for a machine that is gone; else they fail
+    recover: int | None = None  # further machines, for a job on spot machines that goes on
+    retry_until_up: bool = False
+    next_size: bool = False  # whether a job that runs out of memory goes on on a larger machine
+    fits_size: int = 0  # size of machines on which it does not run out of memory
+    resumes: bool = True  # whether the job can go on from what it has saved
+    idles_after: float | None = None  # seconds after which the job does nothing any more
+    fills_after: float | None = None  # seconds after which the disk of its machine is full
+    jobs: int = 1  # of one person, one after the other
+    max_machines: int = 0  # how many of theirs the queue starts; 0 for jobs that do not wait in it
+    knows_variables: bool = False  # whether whoever comes later has the job's variables set
 
     def __str__(self) -> str:
         told = [
@@ -127,9 +145,13 @@ class Schedule:
         return "\n".join([*lines, f"  {self.calm_at:8.1f} s  calm"])
 
 
-def draw(seed: int) -> Schedule:
-    """The schedule of a seed; nothing else goes into it."""
-    return _Draw(random.Random(seed)).schedule(seed)
+def draw(seed: int, *, alone: bool = False) -> Schedule:
+    """The schedule of a seed; nothing else goes into it.
+
+    Args:
+        alone: Whether it is one run of one machine, whatever else the seed would give.
+    """
+    return _Draw(random.Random(seed)).schedule(seed, alone=alone)
 
 
 class _Draw:
@@ -149,19 +171,75 @@ class _Draw:
         share = self._chance.random()
         return float(round(self._one(0.0, 20.0, 200.0, HORIZON) * share, 1))
 
-    def schedule(self, seed: int) -> Schedule:
+    def schedule(self, seed: int, *, alone: bool) -> Schedule:
         # by a chance of its own: what the others draw, and with it which seed finds which bug, stays as it was
         launch = _Draw(random.Random(f"launch {seed}"))._rarely(0.05, "", "NoCapacity", "RefusedHere", "QuotaExceeded")
         setting = replace(self._setting(), refused_launch=launch)
         steps = [self._run()]
         steps += [self._command(setting) for _ in range(self._one(0, 1, 1, 2, 2, 3))]
         steps += [self._fault() for _ in range(self._one(0, 1, 2, 3, 4, 6))]
+        if not alone:
+            setting, steps = _Draw(random.Random(f"job {seed}"))._job(setting, steps)
         return Schedule(
             seed=seed,
             setting=setting,
             steps=tuple(sorted(steps, key=lambda step: step.at)),
             calm_at=self._one(60.0, 300.0, 700.0, HORIZON),
         )
+
+    def _job(self, setting: Setting, steps: list[Step]) -> tuple[Setting, list[Step]]:
+        """Draw for half of all seeds a job on several machines, in attempts, or in the queue, and what befalls it."""
+        kind = self._one(*KINDS)
+        if not kind:
+            return setting, steps
+        saves = self._one(10.0, 40.0, 100.0)
+        group = {
+            "nodes": self._one(2, 2, 3),
+            "min_nodes": self._rarely(0.3, 0, 1, 2),
+            "rank_0": self._rarely(0.3, True, False),
+            "ranks_hang": self._chance.random() < 0.5,
+            "cap_usd": self._one("4.00", "8.00"),
+            "quota_vcpus": self._rarely(0.1, None, 4, 8),
+        }
+        spot = {
+            "spot": True,
+            "recover": self._one(1, 2, 5),
+            "saves": saves,
+            "resumes": self._chance.random() < 0.9,
+            "cap_usd": self._one("2.00", "4.00", "8.00"),
+            "retry_until_up": self._rarely(0.1, False, True),
+            "job_seconds": self._one(60.0, 300.0, 300.0, 900.0),
+        }
+        queue = {
+            "jobs": self._one(2, 3),
+            "max_machines": self._one(1, 2, 2, 3),
+            "real_ledger": self._chance.random() < 0.1 or setting.real_ledger,
+            "job_seconds": self._one(5.0, 60.0, 300.0),
+        }
+        limits = {
+            "idle_seconds": self._one(30.0, 120.0),
+            "idles_after": self._rarely(0.5, None, 5.0, 100.0),
+            "fills_after": self._rarely(0.5, None, 3.0, 50.0),
+            "next_size": self._chance.random() < 0.3,
+            "fits_size": self._one(0, 1, 2),
+            "retry_until_up": self._rarely(0.3, False, True),
+            "job_seconds": self._one(60.0, 300.0),
+        }
+        drawn = {"group": group, "spot": spot, "spot group": {**group, **spot}, "queue": queue, "limits": limits}
+        facts: dict[str, Any] = drawn[kind.removeprefix("queued ")]
+        if kind.startswith("queued"):
+            facts = {**queue, **facts, "bucket": True}
+        setting = replace(setting, knows_variables=self._chance.random() < 0.9, **facts)
+        faults = SPOT_FAULTS if setting.recover is not None else GROUP_FAULTS
+        steps = [*steps, *(self._fault(faults) for _ in range(self._one(1, 2, 2, 3)))]
+        if not setting.max_machines:
+            return setting, steps
+        begun = [self._fate("enqueue", 0.0, job=0) if self._chance.random() < 0.8 else steps[0]]
+        begun += [self._fate("enqueue", self._moment(), job=number) for number in range(1, setting.jobs)]
+        begun += [self._fate("queue", self._moment()) for _ in range(self._one(1, 2, 3))]
+        begun += [self._fate("attach", self._moment(), job=self._one(*range(setting.jobs)))]
+        begun += [self._fate("cancel", self._moment(), now=False, by_tag=False, job=self._one(*range(setting.jobs)))]
+        return setting, [*begun, *steps[1:]]
 
     def _setting(self) -> Setting:
         budget = self._rarely(0.08, "", "0.05", "0.50", "100")
@@ -250,12 +328,26 @@ class _Draw:
             return self._fate(what, at, by_tag=self._chance.random() < 0.15)
         return self._fate(what, at)
 
-    def _fault(self) -> Step:
-        what, *choices = self._one(*FAULTS)
+    def _fault(self, kinds: Sequence[tuple[Any, ...]] | None = None) -> Step:
+        what, *choices = self._one(*(FAULTS if kinds is None else kinds))
         facts = {name: self._one(*values) for name, values in choices}
         return Step(at=self._moment(), what=what, facts=tuple(facts.items()))
 
 
+KINDS = (
+    *[""] * 9,
+    "group",
+    "group",
+    "spot",
+    "spot",
+    "spot",
+    "spot group",
+    "spot group",
+    "queue",
+    "queued spot",
+    "limits",
+)
+"""Of jobs; empty for one run of one machine."""
 REFUSALS = ("NoCapacity", "QuotaExceeded", "InvalidRequest")
 
 MOMENTS = (
@@ -340,3 +432,20 @@ FAULTS: Sequence[tuple[Any, ...]] = (
     ("keys lost",),
 )
 """Kind, and the choices for each of its facts."""
+WHICH = ("which", (0, 1, 1, 2))  # machine of a job
+GROUP_FAULTS: Sequence[tuple[Any, ...]] = (
+    ("ended by somebody", WHICH),
+    ("powered off", WHICH),
+    ("agent dies", WHICH),
+    ("reboot", WHICH),
+    ("machine stuck", WHICH),
+    ("network cut", WHICH, ("seconds", (5.0, 40.0, 200.0, 800.0))),
+    ("no capacity", ("region", ("us-east-1", None)), ("times", (1, 2, None)), ("skip", (1, 1, 2))),
+)
+SPOT_FAULTS = (
+    *[("preempted", WHICH, ("after", (0.0, 30.0, 121.0, 150.0, 200.0)))] * 6,
+    ("no capacity", ("region", ("us-east-1", None, None)), ("times", (1, 4, None)), ("skip", (0, 1, 2))),
+    ("agent dies", WHICH),
+    ("network cut", WHICH, ("seconds", (5.0, 40.0, 200.0, 800.0))),
+)
+"""Of jobs on several machines, and of those that go on after interruptions."""

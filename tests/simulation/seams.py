@@ -13,7 +13,7 @@ import random
 import secrets
 import shutil
 import socket
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from decimal import Decimal
 from pathlib import Path
 from types import SimpleNamespace
@@ -22,11 +22,11 @@ from unittest import mock
 
 import tenacity.wait
 
-from costgpu.job import find_run
+from costgpu.job import find_run, load_runs
 from costgpu.job.drive.job import JobDriver
 from costgpu.job.files import place_outputs, safe_move
 from costgpu.job.machine import boot_script, keys
-from costgpu.job.state import journal, states
+from costgpu.job.state import attempts, journal, states
 from costgpu.models.instance import Instance, InstanceRef
 from costgpu.models.provider_costs import ProviderCosts
 from costgpu.models.run import RunEvent, RunView
@@ -124,12 +124,12 @@ def _noted(drive: Callable[[JobDriver], RunView]) -> Callable[[JobDriver], RunVi
         process = Felt.process()
         if process is None:
             return drive(self)
-        run_id, told = self.view.run_id, process.world.invariants.driving
-        told(run_id, process)
+        job_id, told = self.view.job_id, process.world.invariants.driving
+        told(job_id, process)
         try:
             return drive(self)
         finally:
-            told(run_id, None)
+            told(job_id, None)
 
     return noted
 
@@ -186,6 +186,7 @@ def in_place() -> Iterator[None]:
         for name in _PATCHED:
             stack.enter_context(patch(os, name, disk(name, getattr(os, name))))
         stack.enter_context(patch(io, "open", disk("open", io.open, writes=_opens_to_write)))
+        stack.enter_context(patch(os, "fsync", lambda _: None))
         stack.enter_context(patch(shutil, "disk_usage", _disk_usage))
         stack.enter_context(patch(place_outputs, "to_disk", _to_disk))
         stack.enter_context(patch(safe_move, "to_disk", _to_disk))
@@ -200,25 +201,31 @@ def in_place() -> Iterator[None]:
         stack.enter_context(patch(reap, "shipped_prices", _prices))
         stack.enter_context(patch(budget_check, "shipped_prices", _prices))
         replays = Replays()
-        for module in (journal, find_run):
+        for module in (journal, find_run, attempts, load_runs):
             stack.enter_context(patch(module, "replay", replays))
         stack.enter_context(patch(JobDriver, "drive", _noted(JobDriver.drive)))
         stack.enter_context(mock.patch.dict(registry._registered, {"fake": _costly()}))
         yield
 
 
-def begin(seed: int, timeline: Timeline, folder: Path) -> None:
-    """Of a simulation: the waits between tries are drawn from its seed."""
+def begin(seed: int, timeline: Timeline, folder: Path, variables: Mapping[str, str]) -> None:
+    """Of a simulation: the waits between tries are drawn from its seed.
+
+    Args:
+        variables: What is set where its commands are given.
+    """
     Felt.timeline, Felt.root = timeline, str(folder)
+    os.environ.update(variables)
     tenacity.wait.random.seed(seed)  # type: ignore[attr-defined]
 
 
 def _costly() -> Any:
     import dataclasses
 
-    return dataclasses.replace(SPEC, costs=COSTS)
+    return dataclasses.replace(SPEC, costs=COSTS, has_credentials=lambda: True)
 
 
 def end() -> None:
     """Of a simulation."""
     Felt.timeline = None
+    os.environ.pop("TOKEN", None)

@@ -17,12 +17,15 @@ from costgpu import errors
 from costgpu.errors import CostGpuError
 from costgpu.job.drive.context import Detached
 from costgpu.job.drive.machine import StopSignal
+from costgpu.models.instance import CreateRequest, InstanceState
+from costgpu.models.job import EndReason
 from costgpu.models.run import RunEvent
+from costgpu.providers.base import TAG_RUN
 from tests.fake_cloud import JobScript, MachineScript
 from tests.simulation import seams
 from tests.simulation.bucket import MemoryBucket
 from tests.simulation.cloud import LaggingCloud
-from tests.simulation.commands import COMMANDS, RUN
+from tests.simulation.commands import COMMANDS, ENVIRONMENT, JOBS, RUN
 from tests.simulation.computer import Computer
 from tests.simulation.faults import FAULTS
 from tests.simulation.invariants import Invariants
@@ -39,7 +42,10 @@ OUTPUTS = {
     "many": {f"step{number:03d}.pt": b"%d" % number for number in range(12)},
     "huge": {"model.pt": b"weights" * 1000},
 }
+NOTICED_SECONDS = 20.0  # until ranks fail that miss others
 FREED_SECONDS = 600.0  # after so long somebody makes room for huge outputs
+FINALE = ((90.0, "attach", ()), (2400.0, "attach", ()), (5400.0, "cancel", (("now", False), ("by_tag", False))))
+"""After the calm has begun: what the people do whose jobs are not over."""
 CRON_SECONDS = (30.0, 330.0, 630.0, 930.0, 1530.0, 2130.0, 3600.0, 7200.0)  # after the calm has begun
 
 
@@ -68,8 +74,8 @@ class Simulation:
 
     Attributes:
         counts: What happened how often.
-        end_wanted: Whether somebody, or a budget, has asked for the end of the run.
-        discards: Whether somebody has given its outputs up.
+        end_wanted: Jobs whose end somebody, or a budget, has asked for.
+        discards: Jobs whose outputs somebody has given up.
         unguarded: Machines on which nothing works any more.
     """
 
@@ -79,8 +85,11 @@ class Simulation:
         self.counts: Counter[str] = Counter()
         self.violations: list[str] = []
         self.lines: list[tuple[float, str, str, str, str]] = []
-        self.end_wanted = self.discards = self.keys_lost = self.clock_set = False
+        self.end_wanted: set[str] = set()
+        self.discards: set[str] = set()
+        self.keys_lost = self.clock_set = False
         self.unguarded: set[str] = set()
+        self._missing: set[str] = set()  # machines whose ranks miss others
         self.full: set[str] = set()
         self.wrong_answers = 0
         self.ledger_seconds = 0.0
@@ -102,6 +111,7 @@ class Simulation:
         self.cloud.leaves_rules = schedule.seed % 2 == 0
         self.cloud.add_foreign()
         self.cloud.add_foreign_resource("somebody")
+        self.cloud.choose = self._script
         self.bucket = MemoryBucket(self.cloud)
         self.folder = folder
         self.invariants = Invariants(self)
@@ -128,6 +138,9 @@ class Simulation:
         self.timeline.at(calm, self._calm)
         for after in CRON_SECONDS:
             self.timeline.at(calm + after, self._cron)
+        if self.is_job:
+            for after, what, facts in FINALE:
+                self.timeline.at(calm + after, lambda what=what, facts=facts: self._all_jobs(what, facts))  # type: ignore[misc]
         self.timeline.run(until=calm + CRON_SECONDS[-1] + 3600.0)
         with self._guarded():
             self.invariants.at_the_end()
@@ -149,6 +162,35 @@ class Simulation:
     def check(self) -> None:
         """After every event."""
         self.invariants.always()
+        if self.schedule.setting.nodes > 1:
+            self._ranks_miss()
+
+    def _ranks_miss(self) -> None:
+        """The ranks of a job notice that a machine of it is gone, or that its job has failed."""
+        setting = self.schedule.setting
+        for machine in self.cloud.alive():
+            job = machine.guest.job if machine.guest is not None else None
+            if job is None or job.job_at is None or job.finished_at is not None or job.order.rendezvous is None:
+                continue
+            view = self.invariants.views[machine.tags[TAG_RUN]]
+            number = job.order.rendezvous.node
+            mates = [one for one in view.spec.node.run_ids if one != view.run_id] if view.spec.node else []
+            gone = [one for one in mates if self._is_gone(one)]
+            on = setting.min_nodes and len(mates) + 1 - len(gone) >= setting.min_nodes
+            if not gone or machine.ref.instance_id in self._missing or (on and not (number and mates[0] in gone)):
+                continue
+            self._missing.add(machine.ref.instance_id)
+            done = self.timeline.seconds - job.job_at + job.done_before
+            failing = replace(job.script, seconds=done + NOTICED_SECONDS, exit_code=1, outputs={})
+            job.script = replace(job.script, seconds=NEVER) if setting.ranks_hang else failing
+
+    def _is_gone(self, run_id: str) -> bool:
+        """Whether the ranks of a run's machine are."""
+        machines = self.cloud.instances_of(run_id)
+        job = machines[-1].guest.job if machines and machines[-1].guest is not None else None
+        if job is not None and job.finished_at is not None:
+            return job.reason is not EndReason.SUCCEEDED
+        return bool(machines) and not (machines[-1].state is InstanceState.RUNNING or machines[-1].guest is None)
 
     def is_full(self, path: str) -> bool:
         """Whether the disk with that path has no room."""
@@ -249,8 +291,33 @@ class Simulation:
         self.cloud.terminating_seconds = 2.0
         self.cloud.unstick()
 
+    @property
+    def is_job(self) -> bool:
+        """Whether there is more than one run of one machine."""
+        setting = self.schedule.setting
+        several = setting.nodes > 1 or setting.recover is not None or setting.max_machines > 0
+        return several or setting.retry_until_up or setting.next_size
+
+    def _all_jobs(self, what: str, facts: tuple[tuple[str, Any], ...]) -> None:
+        """Somebody comes back to every job that is not over."""
+        for number in range(self.schedule.setting.jobs):
+            if self.invariants.is_open(JOBS[number]):
+                self._start(Step(at=self.timeline.seconds, what=what, facts=(("job", number), *facts)))
+
+    def _script(self, request: CreateRequest, script: JobScript) -> JobScript:
+        """What the job of a machine does there: those of other jobs make other things."""
+        setting, view = self.schedule.setting, self.invariants.views[request.run_id]
+        if int(request.offer.family[1:]) - 1 < setting.fits_size:
+            return replace(script, seconds=5.0, exit_code=137, out_of_memory="gpu", outputs={})
+        name = view.job_id + (f"/{view.spec.node.node}" if view.spec.node is not None and view.spec.node.node else "")
+        if name == RUN:
+            return script
+        return replace(script, outputs={path: data + name.encode() for path, data in script.outputs.items()})
+
     def _cron(self) -> None:
         self._unstick()
+        if self.schedule.setting.max_machines:
+            self._start(Step(at=self.timeline.seconds, what="queue"))
         self._start(Step(at=self.timeline.seconds, what="reap", facts=(("elsewhere", False),)))
 
     def appended(self, event: RunEvent) -> None:
@@ -272,8 +339,9 @@ def simulate(schedule: Schedule) -> Outcome:
     folder = Path(tempfile.mkdtemp(prefix="costgpu-simulation-"))
     try:
         world = Simulation(schedule, folder)
-        seams.begin(schedule.seed, world.timeline, folder)
-        return world.run()
+        seams.begin(schedule.seed, world.timeline, folder, ENVIRONMENT if schedule.setting.knows_variables else {})
+        with contextlib.chdir(world.elsewhere.work):  # what is known by its tag alone comes home to where one is
+            return world.run()
     finally:
         seams.end()
         shutil.rmtree(folder, ignore_errors=True)
@@ -292,6 +360,10 @@ def _job(schedule: Schedule) -> JobScript:
         unreadable={"secret": "not yours"} if setting.unreadable else {},
         checkpoint={"model.pt": b"half"} if setting.output != "none" else {},
         sigterm_seconds=setting.sigterm_seconds,
+        saves=setting.saves,
+        resumes=setting.resumes,
+        idles_after=setting.idles_after,
+        fills_after=setting.fills_after,
     )
 
 

@@ -32,6 +32,10 @@ class MemoryLedger(MemoryBook):
     def open_runs(self) -> tuple[str, ...]:
         return tuple(run_id for run_id, rows in self.rows.items() if rows and rows[-1].kind is not EventKind.CLOSED)
 
+    def read(self, work: Any, empty: Any) -> Any:
+        """Return what is in no table: there are only runs."""
+        return empty
+
     def close(self) -> None:
         """Nothing to close."""
 

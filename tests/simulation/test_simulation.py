@@ -19,6 +19,7 @@ ONCE_VIOLATING = (
     "7253 13420 13933 14614 18907 20425 24141 24606 29325 31057 38336 38348 40720 44825 47313 51354 53031 61288 63121 106799"
     " 109128 116639 117473 118970"
 )
+JOBS_ONCE_VIOLATING = "78 318 364 427 433 20963 21794"
 DIGEST = "import sys; from tests.simulation.test_simulation import digests; print(digests())"
 
 
@@ -37,7 +38,9 @@ def test_nothing_is_violated(first: int) -> None:
 
 
 def test_what_was_violated_once_is_not_again() -> None:
-    found = explore(map(int, ONCE_VIOLATING.split()))
+    found = explore(map(int, ONCE_VIOLATING.split()), alone=True)
+    assert not found.failures, "\n\n".join(found.failures)
+    found = explore(map(int, JOBS_ONCE_VIOLATING.split()))
     assert not found.failures, "\n\n".join(found.failures)
 
 

@@ -170,7 +170,8 @@ class AttemptDriver:
             return False
         least = self.view.spec.min_nodes
         left = len(self.machines) - len(ended)
-        if least and left >= least and not node.is_missing(self.view):
+        began = all(view.started_at is not None for view in ended)  # before, the others would wait for it
+        if least and left >= least and began and not node.is_missing(self.view):
             lost = ", ".join(node.name(view) for view in ended)
             self._tell(f"{lost} is gone; torchrun goes on with {left} machines.")
             return False

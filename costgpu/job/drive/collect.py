@@ -120,7 +120,7 @@ def place_checkpoint(
     Args:
         only_lacking: Whether newer outputs are home, and only what is not among them is missing.
     """
-    home = Path(context.view.spec.workdir)
+    home = Path(context.view.outputs_folder or context.view.spec.workdir)
     wanted = [entry for entry in checkpoint.files if not (only_lacking and (home / entry.path).exists())]
     try:
         return not wanted or not _place(context, store, Outputs(files=tuple(wanted))).placed.left_out

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -28,7 +29,8 @@ def follow(context: RunContext, *, meanwhile: Callable[[], None] = lambda: None,
             raise HostUnreachable("its lease is over")
         context.answered()
         meanwhile()
-        save_when_due(context)
+        with contextlib.suppress(HostUnreachable):  # an agent that is dead keeps nobody from hearing the job's end
+            save_when_due(context)
         if data:
             seen = context.log_position
             context.log_position = replace(seen, **{stream.value: getattr(seen, stream.value) + len(data)})

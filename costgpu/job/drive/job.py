@@ -61,7 +61,7 @@ class JobDriver:
     ) -> JobDriver:
         """Return the driver of a run's job, with the attempts that are recorded. To be used while the job is locked."""
         driver = cls(ledger=ledger, services=services, observer=observer, secrets=secrets, detach=detach)
-        attempts = attempts_of_job(ledger, view)
+        attempts = attempts_of_job(ledger, view) or ((view,),)  # its record may be lost meanwhile
         first = 0 if view.spec.goes_on else next(i for i, each in enumerate(attempts) if view in each)
         for machines in attempts[first:]:
             driver._add(machines[0])
@@ -159,7 +159,8 @@ class JobDriver:
             if self._may_begin(attempt):
                 attempt.step()
         elif not self._go_on():
-            self.finish()
+            if not self.alone:  # it knows nothing of the other attempts, which may go on from what is kept
+                self.finish()
             self._is_over = True
 
     def _interrupted(self) -> None:

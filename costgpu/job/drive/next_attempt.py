@@ -11,7 +11,7 @@ import socket
 from collections.abc import Mapping
 from dataclasses import replace
 
-from costgpu.errors import LedgerConflict, LedgerError
+from costgpu.errors import LedgerConflict, LedgerDamaged, LedgerError
 from costgpu.job.drive.context import RunContext
 from costgpu.job.place_policy import NextAttempt, NoNextAttempt, next_attempt
 from costgpu.job.state.attempts import attempt_id, attempts_of_job
@@ -39,6 +39,8 @@ def record_next_attempt(context: RunContext, closing: RunView) -> bool | None:
     book = context.journal.book
     try:
         until_now = attempts_of_job(book, closing)
+        if len(until_now) <= attempt.index:
+            raise LedgerError("the ledger does not have its attempts any more.")
         following_id = attempt_id(attempt.job_id, attempt.index + 1)
         if book.events(following_id):
             return True  # recorded with another machine, or by a process that was killed
@@ -85,7 +87,8 @@ _UNMEASURED: Mapping[str, object] = {"key": "", "steps": None}
 
 def _intent(book: EventStore, run_id: str) -> Intended:
     intent = read_event(book.events(run_id)[0])
-    assert isinstance(intent, Intended)  # noqa: S101 - a run that can be read begins with one
+    if not isinstance(intent, Intended):
+        raise LedgerDamaged(f"The record of run {run_id} does not begin with an intent.")
     return intent
 
 

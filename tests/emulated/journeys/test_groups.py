@@ -1,7 +1,6 @@
 """Jobs on two machines of the emulated AWS, from the command line: real hosts, real torch between them.
 
-What Google does differently is in `test_groups_google`: a zone that has room for one, a machine that is taken back. Clients
-of two machines are killed at every call in tests/job/test_group_kills.
+Clients of several machines are killed, and machines are taken back, in tests/simulation.
 """
 
 import json
@@ -74,19 +73,6 @@ def they_do_not_reach_each_other(person: Person) -> None:
     assert b"done" not in client.out
     until(lambda: person.states() == ["terminated"] * 2, 30, f"the machines of {person.name} are gone")
     person.ended(instances=2)
-
-
-@journeys
-def cancelled_by_tag(person: Person) -> None:
-    """From a computer whose ledger knows nothing, by what is on the machine."""
-    client = groups.both_begun(person, cap="0.03")
-    client.kill()
-    other = Person(person.cloud, person.folder / "other", person.key)
-    done = other.do("cancel", "-y", person.run_ids()[1])
-    for run_id in person.run_ids():
-        assert person.machine_of(run_id)["id"].encode() in done.out, str(done)
-    assert person.states() == ["terminated"] * 2
-    assert person.left() == []
 
 
 @pytest.mark.parametrize("name", journeys.names)

@@ -77,7 +77,7 @@ def went_on(person: Person, *, attempts: int) -> None:
         assert f"going on from step {10 * (attempts - 1)}".encode() in said.out, str(said)
     listed = json.loads(person.do("jobs", "-a", "--json").out)["runs"]
     ends = [(each["attempt"]["number"], each["reason"]) for each in reversed(listed)]
-    interrupted = [(number, "interrupted") for number in range(1, attempts) for _ in TWO]
+    interrupted = [(number, "interrupted") for number in range(1, attempts) for _ in range(2)]
     assert ends == [*interrupted, *[(attempts, "succeeded")] * 2]
     person.ended(instances=2 * attempts)
 

@@ -1,6 +1,5 @@
 """What goes wrong on AWS: each a clear error with its exit code, and no machine left."""
 
-import signal
 import time
 from collections import Counter
 from collections.abc import Iterator
@@ -10,7 +9,7 @@ from typing import Any
 import pytest
 
 from tests.emulated.journeys.conftest import Begin
-from tests.emulated.journeys.journey import KILLABLE, WAITS, Client, Journeys, Person, bucket, until
+from tests.emulated.journeys.journey import KILLABLE, WAITS, Client, Journeys, Person, until
 from tests.emulators.ec2.client import RunningEc2
 from tests.emulators.guests import guest_control
 from tests.emulators.guests.disk_seed import Traits
@@ -200,45 +199,6 @@ def credentials_expire(person: Person) -> None:
     assert (person.work / "model.bin").exists()
     person.key += "RENEWED"
     person.do("attach", person.name)
-    person.ended()
-
-
-@journeys
-def spot_with_a_notice(person: Person) -> None:
-    client = person.begun("--spot", kind="c6i.large", cap="0.10")
-    guest = person.guest()
-    person.cloud.interrupt(guest.instance_id, notice_seconds=100)
-    assert client.wait() == 61, str(client)
-    assert person.holds("checkpoint", "saved")
-    assert person.receipt()["reason"] == "preempted"
-    person.ended()
-
-
-@journeys
-def spot_without_a_chance(person: Person) -> None:
-    client = person.begun("--spot", kind="c6i.large", cap="0.10")
-    guest = person.guest()
-    person.cloud.interrupt(guest.instance_id, notice_seconds=0)
-    assert client.wait() == 61, str(client)
-    assert client.says("took the machine back") or client.says(f"The provider took {guest.instance_id} back")
-    assert (person.receipt()["reason"], person.receipt()["ended_by"]) == ("preempted", "provider")
-    person.ended()
-
-
-@journeys
-def switched_off_with_a_bucket(person: Person) -> None:
-    """The machine goes down in the middle of the job: its checkpoint comes home all the same."""
-    bucket(person, "costgpu-last")
-    client = person.begun("--bucket", "s3://costgpu-last/team", script="train.py 3")
-    client.process.send_signal(signal.SIGSTOP)  # it would end the machine if it saw the job's end before the machine's
-    client.until_stopped()
-    person.guest().run("systemctl", "poweroff", check=False)
-    person.until_state("terminated")
-    client.go_on()
-    assert client.wait() == 50, str(client)
-    assert client.says("The job was ended before it was done. The machine was shut down or restarted."), str(client)
-    assert person.holds("checkpoint", "saved")
-    assert (person.receipt()["reason"], person.receipt()["ended_by"]) == ("job_failed", "somebody_else")
     person.ended()
 
 

@@ -24,10 +24,14 @@ from typing import Any
 from sqlalchemy import insert
 
 from costgpu.ledger import Ledger, dialect, migrations, projections, schema
-from costgpu.ledger.records.budget_rules import Budget, Every
+from costgpu.ledger.costs.charges import Charge
+from costgpu.ledger.costs.periods import Every
+from costgpu.ledger.records.budget_rules import Budget
 from costgpu.ledger.records.budget_store import set_budget
-from costgpu.ledger.records.unrecorded_machines import Sighting, record_sightings
+from costgpu.ledger.records.unrecorded_machines import record_sightings
+from costgpu.ledger.schema import to_microseconds
 from costgpu.ledger.store import FILE_NAME, event_row
+from costgpu.models.instance import InstanceRef
 from costgpu.models.run import EventKind, RunEvent
 
 EVENTS = 1_000_000
@@ -129,20 +133,22 @@ def budgets() -> Iterator[Budget]:
         yield Budget(name=f"team-{n}", amount_usd=Decimal(9000), every=Every.MONTHLY, tags={"team": f"team-{n}"})
 
 
-def stranger(number: int, at: datetime) -> Sighting:
-    return Sighting(
-        provider="aws",
-        region="us-east-1",
-        instance_id=f"i-{number:08x}",
+def stranger(number: int, at: datetime) -> Charge:
+    return Charge(
+        to_microseconds(at - timedelta(hours=5)),
+        to_microseconds(at),
+        None,
+        0.0,
         run_id=f"x{number:011}",
         name="other",
         owner=f"u{number % 20}@host",
+        provider="aws",
         instance_type="g5.xlarge",
         purchase_option="on_demand",
         tags={"team": f"team-{number % 9}", "costgpu-name": "other"},
-        started_at=at - timedelta(hours=5),
-        seen_at=at,
-        usd_per_hour=Decimal("1.006"),
+        ref=InstanceRef(provider="aws", region="us-east-1", instance_id=f"i-{number:08x}"),
+        nano_usd_per_hour=1_006_000_000,
+        recorded=False,
     )
 
 

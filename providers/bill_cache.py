@@ -16,7 +16,7 @@ from costgpu import border
 from costgpu.clock import Clock
 from costgpu.errors import ConfigError, InvalidRequest
 from costgpu.files import FileKind, read_json, write_whole
-from costgpu.providers.base import Bill, BilledRow
+from costgpu.models.bill import Bill, BilledRow
 
 STORED = FileKind(most_bytes=64 * 2**20)
 MOST_USD = 1e9  # of one run and day; more stands in a damaged file

@@ -68,8 +68,8 @@ def specs() -> tuple[ProviderSpec, ...]:
 
 
 def is_here(name: str) -> bool:
-    """Return whether machines of this provider are processes of this computer; False for a provider that is not known."""
-    return (found := _known(name)) is not None and not found.over_ssh
+    """Return whether this provider's only machine is this computer as it is; False for a provider that is not known."""
+    return (found := _known(name)) is not None and found.own_offer is not None
 
 
 def label(name: str) -> str:
@@ -78,7 +78,7 @@ def label(name: str) -> str:
 
 
 def this_computer() -> ProviderSpec:
-    """Return the provider whose machines are processes of this computer."""
+    """Return the provider whose only machine is this computer as it is."""
     return _built_in("local")
 
 

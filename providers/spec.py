@@ -92,10 +92,11 @@ class ProviderSpec:
         cpus_file: CPU families in the columns of the shipped table; None if they ship with costgpu.
         bucket: Opens a bucket by its URL; None if outputs cannot be kept there.
         bucket_scheme: Beginning of such URLs, such as ``s3``.
-        over_ssh: Whether machines are reached over SSH, with an address and keys; False for processes here.
         free: Whether machines cost nothing unless the user says so.
+        over_ssh: Whether machines are reached over SSH, with an address and keys; False for processes here.
         label: What a machine is called instead of its type; empty for the type.
-        own_offer: Makes the only offer, from the price of an hour, and the day; None where price lists have the offers.
+        own_offer: Makes the only offer, of this computer as it is, from the price of an hour, and the day; None for
+            machines that are rented, whose offers are in price lists.
         end_by_hand: The command that ends an instance without costgpu, from its reference and the account.
         account_in_end_command: Whether that command names the account; `Provider.identity` then asks nobody.
         watchdog_delay_seconds: How much later than the deadline the machine's own watchdog acts, because the provider
@@ -128,8 +129,8 @@ class ProviderSpec:
     cpus_file: Path | None = None
     bucket: Callable[[str], Bucket] | None = None
     bucket_scheme: str = ""
-    over_ssh: bool = True
     free: bool = False
+    over_ssh: bool = True
     label: str = ""
     own_offer: Callable[[Decimal, date], Offer] | None = None
     end_by_hand: Callable[[InstanceRef, str], str] = _no_command

@@ -16,7 +16,7 @@ from costgpu.workflows.context import AppContext
 if TYPE_CHECKING:
     from decimal import Decimal
 
-    from costgpu.ledger.records.budget_rules import Every
+    from costgpu.ledger.costs.periods import Every
 
 BudgetName = Annotated[str, typer.Argument(metavar="NAME", help="Name of the budget, e.g. team-nlp.")]
 
@@ -171,7 +171,8 @@ for _command in (test_alert, cron):
 
 
 def _amount(daily: str | None, weekly: str | None, monthly: str | None, total: str | None) -> tuple[Every, Decimal]:
-    from costgpu.ledger.records.budget_rules import Every, parse_amount
+    from costgpu.ledger.costs.periods import Every
+    from costgpu.ledger.records.budget_rules import parse_amount
 
     amounts = {Every.DAILY: daily, Every.WEEKLY: weekly, Every.MONTHLY: monthly, Every.TOTAL: total}
     given = [(every, text) for every, text in amounts.items() if text is not None]

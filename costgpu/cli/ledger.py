@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
     from datetime import datetime
 
-    from costgpu.ledger.queries.history import Selection
-    from costgpu.ledger.queries.totals import By
+    from costgpu.ledger.costs.charges import Selection
+    from costgpu.ledger.costs.totals import By
     from costgpu.workflows.spending.billed import Bills
 
 ROWS = 20
@@ -70,8 +70,8 @@ def history(
             )
         return
     opt.show_amounts(currency, rate, as_json=json)
-    from costgpu.ledger.queries.history import closed_runs
-    from costgpu.ledger.queries.totals import totals
+    from costgpu.ledger.costs.closed_runs import closed_runs
+    from costgpu.ledger.costs.totals import totals
     from costgpu.render.text.ledger import history_json, history_text, totals_json, totals_text
 
     with AppContext(TerminalReporter()) as app:
@@ -256,8 +256,8 @@ def accuracy(
     Run by run, and how often the interval held. Runs that succeeded and had an estimate
     count. Times are from the create call to the end.
     """
-    from costgpu.ledger.queries.accuracy import accuracy as summary
-    from costgpu.ledger.queries.accuracy import comparisons
+    from costgpu.ledger.records.accuracy import accuracy as summary
+    from costgpu.ledger.records.accuracy import comparisons
     from costgpu.render.text.ledger import accuracy_json, accuracy_text
 
     with AppContext(TerminalReporter()) as app:
@@ -271,14 +271,14 @@ def accuracy(
 
 
 def _selection(provider: str | None, person: str | None, name: str | None, tag: list[str] | None) -> Selection:
-    from costgpu.ledger.queries.history import Selection
+    from costgpu.ledger.costs.charges import Selection
 
     tags = dict(split_tag(word) for word in tag or [])
     return Selection(provider=(provider or "").lower(), owner=person or "", name=name or "", tags=tags)
 
 
 def _group(text: str) -> tuple[By, str]:
-    from costgpu.ledger.queries.totals import By
+    from costgpu.ledger.costs.totals import By
 
     word, _, key = text.partition(":")
     if word == By.TAG and not key:
@@ -293,9 +293,9 @@ def _exported(
 ) -> Iterator[str]:
     import json as documents
 
-    from costgpu.ledger.queries.export import as_csv, as_json
-    from costgpu.ledger.queries.focus import as_focus, metadata
-    from costgpu.ledger.queries.history import closed_runs
+    from costgpu.ledger.costs.closed_runs import closed_runs
+    from costgpu.ledger.costs.export import as_csv, as_json
+    from costgpu.ledger.costs.focus import as_focus, metadata
     from costgpu.providers import registry
 
     now = app.clock.now()

@@ -266,7 +266,7 @@ def instant_us(value: object) -> int:
 
 def whole(value: object) -> int:
     """Return the whole number in a cell."""
-    if isinstance(value, bool) or not isinstance(value, int):
+    if type(value) is not int:  # a bool is none
         raise DamagedCellError(f"a whole number is expected, not {type(value).__name__}")
     return value
 

@@ -356,6 +356,12 @@ class Checkpoint:
     trouble: str = ""  # why something is not in it; empty if nothing is missing
 
     @property
+    def contents(self) -> tuple[FileEntry, ...]:
+        """Return what is in its files, named by checksums, each once."""
+        found = {each.sha256: FileEntry(path=each.sha256, size=each.size, sha256=each.sha256) for each in self.files}
+        return tuple(found.values())
+
+    @property
     def total_bytes(self) -> int:
         """Return the size of all files."""
         return sum(entry.size for entry in self.files)

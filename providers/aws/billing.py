@@ -15,8 +15,9 @@ from typing import Any
 
 from costgpu.clock import Clock
 from costgpu.errors import AuthError, ProviderError
+from costgpu.models.bill import BilledRow
 from costgpu.providers.aws.sdk import FALLBACK_REGION, Clients
-from costgpu.providers.base import TAG_RUN, BilledRow
+from costgpu.providers.base import TAG_RUN
 from costgpu.providers.bill_cache import CachedBilling
 
 METRIC = "UnblendedCost"

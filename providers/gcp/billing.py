@@ -16,7 +16,8 @@ from typing import Any
 
 from costgpu.clock import Clock
 from costgpu.errors import InvalidRequest, ProviderError, Unreachable
-from costgpu.providers.base import TAG_RUN, BilledRow
+from costgpu.models.bill import BilledRow
+from costgpu.providers.base import TAG_RUN
 from costgpu.providers.bill_cache import DAY, CachedBilling
 from costgpu.providers.gcp import sdk
 from costgpu.providers.gcp.session import Clients, endpoint

@@ -40,8 +40,8 @@ SPEC = ProviderSpec(
     adapter=_adapter,
     has_credentials=lambda: True,
     costs=NO_EXTRAS,
-    over_ssh=False,
     free=True,
+    over_ssh=False,
     label="this machine",
     own_offer=_own_offer,
 )

@@ -45,12 +45,9 @@ def test_a_checkpoint_goes_to_another_machine(machine: Machine, tmp_path: Path) 
     try:
         (other.source / "train.py").write_text("import time; print(open('ckpt/1.pt').read()); time.sleep(300)")
         other.host.install()
-        other.host.send(selection(other.source))
-        assert other.host.restore(first, tmp_path / "kept") > 0
-        other.host.send(
-            selection(other.source)
-        )  # by a client that knows of nothing: it makes the folder as it was sent
-        assert other.host.restore(first, tmp_path / "kept") == 0
+        sent = selection(other.source).with_files(first.files, tmp_path / "kept")
+        assert other.host.send(sent) > 0
+        assert other.host.send(sent) == 0  # by a client that knows of nothing
         restored = other.home / "work/ckpt/1.pt"
         assert (restored.read_text(), int(restored.stat().st_mtime)) == ("weights", LONG_AGO)
         other.host.start(order("train.py", checkpoints=("ckpt/**",)), {}, {})
@@ -75,8 +72,7 @@ def test_what_was_put_there_besides_the_checkpoint_is_nothing_new(machine: Machi
     try:
         (other.source / "train.py").write_text("import time; print('on'); time.sleep(300)")
         other.host.install()
-        other.host.send(selection(other.source))
-        other.host.restore(whole, tmp_path / "kept")
+        other.host.send(selection(other.source).with_files(whole.files, tmp_path / "kept"))
         other.host.start(order("train.py", checkpoints=("c/*.pt",)), {}, {})
         until(lambda: other.host.status().stdout_bytes > 0)
         assert other.host.checkpoint().number == 0

@@ -14,9 +14,9 @@ import pytest
 
 from costgpu.errors import AuthError
 from costgpu.ledger import Ledger
-from costgpu.ledger.records.unrecorded_machines import Sighting, record_sightings
+from costgpu.ledger.records.unrecorded_machines import record_sightings, sighting
 from tests.cli.here import Here, budgeted, plant, shown, words
-from tests.unit.providers.planted import on, opened
+from tests.unit.providers.planted import machine, on, opened
 
 SCRIPTS = Path(__file__).parent.parent / "scripts" / "cli"
 HOOK = SCRIPTS / "webhook.py"
@@ -174,23 +174,8 @@ class TestCheck:
         here.told("budget", "set", "all", "--total", "10")
         now = datetime.now(UTC)
         with Ledger.open(folder=here.data) as ledger:
-            record_sightings(
-                ledger,
-                [
-                    Sighting(
-                        provider="aws",
-                        region="us-east-1",
-                        instance_id="i-1",
-                        run_id="zz",
-                        owner="bob@x",
-                        instance_type="g5.xlarge",
-                        purchase_option="on_demand",
-                        started_at=now - timedelta(hours=3),
-                        seen_at=now - timedelta(hours=1),
-                        usd_per_hour=Decimal(3),
-                    )
-                ],
-            )
+            stranger = machine("zz", now - timedelta(hours=3), owner="bob@x", ended=now - timedelta(hours=1))
+            record_sightings(ledger, [sighting(stranger, Decimal(3), now)])
         assert words(here.told("budget", "check", "--offline")) == "all: $6.00 of $10.00 in all (60 %), crossed 50 %."
 
 

@@ -17,8 +17,8 @@ from costgpu.ledger import Ledger
 from costgpu.ledger.records.measured_speeds import measured_speeds
 from costgpu.measure import workload_key
 from costgpu.measure.profile_file import save_profile
+from costgpu.models.bill import Bill, BilledRow
 from costgpu.models.run import RunState
-from costgpu.providers.base import Bill, BilledRow
 from costgpu.workflows.spending import billed
 from tests.cli.here import Here, told
 from tests.unit.estimator.test_profiles import phase, profile

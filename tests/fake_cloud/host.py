@@ -60,6 +60,11 @@ class FakeHost:
         def put(guest: Guest) -> int:
             changed = [entry for entry in selection.files if guest.files.get(entry.path) != entry]
             guest.files = {entry.path: entry for entry in selection.files}
+            for entry in selection.files:
+                if entry.modified_ns:  # of a checkpoint: the job begins with what was done by then
+                    content = selection.added[entry.path].read_bytes()
+                    assert hashlib.sha256(content).hexdigest() == entry.sha256
+                    guest.restored = float(content) if entry.path == PROGRESS else guest.restored
             guest.links = dict(selection.links)
             return sum(entry.size for entry in changed)
 
@@ -154,19 +159,6 @@ class FakeHost:
                 _write(folder / entry.sha256, contents[entry.sha256])
 
         self._call("fetch_checkpoint", write)
-
-    def restore(self, checkpoint: Checkpoint, folder: Path) -> int:
-        """The job begins with what was done by then."""
-
-        def put_back(guest: Guest) -> int:
-            for entry in checkpoint.files:
-                content = (folder / entry.sha256).read_bytes()
-                assert hashlib.sha256(content).hexdigest() == entry.sha256
-                if entry.path == PROGRESS:
-                    guest.restored = float(content)
-            return checkpoint.total_bytes
-
-        return self._call("restore", put_back)
 
     def collected(self) -> None:
         """Tells the agent that outputs and logs are home: if the client dies now, the machine ends."""

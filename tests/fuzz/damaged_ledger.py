@@ -16,9 +16,11 @@ from tests.fuzz.user_input import mutated_value
 def plant_ledger(folder: Path) -> None:
     """A ledger with something in every table: open and closed runs, bills, strangers, budgets, alerts."""
     from costgpu.ledger import Ledger
+    from costgpu.ledger.costs.periods import Every, bounds
     from costgpu.ledger.records import billed, budget_store, unrecorded_machines
-    from costgpu.ledger.records.budget_rules import Budget, Every, bounds
-    from tests.unit.providers.planted import closed, opened
+    from costgpu.ledger.records.budget_rules import Budget
+    from costgpu.models.bill import Bill, BilledRow
+    from tests.unit.providers.planted import closed, machine, opened
 
     now = datetime.now(UTC).replace(microsecond=0)
     hour, midnight = timedelta(hours=1), now.replace(hour=0, minute=0, second=0)
@@ -27,27 +29,24 @@ def plant_ledger(folder: Path) -> None:
         opened(ledger, "openrun1aaaa", now - hour, tags={"team": "nlp"})
         closed(ledger, "closedrun2aa", now - 9 * hour, 1, "1.50")
         opened(ledger, "openrun2aaaa", now - 2 * hour, created=False)
-        cost = billed.BilledCost(
-            provider="aws",
-            account="1",
+        day = BilledRow(
             run_id="closedrun1aa",
             start=midnight - 48 * hour,
             end=midnight - 24 * hour,
             amount_usd=Decimal("2.5"),
-            source="AWS Cost Explorer",
-            said_at=now,
         )
-        billed.record_bills(ledger, [cost], provider="aws", account="1", start=cost.start, end=cost.end)
-        stranger = unrecorded_machines.Sighting(
+        bill = Bill(
             provider="aws",
-            region="us-east-1",
-            instance_id="i-stranger",
-            instance_type="g5.xlarge",
-            purchase_option="on_demand",
-            started_at=now - 5 * hour,
-            seen_at=now - hour,
-            usd_per_hour=Decimal(1),
+            account="1",
+            start=day.start,
+            end=day.end,
+            rows=(day,),
+            source="AWS Cost Explorer",
+            asked_at=now,
+            requests=1,
         )
+        billed.record_bill(ledger, bill)
+        stranger = unrecorded_machines.sighting(machine("stranger", now - 5 * hour), Decimal(1), now - hour)
         unrecorded_machines.record_sightings(ledger, [stranger])
         for name, every in (("all", Every.TOTAL), ("month", Every.MONTHLY)):
             budget = Budget(name=name, amount_usd=Decimal(3), every=every)

@@ -156,7 +156,7 @@ def bill(source: random.Random, folder: Path) -> None:
     from decimal import Decimal
 
     from costgpu.clock import SystemClock
-    from costgpu.providers.base import BilledRow
+    from costgpu.models.bill import BilledRow
     from costgpu.providers.bill_cache import CachedBilling
 
     class Kept(CachedBilling):

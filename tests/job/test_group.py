@@ -28,6 +28,7 @@ from costgpu.job.state.outcome import error_for, exit_code
 from costgpu.models.job import EndReason, LogStream, OutputsFrom, Recovery
 from costgpu.models.offer import Accelerator
 from costgpu.models.run import RunState
+from costgpu.render.text.receipt import receipts_text
 from tests.fake_cloud import JobScript, MachineScript
 from tests.fake_cloud.provider import FakeProvider
 from tests.fake_cloud.script import NEVER, PROGRESS
@@ -487,4 +488,31 @@ def test_an_elastic_job_may_finish_on_one_machine_after_the_other(tmp_path: Path
     assert driver.error is None
     assert exit_code(driver.decisive) == 0
     assert (world.work / "model.pt").read_bytes() == b"weights"
+    world.check_group_over()
+
+
+@pytest.mark.parametrize("nodes", [1, 2])
+def test_machines_are_looked_for_until_there_are_some(tmp_path: Path, nodes: int) -> None:
+    world = GroupWorld(tmp_path, nodes=nodes)
+    (world.work / "train.py").write_text("train")
+    for region in ("us-east-1", "us-west-2"):
+        world.cloud.no_capacity(region=region, times=12)
+    driver = world.launch_group(retry_until_up=True)
+    assert driver.error is None
+    searches = [view.spec.attempt.searches for view in driver.views if view.spec.attempt and view.is_first_machine]
+    assert searches == list(range(len(searches)))
+    assert len(searches) > 3
+    assert any("A machine is there" in note for note in world.who.notes)
+    assert receipts_text(driver.views).count("Receipt") == nodes
+    assert not world.cloud.alive()
+
+
+def test_they_are_not_looked_for_beyond_the_deadline(world: GroupWorld) -> None:
+    (world.work / "train.py").write_text("train")
+    for region in ("us-east-1", "us-west-2"):
+        world.cloud.no_capacity(region=region, times=10**6)
+    driver = world.launch_group(retry_until_up=True, search_seconds=3600.0)
+    assert isinstance(driver.error, NoCapacity)
+    assert any("as --deadline says" in note for note in world.who.notes)
+    assert world.clock.monotonic() < 3600
     world.check_group_over()

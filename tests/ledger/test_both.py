@@ -20,14 +20,23 @@ from sqlalchemy.exc import DBAPIError
 
 from costgpu.errors import LedgerConflict, LedgerError, LedgerTooNew
 from costgpu.ledger import Ledger, dialect, migrations, schema
-from costgpu.ledger.queries.history import Selection, closed_runs, spent
-from costgpu.ledger.records.billed import BilledCost, compare_with_bills, latest_bills, record_bills
-from costgpu.ledger.records.budget_rules import Budget, Every
+from costgpu.ledger.costs.charges import Selection, spent
+from costgpu.ledger.costs.closed_runs import closed_runs
+from costgpu.ledger.costs.periods import Every
+from costgpu.ledger.records.billed import compare_with_bills, latest_bills, record_bill
+from costgpu.ledger.records.budget_rules import Budget
 from costgpu.ledger.records.budget_store import (
     set_budget,
 )
-from costgpu.ledger.records.unrecorded_machines import Sighting, last_sightings, record_sightings, sightings_since
+from costgpu.ledger.records.unrecorded_machines import (
+    key_of,
+    last_sightings,
+    record_sightings,
+    sighting,
+    sightings_since,
+)
 from costgpu.ledger.store import event_row
+from costgpu.models.bill import Bill, BilledRow
 from costgpu.models.run import EventKind, RunEvent
 from tests.ledger.conftest import Place, numbers
 from tests.ledger.crowd import Crowd
@@ -35,6 +44,7 @@ from tests.ledger.postgres import Server
 from tests.ledger.processes import note
 from tests.ledger.test_processes import is_whole
 from tests.unit.ledger.test_store import AgainstAModel, happened
+from tests.unit.providers.planted import machine
 
 START = datetime(2026, 10, 28, tzinfo=UTC)
 ODD = (
@@ -249,36 +259,18 @@ def test_a_newer_ledger_is_refused_unchanged(ledger: Ledger, place: Place) -> No
 
 def test_bills_and_machines_are_kept(ledger: Ledger) -> None:
     now = START + timedelta(days=3)
-    cost = BilledCost(
-        provider="aws",
-        account="1",
-        run_id="aaaa",
-        start=START,
-        end=START + timedelta(days=1),
-        amount_usd=Decimal("0.1"),
-        source="s",
-        said_at=now,
-    )
+    row = BilledRow(run_id="aaaa", start=START, end=START + timedelta(days=1), amount_usd=Decimal("0.1"))
+    bill = Bill(provider="aws", account="1", start=START, end=now, rows=(row,), source="s", asked_at=now, requests=1)
     for expected in (1, 0):
-        assert record_bills(ledger, [cost], provider="aws", account="1", start=START, end=now) == expected
-    assert latest_bills(ledger, START, now) == (cost,)
+        assert record_bill(ledger, bill) == expected
+    assert [(cost.run_id, cost.amount_usd) for cost in latest_bills(ledger, START, now)] == [("aaaa", Decimal("0.1"))]
     assert [row.billed_usd for row in compare_with_bills(ledger, START, now)] == [Decimal("0.1")]
 
-    machine = Sighting(
-        provider="aws",
-        region="r",
-        instance_id="i-1",
-        run_id="other",
-        instance_type="g5.xlarge",
-        purchase_option="spot",
-        tags={"é": "ü"},
-        started_at=START,
-        seen_at=now,
-        usd_per_hour=Decimal("0.35"),
-    )
-    record_sightings(ledger, [machine])
-    assert sightings_since(ledger) == (machine,)
-    assert last_sightings(ledger, [machine]) == {machine.key: machine}
+    seen = sighting(machine("other", START, spot=True, tags={"é": "ü"}, lease=None), Decimal("0.35"), now)
+    kept = seen._replace(going=False)  # which is not kept
+    record_sightings(ledger, [kept])
+    assert sightings_since(ledger) == (kept,)
+    assert last_sightings(ledger, [kept]) == {key_of(kept): kept}
 
 
 # -- processes --------------------------------------------------------------------------------------------------------

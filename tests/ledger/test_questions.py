@@ -7,9 +7,10 @@ import pytest
 from sqlalchemy import Connection
 
 from costgpu.ledger import Ledger
-from costgpu.ledger.queries.accuracy import comparisons
-from costgpu.ledger.queries.history import Selection, closed_runs, spent
-from costgpu.ledger.queries.totals import By, totals
+from costgpu.ledger.costs.charges import Selection, spent
+from costgpu.ledger.costs.closed_runs import closed_runs
+from costgpu.ledger.costs.totals import By, totals
+from costgpu.ledger.records.accuracy import comparisons
 from costgpu.ledger.records.measured_speeds import measured_speeds
 from costgpu.ledger.schema import billed, to_microseconds
 from tests.unit.ledger.closed import Closed, plant

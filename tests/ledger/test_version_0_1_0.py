@@ -15,18 +15,22 @@ import pytest
 from sqlalchemy import text
 
 from costgpu.job.find_run import load_run
-from costgpu.job.spending import budget_state, gather
+from costgpu.job.spending import gather
 from costgpu.ledger import Ledger, to_json
-from costgpu.ledger.queries.accuracy import accuracy, comparisons
-from costgpu.ledger.queries.export import as_json
-from costgpu.ledger.queries.focus import as_focus
-from costgpu.ledger.queries.history import Selection, closed_runs, spent
-from costgpu.ledger.queries.totals import By, totals
+from costgpu.ledger.costs.charges import Selection, spent
+from costgpu.ledger.costs.closed_runs import closed_runs
+from costgpu.ledger.costs.export import as_json
+from costgpu.ledger.costs.focus import as_focus
+from costgpu.ledger.costs.periods import bounds
+from costgpu.ledger.costs.totals import By, totals
+from costgpu.ledger.records.accuracy import accuracy, comparisons
 from costgpu.ledger.records.billed import compare_with_bills
-from costgpu.ledger.records.budget_rules import bounds
 from costgpu.ledger.records.budget_store import alerts_of, all_budgets, claim_delivery
+from costgpu.ledger.records.budget_sums import budget_state
 from costgpu.ledger.records.measured_speeds import measured_speeds
 from costgpu.ledger.records.unrecorded_machines import sightings_since
+from costgpu.ledger.schema import from_microseconds, from_nano
+from costgpu.models.instance import InstanceRef
 from costgpu.models.run import EventKind, RunEvent
 from costgpu.providers import registry
 from costgpu.render.text.run import jobs_json
@@ -82,7 +86,14 @@ def test_bills_and_speeds(ledger: Ledger) -> None:
     assert to_json(accuracy(comparisons(ledger, Selection()))) == ANSWERS["accuracy"]
     speeds = [speed for workload in ("w-train", "w-aws") for speed in measured_speeds(ledger, workload).values()]
     assert to_json(speeds) == ANSWERS["speeds"]
-    assert to_json(sightings_since(ledger)) == ANSWERS["unrecorded_machines"]
+    for machine, said in zip(sightings_since(ledger), map(dict, ANSWERS["unrecorded_machines"]), strict=True):
+        assert machine.ref == InstanceRef(**{key: said.pop(key) for key in ("provider", "region", "instance_id")})
+        assert from_microseconds(machine.began).isoformat() == said.pop("started_at")
+        assert from_microseconds(machine.ended).isoformat() == said.pop("seen_at")
+        price, usd = machine.nano_usd_per_hour, said.pop("usd_per_hour")
+        assert (None if price is None else str(from_nano(price))) == usd
+        assert machine.going is said.pop("ended")
+        assert {key: getattr(machine, key) for key in said} == said
 
 
 def test_it_goes_on(ledger: Ledger) -> None:

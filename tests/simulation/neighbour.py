@@ -6,7 +6,8 @@ from dataclasses import replace
 from decimal import Decimal
 from typing import Any
 
-from costgpu.ledger.records.budget_rules import Budget, Every
+from costgpu.ledger.costs.periods import Every
+from costgpu.ledger.records.budget_rules import Budget
 from costgpu.ledger.records.budget_store import set_budget
 from costgpu.models.run import EventKind, RunEvent
 from tests.job.examples import facts_of, intent

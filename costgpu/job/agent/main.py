@@ -73,8 +73,6 @@ def _reply(home: Home, program: str, command: str) -> dict[str, Any]:
         home.record_contact()
         if command == "receive":
             return _receive(home)
-        if command == "restore":
-            return _restore(home)
         return _call(home, json.load(sys.stdin))
     except Exception as error:
         return {"error": "%s: %s" % (type(error).__name__, error), "kind": type(error).__name__}
@@ -88,12 +86,6 @@ def _receive(home: Home) -> dict[str, Any]:
     count = receive(home, sys.stdin.buffer)
     apply_manifest(home)
     return {"files": count}
-
-
-def _restore(home: Home) -> dict[str, Any]:
-    from .outputs.checkpoints import receive_checkpoint
-
-    return {"files": 0 if home.exists("order.json") else receive_checkpoint(home, sys.stdin.buffer)}
 
 
 def _call(home: Home, request: dict[str, Any]) -> dict[str, Any]:
@@ -115,10 +107,6 @@ def _call(home: Home, request: dict[str, Any]) -> dict[str, Any]:
             if started
             else expect_files(home, request["files"], request["links"], request.get("folders", []))
         }
-    if method == "expect_checkpoint":
-        from .outputs.checkpoints import expect_checkpoint
-
-        return {"lacking": [] if home.exists("order.json") else expect_checkpoint(home, request["files"])}
     if method == "checkpoint":
         from .clock import Clock
         from .outputs.checkpoints import take_checkpoint

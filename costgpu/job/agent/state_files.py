@@ -16,7 +16,7 @@ _OWN_NAMES = """
     agent agent.lock agent.log ballast ballast-of-the-end ballast-of-the-host boot.sh booted checkpoint-list.json
     checkpoint-uploaded.json checkpoint.json checkpoint.lock claimed console.log contact deadline end.json env ended_by
     exit.json host.json host.lock hostfile identity incoming.json incoming.part instance.json life limits manifest.json
-    meeting.json noted.json order.json outputs.json poweroff progress.json rank-logs restore.json
+    meeting.json noted.json order.json outputs.json poweroff progress.json rank-logs
     state.json status.json stderr.log stdout.log terminated.json venv watchdog.sh
 """
 OWN_NAMES = frozenset(_OWN_NAMES.split())

@@ -255,7 +255,7 @@ class AttemptDriver:
         for driver in others:
             with contextlib.suppress(CostGpuError):
                 driver.context.connection().hold(size)
-        if boot.send_files(context) and boot.restore(context):
+        if boot.send_files(context):
             self._sent.add(context.view.machine)
 
     def _keep_in_touch(self) -> None:

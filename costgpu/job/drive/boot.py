@@ -15,7 +15,7 @@ from costgpu.errors import (
     ProviderError,
     RunError,
 )
-from costgpu.job.drive.checkpoints import restore_checkpoint, resumed_command
+from costgpu.job.drive.checkpoints import record_restored, resumed_command, with_checkpoint
 from costgpu.job.drive.context import RunContext
 from costgpu.job.drive.provision import environment_lost
 from costgpu.job.machine.host import Host
@@ -95,24 +95,15 @@ def send_files(context: RunContext) -> bool:
     """Send the files to a machine with an agent; whether the job can be started now."""
 
     def send(host: Host) -> bool:
-        selection = context.services.select(context.view)
+        selection = with_checkpoint(context, context.services.select(context.view))
         context.observer.waiting(context.view, f"sending {len(selection.files)} files")
         sent = host.send(selection)
         if not context.view.synced:
             context.journal.add(Synced(files=len(selection.files), bytes=sent))
+        record_restored(context)
         return True
 
     return _with_machine(context, send)
-
-
-def restore(context: RunContext) -> bool:
-    """Put the checkpoint on a machine that has the files; whether the job can be started now."""
-
-    def put_back(host: Host) -> bool:
-        restore_checkpoint(context, host)
-        return True
-
-    return _with_machine(context, put_back)
 
 
 def start_job(context: RunContext, rendezvous: Rendezvous | None) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 from costgpu.errors import CostGpuError, HostUnreachable, OutputsDamaged, RunError
 from costgpu.job.drive.context import KeptCheckpoints, RunContext
 from costgpu.job.files.checkpoint_store import CheckpointStore, newest_path
-from costgpu.job.machine.host import Host
+from costgpu.job.machine.host import Selection
 from costgpu.job.timeouts import CHECKPOINT_SECONDS, CHECKPOINT_SHARE
 from costgpu.models.events import Restored, Saved
 from costgpu.models.job import Checkpoint, OutputsFrom
@@ -138,20 +138,24 @@ def checkpoint_to_restore(context: RunContext) -> Checkpoint | None:
     return context.keeping.lead.newest(attempt.failed_resumes)
 
 
-def restore_checkpoint(context: RunContext, host: Host) -> None:
-    """Put it on a machine that has the files; a machine of a first attempt gets nothing.
+def with_checkpoint(context: RunContext, selection: Selection) -> Selection:
+    """Return the files to send, with what the job goes on from put over them; the same for a machine of a first attempt.
 
     Where each of several machines has saved files of its own, those of machine 0 are put over them: ranks that all save
     under one name go on from one moment.
     """
     checkpoint, keeping = checkpoint_to_restore(context), context.keeping
     if checkpoint is None or keeping is None:
-        return
+        return selection
     if keeping.store is not keeping.lead and (own := keeping.store.newest()) is not None:
-        host.restore(own, keeping.store.contents)
-    context.observer.waiting(context.view, f"sending a checkpoint of {format_size(checkpoint.total_bytes)}")
-    host.restore(checkpoint, keeping.lead.contents)
-    if context.view.restored_from is None:
+        selection = selection.with_files(own.files, keeping.store.contents)
+    return selection.with_files(checkpoint.files, keeping.lead.contents)
+
+
+def record_restored(context: RunContext) -> None:
+    """Record what the job goes on from, once the machine has it."""
+    checkpoint = checkpoint_to_restore(context)
+    if checkpoint is not None and context.view.restored_from is None:
         context.journal.add(Restored(taken_at=_taken_at(checkpoint), files=len(checkpoint.files)))
 
 

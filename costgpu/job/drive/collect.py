@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from costgpu.errors import CostGpuError, HostUnreachable, OutputsMissing, ProviderError, RunError
@@ -74,12 +75,10 @@ def _fetch_outputs(context: RunContext) -> None:
         expected = context.folder / "outputs.json.new"  # so that a killed client's successor can finish it
         expected.write_text(json.dumps(to_json(list(outputs.files))))
         expected.replace(context.folder / "outputs.json")
-    placed = _place(context, host, outputs.files, outputs.folders)
-    if elsewhere := elsewhere_words(outputs):
-        context.observer.note(elsewhere)
-    if error := staying_error(outputs, placed):
-        raise error
-    _record_collected(context, placed, outputs.missing)
+    brought = _place(context, host, outputs)
+    if brought.staying is not None:
+        raise brought.staying
+    _record_collected(context, brought.placed, outputs.missing)
     with contextlib.suppress(CostGpuError):
         host.collected()
 
@@ -107,7 +106,7 @@ def _keep_for_next(context: RunContext) -> bool:
     _record_collected(context, PlacedOutputs(files=0, bytes=0), ())
     with contextlib.suppress(CostGpuError, OSError):  # last, for the seconds that the machine still has
         if outside := [entry for entry in host.outputs().files if entry.source]:
-            _place(context, host, outside)
+            _place(context, host, Outputs(files=tuple(outside)))
     with contextlib.suppress(CostGpuError):
         host.collected()
     return True
@@ -123,15 +122,12 @@ def place_checkpoint(
     """
     home = Path(context.view.spec.workdir)
     wanted = [entry for entry in checkpoint.files if not (only_lacking and (home / entry.path).exists())]
-    if not wanted:
-        return True
     try:
-        placed = _place(context, store, wanted)
+        return not wanted or not _place(context, store, Outputs(files=tuple(wanted))).placed.left_out
     except (CostGpuError, OSError) as error:
         again = f"costgpu fetch {context.view.run_id} tries again."
         context.observer.note(f"What the job has made is kept, and could not be brought home: {error} {again}")
         return False
-    return not placed.left_out
 
 
 def bring_unrecorded_home(context: RunContext) -> None:
@@ -144,8 +140,7 @@ def bring_unrecorded_home(context: RunContext) -> None:
             host.fetch_logs(context.folder)
             if context.view.outputs_folder is None:
                 return
-            outputs = host.outputs()
-            if error := staying_error(outputs, _place(context, host, outputs.files)):
+            if error := _place(context, host, host.outputs()).staying:
                 raise error
     except (CostGpuError, OSError) as error:
         context.observer.note(f"Outputs that may be on the machine could not be fetched: {error}")
@@ -172,24 +167,47 @@ def recover_outputs(context: RunContext) -> None:
             if context.for_next:
                 return  # the next machine gets it
         if source is not None and entries is not None:
-            _record_collected(context, _place(context, source, entries), ())
+            _record_collected(context, _place(context, source, Outputs(files=entries)).placed, ())
     except (CostGpuError, OSError) as error:
         where = view.spec.bucket or f"{view.outputs_folder}/.costgpu/incoming"
         context.observer.note(f"What is left of the outputs is in {where}: {error}")
 
 
-def _place(
-    context: RunContext, source: OutputSource, entries: Sequence[FileEntry], folders: Sequence[str] = ()
-) -> PlacedOutputs:
-    """Put outputs into the working folder and tell whoever watches."""
+def _place(context: RunContext, source: OutputSource, outputs: Outputs) -> Brought:
+    """Bring outputs home and tell whoever watches."""
     view = context.view
-    home = view.outputs_folder or view.spec.workdir
-    if home != view.spec.workdir:
-        Path(home).mkdir(exist_ok=True)
-    placed = fetch_and_place(source, entries, workdir=Path(home), run_id=view.run_id, folders=folders)
-    context.error = context.error or placed.problem
-    context.observer.note(placed_summary(placed, home, view))
-    return placed
+    home = Path(view.outputs_folder or view.spec.workdir)
+    brought = bring_home(source, outputs, home=home, run_id=view.run_id, view=view)
+    context.error = context.error or brought.placed.problem
+    for remark in brought.remarks:
+        context.observer.note(remark)
+    return brought
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Brought:
+    """Outputs that have come home."""
+
+    placed: PlacedOutputs
+    remarks: tuple[str, ...]  # sentences for a person
+    staying: OutputsMissing | None  # what is only where they came from; None if that is nothing
+
+
+def bring_home(
+    source: OutputSource, outputs: Outputs, *, home: Path, run_id: str, view: RunView | None = None
+) -> Brought:
+    """Bring outputs into a folder, from wherever they are.
+
+    Raises:
+        OutputsDamaged: Something arrived damaged.
+        RunError: The folder cannot be written, or there is no space.
+        HostUnreachable: The connection was lost. Call again.
+    """
+    placed = fetch_and_place(source, outputs.files, workdir=home, run_id=run_id, folders=outputs.folders)
+    remarks = [_placed_summary(placed, home, run_id, view)]
+    if outputs.elsewhere:
+        remarks.append(f"Not brought home: {_listed(outputs.elsewhere)}.")
+    return Brought(placed=placed, remarks=tuple(remarks), staying=staying_error(outputs, placed))
 
 
 def _record_collected(context: RunContext, placed: PlacedOutputs, missing: Sequence[str]) -> None:
@@ -214,11 +232,6 @@ def staying_error(outputs: Outputs, placed: PlacedOutputs) -> OutputsMissing | N
     return OutputsMissing(f"Outputs cannot be brought home: {_listed(staying)}.", hint="All others are home.")
 
 
-def elsewhere_words(outputs: Outputs) -> str:
-    """Say which links lead to what does not come home; empty if none does."""
-    return f"Not brought home: {_listed(outputs.elsewhere)}." if outputs.elsewhere else ""
-
-
 def _listed(paths: Mapping[str, str]) -> str:
     shown = "; ".join(f"{_short(printable_path(path))} ({why})" for path, why in sorted(paths.items())[:_LISTED])
     more = len(paths) - _LISTED
@@ -229,8 +242,7 @@ def _short(path: str) -> str:
     return path if len(path) <= _SHOWN else f"{path[: _SHOWN // 2]}...{path[-_SHOWN // 2 :]}"
 
 
-def placed_summary(placed: PlacedOutputs, home: str, view: RunView | None, run_id: str = "") -> str:
-    """Return what came home, in a sentence."""
+def _placed_summary(placed: PlacedOutputs, home: Path, run_id: str, view: RunView | None) -> str:
     if view is not None and list(view.spec.outputs) == NO_OUTPUTS:
         return "No outputs are brought home (--outputs none)."
     if not placed.files and not placed.left_out:
@@ -244,9 +256,7 @@ def placed_summary(placed: PlacedOutputs, home: str, view: RunView | None, run_i
     if placed.left_out:
         text += f" Not here: {_listed(placed.left_out)}."
     if placed.replaced:
-        text += (
-            f" {len(placed.replaced)} that were there are kept in .costgpu/replaced/{view.run_id if view else run_id}."
-        )
+        text += f" {len(placed.replaced)} that were there are kept in .costgpu/replaced/{run_id}."
     return text
 
 

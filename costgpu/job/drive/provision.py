@@ -236,6 +236,12 @@ def record_instance(context: RunContext, instance: Instance) -> None:
             return
         with contextlib.suppress(LedgerConflict):  # somebody has written meanwhile: the id is not to be lost
             context.journal.add(created)
+            attempt = context.view.spec.attempt
+            if attempt is not None and attempt.searches and context.view.is_first_machine:
+                looked = "look" if attempt.searches == 1 else "looks"
+                context.observer.note(
+                    f"A machine is there: {instance.ref.instance_id}, after {attempt.searches} {looked} that found none."
+                )
 
 
 def find_created(context: RunContext) -> Instance | None:

@@ -23,9 +23,11 @@ from costgpu.errors import OutputsDamaged
 from costgpu.files import parse_json
 from costgpu.job.agent.outputs.checkpoint_upload import LIST as CHECKPOINT
 from costgpu.job.agent.outputs.checkpoint_upload import SLOTS as CHECKPOINT_SLOTS
+from costgpu.job.files.download import copy_files, fetch_verified
 from costgpu.job.files.paths import is_inside
-from costgpu.job.files.safe_move import sha256_of
+from costgpu.job.files.safe_move import has_size, sha256_of
 from costgpu.job.machine import agent_reply
+from costgpu.job.machine.host import RemoteFile
 from costgpu.models.job import Checkpoint, EndReason, FileEntry, JobPhase, JobStatus
 from costgpu.models.run import RunView
 from costgpu.providers import registry
@@ -106,7 +108,7 @@ class BucketOutputs:
             ) from error
 
     def fetch_checkpoint(self, view: RunView, archive: str, checkpoint: Checkpoint, folder: Path) -> None:
-        """Bring the contents of a checkpoint into `folder`, named by their checksums: all of them verified, or none.
+        """Bring the contents of a checkpoint into `folder`, named by their checksums, each verified.
 
         Nothing else gets in there, whatever is in the archive.
 
@@ -119,17 +121,12 @@ class BucketOutputs:
         _remove(incoming)
         try:
             _unpack(self._open(view.spec.bucket), archive, incoming / "contents")
-            for entry in checkpoint.files:
-                copy = incoming / "contents" / entry.sha256
-                if not copy.is_file() or copy.stat().st_size != entry.size or sha256_of(copy) != entry.sha256:
-                    raise OutputsDamaged(f"{entry.path} is damaged in {archive}, or is not in it.")
-            for sha256 in {entry.sha256 for entry in checkpoint.files}:
-                (incoming / "contents" / sha256).replace(folder / sha256)
+            fetch_verified(_move_files, str(incoming / "contents"), checkpoint.contents, folder)
         except OutputsDamaged as error:
             cause = error.__cause__
             if isinstance(cause, OSError) and cause.errno in (errno.ENOSPC, errno.EDQUOT):
                 raise cause from None
-            raise OutputsDamaged(error.message) from error  # without the hint: its archive is not kept
+            raise OutputsDamaged(f"{archive}: {error.message}") from error  # without the hint: it is not kept
         finally:
             _remove(incoming)
 
@@ -209,11 +206,13 @@ class FolderHost:
 
     def fetch(self, entries: Sequence[FileEntry], folder: Path) -> None:
         """Copy them."""
-        for entry in entries:
-            target = folder / entry.path
-            target.parent.mkdir(parents=True, exist_ok=True)
-            shutil.copyfile(entry.source or self.folder / entry.path, target)
-            target.chmod(entry.mode)
+        fetch_verified(copy_files, str(self.folder), entries, folder)
+
+
+def _move_files(files: Sequence[RemoteFile]) -> None:
+    for file in files:
+        if has_size(Path(file.path), file.size):  # otherwise the caller sees that it did not arrive
+            Path(file.path).replace(file.target)
 
 
 def _remove(folder: Path) -> None:

@@ -9,10 +9,12 @@ import os
 import shutil
 import stat
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path, PurePosixPath
 
 from costgpu.errors import CostGpuError
 from costgpu.job.agent.outputs.find_outputs import matches
+from costgpu.job.files.download import copy_files, fetch_verified
 from costgpu.job.files.safe_move import sha256_of
 from costgpu.ledger.codec import from_json, to_json
 from costgpu.models.job import Checkpoint, FileEntry
@@ -109,12 +111,8 @@ class CheckpointStore:
 
     def fetch(self, entries: Sequence[FileEntry], folder: Path) -> None:
         """Copy files of a checkpoint; an `OutputSource`."""
-        for entry in entries:
-            target = folder / entry.path
-            target.parent.mkdir(parents=True, exist_ok=True)
-            shutil.copyfile(self.contents / entry.sha256, target)
-            target.chmod(entry.mode)
-            os.utime(target, ns=(entry.modified_ns, entry.modified_ns))
+        copies = [replace(entry, source=str(self.contents / entry.sha256)) for entry in entries]
+        fetch_verified(copy_files, "", copies, folder)
 
     def remove(self) -> None:
         """Remove all of them: nobody goes on from them any more."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import secrets
 import shutil
@@ -12,14 +13,14 @@ from pathlib import Path
 
 from costgpu.errors import OutputsDamaged
 from costgpu.job.files.safe_move import has_content, sha256_of
-from costgpu.job.machine.host import RemoteFile, Transport
+from costgpu.job.machine.host import RemoteFile
 from costgpu.models.job import FileEntry
 
 _BATCH = 256
 
 
 def fetch_verified(
-    transport: Transport,
+    download: Callable[[Sequence[RemoteFile]], object],
     source: str,
     entries: Sequence[FileEntry],
     folder: Path,
@@ -42,14 +43,17 @@ def fetch_verified(
         batch = coming[start : start + _BATCH]
         if announce is not None:
             announce(sum(entry.size for entry, _ in batch))
-        _fetch_batch(transport.download, source, batch)
+        _fetch_batch(download, source, batch)
     for entry, target in lacking:  # a link to the newest checkpoint need not travel twice
         if (original := first[entry.sha256 or str(target)]) != target:
-            _fetch_batch(
-                lambda files: [shutil.copyfile(file.path, file.target) for file in files],
-                "",
-                [(replace(entry, source=str(original)), target)],
-            )
+            _fetch_batch(copy_files, "", [(replace(entry, source=str(original)), target)])
+
+
+def copy_files(files: Sequence[RemoteFile]) -> None:
+    """Copy files that are on this computer, as a machine's are downloaded."""
+    for file in files:
+        with contextlib.suppress(FileNotFoundError):  # the caller sees that it did not arrive
+            shutil.copyfile(file.path, file.target)
 
 
 def _fetch_batch(
@@ -75,10 +79,12 @@ def _fetch_batch(
                 raise OutputsDamaged(f"{entry.path} arrived with {size} bytes instead of {entry.size}.")
             if entry.sha256 and sha256_of(partial[target]) != entry.sha256:
                 raise OutputsDamaged(
-                    f"{entry.path} arrived with another checksum than it has on the machine.",
-                    hint="Fetch it again; the machine still has it.",
+                    f"{entry.path} arrived with another checksum than it was announced with.",
+                    hint="Fetch it again: it is still where it was.",
                 )
         for entry, target in batch:
+            if entry.modified_ns:
+                os.utime(partial[target], ns=(entry.modified_ns, entry.modified_ns))
             partial[target].chmod(stat.S_IMODE(entry.mode) & 0o777 | stat.S_IRUSR)  # its owner here reads it
             if target.is_dir() and not target.is_symlink():
                 raise OutputsDamaged(

@@ -6,7 +6,6 @@ import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from types import MappingProxyType
 from typing import TypeVar
 
 from costgpu.clock import Clock, SystemClock
@@ -74,7 +73,10 @@ class AgentHost:
         Raises:
             SyncRefused: A file changed while it was being sent.
         """
-        files = [[entry.path, entry.size, entry.sha256, entry.mode] for entry in selection.files]
+        files = [
+            [one.path, one.size, one.sha256, one.mode, *([one.modified_ns] if one.modified_ns else [])]
+            for one in selection.files
+        ]
         lacking = self._call(
             "expect",
             _lacking,
@@ -86,25 +88,19 @@ class AgentHost:
         if not lacking:
             return 0
         wanted = [entry for entry in selection.files if entry.path in lacking]
-        return self._send_archive("receive", selection.root, wanted, selection.added)
-
-    def _send_archive(
-        self, command: str, root: Path, entries: Sequence[FileEntry], added: Mapping[str, Path] = MappingProxyType({})
-    ) -> int:
-        """Send files below `root`, or where `added` says, to a command of the agent; return the bytes that travelled."""
-        size, travelled = sum(entry.size for entry in entries), 0
+        size, travelled = sum(entry.size for entry in wanted), 0
 
         def counted() -> Iterator[bytes]:
             nonlocal travelled
-            for chunk in tar_stream(root, entries, added):
+            for chunk in tar_stream(selection.root, wanted, selection.added):
                 travelled += len(chunk)
                 yield chunk
 
         self.hold(size)
         completed = self._transport.run(
-            [*self._agent, command], stdin=counted(), timeout_seconds=self._transfer_seconds(size)
+            [*self._agent, "receive"], stdin=counted(), timeout_seconds=self._transfer_seconds(size)
         )
-        checked_reply(completed, command)
+        checked_reply(completed, "receive")
         self._call("hold", _nothing, seconds=0.0)
         return travelled
 
@@ -180,25 +176,7 @@ class AgentHost:
         Raises:
             OutputsDamaged: A checksum does not match.
         """
-        self._fetch("checkpoints", by_checksum(checkpoint.files), folder)
-
-    def restore(self, checkpoint: Checkpoint, folder: Path) -> int:
-        """Put a checkpoint into the working folder, from files named by their checksums; return the bytes that travelled.
-
-        Raises:
-            SyncRefused: A file in `folder` is gone or damaged.
-        """
-        rows = [[one.path, one.size, one.sha256, one.mode, one.modified_ns] for one in checkpoint.files]
-        copies = by_checksum(checkpoint.files)
-        lacking = self._call(
-            "expect_checkpoint",
-            _lacking,
-            self._transfer_seconds(checkpoint.total_bytes),
-            files=rows,
-        )
-        if not lacking:
-            return 0
-        return self._send_archive("restore", folder, [entry for entry in copies if entry.path in lacking])
+        self._fetch("checkpoints", checkpoint.contents, folder)
 
     def collected(self) -> None:
         """Tell the agent that outputs and logs are home and verified: if the client dies now, the machine ends."""
@@ -206,7 +184,7 @@ class AgentHost:
 
     def _fetch(self, below: str, entries: Sequence[FileEntry], folder: Path) -> None:
         source = f"{self._transport.home}/{below}".rstrip("/")
-        fetch_verified(self._transport, source, entries, folder, announce=self.hold)
+        fetch_verified(self._transport.download, source, entries, folder, announce=self.hold)
         self._call("hold", _nothing, seconds=0.0)
 
     def hold(self, size: int) -> None:
@@ -229,12 +207,6 @@ class AgentHost:
             return parse(reply)
         except ValueError as error:
             raise bad_reply(method, error) from error
-
-
-def by_checksum(files: Sequence[FileEntry]) -> tuple[FileEntry, ...]:
-    """Their contents, named by their checksums, each once."""
-    found = {entry.sha256: FileEntry(path=entry.sha256, size=entry.size, sha256=entry.sha256) for entry in files}
-    return tuple(found.values())
 
 
 def _lacking(reply: Reply) -> frozenset[str]:

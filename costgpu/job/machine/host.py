@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Protocol
 
@@ -64,10 +64,35 @@ class Selection:
         """Return the size of all files."""
         return sum(entry.size for entry in self.files)
 
+    def with_files(self, files: Sequence[FileEntry], contents: Path) -> Selection:
+        """Return the same with files of an earlier attempt put over it; what is in their way does not travel.
+
+        Args:
+            contents: Folder in which they are, named by their checksums.
+        """
+        over = {entry.path: replace(entry, modified_ns=entry.modified_ns or 1) for entry in files}
+        above = {parent for path in over for parent in _parents(path)}
+
+        def stays(path: str) -> bool:
+            return path not in over and path not in above and over.keys().isdisjoint(_parents(path))
+
+        kept = [entry for entry in self.files if stays(entry.path)]
+        return replace(
+            self,
+            files=tuple(sorted([*kept, *over.values()], key=lambda entry: entry.path)),
+            links={path: target for path, target in self.links.items() if stays(path)},
+            folders=tuple(path for path in self.folders if stays(path)),
+            added={**self.added, **{path: contents / entry.sha256 for path, entry in over.items()}},
+        )
+
     @property
     def left_out(self) -> dict[str, int]:
         """Return how many files and whole folders each pattern or reason kept back."""
         return dict(sorted(Counter(self.stays.values()).items()))
+
+
+def _parents(path: str) -> list[str]:
+    return [path[:at] for at, letter in enumerate(path) if letter == "/"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -210,13 +235,6 @@ class Host(Protocol):
 
         Raises:
             OutputsDamaged: A checksum does not match.
-        """
-
-    def restore(self, checkpoint: Checkpoint, folder: Path) -> int:
-        """Put a checkpoint into the working folder that was sent; return the bytes that travelled. Idempotent.
-
-        Args:
-            folder: Holds its files, named by their checksums.
         """
 
     def collected(self) -> None:

@@ -8,18 +8,19 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from typing import Any
 
 from sqlalchemy import Connection, func, select
 
+from costgpu.ledger.costs.charges import Selection, charges
 from costgpu.ledger.projections import plain
-from costgpu.ledger.queries.history import Selection, charges
-from costgpu.ledger.queries.proration import share
-from costgpu.ledger.schema import billed, from_nano, instant, runs, text, to_microseconds, to_nano
+from costgpu.ledger.schema import billed, from_nano, instant, text, to_microseconds, to_nano
 from costgpu.ledger.store import Ledger
+from costgpu.models.bill import Bill, BilledRow
 
+ALWAYS = datetime.min.replace(tzinfo=UTC), datetime.max.replace(tzinfo=UTC)
 LATE = timedelta(hours=48)  # so long after a cost its bill may still be incomplete
 
 
@@ -47,26 +48,10 @@ class Compared:
     billed_usd: Decimal | None  # None if no bill has it
 
 
-def record_bills(
-    ledger: Ledger,
-    costs: Sequence[BilledCost],
-    *,
-    provider: str,
-    account: str,
-    start: datetime,
-    end: datetime,
-    said_at: datetime | None = None,
-) -> int:
+def record_bill(ledger: Ledger, bill: Bill) -> int:
     """Add what is new about a period; what was said before and is not any more becomes zero.
 
     What was said later already stays: a kept answer is older than it looks.
-
-    Args:
-        costs: The whole answer of the provider about the account.
-        account: As the provider names it.
-        start: The beginning of the period.
-        end: Its end, exclusive.
-        said_at: When the answer was given; None for the time of the costs, and without any for now.
 
     Returns:
         How many rows were added.
@@ -74,30 +59,21 @@ def record_bills(
     Raises:
         ValueError: An amount is too large to be kept, or not a number.
     """
-    wanted = {_key(row): row for row in map(_row, costs)}
-    times = [cost.said_at for cost in costs] if said_at is None else [said_at]
-    said_us = to_microseconds(max(times)) if times else None
-    source = costs[0].source if costs else ""
+    wanted = {_key(row): row for row in (_row(bill, billed_row) for billed_row in bill.rows)}
     added = 0
 
     def work(connection: Connection) -> None:
         nonlocal added
         known = {
             _key(row): row
-            for row in (dict(found._mapping) for found in _latest(connection, start, end))
-            if (row["provider"], row["account"]) == (provider, account)
+            for row in (dict(found._mapping) for found in _latest(connection, bill.start, bill.end))
+            if (row["provider"], row["account"]) == (bill.provider, bill.account)
         }
         rows = [row for key, row in wanted.items() if key not in known or _is_news(row, known[key])]
         gone = [row for key, row in known.items() if key not in wanted and row["nano_usd"]]
+        said = {"nano_usd": 0, "at_us": to_microseconds(bill.asked_at), "source": plain(bill.source)}
         rows += [
-            {
-                **{key: row[key] for key in row if key != "id"},
-                "nano_usd": 0,
-                "at_us": row["at_us"] if said_us is None else said_us,
-                "source": source or row["source"],
-            }
-            for row in gone
-            if said_us is None or said_us >= row["at_us"]
+            {**{key: row[key] for key in row if key != "id"}, **said} for row in gone if said["at_us"] >= row["at_us"]
         ]
         if rows:
             connection.execute(billed.insert(), rows)
@@ -107,7 +83,7 @@ def record_bills(
     return added
 
 
-def latest_bills(ledger: Ledger, start: datetime, end: datetime) -> tuple[BilledCost, ...]:
+def latest_bills(ledger: Ledger, start: datetime = ALWAYS[0], end: datetime = ALWAYS[1]) -> tuple[BilledCost, ...]:
     """Return what was said last about every run and part of a period, oldest part first; zeros are left out."""
 
     def read(connection: Connection) -> tuple[BilledCost, ...]:
@@ -149,9 +125,8 @@ def compare_with_bills(
     low, high = to_microseconds(start), to_microseconds(end)
     metered: dict[str, tuple[str, Decimal]] = {}
     for name in sorted(said if providers is None else providers):
-        for run in charges(ledger, Selection(provider=name), start, end, (runs.c.run_id, runs.c.name)):
-            run_id, job = run.keys
-            metered[run_id] = job, from_nano(share(run.nano_usd, run.began, run.ended, low, high))
+        for run in charges(ledger, Selection(provider=name), start, end, ("name",)):
+            metered[run.run_id] = run.name, from_nano(run.cost_in(low, high))
     rows = [
         Compared(
             run_id=run_id,
@@ -174,19 +149,19 @@ def _latest(connection: Connection, start: datetime, end: datetime) -> Sequence[
     return list(connection.execute(query))
 
 
-def _row(cost: BilledCost) -> dict[str, Any]:
-    nano = to_nano(cost.amount_usd)
+def _row(bill: Bill, row: BilledRow) -> dict[str, Any]:
+    nano = to_nano(row.amount_usd)
     if nano is None:
-        raise ValueError(f"An amount of {cost.amount_usd} US dollars cannot be kept.")
+        raise ValueError(f"An amount of {row.amount_usd} US dollars cannot be kept.")
     return {
-        "at_us": to_microseconds(cost.said_at),
-        "provider": plain(cost.provider),
-        "account": plain(cost.account),
-        "run_id": plain(cost.run_id),
-        "start_us": to_microseconds(cost.start),
-        "end_us": to_microseconds(cost.end),
+        "at_us": to_microseconds(bill.asked_at),
+        "provider": plain(bill.provider),
+        "account": plain(bill.account),
+        "run_id": plain(row.run_id),
+        "start_us": to_microseconds(row.start),
+        "end_us": to_microseconds(row.end),
         "nano_usd": nano,
-        "source": plain(cost.source),
+        "source": plain(bill.source),
     }
 
 

@@ -1,23 +1,19 @@
-"""The rules of budgets: periods, thresholds, forecast, and what a person may write. Pure: no clock, no database.
-
-A period is an interval of instants, its start in it and its end not: every instant is in exactly one period of a kind
-and a time zone, whatever clocks are put forward or back there.
-"""
+"""The rules of budgets: thresholds, forecast, and what a person may write. Pure: no clock, no database."""
 
 from __future__ import annotations
 
 import difflib
-import math
 import re
 import unicodedata
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from datetime import UTC, date, datetime, time, timedelta
+from datetime import datetime, timedelta
 from decimal import Decimal
-from enum import StrEnum
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from costgpu.errors import UsageError
+from costgpu.ledger.costs.charges import Selection
+from costgpu.ledger.costs.periods import Every, Period
 from costgpu.units import parse_usd
 
 FULL = 100  # percent; always one of the thresholds
@@ -32,16 +28,6 @@ LONGEST_NAME = 60
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 _CODE = re.compile(r"^([A-Za-z]{3})(?=[\s\d.,]|$)|(?<=[\s\d.,])([A-Za-z]{3})$")
-_EARLIEST, _LATEST = datetime(1900, 1, 1, tzinfo=UTC), datetime(9000, 1, 1, tzinfo=UTC)
-
-
-class Every(StrEnum):
-    """How often a budget begins anew."""
-
-    DAILY = "daily"
-    WEEKLY = "weekly"
-    MONTHLY = "monthly"
-    TOTAL = "total"  # never
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,32 +45,17 @@ class Budget:
     enforce: bool = False  # whether a run is refused whose cap is more than what is neither spent nor committed
     enforce_spent: bool = False  # with `enforce`: whether only a budget that is spent refuses
 
+    @property
+    def selection(self) -> Selection:
+        """Return which runs it counts."""
+        return Selection(provider=self.provider, owner=self.owner, tags=self.tags)
+
     def same_rule(self, other: Budget) -> bool:
         """Return whether the same money is counted against the same amount: what was told once need not be told again."""
         mine, theirs = (
             (b.name, b.amount_usd, b.every, b.time_zone, b.provider, b.owner, dict(b.tags)) for b in (self, other)
         )
         return mine == theirs
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Period:
-    """From `start` (in it) to `end` (not in it), UTC; both None: always."""
-
-    start: datetime | None = None
-    end: datetime | None = None
-
-    def seconds(self) -> float:
-        """Return how long it is."""
-        if self.start is None or self.end is None:
-            return math.inf
-        return (self.end - self.start).total_seconds()
-
-    def overlap(self, start: datetime, end: datetime) -> timedelta:
-        """Return how much of [start, end) is in it."""
-        low = start if self.start is None else max(start, self.start)
-        high = end if self.end is None else min(end, self.end)
-        return max(timedelta(), high - low)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -136,28 +107,6 @@ def crossed(budget: Budget, spent_usd: Decimal) -> tuple[int, ...]:
     return tuple(t for t in budget.thresholds if spent_usd * 100 >= budget.amount_usd * t)
 
 
-def bounds(every: Every, zone: str, now: datetime) -> Period:
-    """Return the period that an instant is in.
-
-    Days begin at midnight there, or when clocks skip it; where a clock shows midnight twice, the first time counts. Weeks
-    begin on Monday.
-
-    Args:
-        zone: A known IANA name.
-        now: Aware; before 1900 and after 9000 it is taken for those years.
-    """
-    if every is Every.TOTAL:
-        return Period()
-    there = ZoneInfo(zone)
-    now = min(max(now.astimezone(UTC), _EARLIEST), _LATEST)
-    first = _first_day(every, now.astimezone(there).date())
-    while now < (start := _midnight(first, there)):
-        first = _first_day(every, first - timedelta(days=1))
-    while now >= (end := _midnight(following := _next(every, first), there)):
-        first, start = following, end
-    return Period(start=start, end=end)
-
-
 def forecast(period: Period, now: datetime, spent_usd: Decimal, upcoming_usd: Decimal) -> Decimal | None:
     """Return what will be spent at the period's end if it goes on as until now.
 
@@ -173,7 +122,7 @@ def forecast(period: Period, now: datetime, spent_usd: Decimal, upcoming_usd: De
     """
     if period.start is None or period.end is None:
         return None
-    over, whole = (now - period.start).total_seconds(), period.seconds()
+    over, whole = (now - period.start).total_seconds(), (period.end - period.start).total_seconds()
     if over < min(PACE_SHARE * whole, PACE_SECONDS) or over <= 0 or whole <= 0:
         return None
     at_this_pace = spent_usd * Decimal(str(whole)) / Decimal(str(min(over, whole)))
@@ -264,20 +213,3 @@ def parse_zone(text: str, known: Iterable[str]) -> str:
     near += [cities[word] for word in difflib.get_close_matches(asked.rpartition("/")[2], cities, 3, 0.8)]
     hint = f"Did you mean {' or '.join(list(dict.fromkeys(near))[:3])}?" if near else "Write Europe/Berlin or UTC."
     raise UsageError(f"There is no time zone {text!r}.", hint=hint)
-
-
-def _first_day(every: Every, day: date) -> date:
-    if every is Every.WEEKLY:
-        return day - timedelta(days=day.weekday())
-    return day.replace(day=1) if every is Every.MONTHLY else day
-
-
-def _next(every: Every, first: date) -> date:
-    if every is Every.MONTHLY:
-        return (first + timedelta(days=31)).replace(day=1)
-    return first + timedelta(days=7 if every is Every.WEEKLY else 1)
-
-
-def _midnight(day: date, zone: ZoneInfo) -> datetime:
-    """Return the first instant at which clocks there show midnight of that day; when they skip it, if they do."""
-    return datetime.combine(day, time(), zone).astimezone(UTC)

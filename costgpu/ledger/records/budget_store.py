@@ -24,8 +24,9 @@ from costgpu.errors import BudgetError, LedgerDamaged
 from costgpu.files import parse_json
 from costgpu.ledger import failures
 from costgpu.ledger.codec import from_json, to_json
+from costgpu.ledger.costs.periods import Period
 from costgpu.ledger.dialect import insert_row
-from costgpu.ledger.records.budget_rules import Budget, Period
+from costgpu.ledger.records.budget_rules import Budget
 from costgpu.ledger.schema import (
     EPOCH,
     DamagedCellError,

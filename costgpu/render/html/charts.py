@@ -21,7 +21,7 @@ from costgpu.render.text.layout import cut
 from costgpu.units import format_duration, format_free
 
 if TYPE_CHECKING:
-    from costgpu.render.html.spending_summary import Pair  # which a verdict's page does without: it needs the ledger
+    from costgpu.ledger.records.accuracy import Comparison  # which a verdict's page does without: it needs the ledger
 
 MOST_POINTS = 300  # with more, near ones become one mark
 SQUARE = 14  # pixels, inside of which marks are near
@@ -79,7 +79,7 @@ def spending_against_budget(
     return parts
 
 
-def estimate_against_actual(width: int, height: int, pairs: Sequence[Pair]) -> list[Markup]:
+def estimate_against_actual(width: int, height: int, pairs: Sequence[Comparison]) -> list[Markup]:
     """Estimate (across) and actual (up), both logarithmic, with the diagonal on which they agree."""
     bottom = height - svg.BOTTOM - 16.0
     seconds = [value for pair in pairs for value in (pair.estimated, pair.actual)]
@@ -103,23 +103,29 @@ def _frame(width: int, height: int, count: int, most: float) -> tuple[svg.Scale,
     return across, up, svg.grid_up(width, up, ticks)
 
 
-def _runs(pairs: Sequence[Pair], across: svg.LogScale, up: svg.LogScale) -> list[Markup]:
+def _runs(pairs: Sequence[Comparison], across: svg.LogScale, up: svg.LogScale) -> list[Markup]:
     """Return a mark for each run, with the interval of its estimate."""
     parts = []
     for pair in pairs:
         x, y = across.at(pair.estimated), up.at(pair.actual)
         estimated, actual = format_duration(pair.estimated), format_duration(pair.actual)
-        title = f"{visible(pair.name)} on {visible(pair.machine)}: estimated {estimated}, took {actual}"
-        interval = [svg.line("span", across.at(pair.low), y, across.at(pair.high), y)] if pair.low and pair.high else []
-        parts.append(svg.titled(title, *interval, svg.mark(pair.style, x, y, 3.5 if pair.style == "cpu" else 4)))
+        run, low, high = pair.run, pair.run.estimated_seconds_low, pair.run.estimated_seconds_high
+        machine = visible(run.instance_type or run.provider)
+        title = f"{visible(run.name)} on {machine}: estimated {estimated}, took {actual}"
+        interval = [svg.line("span", across.at(low), y, across.at(high), y)] if low and high else []
+        parts.append(svg.titled(title, *interval, svg.mark(_style(pair), x, y, 4 if run.accelerator else 3.5)))
     return parts
 
 
-def _clusters(pairs: Sequence[Pair], across: svg.LogScale, up: svg.LogScale) -> list[Markup]:
+def _style(pair: Comparison) -> str:
+    return "gpu" if pair.run.accelerator else "cpu"
+
+
+def _clusters(pairs: Sequence[Comparison], across: svg.LogScale, up: svg.LogScale) -> list[Markup]:
     """One mark for all runs of a square; its area goes with their number."""
 
-    def square(pair: Pair) -> tuple[int, int, str]:
-        return int(across.at(pair.estimated) // SQUARE), int(up.at(pair.actual) // SQUARE), pair.style
+    def square(pair: Comparison) -> tuple[int, int, str]:
+        return int(across.at(pair.estimated) // SQUARE), int(up.at(pair.actual) // SQUARE), _style(pair)
 
     squares = [list(group) for _, group in groupby(sorted(pairs, key=square), key=square)]
     most = max(map(len, squares))
@@ -128,7 +134,7 @@ def _clusters(pairs: Sequence[Pair], across: svg.LogScale, up: svg.LogScale) -> 
         x = sum(across.at(pair.estimated) for pair in group) / len(group)
         y = sum(up.at(pair.actual) for pair in group) / len(group)
         radius = max(1.5, 9 * math.sqrt(len(group) / most))
-        parts.append(svg.titled(counted(len(group), "run"), svg.mark(group[0].style, x, y, radius)))
+        parts.append(svg.titled(counted(len(group), "run"), svg.mark(_style(group[0]), x, y, radius)))
     return parts
 
 

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from datetime import UTC, timedelta
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 
 from markupsafe import Markup
 
+from costgpu.ledger.costs.totals import Summary, Total, total_of
+from costgpu.ledger.records.accuracy import Comparison, accuracy
+from costgpu.ledger.records.budget_sums import BudgetUse
 from costgpu.models.job import CostOutcome, EndReason
+from costgpu.models.run import RunView
 from costgpu.providers import registry
 from costgpu.render.html.ledger_sections import MOST_PICTURES, budget_sections, estimates_section, spending_section
 from costgpu.render.html.page import (
@@ -24,7 +29,6 @@ from costgpu.render.html.page import (
     share,
     two_lines,
 )
-from costgpu.render.html.spending_summary import Summary, Tally, sum_tallies
 from costgpu.render.phrases import counted
 from costgpu.units import format_duration, format_usd
 
@@ -34,34 +38,50 @@ STYLES = {CostOutcome.SUCCEEDED: "fine", CostOutcome.OPEN: "gpu"}
 Tile = tuple[str, str, str]
 
 
-def report_html(summary: Summary, *, place: str, version: str, all_time: Decimal) -> str:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Report:
+    """Everything that the page says of a period."""
+
+    since: datetime
+    until: datetime
+    now: datetime  # when the report was made
+    summary: Summary
+    budgets: Sequence[BudgetUse] = ()
+    comparisons: Sequence[Comparison] = ()
+    open_runs: Sequence[RunView] = ()  # runs that have not ended, counted with what they have cost so far
+    unreadable: Sequence[str] = ()  # open runs that cannot be counted
+
+
+def report_html(report: Report, *, place: str, version: str, all_time: Decimal) -> str:
     """Return the page.
 
     Args:
         place: Where the ledger is; without a password.
         all_time: What all closed runs of the ledger have cost, the period aside.
     """
-    first, last = summary.since.astimezone(UTC), (summary.until - timedelta(microseconds=1)).astimezone(UTC)
-    total, by_person = summary.total.usd, len(summary.people) > 1
+    summary = report.summary
+    first, last = report.since.astimezone(UTC), (report.until - timedelta(microseconds=1)).astimezone(UTC)
+    total, by_person = summary.total.cost_usd, len(summary.people) > 1
     return render(
         "ledger.html",
+        report=report,
         summary=summary,
         period=f"{day(first.date())} to {day(last.date())}",
-        now=minute(summary.now),
+        now=minute(report.now),
         place=place,
         version=version,
         all_time=all_time,
-        tiles=_tiles(summary),
+        tiles=_tiles(report),
         spending=spending_section(summary) if summary.total.runs else None,
-        budgets=budget_sections(summary),
-        budgets_without_picture=len(summary.budgets) - MOST_PICTURES,
-        open_runs=_open_runs(summary),
+        budgets=budget_sections(report.budgets),
+        budgets_without_picture=len(report.budgets) - MOST_PICTURES,
+        open_runs=_open_runs(report),
         providers=_providers(summary),
         accelerators=_accelerators(summary),
         outcomes=_outcomes(summary),
         outcome_table=_outcome_table(),
-        wasted_share=percent(summary.wasted.usd, summary.total.usd),
-        estimates=estimates_section(summary),
+        wasted_share=percent(summary.wasted.cost_usd, summary.total.cost_usd),
+        estimates=estimates_section(report.comparisons),
         names=[
             ("By job", "Job", _names(summary.jobs, total)),
             *([("By person", "Person", _names(summary.people, total))] if by_person else []),
@@ -69,33 +89,35 @@ def report_html(summary: Summary, *, place: str, version: str, all_time: Decimal
     )
 
 
-def _tiles(summary: Summary) -> list[Tile]:
-    total, wasted, accuracy = summary.total, summary.wasted, summary.accuracy
+def _tiles(report: Report) -> list[Tile]:
+    summary = report.summary
+    total, wasted = summary.total, summary.wasted
     gpu = sum(summary.gpu_usd, Decimal(0))
-    running = len(summary.open_runs)
-    succeeded = summary.outcomes.get(CostOutcome.SUCCEEDED, Tally()).runs
-    wasted_note = f"{percent(wasted.usd, total.usd)} of it, in {counted(wasted.runs, 'run')}"
+    running = len(report.open_runs)
+    succeeded = summary.outcomes.get(CostOutcome.SUCCEEDED, Total()).runs
+    wasted_note = f"{percent(wasted.cost_usd, total.cost_usd)} of it, in {counted(wasted.runs, 'run')}"
     tiles = [
-        ("Spent", format_usd(total.usd), f"{hours(total.seconds)} of machines"),
+        ("Spent", format_usd(total.cost_usd), f"{hours(total.machine_seconds)} of machines"),
         ("Runs", f"{total.runs:,}", f"{succeeded:,} succeeded" + (f", {running} running" if running else "")),
-        ("Of which GPUs", percent(gpu, total.usd), f"{format_usd(gpu)}; CPU {format_usd(total.usd - gpu)}"),
-        ("Wasted", format_usd(wasted.usd), wasted_note),
+        ("Of which GPUs", percent(gpu, total.cost_usd), f"{format_usd(gpu)}; CPU {format_usd(total.cost_usd - gpu)}"),
+        ("Wasted", format_usd(wasted.cost_usd), wasted_note),
     ]
-    if accuracy.median_error is not None:
-        note = f"median of {counted(accuracy.runs, 'run')}"
-        note = note if accuracy.held is None else f"interval held in {share(accuracy.held)}"
-        tiles.append(("Estimates off by", share(accuracy.median_error), note))
+    if report.comparisons:
+        found = accuracy(report.comparisons)[0]
+        note = f"median of {counted(found.runs, 'run')}"
+        note = f"interval held in {share(found.held / found.intervals)}" if found.intervals else note
+        tiles.append(("Estimates off by", share(found.median_time_error), note))
     if running:
-        so_far = sum((view.metered_at_most(summary.now)[1] for view in summary.open_runs), Decimal(0))
-        cap = sum((view.option.lease.worst_cost_usd for view in summary.open_runs if view.option), Decimal(0))
+        so_far = sum((view.metered_at_most(report.now)[1] for view in report.open_runs), Decimal(0))
+        cap = sum((view.option.lease.worst_cost_usd for view in report.open_runs if view.option), Decimal(0))
         tiles.append(("Running now", format_usd(so_far), f"so far; at most {format_usd(cap)}"))
     return tiles
 
 
-def _open_runs(summary: Summary) -> Table:
+def _open_runs(report: Report) -> Table:
     rows = []
-    for view in sorted(summary.open_runs, key=lambda view: -view.metered_at_most(summary.now)[1])[:MOST_OPEN]:
-        seconds, usd = view.metered_at_most(summary.now)
+    for view in sorted(report.open_runs, key=lambda view: -view.metered_at_most(report.now)[1])[:MOST_OPEN]:
+        seconds, usd = view.metered_at_most(report.now)
         offer = view.option.offer if view.option else None
         rows.append(
             [
@@ -112,18 +134,18 @@ def _open_runs(summary: Summary) -> Table:
 
 
 def _providers(summary: Summary) -> list[BarRow]:
-    found: dict[str, dict[str, Tally]] = {}
+    found: dict[str, dict[str, Total]] = {}
     for (provider, purchase), tally in summary.providers.items():
         found.setdefault(provider or "no machine", {})[purchase] = tally
-    ranked = _ranked({provider: sum_tallies(kinds.values()) for provider, kinds in found.items()})
+    ranked = _ranked({provider: total_of(kinds.values()) for provider, kinds in found.items()})
     most = _most(ranked)
     rows = []
     for provider, tally in ranked:
-        spot = found[provider].get("spot", Tally()).usd
+        spot = found[provider].get("spot", Total()).cost_usd
         shown = registry.label(provider) or provider
-        cells = [format_usd(tally.usd), format_usd(spot), hours(tally.seconds), f"{tally.runs:,}"]
+        cells = [format_usd(tally.cost_usd), format_usd(spot), hours(tally.machine_seconds), f"{tally.runs:,}"]
         rows.append(
-            BarRow(name(shown), [("one", fraction(tally.usd - spot, most)), ("two", fraction(spot, most))], cells)
+            BarRow(name(shown), [("one", fraction(tally.cost_usd - spot, most)), ("two", fraction(spot, most))], cells)
         )
     return rows
 
@@ -131,12 +153,16 @@ def _providers(summary: Summary) -> list[BarRow]:
 def _accelerators(summary: Summary) -> list[BarRow]:
     ranked = _ranked(summary.accelerators)
     most, rest = _most(ranked), ranked[MOST_ROWS:]
-    shown = [*ranked[:MOST_ROWS], *([("others", sum_tallies(tally for _, tally in rest))] if rest else [])]
+    shown = [*ranked[:MOST_ROWS], *([("others", total_of(tally for _, tally in rest))] if rest else [])]
     rows = []
     for accelerator, tally in shown:
-        rate = f"{format_usd(tally.usd / Decimal(tally.seconds / 3600))}/h" if tally.seconds and tally.usd else "–"
-        cells = [format_usd(tally.usd), hours(tally.seconds), rate, f"{tally.runs:,}"]
-        bar = [("gpu" if accelerator else "cpu", fraction(tally.usd, most))]
+        rate = (
+            f"{format_usd(tally.cost_usd / Decimal(tally.machine_seconds / 3600))}/h"
+            if tally.machine_seconds and tally.cost_usd
+            else "–"
+        )
+        cells = [format_usd(tally.cost_usd), hours(tally.machine_seconds), rate, f"{tally.runs:,}"]
+        bar = [("gpu" if accelerator else "cpu", fraction(tally.cost_usd, most))]
         rows.append(BarRow(name(accelerator or "CPU only"), bar, cells))
     return rows
 
@@ -147,8 +173,8 @@ def _outcomes(summary: Summary) -> list[BarRow]:
     return [
         BarRow(
             outcome.value,
-            [("bad" if outcome.wasted else STYLES.get(outcome, "mid"), fraction(tally.usd, most))],
-            _share_cells(tally, summary.total.usd),
+            [("bad" if outcome.wasted else STYLES.get(outcome, "mid"), fraction(tally.cost_usd, most))],
+            _share_cells(tally, summary.total.cost_usd),
         )
         for outcome, tally in found
     ]
@@ -166,29 +192,29 @@ def _outcome_table() -> Table:
     return Table("A run counts as a whole", head, rows, text=(1, 2))
 
 
-def _names(tallies: Mapping[str, Tally], total: Decimal) -> list[BarRow]:
+def _names(tallies: Mapping[str, Total], total: Decimal) -> list[BarRow]:
     ranked = _ranked(tallies)
     most, rest = _most(ranked), ranked[MOST_ROWS:]
     rows = [
-        BarRow(name(who or "without a name"), [("one", fraction(tally.usd, most))], _share_cells(tally, total))
+        BarRow(name(who or "without a name"), [("one", fraction(tally.cost_usd, most))], _share_cells(tally, total))
         for who, tally in ranked[:MOST_ROWS]
     ]
     if rest:
-        others = sum_tallies(tally for _, tally in rest)
-        bar = [("mid", fraction(min(others.usd, most), most))]
+        others = total_of(tally for _, tally in rest)
+        bar = [("mid", fraction(min(others.cost_usd, most), most))]
         rows.append(BarRow(f"{len(rest):,} others", bar, _share_cells(others, total)))
     return rows
 
 
-def _share_cells(tally: Tally, total: Decimal) -> list[str]:
+def _share_cells(tally: Total, total: Decimal) -> list[str]:
     runs = f"{tally.runs:,}" if tally.runs else "–"
-    return [format_usd(tally.usd), percent(tally.usd, total), hours(tally.seconds), runs]
+    return [format_usd(tally.cost_usd), percent(tally.cost_usd, total), hours(tally.machine_seconds), runs]
 
 
-def _ranked(tallies: Mapping[str, Tally]) -> list[tuple[str, Tally]]:
+def _ranked(tallies: Mapping[str, Total]) -> list[tuple[str, Total]]:
     """Return the most expensive first."""
-    return sorted(tallies.items(), key=lambda item: (-item[1].usd, -item[1].seconds, item[0]))
+    return sorted(tallies.items(), key=lambda item: (-item[1].cost_usd, -item[1].machine_seconds, item[0]))
 
 
-def _most(tallies: Iterable[tuple[str, Tally]]) -> Decimal:
-    return max((tally.usd for _, tally in tallies), default=Decimal(0))
+def _most(tallies: Iterable[tuple[str, Total]]) -> Decimal:
+    return max((tally.cost_usd for _, tally in tallies), default=Decimal(0))

@@ -8,10 +8,13 @@ from decimal import Decimal
 
 from markupsafe import Markup
 
-from costgpu.ledger.records.budget_rules import Budget, Every
+from costgpu.ledger.costs.periods import Every
+from costgpu.ledger.costs.totals import Summary
+from costgpu.ledger.records.accuracy import Comparison, accuracy
+from costgpu.ledger.records.budget_rules import Budget
+from costgpu.ledger.records.budget_sums import BudgetUse
 from costgpu.render.html.charts import MOST_POINTS, estimate_against_actual, spending_against_budget, stacked_bars
 from costgpu.render.html.page import PageSection, Table, day, name, percent, responsive, share
-from costgpu.render.html.spending_summary import BudgetUse, Pair, Summary
 from costgpu.render.html.svg import MONTHS
 from costgpu.render.phrases import counted, visible
 from costgpu.render.text.budget import RATE_PHRASES
@@ -21,6 +24,7 @@ BY_DAY, BY_WEEK = 120, 800  # days of a report up to which it goes by day, and b
 PREPOSITIONS = {"day": "on", "week": "in the", "month": "in"}
 UNITS = {Every.DAILY: "day", Every.WEEKLY: "week", Every.MONTHLY: "month", Every.TOTAL: "period"}
 MOST_PICTURES = 6  # of budgets
+MOST_PAIRS = 20_000  # runs in the picture; the figures beside it are of all
 LISTED_RUNS = 40  # up to which every estimate is listed
 LENGTHS = {
     "under 1 min": 60,
@@ -53,9 +57,9 @@ def spending_section(summary: Summary) -> PageSection:
     ]
     top, top_gpu, top_cpu = max(rows, key=lambda row: row[1] + row[2])
     most = f"{format_usd(top_gpu + top_cpu)}, {PREPOSITIONS[step]} {top}"
-    description = f"{format_usd(summary.total.usd)} in all; the most, {most}"
+    description = f"{format_usd(summary.total.cost_usd)} in all; the most, {most}"
     days = [summary.days[first] for first, _ in buckets]
-    sums = (sum(summary.gpu_usd, Decimal(0)), sum(summary.cpu_usd, Decimal(0)), summary.total.usd)
+    sums = (sum(summary.gpu_usd, Decimal(0)), sum(summary.cpu_usd, Decimal(0)), summary.total.cost_usd)
     table = Table(
         f"Spent by {step}; those without cost are left out",
         ["", "GPU", "CPU", "Together"],
@@ -87,9 +91,9 @@ def _bucket_name(first: date, step: str) -> str:
     return f"week of {day(first)}" if step == "week" else day(first)
 
 
-def budget_sections(summary: Summary) -> list[tuple[BudgetUse, Markup, PageSection]]:
+def budget_sections(budgets: Sequence[BudgetUse]) -> list[tuple[BudgetUse, Markup, PageSection]]:
     """One for each budget with what it counts, the most used first; the first ones with a picture."""
-    uses = sorted(summary.budgets, key=lambda use: -use.used / use.budget.amount_usd)
+    uses = sorted(budgets, key=lambda use: -use.used / use.budget.amount_usd)
     return [
         (use, _rule(use.budget), _budget_section(use, pictured=index < MOST_PICTURES)) for index, use in enumerate(uses)
     ]
@@ -140,20 +144,19 @@ def _rule(budget: Budget) -> Markup:
     return Markup("{}, {}, {}").format(RATE_PHRASES[budget.every].capitalize(), what, name(budget.time_zone))
 
 
-def estimates_section(summary: Summary) -> PageSection | None:
+def estimates_section(pairs: Sequence[Comparison]) -> PageSection | None:
     """Return how good the estimates were; None without a run that had one and succeeded."""
-    accuracy, pairs = summary.accuracy, summary.pairs
-    if accuracy.median_error is None:
+    if not pairs:
         return None
-    description = (
-        f"Half of {counted(accuracy.runs, 'run')} took within {share(accuracy.median_error)} of what was said."
-    )
-    if accuracy.held is not None:
-        description += f" The interval held in {share(accuracy.held)} of them; 80 % is what it promises."
+    known, shown = accuracy(pairs)[0], pairs[:MOST_PAIRS]
+    description = f"Half of {counted(known.runs, 'run')} took within {share(known.median_time_error)} of what was said."
+    if known.intervals:
+        held = share(known.held / known.intervals)
+        description += f" The interval held in {held} of them; 80 % is what it promises."
     legend = [("gpu round", "GPU run"), ("cpu", "CPU run"), ("dots", "as estimated; above it took longer")]
     legend += [("bar", "interval of the estimate")] if len(pairs) <= MOST_POINTS else []
     picture = responsive(
-        lambda width, height: estimate_against_actual(width, height, pairs),
+        lambda width, height: estimate_against_actual(width, height, shown),
         "Estimated and actual time of runs",
         f"{description} {BELOW}",
         wide=470,
@@ -164,25 +167,25 @@ def estimates_section(summary: Summary) -> PageSection | None:
     return PageSection(description=description, picture=picture, legend=legend, table=table)
 
 
-def _runs_table(pairs: Sequence[Pair]) -> Table:
+def _runs_table(pairs: Sequence[Comparison]) -> Table:
     rows = []
     for pair in pairs:
-        known = pair.low is not None and pair.high is not None
+        run, low, high = pair.run, pair.run.estimated_seconds_low, pair.run.estimated_seconds_high
         rows.append(
             [
-                Markup('{} <span class="soft">{}</span>').format(name(pair.name), name(pair.run_id)),
-                name(pair.machine),
+                Markup('{} <span class="soft">{}</span>').format(name(run.name), name(run.run_id)),
+                name(run.instance_type or run.provider),
                 format_duration(pair.estimated),
-                f"{format_duration(pair.low or 0)} – {format_duration(pair.high or 0)}" if known else "–",
+                f"{format_duration(low or 0)} – {format_duration(high or 0)}" if pair.held is not None else "–",
                 format_duration(pair.actual),
-                {True: "yes", False: "no", None: "–"}[pair.inside],
+                {True: "yes", False: "no", None: "–"}[pair.held],
             ]
         )
     head = ["Run", "Machine", "Estimated", "Interval", "Actual", "Held"]
     return Table("Runs with an estimate", head, rows, text=(1,))
 
 
-def _lengths_table(pairs: Sequence[Pair]) -> Table:
+def _lengths_table(pairs: Sequence[Comparison]) -> Table:
     rows, low = [], 0.0
     for length, high in LENGTHS.items():
         group = [pair for pair in pairs if low <= pair.estimated < high]
@@ -190,7 +193,7 @@ def _lengths_table(pairs: Sequence[Pair]) -> Table:
         if not group:
             continue
         ratios = sorted(pair.actual / pair.estimated for pair in group)
-        known = [pair.inside for pair in group if pair.inside is not None]
+        known = [pair.held for pair in group if pair.held is not None]
         tenth, ninth = ratios[len(ratios) // 10], ratios[-1 - len(ratios) // 10]
         held = share(sum(known) / len(known)) if known else "–"
         middle = ratios[len(ratios) // 2]

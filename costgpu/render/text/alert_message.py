@@ -7,7 +7,8 @@ from decimal import Decimal
 from typing import TYPE_CHECKING
 from zoneinfo import ZoneInfo
 
-from costgpu.ledger.records.budget_rules import FULL, Budget, BudgetState, Every
+from costgpu.ledger.costs.periods import Every
+from costgpu.ledger.records.budget_rules import FULL, Budget, BudgetState
 from costgpu.units import currency_note, format_usd
 
 if TYPE_CHECKING:

@@ -9,7 +9,8 @@ from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 from zoneinfo import ZoneInfo
 
-from costgpu.ledger.records.budget_rules import Budget, BudgetState, Every
+from costgpu.ledger.costs.periods import Every
+from costgpu.ledger.records.budget_rules import Budget, BudgetState
 from costgpu.render.document import document, json_value, picked
 from costgpu.render.text.alert_message import (
     CENT,

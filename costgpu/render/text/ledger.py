@@ -8,10 +8,10 @@ from datetime import datetime, timedelta
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
-from costgpu.ledger.queries.export import document as run_value
-from costgpu.ledger.queries.export import plain_decimal
-from costgpu.ledger.queries.totals import Total
-from costgpu.ledger.records.billed import Compared
+from costgpu.ledger.costs.export import document as run_value
+from costgpu.ledger.costs.export import plain_decimal
+from costgpu.ledger.costs.totals import Total, total_of
+from costgpu.ledger.records.billed import LATE, Compared
 from costgpu.models.job import EndReason
 from costgpu.providers import registry
 from costgpu.render.document import document
@@ -20,10 +20,9 @@ from costgpu.render.text.layout import Column, table, wrap
 from costgpu.units import format_duration, format_usd
 
 if TYPE_CHECKING:
-    from costgpu.ledger.queries.accuracy import Accuracy, Comparison
-    from costgpu.ledger.queries.history import ClosedRun
+    from costgpu.ledger.costs.closed_runs import ClosedRun
+    from costgpu.ledger.records.accuracy import Accuracy, Comparison
 
-LATE = timedelta(hours=48)  # bills of the last days are not complete
 HISTORY_COLUMNS: tuple[Column[ClosedRun], ...] = (
     Column("RUN", lambda run: run.run_id, width=12),
     Column("JOB", lambda run: run.name, width=10),
@@ -36,8 +35,8 @@ HISTORY_COLUMNS: tuple[Column[ClosedRun], ...] = (
 ACCURACY_COLUMNS: tuple[Column[Comparison], ...] = (
     Column("RUN", lambda one: one.run.run_id, width=12),
     Column("WHERE", lambda one: registry.label(one.run.provider) or one.run.instance_type, width=13),
-    Column("ESTIMATE", lambda one: format_duration(one.run.estimated_seconds or 0), True),
-    Column("TOOK", lambda one: format_duration(one.run.metered_seconds or 0), True),
+    Column("ESTIMATE", lambda one: format_duration(one.estimated), True),
+    Column("TOOK", lambda one: format_duration(one.actual), True),
     Column("ERROR", lambda one: f"{one.time_error:+.0%}{'!' if one.held is False else ''}", True),
     Column("ESTIMATE", lambda one: _usd(one.run.estimated_cost_usd), True),
     Column("METERED", lambda one: _usd(one.run.metered_cost_usd), True),
@@ -64,7 +63,7 @@ def totals_text(found: Sequence[Total], by: str, since: datetime | None, until: 
     """One line a group, and the sum."""
     if not found:
         return "No such runs."
-    total = _sum(found)
+    total = total_of(found, "in all")
     columns: tuple[Column[Total], ...] = (
         Column(by.upper(), lambda group: group.key or "(none)", width=34),
         Column("RUNS", lambda group: f"{group.runs:,}", right=True),
@@ -92,17 +91,7 @@ def totals_json(found: Sequence[Total], by: str, since: datetime | None, until: 
         since=since,
         until=until,
         groups=[_total_value(group, group.key or None) for group in found],
-        total=_total_value(_sum(found), None),
-    )
-
-
-def _sum(found: Sequence[Total]) -> Total:
-    return Total(
-        key="in all",
-        runs=sum(group.runs for group in found),
-        machine_seconds=sum(group.machine_seconds for group in found),
-        cost_usd=sum((group.cost_usd for group in found), Decimal(0)),
-        wasted_usd=sum((group.wasted_usd for group in found), Decimal(0)),
+        total=_total_value(total_of(found), None),
     )
 
 

@@ -32,7 +32,9 @@ ENDED_BY_PHRASES = {
 
 def receipts_text(views: Sequence[RunView]) -> str:
     """Return the receipts of all machines of a job, and what they have cost together."""
-    if views[0].spec.goes_on and summarize(views) is not None:
+    if views[0].spec.goes_on:  # those that looked for machines and found none are not shown, but for the last
+        views = [view for view in views if view.receipt is not None and view.receipt.instance is not None] or views[-1:]
+    if summarize(views) is not None:
         return _attempts_text(views)
     texts = [
         receipt_text(view.receipt, view, safeguards=view is views[0]) for view in views if view.receipt is not None
@@ -54,8 +56,9 @@ def receipts_json(views: Sequence[RunView], now: datetime) -> str:
 
 def _attempts_text(views: Sequence[RunView]) -> str:
     """Return the receipts of all machines that a job had one after the other, and what the interruptions have cost."""
-    made = [view for view in views if view.receipt is not None and view.receipt.instance is not None] or views[-1:]
-    texts = [receipt_text(view.receipt, view, safeguards=view is made[0]) for view in made if view.receipt is not None]
+    texts = [
+        receipt_text(view.receipt, view, safeguards=view is views[0]) for view in views if view.receipt is not None
+    ]
     total = summarize(views)
     assert total is not None  # noqa: S101 - the caller's condition
     times, seconds = counted(total.interruptions, "interruption"), format_duration(total.metered_seconds)

@@ -100,16 +100,16 @@ def _states(
     Raises:
         LedgerError: The budgets cannot be read.
     """
-    from costgpu.job.spending import budget_state, gather, run_selection, shipped_prices
-    from costgpu.ledger.queries.history import charges
+    from costgpu.job.spending import gather, shipped_prices
+    from costgpu.ledger.costs.charges import charges
     from costgpu.ledger.records.budget_store import all_budgets
-    from costgpu.ledger.schema import runs
+    from costgpu.ledger.records.budget_sums import budget_state
 
     mine = [
         stored.budget
         for stored in all_budgets(ledger)
         if any(
-            run_selection(stored.budget).includes(provider=name, owner=owner, name=spec.name, tags=spec.tags)
+            stored.budget.selection.includes(provider=name, owner=owner, name=spec.name, tags=spec.tags)
             for name in providers
         )
     ]
@@ -120,10 +120,10 @@ def _states(
     found: list[tuple[BudgetState, CostGpuError | None]] = []
     for budget in mine:
         # what a wrong clock has put into a later period would not be counted in this one
-        late = charges(ledger, run_selection(budget), now + timedelta(days=1), None, (runs.c.run_id,))
+        late = charges(ledger, budget.selection, now + timedelta(days=1), None)
         problems: list[CostGpuError] = [
             LedgerDamaged(
-                f"The ledger {ledger.place} is damaged, or the clock here is wrong: run {run.keys[0]} is of the future.",
+                f"The ledger {ledger.place} is damaged, or the clock here is wrong: run {run.run_id} is of the future.",
                 hint=hint,
             )
             for run in late

@@ -7,13 +7,12 @@ from pathlib import Path
 from costgpu.errors import RunError
 from costgpu.job.adopt import finish_job
 from costgpu.job.drive.checkpoints import store_of
-from costgpu.job.drive.collect import elsewhere_words, placed_summary, staying_error
-from costgpu.job.files.place_outputs import fetch_and_place
+from costgpu.job.drive.collect import bring_home
 from costgpu.job.find_run import current_run, runs_of_job
 from costgpu.job.state.lock import lock_run
 from costgpu.job.state.observer import NullObserver
 from costgpu.models.instance import Instance
-from costgpu.models.job import OutputsFrom
+from costgpu.models.job import Outputs, OutputsFrom
 from costgpu.models.run import RunState, RunView
 from costgpu.workflows.context import AppContext
 from costgpu.workflows.runs.find_run import connection, run_and_machine
@@ -78,8 +77,6 @@ def _fetch_from(
     if view is not None:
         own = view.outputs_folder or view.spec.workdir
         home = home / Path(own).relative_to(view.spec.workdir) if to else Path(own)
-        if own != view.spec.workdir:
-            home.mkdir(parents=True, exist_ok=True)
     if view is not None and view.outputs_home and to is None:
         return [f"The outputs of run {run_id} are home already, in {home}."], None
     if instance is None or not instance.state.alive:
@@ -99,9 +96,9 @@ def _from_store(context: AppContext, view: RunView, to: str | None) -> tuple[lis
             finish_job(view, context.ledger, context.tools, RemarksObserver(remarks))
         return remarks, None
     home = Path(to or view.spec.workdir).resolve()
-    landed = fetch_and_place(store, newest.files, workdir=home, run_id=view.run_id)
+    brought = bring_home(store, Outputs(files=newest.files), home=home, run_id=view.run_id, view=view)
     goes_on = f"The job waits for its next machine: costgpu attach {view.run_id} goes on with it."
-    return [placed_summary(landed, str(home), view), *([goes_on] if view.waits else [])], landed.problem
+    return [*brought.remarks, *([goes_on] if view.waits else [])], brought.placed.problem
 
 
 class RemarksObserver(NullObserver):
@@ -124,8 +121,7 @@ def _from_machine(
         with connection(context, instance) as host:
             host.status()  # an agent that does not answer is noticed before it is given the time to read all outputs
             host.fetch_logs(folder)
-            outputs = host.outputs()
-            landed = fetch_and_place(host, outputs.files, workdir=home, run_id=run_id, folders=outputs.folders)
+            brought = bring_home(host, host.outputs(), home=home, run_id=run_id, view=view)
     except OSError as error:
         raise RunError(
             f"The logs and outputs of run {run_id} cannot be kept here: {error.strerror or error}.",
@@ -133,8 +129,7 @@ def _from_machine(
         ) from error
     until = f"{instance.lease_until:%Y-%m-%d %H:%M} UTC" if instance.lease_until else "somebody ends it"
     stays = f"Its machine stays until {until}; costgpu cancel {run_id} ends it now."
-    remarks = [placed_summary(landed, str(home), view, run_id), *filter(None, [elsewhere_words(outputs)]), stays]
-    return remarks, staying_error(outputs, landed) or landed.problem
+    return [*brought.remarks, stays], brought.staying or brought.placed.problem
 
 
 def _from_bucket(
@@ -147,7 +142,6 @@ def _from_bucket(
             f"The machine of run {run_id} is gone{', and nothing is in a bucket' if view else ''}.",
             hint="Outputs live with their machine, unless --bucket was given.",
         )
-    status, entries, host = rescued
-    landed = fetch_and_place(host, entries, workdir=home, run_id=run_id)
-    remarks = [status.detail] if status.detail else []
-    return [*remarks, placed_summary(landed, str(home), view, run_id)], landed.problem
+    status, entries, source = rescued
+    brought = bring_home(source, Outputs(files=entries), home=home, run_id=run_id, view=view)
+    return [*([status.detail] if status.detail else []), *brought.remarks], brought.placed.problem

@@ -7,8 +7,9 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
 from costgpu.errors import ProviderError, UsageError
-from costgpu.ledger.records.billed import BilledCost, compare_with_bills, latest_bills, record_bills
-from costgpu.providers.base import Bill, Billing
+from costgpu.ledger.records.billed import compare_with_bills, latest_bills, record_bill
+from costgpu.models.bill import Bill
+from costgpu.providers.base import Billing
 from costgpu.render.text.ledger import BilledPeriod
 from costgpu.workflows.context import AppContext
 
@@ -73,7 +74,7 @@ def compare(context: AppContext, bills: Sequence[Bill], start: datetime, end: da
         LedgerError: They cannot be stored or read.
     """
     for bill in bills:
-        _store(context, bill)
+        record_bill(context.ledger, bill)
     if bills:
         sources = [(bill.source, bill.asked_at) for bill in bills]
     else:
@@ -87,31 +88,6 @@ def compare(context: AppContext, bills: Sequence[Bill], start: datetime, end: da
         end=end,
         sources=sources,
         notes=[bill.note for bill in bills if bill.note],
-    )
-
-
-def _store(context: AppContext, bill: Bill) -> None:
-    costs = [
-        BilledCost(
-            provider=bill.provider,
-            account=bill.account,
-            run_id=row.run_id,
-            start=row.start,
-            end=row.end,
-            amount_usd=row.amount_usd,
-            source=bill.source,
-            said_at=bill.asked_at,
-        )
-        for row in bill.rows
-    ]
-    record_bills(
-        context.ledger,
-        costs,
-        provider=bill.provider,
-        account=bill.account,
-        start=bill.start,
-        end=bill.end,
-        said_at=bill.asked_at,
     )
 
 

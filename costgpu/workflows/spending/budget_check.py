@@ -16,7 +16,7 @@ from costgpu.errors import (
     TerminationUnconfirmed,
     Unreachable,
 )
-from costgpu.job.spending import Spending, budget_state, gather, shipped_prices
+from costgpu.job.spending import gather, shipped_prices
 from costgpu.ledger.records.budget_rules import BudgetState
 from costgpu.ledger.records.budget_store import (
     Alert,
@@ -28,6 +28,7 @@ from costgpu.ledger.records.budget_store import (
     finish_delivery,
     unknown_budget,
 )
+from costgpu.ledger.records.budget_sums import Spending, budget_state
 from costgpu.ledger.schema import EPOCH
 from costgpu.render.text.alert_message import late_message, message, title
 from costgpu.render.text.budget import CheckedBudget

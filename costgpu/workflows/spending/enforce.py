@@ -9,9 +9,10 @@ from costgpu.errors import CostGpuError, RunBusy
 from costgpu.job.find_run import load_run
 from costgpu.job.launch import current_owner
 from costgpu.job.machine.keys import USER_KEY
-from costgpu.job.machine_cost import Machine
-from costgpu.job.spending import Spending, machines_counted
 from costgpu.job.state.observer import Answer, NullObserver
+from costgpu.ledger.costs.charges import Charge
+from costgpu.ledger.records.budget_sums import Spending
+from costgpu.ledger.schema import from_microseconds
 from costgpu.models.run import RunView
 from costgpu.render.text.budget import CheckedBudget
 from costgpu.workflows.context import AppContext
@@ -37,13 +38,13 @@ class Enforcement:
         for standing in standings:
             if not standing.state.exceeded:
                 continue
-            for machine in machines_counted(standing.state.budget, spending.machines):
-                if not machine.going or machine.usd_per_hour == 0 or (machine.run_id, machine.ref) in done:
+            for machine in spending.of(standing.state.budget):
+                if not machine.going or machine.nano_usd_per_hour == 0 or (machine.run_id, machine.ref) in done:
                     continue
                 done.add((machine.run_id, machine.ref))
                 self._end(machine, f"the budget {standing.state.budget.name} is exceeded")
 
-    def _end(self, machine: Machine, why: str) -> None:
+    def _end(self, machine: Charge, why: str) -> None:
         if machine.owner != self._owner():
             self._name_only(machine, f"it is of {machine.owner or 'nobody known'}", why)
         elif not machine.recorded:
@@ -60,7 +61,7 @@ class Enforcement:
         except CostGpuError:
             return current_owner()
 
-    def _cancel(self, machine: Machine, why: str) -> None:
+    def _cancel(self, machine: Charge, why: str) -> None:
         """Through the runner: the job is asked to end, its outputs are downloaded, the machine is terminated."""
         what = _name(machine)
         try:
@@ -74,17 +75,17 @@ class Enforcement:
         home = f"its outputs are in {view.spec.workdir}" if view.collected else "its outputs were not brought home"
         self._done(f"ended: {what}: {why}; {home}")
 
-    def _end_by_tag(self, machine: Machine, why: str) -> None:
+    def _end_by_tag(self, machine: Charge, why: str) -> None:
         assert machine.ref is not None  # noqa: S101 - what is known by its tag has a name
         try:
-            left = cancel_by_tag(self._context, machine.ref, machine.run_id, machine.started_at)
+            left = cancel_by_tag(self._context, machine.ref, machine.run_id, from_microseconds(machine.began))
         except CostGpuError as error:
             self._not_ended(_name(machine), error.message)
             return
         rest = f"; left behind: {', '.join(left)}" if left else ""
         self._done(f"ended: {_name(machine)}, run {machine.run_id} ({machine.name}): {why}{rest}")
 
-    def _name_only(self, machine: Machine, whose: str, why: str) -> None:
+    def _name_only(self, machine: Charge, whose: str, why: str) -> None:
         """Others' machines, and runs whose outputs only another computer can download."""
         from costgpu.job.end_instance import end_by_hand
 
@@ -104,7 +105,7 @@ class Enforcement:
         self._done(f"NOT ENDED: {what}: {why}")
 
 
-def _name(machine: Machine) -> str:
+def _name(machine: Charge) -> str:
     ref = machine.ref
     if machine.recorded or ref is None:
         return f"run {machine.run_id} ({machine.name})"

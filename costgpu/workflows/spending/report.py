@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from datetime import datetime, timedelta
-from decimal import Decimal
+from itertools import chain
 
 from costgpu.errors import UsageError
 from costgpu.job.load_runs import load_runs
-from costgpu.job.spending import run_selection
-from costgpu.ledger.queries.history import Selection, closed_runs, spent
-from costgpu.ledger.records.budget_rules import Budget, bounds
+from costgpu.ledger import Ledger
+from costgpu.ledger.costs.charges import FACTS, Selection, charges, open_charge, spent
+from costgpu.ledger.costs.periods import bounds
+from costgpu.ledger.costs.totals import summarise
+from costgpu.ledger.records.accuracy import comparisons
 from costgpu.ledger.records.budget_store import all_budgets
-from costgpu.models.run import RunView
-from costgpu.render.html.ledger_page import report_html
-from costgpu.render.html.spending_summary import Summary, cost_before, summarise
+from costgpu.ledger.records.budget_sums import budget_use
+from costgpu.render.html.ledger_page import Report, report_html
 from costgpu.version import __version__
 from costgpu.workflows.context import AppContext
 from costgpu.workflows.spending.periods import period
@@ -36,49 +37,29 @@ def report_period(since: str | None, until: str | None, now: datetime) -> tuple[
 
 def report_page(context: AppContext, low: datetime, high: datetime) -> str:
     """Return the page for a period."""
-    ledger, now, everything = context.ledger, context.clock.now(), Selection()
-    budgets = [stored.budget for stored in all_budgets(ledger)]
-    views, unreadable = _open_runs(context) if low <= now else ([], 0)
-    summary: Summary = summarise(
-        closed_runs(ledger, everything, since=low, until=high),
-        views,
-        budgets,
+    report = report_of(context.ledger, low, high, context.clock.now())
+    for run_id in report.unreadable:
+        context.reporter.note(f"run {run_id} cannot be read and is not counted.")
+    all_time = spent(context.ledger, Selection(), None, None)
+    return report_html(report, place=context.ledger.place, version=__version__, all_time=all_time)
+
+
+def report_of(ledger: Ledger, low: datetime, high: datetime, now: datetime) -> Report:
+    """Return all that the page says of a period."""
+    views, unreadable = load_runs(ledger, ledger.open_runs() if low <= now else ())
+    live = [charge for view in views if (charge := open_charge(view, now)) is not None]
+    uses = []
+    for budget in (stored.budget for stored in all_budgets(ledger)):
+        start = bounds(budget.every, budget.time_zone, low).start
+        counted = (charge for charge in live if charge.is_of(budget.selection))
+        uses.append(budget_use(budget, chain(charges(ledger, budget.selection, start, high), counted), low, high))
+    return Report(
         since=low,
         until=high,
         now=now,
-        before=_spent_before(context, budgets, views, low, now),
+        summary=summarise(chain(charges(ledger, Selection(), low, high, tuple(FACTS)), live), low, high),
+        budgets=uses,
+        comparisons=comparisons(ledger, Selection(), since=low, until=high),
+        open_runs=views,
+        unreadable=tuple(unreadable),
     )
-    summary.unreadable = unreadable
-    all_time = spent(ledger, everything, None, None)
-    return report_html(summary, place=ledger.place, version=__version__, all_time=all_time)
-
-
-def _spent_before(
-    context: AppContext, budgets: list[Budget], views: list[RunView], low: datetime, now: datetime
-) -> dict[str, Decimal]:
-    """Budget -> what was spent in its current period before the report begins."""
-    before: dict[str, Decimal] = {}
-    for budget in budgets:
-        start = bounds(budget.every, budget.time_zone, low).start
-        if start is not None and start >= low:
-            continue
-        counted = run_selection(budget)
-        running = (
-            view
-            for view in views
-            if view.option
-            and counted.includes(
-                provider=view.option.offer.provider, owner=view.owner, name=view.name, tags=view.spec.tags
-            )
-        )
-        open_cost = sum((cost_before(view, now, start, low) for view in running), Decimal(0))
-        before[budget.name] = spent(context.ledger, counted, start, low) + open_cost
-    return before
-
-
-def _open_runs(context: AppContext) -> tuple[list[RunView], int]:
-    """Return the open runs, and how many of them cannot be read."""
-    found, damaged = load_runs(context.ledger, context.ledger.open_runs())
-    for run_id in damaged:
-        context.reporter.note(f"run {run_id} cannot be read and is not counted.")
-    return found, len(damaged)

@@ -18,7 +18,7 @@ import pytest
 from costgpu.job.agent import main
 from costgpu.job.agent.outputs import find_outputs, kept_away, outside
 from costgpu.job.agent.state_files import Home
-from costgpu.job.drive.collect import elsewhere_words, staying_error
+from costgpu.job.drive.collect import bring_home, staying_error
 from costgpu.job.files.download import fetch_verified
 from costgpu.job.files.place_outputs import PlacedOutputs, fetch_and_place
 from costgpu.job.machine import agent_reply
@@ -66,7 +66,7 @@ class Machine:
 
     def fetch(self, entries: Sequence[FileEntry], folder: Path) -> None:
         """As `AgentHost.fetch`."""
-        fetch_verified(LocalTransport(self.agent), self.home.work, entries, folder)
+        fetch_verified(LocalTransport(self.agent).download, self.home.work, entries, folder)
 
     def bring(self, outputs: Outputs, here: Path) -> PlacedOutputs:
         return fetch_and_place(self, outputs.files, workdir=here, run_id="r", folders=outputs.folders)
@@ -276,7 +276,8 @@ def test_links_that_bring_nothing_are_named(machine: Machine) -> None:
         "keys": f"a link to {machine.user}/.ssh: secret by its name",
         "link_sent": "a link that now leads to step-10",
     }
-    assert "dangling (a link to nowhere" in elsewhere_words(outputs)
+    said = bring_home(machine, outputs, home=machine.root / "here", run_id="r").remarks
+    assert "dangling (a link to nowhere" in said[-1]
 
 
 def test_on_this_computer_what_is_elsewhere_is_the_users_own_and_what_lies_beside_comes(
@@ -448,4 +449,5 @@ def test_secrets_outside_are_named_if_the_job_made_them(machine: Machine) -> Non
     outputs = machine.outputs()
     assert outputs.files == ()
     assert outputs.elsewhere == {str(path): kept_away.SECRET for path in paths}
-    assert f"{paths[0]} (secret by its name)" in elsewhere_words(outputs)
+    said = bring_home(machine, outputs, home=machine.root / "here", run_id="r").remarks
+    assert f"{paths[0]} (secret by its name)" in said[-1]

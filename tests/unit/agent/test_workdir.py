@@ -14,9 +14,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from costgpu.errors import SyncRefused
+from costgpu.job.agent.clock import Clock
 from costgpu.job.agent.outputs import find_outputs, workdir
+from costgpu.job.agent.outputs.checkpoints import take_checkpoint
 from costgpu.job.agent.state_files import Home
 from costgpu.job.files.tar import tar_stream
+from costgpu.job.machine.host import Selection
 from costgpu.models.job import FileEntry
 
 
@@ -93,6 +96,43 @@ def test_the_folder_becomes_exactly_what_was_announced(home: Home) -> None:
     files = sorted(path.relative_to(home.work).as_posix() for path in Path(home.work).rglob("*") if not path.is_dir())
     assert files == ["keep", "link2", "was_file/inside"]
     assert Path(home.work, "link2").read_text() == "1"
+
+
+def test_one_content_travels_once(home: Home) -> None:
+    rows = [_row("best.pt", b"weights"), _row("last/1.pt", b"weights", 0o600)]
+    assert workdir.expect_files(home, rows, {}) == ["best.pt"]
+    assert workdir.receive(home, _tar({"best.pt": b"weights"})) == 1
+    assert workdir.expect_files(home, rows, {}) == []
+    twin = Path(home.work, "last/1.pt")
+    assert (twin.read_bytes(), twin.stat().st_mode & 0o777) == (b"weights", 0o600)
+
+
+def test_what_an_earlier_attempt_has_made_takes_the_place_of_what_is_sent_and_is_an_output(
+    home: Home, tmp_path: Path
+) -> None:
+    def entry(path: str, data: bytes, modified_ns: int = 0) -> FileEntry:
+        return FileEntry(path=path, size=len(data), sha256=hashlib.sha256(data).hexdigest(), modified_ns=modified_ns)
+
+    sent = Selection(
+        root=tmp_path,
+        files=tuple(entry(path, b"1") for path in ("a/old", "b", "train.py")),
+        links={"c": "a", "d": "b"},
+        folders=("e", "f"),
+    )
+    made = (entry("a", b"2", modified_ns=5), entry("b/new", b"3"), entry("c/x", b"4"), entry("e", b"5", modified_ns=6))
+    whole = sent.with_files(made, tmp_path)
+    assert [each.path for each in whole.files] == ["a", "b/new", "c/x", "e", "train.py"]
+    assert (whole.links, whole.folders) == ({"d": "b"}, ("f",))
+    rows = [[e.path, e.size, e.sha256, e.mode, *([e.modified_ns] if e.modified_ns else [])] for e in whole.files]
+    contents = dict(zip([each.path for each in whole.files], (b"2", b"3", b"4", b"5", b"1"), strict=True))
+    for _ in range(2):
+        if lacking := workdir.expect_files(home, rows, dict(whole.links), whole.folders):
+            workdir.receive(home, _tar({path: contents[path] for path in lacking}))
+            workdir.apply_manifest(home)
+        assert _outputs(home) == ["a", "b/new", "c/x", "e"]
+        assert Path(home.work, "a").stat().st_mtime_ns == 5
+    taken = take_checkpoint(home, {"outputs": [], "checkpoints": ["a"]}, Clock())
+    assert (taken["number"], len(taken["files"])) == (0, 4), "nothing new"
 
 
 def test_what_was_not_announced_is_refused(home: Home) -> None:

@@ -66,7 +66,7 @@ class Machine:
         self.transport = LocalTransport(folder)
 
     def fetch(self, entries: Sequence[FileEntry], folder: Path) -> None:
-        fetch_verified(self.transport, str(self.folder), entries, folder)
+        fetch_verified(self.transport.download, str(self.folder), entries, folder)
 
 
 def written(folder: Path, files: dict[str, bytes]) -> None:

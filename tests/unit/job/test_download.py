@@ -33,7 +33,7 @@ def _entry(path: str, data: bytes, **changes: object) -> FileEntry:
 
 
 def _fetch(cellar: Cellar, folder: Path, *entries: FileEntry) -> None:
-    fetch_verified(cellar, "/m/work", entries, folder)  # type: ignore[arg-type]
+    fetch_verified(cellar.download, "/m/work", entries, folder)
 
 
 def test_files_arrive_with_folders_and_modes(tmp_path: Path) -> None:

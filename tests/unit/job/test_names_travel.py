@@ -85,7 +85,7 @@ def test_names_make_the_round_trip(tmp_path: Path, count: int) -> None:
 
     class Machine:
         def fetch(self, entries: tuple[FileEntry, ...], folder: Path) -> None:
-            fetch_verified(LocalTransport(Path(home.path)), home.work, entries, folder)
+            fetch_verified(LocalTransport(Path(home.path)).download, home.work, entries, folder)
 
     placed = fetch_and_place(Machine(), outputs.files, workdir=tmp_path / "here", run_id="r")  # type: ignore[arg-type]
     assert placed.stuck == ()

@@ -11,21 +11,19 @@ from pathlib import Path
 from typing import Any, cast
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from sqlalchemy import text
 
 from costgpu.errors import AuthError, LedgerDamaged, PriceNotFound, ProviderError, Unreachable
-from costgpu.job.machine_cost import Machine
-from costgpu.job.spending import Spending, budget_state, gather, shipped_prices
+from costgpu.job.spending import gather, shipped_prices
 from costgpu.ledger import Ledger
-from costgpu.ledger.records.budget_rules import Budget, Every, Period, bounds
+from costgpu.ledger.costs.periods import Every
+from costgpu.ledger.records.budget_rules import Budget
+from costgpu.ledger.records.budget_sums import Spending, budget_state
 from costgpu.ledger.records.unrecorded_machines import last_sightings, sightings_since
 from costgpu.models.instance import Identity, Instance, InstanceRef, InstanceState
 from costgpu.models.run import EventKind, RunEvent
 from costgpu.pricing import price_store
 from costgpu.providers.base import Provider
-from tests.properties import examples
 from tests.unit.providers.planted import HOUR, NOW, Answers, closed, finish, machine, on, opened
 
 TODAY = NOW.replace(hour=0)
@@ -165,39 +163,6 @@ class TestRuns:
         assert of(state.spent_usd, state.committed_usd, state.at_least) == of(0, 0, False)
 
 
-# Not in a class: those run once more on PostgreSQL, and Hypothesis wants one instance per test.
-@examples(60)
-@given(
-    st.integers(-60 * 86400, 0),
-    st.integers(0, 90 * 86400),
-    st.decimals("0.01", "90", places=2),
-    st.sampled_from([Every.DAILY, Every.WEEKLY, Every.MONTHLY]),
-)
-def test_the_shares_of_all_periods_are_the_whole(start: int, long: int, cost: Decimal, every: Every) -> None:
-    started = NOW + timedelta(seconds=start)
-    one = Machine(
-        run_id="m",
-        name="",
-        owner="",
-        tags={},
-        ref=None,
-        provider="aws",
-        started_at=started,
-        until=started + timedelta(seconds=long),
-        cost_usd=cost,
-        usd_per_hour=Decimal(1),
-        going=False,
-    )
-    total, at = Decimal(0), started
-    while at <= one.until:
-        period = bounds(every, "America/St_Johns", at)
-        total += one.cost_in(period)
-        assert period.end is not None
-        at = period.end
-    assert total == pytest.approx(cost, rel=Decimal("1e-12"))
-    assert one.cost_in(Period()) == cost
-
-
 class TestStrangers:
     def test_they_count_while_they_live_and_after_their_end(self, ledger: Ledger) -> None:
         started = NOW - 3 * HOUR
@@ -248,7 +213,7 @@ class TestStrangers:
         assert spent(look(ledger, machine("s1", NOW - 9 * HOUR, state=InstanceState.STOPPED))) == 0
 
     def test_a_foreign_machine_without_our_run_tag_is_none(self, ledger: Ledger) -> None:
-        assert look(ledger, machine("", NOW - HOUR, instance_id="i-1")).machines == ()
+        assert look(ledger, machine("", NOW - HOUR, instance_id="i-1")).live == []
 
     def test_once_a_run_accounts_for_it_it_is_not_counted_twice(self, ledger: Ledger) -> None:
         look(ledger, machine("s1", NOW - HOUR))

@@ -8,8 +8,8 @@ import pytest
 from sqlalchemy import Connection
 
 from costgpu.ledger import Ledger
-from costgpu.ledger.queries.accuracy import accuracy, comparisons
-from costgpu.ledger.queries.history import Selection
+from costgpu.ledger.costs.charges import Selection
+from costgpu.ledger.records.accuracy import accuracy, comparisons
 from costgpu.ledger.schema import billed, to_microseconds, to_nano
 from costgpu.render.text.ledger import accuracy_text
 from tests.unit.ledger.closed import Closed, plant

@@ -10,8 +10,9 @@ import pytest
 from sqlalchemy import func, select
 
 from costgpu.ledger import Ledger
-from costgpu.ledger.records.billed import BilledCost, Compared, compare_with_bills, latest_bills, record_bills
+from costgpu.ledger.records.billed import BilledCost, Compared, compare_with_bills, latest_bills, record_bill
 from costgpu.ledger.schema import billed
+from costgpu.models.bill import Bill, BilledRow
 from costgpu.render.text.ledger import BilledPeriod, billed_json, billed_text
 from tests.unit.ledger.closed import Closed, events_of
 
@@ -33,8 +34,21 @@ def cost(run_id: str, usd: str, *, day: int = 0, said: float = 40, **facts: str)
     )
 
 
-def said(ledger: Ledger, *costs: BilledCost, provider: str = "aws", account: str = "1", end: datetime = END) -> int:
-    return record_bills(ledger, costs, provider=provider, account=account, start=START, end=end)
+def said(
+    ledger: Ledger, *costs: BilledCost, provider: str = "aws", account: str = "1", end: datetime = END, at: float = 99
+) -> int:
+    rows = (BilledRow(run_id=one.run_id, start=one.start, end=one.end, amount_usd=one.amount_usd) for one in costs)
+    bill = Bill(
+        provider=provider,
+        account=account,
+        start=START,
+        end=end,
+        rows=tuple(rows),
+        asked_at=max((one.said_at for one in costs), default=START + at * DAY),
+        source="AWS Cost Explorer",
+        requests=1,
+    )
+    return record_bill(ledger, bill)
 
 
 def rows(ledger: Ledger) -> int:
@@ -72,9 +86,9 @@ def test_what_is_not_said_any_more_is_zero_and_only_there(ledger: Ledger) -> Non
 def test_an_answer_that_is_older_than_what_is_known_changes_nothing(ledger: Ledger) -> None:
     said(ledger, cost("a", "2", said=41), cost("new", "5", said=41))
     assert said(ledger, cost("a", "1", said=40.8)) == 0  # a kept one, of before the run "new"
-    assert record_bills(ledger, (), provider="aws", account="1", start=START, end=END, said_at=START + 40.8 * DAY) == 0
+    assert said(ledger, at=40.8) == 0
     assert amounts(ledger) == {("a", 0): 2, ("new", 0): 5}
-    assert record_bills(ledger, (), provider="aws", account="1", start=START, end=END, said_at=START + 42 * DAY) == 2
+    assert said(ledger, at=42) == 2
     assert amounts(ledger) == {}
 
 

@@ -17,7 +17,8 @@ from sqlalchemy import Connection, Executable, func, select
 
 from costgpu.errors import BudgetError, LedgerDamaged, LedgerError
 from costgpu.ledger import Ledger, schema
-from costgpu.ledger.records.budget_rules import Budget, Every, Period, bounds, crossed
+from costgpu.ledger.costs.periods import Every, Period, bounds
+from costgpu.ledger.records.budget_rules import Budget, crossed
 from costgpu.ledger.records.budget_store import (
     DeliveryAttempt,
     StoredBudget,
@@ -44,7 +45,8 @@ import sys
 from datetime import datetime
 from decimal import Decimal
 from costgpu.ledger import Ledger
-from costgpu.ledger.records.budget_rules import bounds, crossed
+from costgpu.ledger.costs.periods import bounds
+from costgpu.ledger.records.budget_rules import crossed
 from costgpu.ledger.records.budget_store import all_budgets, finish_delivery, claim_delivery
 now, how = datetime.fromisoformat(sys.argv[2]), sys.argv[3]
 with Ledger.open(sys.argv[1]) as ledger:

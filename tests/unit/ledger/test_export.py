@@ -16,14 +16,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from costgpu.ledger import Ledger
-from costgpu.ledger.queries import focus
-from costgpu.ledger.queries.export import COLUMNS, as_csv, as_json
-from costgpu.ledger.queries.history import ClosedRun, Selection, closed_runs, spent
+from costgpu.ledger.costs import focus
+from costgpu.ledger.costs.charges import Selection, spent
+from costgpu.ledger.costs.closed_runs import ClosedRun, closed_runs
+from costgpu.ledger.costs.export import COLUMNS, as_csv, as_json
+from costgpu.ledger.costs.periods import Calendar, Every
 from costgpu.providers import registry
 from tests.properties import examples
 from tests.unit.ledger.closed import Closed, plant
 
 EXAMPLES = count()
+MONTHS = Calendar(Every.MONTHLY, "UTC", None, None)
 AT = datetime(2026, 10, 31, 22, 30, tzinfo=UTC)
 
 
@@ -137,7 +140,7 @@ PLANTED = st.builds(
 @given(PLANTED)
 def test_every_row_conforms_and_rows_add_up_to_what_was_recorded(planted: Closed) -> None:
     (run,) = runs_of(planted)
-    assert all(set(row) == set(focus.COLUMNS) for row in focus.rows_of(run, NAMES)), "each value has its column"
+    assert all(set(row) == set(focus.COLUMNS) for row in focus.rows_of(run, NAMES, MONTHS)), "each value has its column"
     rows = rows_in("".join(focus.as_focus([run], NAMES)))
     for row in rows:
         conforms(row)

@@ -15,9 +15,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from costgpu.ledger import Ledger
-from costgpu.ledger.queries.history import Selection, closed_runs, spent
-from costgpu.ledger.queries.proration import share
-from costgpu.ledger.queries.totals import By, totals
+from costgpu.ledger.costs.charges import Selection, spent
+from costgpu.ledger.costs.closed_runs import closed_runs
+from costgpu.ledger.costs.periods import Calendar, Every, Period, bounds, share
+from costgpu.ledger.costs.totals import By, totals
+from costgpu.ledger.schema import from_microseconds, to_microseconds
 from tests.properties import examples
 from tests.unit.ledger.closed import Closed, plant
 
@@ -90,16 +92,6 @@ def test_spent_is_the_sum_by_hand(
         assert abs(Fraction(spent(shared, more, low, high)) - exact) <= Fraction(len(meant), 10**9)
 
 
-@examples(50)
-@given(RUNS, st.lists(MOMENTS, max_size=6))
-def test_periods_that_follow_on_each_other_add_up_exactly(
-    shared: Ledger, runs: list[Closed], moments: list[datetime]
-) -> None:
-    _, mine = planted(shared, runs)
-    parts = [spent(shared, mine, low, high) for low, high in pairwise([None, *sorted(moments), None])]
-    assert sum(parts) == sum((run.cost for run in runs), Decimal(0))
-
-
 @given(
     st.integers(0, 10**18),
     st.integers(-(10**15), 10**15),
@@ -111,6 +103,41 @@ def test_shares_add_up_exactly(amount: int, began: int, length: int, cuts: list[
     parts = [share(amount, began, began + length, low, high) for low, high in pairwise(ends)]
     assert sum(parts) == amount
     assert all(0 <= part <= amount for part in parts)
+
+
+@settings(deadline=None)
+@given(
+    st.sampled_from([Every.DAILY, Every.WEEKLY, Every.MONTHLY, Every.TOTAL]),
+    st.sampled_from(["UTC", "America/St_Johns", "Pacific/Apia", "Australia/Lord_Howe"]),
+    st.lists(
+        st.tuples(st.integers(0, 10**12), MOMENTS, st.timedeltas(timedelta(), timedelta(days=90))),
+        min_size=1,
+        max_size=4,
+    ),
+    st.none() | MOMENTS,
+    st.none() | MOMENTS,
+)
+def test_the_parts_of_a_calendar_are_the_whole_and_each_is_in_its_period(
+    every: Every,
+    zone: str,
+    amounts: list[tuple[int, datetime, timedelta]],
+    one: datetime | None,
+    other: datetime | None,
+) -> None:
+    since, until = (min(one, other), max(one, other)) if one and other else (one, other)
+    calendar = Calendar(every, zone, since, until)
+    low, high = Period(start=since, end=until).low, Period(start=since, end=until).high
+    for amount, began, long in amounts:
+        first, last = to_microseconds(began), to_microseconds(began + long)
+        parts = list(calendar.split(amount, first, last))
+        assert sum(part.amount for part in parts) == share(amount, first, last, low, high)
+        for part in parts:
+            assert part.start <= part.began <= part.ended <= part.end
+            if every is not Every.TOTAL:
+                period = bounds(every, zone, from_microseconds(part.start))
+                assert (period.low, period.high) == (part.start, part.end)
+        for earlier, later in pairwise(parts):
+            assert earlier.ended == earlier.end == later.start == later.began
 
 
 @examples(50)
@@ -160,7 +187,7 @@ def test_groups_and_their_order() -> None:
 
 
 def test_pages_in_both_directions(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("costgpu.ledger.queries.history.AT_ONCE", 3)
+    monkeypatch.setattr("costgpu.ledger.costs.charges.AT_ONCE", 3)
     runs = [Closed(started=START + timedelta(hours=n), name=f"n{n}") for n in range(10)]
     with ledger_of(*runs) as ledger:
         names = [run.name for run in closed_runs(ledger, Selection())]

@@ -23,6 +23,9 @@ def config(folder: Path = Path("/nowhere"), **settings: str) -> ProviderConfig:
 def test_this_machine_lives_in_the_data_folder(tmp_path: Path) -> None:
     found = registry.spec("local").adapter(config(tmp_path / "data"))
     assert isinstance(found, LocalProvider)
+    assert (
+        [name for name in registry.BUILT_IN if registry.is_here(name)] == [registry.this_computer().name] == ["local"]
+    )
     assert found.folder == tmp_path / "data" / "machines"
     assert not found.folder.exists()
 
@@ -39,6 +42,7 @@ def test_an_adapter_is_made_with_its_settings() -> None:
 @pytest.mark.parametrize("name", ["azure", ""])
 def test_unknown_names(name: str) -> None:
     assert registry.find(name) is None
+    assert (registry.is_here(name), registry.label(name)) == (False, "")
     with pytest.raises(InvalidRequest, match="no provider") as caught:
         registry.spec(name)
     assert "local" in caught.value.hint

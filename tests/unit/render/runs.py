@@ -3,7 +3,6 @@
 from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
-from textwrap import dedent
 
 from costgpu.job.plan import Limits, lease_for
 from costgpu.models.instance import Identity, Instance, InstanceRef, InstanceState, Safeguard
@@ -157,8 +156,3 @@ def machine(instance_id: str, state: InstanceState, lease: datetime | None, run_
         owner="bob@desk" if run_id else "",
         lease_until=lease,
     )
-
-
-def golden(text: str, expected: str) -> None:
-    assert text == dedent(expected).strip("\n")
-    assert max(map(len, text.splitlines())) <= 80

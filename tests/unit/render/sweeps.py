@@ -2,14 +2,23 @@
 
 import json
 
+from costgpu.models.prediction import Range
 from costgpu.sweep.asha import Asha
 from costgpu.sweep.bundle import Sweep
 from costgpu.sweep.metric import Metric, Mode
 from costgpu.sweep.results import Results
+from costgpu.sweep.schedule import SweepTime
 from costgpu.sweep.space import parse_space
 
 METRIC = Metric(pattern="val_loss=([0-9.]+)", mode=Mode.MIN)
 SWEEP = Sweep(space=parse_space(["lr=1e-4,3e-4", "seed=1,2"], [], None, 0), metric=METRIC, asha=Asha(), concurrent=2)
+TIME = SweepTime(
+    trial_seconds=Range(value=60.0, low=50.0, high=70.0),
+    rounds=2,
+    seconds=Range(value=150.0, low=120.0, high=200.0),
+    sharing=True,
+    least_share=0.25,
+)
 
 
 def results(text: str = "3e-4") -> Results:

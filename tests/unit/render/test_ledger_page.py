@@ -2,10 +2,9 @@
 
 import dataclasses
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
-from functools import cache
 from pathlib import Path
 
 import pytest
@@ -14,14 +13,18 @@ from hypothesis import strategies as st
 
 from costgpu.config import data_path
 from costgpu.ledger import Ledger
-from costgpu.ledger.queries.history import ClosedRun, Selection, closed_runs, spent
-from costgpu.ledger.records.budget_rules import Budget, Every
+from costgpu.ledger.costs.charges import Selection, charges, spent
+from costgpu.ledger.costs.periods import Calendar, Every, bounds
+from costgpu.ledger.costs.totals import summarise
+from costgpu.ledger.records.budget_rules import Budget
 from costgpu.ledger.records.budget_store import set_budget
+from costgpu.ledger.records.budget_sums import budget_use
+from costgpu.ledger.schema import to_microseconds
 from costgpu.models.job import CostOutcome, EndReason
 from costgpu.models.run import EventKind, RunEvent
-from costgpu.render.html.ledger_page import report_html
-from costgpu.render.html.spending_summary import Calendar, Summary, summarise
+from costgpu.render.html.ledger_page import Report, report_html
 from costgpu.render.html.svg import usd_axis
+from costgpu.workflows.spending.report import report_of
 from tests.cli.here import Result, told
 from tests.properties import examples
 from tests.unit.ledger.closed import Closed, plant
@@ -39,19 +42,14 @@ def ledger_with(*runs: Closed) -> Ledger:
     return ledger
 
 
-def summary_of(
-    ledger: Ledger,
-    budgets: Sequence[Budget] = (),
-    *,
-    since: datetime = SINCE,
-    before: Mapping[str, Decimal] | None = None,
-) -> Summary:
-    runs = closed_runs(ledger, Selection(), since=since, until=NOW)
-    return summarise(runs, (), budgets, since=since, until=NOW, now=NOW, before=before or {})
+def report_with(ledger: Ledger, budgets: Sequence[Budget] = (), *, since: datetime = SINCE) -> Report:
+    for budget in budgets:
+        set_budget(ledger, budget, NOW)
+    return report_of(ledger, since, NOW, NOW)
 
 
-def page_of(summary: Summary) -> str:
-    return report_html(summary, place="/x/ledger.sqlite", version="1", all_time=summary.total.usd)
+def page_of(report: Report) -> str:
+    return report_html(report, place="/x/ledger.sqlite", version="1", all_time=report.summary.total.cost_usd)
 
 
 RUNS = (
@@ -82,30 +80,30 @@ RUNS = (
 
 
 def test_the_figures_of_a_small_ledger() -> None:
-    found = summary_of(ledger_with(*RUNS))
-    assert found.total.usd == Decimal("6.75")
+    report = report_with(ledger_with(*RUNS))
+    found = report.summary
+    assert found.total.cost_usd == Decimal("6.75")
     assert found.total.runs == 6
     assert sum(found.gpu_usd) == Decimal("5.75")
     assert sum(found.cpu_usd) == Decimal("1.00")
-    assert found.wasted.usd == Decimal("2.50")
+    assert found.wasted.cost_usd == Decimal("2.50")
     assert found.wasted.runs == 3
-    assert found.outcomes[CostOutcome.SUCCEEDED].usd == Decimal("3.25")
-    assert found.outcomes[CostOutcome.OVERHEAD].usd == Decimal(
+    assert found.outcomes[CostOutcome.SUCCEEDED].cost_usd == Decimal("3.25")
+    assert found.outcomes[CostOutcome.OVERHEAD].cost_usd == Decimal(
         "0.75"
     )  # a quarter of the first run's time was not its job
-    assert found.outcomes[CostOutcome.SPOT].usd == Decimal("0.50")
-    assert found.outcomes[CostOutcome.FAILED].usd == Decimal("2.00")
-    assert {key: tally.usd for key, tally in found.providers.items()} == {
+    assert found.outcomes[CostOutcome.SPOT].cost_usd == Decimal("0.50")
+    assert found.outcomes[CostOutcome.FAILED].cost_usd == Decimal("2.00")
+    assert {key: tally.cost_usd for key, tally in found.providers.items()} == {
         ("aws", "on_demand"): Decimal("4.25"),
         ("aws", "spot"): Decimal(2),
         ("gcp", "on_demand"): Decimal("0.50"),
         ("", ""): Decimal(0),
     }
-    assert found.accelerators[""].usd == Decimal("1.00")
-    assert found.accuracy.runs == 2
-    assert found.accuracy.median_error == pytest.approx((0.2 + 2.6) / 2)
-    assert found.accuracy.held == 0.5
-    assert found.people["bob@ws"].usd == 2
+    assert found.accelerators[""].cost_usd == Decimal("1.00")
+    assert [pytest.approx(one.time_error) for one in report.comparisons] == [0.2, 2.6]
+    assert [one.held for one in report.comparisons] == [True, False]
+    assert found.people["bob@ws"].cost_usd == 2
 
 
 @examples(40)
@@ -134,21 +132,25 @@ def test_every_way_to_look_at_it_adds_up_to_what_the_ledger_says(
     with ledger_with(*runs) as ledger:
         budget = Budget(name="b", amount_usd=Decimal(100), every=Every.MONTHLY, time_zone=zone)
         whole = Budget(name="w", amount_usd=Decimal(100), every=Every.TOTAL, time_zone=zone)
-        found = summary_of(ledger, [budget, whole])
+        report = report_with(ledger, [budget, whole])
         exact = spent(ledger, Selection(), SINCE, NOW)
-    assert found.total.usd == exact
+        since_period = spent(ledger, Selection(), bounds(Every.MONTHLY, zone, SINCE).start, NOW)
+        ever = spent(ledger, Selection(), None, NOW)
+    found = report.summary
+    assert found.total.cost_usd == exact
     for part in (found.providers, found.accelerators, found.outcomes, found.jobs, found.people):
-        assert sum((tally.usd for tally in part.values()), Decimal(0)) == exact
+        assert sum((total.cost_usd for total in part.values()), Decimal(0)) == exact
     assert sum(found.gpu_usd) + sum(found.cpu_usd) == exact
-    monthly, total = found.budgets
-    assert sum((period.usd[-1] for period in monthly.periods), Decimal(0)) == exact
-    assert [period.usd[-1] for period in total.periods] == [exact]
+    monthly, total = report.budgets
+    assert sum((period.usd[-1] for period in monthly.periods), Decimal(0)) == since_period
+    assert [period.usd[-1] for period in total.periods] == [ever]
     assert sum(len(period.usd) for period in monthly.periods) - len(found.days) in (0, 1)  # a part of a day there
 
 
 def test_a_budget_counts_what_it_is_for_and_what_came_before_the_report() -> None:
     budget = Budget(name="nlp", amount_usd=Decimal(1), every=Every.MONTHLY, provider="gcp", tags={"team": "nlp"})
-    found = summary_of(ledger_with(*RUNS), [budget], since=NOW - 10 * DAY, before={"nlp": Decimal("0.40")})
+    earlier = Closed(started=NOW - 16 * DAY, cost=Decimal("0.40"), provider="gcp", tags={"team": "nlp"})
+    found = report_with(ledger_with(*RUNS, earlier), [budget], since=NOW - 10 * DAY)
     (use,) = found.budgets
     assert [period.usd[-1] for period in use.periods] == [Decimal("0.90")]
     assert use.periods[0].partial
@@ -158,16 +160,17 @@ def test_a_budget_counts_what_it_is_for_and_what_came_before_the_report() -> Non
 
 
 def test_days_of_a_zone_with_summer_time() -> None:
-    calendar = Calendar("Europe/Berlin", datetime(2026, 10, 24, 12, tzinfo=UTC), datetime(2026, 10, 27, tzinfo=UTC))
-    assert [f"{day:%d}" for day in calendar.days] == ["24", "25", "26", "27"]
-    begin = round(datetime(2026, 10, 24, 22, tzinfo=UTC).timestamp() * 1e6)  # midnight there; that day has 25 hours
-    parts = calendar.split(begin, begin + 50 * 3600 * 10**6, 5 * 10**10)
-    assert parts == [(1, Decimal(25)), (2, Decimal(24)), (3, Decimal(1))]
+    since = datetime(2026, 10, 24, 12, tzinfo=UTC)
+    calendar = Calendar(Every.DAILY, "Europe/Berlin", since, datetime(2026, 10, 27, tzinfo=UTC))
+    assert [f"{day:%d}" for day in calendar.days.values()] == ["24", "25", "26", "27"]
+    begin = to_microseconds(since.replace(hour=22))  # midnight there; that day has 25 hours
+    parts = calendar.split(50, begin, begin + 50 * 3600 * 10**6)
+    assert [(calendar.days[part.start].day, part.amount) for part in parts] == [(25, 25), (26, 24), (27, 1)]
 
 
 def test_the_page_says_it_all_and_needs_nothing() -> None:
     budget = Budget(name="team", amount_usd=Decimal(5), every=Every.MONTHLY)
-    html = page_of(summary_of(ledger_with(*RUNS), [budget]))
+    html = page_of(report_with(ledger_with(*RUNS), [budget]))
     page = harmless(html)
     for words in (
         "metered, not billed",
@@ -203,27 +206,16 @@ def test_whatever_people_call_things_the_page_stays_harmless() -> None:
         estimate={"seconds": 3000, "seconds_low": 2000, "seconds_high": 4000, "cost_usd": 1},
     )
     budget = Budget(name="team", amount_usd=Decimal(5), every=Every.MONTHLY, owner=EVIL, tags={"team": EVIL})
-    html = report_html(summary_of(ledger_with(run), [budget]), place=EVIL, version="1", all_time=Decimal(1))
+    html = report_html(report_with(ledger_with(run), [budget]), place=EVIL, version="1", all_time=Decimal(1))
     assert "alert(1)" in harmless(html).text
-
-
-@cache
-def one_run() -> ClosedRun:
-    estimate = {"seconds": 3000, "seconds_low": 2000, "seconds_high": 4000}
-    with ledger_with(Closed(started=NOW - DAY, estimate=estimate)) as ledger:
-        (one,) = closed_runs(ledger, Selection())
-    return one
-
-
-def page_of_runs(runs: Iterable[ClosedRun], budgets: Sequence[Budget] = ()) -> str:
-    since = NOW - 90 * DAY
-    return page_of(summarise(runs, (), budgets, since=since, until=NOW, now=NOW, before={}))
 
 
 @examples(30)
 @given(st.text(max_size=60))
 def test_any_name_is_only_a_text(name: str) -> None:
-    harmless(page_of_runs([dataclasses.replace(one_run(), name=name)]))
+    estimate = {"seconds": 3000, "seconds_low": 2000, "seconds_high": 4000}
+    with ledger_with(Closed(started=NOW - DAY, name=name, estimate=estimate)) as ledger:
+        harmless(page_of(report_with(ledger)))
 
 
 @pytest.mark.parametrize(
@@ -247,7 +239,7 @@ def test_any_name_is_only_a_text(name: str) -> None:
 )
 def test_odd_ledgers_have_a_page(runs: tuple[Closed, ...]) -> None:
     budget = Budget(name="b", amount_usd=Decimal("0.01"), every=Every.DAILY)
-    html = page_of(summary_of(ledger_with(*runs), [budget]))
+    html = page_of(report_with(ledger_with(*runs), [budget]))
     harmless(html)
     assert not re.search(r"\b(nan|inf|None)\b", html)
 
@@ -255,25 +247,27 @@ def test_odd_ledgers_have_a_page(runs: tuple[Closed, ...]) -> None:
 def test_a_long_period_goes_by_week_or_month() -> None:
     runs = [Closed(started=NOW - n * 30 * DAY) for n in range(30)]
     with ledger_with(*runs) as ledger:
-        assert "Spent by week" in page_of(summary_of(ledger, since=NOW - 300 * DAY))
-        assert "Spent by month" in page_of(summary_of(ledger, since=NOW - 900 * DAY))
+        assert "Spent by week" in page_of(report_with(ledger, since=NOW - 300 * DAY))
+        assert "Spent by month" in page_of(report_with(ledger, since=NOW - 900 * DAY))
 
 
 def test_many_runs_make_a_small_page() -> None:
-    runs = (
-        dataclasses.replace(
-            one_run(),
-            run_id=f"r{n}",
-            name=f"job {n % 5000}",
-            owner=f"p{n % 50}",
-            metered_seconds=600.0 + n % 40_000,
-            started_at=NOW - timedelta(minutes=5 * n),
-            ended_at=NOW - timedelta(minutes=5 * n - 30),
-        )
-        for n in range(20_000)
-    )
+    with ledger_with(Closed(started=NOW - DAY, estimate={"seconds": 3000, "seconds_low": 2000})) as ledger:
+        report = report_with(ledger)
+        (one,) = charges(ledger, Selection(), None, None)
+    (pair,) = report.comparisons
+    many = [
+        one._replace(name=f"job {n % 5000}", owner=f"p{n % 50}", began=one.began - 3 * 10**8 * n) for n in range(20_000)
+    ]
     budgets = [Budget(name=f"b{n}", amount_usd=Decimal(100), every=Every.MONTHLY) for n in range(3)]
-    html = page_of_runs(runs, budgets)
+    html = page_of(
+        dataclasses.replace(
+            report,
+            summary=summarise(many, SINCE, NOW),
+            budgets=[budget_use(budget, many, SINCE, NOW) for budget in budgets],
+            comparisons=[dataclasses.replace(pair, actual=600.0 + n) for n in range(20_000)],
+        )
+    )
     assert len(html) < 1_000_000
     assert "20,000" in html
 

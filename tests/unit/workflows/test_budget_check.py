@@ -17,7 +17,8 @@ from costgpu.errors import AuthError, CostGpuError, HostUnreachable, RunBusy, Un
 from costgpu.job.machine.keys import USER_KEY
 from costgpu.job.state.observer import NullObserver
 from costgpu.ledger import Ledger
-from costgpu.ledger.records.budget_rules import Budget, Every
+from costgpu.ledger.costs.periods import Every
+from costgpu.ledger.records.budget_rules import Budget
 from costgpu.ledger.records.budget_store import Alert, set_budget
 from costgpu.models.instance import Instance, InstanceRef, InstanceState, OrphanedResource
 from costgpu.pricing.own_prices import prices_file

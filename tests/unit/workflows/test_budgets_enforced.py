@@ -20,11 +20,13 @@ from costgpu.errors import BudgetExceeded, CostGpuError, LedgerDamaged
 from costgpu.job.drive.context import Services
 from costgpu.job.find_run import load_run
 from costgpu.job.plan import LaunchPlace, Limits, options_for
-from costgpu.job.spending import budget_state, gather, shipped_prices
+from costgpu.job.spending import gather, shipped_prices
 from costgpu.ledger import Ledger
 from costgpu.ledger.codec import to_json
-from costgpu.ledger.records.budget_rules import Budget, BudgetState, Every
+from costgpu.ledger.costs.periods import Every
+from costgpu.ledger.records.budget_rules import Budget, BudgetState
 from costgpu.ledger.records.budget_store import all_budgets, set_budget
+from costgpu.ledger.records.budget_sums import budget_state
 from costgpu.ledger.store import FILE_NAME
 from costgpu.models.job import EndReason, JobNode
 from costgpu.models.run import EventKind, Option, RunEvent, RunState, RunView

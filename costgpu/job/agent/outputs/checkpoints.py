@@ -2,7 +2,7 @@
 
 A file is whole that has not changed for `QUIET_SECONDS`, nor while it was copied. What belongs together lies in one folder,
 so a folder is taken as a whole or stays as it was taken the last time. Copies are kept by their checksum: what has not
-changed is not copied again.
+changed is not copied again. What the next machine is sent of them is a part of its working folder (`workdir`).
 """
 
 from __future__ import annotations
@@ -12,8 +12,6 @@ import fcntl
 import hashlib
 import os
 import shutil
-import stat
-import tarfile
 import threading
 from collections.abc import Iterable, Mapping, Sequence
 from typing import IO, Any
@@ -23,12 +21,10 @@ from ..limits import min_free_bytes
 from ..state_files import Home, open_regular
 from ..status import JobEnd, job_end, job_status
 from .find_outputs import Output, find_outputs, is_named
-from .workdir import Damaged, make_parents
 
 STORE = "checkpoints"  # folder in the home with the copies, by checksum
 RECORD = "checkpoint.json"  # what was taken last: number, time, files, since when folders are held back
 LOCK = "checkpoint.lock"  # held by whoever takes one
-ANNOUNCED = "restore.json"  # what a client is about to put back
 QUIET_SECONDS = 5.0  # a writer that pauses for longer inside one file is taken for one that has ended
 PATIENCE_SECONDS = 60.0  # after that a folder that is never quiet is taken, but for the files that are not
 _CHUNK = 1 << 20
@@ -137,59 +133,27 @@ def _copy(home: Home, each: Output) -> str:
     return sha256
 
 
-def expect_checkpoint(home: Home, files: Sequence[Sequence[Any]]) -> list[str]:
-    """Note what is to be put back: rows as `take_checkpoint` makes them; return the checksums that lack."""
-    home.write(ANNOUNCED, {"files": files})
+def begin_from(home: Home, files: Sequence[Sequence[Any]]) -> None:
+    """Note files that were put back into the working folder as what was taken last: they are nothing new.
+
+    Args:
+        files: Rows as `take_checkpoint` makes them.
+    """
     os.makedirs(home.file(STORE), exist_ok=True)
-    lacking = {row[2] for row in files if not os.path.exists(_copy_of(home, row[2]))}
-    if not lacking:
-        _put_back(home, files)
-    return sorted(lacking)
-
-
-def receive_checkpoint(home: Home, stream: IO[bytes]) -> int:
-    """Unpack an uncompressed tar of files that are named by their checksum, and put all back; return their number."""
-    announced = home.read(ANNOUNCED)
-    if announced is None:
-        raise Damaged("Nothing was announced.")
-    expected, count = {row[2] for row in announced["files"]}, 0
-    partial = _incoming(home)
-    with tarfile.open(fileobj=stream, mode="r|", errors="surrogateescape") as archive:
-        for member in archive:
-            content = archive.extractfile(member) if member.isreg() and member.name in expected else None
-            if content is None:
-                raise Damaged("%r was not announced." % member.name)
-            with open(partial, "wb") as target:
-                sha256 = _copy_bytes(content, target, home)
-            if sha256 != member.name:
-                raise Damaged("%r changed while it was sent." % member.name)
+    for path, _, sha256, _, _ in files:
+        if not os.path.exists(_copy_of(home, sha256)):
+            partial = _incoming(home)
+            shutil.copyfile(os.path.join(home.work, path), partial)
             os.replace(partial, _copy_of(home, sha256))
-            count += 1
-    _put_back(home, announced["files"])
-    return count
-
-
-def _put_back(home: Home, files: Sequence[Sequence[Any]]) -> None:
-    for path, _, sha256, mode, mtime_ns in files:
-        target, partial = os.path.join(home.work, path), _incoming(home)
-        make_parents(home.work, path)
-        shutil.copyfile(_copy_of(home, sha256), partial)
-        os.chmod(partial, stat.S_IMODE(mode) & 0o777)
-        os.utime(partial, ns=(mtime_ns, mtime_ns))
-        if os.path.isdir(target) and not os.path.islink(target):
-            shutil.rmtree(target)
-        os.replace(partial, target)
     home.write(RECORD, {"number": 0, "at": 0.0, "files": list(files), "held": {}, "trouble": ""})
 
 
-def _copy_bytes(source: IO[bytes], target: IO[bytes], home: Home | None = None) -> str:
-    """Copy to the end; return the checksum. With a home, note that a client is there, however slow the line."""
+def _copy_bytes(source: IO[bytes], target: IO[bytes]) -> str:
+    """Copy to the end; return the checksum."""
     digest = hashlib.sha256()
     for chunk in iter(lambda: source.read(_CHUNK), b""):
         digest.update(chunk)
         target.write(chunk)
-        if home is not None:
-            home.record_contact()
     return digest.hexdigest()
 
 

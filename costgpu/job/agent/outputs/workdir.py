@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from typing import IO, Any
 
 from ..state_files import Home
+from .checkpoints import begin_from
 from .find_outputs import file_sha256, walk
 
 _CHUNK = 1 << 20
@@ -24,15 +25,23 @@ class Damaged(Exception):
 def expect_files(
     home: Home, files: Sequence[Sequence[Any]], links: dict[str, str], folders: Sequence[str] = ()
 ) -> list[str]:
-    """Note what the work folder should hold: ``[path, size, sha256, mode]`` each; return the paths that lack."""
+    """Note what the work folder should hold; return the paths that lack, of several with one content the first.
+
+    Args:
+        files: ``[path, size, sha256, mode]`` each, and the time of change in nanoseconds for a file that an earlier
+            attempt of the job has made: it is no part of what was sent, but an output.
+    """
     os.makedirs(home.work, exist_ok=True)
     for path in folders:
         make_parents(home.work, path + "/")
     home.write("incoming.json", {"files": files, "links": links})
-    lacking = [path for path, size, sha256, _ in files if not _is_there(home, path, size, sha256)]
+    lacking: dict[str, str] = {}
+    for path, size, sha256, *_ in files:
+        if not _is_there(home, path, size, sha256):
+            lacking.setdefault(sha256, path)
     if not lacking:
         apply_manifest(home)
-    return lacking
+    return list(lacking.values())
 
 
 def _is_there(home: Home, path: str, size: int, sha256: str) -> bool:
@@ -49,20 +58,27 @@ def receive(home: Home, stream: IO[bytes]) -> int:
     incoming = home.read("incoming.json")
     if incoming is None:
         raise Damaged("Nothing was announced.")
-    expected = {entry[0]: entry for entry in incoming["files"]}
-    count = 0
+    expected, count = {entry[0]: entry for entry in incoming["files"]}, 0
+    twins: dict[str, list[Any]] = {}  # checksum -> files with this content: it travels once
+    for entry in incoming["files"]:
+        twins.setdefault(entry[2], []).append(entry)
     with tarfile.open(fileobj=stream, mode="r|", bufsize=_TAR_BUFFER, errors="surrogateescape") as archive:
         for member in archive:
             content = archive.extractfile(member) if member.isreg() and member.name in expected else None
             if content is None:
                 raise Damaged("%r was not announced." % member.name)
-            _place(home, content, *expected[member.name])
+            _place(home, content, expected[member.name])
+            for twin in twins[expected[member.name][2]]:
+                if not _is_there(home, *twin[:3]):
+                    with open(os.path.join(home.work, member.name), "rb") as copy:
+                        _place(home, copy, twin)
             count += 1
             home.record_contact()
     return count
 
 
-def _place(home: Home, content: IO[bytes], path: str, size: int, sha256: str, mode: int) -> None:
+def _place(home: Home, content: IO[bytes], entry: Sequence[Any]) -> None:
+    path, size, sha256, mode = entry[:4]
     target = os.path.join(home.work, path)
     make_parents(home.work, path)
     partial = home.file("incoming.part")
@@ -106,9 +122,15 @@ def apply_manifest(home: Home) -> None:
             os.unlink(link)
         if not os.path.isdir(link):
             os.symlink(target, link)
-    files = {}
-    for path, size, sha256, mode in incoming["files"]:
+    files, earlier = {}, []
+    for path, size, sha256, mode, *modified_ns in incoming["files"]:
         full = os.path.join(home.work, path)
         os.chmod(full, stat.S_IMODE(mode) & 0o777)
-        files[path] = [size, os.stat(full).st_mtime_ns, sha256]
+        if modified_ns:
+            os.utime(full, ns=(modified_ns[0], modified_ns[0]))
+            earlier.append([path, size, sha256, mode, modified_ns[0]])
+        else:
+            files[path] = [size, os.stat(full).st_mtime_ns, sha256]
+    if earlier:
+        begin_from(home, earlier)
     home.write("manifest.json", {"files": files, "links": incoming["links"]})

@@ -1,19 +1,23 @@
-"""Plans, receipts and lists of what the fake cloud has not: GPUs, spot machines, this computer, long names."""
+"""Plans, receipts and lists of what the fake cloud has not: GPUs, this computer, long names, orphans, sweeps."""
 
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import timedelta
 from decimal import Decimal
 
-from costgpu.errors import InstanceLost
-from costgpu.models.instance import Identity, InstanceState
+from costgpu.errors import InstanceLost, ProviderError
+from costgpu.models.instance import Identity, InstanceState, OrphanedResource
 from costgpu.models.job import EndReason, JobPhase, JobSpec, JobStatus, Launcher
-from costgpu.models.reap import TaggedInstance
+from costgpu.models.reap import Orphan, OrphanReason, ReapFindings, TaggedInstance
 from costgpu.models.run import EndedBy, RunState
 from costgpu.providers.local.offer import own_offer
+from costgpu.render.document import document
+from costgpu.render.text.reap import reap_json, reap_text
 from costgpu.render.text.receipt import receipt_text
 from costgpu.render.text.run import detached_text, jobs_json, jobs_text, launched_json, plan_text, run_json
-from tests.unit.render.runs import LAYERS, NOW, SPEC, UNTIL, closed, machine, option, plan, receipt, view
+from costgpu.render.text.sweep import results_text, results_value, sweep_plan_json, sweep_plan_text
+from tests.unit.render.runs import LAYERS, NOW, RUN, SPEC, UNTIL, closed, machine, option, plan, receipt, view
+from tests.unit.render.sweeps import METRIC, SWEEP, TIME, results
 
 OTHER = Identity(provider="gcp", account="team-a", principal="ada@example.com", source="gcloud")
 SERVED = JobStatus(phase=JobPhase.FINISHED, exit_code=0, detail="1 process was ended: serve")
@@ -38,6 +42,35 @@ TAGGED = [
     TaggedInstance(instance=machine("i-9", InstanceState.RUNNING, UNTIL)),
     TaggedInstance(instance=machine("i-8", InstanceState.STOPPED, None)),
 ]
+
+
+def findings(*, done: bool = False) -> ReapFindings:
+    """Return what `costgpu reap` has found, and how ending some of it has failed."""
+    past = machine("i-1", InstanceState.RUNNING, NOW - timedelta(hours=3))
+    found = ReapFindings(
+        orphans=[
+            Orphan(instance=past, why=OrphanReason.PAST_LEASE, usd_per_hour=Decimal("32.79")),
+            Orphan(
+                instance=machine("i-2", InstanceState.STOPPED, None, ""),
+                why=OrphanReason.NO_LEASE,
+                usd_per_hour=Decimal("0.010959"),
+            ),
+        ],
+        leftovers=[
+            OrphanedResource(
+                provider="aws", region="eu-west-1", kind="disk", resource_id="vol-1", run_id=RUN, usd_per_hour=0.011
+            ),
+            OrphanedResource(
+                provider="aws", region="eu-west-1", kind="security group", resource_id="sg-1", run_id=RUN, owner="bob"
+            ),
+        ],
+        kept=[machine("i-3", InstanceState.RUNNING, NOW + timedelta(hours=2))],
+        unreachable={"aws/ap-south-1": "it does not answer"},
+    )
+    if done:
+        found.ended, found.removed = [past.ref], [found.leftovers[0]]
+        found.failed = {"i-2": ProviderError("i-2 is protected.")}
+    return found
 
 
 def planned(**changes: object) -> str:
@@ -80,6 +113,15 @@ TEXTS: dict[str, Callable[[], str]] = {
     "left, with a bucket": lambda: detached_text(view()),
     "left, without a bucket": lambda: detached_text(view(spec=replace(SPEC, bucket=""))),
     "left, with a machine that stays": lambda: detached_text(view(spec=replace(SPEC, auto_shutdown=False))),
+    "found by reap": lambda: reap_text(findings(), NOW, done=False),
+    "ended by reap": lambda: reap_text(findings(done=True), NOW, done=True),
+    "plan of a sweep": lambda: sweep_plan_text(plan(), NOW, SWEEP, TIME, ["train.py", "--fast"], "costgpu-runs/x"),
+    "results of a sweep": lambda: results_text(results(), "val_loss", "costgpu-runs/x"),
+    "reap as JSON": lambda: reap_json(findings(done=True), NOW),
+    "plan of a sweep as JSON": lambda: sweep_plan_json(plan(), NOW, SWEEP, TIME, "costgpu-runs/x"),
+    "results of a sweep as JSON": lambda: document(
+        "costgpu.sweep", sweep=results_value(results(), METRIC, "costgpu-runs/x")
+    ),
     "run as JSON": lambda: run_json(view()),
     "runs as JSON": lambda: jobs_json(RUNS, TAGGED, NOW),
     "failure as JSON": lambda: launched_json(plan(), [closed()], InstanceLost("gone", hint="again"), NOW),

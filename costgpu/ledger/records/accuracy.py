@@ -8,10 +8,11 @@ from __future__ import annotations
 import statistics
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 from decimal import Decimal
 
-from costgpu.ledger.queries.history import ClosedRun, Selection, closed_runs
+from costgpu.ledger.costs.charges import Selection
+from costgpu.ledger.costs.closed_runs import ClosedRun, closed_runs
 from costgpu.ledger.records.billed import LATE, BilledCost, latest_bills, without_repeats
 from costgpu.ledger.store import Ledger
 
@@ -25,9 +26,25 @@ class Comparison:
     run: ClosedRun
     # what the provider says; None if it was not asked, or so soon that the bill may be incomplete
     billed_usd: Decimal | None
-    time_error: float  # metered over estimated seconds, less 1: +0.1 took 10 % longer
-    cost_error: float | None  # the same of the cost; None for what costs nothing
-    held: bool | None  # whether the metered seconds lie within the estimate's 80 % interval; None without one
+    estimated: float  # seconds
+    actual: float  # metered seconds
+
+    @property
+    def time_error(self) -> float:
+        """Return the metered over the estimated seconds, less 1: +0.1 took 10 % longer."""
+        return self.actual / self.estimated - 1
+
+    @property
+    def cost_error(self) -> float | None:
+        """Return the same of the cost; None for what costs nothing."""
+        estimated, metered = self.run.estimated_cost_usd, self.run.metered_cost_usd
+        return float(metered / estimated) - 1 if estimated and metered is not None else None
+
+    @property
+    def held(self) -> bool | None:
+        """Return whether the metered seconds lie within the estimate's 80 % interval; None without one."""
+        low, high = self.run.estimated_seconds_low, self.run.estimated_seconds_high
+        return None if low is None or high is None else low <= self.actual <= high
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,11 +67,16 @@ def comparisons(
 ) -> tuple[Comparison, ...]:
     """Return the runs with an estimate that can be held against what happened, oldest first."""
     bills = _billed(ledger)
-    found = (
-        _compared(run, _whole(run, bills.get(run.run_id, [])))
+    return tuple(
+        Comparison(
+            run=run,
+            billed_usd=_whole(run, bills.get(run.run_id, ())),
+            estimated=run.estimated_seconds,
+            actual=run.metered_seconds,
+        )
         for run in closed_runs(ledger, selection, since=since, until=until, only_estimated=True)
+        if run.estimated_seconds is not None and run.metered_seconds is not None and run.metered_seconds > 0
     )
-    return tuple(one for one in found if one is not None)
 
 
 def accuracy(found: Sequence[Comparison]) -> tuple[Accuracy, ...]:
@@ -64,24 +86,6 @@ def accuracy(found: Sequence[Comparison]) -> tuple[Accuracy, ...]:
     providers = sorted({one.run.provider for one in found})
     groups = [_of(ALL, found)]
     return (*groups, *(_of(name, [one for one in found if one.run.provider == name]) for name in providers))
-
-
-def _compared(run: ClosedRun, bill: Decimal | None) -> Comparison | None:
-    if not run.estimated_seconds or run.estimated_seconds <= 0 or run.metered_seconds is None:
-        return None
-    cost_error = None
-    if run.estimated_cost_usd and run.metered_cost_usd is not None:
-        cost_error = float(run.metered_cost_usd / run.estimated_cost_usd) - 1
-    held = None
-    if run.estimated_seconds_low is not None and run.estimated_seconds_high is not None:
-        held = run.estimated_seconds_low <= run.metered_seconds <= run.estimated_seconds_high
-    return Comparison(
-        run=run,
-        billed_usd=bill,
-        time_error=run.metered_seconds / run.estimated_seconds - 1,
-        cost_error=cost_error,
-        held=held,
-    )
 
 
 def _of(provider: str, found: Sequence[Comparison]) -> Accuracy:
@@ -110,9 +114,7 @@ def _median(values: Iterable[float]) -> float | None:
 def _billed(ledger: Ledger) -> dict[str, list[BilledCost]]:
     """Return what providers have said of each run, ever."""
     found: dict[str, list[BilledCost]] = {}
-    for cost in without_repeats(
-        latest_bills(ledger, datetime.min.replace(tzinfo=UTC), datetime.max.replace(tzinfo=UTC))
-    ):
+    for cost in without_repeats(latest_bills(ledger)):
         if cost.run_id:
             found.setdefault(cost.run_id, []).append(cost)
     return found

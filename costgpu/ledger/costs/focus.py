@@ -16,11 +16,10 @@ from datetime import UTC, datetime
 from decimal import ROUND_HALF_EVEN, Decimal
 from typing import Any
 
-from costgpu.ledger.queries.export import lines
-from costgpu.ledger.queries.history import ClosedRun
-from costgpu.ledger.queries.proration import share
-from costgpu.ledger.queries.totals import By, next_start
-from costgpu.ledger.schema import from_nano, to_microseconds, to_nano
+from costgpu.ledger.costs.closed_runs import ClosedRun
+from costgpu.ledger.costs.export import lines
+from costgpu.ledger.costs.periods import Calendar, Every, Part
+from costgpu.ledger.schema import from_microseconds, from_nano, to_microseconds, to_nano
 from costgpu.version import __version__
 
 VERSION = "1.2"
@@ -66,9 +65,8 @@ def as_focus(
         since: Only what was charged from then on, to the second; None for the beginning.
         until: Only what was charged before then; None for no end.
     """
-    return lines(
-        [COLUMNS], ([row[name] for name in COLUMNS] for run in runs for row in rows_of(run, names, since, until))
-    )
+    months = Calendar(Every.MONTHLY, "UTC", since, until)
+    return lines([COLUMNS], ([row[name] for name in COLUMNS] for run in runs for row in rows_of(run, names, months)))
 
 
 def metadata(at: datetime) -> dict[str, Any]:
@@ -92,37 +90,23 @@ def data_type(column: str) -> dict[str, Any]:
     return next((kind for ends, kind in TYPES.items() if column.endswith(ends)), {"DataType": "String"})
 
 
-def rows_of(
-    run: ClosedRun, names: Names, since: datetime | None = None, until: datetime | None = None
-) -> Iterator[dict[str, Any]]:
+def rows_of(run: ClosedRun, names: Names, months: Calendar) -> Iterator[dict[str, Any]]:
     """Yield the charges of one run, month by month: column -> value, None where nothing is known."""
     if run.started_at is None or run.ended_at is None or run.metered_cost_usd is None:
         return
-    began, ended = to_microseconds(run.started_at), to_microseconds(run.ended_at)
     cost = to_nano(run.metered_cost_usd) or 0
-    following = datetime(run.started_at.year, run.started_at.month, 1, tzinfo=UTC)
-    while following <= run.ended_at:
-        month, following = following, next_start(By.MONTH, following)
-        low = max(to_microseconds(month), to_microseconds(since) if since else to_microseconds(month))
-        high = min(to_microseconds(following), to_microseconds(until) if until else to_microseconds(following))
-        first, last = max(low, began), min(high, ended)
-        if first > last or (first == last and (began != ended or not low <= began < high)):
-            continue
-        seconds = Decimal(share(ended - began, began, ended, low, high)) / SECOND_US
-        charged = (first, last, month, following)
-        yield _row(run, names, charged, from_nano(share(cost, began, ended, low, high)), seconds)
+    for part in months.split(cost, to_microseconds(run.started_at), to_microseconds(run.ended_at)):
+        yield _row(run, names, part)
 
 
-def _row(
-    run: ClosedRun, names: Names, charged: tuple[int, int, datetime, datetime], cost: Decimal, seconds: Decimal
-) -> dict[str, Any]:
-    first, last, month, following = charged
+def _row(run: ClosedRun, names: Names, part: Part) -> dict[str, Any]:
+    cost, seconds = from_nano(part.amount), Decimal(part.ended - part.began) / SECOND_US
     itself = run.provider or UNKNOWN
     publisher, service = names.get(run.provider, (itself, itself))
     hours = (max(seconds, Decimal(1)) / HOUR).quantize(QUANTITY, ROUND_HALF_EVEN)
     price = (cost / hours).quantize(PRICE, ROUND_HALF_EVEN)
-    start = first // SECOND_US  # whole seconds, as the specification writes times
-    end = max(-(-last // SECOND_US), start + 1)
+    start = part.began // SECOND_US  # whole seconds, as the specification writes times
+    end = max(-(-part.ended // SECOND_US), start + 1)
     spot = run.purchase_option == "spot"
     sku = f"{run.provider}:{run.instance_type}"
     gpu = {"GpuCount": run.accelerator_count, "x_GpuModel": run.accelerator} if run.accelerator else {}
@@ -132,8 +116,8 @@ def _row(
         "BilledCost": cost,
         "BillingAccountId": run.account or UNKNOWN,
         "BillingCurrency": "USD",
-        "BillingPeriodEnd": _time(following),
-        "BillingPeriodStart": _time(month),
+        "BillingPeriodEnd": _time(from_microseconds(part.end)),
+        "BillingPeriodStart": _time(from_microseconds(part.start)),
         "ChargeCategory": "Usage",
         "ChargeDescription": f"Run {run.run_id} ({run.name}) on {run.instance_type}, {way}, as metered",
         "ChargeFrequency": "Usage-Based",

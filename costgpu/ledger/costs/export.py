@@ -16,7 +16,7 @@ from datetime import datetime
 from decimal import Decimal
 from typing import Any
 
-from costgpu.ledger.queries.history import ClosedRun
+from costgpu.ledger.costs.closed_runs import ClosedRun
 
 JSON_SCHEMA, JSON_VERSION = "costgpu.ledger", 1
 FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n")

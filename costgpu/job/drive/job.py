@@ -252,7 +252,8 @@ class JobDriver:
             self._prepare()
             self._prepared.add(len(self.attempts))
         if (left := self._due()) > 0:
-            self.observer.waiting(view, f"no machine was to be had; the next look in {left:.0f} s")
+            due = place_policy.looks_again_at(view)
+            self.observer.waiting(view, f"no machine was to be had; the next look, at {due:%H:%M:%S} UTC")
             self.services.clock.sleep(min(left, WAIT_POLL_SECONDS))
             return False
         self._complete(attempt)

@@ -55,7 +55,7 @@ def cancel_driven(context: AppContext, view: RunView, *, now: bool) -> None:
     while left := [one for one in runs_of_job(context.ledger, view) if one.run_id not in given_up]:
         for one in left:  # first: a run that is about to end is not to be followed by another one
             given_up.add(one.run_id)
-            if not one.given_up:
+            if not one.given_up and one.state is not RunState.CLOSED:
                 journal = RunJournal(context.ledger, context.tools.clock, one.run_id)
                 retry_on_conflict(partial(journal.add, GivenUp()))
         for one in left:

@@ -17,8 +17,6 @@ QUICK = """
 print("begun", flush=True)
 open("model.bin", "w").write("weights")
 """
-LONG_NOTICE_SECONDS = 120.0
-"""As long as `preemptionNoticeDuration` may be: nothing here hangs on how fast this machine is."""
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -86,10 +84,6 @@ def the_startup_script_comes_late(person: Person) -> None:
     person.ended()
 
 
-def calls(person: Person) -> list[str]:
-    return [row["action"] for row in person.requests()]
-
-
 def reaped(person: Person, ahead: float = 0.0) -> None:
     """`reap --yes`, so many seconds later; its exit code says whether anything was found."""
     clock = person.folder / "clock"
@@ -141,17 +135,6 @@ def nobody_is_left_but_the_time_limit(person: Person) -> None:
 
 
 @journeys
-def a_spot_machine_is_taken(person: Person) -> None:
-    client = person.begun("--spot")
-    person.cloud.preempt(machine(person), LONG_NOTICE_SECONDS)
-    assert client.wait() == Preempted.exit_code, str(client)
-    assert client.says("The provider took the machine back"), str(client)
-    assert person.holds("checkpoint", "saved")
-    assert client.says("ended by this client"), str(client)
-    person.ended()
-
-
-@journeys
 def a_spot_machine_is_taken_without_a_word(person: Person) -> None:
     """As Google does it: the notice and the power button at the same time, and then it is deleted."""
     client = person.begun("--spot")
@@ -182,41 +165,6 @@ def its_host_fails(person: Person) -> None:
     assert client.says("its host failed (hostError)"), str(client)
     assert (person.receipt()["reason"], person.receipt()["ended_by"]) == ("preempted", "provider")
     person.ended()
-
-
-@journeys
-def its_host_is_maintained(person: Person) -> None:
-    """A CPU machine is moved, and the job goes on; a deadline afterwards is one."""
-    client = person.begun()
-    person.cloud.maintain_host(machine(person))
-    person.go()
-    assert client.wait() == 0, str(client)
-    person.ended()
-
-
-@journeys
-def a_quota_says_no(person: Person) -> None:
-    person.write(QUICK)
-    client = person.launch(kind="a2-ultragpu-1g", cap="5")
-    assert client.wait() != 0, str(client)
-    assert client.says("NVIDIA_A100_80GB_GPUS"), str(client)
-    assert person.instances() == []
-    assert "instances.insert" not in calls(person), "that could be known before"
-
-
-@journeys
-def an_operation_fails(person: Person) -> None:
-    """The call was accepted, and what is wrong comes afterwards: nothing is left of it."""
-    person.write(QUICK)
-    kind = "n2-standard-2"
-    person.cloud.fail(kind, "QUOTA_EXCEEDED", "Quota 'N2_CPUS' exceeded.  Limit: 0.0 in region us-central1.", 403)
-    client = person.launch(kind=kind, cap="0.05")
-    assert client.wait() != 0, str(client)
-    assert client.says("N2_CPUS"), str(client)
-    assert person.instances() == []
-    assert "instances.insert" in calls(person)
-    assert person.run_id()
-    assert person.left() == []
 
 
 @pytest.mark.parametrize("name", journeys.names)

@@ -1,14 +1,15 @@
 """What goes wrong on AWS: each a clear error with its exit code, and no machine left."""
 
-import signal
 import time
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tests.emulated.journeys.conftest import Begin
-from tests.emulated.journeys.journey import KILLABLE, WAITS, Client, Journeys, Person, bucket, until
+from tests.emulated.journeys.journey import KILLABLE, WAITS, Client, Journeys, Person, until
 from tests.emulators.ec2.client import RunningEc2
 from tests.emulators.guests import guest_control
 from tests.emulators.guests.disk_seed import Traits
@@ -139,24 +140,34 @@ def it_ends_while_it_is_launched(person: Person) -> None:
     person.ended(instances=3)
 
 
+def asked_for_machines(person: Person) -> list[dict[str, Any]]:
+    return [row for row in person.requests() if row["name"] == "ec2:RunInstances"]
+
+
 @journeys
-def no_capacity_here_and_elsewhere_some(person: Person) -> None:
+def no_capacity_anywhere_and_later_some(person: Person) -> None:
+    """Two regions are asked, zone by zone, and again after a minute: then the second one has room."""
     code, words = "InsufficientInstanceCapacity", "We currently do not have sufficient c7g.medium capacity."
     person.fault("RunInstances", region="us-east-1", times=-1, skip=1, code=code, message=words)
+    person.fault("RunInstances", region="us-west-2", times=6, code=code, message=words)
     person.write("open('model', 'w').write('x')")
-    person.ran(kind="c7g.medium", cap="0.10", infra=("aws/us-east-1", "aws/us-west-2"))
+    command, clock = moved(person)
+    places = ("aws/us-east-1", "aws/us-west-2")
+    client = person.launch("--retry-until-up", kind="c7g.medium", cap="0.10", infra=places, command=command)
+    client.until(lambda: asked_for_machines(person) and len(person.run_ids()) == 2, what="it waits to look again")
+    clock.write_text("61")
+    assert client.wait() == 0, str(client)
     assert [each["region"] for each in person.instances()] == ["us-west-2"]
-    asked = [
-        (row["region"], row["params"].get("NetworkInterface.1.SubnetId"))
-        for row in person.requests()
-        if row["name"] == "ec2:RunInstances"
-    ]
-    zones = [subnet for region, subnet in asked if region == "us-east-1"]
-    assert zones[0] is None
-    assert len(set(zones)) == len(zones) > 3
-    assert asked[-1] == ("us-west-2", None)
-    assert person.events().count("refused") == len(zones)
-    assert (person.work / "model").exists()
+    rows = asked_for_machines(person)
+    asked = [row["params"].get("NetworkInterface.1.SubnetId") for row in rows if row["region"] == "us-east-1"]
+    assert asked[0] is None
+    assert len(set(asked)) > 3
+    assert Counter(asked) == dict.fromkeys(asked, 2), "each zone in both searches"
+    searches = [(person.facts("closed", run_id)["receipt"]["reason"], run_id) for run_id in person.run_ids()]
+    assert [reason for reason, _ in searches] == ["no_capacity", "succeeded"]
+    refused = sum(person.events(run_id).count("refused") for _, run_id in searches)
+    assert refused == len(asked) + 6 == len(rows) - 1
+    assert person.holds("model", "x")
     person.ended()
 
 
@@ -188,45 +199,6 @@ def credentials_expire(person: Person) -> None:
     assert (person.work / "model.bin").exists()
     person.key += "RENEWED"
     person.do("attach", person.name)
-    person.ended()
-
-
-@journeys
-def spot_with_a_notice(person: Person) -> None:
-    client = person.begun("--spot", kind="c6i.large", cap="0.10")
-    guest = person.guest()
-    person.cloud.interrupt(guest.instance_id, notice_seconds=100)
-    assert client.wait() == 61, str(client)
-    assert person.holds("checkpoint", "saved")
-    assert person.receipt()["reason"] == "preempted"
-    person.ended()
-
-
-@journeys
-def spot_without_a_chance(person: Person) -> None:
-    client = person.begun("--spot", kind="c6i.large", cap="0.10")
-    guest = person.guest()
-    person.cloud.interrupt(guest.instance_id, notice_seconds=0)
-    assert client.wait() == 61, str(client)
-    assert client.says("took the machine back") or client.says(f"The provider took {guest.instance_id} back")
-    assert (person.receipt()["reason"], person.receipt()["ended_by"]) == ("preempted", "provider")
-    person.ended()
-
-
-@journeys
-def switched_off_with_a_bucket(person: Person) -> None:
-    """The machine goes down in the middle of the job: its checkpoint comes home all the same."""
-    bucket(person, "costgpu-last")
-    client = person.begun("--bucket", "s3://costgpu-last/team", script="train.py 3")
-    client.process.send_signal(signal.SIGSTOP)  # it would end the machine if it saw the job's end before the machine's
-    client.until_stopped()
-    person.guest().run("systemctl", "poweroff", check=False)
-    person.until_state("terminated")
-    client.go_on()
-    assert client.wait() == 50, str(client)
-    assert client.says("The job was ended before it was done. The machine was shut down or restarted."), str(client)
-    assert person.holds("checkpoint", "saved")
-    assert (person.receipt()["reason"], person.receipt()["ended_by"]) == ("job_failed", "somebody_else")
     person.ended()
 
 

@@ -1,19 +1,18 @@
 """Jobs on two machines of the emulated AWS, from the command line: real hosts, real torch between them.
 
-Clients of several machines are killed, and machines are taken back, in tests/simulation.
+A zone that has room for one, and machine 1 that is taken back, are in `test_groups_google`.
 """
 
-import json
 from collections.abc import Iterator
+from typing import Any
 
 import boto3
 import pytest
 
 from costgpu.errors import NodesApart
-from tests import examples
 from tests.emulated.journeys import groups
 from tests.emulated.journeys.conftest import Begin
-from tests.emulated.journeys.journey import KILLABLE, WAITS, Journeys, Person, until
+from tests.emulated.journeys.journey import KILLABLE, WAITS, Journeys, Person, bucket, until
 from tests.emulators.ec2.client import RunningEc2
 from tests.emulators.fixtures import packages_in_guests
 from tests.emulators.guests import guest_control
@@ -21,8 +20,8 @@ from tests.emulators.guests.disk_seed import Traits
 
 pytestmark = pytest.mark.emulator
 journeys = Journeys()
-TORCH, CAP = "c7i.large", "0.20"
-APART = "c6i.large"
+TORCH, CAP = "c6i.large", "0.60"
+APART = "c7i.large"
 QUICK_MEETING = "COSTGPU_AGENT_MEETING_SECONDS=12 COSTGPU_AGENT_CONNECT_SECONDS=2"
 """Machines that do not wait for each other as long as machines on two ends of a data centre."""
 
@@ -30,27 +29,35 @@ QUICK_MEETING = "COSTGPU_AGENT_MEETING_SECONDS=12 COSTGPU_AGENT_CONNECT_SECONDS=
 @pytest.fixture(scope="module", autouse=True)
 def all_at_once(begin: Begin, guest_cloud_process: RunningEc2) -> Iterator[None]:
     guest_control.set_traits(Traits(agent=QUICK_MEETING), APART)
-    with packages_in_guests(TORCH):
+    with packages_in_guests(TORCH, agent="COSTGPU_AGENT_CHECKPOINT_SECONDS=0.2"):
         yield from begin(guest_cloud_process)
     guest_control.set_traits(None, APART)
 
 
 @journeys
-def a_whole_run(person: Person) -> None:
-    """DDP under torchrun from the command line to the receipt, and nothing is left."""
-    person.write(examples.source_for_gloo("train_ddp.py"))
-    small = "train.py --epochs 2 --steps 4 --samples 1024 --width 64"
-    client = person.ran(*groups.TWO, kind=TORCH, cap=CAP, script=small)
+def machine_0_is_taken_back(person: Person) -> None:
+    """First without a notice and without a client: what it has brought into the bucket is enough for whoever comes next."""
+    store = bucket(person, "costgpu-checkpoints")
+    person.write(groups.source_with_gates())
+    kept = ("-d", "--bucket", "s3://costgpu-checkpoints/team")
+    client = person.ran(*groups.TWO, *groups.GOES_ON, *kept, kind=TORCH, cap=CAP, script=groups.script(30))
     assert client.says(f"2x aws {TORCH}"), str(client)
-    assert b"[rank0]:epoch 1: loss" in client.out, str(client)
+    lead = person.run_ids()[0]
+    until(lambda: _is_there(store, f"team/{lead}/checkpoint.tar.gz"), 120, "a checkpoint is in the bucket")
+    person.cloud.interrupt(groups.machine(person, 0), notice_seconds=0)
+    until(lambda: person.machine_of(lead)["state"] == "terminated", 60, "it is gone")
+    attached = person.start("attach", lead)
+    groups.waits_at(attached, 20)
+    person.cloud.interrupt(groups.machine(person, 0), notice_seconds=100)
+    assert attached.wait(180) == 0, str(attached)
+    assert attached.says("together 6 machines after 2 interruptions"), str(attached)
     assert (person.work / "model.pt").exists()
-    for run_id in person.run_ids():
-        assert client.says(f"Receipt {run_id}"), str(client)
-    assert client.says("together 2 machines"), str(client)
-    listed = json.loads(person.do("jobs", "-a", "--json").out)["runs"]
-    assert [(each["state"], each["reason"]) for each in listed] == [("closed", "succeeded")] * 2
-    person.ended(instances=2)
+    groups.went_on(person, attempts=3)
     assert person.do("reap", "--infra", "aws/us-east-1").out == b""
+
+
+def _is_there(s3: Any, name: str) -> bool:
+    return bool(s3.list_objects_v2(Bucket="costgpu-checkpoints", Prefix=name).get("KeyCount"))
 
 
 @journeys
@@ -73,6 +80,21 @@ def they_do_not_reach_each_other(person: Person) -> None:
     assert b"done" not in client.out
     until(lambda: person.states() == ["terminated"] * 2, 30, f"the machines of {person.name} are gone")
     person.ended(instances=2)
+
+
+@journeys
+def cancelled_by_tag(person: Person) -> None:
+    """From a computer whose ledger knows nothing, by what is on the machine."""
+    person.write(WAITS)
+    client = person.launch(*groups.BARE, cap="0.03")
+    client.until(lambda: b"begun" in client.out, 120, "the job runs on machine 0")
+    client.kill()
+    other = Person(person.cloud, person.folder / "other", person.key)
+    done = other.do("cancel", "-y", person.run_ids()[1])
+    for run_id in person.run_ids():
+        assert person.machine_of(run_id)["id"].encode() in done.out, str(done)
+    assert person.states() == ["terminated"] * 2
+    assert person.left() == []
 
 
 @pytest.mark.parametrize("name", journeys.names)

@@ -4,7 +4,7 @@ Real processes, real SIGKILLs, real hosts. Afterwards only time passes, and cron
 alive past its lease, no outputs are lost, no run has two machines, nothing foreign is touched. On Google Cloud there are
 fewer points: the engine is the same, the adapter and what a power-off means are not.
 
-Clients of thousands of drawn jobs, on one machine, on several, and in attempts, die in tests/simulation.
+Clients of thousands of drawn jobs, of groups and of those that go on, too, die at any call in tests/simulation.
 """
 
 import json

@@ -56,7 +56,7 @@ def read_bytes(path: Path, kind: FileKind) -> bytes | None:
         with open_regular(path, follow=True) as file:
             content = file.read(kind.most_bytes + 1)
     except NotRegular as error:
-        raise kind.unreadable(path, error.strerror) from error
+        raise kind.unreadable(path, str(error.strerror)) from error
     except (FileNotFoundError, NotADirectoryError):
         return None
     except OSError as error:

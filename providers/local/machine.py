@@ -19,6 +19,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+from costgpu.portable.supervise import adopt_orphans, reap
 from costgpu.providers.local import processes
 from costgpu.providers.local.folder import Folder
 from costgpu.providers.local.records import Damaged
@@ -26,7 +27,6 @@ from costgpu.providers.local.records import Damaged
 _WAKE_SECONDS = 2.0
 _LOOK_SECONDS = 5.0
 _WRITE_TRIES = 30  # then a host whose folder cannot be written leaves: all that ran in it is ended
-_SUBREAPER = 36  # PR_SET_CHILD_SUBREAPER. Source: Linux prctl(2), include/uapi/linux/prctl.h
 _LOCK_SECONDS = 3.0  # somebody may be looking whether the lock is free
 KEPT_VARIABLES = {
     "PATH",
@@ -67,7 +67,7 @@ class Host:
 
     def run(self) -> None:
         """From the boot script to the end."""
-        _adopt_orphans()
+        adopt_orphans()
         bell, ringer = os.pipe()
         os.set_blocking(ringer, False)
         signal.set_wakeup_fd(ringer)
@@ -132,19 +132,15 @@ class Host:
         started.returncode = 0  # reaped below, together with the orphans
 
     def _reap(self) -> None:
-        with contextlib.suppress(ChildProcessError):
-            while True:
-                pid, status = os.waitpid(-1, os.WNOHANG)
-                if pid == 0:
-                    return
-                if pid == self._boot:
-                    with contextlib.suppress(OSError):
-                        self._folder.write_once("booted", {"status": os.waitstatus_to_exitcode(status)})
+        status = reap().get(self._boot)
+        if status is not None:
+            with contextlib.suppress(OSError):
+                self._folder.write_once("booted", {"status": os.waitstatus_to_exitcode(status)})
 
     def _note(self) -> None:
         """Write down what belongs to the instance: should its guards be killed, all of it is found, mark or not."""
         table = processes.processes()
-        mine = {(pid, table[pid].started) for pid in processes.descendants(table, os.getpid())}
+        mine = {(one.pid, one.started) for one in processes.descendants(os.getpid(), table)}
         if (now := time.monotonic()) >= self._look_at:  # the job's own tree descends from a client
             self._look_at, me = now + _LOOK_SECONDS, table.get(os.getpid())
             found = processes.members(self._folder.path, processes.Belonging(host=me, noted=self._noted))
@@ -204,14 +200,6 @@ def power_off(folder: Folder, reason: str) -> int:
                 return 0  # all that could not be done is to write it down
         time.sleep(0.1)
     return 0
-
-
-def _adopt_orphans() -> None:
-    if sys.platform == "linux":
-        import ctypes  # noqa: PLC0415
-
-        with contextlib.suppress(OSError, AttributeError):
-            ctypes.CDLL(None).prctl(_SUBREAPER, 1, 0, 0, 0)
 
 
 def main() -> None:

@@ -1,6 +1,5 @@
 """Installing, sending and fetching through real commands."""
 
-import contextlib
 import os
 import sys
 from collections.abc import Callable
@@ -14,6 +13,7 @@ from costgpu.job.machine.agent_client import AgentHost
 from costgpu.job.machine.host import LogPosition, Selection
 from costgpu.job.machine.install_agent import agent_sha256
 from costgpu.models.job import FileEntry, JobPhase
+from costgpu.portable.processes import arguments_of
 from tests.agent.harness import Machine, in_thread, order, selection
 from tests.until import until
 
@@ -58,13 +58,8 @@ def test_a_newer_agent_replaces_the_old_one_while_the_job_runs(machine: Machine)
 
 def _daemons(machine: Machine) -> dict[int, str]:
     """Process number -> command line."""
-    found = {}
-    for pid in machine.ours():
-        with contextlib.suppress(OSError):
-            line = Path(f"/proc/{pid}/cmdline").read_text()
-            if "daemon" in (words := line.split("\0")) and words[1] == "-I":
-                found[pid] = line
-    return found
+    found = {pid: arguments_of(pid) for pid in machine.ours()}
+    return {pid: line for pid, line in found.items() if " daemon" in line and line.split()[1] == "-I"}
 
 
 @pytest.mark.parametrize("old", ["echo Python 3.6.9\nexit 1", "exit 127"])

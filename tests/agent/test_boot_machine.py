@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from costgpu.job.agent.clock import boot_id, uptime
-from costgpu.job.agent.observe import machine_stats
 from costgpu.job.machine.boot_script import boot_script
+from costgpu.portable.clock import boot_id, uptime
+from costgpu.portable.processes import processes, read
 from tests.agent.harness import Machine, order
 from tests.unit.job.test_boot_script import PRIVATE, PUBLIC
 from tests.until import until
@@ -68,8 +68,8 @@ class Box:
     def watchdogs(self) -> list[int]:
         return [
             pid
-            for pid in machine_stats.processes()
-            if (words := _words(pid))
+            for pid in processes()
+            if (words := read(pid, "cmdline").split(b"\0"))
             and b"watchdog.sh" in words[min(1, len(words) - 1)]
             and os.fsencode(str(self.folder)) in b" ".join(words)
         ]
@@ -94,13 +94,6 @@ class Box:
     def await_armed(self) -> None:
         """Waits until the watchdog is armed."""
         until((self.home / "life").exists)
-
-
-def _words(pid: int) -> list[bytes]:
-    try:
-        return Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
-    except OSError:
-        return []
 
 
 @pytest.fixture

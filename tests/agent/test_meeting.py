@@ -16,6 +16,7 @@ from costgpu.job.agent import meeting
 from costgpu.job.agent.meeting import complaint, unreached
 from costgpu.job.machine.agent_client import AgentHost
 from costgpu.models.job import EndReason, JobStatus
+from costgpu.portable.processes import arguments_of
 from tests.agent.harness import Machine, in_thread, rendezvous
 from tests.agent.test_agent_pythons import OTHERS
 from tests.until import until
@@ -64,11 +65,7 @@ def waits_for_others(machine: Machine, port: int) -> None:
 
 def meets(machine: Machine) -> bool:
     """Whether it looks for the others now."""
-    found = False
-    for pid in machine.ours():
-        with contextlib.suppress(OSError):
-            found = found or b"\0meet\0" in Path(f"/proc/{pid}/cmdline").read_bytes()
-    return found
+    return any(" meet " in arguments_of(pid) for pid in machine.ours())
 
 
 def test_three_machines_meet_and_each_knows_its_rank(new_machine: NewMachine, port: int) -> None:

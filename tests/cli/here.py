@@ -26,6 +26,7 @@ from costgpu.config import data_path
 from costgpu.job.state.states import replay
 from costgpu.ledger import Ledger
 from costgpu.models.run import EventKind, RunEvent, RunView
+from costgpu.portable.processes import arguments_of, processes, read
 from tests.job.examples import START, intent
 from tests.unit.providers.planted import closed
 
@@ -63,14 +64,6 @@ def until(what: Callable[[], bool], seconds: float = 60.0) -> None:
     while not what():
         assert time.monotonic() < end, f"not within {seconds} s"
         time.sleep(0.03)
-
-
-def alive(pid: int) -> bool:
-    """Whether a process is more than a zombie."""
-    try:
-        return Path(f"/proc/{pid}/stat").read_bytes().rsplit(b")", 1)[1].split()[0] not in (b"Z", b"X")
-    except OSError:
-        return False
 
 
 class Screen(io.BytesIO):
@@ -220,17 +213,10 @@ class Here:
 
     def living(self) -> list[str]:
         """What runs of any instance of this computer: command lines."""
-        found = []
-        for entry in Path("/proc").iterdir():
-            if entry.name.isdigit() and alive(int(entry.name)):
-                with contextlib.suppress(OSError):
-                    words = (entry / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
-                    marks = (entry / "environ").read_bytes().decode(errors="replace").split("\0")
-                    if str(self.data / "machines") in words or any(
-                        mark.startswith(f"COSTGPU_HOME={self.data}") for mark in marks
-                    ):
-                        found.append(words)
-        return found
+        mark = f"\0COSTGPU_HOME={self.data}".encode()
+        lines = {pid: arguments_of(pid) for pid in processes()}
+        machines = str(self.data / "machines")
+        return [line for pid, line in lines.items() if machines in line or mark in b"\0" + read(pid, "environ")]
 
     def quiet(self) -> None:
         """Nothing is left running: the machine was ended, and the last process is about to be gone at most."""

@@ -13,7 +13,8 @@ import pytest
 
 from costgpu.models.job import EndReason
 from costgpu.models.run import RunState, RunView
-from tests.cli.here import LOCAL, STEPS, Here, Result, Terminal, alive, side_by_side, until
+from costgpu.portable.processes import process
+from tests.cli.here import LOCAL, STEPS, Here, Result, Terminal, side_by_side, until
 
 BOTH = """\
 import os, sys
@@ -258,7 +259,7 @@ class TestAtATerminal:
         with steps.terminal(*LOCAL, "train.py") as seat:
             seat.expect("step 3")
             pid = seat.close()
-            until(lambda: not alive(pid))
+            until(lambda: process(pid) is None)
         assert steps.living()
         assert (steps.last().state, steps.last().detached) == (RunState.RUNNING, True)
         assert steps.told("cancel", "train").code == 0
@@ -270,7 +271,7 @@ class TestAtATerminal:
         with steps.terminal(*LOCAL, "train.py") as seat:
             seat.expect("Created")
             pid = seat.close()
-            until(lambda: not alive(pid))
+            until(lambda: process(pid) is None)
         assert closed(steps).reason is EndReason.CANCELLED
 
 

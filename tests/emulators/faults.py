@@ -9,9 +9,9 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
+from costgpu.portable.processes import process
 from tests.emulators.wire import ApiCall, Reply, refusal
 
 _EXPIRED = {"ec2": "RequestExpired", "sts": "ExpiredToken", "s3": "ExpiredToken", "iam": "ExpiredToken"}
@@ -84,16 +84,8 @@ class KillOrder:
         except ProcessLookupError:
             return
         deadline = time.monotonic() + 5
-        while time.monotonic() < deadline and lives(self.pid):
+        while time.monotonic() < deadline and process(self.pid) is not None:
             time.sleep(0.002)
-
-
-def lives(pid: int) -> bool:
-    """Whether there is such a process; one that is only not buried yet is none."""
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except OSError:
-        return False
 
 
 class FaultInjector:

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from costgpu.errors import HostUnreachable, OutputsMissing, RunError
 from costgpu.job.machine.host import RemoteFile, Transport
 from costgpu.job.machine.transport.batches import batches
+from costgpu.portable.processes import process
 from tests.until import until
 
 MIB = 1 << 20
@@ -24,15 +25,8 @@ def python(code: str, *args: str) -> list[str]:
     return [sys.executable, "-c", code, *args]
 
 
-def is_gone(pid: int) -> bool:
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
-    except OSError:
-        return True
-
-
 def wait_until_gone(pid: int) -> None:
-    until(lambda: is_gone(pid))
+    until(lambda: process(pid) is None)
 
 
 def test_output_and_return_code(transport: Transport) -> None:

@@ -9,8 +9,9 @@ import os
 import re
 import signal
 
+from ...portable.files import open_regular
 from .observe.machine_stats import gpu_count
-from .state_files import Home, open_regular
+from .state_files import Home
 from .status import LOGS
 
 GPU, MEMORY = "gpu", "memory"
@@ -100,9 +101,9 @@ def _told(text: str) -> str:
 
 def _tail(home: Home, name: str) -> str:
     try:
-        log = open_regular(home.file(name))
+        stream = open_regular(home.file(name))
     except OSError:
         return ""
-    with open(log, "rb") as stream:
-        stream.seek(max(0, os.fstat(log).st_size - _TAIL_BYTES))
+    with stream:
+        stream.seek(max(0, os.fstat(stream.fileno()).st_size - _TAIL_BYTES))
         return stream.read(_TAIL_BYTES).decode("utf-8", "replace")

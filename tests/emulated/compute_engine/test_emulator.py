@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tests.cli.here import alive
+from costgpu.portable.processes import process
 from tests.emulators.compute_engine import schema
 from tests.emulators.compute_engine.client import RunningComputeEngine
 from tests.emulators.compute_engine.google_client import Google, refused, soon
@@ -197,4 +197,4 @@ def test_an_emulator_ends_with_its_starter() -> None:
         "print(RunningComputeEngine.launch()._process.pid, flush=True); os._exit(0)"
     )
     done = subprocess.run([sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=True)
-    until(lambda: not alive(int(done.stdout)))
+    until(lambda: process(int(done.stdout)) is None)

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from costgpu.portable.processes import process
 from costgpu.sweep.tuner import trial_process
 from costgpu.sweep.tuner.trial_process import ALL_REPORTS, MOST_COSTLY_LINES, TrialProcess, is_told, trial_name
 from tests.until import until
@@ -37,13 +38,6 @@ def finish(one: TrialProcess) -> dict[str, Any]:
     while not (result := one.step())["done"]:
         pass
     return result
-
-
-def alive(pid: int) -> bool:
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
-    except OSError:
-        return False
 
 
 def test_values_log_and_end(trial: Trial, tmp_path: Path) -> None:
@@ -152,7 +146,7 @@ def test_a_trial_that_is_ended_takes_its_children_along(
     one.end()
     assert (one.end_words["status"], one.end_words["exit_code"]) == ("stopped", code)
     assert (tmp_path / "costgpu-runs/x/trial-03/saved").exists() is (code == 0)
-    until(lambda: not any(map(alive, pids_of(tmp_path))))
+    until(lambda: not any(map(process, pids_of(tmp_path))))
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells a process of the end of its parent")
@@ -168,7 +162,7 @@ def test_a_script_does_not_outlive_the_process_that_started_it(trial: Trial, tmp
     )
     subprocess.run([sys.executable, "-c", starter], check=True)
     script, child = pids_of(tmp_path)
-    until(lambda: not alive(script))
+    until(lambda: process(script) is None)
     os.kill(child, 9)
 
 

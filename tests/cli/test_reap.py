@@ -43,14 +43,14 @@ def scripts(here: Here) -> None:
 
 
 def kill_guards(here: Here) -> None:
-    """The host process, the watchdog and the agent are gone, as by a fault; the job goes on."""
+    """The keeper and the agent are gone, as by a fault; the job goes on."""
     for entry in Path("/proc").iterdir():
         try:
             words = (entry / "cmdline").read_bytes().decode(errors="replace")
         except OSError:
             continue
         ours = str(here.data / "machines") in words
-        if ours and any(word in words for word in ("\0host\0", "watchdog.sh", "costgpu-agent", "\0daemon")):
+        if ours and any(word in words for word in ("\0keep\0", "costgpu-agent", "\0daemon")):
             with contextlib.suppress(ProcessLookupError):
                 os.kill(int(entry.name), signal.SIGKILL)
 

@@ -19,12 +19,13 @@ from costgpu.models.instance import InstanceState
 from costgpu.providers.local import folder as folder_module
 from costgpu.providers.local import processes
 from costgpu.providers.local.folder import Folder
-from costgpu.providers.local.machine import finish
+from costgpu.providers.local.keeper import finish
 from costgpu.providers.local.provider import LocalProvider
 from tests.contract.harness import RUN, LocalHarness
+from tests.unit.providers.test_local import kill_keepers, supervised
 
 NOW = SystemClock().now().timestamp()
-WRONG = ["", '{"tags": {', "\udcff"]  # as a computer leaves it whose power was cut
+WRONG = ["", '{"tags": {', "[1]", "\udcff"]  # as a computer leaves it whose power was cut
 
 
 @pytest.fixture
@@ -55,7 +56,7 @@ def record(folder: Path, name: str, **changes: Any) -> Path:
 
 @pytest.mark.parametrize("text", WRONG)
 @pytest.mark.parametrize(
-    "name", ["instance.json", "terminated.json", "end.json", "host.json", "noted.json", "state.json"]
+    "name", ["instance.json", "terminated.json", "end.json", "keeper.json", "noted.json", "state.json"]
 )
 def test_one_damaged_record_hides_no_other_machine(tmp_path: Path, name: str, text: str) -> None:
     provider = LocalProvider(tmp_path, SystemClock())
@@ -79,11 +80,8 @@ def test_a_job_that_kills_all_that_guards_it_is_found(harness: LocalHarness, env
     kept = {"COSTGPU_HOME": str(path)} if environment == "mark" else {}
     with (path / "stdout.log").open("ab") as log:
         job = subprocess.Popen(["setsid", "sleep", "1101"], env={**kept, "PATH": os.environ["PATH"]}, stdout=log)
-    for one in [Folder(path).host(), *Folder(path).members()]:
-        if one is not None and one.pid != job.pid:
-            os.kill(one.pid, signal.SIGKILL)
+    kill_keepers(path)
     (path / "noted.json").unlink(missing_ok=True)
-    assert harness.until(lambda: Folder(path).host() is None, 5)
     found = harness.client().describe(made.ref)
     assert found is not None
     assert found.state is InstanceState.RUNNING
@@ -93,9 +91,10 @@ def test_a_job_that_kills_all_that_guards_it_is_found(harness: LocalHarness, env
 
 
 def test_a_job_that_removes_the_record_of_its_machine_keeps_no_run_open(harness: LocalHarness) -> None:
-    """The host ends what it cannot read any more; what runs until then is named, and what has ended is gone."""
-    made = harness.running(harness.request(boot_script="#!/bin/sh\nsleep 1102 &\n"))
+    """The keeper ends what it cannot read any more; what runs until then is named, and what has ended is gone."""
+    made = harness.running(harness.request())
     path, provider = harness.folder / made.ref.instance_id, harness.client()
+    supervised(path, "sleep 1102 &")
     for file in path.iterdir():
         if file.is_file():
             file.unlink()
@@ -145,7 +144,7 @@ def test_a_full_disk_keeps_nothing_alive_and_hides_no_end(
 ) -> None:
     provider = LocalProvider(tmp_path, SystemClock())
     path = record(tmp_path, "local-full-1")
-    (path / "host.json").write_text(json.dumps({"pid": 1, "started": "never", "boot_id": processes.boot_id()}))
+    (path / "keeper.json").write_text(json.dumps({"monotonic": 1.0}))
     job = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(1102)"], env={"COSTGPU_HOME": str(path)})
     disk = FullDisk(monkeypatch, number)
     (instance,) = provider.list_owned().instances
@@ -174,7 +173,7 @@ def test_reserved_room_is_given_up_for_the_end(tmp_path: Path, monkeypatch: pyte
         return real(*arguments, **more)
 
     monkeypatch.setattr(tempfile, "mkstemp", needs_room)
-    assert finish(home, {"by": "provider", "reason": "lease expired"})
+    assert finish(home, {"by": "provider", "reason": "lease expired", "at": NOW})
     over = home.ending("terminated.json")
     assert over is not None
     assert over.reason == "lease expired"

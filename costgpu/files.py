@@ -1,6 +1,6 @@
 """Files that may hold anything are read here, and files of ours are written here, whole or not at all.
 
-Imports only `errors`.
+Imports only `errors` and `portable`.
 
 A file of the user, or one that something else may have changed, is opened without waiting (a pipe, a device or a socket
 is refused, and never hangs), and is not read beyond the size that its kind may have. What cannot be read ends in one
@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from costgpu.errors import ConfigError, CostGpuError
+from costgpu.portable.files import written_whole
 
 LONGEST_NAME = 255  # bytes of one name, as common file systems have it
 LONGEST_PATH = 4096  # bytes
@@ -157,33 +158,26 @@ def write_whole(
         CostGpuError: That of the kind.
         FileExistsError: It is there already, and may not be replaced.
     """
-    draft: Path | None = None
-    try:
-        target = Path(os.path.realpath(path))
-        short = os.fsdecode(os.fsencode(target.name)[:200])
-        draft = target.with_name(f".{short}.{os.urandom(4).hex()}")
-        with open(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), "wb") as file:  # noqa: PTH123
-            file.writelines(chunk if isinstance(chunk, bytes) else chunk.encode("utf-8", "replace") for chunk in chunks)
-            file.flush()
-            os.fsync(file.fileno())
+
+    def take_name(draft: str, name: str) -> None:
         if replace:
             with contextlib.suppress(OSError):
-                draft.chmod(stat.S_IMODE(target.stat().st_mode))
-            draft.replace(target)
+                Path(draft).chmod(stat.S_IMODE(Path(name).stat().st_mode))
+            Path(draft).replace(name)
         else:
-            _take_name(draft, target)
+            _take_new_name(Path(draft), Path(name))
+
+    try:
+        with written_whole(os.path.realpath(path), mode, take_name) as file:
+            file.writelines(chunk if isinstance(chunk, bytes) else chunk.encode("utf-8", "replace") for chunk in chunks)
     except FileExistsError:
         raise
     except (OSError, UnicodeEncodeError) as exc:
         why = _words(exc) if isinstance(exc, OSError) else "it has an impossible name"
         raise kind.unwritable(path, why) from exc
-    finally:
-        if draft is not None:
-            with contextlib.suppress(OSError):
-                draft.unlink(missing_ok=True)
 
 
-def _take_name(draft: Path, target: Path) -> None:
+def _take_new_name(draft: Path, target: Path) -> None:
     try:
         target.hardlink_to(draft)  # fails if somebody else has taken the name
     except FileExistsError:

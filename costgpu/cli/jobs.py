@@ -64,7 +64,7 @@ def logs(
 
 
 def _print_logs(kept: KeptLogs, rank: int | None = None) -> None:
-    from costgpu.job.files.safe_move import open_regular
+    from costgpu.portable.files import open_regular
     from costgpu.render.safe_text import LogFilter, is_terminal
     from costgpu.workflows.runs.logs import lines_of_rank, no_logs
 

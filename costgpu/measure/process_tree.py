@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import os
 import signal
-import sys
 import time
 from collections.abc import Callable, Iterable, Iterator
-from pathlib import Path
 from typing import Any
 
 import psutil
 
+from costgpu.portable.processes import children
+from costgpu.portable.supervise import adopt_orphans
+
 MARKER = "COSTGPU_MEASUREMENT"  # an environment variable of everything that a measured program starts
 KILL_ROUNDS, ROUND_SECONDS, QUIET_SECONDS = 20, 0.5, 0.02
-SET_CHILD_SUBREAPER = 36  # PR_SET_CHILD_SUBREAPER of linux/prctl.h
 END_SIGNALS = (signal.SIGTERM, getattr(signal, "SIGHUP", signal.SIGTERM))
 
 
@@ -28,19 +27,11 @@ def own_children() -> set[int]:
 @contextlib.contextmanager
 def adopting() -> Iterator[None]:
     """Daemons that the script leaves behind become our children (Linux), so that they are found and ended."""
-
-    def switch(on: int) -> None:
-        with contextlib.suppress(OSError, AttributeError, TypeError):
-            ctypes.CDLL(None).prctl(SET_CHILD_SUBREAPER, on, 0, 0, 0)
-
-    if not sys.platform.startswith("linux"):
-        yield
-        return
-    switch(1)
+    adopt_orphans()
     try:
         yield
     finally:
-        switch(0)
+        adopt_orphans(False)
 
 
 @contextlib.contextmanager
@@ -98,22 +89,13 @@ def _end_adopted(others: set[int]) -> set[int]:
     ended: set[int] = set()
     until, seen_at = time.monotonic() + ROUND_SECONDS, time.monotonic()
     while time.monotonic() < min(until, seen_at + QUIET_SECONDS):
-        for pid in _children() - others:
+        for pid in set(children("self")) - others:
             seen_at = time.monotonic()
             ended.add(pid)
             with contextlib.suppress(OSError):
                 os.kill(pid, signal.SIGKILL)
                 os.waitpid(pid, os.WNOHANG)
     return ended
-
-
-def _children() -> set[int]:
-    """Process ids of our children, dead ones included; none where the system does not tell them (not Linux)."""
-    found: set[int] = set()
-    with contextlib.suppress(OSError):
-        for thread in Path("/proc/self/task").iterdir():
-            found.update(map(int, (thread / "children").read_text().split()))
-    return found
 
 
 def _living(pid: int, marker: str, before: set[int]) -> list[psutil.Process]:

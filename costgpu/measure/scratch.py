@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import stat
 import time
 import uuid
 from dataclasses import dataclass
@@ -14,6 +13,7 @@ from typing import cast
 
 from costgpu.measure.isolation.layers import remove_layers
 from costgpu.measure.probe.record import ProbeRecord
+from costgpu.portable.files import open_regular
 
 KEEP_SECONDS = 6 * 3600.0
 MAX_READ_BYTES = 256 << 20  # of what a program may have written in the place of the probe's record
@@ -87,13 +87,9 @@ class Scratch:
     def _read(self, name: str) -> str:
         """Return a file that a measured program may have replaced by anything; empty if it is none, or endless."""
         try:
-            descriptor = os.open(self.open / name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+            with open_regular(self.open / name) as file:
+                data = file.read(MAX_READ_BYTES + 1)
         except OSError:
             return ""
-        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-            os.close(descriptor)
-            return ""
-        with os.fdopen(descriptor, "rb") as file:
-            data = file.read(MAX_READ_BYTES + 1)
         text = data.decode("utf-8", "replace") if len(data) <= MAX_READ_BYTES else ""
         return text.replace(json.dumps(str(self.copy.resolve()))[1:-1], "")  # paths in the copy are the real ones

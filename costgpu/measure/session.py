@@ -8,7 +8,6 @@ import os
 import subprocess
 import time
 import uuid
-import zipfile
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -27,11 +26,10 @@ from costgpu.measure.ranks import ASSUMED_PER_MACHINE, gpus_of, rank_environment
 from costgpu.measure.scratch import Scratch
 from costgpu.models.defaults import MEASURE_FOR_SECONDS, START_LIMIT_SECONDS
 from costgpu.models.footprint import Footprint
+from costgpu.portable.bundle import bundle
 
 GRACE_SECONDS = 10.0  # the probe ends itself at its limits; this is for one that cannot (native code holds the lock)
 TICK_SECONDS = 0.1
-PROBE = Path(__file__).with_name("probe")
-PROBE_PACKAGE = "_costgpu_probe"  # a name that no script of the user's has
 QUIET_TRACKERS = {"WANDB_MODE": "disabled", "COMET_MODE": "disabled", "NEPTUNE_MODE": "debug"}
 
 
@@ -157,7 +155,8 @@ def run_probe(
             json.dumps({**settings, "script": script, "args": [inside(word) for word in request.arguments]})
         )
 
-    before, marker, probe = own_children(), uuid.uuid4().hex, _pack_probe(folder / "probe.pyz")
+    before, marker, probe = own_children(), uuid.uuid4().hex, folder / "probe.pyz"
+    probe.write_bytes(bundle("measure.probe", "entry"))
     world = world_environment(ASSUMED_PER_MACHINE, 1) if launched else {}
     environment = {**threads, **world, **child_environment(marker, interpreter.variables)}
     if launch is not None:
@@ -215,12 +214,3 @@ def run_probe(
         survivors=survivors,
         footprint=gather(watch, scratch, changes, started.isolation),
     )
-
-
-def _pack_probe(target: Path) -> Path:
-    """Pack the probe into the one file that runs in the user's interpreter."""
-    with zipfile.ZipFile(target, "w") as archive:
-        for source in sorted(PROBE.rglob("*.py")):
-            archive.writestr(f"{PROBE_PACKAGE}/{source.relative_to(PROBE).as_posix()}", source.read_bytes())
-        archive.writestr("__main__.py", f"from {PROBE_PACKAGE}.entry import main\n\nmain()\n")
-    return target

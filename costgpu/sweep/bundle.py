@@ -2,26 +2,18 @@
 
 from __future__ import annotations
 
-import io
-import zipfile
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cache
-from pathlib import Path
 from typing import Any
 
 from costgpu.sweep.asha import Asha
 from costgpu.sweep.metric import Metric
 from costgpu.sweep.space import Space
 
-SOURCE = Path(__file__).parent / "tuner"
-PACKAGE = "_costgpu_tuner"
-MAIN = f"from {PACKAGE}.main import main\n\nmain()\n"
 SENT_FOLDER = ".costgpu"  # on the machine, beside the user's files
 PROGRAM, SPEC = f"{SENT_FOLDER}/tuner.pyz", f"{SENT_FOLDER}/sweep.json"
 RESULTS = "costgpu-runs"  # in the user's folder; never sent
 TRIAL_GRACE_SHARE = 1 / 3  # of a job's grace: the rest is for the outputs of its trials
-_WHEN = (1980, 1, 1, 0, 0, 0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,17 +27,6 @@ class Sweep:
     concurrent: int = 1  # trials at the same time, on all machines together
     gpus_per_trial: float = 0.0  # below 1 where several trials share a GPU
     outputs: tuple[str, ...] = ()  # patterns of what to keep of each trial; empty for all that is new
-
-
-@cache
-def tuner_file() -> bytes:
-    """Return a zip archive that Python runs; the same bytes every time."""
-    target = io.BytesIO()
-    with zipfile.ZipFile(target, "w") as archive:
-        for source in sorted(SOURCE.glob("*.py")):
-            archive.writestr(zipfile.ZipInfo(f"{PACKAGE}/{source.name}", _WHEN), source.read_bytes())
-        archive.writestr(zipfile.ZipInfo("__main__.py", _WHEN), MAIN)
-    return target.getvalue()
 
 
 def tuner_spec(sweep: Sweep, name: str, argv: Sequence[str], *, python: str, grace_seconds: float) -> dict[str, Any]:

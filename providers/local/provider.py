@@ -9,6 +9,7 @@ import os
 import shutil
 import socket
 import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -85,9 +86,9 @@ class LocalProvider:
 
     @_translated
     def check(self, request: CreateRequest) -> None:
-        """Check that an instance can live here: a POSIX system with a shell, and a folder that can be written."""
-        if os.name != "posix" or shutil.which("sh", path="/bin:/usr/bin") is None:
-            raise InvalidRequest("Local runs need a POSIX system (Linux or macOS) with /bin/sh.")
+        """Check that an instance can live here: Linux with a shell, and a folder that can be written."""
+        if sys.platform != "linux" or shutil.which("sh", path="/bin:/usr/bin") is None:
+            raise InvalidRequest("Runs on this computer need Linux, with /bin/sh.")
         if request.offer.region != self.region or request.zone is not None:
             place = request.zone or request.offer.region
             raise InvalidRequest(f"There is no {place!r} on this machine: its only region is {self.region!r}.")

@@ -13,11 +13,11 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from costgpu.job.agent.observe import machine_stats
 from costgpu.job.machine.agent_client import AgentHost
 from costgpu.job.machine.host import Completed, LogPosition, Selection
 from costgpu.job.machine.transport.local import LocalTransport
 from costgpu.models.job import FileEntry, JobOrder, JobStatus, Launcher, LogStream, Rendezvous
+from costgpu.portable.processes import processes
 
 LISTENS = """
 import signal, sys, time
@@ -148,7 +148,7 @@ class Machine:
     def ours(self) -> list[int]:
         """Processes that belong to this machine: by argument, or by environment."""
         found = []
-        for pid in machine_stats.processes():
+        for pid in processes():
             with contextlib.suppress(OSError):
                 words = Path(f"/proc/{pid}/cmdline").read_bytes() + Path(f"/proc/{pid}/environ").read_bytes()
                 if os.fsencode(str(self.home)) in words and pid != os.getpid():

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from costgpu.errors import HostUnreachable
-from costgpu.job.agent.observe import machine_stats
 from costgpu.job.machine.host import LogPosition
 from costgpu.models.job import EndReason, JobPhase, LogStream
+from costgpu.portable.processes import process
 from tests.agent.harness import LISTENS, Machine, in_thread, order
 from tests.until import until
 
@@ -150,14 +150,14 @@ def test_daemonised_children_are_gone_with_the_job(machine: Machine) -> None:
     assert "import os,time" not in status.detail  # the text of a program may hold anything
     assert "sleep(300)" not in status.detail
     for name in "ab":
-        assert machine_stats.process(int((machine.home / "work" / name).read_text())) is None
+        assert process(int((machine.home / "work" / name).read_text())) is None
 
 
 def test_what_a_setup_starts_lives_until_the_job_ends(machine: Machine) -> None:
     machine.run("import os; os.kill(int(open('pid').read()), 0); print('there')", setup="sleep 300 & echo $! >pid")
     assert machine.follow().exit_code == 0
     assert machine.stdout == b"there\n"
-    assert machine_stats.process(int((machine.home / "work/pid").read_text())) is None
+    assert process(int((machine.home / "work/pid").read_text())) is None
 
 
 def test_cancel_ends_a_job_that_does_not_listen(machine: Machine) -> None:
@@ -250,7 +250,7 @@ def test_a_killed_supervisor_takes_its_job_with_it(machine: Machine) -> None:
     assert (status.reason, status.exit_code) == (EndReason.JOB_FAILED, 137)
     assert "supervisor" in status.detail
     for path in (machine.home / "work").glob("p*"):
-        assert machine_stats.process(int(path.name[1:])) is None
+        assert process(int(path.name[1:])) is None
 
 
 # As an init system shuts a machine down: all are stopped, all are sent SIGTERM, all go on. The orphans keep the

@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from costgpu.job.agent.clock import boot_id, uptime
-from costgpu.job.agent.observe import machine_stats
 from costgpu.job.machine.boot_script import boot_script
+from costgpu.portable.clock import boot_id, uptime
+from costgpu.portable.processes import processes
 from tests.agent.harness import Machine, order
 from tests.unit.job.test_boot_script import PRIVATE, PUBLIC
 from tests.until import until
@@ -68,7 +68,7 @@ class Box:
     def watchdogs(self) -> list[int]:
         return [
             pid
-            for pid in machine_stats.processes()
+            for pid in processes()
             if (words := _words(pid))
             and b"watchdog.sh" in words[min(1, len(words) - 1)]
             and os.fsencode(str(self.folder)) in b" ".join(words)

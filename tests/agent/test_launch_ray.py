@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from costgpu.job.agent.observe import machine_stats
 from costgpu.models.job import EndReason, JobStatus, Launcher
+from costgpu.portable.processes import arguments_of
 from tests.agent.harness import Machine, rendezvous
 from tests.until import until
 
@@ -57,13 +57,17 @@ def begun(*machines: Machine) -> None:
     until(lambda: b"begun" in (machines[0].home / "stdout.log").read_bytes())
 
 
+def raylets(machine: Machine) -> list[int]:
+    return [pid for pid in machine.ours() if arguments_of(pid).partition(" ")[0].endswith("/raylet")]
+
+
 def over(machine: Machine, reason: EndReason, exit_code: int, *words: str) -> JobStatus:
     """How the job has ended there; nothing of it, and of Ray, is left."""
     status = machine.follow()
     assert (status.reason, status.exit_code) == (reason, exit_code), (status, machine.stderr)
     for each in words:
         assert each in status.detail + machine.stderr.decode(), (status, machine.stderr)
-    assert not [pid for pid in machine.ours() if machine_stats.name_of(pid) == "raylet"]
+    assert not raylets(machine)
     return status
 
 
@@ -103,7 +107,7 @@ def test_a_request_to_end_reaches_the_script(new_machine: NewMachine, port: int)
 def test_the_head_is_lost(new_machine: NewMachine, port: int) -> None:
     first, second = both(new_machine, port, WAITS)
     begun(first, second)
-    os.kill(next(pid for pid in first.ours() if machine_stats.name_of(pid) == "raylet"), signal.SIGKILL)
+    os.kill(raylets(first)[0], signal.SIGKILL)
     over(first, EndReason.JOB_FAILED, 1, "Ray's head on node 0 has ended unexpectedly.")
     over(second, EndReason.SUCCEEDED, 0, "The job on node 0 is over.")
     assert (first.home / "work" / "checkpoint").read_text() == "saved"

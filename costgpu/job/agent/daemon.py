@@ -15,7 +15,8 @@ import socket
 import traceback
 from typing import Any
 
-from .clock import Clock
+from ...portable.clock import Clock
+from ...portable.supervise import prefer_for_oom, reap
 from .guard import MachineGuard
 from .outputs import upload_at_shutdown
 from .power import power_off
@@ -72,11 +73,7 @@ class Daemon:
             except OSError:
                 traceback.print_exc()
         self.home.reserve_disk()
-        try:
-            with open("/proc/self/oom_score_adj", "w", encoding="ascii") as stream:
-                stream.write("-900")  # the job is to run out of memory before its guard does
-        except OSError:
-            pass
+        prefer_for_oom(-900)  # the job is to run out of memory before its guard does
 
     @staticmethod
     def _listen() -> socket.socket:
@@ -128,11 +125,7 @@ class Daemon:
         return {"already": False}
 
     def _check(self) -> None:
-        try:
-            while os.waitpid(-1, os.WNOHANG)[0]:
-                pass
-        except ChildProcessError:
-            pass
+        reap()
         reason = self.guard.check()
         if reason is not None:
             signal.signal(signal.SIGTERM, signal.SIG_DFL)  # the machine's shutdown need not wait for this

@@ -9,8 +9,8 @@ import traceback
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from ...portable.clock import Clock
 from . import limits
-from .clock import Clock
 from .observe.idle import IdleWatch
 from .observe.spot_notice import POLL_SECONDS, NoticeWatch
 from .outputs.checkpoint_upload import LIST, CheckpointUploads, upload_last_checkpoint

@@ -18,6 +18,7 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from ...portable.supervise import signal_group
 from .state_files import Home
 
 NAME = "ray"
@@ -202,10 +203,7 @@ class RayNode:
     def stop(self) -> None:
         """End Ray's processes at once: nobody needs them any more. Some do not obey SIGTERM, or wait 30 s (2.60)."""
         if self.ray is not None:
-            try:
-                os.killpg(self.ray.pid, signal.SIGKILL)
-            except OSError:
-                pass
+            signal_group(self.ray.pid, signal.SIGKILL)
             self.ray.wait()
         shutil.rmtree(self.folder, ignore_errors=True)
 

@@ -52,7 +52,7 @@ def main() -> None:
     elif command == launch_ray.NAME:
         sys.exit(launch_ray.launch(home, arguments[0]))
     elif command == "daemon":
-        from .clock import Clock
+        from ...portable.clock import Clock
         from .daemon import Daemon
 
         Daemon(home, program, Clock()).run()
@@ -120,7 +120,7 @@ def _call(home: Home, request: dict[str, Any]) -> dict[str, Any]:
 
         return {"lacking": [] if home.exists("order.json") else expect_checkpoint(home, request["files"])}
     if method == "checkpoint":
-        from .clock import Clock
+        from ...portable.clock import Clock
         from .outputs.checkpoints import take_checkpoint
 
         order = home.read("order.json")

@@ -6,7 +6,7 @@ import os
 import subprocess
 from collections.abc import Sequence
 
-from .clock import Clock
+from ...portable.clock import Clock
 from .state_files import Home
 
 _COMMAND_SECONDS = 60.0  # then the next way to switch off is tried

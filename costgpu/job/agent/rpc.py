@@ -8,7 +8,7 @@ import socket
 import time
 from typing import Any
 
-from .clock import uptime
+from ...portable.clock import uptime
 from .state_files import Home
 
 SOCKET = "agent.sock"

@@ -5,7 +5,6 @@ from __future__ import annotations
 import errno
 import json
 import os
-import stat
 import threading
 import time
 from typing import Any
@@ -30,19 +29,6 @@ def setting(name: str, default: float) -> float:
         return float(os.environ["COSTGPU_AGENT_" + name])
     except (KeyError, ValueError):
         return default
-
-
-def open_regular(path: str) -> int:
-    """Return a descriptor to read a regular file with; never waits, and follows no link at the end of the path.
-
-    Raises:
-        OSError: There is none, or something else is there.
-    """
-    descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-        os.close(descriptor)
-        raise OSError(errno.EINVAL, "not a regular file", path)
-    return descriptor
 
 
 class Home:

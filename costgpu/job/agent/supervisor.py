@@ -14,17 +14,18 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from ...portable.clock import boot_id, uptime
+from ...portable.processes import arguments_of, descendants
+from ...portable.supervise import adopt_orphans, prefer_for_oom, reap
 from . import job_environment, launchers, meeting
-from .clock import boot_id, uptime
 from .end_words import exit_words, leftover_words
-from .observe.machine_stats import arguments_of, descendants, gpu_count
+from .observe.machine_stats import gpu_count
 from .state_files import Home
 from .status import LOGS
 
 KILL_SECONDS = 10.0  # what is then still there cannot be killed
 LEFTOVER_SECONDS = 1.0  # for what the job leaves behind when it ends by itself
 _SIGNALS = {signal.SIGCHLD, signal.SIGTERM}
-_SUBREAPER = 36  # PR_SET_CHILD_SUBREAPER, linux/prctl.h
 
 
 class JobNotRun(Exception):
@@ -33,16 +34,6 @@ class JobNotRun(Exception):
     def __init__(self, exit_code: int, reason: str, detail: str) -> None:
         super().__init__(detail)
         self.exit_code, self.reason, self.detail = exit_code, reason, detail
-
-
-def adopt_orphans() -> None:
-    """Make this process the new parent of orphans below it."""
-    try:
-        import ctypes
-
-        ctypes.CDLL(None).prctl(_SUBREAPER, 1, 0, 0, 0)
-    except (ImportError, OSError, AttributeError):
-        pass
 
 
 class Supervisor:
@@ -176,11 +167,7 @@ class Supervisor:
             signal.pthread_sigmask(signal.SIG_UNBLOCK, _SIGNALS)
             for number in (signal.SIGPIPE, signal.SIGXFSZ, signal.SIGINT, signal.SIGQUIT, signal.SIGHUP):
                 signal.signal(number, signal.SIG_DFL)  # as in a login, whatever our own parents ignored
-            try:
-                with open("/proc/self/oom_score_adj", "w", encoding="ascii") as stream:
-                    stream.write("300")  # before its guards
-            except OSError:
-                pass
+            prefer_for_oom(300)  # before its guards
             os.umask(0o022)
             os.chdir(self.home.work)
             null = os.open(os.devnull, os.O_RDONLY)
@@ -195,9 +182,9 @@ class Supervisor:
 
     def _wait(self, until: float | None) -> int | None:
         """Wait for a signal or a time; return the main process's status if that has ended."""
-        status = self._reap()
-        if status is not None:
-            return status
+        ended = reap()
+        if self.main in ended:
+            return ended[self.main]
         if until is None:
             received: int | None = signal.sigwaitinfo(_SIGNALS).si_signo
         else:
@@ -205,19 +192,7 @@ class Supervisor:
             received = None if info is None else info.si_signo
         if received == signal.SIGTERM:
             self._end()
-        return self._reap()
-
-    def _reap(self) -> int | None:
-        found = None
-        while True:
-            try:
-                pid, status = os.waitpid(-1, os.WNOHANG)
-            except ChildProcessError:
-                return found
-            if pid == 0:
-                return found
-            if pid == self.main:
-                found = status
+        return reap().get(self.main or 0)
 
     def _end(self) -> None:
         """SIGTERM for the main process; a second request can only shorten the grace."""

@@ -3,22 +3,19 @@
 from __future__ import annotations
 
 import os
-import signal
 import subprocess
 import sys
-import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from .clock import boot_id
+from ...portable.clock import boot_id
+from ...portable.processes import Process, descendants, has_variable, is_alive, process, processes
+from ...portable.supervise import end_all
 from .job_environment import OUTPUTS_VARIABLE
-from .observe import machine_stats
+from .observe.machine_stats import service_processes
 from .rpc import memory_file
 from .state_files import Home
 from .supervisor import read_secrets
-
-_KILL_ROUNDS = 100
-_ROUND_SECONDS = 0.05
 
 
 def start_supervisor(
@@ -35,7 +32,7 @@ def start_supervisor(
     child = subprocess.Popen(command, pass_fds=(descriptor, hold), start_new_session=True, stdin=subprocess.DEVNULL)
     os.close(hold)
     os.close(descriptor)
-    entry = machine_stats.process(child.pid)
+    entry = process(child.pid)
     return {"pid": child.pid, "started": entry.started if entry else 0, "secrets": descriptor}, go
 
 
@@ -49,7 +46,7 @@ class SupervisorProcess:
 
     def is_alive(self) -> bool:
         """Return whether that very process is running; process numbers are used again."""
-        return self._boot_id == boot_id() and machine_stats.is_alive(self.pid, self._started)
+        return self._boot_id == boot_id() and is_alive(self.pid, self._started)
 
     def signal(self, number: int) -> None:
         """Send a signal if the process is running."""
@@ -72,16 +69,11 @@ class SupervisorProcess:
     def kill_job(self, home: Home) -> None:
         """Kill the supervisor and every process of its job, however they are related now."""
         mark = OUTPUTS_VARIABLE + "=" + home.work
-        for _ in range(_KILL_ROUNDS):
-            left = machine_stats.processes_with_environment(mark) + machine_stats.service_processes()
-            left += [entry.pid for entry in machine_stats.descendants(self.pid)]
-            if self.is_alive():
-                left.append(self.pid)
-            if not left:
-                return
-            for pid in left:
-                try:
-                    os.kill(pid, signal.SIGKILL)
-                except OSError:
-                    pass
-            time.sleep(_ROUND_SECONDS)
+
+        def find(_: Sequence[Process]) -> list[Process]:
+            table = processes()
+            marked = [one for one in table.values() if one.pid != os.getpid() and has_variable(one.pid, mark)]
+            own = [table[self.pid], *descendants(self.pid, table)] if self.pid in table and self.is_alive() else []
+            return [*own, *marked, *service_processes()]
+
+        end_all(find)

@@ -13,7 +13,7 @@ import sys
 import time
 from typing import Any
 
-from .clock import uptime
+from ...portable.clock import uptime
 from .outputs import upload_at_shutdown
 from .rpc import call_daemon
 from .state_files import Home, setting

@@ -16,6 +16,7 @@ from costgpu.job.agent.outputs.find_outputs import matches
 from costgpu.job.files.safe_move import sha256_of
 from costgpu.ledger.codec import from_json, to_json
 from costgpu.models.job import Checkpoint, FileEntry
+from costgpu.portable.files import written_whole
 
 KEPT = 2  # the newest, and the one before in case a job cannot go on from the newest
 _SPARE_BYTES = 64 << 20  # left free on the disk
@@ -61,12 +62,8 @@ class CheckpointStore:
         last = max(numbers, default=0)
         number = last if replaces and last else last + 1
         target = self._list_of(number)
-        fresh = target.with_suffix(".new")
-        with fresh.open("w") as file:
-            json.dump(to_json(checkpoint), file)
-            file.flush()
-            os.fsync(file.fileno())
-        fresh.replace(target)
+        with written_whole(str(target)) as file:
+            file.write(json.dumps(to_json(checkpoint)).encode())
         for old in sorted({*numbers, number}, reverse=True)[KEPT:]:
             self._list_of(old).unlink(missing_ok=True)
         self._forget()

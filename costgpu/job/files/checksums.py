@@ -14,6 +14,7 @@ from costgpu.errors import SyncRefused
 from costgpu.job.files import secret_files
 from costgpu.job.files.paths import printable_path
 from costgpu.models.job import FileEntry
+from costgpu.portable.files import NotRegular, open_regular
 
 _UNREADABLE = "files that cannot be read"
 _READ_BYTES = 1024 * 1024
@@ -38,24 +39,17 @@ def _read(top: str, path: str) -> FileEntry | str | None:
     for _ in range(_TRIES):
         digest, size, head = hashlib.sha256(), 0, b""
         try:
-            descriptor = os.open(f"{top}/{path}", os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-        except FileNotFoundError:
+            with open_regular(f"{top}/{path}") as file:
+                before = os.fstat(file.fileno())
+                while size <= before.st_size and (piece := os.read(file.fileno(), _READ_BYTES)):  # it may grow for ever
+                    head = head or piece[: secret_files.HEAD_BYTES]
+                    digest.update(piece)
+                    size += len(piece)
+                after = os.fstat(file.fileno())
+        except (FileNotFoundError, NotRegular):
             return None
         except OSError:
             return _UNREADABLE
-        try:
-            before = os.fstat(descriptor)
-            if not stat.S_ISREG(before.st_mode):
-                return None
-            while size <= before.st_size and (piece := os.read(descriptor, _READ_BYTES)):  # it may grow for ever
-                head = head or piece[: secret_files.HEAD_BYTES]
-                digest.update(piece)
-                size += len(piece)
-            after = os.fstat(descriptor)
-        except OSError:
-            return _UNREADABLE
-        finally:
-            os.close(descriptor)
         if (before.st_mtime_ns, before.st_size) == (after.st_mtime_ns, after.st_size) and size == after.st_size:
             reason = secret_files.by_content(head, size)
             mode = stat.S_IMODE(after.st_mode) & 0o777

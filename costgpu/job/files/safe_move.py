@@ -1,7 +1,4 @@
-"""Moves of files that lose nothing: no name is taken twice, and a copy is on disk before its source goes.
-
-Imports `job` and the agent's `state_files`.
-"""
+"""Moves of files that lose nothing: no name is taken twice, and a copy is on disk before its source goes."""
 
 from __future__ import annotations
 
@@ -14,11 +11,10 @@ import shutil
 import stat
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from io import BufferedReader
 from pathlib import Path
 
-from costgpu.job.agent import state_files
 from costgpu.models.job import FileEntry
+from costgpu.portable.files import open_regular
 
 _NO_LINKS = {errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.EMLINK, errno.ENOSYS, errno.EINVAL}
 
@@ -78,15 +74,6 @@ def has_content(path: Path, entry: FileEntry) -> bool:
         return has_size(path, entry.size) and sha256_of(path) == entry.sha256
     except OSError:
         return False
-
-
-def open_regular(path: Path) -> BufferedReader:
-    """Open a regular file for reading; never waits, and follow no link.
-
-    Raises:
-        OSError: There is none, or something else is there.
-    """
-    return open(state_files.open_regular(os.fspath(path)), "rb")  # noqa: PTH123 - whoever asked closes it
 
 
 def sha256_of(path: Path) -> str:

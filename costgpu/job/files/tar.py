@@ -8,8 +8,8 @@ from pathlib import Path
 from types import MappingProxyType
 
 from costgpu.errors import SyncRefused
-from costgpu.job.files.safe_move import open_regular
 from costgpu.models.job import FileEntry
+from costgpu.portable.files import open_regular
 
 _CHUNK = 1 << 18
 _BLOCK = 512

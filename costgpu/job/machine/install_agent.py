@@ -3,21 +3,14 @@
 from __future__ import annotations
 
 import hashlib
-import io
-import zipfile
 from collections.abc import Sequence
 from functools import cache
-from pathlib import Path
 
 from costgpu.errors import HostUnreachable, MachineUnusable
 from costgpu.job.machine.agent_reply import AgentError, bad_reply, parse_reply, unusable, value, was_ended
 from costgpu.job.machine.host import Completed, Transport
 from costgpu.job.timeouts import AgentTimeouts
-
-SOURCE = Path(__file__).parents[1] / "agent"
-PACKAGE = "_costgpu_agent"
-MAIN = f"from {PACKAGE}.main import main\n\nmain()\n"
-_WHEN = (1980, 1, 1, 0, 0, 0)  # the same bytes every time: their hash tells whether a machine has this agent
+from costgpu.portable.bundle import bundle
 
 # Finds a Python 3.8 or newer. $1 is the name to try first. What a shell calls python3 may be a wrapper: its own word
 # for itself is used from then on.
@@ -54,17 +47,9 @@ put(os.path.join(home, "agent"), text.encode(), 0o755)
 """
 
 
-@cache
 def agent_file() -> bytes:
     """Return a zip archive that Python runs."""
-    target = io.BytesIO()
-    with zipfile.ZipFile(target, "w") as archive:
-        for source in sorted(SOURCE.rglob("*.py")):
-            archive.writestr(
-                zipfile.ZipInfo(f"{PACKAGE}/{source.relative_to(SOURCE).as_posix()}", _WHEN), source.read_bytes()
-            )
-        archive.writestr(zipfile.ZipInfo("__main__.py", _WHEN), MAIN)
-    return target.getvalue()
+    return bundle("job.agent", "main")
 
 
 @cache

@@ -5,12 +5,12 @@ Both are made before the machine is, so that its identity is known from the firs
 
 from __future__ import annotations
 
-import os
 import stat
 from pathlib import Path
 
 from costgpu.errors import RunError
 from costgpu.job.machine.host import Keys
+from costgpu.portable.files import written_whole
 
 USER_KEY = "user_ed25519"
 HOST_KEY = "host_ed25519"
@@ -32,7 +32,8 @@ def make_keys(folder: Path) -> Keys:
         folder.chmod(0o700)
         for name in (USER_KEY, HOST_KEY):
             if not (folder / name).exists():
-                _put(folder / name, _new_private_key())
+                with written_whole(str(folder / name), 0o600) as file:
+                    file.write(_new_private_key())
     except OSError as exc:
         raise RunError(
             f"The keys of the run cannot be written to {folder}: {exc.strerror or exc}.",
@@ -61,17 +62,6 @@ def _new_private_key() -> bytes:
     return Ed25519PrivateKey.generate().private_bytes(
         serialization.Encoding.PEM, serialization.PrivateFormat.OpenSSH, serialization.NoEncryption()
     )
-
-
-def _put(path: Path, content: bytes) -> None:
-    """Write the file with mode 0600, whole or not at all."""
-    draft = path.with_name(f".{path.name}")
-    draft.unlink(missing_ok=True)
-    with open(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:  # noqa: PTH123 - a descriptor
-        file.write(content)
-        file.flush()
-        os.fsync(file.fileno())
-    draft.replace(path)
 
 
 def _read(path: Path) -> tuple[str, str]:

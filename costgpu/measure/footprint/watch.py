@@ -20,7 +20,7 @@ from typing import Any
 import psutil
 
 from costgpu.measure.footprint.paths import SKIPPED_FOLDERS
-from costgpu.measure.probe.activity import descendants
+from costgpu.portable.processes import some_descendants
 
 ACCESS, CLOSE_NOWRITE, OVERFLOW, ONLYDIR, ISDIR = 0x1, 0x10, 0x4000, 0x1000000, 0x40000000  # of linux/inotify.h
 MOST_FOLDERS, MOST_SECONDS = 5000, 3.0  # that are watched, and for which they are searched
@@ -91,7 +91,7 @@ class FileWatch:
         begun = time.monotonic()
         if begun < self._due or len(self.held) > MOST_FILES:
             return
-        for process in [str(pid), *descendants(str(pid))]:
+        for process in [pid, *some_descendants(pid)]:
             self.held.update(path.removeprefix(self._root) for path in _held(process))
         now = time.monotonic()
         self._due = now + max(TICK_SECONDS, (now - begun) / SHARE)
@@ -135,10 +135,10 @@ def _folders(top: str) -> tuple[list[str], bool]:
     return found, True
 
 
-def _held(process: str) -> Iterator[str]:
+def _held(process: int) -> Iterator[str]:
     """Yield the files that a process has open for reading alone, or mapped."""
     with contextlib.suppress(OSError, psutil.Error):
-        yield from (file.path for file in psutil.Process(int(process)).open_files() if file.mode == "r")
+        yield from (file.path for file in psutil.Process(process).open_files() if file.mode == "r")
     with contextlib.suppress(OSError), open(f"/proc/{process}/maps", errors="surrogateescape") as file:
         for line in file:
             at = line.find("/")

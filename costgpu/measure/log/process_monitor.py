@@ -14,7 +14,6 @@ import contextlib
 import os
 import selectors
 import shutil
-import signal
 import subprocess
 import sys
 import time
@@ -36,12 +35,14 @@ from costgpu.measure.isolation.start import Command, start_isolated
 from costgpu.measure.log.counters import ProgressLog
 from costgpu.measure.log.lines import Line, LineSplitter
 from costgpu.measure.log.patterns import Pattern
-from costgpu.measure.probe.activity import descendants, runs
+from costgpu.measure.probe.activity import runs
 from costgpu.measure.probe.record import ActivityRecord
 from costgpu.measure.probe.schedstat import machine_times, own_cores, thread_times, threads_of
 from costgpu.measure.process_tree import adopting, end_everything, interruptible, own_children, uninterrupted
 from costgpu.measure.scratch import Scratch
 from costgpu.measure.session import Outcome, child_environment, hard_limit_seconds
+from costgpu.portable.processes import some_descendants
+from costgpu.portable.supervise import end_group
 
 ENOUGH_LINES = 5  # of progress; with fewer it is watched for half as long again
 LONGER = 1.5
@@ -123,7 +124,7 @@ class ProcessMonitor:
             finally:
                 self.wall_seconds = time.monotonic() - self.started_at
                 with uninterrupted():
-                    self._ask_to_end(child, source, output)
+                    end_group(child, GRACE_SECONDS, lambda _: self._read_last(source, output))
                     survivors = end_everything(child.pid, marker, before)
                     child.wait()
                     watch.drain()
@@ -227,7 +228,7 @@ class ProcessMonitor:
         if self._first is None or now - self._looked_at < TICK_SECONDS:
             return
         self._looked_at = now
-        processes = [str(child.pid), *descendants(str(child.pid))]
+        processes = [child.pid, *some_descendants(child.pid)]
         threads = [f"{pid}/task/{thread}" for pid in processes for thread in threads_of(pid)]
         self._queued.update((thread, max(thread_times(thread)[1], self._queued.get(thread, 0.0))) for thread in threads)
         used, _ = machine_times() or (0.0, 0.0)
@@ -249,18 +250,12 @@ class ProcessMonitor:
         looks = {"looks": self._looks, "off": self._looks, "quiet": self._quiet}
         return cast("ActivityRecord", nothing | seen | looks | {"neighbours_cpu": max(0.0, used - cpu)})
 
-    def _ask_to_end(self, child: subprocess.Popen[bytes], source: RawIOBase, output: BinaryIO) -> None:
-        """SIGTERM to its whole group, and some time to follow it; what it prints meanwhile goes into the log."""
-        if child.poll() is not None:
-            return
-        with contextlib.suppress(OSError):
-            os.killpg(child.pid, signal.SIGTERM)
-        until = time.monotonic() + GRACE_SECONDS
-        while child.poll() is None and time.monotonic() < until:
-            if self._open:
-                with contextlib.suppress(OSError):
-                    self._keep(source.read(READ_BYTES) or b"", output)
-            time.sleep(TICK_SECONDS / 5)
+    def _read_last(self, source: RawIOBase, output: BinaryIO) -> None:
+        """Keep what it prints while it ends."""
+        if self._open:
+            with contextlib.suppress(OSError):
+                self._keep(source.read(READ_BYTES) or b"", output)
+        time.sleep(TICK_SECONDS / 5)
 
 
 def unbuffered(command: Sequence[str]) -> list[str]:

@@ -9,42 +9,29 @@ import os
 import sys
 import threading
 
+from ...portable.processes import process, read, some_descendants
 from .record import ActivityRecord
-from .schedstat import SHARED_TICKS, clock, machine_times, own_cores, queued_by_all, read, thread_times, threads_of
+from .schedstat import clock, machine_times, own_cores, queued_by_all, thread_times, threads_of
 
-MOST_PROCESSES = 32
-RUNNING = "R"
+RUNNING = b"R"
 # Number of the call by which a thread waits for another one. Source: syscall tables of Linux 6.
-FUTEX = {"x86_64": "202", "aarch64": "98"}.get(os.uname().machine if hasattr(os, "uname") else "", "")
+FUTEX = {"x86_64": b"202", "aarch64": b"98"}.get(os.uname().machine if hasattr(os, "uname") else "", b"")
 
 
 def state_of(pid, thread):
-    """``R`` for one that runs or is ready to; empty for one that has ended."""
-    return read("/proc/{}/task/{}/stat".format(pid, thread)).rpartition(")")[2].lstrip()[:1]
+    """``b"R"`` for one that runs or is ready to; empty for one that has ended."""
+    return read(pid, "task/{}/stat".format(thread)).rpartition(b")")[2].lstrip()[:1]
 
 
-def runs(pid: str, leaving_out: tuple[str, ...] = ()) -> bool:
+def runs(pid: int | str, leaving_out: tuple[str, ...] = ()) -> bool:
     """Return whether a thread of the process runs, but for some of them."""
     return any(state_of(pid, one) == RUNNING for one in threads_of(pid) if one not in leaving_out)
 
 
 def waits_outside(pid, thread):
     """Return whether a thread that does not run waits for something that no thread of its process does."""
-    number = read("/proc/{}/task/{}/syscall".format(pid, thread)).split(" ")[0]
+    number = read(pid, "task/{}/syscall".format(thread)).split(b" ")[0]
     return bool(FUTEX) and number.isdigit() and number != FUTEX
-
-
-def descendants(pid: str) -> list[str]:
-    """Return processes that it has started, and those that they have."""
-    found: list[str] = []
-    waiting = [pid]
-    while waiting and len(found) < MOST_PROCESSES:
-        one = waiting.pop()
-        for thread in threads_of(one):
-            inner = read("/proc/{}/task/{}/children".format(one, thread)).split()
-            found += inner
-            waiting += inner
-    return found
 
 
 def own_cpu():
@@ -66,11 +53,7 @@ def children_cpu():
     """CPU seconds of what this process has started, ended or not, as far as the system tells."""
     times = os.times()
     seconds = times.children_user + times.children_system
-    for pid in descendants("self"):
-        parts = read("/proc/{}/stat".format(pid)).rpartition(")")[2].split()
-        if len(parts) > 14:
-            seconds += sum(float(ticks) for ticks in parts[11:15]) / SHARED_TICKS
-    return seconds
+    return seconds + sum(one.cpu for one in map(process, some_descendants("self")) if one is not None)
 
 
 class Activity:
@@ -108,7 +91,7 @@ class Activity:
             return
         self.alone += 1
         self.interval_alone += in_step
-        if not any(runs(pid) for pid in descendants("self")):
+        if not any(runs(pid) for pid in some_descendants("self")):
             self.quiet += 1
 
     def record(self) -> ActivityRecord:

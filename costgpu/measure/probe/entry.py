@@ -14,6 +14,7 @@ import traceback
 import types
 from functools import partial
 
+from ...portable.supervise import PARENT_DEATH_SIGNAL, control
 from .frameworks.accelerate_hooks import attach_launchers, attach_state, attach_trainer, set_launch_environment
 from .frameworks.boosting_hooks import attach_catboost, attach_lightgbm, attach_xgboost
 from .frameworks.distribution_hooks import DistributionHooks
@@ -25,7 +26,6 @@ from .frameworks.sklearn_hooks import SklearnHooks
 from .frameworks.tqdm_hooks import attach_tqdm
 from .inference.hooks import attach_generate
 from .loops.script_frames import PROBE_ROOT, package_of_file
-from .patching import known
 from .ranks.sharded import Sharded
 from .recorder import Recorder
 from .sandbox import fake_nvidia
@@ -136,8 +136,7 @@ def run_script(config):
 
 
 def run(config):
-    # PR_SET_PDEATHSIG; where this is not Linux, the watchdog looks after it
-    known(lambda: importlib.import_module("ctypes").CDLL(None).prctl(1, signal.SIGKILL))
+    control(PARENT_DEATH_SIGNAL, signal.SIGKILL)()  # where this is not Linux, the watchdog looks after it
     files = Files(config["scratch"])
     recorder = Recorder(config, files)
     os.register_at_fork(after_in_child=recorder.forked)

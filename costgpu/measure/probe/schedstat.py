@@ -29,7 +29,7 @@ def read(path: str) -> str:
         return ""
 
 
-def threads_of(pid: str) -> list[str]:
+def threads_of(pid: int | str) -> list[str]:
     """Return the ids of a process's threads; none where it has ended, or the system does not tell."""
     try:
         return os.listdir("/proc/{}/task".format(pid))

@@ -83,7 +83,7 @@ class Sweep:
         from ray.tune.schedulers import ASHAScheduler
 
         logging.getLogger("ray.tune").setLevel(logging.CRITICAL)  # what a trial's end means is told in our words
-        ray.cloudpickle.register_pickle_by_value(sys.modules[__package__])
+        ray.cloudpickle.register_pickle_by_value(sys.modules[__package__.partition(".")[0]])  # with `portable`
         spec, asha, scheduler = self.spec, self.spec["asha"], None
         if asha:
             scheduler = ASHAScheduler(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import os
 import re
 import signal
@@ -14,6 +13,7 @@ from collections import deque
 from multiprocessing.connection import wait
 from typing import Any, Callable, Deque, Dict, List, Optional
 
+from ...portable.supervise import PARENT_DEATH_SIGNAL, control, end_group, signal_group
 from .arguments import arguments_of
 from .metric import LONGEST_LINE, find_value, for_scheduler, is_better
 from .trial_folder import LOG, TrialFolder
@@ -25,7 +25,6 @@ CHUNK_BYTES = 1 << 20
 LINE_SECONDS = 2.0  # of CPU time for the pattern: an ordinary one takes a thousandth of it for the longest line
 MOST_COSTLY_LINES = 10  # for its metric, of a trial; then it ends, as most likely every line is
 ALL_REPORTS = 512  # of a trial are told one by one; of more, about half as many for each doubling
-_PARENT_DEATH_SIGNAL = 1  # PR_SET_PDEATHSIG, linux/prctl.h
 
 Send = Callable[[str, bytes, int, bool], None]
 """Takes a piece of a file: path, data, mode, and whether it is the first piece."""
@@ -74,7 +73,7 @@ class TrialProcess:
         # The script may have its own Ray.
         environment = {name: value for name, value in os.environ.items() if not name.startswith("RAY_")}
         environment.update(PYTHONUNBUFFERED="1", COSTGPU_TRIAL=str(self.number))
-        libc = ctypes.CDLL(None) if sys.platform == "linux" else None
+        end_with_parent = control(PARENT_DEATH_SIGNAL, signal.SIGKILL)
         self._began = time.monotonic()
         try:
             self._process = subprocess.Popen(
@@ -85,7 +84,7 @@ class TrialProcess:
                 stdout=subprocess.PIPE,
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
-                preexec_fn=lambda: _begin_script(libc),  # noqa: PLW1509 - it takes no lock that a thread may hold
+                preexec_fn=lambda: _begin_script(end_with_parent),  # noqa: PLW1509 - it takes no lock that a thread may hold
             )
         except OSError as error:
             self._tail.append("%s cannot be started: %s" % (python, error))
@@ -107,7 +106,7 @@ class TrialProcess:
             if self._process.poll() is not None:
                 self._read_rest()
                 if not self._values:
-                    self._signal(signal.SIGKILL)  # what the script has started and left behind
+                    signal_group(self._process.pid, signal.SIGKILL)  # what the script has started and left behind
                     code = self._process.returncode
                     self._finish("failed" if code else "succeeded" if self.reports else "no_metric", code)
             elif left > 0:
@@ -132,11 +131,8 @@ class TrialProcess:
         """End the script with SIGTERM, and SIGKILL after the grace; all that it started goes with it. Idempotent."""
         if self.over:
             return
-        self._signal(signal.SIGTERM)
-        until = time.monotonic() + self.spec["grace"]
-        while self._process.poll() is None and time.monotonic() < until:
-            self._read(min(HEARTBEAT_SECONDS, self.spec["grace"]))  # a script that nobody reads cannot end
-        self._signal(signal.SIGKILL)
+        end_group(self._process, self.spec["grace"], lambda left: self._read(min(HEARTBEAT_SECONDS, left)))
+        signal_group(self._process.pid, signal.SIGKILL)
         self._process.wait()
         self._read_rest()
         self._finish("stopped", self._process.returncode)
@@ -210,12 +206,6 @@ class TrialProcess:
                     self.send(os.path.relpath(full, self.folder.work), data, mode, first)
                     data, first = stream.read(CHUNK_BYTES), False
 
-    def _signal(self, number: int) -> None:
-        try:
-            os.killpg(self._process.pid, number)
-        except (ProcessLookupError, PermissionError):
-            pass
-
     def _line(self, line: bytes) -> None:
         text = line.decode("utf-8", "replace")
         if not text.strip():
@@ -228,7 +218,7 @@ class TrialProcess:
             self._costly_lines += 1
             self._tail.append("--metric took too long for a line of %d characters." % len(text))
             if self._costly_lines == MOST_COSTLY_LINES:
-                self._signal(signal.SIGKILL)
+                signal_group(self._process.pid, signal.SIGKILL)
             return
         finally:
             signal.setitimer(signal.ITIMER_VIRTUAL, 0)
@@ -240,10 +230,9 @@ def _end_search(_number: int, _frame: Any) -> None:
     raise TimeoutError
 
 
-def _begin_script(libc: Optional[ctypes.CDLL]) -> None:
+def _begin_script(end_with_parent: Callable[[], Any]) -> None:
     """Make the process that becomes the script end with the one that has started it, however that ends."""
-    if libc is not None:
-        libc.prctl(_PARENT_DEATH_SIGNAL, signal.SIGKILL, 0, 0, 0)
+    end_with_parent()
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.SIG_DFL)
     signal.pthread_sigmask(signal.SIG_SETMASK, [])

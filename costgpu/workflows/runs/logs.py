@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from costgpu.errors import CostGpuError, RunError, UsageError
-from costgpu.job.files.safe_move import open_regular
 from costgpu.job.find_run import runs_of_job
 from costgpu.job.machine.host import LogPosition
 from costgpu.job.state.observer import Observer
 from costgpu.models.run import RunView
+from costgpu.portable.files import open_regular
 from costgpu.workflows.context import AppContext
 from costgpu.workflows.runs.find_run import connection, run_and_machine
 

@@ -14,7 +14,8 @@ from costgpu.config import data_folder
 from costgpu.errors import SyncRefused
 from costgpu.job.machine.host import Selection
 from costgpu.models.job import FileEntry
-from costgpu.sweep.bundle import PROGRAM, SPEC, sweep_of, tuner_file
+from costgpu.portable.bundle import bundle
+from costgpu.sweep.bundle import PROGRAM, SPEC, sweep_of
 
 
 def bundle_folder(name: str) -> Path:
@@ -26,7 +27,7 @@ def write_bundle(name: str, spec: dict[str, Any]) -> None:
     """Put the two files into their place on this computer, from which they are sent."""
     folder = bundle_folder(name)
     folder.mkdir(parents=True, exist_ok=True)
-    (folder / Path(PROGRAM).name).write_bytes(tuner_file())
+    (folder / Path(PROGRAM).name).write_bytes(bundle("sweep.tuner", "main"))
     (folder / Path(SPEC).name).write_text(json.dumps(spec), encoding="utf-8")
 
 

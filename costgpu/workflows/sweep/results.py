@@ -9,7 +9,7 @@ from typing import Any
 
 from costgpu.errors import UsageError
 from costgpu.files import FileKind, write_whole
-from costgpu.job.files.safe_move import open_regular
+from costgpu.portable.files import open_regular
 from costgpu.render.html.sweep_page import sweep_html
 from costgpu.sweep.metric import Metric, Mode
 from costgpu.sweep.results import Results

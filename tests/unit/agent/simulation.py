@@ -5,10 +5,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from costgpu.job.agent.clock import Clock
 from costgpu.job.agent.guard import MachineGuard
 from costgpu.job.agent.state_files import Home
 from costgpu.job.agent.status import job_status
+from costgpu.portable.clock import Clock
 
 
 class SimulatedClock(Clock):

@@ -13,7 +13,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from costgpu.job.agent.observe.machine_stats import process
 from costgpu.job.agent.outputs import checkpoint_upload
 from costgpu.job.agent.outputs.checkpoint_upload import (
     LIST,
@@ -26,6 +25,7 @@ from costgpu.job.agent.outputs.checkpoint_upload import (
 from costgpu.job.agent.outputs.checkpoints import PATIENCE_SECONDS
 from costgpu.job.agent.outputs.upload import UploadFailed
 from costgpu.job.agent.state_files import Home
+from costgpu.portable.processes import process
 from tests.properties import examples
 from tests.unit.agent.simulation import SimulatedClock
 

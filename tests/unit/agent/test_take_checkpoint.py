@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from costgpu.job.agent.clock import Clock
 from costgpu.job.agent.outputs import checkpoints
 from costgpu.job.agent.outputs.checkpoints import take_checkpoint
 from costgpu.job.agent.state_files import Home
+from costgpu.portable.clock import Clock
 
 LONG_AGO = 1_000_000_000
 Look = Callable[..., dict[str, Any]]

@@ -1,19 +1,23 @@
 """The house: who may import whom, what the probe may use, and that a breach is seen."""
 
 import ast
+import io
 import shutil
 import subprocess
 import sys
+import zipfile
 from pathlib import Path
 
 import pytest
+
+from costgpu.portable.bundle import PACKAGE, bundle
 
 BREACHES = [
     ("costgpu/estimator/cost.py", "from costgpu.pricing import catalog", "siblings never import each other"),
     ("costgpu/units.py", "import costgpu.models", "import downwards only"),
     ("costgpu/estimator/cost.py", "import rich", "typer and rich stay"),
     ("costgpu/estimator/cost.py", "import subprocess", "estimate is pure"),
-    ("costgpu/measure/probe/sandbox/files.py", "import costgpu.units", "The probe imports nothing of ours"),
+    ("costgpu/measure/probe/sandbox/files.py", "import costgpu.units", "travel alone"),
     ("pricing/catalog.py", "import boto3", "Cloud SDKs stay"),
 ]
 
@@ -56,21 +60,30 @@ def test_planted_breaches_are_seen(house: Path) -> None:
         assert any(contract in row for row in broken), contract
 
 
-def test_the_probe_is_python_3_8_and_standard_library_only(root: Path) -> None:
-    standard = set(sys.stdlib_module_names)
-    sources = list((root / "costgpu" / "measure" / "probe").rglob("*.py"))
+@pytest.mark.parametrize(
+    ("package", "main", "theirs"),
+    [
+        ("measure.probe", "entry", {"torch", "numpy", "schedstat"}),
+        ("job.agent", "main", set()),
+        ("sweep.tuner", "main", {"ray"}),
+    ],
+)
+def test_what_travels_is_python_3_8_and_brings_all_that_it_imports(package: str, main: str, theirs: set[str]) -> None:
+    packed = bundle.__wrapped__(package, main)
+    assert packed == bundle(package, main), "the same bytes every time"
+    with zipfile.ZipFile(io.BytesIO(packed)) as archive:
+        sources = {name: archive.read(name).decode() for name in archive.namelist()}
     assert len(sources) > 5
-    for source in sources:
-        tree = ast.parse(source.read_text(), feature_version=(3, 8))
-        for node in ast.walk(tree):
-            if isinstance(node, ast.Import):
-                names = [alias.name.split(".")[0] for alias in node.names]
-            elif isinstance(node, ast.ImportFrom) and node.level == 0:
-                names = [str(node.module).split(".")[0]]
-            else:
-                continue
-            theirs = {"torch", "numpy"} if source.name == "microbenchmark.py" else {"torch"}
-            assert set(names) <= standard | theirs, (source.name, names)
+    for name, source in sources.items():
+        for node in ast.walk(ast.parse(source, feature_version=(3, 8))):
+            if isinstance(node, ast.ImportFrom) and (node.level or str(node.module).startswith(PACKAGE)):
+                folder = name.split("/")[: -node.level] if node.level else []
+                path = "/".join([*folder, *(node.module or "").split(".")]).rstrip("/")
+                assert {f"{path}.py", f"{path}/__init__.py"} & set(sources), (name, path)
+            elif isinstance(node, ast.Import | ast.ImportFrom):
+                names = [str(node.module)] if isinstance(node, ast.ImportFrom) else [alias.name for alias in node.names]
+                outside = {each.partition(".")[0] for each in names} - set(sys.stdlib_module_names)
+                assert outside <= (set() if "/portable/" in name else theirs), (name, outside)
 
 
 def test_the_bare_names_of_the_top_folders_cannot_be_imported(root: Path) -> None:

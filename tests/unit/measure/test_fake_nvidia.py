@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from costgpu.measure.probe.sandbox import fake_cuda_api, fake_nvidia
+from costgpu.portable.bundle import PACKAGE, bundle
 
 
 def said(line: str, gpus: int = 2) -> str:
@@ -58,10 +59,10 @@ def test_it_is_the_card_that_torch_is_told_of() -> None:
 
 @pytest.mark.skipif(sys.platform == "win32", reason="a shell script")
 def test_the_program_is_first_on_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    package = Path(fake_nvidia.__file__).parents[2]
     monkeypatch.setenv("PATH", os.environ["PATH"])
-    monkeypatch.setattr(sys, "argv", [str(package)])
-    monkeypatch.setattr(fake_nvidia, "__name__", "probe.sandbox.fake_nvidia")
+    (tmp_path / "probe.pyz").write_bytes(bundle("measure.probe", "entry"))
+    monkeypatch.setattr(sys, "argv", [str(tmp_path / "probe.pyz")])
+    monkeypatch.setattr(fake_nvidia, "__name__", fake_nvidia.__name__.replace("costgpu", PACKAGE, 1))
     fake_nvidia.put_program(str(tmp_path / "it's a folder"), 3)
     found = subprocess.run(["nvidia-smi", "-L"], capture_output=True, text=True, check=True)
     assert [line[:6] for line in found.stdout.splitlines()] == ["GPU 0:", "GPU 1:", "GPU 2:"]

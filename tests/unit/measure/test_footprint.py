@@ -258,11 +258,11 @@ def test_what_a_process_holds_for_reading_is_seen_from_outside(tmp_path: Path) -
     ):
         (tmp_path / "gone").unlink()
         mapped.close()
-        assert {path for path in _held(str(os.getpid())) if path.startswith(str(tmp_path))} == {
+        assert {path for path in _held(os.getpid()) if path.startswith(str(tmp_path))} == {
             f"{tmp_path}/read",
             f"{tmp_path}/mapped",
         }
-    assert list(_held("999999999")) == []  # it has ended
+    assert list(_held(999999999)) == []  # it has ended
 
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="inotify is Linux's")

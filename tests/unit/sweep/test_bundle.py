@@ -1,8 +1,6 @@
 """What travels with a sweep: the tuner as one file, and what it is to do."""
 
-import ast
 import json
-import sys
 from pathlib import Path
 
 import pytest
@@ -11,15 +9,14 @@ from costgpu.errors import SyncRefused
 from costgpu.job.files.tar import tar_stream
 from costgpu.job.machine.host import Selection
 from costgpu.models.job import FileEntry
+from costgpu.portable.bundle import bundle
 from costgpu.sweep.asha import Asha
 from costgpu.sweep.bundle import (
     PROGRAM,
-    SOURCE,
     SPEC,
     Sweep,
     sweep_of,
     tuner_argv,
-    tuner_file,
     tuner_spec,
 )
 from costgpu.sweep.metric import parse_metric
@@ -33,21 +30,6 @@ SWEEP = Sweep(
     asha=Asha(),
     concurrent=4,
 )
-
-
-def test_the_tuner_is_python_3_8_and_imports_the_standard_library_and_ray_only() -> None:
-    standard = set(sys.stdlib_module_names)
-    for source in SOURCE.glob("*.py"):
-        tree = ast.parse(source.read_text(), feature_version=(3, 8))
-        for node in ast.walk(tree):
-            if isinstance(node, ast.Import):
-                names = [alias.name.partition(".")[0] for alias in node.names]
-            elif isinstance(node, ast.ImportFrom) and node.level == 0:
-                names = [str(node.module).partition(".")[0]]
-            else:
-                continue
-            assert set(names) <= standard | {"ray"}, (source.name, names)
-    assert tuner_file.__wrapped__() == tuner_file(), "the same bytes every time"
 
 
 def test_the_spec_has_the_space() -> None:
@@ -89,7 +71,7 @@ def test_a_run_of_the_tuner_sends_it_along(tmp_path: Path, monkeypatch: pytest.M
     sent = with_bundle(selection, argv)
     assert [entry.path for entry in sent.files] == [SPEC, PROGRAM, "train.py"]
     archive = b"".join(tar_stream(sent.root, sent.files, sent.added))
-    assert tuner_file() in archive
+    assert bundle("sweep.tuner", "main") in archive
     assert read_spec(argv) == {"folder": "f"}
     assert sweep_of(argv) == "x-1"
     assert sweep_of(("train.py", "a", "b")) is None

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from ..clock import Clock
+from ....portable.clock import Clock
+from ....portable.processes import descendants, process
 from . import machine_stats
 
 # A waiting process uses none of these; the chatter of an idle machine and our own keepalives stay below.
@@ -29,8 +30,8 @@ class Counters(NamedTuple):
 
 def read_counters(supervisor: int, log_bytes: int, at: float) -> Counters:
     """Return what the job below this supervisor has used up to now; `at` is the machine's uptime."""
-    members = list(machine_stats.descendants(supervisor))
-    root = machine_stats.process(supervisor)
+    members = descendants(supervisor)
+    root = process(supervisor)
     cpu = sum(entry.cpu for entry in members) + (root.children_cpu if root else 0.0)
     disk = machine_stats.disk_bytes(entry.pid for entry in members)
     return Counters(at, cpu, machine_stats.network_bytes(), disk, log_bytes)

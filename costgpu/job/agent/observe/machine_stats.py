@@ -1,4 +1,4 @@
-"""What the machine is doing: processes, processors, network, disk, GPUs. Reads /proc; changes nothing."""
+"""What the machine is doing: our service, network, disk, GPUs. Reads /proc; changes nothing."""
 
 from __future__ import annotations
 
@@ -6,111 +6,16 @@ import os
 import shutil
 import subprocess
 from collections.abc import Iterable
-from typing import NamedTuple
 
-_TICKS = float(os.sysconf("SC_CLK_TCK"))
-
-
-class Process(NamedTuple):
-    """One line of the process table; `cpu` includes children that were waited for, in seconds."""
-
-    pid: int
-    parent: int
-    session: int
-    started: int
-    cpu: float
-    children_cpu: float
+from ....portable.processes import Process, processes, read
 
 
-def process(pid: int) -> Process | None:
-    """Return the process of that number; None if there is none, or only a zombie."""
-    try:
-        with open("/proc/%d/stat" % pid, "rb") as stream:
-            fields = stream.read().rsplit(b")", 1)[1].split()
-    except (OSError, IndexError):
-        return None
-    if len(fields) < 20 or fields[0] in (b"Z", b"X"):
-        return None
-    own, children = int(fields[11]) + int(fields[12]), int(fields[13]) + int(fields[14])
-    return Process(pid, int(fields[1]), int(fields[3]), int(fields[19]), (own + children) / _TICKS, children / _TICKS)
-
-
-def name_of(pid: int) -> str:
-    """Return what a process calls itself, at most 15 characters; empty if it is gone."""
-    try:
-        with open("/proc/%d/comm" % pid, encoding="utf-8", errors="replace") as stream:
-            return stream.read().rstrip("\n")
-    except OSError:
-        return ""
-
-
-def arguments_of(pid: int) -> str:
-    """Return the command line of a process, with a space between its words; empty if it is gone."""
-    try:
-        with open("/proc/%d/cmdline" % pid, "rb") as stream:
-            return stream.read().replace(b"\0", b" ").decode("utf-8", "replace")
-    except OSError:
-        return ""
-
-
-def processes() -> dict[int, Process]:
-    """Return all running processes by number."""
-    found = (process(int(name)) for name in os.listdir("/proc") if name.isdigit())
-    return {entry.pid: entry for entry in found if entry is not None}
-
-
-def descendants(root: int) -> list[Process]:
-    """Children of `root`, and theirs, without `root` itself."""
-    table = processes()
-    children: dict[int, list[Process]] = {}
-    for entry in table.values():
-        children.setdefault(entry.parent, []).append(entry)
-    found: list[Process] = []
-    todo = [root]
-    while todo:
-        for entry in children.get(todo.pop(), ()):
-            found.append(entry)
-            todo.append(entry.pid)
-    return found
-
-
-def processes_with_environment(text: str) -> list[int]:
-    """Return processes, other than this one, whose environment holds this text."""
-    found = []
-    for entry in processes().values():
-        try:
-            with open("/proc/%d/environ" % entry.pid, "rb") as stream:
-                if entry.pid != os.getpid() and os.fsencode(text) in stream.read().split(b"\0"):
-                    found.append(entry.pid)
-        except OSError:
-            continue
-    return found
-
-
-def service_processes() -> list[int]:
+def service_processes() -> list[Process]:
     """Return the other processes of our systemd service, whoever their parents are; none where we are not one."""
-    try:
-        with open("/proc/self/cgroup", "rb") as stream:
-            own = stream.read()
-    except OSError:
-        return []
+    own = read("self", "cgroup")
     if b"/costgpu-agent.service\n" not in own:
         return []
-    found = []
-    for pid in processes():
-        try:
-            with open("/proc/%d/cgroup" % pid, "rb") as stream:
-                if pid != os.getpid() and stream.read() == own:
-                    found.append(pid)
-        except OSError:
-            continue
-    return found
-
-
-def is_alive(pid: int, started: int) -> bool:
-    """Return whether that very process lives; process numbers are used again."""
-    entry = process(pid)
-    return entry is not None and entry.started == started
+    return [one for one in processes().values() if one.pid != os.getpid() and read(one.pid, "cgroup") == own]
 
 
 def disk_bytes(pids: Iterable[int]) -> int:
@@ -118,10 +23,9 @@ def disk_bytes(pids: Iterable[int]) -> int:
     total = 0
     for pid in pids:
         try:
-            with open("/proc/%d/io" % pid, encoding="ascii") as stream:
-                values = dict(line.split(": ") for line in stream.read().splitlines())
-            total += int(values["read_bytes"]) + int(values["write_bytes"])
-        except (OSError, KeyError, ValueError):
+            values = dict(line.split(b": ") for line in read(pid, "io").splitlines())
+            total += int(values[b"read_bytes"]) + int(values[b"write_bytes"])
+        except (KeyError, ValueError):
             continue
     return total
 
@@ -129,15 +33,11 @@ def disk_bytes(pids: Iterable[int]) -> int:
 def network_bytes() -> int:
     """Return the bytes received and sent by every interface but the loopback."""
     total = 0
-    try:
-        with open("/proc/net/dev", encoding="ascii") as stream:
-            for line in stream.readlines()[2:]:
-                name, _, numbers = line.partition(":")
-                values = numbers.split()
-                if name.strip() != "lo" and len(values) > 8:
-                    total += int(values[0]) + int(values[8])
-    except (OSError, ValueError):
-        pass
+    for line in read("net", "dev").splitlines()[2:]:
+        name, _, numbers = line.partition(b":")
+        values = numbers.split()
+        if name.strip() != b"lo" and len(values) > 8:
+            total += int(values[0]) + int(values[8])
     return total
 
 

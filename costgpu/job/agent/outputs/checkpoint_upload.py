@@ -11,7 +11,7 @@ import traceback
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from ..clock import Clock
+from ....portable.clock import Clock
 from ..state_files import Home, setting
 from .checkpoints import STORE, take_checkpoint
 from .find_outputs import find_outputs

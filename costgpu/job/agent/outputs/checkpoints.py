@@ -18,9 +18,10 @@ import threading
 from collections.abc import Iterable, Mapping, Sequence
 from typing import IO, Any
 
-from ..clock import Clock
+from ....portable.clock import Clock
+from ....portable.files import open_regular
 from ..limits import min_free_bytes
-from ..state_files import Home, open_regular
+from ..state_files import Home
 from ..status import JobEnd, job_end, job_status
 from .find_outputs import Output, find_outputs, is_named
 from .workdir import Damaged, make_parents
@@ -126,7 +127,7 @@ def _copy(home: Home, each: Output) -> str:
         raise OSError(errno.ENOSPC, "the disk has too little room for a copy")
     partial = _incoming(home)
     try:
-        with open(open_regular(each.full), "rb") as source, open(partial, "wb") as target:
+        with open_regular(each.full) as source, open(partial, "wb") as target:
             sha256 = _copy_bytes(source, target)
             found = os.fstat(source.fileno())
         if (found.st_size, found.st_mtime_ns) != (each.size, each.mtime_ns):

@@ -9,7 +9,8 @@ import stat
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
-from ..state_files import Home, open_regular
+from ....portable.files import open_regular
+from ..state_files import Home
 from .kept_away import ENVIRONMENT_MARKS, ON_THIS_COMPUTER, is_secret_entry, job_began, why_not_behind_link
 
 NO_OUTPUTS = ["none"]  # patterns of a job from which nothing is wanted
@@ -23,7 +24,7 @@ _NOT_OUTPUT_FILES = ("*.pyc", "*.pyo", ".DS_Store")
 def file_sha256(path: str) -> str:
     """Return the checksum in hexadecimal; the file must be a regular one, not a link."""
     digest = hashlib.sha256()
-    with open(open_regular(path), "rb") as stream:
+    with open_regular(path) as stream:
         left = os.fstat(stream.fileno()).st_size  # it may grow for ever
         while left > 0:
             chunk = stream.read(min(_CHUNK, left))
@@ -298,7 +299,7 @@ def without_unreadable(found: Found) -> Found:
     outputs = []
     for each in found.outputs:
         try:
-            os.close(open_regular(each.full))
+            open_regular(each.full).close()
             outputs.append(each)
         except OSError as error:
             note_unreadable(found.unreadable, each.path, error)

@@ -7,8 +7,8 @@ import re
 import time
 from fnmatch import fnmatchcase
 
+from ....portable.clock import boot_id, uptime
 from .. import launch_ray
-from ..clock import boot_id, uptime
 from ..state_files import OWN_NAMES, Home
 from .secret_names import is_secret
 

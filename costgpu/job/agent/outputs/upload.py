@@ -16,8 +16,9 @@ import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-from ..clock import Clock
-from ..state_files import Home, open_regular
+from ....portable.clock import Clock
+from ....portable.files import open_regular
+from ..state_files import Home
 from ..status import LOGS, job_status
 from . import find_outputs
 from .outside import Left, find_all
@@ -42,7 +43,7 @@ def archive_chunks(files: Sequence[tuple[str, str, int, int]]) -> Iterator[bytes
         member.size, member.mode = size, mode
         yield squeeze.compress(member.tobuf(tarfile.PAX_FORMAT, "utf-8", "surrogateescape"))
         left = size
-        with open(open_regular(path), "rb") as stream:
+        with open_regular(path) as stream:
             while left:
                 chunk = stream.read(min(_CHUNK, left))
                 if not chunk:

@@ -15,7 +15,6 @@ from typing import IO
 
 from costgpu.errors import HostUnreachable, OutputsMissing, RunError
 from costgpu.job.agent.job_environment import KEPT, KEPT_STARTS
-from costgpu.job.agent.state_files import open_regular
 from costgpu.job.machine.host import (
     MAX_OUTPUT_BYTES,
     Completed,
@@ -24,6 +23,8 @@ from costgpu.job.machine.host import (
     transfer_seconds,
 )
 from costgpu.job.machine.transport.batches import batches
+from costgpu.portable.files import open_regular
+from costgpu.portable.supervise import end_group, signal_group
 
 # What a login to a machine has, and what belongs to the machine rather than to its user. Nothing else of the
 # user's environment reaches the job, as on a rented machine: what it needs is named with -e.
@@ -76,7 +77,7 @@ class LocalTransport:
                     returncode = process.wait()  # the guard ends it
             finally:
                 guard.stop()
-                _end(process)
+                end_group(process, _END_SECONDS)
                 _pipe(process.stdin).close()
             if guard.exceeded == "time":
                 raise HostUnreachable(f"`{argv[0]}` has not answered for {timeout_seconds:g} s on this machine.")
@@ -102,7 +103,7 @@ class LocalTransport:
         try:
             yield pieces
         finally:
-            _end(process)
+            end_group(process, _END_SECONDS)
             pieces.leave()
 
     def download(self, files: Sequence[RemoteFile]) -> None:
@@ -115,12 +116,10 @@ class LocalTransport:
                 self.open()
                 raise OutputsMissing(f"{file.path} cannot be read: {exc.strerror or exc}.") from exc
             try:
-                with file.target.open("wb") as target:
-                    _copy(source, target.fileno(), file.size, until)
+                with source, file.target.open("wb") as target:
+                    _copy(source.fileno(), target.fileno(), file.size, until)
             except OSError as exc:
                 raise RunError(f"{file.target} cannot be written: {exc.strerror or exc}.") from exc
-            finally:
-                os.close(source)
 
     def close(self) -> None:
         """Nothing is held."""
@@ -191,7 +190,7 @@ class _Guard(threading.Thread):
             with self._lock:
                 if not self._over.is_set() and (limit := self._look()):
                     self.exceeded = limit
-                    _signal(self._process, signal.SIGKILL)
+                    signal_group(self._process.pid, signal.SIGKILL)
                     return
 
     def _look(self) -> str:
@@ -265,20 +264,3 @@ def _pipe(pipe: IO[bytes] | None) -> IO[bytes]:
     if pipe is None:
         raise ValueError("started without this pipe")
     return pipe
-
-
-def _signal(process: subprocess.Popen[bytes], number: signal.Signals) -> None:
-    with contextlib.suppress(ProcessLookupError, PermissionError):
-        os.killpg(process.pid, number)
-
-
-def _end(process: subprocess.Popen[bytes]) -> None:
-    """End the command and its group if it still runs. Its pipes are closed by whoever reads and writes them."""
-    if process.poll() is None:
-        _signal(process, signal.SIGTERM)
-        try:
-            process.wait(_END_SECONDS)
-        except subprocess.TimeoutExpired:
-            _signal(process, signal.SIGKILL)
-            with contextlib.suppress(subprocess.TimeoutExpired):  # one that waits for a device dies later
-                process.wait(_END_SECONDS)

@@ -6,9 +6,9 @@ import math
 import os
 import sys
 
-PROBE_ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
+PROBE_ROOT = os.path.abspath(__file__).rpartition(os.sep + "measure" + os.sep)[0] + os.sep  # with `portable`
 STANDARD = os.path.dirname(os.__file__) + os.sep
-INSTALLED = ("site-packages" + os.sep, "dist-packages" + os.sep, "_costgpu_probe" + os.sep)
+INSTALLED = ("site-packages" + os.sep, "dist-packages" + os.sep, "_costgpu" + os.sep)
 # Packages that call a function of the user's once per item: what is seen inside of it is the user's.
 CARRIERS = ("tqdm", "rich", "pandas", "polars", "swifter", "joblib", "multiprocess", "billiard")
 # Command lines and starters of jobs: they call the user's function once, and not again and again.

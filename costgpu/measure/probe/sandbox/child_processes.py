@@ -12,7 +12,7 @@ here = os.path.dirname(os.path.abspath(__file__))
 sys.path[:] = [p for p in sys.path if os.path.abspath(p or ".") != here]
 try:
     sys.path.insert(0, os.path.join(os.path.dirname(os.path.dirname(here)), "probe.pyz"))
-    from _costgpu_probe.sandbox.reads import Reads
+    from _costgpu.measure.probe.sandbox.reads import Reads
     reads = Reads(os.path.dirname(here))
     sys.addaudithook(reads.audit)
     atexit.register(reads.tell_modules)

@@ -1,0 +1,54 @@
+"""Files that may be anything are opened here, and files that must be whole are written here."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import stat
+from collections.abc import Callable, Iterator
+from io import BufferedReader, BufferedWriter
+
+
+class NotRegular(OSError):
+    """What is there is a folder, a pipe, a device or a socket."""
+
+
+def open_regular(path: str | os.PathLike[str]) -> BufferedReader:
+    """Open a regular file for reading; never wait, and follow no link at the end of the path.
+
+    Raises:
+        NotRegular: Something else is there.
+        OSError: There is none, or a link, or one that cannot be read.
+    """
+    descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise NotRegular(errno.EINVAL, "not a regular file", os.fspath(path))
+    return open(descriptor, "rb")
+
+
+@contextlib.contextmanager
+def written_whole(
+    path: str, mode: int = 0o666, take_name: Callable[[str, str], object] = os.replace
+) -> Iterator[BufferedWriter]:
+    """Yield a file to write to. It gets its name when the block has ended and all of it is on the disk.
+
+    Args:
+        path: Its name. What has that name is replaced.
+        mode: Permissions, before the user's mask.
+        take_name: Called with the draft's path and the name, in place of `os.replace`.
+    """
+    folder, name = os.path.split(path)
+    draft = os.path.join(folder, ".%s.%s" % (os.fsdecode(os.fsencode(name)[:200]), os.urandom(4).hex()))
+    try:
+        with open(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode), "wb") as file:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+        take_name(draft, path)
+    finally:
+        try:
+            os.unlink(draft)
+        except OSError:
+            pass

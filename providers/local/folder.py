@@ -16,14 +16,15 @@ import errno
 import fcntl
 import json
 import os
-import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from costgpu.portable.files import written_whole
+from costgpu.portable.processes import Process
 from costgpu.providers.local import records
-from costgpu.providers.local.processes import Belonging, Process, end_all, members
+from costgpu.providers.local.processes import Noted, end_all, members
 from costgpu.providers.local.records import Damaged, Ending, Facts
 
 BALLAST = "ballast-of-the-keeper"
@@ -86,17 +87,11 @@ class Folder:
             return self._write_once(name, content)
 
     def _write_once(self, name: str, content: dict[str, Any]) -> bool:
-        handle, fresh = tempfile.mkstemp(dir=self.path, prefix=f".{name}.")
         try:
-            with os.fdopen(handle, "w", encoding="utf-8") as stream:
-                json.dump(content, stream)
-                stream.flush()
-                os.fsync(stream.fileno())
-            os.link(fresh, self.path / name)
+            with written_whole(str(self.path / name), take_name=os.link) as stream:
+                stream.write(json.dumps(content).encode())
         except FileExistsError:
             return False
-        finally:
-            Path(fresh).unlink(missing_ok=True)
         return True
 
     def reserve(self) -> None:
@@ -115,23 +110,22 @@ class Folder:
 
     def write(self, name: str, content: dict[str, Any]) -> None:
         """Write a document whole, over what was there."""
-        fresh = self.path / f".{name}.new"
-        fresh.write_text(json.dumps(content), encoding="utf-8")
-        fresh.replace(self.path / name)
+        with written_whole(str(self.path / name)) as stream:
+            stream.write(json.dumps(content).encode())
 
     def members(self) -> list[Process]:
         """Return what lives of the instance, except the caller; its keeper is none of it."""
-        return members(self.path, self._belonging())
+        return members(self.path, self._noted())
 
     def end_all(self) -> list[Process]:
         """End that; return what could not be ended."""
-        return end_all(self.path, self._belonging())
+        return end_all(self.path, self._noted())
 
-    def _belonging(self) -> Belonging:
+    def _noted(self) -> Noted:
         noted: Any = self.agent_record("noted.json").get("processes", [])
         with contextlib.suppress(TypeError, ValueError):  # a job can write there, too
-            return Belonging(noted=[(int(pid), str(started)) for pid, started in noted])
-        return Belonging()
+            return [(int(pid), str(started)) for pid, started in noted]
+        return ()
 
 
 @contextlib.contextmanager

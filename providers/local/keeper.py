@@ -55,7 +55,7 @@ def keep(folder: Folder) -> None:
             lost = {"by": "lost", "reason": "its record was removed", "at": time.time()}
             with contextlib.suppress(OSError):
                 folder.write_once("terminated.json", lost)  # believed when nothing runs any more
-            processes.end_all(folder.path, processes.Belonging(noted=noted))
+            processes.end_all(folder.path, noted)
             return
         if ending is None and left <= 0:
             ending = {"by": "provider", "reason": "lease expired", "at": time.time()}
@@ -74,7 +74,7 @@ def keep(folder: Folder) -> None:
 
 def _note(folder: Folder, noted: list[tuple[int, str]]) -> list[tuple[int, str]]:
     """Write down what belongs to the instance: should its guards be killed, all of it is found, mark or not."""
-    found = processes.members(folder.path, processes.Belonging(noted=noted))
+    found = processes.members(folder.path, noted)
     seen = [(one.pid, one.started) for one in found]
     if seen != noted:
         with contextlib.suppress(OSError):

@@ -21,9 +21,10 @@ from costgpu.clock import Clock
 from costgpu.errors import InvalidRequest, ProviderError, Unreachable
 from costgpu.models.instance import CreateRequest, Endpoint, Identity, Instance, InstanceRef, InstanceState, Safeguard
 from costgpu.models.offer import Offer
+from costgpu.portable import clock
 from costgpu.providers.base import OUR_TAGS, TAG_RUN, OrphanedResource, OwnedResources
 from costgpu.providers.common import facts_in, our_tags
-from costgpu.providers.local import processes, retention
+from costgpu.providers.local import retention
 from costgpu.providers.local.folder import Folder, locked
 from costgpu.providers.local.keeper import finish
 from costgpu.providers.local.names import INSTANCE_ID, PREFIX, fingerprint, id_of
@@ -236,7 +237,7 @@ class LocalProvider:
         return OwnedResources(
             instances=tuple(found),
             unreachable=tuple(closed),
-            told_at=datetime.fromtimestamp(processes.system_time(), UTC),
+            told_at=datetime.fromtimestamp(clock.system_time(), UTC),
         )
 
     @_translated
@@ -276,7 +277,7 @@ class LocalProvider:
             "lifetime_seconds": lifetime,
             "fingerprint": fingerprint(request),
             "host": socket.gethostname(),
-            "boot_id": processes.boot_id(),
+            "boot_id": clock.boot_id(),
         }
         with tempfile.TemporaryDirectory(dir=self.folder, prefix=".new-") as name:
             fresh = Folder(Path(name) / "home")
@@ -383,7 +384,7 @@ class LocalProvider:
         """Return the truth, also if the keeper was killed, or the machine restarted."""
         if _is_over(home, facts):
             return InstanceState.TERMINATED
-        same_boot = processes.boot_id() == facts.boot_id
+        same_boot = clock.boot_id() == facts.boot_id
         with locked(home.path / "keeper.lock", 0.0) as alone:  # no keeper begins while this decides
             begun, asked = home.has("keeper.json"), home.ending("end.json")
             if same_boot and (not alone or home.members()):
@@ -401,7 +402,7 @@ class LocalProvider:
 
 def _is_over(home: Folder, facts: Facts) -> bool:
     """Return whether it is written that it is over, and true: a job can write it, too."""
-    return home.has("terminated.json") and (processes.boot_id() != facts.boot_id or not home.members())
+    return home.has("terminated.json") and (clock.boot_id() != facts.boot_id or not home.members())
 
 
 def _finish(home: Folder, ending: dict[str, Any]) -> bool:

@@ -18,8 +18,8 @@ from costgpu.ledger.codec import to_json
 from costgpu.models.instance import Identity
 from costgpu.models.job import EndReason
 from costgpu.models.run import EventKind, RunState
+from costgpu.portable import clock
 from costgpu.providers import registry
-from costgpu.providers.local import processes
 from costgpu.workflows.context import AppContext
 from tests.cli.here import LOCAL, Here, record, told, until
 from tests.fake_cloud import FakeCloud
@@ -76,7 +76,7 @@ def an_hour_later() -> Iterator[Callable[[], object]]:
 
         def move() -> None:
             moved.enter_context(mock.patch.object(SystemClock, "now", return_value=later))
-            moved.enter_context(mock.patch.object(processes, "system_time", return_value=later.timestamp()))
+            moved.enter_context(mock.patch.object(clock, "system_time", return_value=later.timestamp()))
 
         yield move
 

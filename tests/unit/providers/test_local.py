@@ -19,8 +19,9 @@ from costgpu.clock import SystemClock
 from costgpu.errors import InvalidRequest, ProviderError, Unreachable
 from costgpu.job.reap import find_orphans
 from costgpu.models.instance import CreateRequest, Instance, InstanceRef, InstanceState
-from costgpu.providers.local import processes, retention
+from costgpu.portable import processes
 from costgpu.providers.local import provider as module
+from costgpu.providers.local import retention
 from costgpu.providers.local.folder import Folder
 from costgpu.providers.local.provider import LocalProvider
 from tests.contract.harness import RUN, LocalHarness
@@ -63,24 +64,18 @@ def supervised(folder: Path, script: str) -> None:
 
 
 def keepers(folder: Path) -> list[int]:
-    """The keeper of an instance, and the shell that starts it again."""
-    found = []
+    """The keeper of an instance, after the shell that starts it again."""
+    found = {}
     for pid in sleepers(folder):
         with suppress(OSError):
-            if b"\0keep\0" in Path(f"/proc/{pid}/cmdline").read_bytes():
-                found.append(pid)
-    return found
-
-
-def keeper(folder: Path) -> int:
-    """That one alone."""
-    return max(
-        keepers(folder), key=lambda pid: int(Path(f"/proc/{pid}/stat").read_bytes().rsplit(b")", 1)[1].split()[19])
-    )
+            words = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
+            if b"keep" in words:
+                found[pid] = words[0] == os.fsencode(sys.executable)
+    return sorted(found, key=found.__getitem__)
 
 
 def kill_keepers(folder: Path) -> None:
-    for pid in keepers(folder):  # the shell first
+    for pid in keepers(folder):
         kill(pid)
 
 
@@ -283,7 +278,7 @@ def test_a_keeper_that_is_killed_comes_back_and_ends_it_at_the_same_time(harness
     started, folder = time.monotonic(), home(harness, made)
     assert harness.until((folder / "keeper.json").exists, 5)
     supervised(folder, FAMILY)
-    kill(keeper(folder))
+    kill(keepers(folder)[-1])
     assert ending(harness, made).reason == "lease expired"
     assert time.monotonic() - started < 10
     assert empty(harness, folder)
@@ -295,7 +290,7 @@ def test_without_an_agent_it_ends_early(harness: LocalHarness) -> None:
     supervised(folder, "sleep 1000")
     assert harness.until(lambda: len(sleepers(folder)) >= 4, 5)
     (folder / "keeper.json").write_text(json.dumps({"monotonic": time.monotonic() - 899}))
-    kill(keeper(folder))
+    kill(keepers(folder)[-1])
     assert ending(harness, made).reason == "unclaimed"
 
 
@@ -331,7 +326,7 @@ def test_a_keeper_that_does_not_react_keeps_nothing_alive(
     made = harness.running(harness.request())
     folder = home(harness, made)
     supervised(folder, FAMILY)
-    stopped = keeper(folder)
+    stopped = keepers(folder)[-1]
     os.kill(stopped, signal.SIGSTOP)
     Folder(folder).write_once("end.json", {"by": "client", "reason": "user initiated", "at": time.time()})
     assert harness.state(made.ref) is InstanceState.TERMINATING

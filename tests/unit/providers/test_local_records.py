@@ -16,8 +16,8 @@ import pytest
 from costgpu.clock import SystemClock
 from costgpu.errors import ProviderError
 from costgpu.models.instance import InstanceState
+from costgpu.portable.clock import boot_id
 from costgpu.providers.local import folder as folder_module
-from costgpu.providers.local import processes
 from costgpu.providers.local.folder import Folder
 from costgpu.providers.local.keeper import finish
 from costgpu.providers.local.provider import LocalProvider
@@ -48,7 +48,7 @@ def record(folder: Path, name: str, **changes: Any) -> Path:
         "lifetime_seconds": 3600.0,
         "fingerprint": "f",
         "host": os.uname().nodename,
-        "boot_id": processes.boot_id(),
+        "boot_id": boot_id(),
     }
     (path / "instance.json").write_text(json.dumps(facts | changes))
     return path

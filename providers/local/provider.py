@@ -161,7 +161,7 @@ class LocalProvider:
     def terminate(self, ref: InstanceRef) -> None:
         """End everything of it here and now; its keeper goes on where this process is killed meanwhile."""
         home = self._home(ref)
-        if not INSTANCE_ID.fullmatch(ref.instance_id) or (facts := self._facts_of_what_is_there(home)) is None:
+        if not INSTANCE_ID.fullmatch(ref.instance_id) or (facts := self._facts(home)) is None:
             return
         if not _is_over(home, facts):
             _finish(home, {"by": "client", "reason": "user initiated", "at": time.time()})
@@ -169,7 +169,9 @@ class LocalProvider:
     @_translated
     def open_access(self, instance: Instance, allow_from: str) -> None:  # noqa: ARG002 - there is no port to open
         """Nothing is closed on this machine."""
-        self._facts(self._home(instance.ref))
+        home = self._home(instance.ref)
+        if self._facts(home) is None:
+            raise _not_ours(home)
 
     @_translated
     def clean_up(self, run_id: str, region: str) -> tuple[OrphanedResource, ...]:
@@ -178,14 +180,12 @@ class LocalProvider:
         for home in self._homes():
             is_named = home.path.name.startswith(f"{PREFIX}{run_id}-")
             try:
-                facts = self._read_facts(home)
+                facts = self._facts(home)
             except ProviderError:
                 if is_named:
                     raise
                 continue  # another run's: `list_owned` names it
-            if facts is None and is_named and not self._is_bare(home):
-                raise _not_ours(home)
-            if facts is None or facts.tags.get(TAG_RUN) != run_id or facts.region != region:
+            if facts is None or facts.tags[TAG_RUN] != run_id or facts.region != region:
                 continue
             instance = self._describe(home)
             if instance is not None and instance.state.alive:
@@ -322,47 +322,33 @@ class LocalProvider:
                 f" {home.path}.",
             ) from error
 
-    def _facts(self, home: Folder) -> Facts:
-        """Return what it is.
+    def _facts(self, home: Folder) -> Facts | None:
+        """Return what it is; None if there is none of the name, or it is over and its job has removed its record.
 
         Raises:
             InvalidRequest: It is not ours.
             Unreachable: Another machine's.
             ProviderError: Its record is damaged, or gone while something of it runs.
         """
+        if not home.path.is_dir():
+            return None
         facts = self._read_facts(home)
-        if facts is None and (running := self._running(home)):
-            raise ProviderError(
-                f"The record of the local instance {home.path.name} is gone, and processes of it run: {running}.",
-                hint=f"End them by hand: kill -9 {running}",
-            )
+        if facts is None:
+            if running := " ".join(str(one.pid) for one in home.members()):
+                raise ProviderError(
+                    f"The record of the local instance {home.path.name} is gone, and processes of it run: {running}.",
+                    hint=f"End them by hand: kill -9 {running}",
+                )
+            if home.has("terminated.json"):
+                return None
         if facts is None or TAG_RUN not in facts.tags:
             raise _not_ours(home)
         if facts.host != socket.gethostname():
             raise Unreachable(f"{home.path.name} lives on {facts.host}, not on this machine: ask there.")
         return facts
 
-    def _facts_of_what_is_there(self, home: Folder) -> Facts | None:
-        """Return what it is; None if there is none of the name, or it is over and its job has removed its record."""
-        if not home.path.is_dir() or self._is_bare(home):
-            return None
-        try:
-            return self._facts(home)
-        except InvalidRequest:
-            if self._is_bare(home):  # its keeper has left proof and ended between the two readings
-                return None
-            raise
-
-    def _is_bare(self, home: Folder) -> bool:
-        """Return whether a job has removed the record of what it ran on, and all that ran there has ended, too."""
-        return home.has("terminated.json") and self._read_facts(home) is None and not self._running(home)
-
-    def _running(self, home: Folder) -> str:
-        """Return the process ids of what runs of it."""
-        return " ".join(str(one.pid) for one in home.members())
-
     def _describe(self, home: Folder) -> Instance | None:
-        facts = self._facts_of_what_is_there(home)
+        facts = self._facts(home)
         if facts is None:
             return None
         state = self._state(home, facts)

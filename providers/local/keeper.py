@@ -112,11 +112,13 @@ def power_off(folder: Folder, reason: str) -> bool:
     Whoever presses it belongs to the instance: two that freeze each other would never end, so one waits for the other.
     """
     folder.say(f"{reason}: powering off")
-    try:
-        with locked(folder.path / "end.lock", _BUTTON_SECONDS):
+    with contextlib.ExitStack() as stack:
+        with contextlib.suppress(OSError):  # on a full disk there may be no lock file
+            stack.enter_context(locked(folder.path / "end.lock", _BUTTON_SECONDS))
+        try:
             return finish(folder, {"by": "instance", "reason": reason, "at": time.time()})
-    except OSError:
-        return not folder.members()  # all that could not be done is to write it down
+        except OSError:
+            return not folder.members()  # all that could not be done is to write it down
 
 
 def main() -> None:

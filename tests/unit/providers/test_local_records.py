@@ -6,7 +6,6 @@ import os
 import signal
 import subprocess
 import sys
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -19,7 +18,7 @@ from costgpu.models.instance import InstanceState
 from costgpu.portable.clock import boot_id
 from costgpu.providers.local import folder as folder_module
 from costgpu.providers.local.folder import Folder
-from costgpu.providers.local.keeper import finish
+from costgpu.providers.local.keeper import finish, power_off
 from costgpu.providers.local.provider import LocalProvider
 from tests.contract.harness import RUN, LocalHarness
 from tests.unit.providers.test_local import kill_keepers, supervised
@@ -120,12 +119,8 @@ class FullDisk:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, number: int) -> None:
         self.left, self.failed = number, 0
-        for module, name in (
-            (tempfile, "mkstemp"),
-            (os, "fsync"),
-            (os, "link"),
-        ):
-            monkeypatch.setattr(module, name, self._failing(getattr(module, name)))
+        for name in ("fsync", "link"):
+            monkeypatch.setattr(os, name, self._failing(getattr(os, name)))
 
     def _failing(self, real: Any) -> Any:
         def call(*arguments: Any, **more: Any) -> Any:
@@ -138,7 +133,7 @@ class FullDisk:
         return call
 
 
-@pytest.mark.parametrize("number", range(7))
+@pytest.mark.parametrize("number", range(5))
 def test_a_full_disk_keeps_nothing_alive_and_hides_no_end(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int
 ) -> None:
@@ -165,15 +160,24 @@ def test_reserved_room_is_given_up_for_the_end(tmp_path: Path, monkeypatch: pyte
     home.reserve()
     ballast = home.path / folder_module.BALLAST
     assert ballast.stat().st_size > 0
-    real = tempfile.mkstemp
+    real = os.fsync
 
-    def needs_room(*arguments: Any, **more: Any) -> Any:
+    def needs_room(descriptor: int) -> None:
         if ballast.exists():
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-        return real(*arguments, **more)
+        real(descriptor)
 
-    monkeypatch.setattr(tempfile, "mkstemp", needs_room)
+    monkeypatch.setattr(os, "fsync", needs_room)
     assert finish(home, {"by": "provider", "reason": "lease expired", "at": NOW})
     over = home.ending("terminated.json")
     assert over is not None
     assert over.reason == "lease expired"
+    assert not ballast.exists()
+
+
+def test_the_button_ends_all_where_not_even_a_lock_file_can_be_made(tmp_path: Path) -> None:
+    path = record(tmp_path, "local-full-1")
+    (path / "end.lock").mkdir()
+    job = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(1102)"], env={"COSTGPU_HOME": str(path)})
+    assert power_off(Folder(path), "agent deadline")
+    assert job.wait(timeout=20) == -signal.SIGKILL

@@ -57,7 +57,7 @@ class Terminal:
         if view.option is not None and view.create_call is not None:
             offer = view.option.offer
             place = f"{offer.provider} {offer.instance_type} in {view.create_call.zone or offer.region}"
-            if offer.provider == "local":
+            if offer.is_here:
                 place = "a place on this machine"
         collecting = "The job is over; its outputs are coming home"
         if view.interrupted:

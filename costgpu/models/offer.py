@@ -14,6 +14,8 @@ from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
 from enum import StrEnum
 
+THIS_COMPUTER = "local"  # the provider that is the computer costgpu runs on
+
 
 class PurchaseOption(StrEnum):
     """How an instance is paid for."""
@@ -81,6 +83,11 @@ class Offer:
     price_source: str
     price_as_of: date
     own_price: OwnPrice | None = None
+
+    @property
+    def is_here(self) -> bool:
+        """Return whether this is the computer that costgpu runs on."""
+        return self.provider == THIS_COMPUTER
 
     @property
     def dearest_usd_per_hour(self) -> Decimal:

@@ -17,7 +17,7 @@ from costgpu.config.paths import data_path
 from costgpu.config.settings_files import PREFIX, user_file
 from costgpu.errors import AuthError, ConfigError, CostGpuError, LedgerError, PriceNotFound, UsageError
 from costgpu.models.diagnostics import Check, Examination, failed, ok, unknown, warning
-from costgpu.models.offer import Offer, PurchaseOption
+from costgpu.models.offer import THIS_COMPUTER, Offer, PurchaseOption
 from costgpu.pricing import price_store
 from costgpu.pricing.catalog import Catalog
 from costgpu.pricing.not_supported import place_error
@@ -93,9 +93,9 @@ def _places(infra: Sequence[str]) -> list[str]:
         name, sign, region = place.partition("/")
         if (error := place_error(place, regions)) is not None:
             raise error
-        if registry.find(name) is None or (sign and (not region or "/" in region or name == "local")):
+        if registry.find(name) is None or (sign and (not region or "/" in region or name == THIS_COMPUTER)):
             raise UsageError(f"--infra {place} is not a place.", hint="Such as aws, gcp/us-central1 or local.")
-    return [place for place in dict.fromkeys(infra) if place != "local"]
+    return [place for place in dict.fromkeys(infra) if place != THIS_COMPUTER]
 
 
 def _offer(

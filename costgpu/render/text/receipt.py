@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from costgpu.models.attempts import summarize
 from costgpu.models.job import EndReason
+from costgpu.models.offer import THIS_COMPUTER
 from costgpu.models.run import EndedBy
 from costgpu.render.document import document
 from costgpu.render.phrases import counted, price_mark
@@ -79,7 +80,9 @@ def receipt_text(receipt: Receipt, view: RunView, *, safeguards: bool = True) ->
     """
     if receipt.instance is None:
         return f"Receipt {receipt.run_id}: nothing was created, nothing is billed."
-    place = "here" if receipt.instance.provider == "local" else f"{receipt.instance_type}, {receipt.instance.region}"
+    place = (
+        "here" if receipt.instance.provider == THIS_COMPUTER else f"{receipt.instance_type}, {receipt.instance.region}"
+    )
     job = receipt.reason.phrase
     if view.status is not None and view.status.exit_code is not None:
         job += f", exit code {view.status.exit_code}"

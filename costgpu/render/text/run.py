@@ -119,7 +119,7 @@ def _machine_rows(plan: Plan, now: datetime) -> list[tuple[str, str]]:
     """Return where, at what price, for how long."""
     offer, lease = plan.options[0].offer, plan.options[0].lease
     free = offer.price_usd_per_hour == 0
-    if offer.provider == "local":
+    if offer.is_here:
         places = f", in {plan.spec.nodes} places of it" if plan.spec.nodes > 1 else ""
         rows = [("machine", f"this machine ({offer.vcpus} CPUs, {offer.memory_gib:g} GiB){places}")]
         rows += [] if free else [("price", f"{format_usd(offer.price_usd_per_hour)} an hour, as given")]
@@ -276,7 +276,7 @@ def _offer(view: RunView) -> Offer | None:
 
 def machine_name(offer: Offer | None) -> str:
     """Return the type of a machine, in a column."""
-    return "-" if offer is None else THIS_MACHINE if offer.provider == "local" else offer.instance_type
+    return "-" if offer is None else THIS_MACHINE if offer.is_here else offer.instance_type
 
 
 def run_json(view: RunView) -> str:

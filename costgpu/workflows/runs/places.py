@@ -14,6 +14,7 @@ from costgpu.estimator.prepared import prepare
 from costgpu.estimator.scope import scope_of
 from costgpu.estimator.verdict import Preferences, decide, effective_cost
 from costgpu.job.plan import LaunchPlace, this_machine
+from costgpu.models.offer import THIS_COMPUTER
 from costgpu.models.prediction import Candidate, Choice, Prediction
 from costgpu.models.workload import WorkloadProfile
 from costgpu.pricing.hardware import accelerators
@@ -86,9 +87,9 @@ def wanted_offers(request: RunRequest, infra: tuple[str, ...], reporter: Reporte
         PriceNotFound: There is none.
         UsageError: A name is wrong.
     """
-    if infra == ("local",):
+    if infra == (THIS_COMPUTER,):
         return []
-    remote = tuple(place for place in infra if place != "local")
+    remote = tuple(place for place in infra if place != THIS_COMPUTER)
     types = {name.lower() for name in request.instance_type}
     size = OfferRequest(cpus=request.cpus, memory=request.memory).query
     named = request.instance_type
@@ -145,7 +146,7 @@ def find_places(
     )
     here_place = LaunchPlace(offer=offer, prediction=known)
     notes = [] if whole or scope is None else [f"The length of the whole job is not known; predicted: {scope.unit}."]
-    if infra == ("local",):
+    if infra == (THIS_COMPUTER,):
         return Places(ranked=[here_place], verdict="", notes=notes)
     wanted = wanted_offers(request, infra, context.reporter)
     usable, without = _with_credentials(providers_of(wanted))
@@ -181,7 +182,7 @@ def find_places(
     if not chosen:
         verdict = decide(scope, here, predictions, Preferences(), ())
         sentence = verdict.sentence
-        if verdict.choice is Choice.HERE and not several and (not infra or "local" in infra):
+        if verdict.choice is Choice.HERE and not several and (not infra or THIS_COMPUTER in infra):
             return Places(ranked=[here_place], verdict=sentence, notes=notes)
         if verdict.recommended is not None and verdict.recommended in best_first:
             best_first.remove(verdict.recommended)

@@ -30,6 +30,7 @@ from costgpu.measure.prefixes import NO_PREFIXES
 from costgpu.measure.profile_file import load_profile
 from costgpu.models.instance import CreateRequest, Identity, NodeGroup
 from costgpu.models.job import JobSpec, Launcher
+from costgpu.models.offer import THIS_COMPUTER
 from costgpu.models.run import Option, Plan
 from costgpu.models.workload import WorkloadProfile
 from costgpu.pricing.hardware import accelerators
@@ -85,12 +86,12 @@ def plan_run(request: RunRequest, script: Request, context: AppContext, adapt: A
     if not request.queue and request.recover is None:  # others begin, or go on, who knows when
         limits = replace(limits, now=now)
     infra, default = request.infra, context.settings.default_infra
-    if not infra and default is not None and not (request.renting and default == "local"):
+    if not infra and default is not None and not (request.renting and default == THIS_COMPUTER):
         infra = (default,)
     providers = providers_of(wanted_offers(request, infra, context.reporter))  # a wrong name is an error at once
     spec = job_spec(request, script, limits, environment, bucket=context.settings.bucket)
     check_rules(spec)
-    rented = request.renting or any(place != "local" for place in infra)
+    rented = request.renting or any(place != THIS_COMPUTER for place in infra)
     if adapt is None and request.runs_once and request.estimate:
         context.reporter.note(setup_ray.NO_ESTIMATE)
         request = replace(request, estimate=False)
@@ -135,7 +136,7 @@ def plan_run(request: RunRequest, script: Request, context: AppContext, adapt: A
             f"The script asks for NCCL, which works between GPUs only, and {first.offer.instance_type} has none.",
             hint='Choose one with --gpus L4:1, or init_process_group("gloo") where torch.cuda.is_available() is False.',
         )
-    local = first.offer.provider == "local"
+    local = first.offer.is_here
     python = find_interpreter(request.python or script.python, dict(os.environ)).path if local else ""
     if local and single.runs_once and not request.setup:
         setup_ray.check_installed(python)
@@ -290,7 +291,7 @@ def make_plan(
             )
     file = module_file(script) if script is not None else None
     footprint = profile.footprint if profile is not None else None
-    inputs, remarks = compare(spec, selection, file, footprint, here=first.offer.provider == "local")
+    inputs, remarks = compare(spec, selection, file, footprint, here=first.offer.is_here)
     notes += remarks
     group = None
     if spec.nodes > 1:

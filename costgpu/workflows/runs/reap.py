@@ -28,6 +28,7 @@ from costgpu.job.spending import shipped_prices
 from costgpu.job.state.observer import Observer
 from costgpu.models.diagnostics import SKEW_WARNS
 from costgpu.models.instance import Instance, InstanceRef
+from costgpu.models.offer import THIS_COMPUTER
 from costgpu.models.reap import ReapFindings
 from costgpu.models.run import RunView
 from costgpu.providers import registry
@@ -166,7 +167,7 @@ def _without_credentials(context: AppContext, places: Sequence[Place], *, everyw
             machine = None
             with contextlib.suppress(LedgerDamaged, LedgerTooNew):
                 machine = expected_machine(context.ledger.events(run_id))
-            if machine is None or machine.provider == "local":
+            if machine is None or machine.provider == THIS_COMPUTER:
                 continue  # another computer's own machine is not for these credentials to see, and costs nothing
             name, account = machine.provider, machine.account
             if name in asked:

@@ -21,6 +21,7 @@ from costgpu.measure import Request
 from costgpu.measure.launcher import Launch
 from costgpu.models.defaults import MEETING_PORT
 from costgpu.models.job import JobSpec, Launcher, OutputsFrom, Recovery
+from costgpu.models.offer import THIS_COMPUTER
 from costgpu.units import DISK_GIB, parse_duration, parse_usd
 from costgpu.workflows.estimate.request import MOST_NODES, SYSTEM_FOLDERS, ScriptOptions
 from costgpu.workflows.options import Choice, Real, SizeOptions, Switch, Text, Texts, WholeOrNone, Word
@@ -100,6 +101,11 @@ class RunRequest(ScriptOptions, SizeOptions):
         return self.launcher in list(Launcher) and Launcher(self.launcher).runs_once
 
     @property
+    def here(self) -> bool:
+        """Return whether this computer was asked for, and nothing else."""
+        return self.infra == (THIS_COMPUTER,)
+
+    @property
     def renting(self) -> bool:
         """Return whether what is asked for cannot be this machine."""
         return bool(self.instance_type or self.gpus or self.cpus or self.memory or self.spot)
@@ -160,7 +166,7 @@ def check(request: RunRequest) -> None:
             "--lease is for --no-auto-shutdown: otherwise the machine ends with its job.",
             hint="--max-duration and --max-cost limit the job.",
         )
-    if request.infra == ("local",):
+    if request.here:
         _refuse(
             {
                 "-t": request.instance_type,

@@ -46,7 +46,7 @@ def context_of(request: RunRequest, workdir: Path, reporter: Reporter) -> AppCon
 def is_free(plan: Plan) -> bool:
     """Return whether the run costs nothing, so that nobody needs to agree to it."""
     first = plan.options[0]
-    return first.offer.provider == "local" and not first.offer.price_usd_per_hour
+    return first.offer.is_here and not first.offer.price_usd_per_hour
 
 
 def check_detached(plan: Plan) -> None:

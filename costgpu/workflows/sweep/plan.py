@@ -15,6 +15,7 @@ from costgpu.job.launch import job_name
 from costgpu.job.plan import LaunchPlace
 from costgpu.measure import find_interpreter
 from costgpu.models.job import JobSpec, Launcher
+from costgpu.models.offer import THIS_COMPUTER
 from costgpu.models.workload import WorkloadProfile
 from costgpu.sweep.bundle import Sweep, tuner_argv, tuner_spec
 from costgpu.sweep.schedule import Resources, Shares, SweepTime, of_the_sweep, share_out, sweep_time
@@ -49,13 +50,13 @@ def planned_sweep(request: SweepRequest, reporter: Reporter) -> Iterator[tuple[A
         MissingImport: There is no Ray on this machine, where the trials are to run.
     """
     if not request.infra and not request.renting:
-        request = replace(request, infra=("local",))
+        request = replace(request, infra=(THIS_COMPUTER,))
     if request.machines > 1:
         request = replace(request, launcher=Launcher.RAY)
     sweep = sweep_of_request(request)
     script = script_request(request, reporter)
     first = arguments_of(sweep.space.example, sweep.template)
-    here = request.infra == ("local",)
+    here = request.here
     tuner_python = ""
     if here:
         tuner_python = find_ray(find_interpreter(request.python or script.python, dict(os.environ)).path)
@@ -87,7 +88,7 @@ def planned_sweep(request: SweepRequest, reporter: Reporter) -> Iterator[tuple[A
 def _resources(place: LaunchPlace, nodes: int) -> Resources:
     """Return what one machine of the place has."""
     offer = place.offer
-    if offer.provider == "local":
+    if offer.is_here:
         from costgpu.job.agent.observe.machine_stats import gpu_count
 
         memory = psutil.virtual_memory().total / 2**30

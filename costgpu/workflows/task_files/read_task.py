@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from costgpu.errors import UsageError
 from costgpu.models.job import Launcher
+from costgpu.models.offer import THIS_COMPUTER
 from costgpu.pricing.not_supported import accelerator_error, place_error
 from costgpu.providers import registry
 from costgpu.units import DISK_GIB, parse_accelerator, parse_duration, parse_range
@@ -96,7 +97,7 @@ def with_task_file(request: R, reporter: Reporter) -> R:
         task_env=env,
         estimate=request.estimate and command.is_script,
     )
-    if not command.is_script and request.infra != ("local",):
+    if not command.is_script and not request.here:
         reporter.note("No estimate: the task is a text for the shell, and not one Python script.")
         if not (merged.gpus or merged.instance_type):
             merged = replace(merged, gpus="none")  # what cannot be measured needs to say where it is to run
@@ -122,7 +123,7 @@ def _read(path: Path, reporter: Reporter) -> tuple[Section, Task]:
 def _chosen(request: RunRequest, found: Mapping[str, Any], reporter: Reporter) -> dict[str, Any]:
     """Return the file's options that the command line does not decide."""
     default = {field.name: field.default for field in fields(RunRequest)}
-    here = request.infra == ("local",)
+    here = request.here
     machine_given = any(getattr(request, name) != default[name] for name in WHICH_MACHINE)
     chosen: dict[str, Any] = {}
     for name, value in found.items():
@@ -176,7 +177,7 @@ def _with_links(request: R, links: Mapping[str, str], section: Section) -> R:
     """Return a request whose set-up makes the file's mounts: links to what is in the folder that is sent."""
     below = section.section("file_mounts")
     assert below is not None  # noqa: S101 - it has links
-    if not request.renting and (not request.infra or "local" in request.infra):
+    if not request.renting and (not request.infra or THIS_COMPUTER in request.infra):
         raise below.wrong(
             next(iter(links)),
             "is a path outside of the folder, which is made on rented machines only",

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from costgpu.errors import ConfigError, CostGpuError
-from costgpu.portable.files import written_whole
+from costgpu.portable.files import NotRegular, open_regular, written_whole
 
 LONGEST_NAME = 255  # bytes of one name, as common file systems have it
 LONGEST_PATH = 4096  # bytes
@@ -53,10 +53,10 @@ def read_bytes(path: Path, kind: FileKind) -> bytes | None:
         CostGpuError: That of the kind: it is no ordinary file, too large, or cannot be read.
     """
     try:
-        with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:  # noqa: PTH123
-            if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-                raise kind.unreadable(path, "it is not an ordinary file")
+        with open_regular(path, follow=True) as file:
             content = file.read(kind.most_bytes + 1)
+    except NotRegular as error:
+        raise kind.unreadable(path, str(error.strerror)) from error
     except (FileNotFoundError, NotADirectoryError):
         return None
     except OSError as error:

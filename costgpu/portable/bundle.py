@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import zipfile
-from functools import cache
+from functools import lru_cache
 from pathlib import Path
 
 SOURCE = Path(__file__).parents[1]
@@ -12,7 +12,7 @@ PACKAGE = "_costgpu"  # what costgpu is called there: a name that no script of t
 _WHEN = (1980, 1, 1, 0, 0, 0)  # the same bytes every time: their hash tells whether a machine has them
 
 
-@cache
+@lru_cache
 def bundle(package: str, main: str) -> bytes:
     """Return a zip archive that Python runs: a package, and `portable`, which is all that it may import of ours.
 

@@ -14,17 +14,24 @@ class NotRegular(OSError):
     """What is there is a folder, a pipe, a device or a socket."""
 
 
-def open_regular(path: str | os.PathLike[str]) -> BufferedReader:
-    """Open a regular file for reading; never wait, and follow no link at the end of the path.
+def open_regular(path: str | os.PathLike[str], *, follow: bool = False) -> BufferedReader:
+    """Open a regular file for reading; never wait.
+
+    Args:
+        path: Where.
+        follow: Whether a link at the end of the path may lead there.
 
     Raises:
         NotRegular: Something else is there.
         OSError: There is none, or a link, or one that cannot be read.
     """
-    descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+    flags = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC
+    descriptor = os.open(path, flags if follow else flags | os.O_NOFOLLOW)
+    mode = os.fstat(descriptor).st_mode
+    if not stat.S_ISREG(mode):
         os.close(descriptor)
-        raise NotRegular(errno.EINVAL, "not a regular file", os.fspath(path))
+        what = "Is a directory" if stat.S_ISDIR(mode) else "it is not an ordinary file"
+        raise NotRegular(errno.EINVAL, what, os.fspath(path))
     return open(descriptor, "rb")
 
 

@@ -9,6 +9,7 @@ import pytest
 
 from costgpu.job.machine.agent_client import AgentHost
 from costgpu.models.job import EndReason
+from costgpu.portable.bundle import bundle
 from costgpu.workflows.runs.packages.conda import conda_source
 from costgpu.workflows.runs.packages.requirements import Listing
 from tests.agent.harness import Machine
@@ -38,6 +39,18 @@ def test_the_agent_runs_on_every_python_from_3_8_on(machine: Machine, tmp_path: 
     machine.host.fetch(machine.host.outputs().files, tmp_path / "out")
     assert (tmp_path / "out/o").read_text() == "1"
     assert (machine.home / "agent.log").read_text() == ""
+
+
+@pytest.mark.parametrize("name", OTHERS)
+def test_all_that_travels_can_be_imported(tmp_path: Path, name: str) -> None:
+    script = """import importlib, sys, zipfile
+sys.path[:0] = sys.argv[1:]
+for name in zipfile.ZipFile(sys.argv[1]).namelist()[:-1]:
+    importlib.import_module(name[:-3].replace("/", "."))
+"""
+    for package, main in (("measure.probe", "entry"), ("job.agent", "main"), ("sweep.tuner", "main")):
+        (tmp_path / package).write_bytes(bundle(package, main))
+        subprocess.run([name, "-I", "-c", script, tmp_path / package], check=True)
 
 
 def test_a_rented_machine_gets_an_environment_of_its_own_for_the_setup(machine: Machine) -> None:

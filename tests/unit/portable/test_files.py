@@ -18,6 +18,7 @@ def test_only_a_regular_file_is_opened_and_nothing_waits(tmp_path: Path) -> None
     for name in ("pipe", "folder"):
         with pytest.raises(NotRegular):
             open_regular(tmp_path / name)
+    open_regular(tmp_path / "link", follow=True).close()
     for name in ("link", "missing"):
         with pytest.raises(OSError, match=name):
             open_regular(str(tmp_path / name))

@@ -111,7 +111,7 @@ class LocalTransport:
         until = time.monotonic() + transfer_seconds(sum(file.size for file in files), _DOWNLOAD_SECONDS)
         for file in files:
             try:
-                source = open_regular(os.path.realpath(file.path))  # an output may be a link to another one
+                source = open_regular(file.path, follow=True)  # an output may be a link to another one
             except OSError as exc:
                 self.open()
                 raise OutputsMissing(f"{file.path} cannot be read: {exc.strerror or exc}.") from exc

@@ -1,8 +1,9 @@
-"""This machine as a provider: an instance is a folder, a process that is its host, and whatever runs in it.
+"""This machine as a provider: an instance is a folder, a process that keeps it, and whatever clients start in it.
 
-The host process outlives the client, ends the instance at its lease, and leaves nothing running. If it is killed
-itself, what belongs to the instance is still found, by a mark in the environment of its processes. Standard library
-only: `machine` and what it imports run as a program of their own.
+The keeper outlives the client, ends the instance at its lease, and leaves nothing running. If it is killed itself, it is
+started again, and what belongs to the instance is found in any case, by a mark in the environment of its processes.
+Nothing boots: the boot script of a request, which is for machines of their own, is not run. Standard library only: `keeper`
+and what it imports run as a program of their own.
 """
 
 from __future__ import annotations

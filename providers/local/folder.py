@@ -1,10 +1,10 @@
 """The folder of a local instance: what is written where, once and for all. Standard library only.
 
 - ``instance.json``: what it is (tags, lease, launch), written before anything runs
-- ``boot.sh``, ``poweroff``: the boot script as it was given, and the power-off button of what runs inside
-- ``host.lock``: held by the host process as long as it lives; ``host.json``: which process that is
-- ``noted.json``: the host's descendants as it saw them last
-- ``booted``: the boot script has ended; ``console.log``: what it said
+- ``poweroff``: the power-off button of what runs inside; ``end.lock``: held by who presses it
+- ``keeper.lock``: held by the keeper as long as it lives; ``keeper.json``: since when there is one
+- ``noted.json``: what belongs to the instance, as the keeper saw it last
+- ``console.log``: what the keeper and the agent said
 - ``end.json``: somebody asked for the end; ``terminated.json``: it is over, since when and why
 - everything else belongs to the agent and the job
 """
@@ -16,20 +16,20 @@ import errno
 import fcntl
 import json
 import os
-import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from costgpu.portable.files import written_whole
+from costgpu.portable.processes import Process
 from costgpu.providers.local import records
-from costgpu.providers.local.processes import Belonging, Process, end_all, members, process
+from costgpu.providers.local.processes import Noted, end_all, members
 from costgpu.providers.local.records import Damaged, Ending, Facts
 
-BALLAST = "ballast-of-the-host"
+BALLAST = "ballast-of-the-keeper"
 _RESERVED_BYTES = 64 * 1024
 _FULL = (errno.ENOSPC, errno.EDQUOT)
-_LOCK_SECONDS = 30.0  # another process that makes an instance takes much less
 _LOCK_POLL_SECONDS = 0.01
 
 KEPT = {"instance.json", "terminated.json", "end.json", "console.log", "stdout.log", "stderr.log", "exit.json"}
@@ -87,17 +87,11 @@ class Folder:
             return self._write_once(name, content)
 
     def _write_once(self, name: str, content: dict[str, Any]) -> bool:
-        handle, fresh = tempfile.mkstemp(dir=self.path, prefix=f".{name}.")
         try:
-            with os.fdopen(handle, "w", encoding="utf-8") as stream:
-                json.dump(content, stream)
-                stream.flush()
-                os.fsync(stream.fileno())
-            os.link(fresh, self.path / name)
+            with written_whole(str(self.path / name), take_name=os.link) as stream:
+                stream.write(json.dumps(content).encode())
         except FileExistsError:
             return False
-        finally:
-            Path(fresh).unlink(missing_ok=True)
         return True
 
     def reserve(self) -> None:
@@ -114,53 +108,39 @@ class Folder:
         with contextlib.suppress(OSError), (self.path / "console.log").open("ab") as console:
             console.write(f"costgpu: {text}\n".encode())
 
-    @contextlib.contextmanager
-    def holding(self) -> Iterator[bool]:
-        """Take the host's lock, and yield True unless somebody has it. A process that dies lets go of it."""
-        with (self.path / "host.lock").open("ab") as stream:
-            try:
-                fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except OSError:
-                yield False
-            else:
-                yield True
-
-    def host(self) -> Process | None:
-        """Return the host process, if it lives."""
-        written = self.agent_record("host.json")
-        lives = process(int(str(written["pid"]))) if written else None
-        return lives if lives is not None and lives.started == written["started"] else None
-
     def write(self, name: str, content: dict[str, Any]) -> None:
         """Write a document whole, over what was there."""
-        fresh = self.path / f".{name}.new"
-        fresh.write_text(json.dumps(content), encoding="utf-8")
-        fresh.replace(self.path / name)
+        with written_whole(str(self.path / name)) as stream:
+            stream.write(json.dumps(content).encode())
 
     def members(self) -> list[Process]:
-        """Return what lives of the instance, except its host and the caller."""
-        return members(self.path, self._belonging())
+        """Return what lives of the instance, except the caller; its keeper is none of it."""
+        return members(self.path, self._noted())
 
     def end_all(self) -> list[Process]:
         """End that; return what could not be ended."""
-        return end_all(self.path, self._belonging())
+        return end_all(self.path, self._noted())
 
-    def _belonging(self) -> Belonging:
+    def _noted(self) -> Noted:
         noted: Any = self.agent_record("noted.json").get("processes", [])
-        return Belonging(host=self.host(), noted=[(pid, started) for pid, started in noted])
+        with contextlib.suppress(TypeError, ValueError):  # a job can write there, too
+            return [(int(pid), str(started)) for pid, started in noted]
+        return ()
 
 
 @contextlib.contextmanager
-def locked(path: Path) -> Iterator[None]:
-    """Alone among all processes that use this lock file."""
+def locked(path: Path, seconds: float) -> Iterator[bool]:
+    """Take a lock file, wait so long for it, and yield whether it came. A process that dies lets go of it."""
     with path.open("ab") as stream:
-        until = time.monotonic() + _LOCK_SECONDS
+        until = time.monotonic() + seconds
         while True:
             try:
                 fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                break
             except BlockingIOError:
-                if time.monotonic() > until:
-                    raise
-            time.sleep(_LOCK_POLL_SECONDS)
-        yield
+                if time.monotonic() < until:
+                    time.sleep(_LOCK_POLL_SECONDS)
+                    continue
+                yield False
+            else:
+                yield True
+            return

@@ -10,62 +10,36 @@ import contextlib
 import os
 from collections.abc import Collection
 from pathlib import Path
-from typing import NamedTuple
 
 from costgpu.portable import supervise
-from costgpu.portable.clock import boot_id, system_time
-from costgpu.portable.processes import Process, descendants, gone, has_variable, process, processes, send
-
-__all__ = [
-    "MARK",
-    "Belonging",
-    "Process",
-    "boot_id",
-    "descendants",
-    "end_all",
-    "gone",
-    "members",
-    "process",
-    "processes",
-    "send",
-    "system_time",
-]
+from costgpu.portable.processes import Process, descendants, has_variable, processes
 
 MARK = "COSTGPU_HOME"
+Noted = Collection[tuple[int, str]]
+"""Number and start of processes that the keeper has seen: some have no mark, and lose their parents."""
 
 
-class Belonging(NamedTuple):
-    """What is known of an instance's processes besides their mark."""
-
-    # the host process, which is not one of them, but whose descendants are; None if it does not live
-    host: Process | None = None
-    # number and start of descendants that the host has noted: they have no mark, and lose their parent with it
-    noted: Collection[tuple[int, str]] = ()
-
-
-def members(folder: Path, belonging: Belonging, sessions: Collection[int] = ()) -> list[Process]:
-    """Return what belongs to an instance, except the caller itself and the host.
+def members(folder: Path, noted: Noted = (), sessions: Collection[int] = ()) -> list[Process]:
+    """Return what belongs to an instance, except the caller itself.
 
     Args:
-        sessions: More sessions that are known to be its.
+        sessions: Sessions that are known to be its.
     """
     table = processes()
     mine = {pid for pid in table if _is_marked(pid, folder)}
-    mine.update(pid for pid, started in belonging.noted if pid in table and table[pid].started == started)
+    mine.update(pid for pid, started in noted if pid in table and table[pid].started == started)
     mine.update(pid for pid, one in table.items() if one.session in sessions)
-    if belonging.host is not None:
-        mine.update(one.pid for one in descendants(belonging.host.pid, table))
     for pid in list(mine):
         mine.update(one.pid for one in descendants(pid, table))
     mine.update(pid for pid, one in table.items() if one.session in mine)
-    mine.difference_update({os.getpid(), *([belonging.host.pid] if belonging.host is not None else [])})
+    mine.discard(os.getpid())
     return [table[pid] for pid in sorted(mine) if pid in table]
 
 
-def end_all(folder: Path, belonging: Belonging) -> list[Process]:
+def end_all(folder: Path, noted: Noted = ()) -> list[Process]:
     """End everything of an instance; return what could not be ended."""
     return supervise.end_all(
-        lambda frozen: members(folder, belonging, {one.pid for one in frozen if one.session == one.pid})
+        lambda frozen: members(folder, noted, {one.pid for one in frozen if one.session == one.pid})
     )
 
 

@@ -7,7 +7,6 @@ import functools
 import getpass
 import os
 import shutil
-import signal
 import socket
 import subprocess
 import sys
@@ -22,16 +21,19 @@ from costgpu.clock import Clock
 from costgpu.errors import InvalidRequest, ProviderError, Unreachable
 from costgpu.models.instance import CreateRequest, Endpoint, Identity, Instance, InstanceRef, InstanceState, Safeguard
 from costgpu.models.offer import Offer
+from costgpu.portable import clock
 from costgpu.providers.base import OUR_TAGS, TAG_RUN, OrphanedResource, OwnedResources
 from costgpu.providers.common import facts_in, our_tags
-from costgpu.providers.local import processes, retention
+from costgpu.providers.local import retention
 from costgpu.providers.local.folder import Folder, locked
-from costgpu.providers.local.machine import environment, finish
+from costgpu.providers.local.keeper import finish
 from costgpu.providers.local.names import INSTANCE_ID, PREFIX, fingerprint, id_of
 from costgpu.providers.local.program import button, command
 from costgpu.providers.local.records import Damaged, Facts
 
-STUCK_SECONDS = 5.0  # a host that has not ended its instance by then is ended itself
+STUCK_SECONDS = 5.0  # an end that was asked for and has not come by then must be asked for again
+_KEPT_VARIABLES = frozenset({"PATH", "LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH"})  # of the client's, for the keeper
+_LOCK_SECONDS = 30.0  # another process that makes an instance takes much less
 _CONSOLE_BYTES = 64 * 1024  # the last ones are shown
 
 P = ParamSpec("P")
@@ -60,7 +62,7 @@ class LocalProvider:
 
     Args:
         folder: Holds one folder for each instance; made if need be.
-        clock: Tells when an instance is launched. The host processes go by the system's time.
+        clock: Tells when an instance is launched. Their keepers go by the system's time.
     """
 
     provider_name: ClassVar = "local"
@@ -98,19 +100,19 @@ class LocalProvider:
             pass
 
     def layers(self, request: CreateRequest) -> tuple[Safeguard, ...]:
-        """Two processes that trust each other in nothing."""
+        """Name the keeper, and the shell that starts it again."""
         until = request.lease_until
         return (
             Safeguard(
                 name="create call",
                 armed=True,
-                detail="its host process ends everything of the instance at the lease, by either clock",
+                detail="its keeper ends everything of the instance at the lease, by either clock",
                 deadline=until,
             ),
             Safeguard(
                 name="watchdog",
                 armed=True,
-                detail="the boot script's own loop ends it, too, also if the host process is killed",
+                detail="a loop of its own starts the keeper again if that is killed",
                 deadline=until,
             ),
         )
@@ -125,19 +127,21 @@ class LocalProvider:
 
     @_translated
     def create(self, request: CreateRequest) -> Instance:
-        """Make the folder and start its host; the same token gets the same instance as long as its folder is there."""
+        """Make the folder and start its keeper; the same token gets the same instance as long as its folder is there."""
         self.check(request)
         instance_id = id_of(request.token)
         home = Folder(self.folder / instance_id)
-        with locked(self.folder / ".lock"):
+        with locked(self.folder / ".lock", _LOCK_SECONDS) as alone:
+            if not alone:
+                raise Unreachable(f"{self.folder} is locked by another process.")
             facts = self._read_facts(home)
             if facts is None:
                 retention.forget_old(self._homes())
                 self._write(home, request)
             elif facts.fingerprint != fingerprint(request):
                 raise InvalidRequest(f"The token {request.token} was used with other parameters.")
-            if not home.has("host.json") and not home.has("terminated.json"):
-                self._start_host(home)
+            if not home.has("keeper.json") and not home.has("terminated.json"):
+                self._start_keeper(home)
         found = self._describe(home)
         if found is None:
             raise Unreachable(f"{home.path} vanished while it was made.")
@@ -155,30 +159,19 @@ class LocalProvider:
 
     @_translated
     def terminate(self, ref: InstanceRef) -> None:
-        """Tell the host to end it; end it right here if there is no host any more, or it does not react."""
+        """End everything of it here and now; its keeper goes on where this process is killed meanwhile."""
         home = self._home(ref)
-        if not INSTANCE_ID.fullmatch(ref.instance_id) or (facts := self._facts_of_what_is_there(home)) is None:
+        if not INSTANCE_ID.fullmatch(ref.instance_id) or (facts := self._facts(home)) is None:
             return
-        ending = {"by": "client", "reason": "user initiated", "at": time.time()}
-        with contextlib.suppress(OSError):  # on a full disk it is ended all the same
-            home.write_once("end.json", ending)
-        if _is_over(home, facts):
-            return
-        host = home.host()
-        if host is not None and not self._is_stuck(home):
-            processes.send(host, signal.SIGTERM)
-            return
-        if host is not None:
-            processes.send(host, signal.SIGKILL)
-            processes.gone(host)
-        with home.holding() as alone:
-            if alone:
-                _finish(home, ending)
+        if not _is_over(home, facts):
+            _finish(home, {"by": "client", "reason": "user initiated", "at": time.time()})
 
     @_translated
     def open_access(self, instance: Instance, allow_from: str) -> None:  # noqa: ARG002 - there is no port to open
         """Nothing is closed on this machine."""
-        self._facts(self._home(instance.ref))
+        home = self._home(instance.ref)
+        if self._facts(home) is None:
+            raise _not_ours(home)
 
     @_translated
     def clean_up(self, run_id: str, region: str) -> tuple[OrphanedResource, ...]:
@@ -187,14 +180,12 @@ class LocalProvider:
         for home in self._homes():
             is_named = home.path.name.startswith(f"{PREFIX}{run_id}-")
             try:
-                facts = self._read_facts(home)
+                facts = self._facts(home)
             except ProviderError:
                 if is_named:
                     raise
                 continue  # another run's: `list_owned` names it
-            if facts is None and is_named and not self._is_bare(home):
-                raise _not_ours(home)
-            if facts is None or facts.tags.get(TAG_RUN) != run_id or facts.region != region:
+            if facts is None or facts.tags[TAG_RUN] != run_id or facts.region != region:
                 continue
             instance = self._describe(home)
             if instance is not None and instance.state.alive:
@@ -246,12 +237,12 @@ class LocalProvider:
         return OwnedResources(
             instances=tuple(found),
             unreachable=tuple(closed),
-            told_at=datetime.fromtimestamp(processes.system_time(), UTC),
+            told_at=datetime.fromtimestamp(clock.system_time(), UTC),
         )
 
     @_translated
     def console(self, ref: InstanceRef) -> str:
-        """Return what the boot script and the agent said."""
+        """Return what the keeper and the agent said."""
         if not INSTANCE_ID.fullmatch(ref.instance_id):
             return ""
         try:
@@ -286,12 +277,11 @@ class LocalProvider:
             "lifetime_seconds": lifetime,
             "fingerprint": fingerprint(request),
             "host": socket.gethostname(),
-            "boot_id": processes.boot_id(),
+            "boot_id": clock.boot_id(),
         }
         with tempfile.TemporaryDirectory(dir=self.folder, prefix=".new-") as name:
             fresh = Folder(Path(name) / "home")
             fresh.path.mkdir(mode=0o700)
-            (fresh.path / "boot.sh").write_text(request.boot_script, encoding="utf-8")
             switch = fresh.path / "poweroff"
             switch.write_text(button(home.path), encoding="utf-8")
             switch.chmod(0o700)
@@ -300,14 +290,14 @@ class LocalProvider:
                 raise _not_ours(home)
             fresh.path.rename(home.path)
 
-    def _start_host(self, home: Folder) -> None:
-        """By way of a shell that ends at once: the host is nobody's child, and no client ever waits for it."""
-        shell = '"$@" </dev/null >/dev/null 2>>host.log &'
+    def _start_keeper(self, home: Folder) -> None:
+        """By way of a shell that ends at once: the keeper is nobody's child, and no client ever waits for it."""
+        loop = 'until "$@"; do [ -e "$0" ] || exit; sleep 1; done </dev/null >/dev/null 2>>keeper.log &'
         with contextlib.suppress(subprocess.TimeoutExpired):
             subprocess.run(
-                ["/bin/sh", "-c", shell, "sh", *command("host", home.path)],
+                ["/bin/sh", "-c", loop, str(home.path), *command("keep", home.path)],
                 cwd=home.path,
-                env=environment(),
+                env={key: value for key, value in os.environ.items() if key in _KEPT_VARIABLES},
                 check=True,
                 start_new_session=True,
                 timeout=30,
@@ -326,59 +316,43 @@ class LocalProvider:
             return home.facts()
         except Damaged as error:
             raise ProviderError(
-                f"What is known of the local instance {home.path.name} cannot be read ({error}). Its host ends it at its"
+                f"What is known of the local instance {home.path.name} cannot be read ({error}). Its keeper ends it at its"
                 " lease all the same.",
                 hint=f"To end it now: sh {home.path / 'poweroff'}. If nothing of it is needed after that, remove the folder"
                 f" {home.path}.",
             ) from error
 
-    def _facts(self, home: Folder) -> Facts:
-        """Return what it is.
+    def _facts(self, home: Folder) -> Facts | None:
+        """Return what it is; None if there is none of the name, or it is over and its job has removed its record.
 
         Raises:
             InvalidRequest: It is not ours.
             Unreachable: Another machine's.
             ProviderError: Its record is damaged, or gone while something of it runs.
         """
+        if not home.path.is_dir():
+            return None
         facts = self._read_facts(home)
-        if facts is None and (running := self._running(home)):
-            raise ProviderError(
-                f"The record of the local instance {home.path.name} is gone, and processes of it run: {running}.",
-                hint=f"End them by hand: kill -9 {running}",
-            )
+        if facts is None:
+            if running := " ".join(str(one.pid) for one in home.members()):
+                raise ProviderError(
+                    f"The record of the local instance {home.path.name} is gone, and processes of it run: {running}.",
+                    hint=f"End them by hand: kill -9 {running}",
+                )
+            if home.has("terminated.json"):
+                return None
         if facts is None or TAG_RUN not in facts.tags:
             raise _not_ours(home)
         if facts.host != socket.gethostname():
             raise Unreachable(f"{home.path.name} lives on {facts.host}, not on this machine: ask there.")
         return facts
 
-    def _facts_of_what_is_there(self, home: Folder) -> Facts | None:
-        """Return what it is; None if there is none of the name, or it is over and its job has removed its record."""
-        if not home.path.is_dir() or self._is_bare(home):
-            return None
-        try:
-            return self._facts(home)
-        except InvalidRequest:
-            if self._is_bare(home):  # its host has left proof and ended between the two readings
-                return None
-            raise
-
-    def _is_bare(self, home: Folder) -> bool:
-        """Return whether a job has removed the record of what it ran on, and all that ran there has ended, too."""
-        return home.has("terminated.json") and self._read_facts(home) is None and not self._running(home)
-
-    def _running(self, home: Folder) -> str:
-        """Return the process ids of what runs of it, host and all."""
-        host = home.host()
-        return " ".join(str(one.pid) for one in (*([host] if host is not None else []), *home.members()))
-
     def _describe(self, home: Folder) -> Instance | None:
-        facts = self._facts_of_what_is_there(home)
+        facts = self._facts(home)
         if facts is None:
             return None
         state = self._state(home, facts)
         over = home.ending("terminated.json")
-        running = state is InstanceState.RUNNING and home.has("booted")
         return Instance(
             ref=InstanceRef(provider=self.name, region=facts.region, instance_id=home.path.name),
             zone=None,
@@ -387,47 +361,34 @@ class LocalProvider:
             reason=retention.reason_of(home, over) if state is InstanceState.TERMINATED else "",
             launched_at=datetime.fromtimestamp(facts.launched_epoch, UTC),
             ended_at=datetime.fromtimestamp(over.at, UTC) if over is not None else None,
-            endpoint=Endpoint(kind="local", folder=str(home.path)) if running else None,
+            endpoint=Endpoint(kind="local", folder=str(home.path)) if state is InstanceState.RUNNING else None,
             private_address="127.0.0.1",
             **facts_in(facts.tags),
         )
 
     def _state(self, home: Folder, facts: Facts) -> InstanceState:
-        """Return the truth, also if the host was killed, or the machine restarted."""
+        """Return the truth, also if the keeper was killed, or the machine restarted."""
         if _is_over(home, facts):
             return InstanceState.TERMINATED
-        ending = home.has("end.json") and not self._is_stuck(home)
-        if home.host() is not None:
-            if ending:
-                return InstanceState.TERMINATING
-            return InstanceState.RUNNING if home.has("booted") or home.has("end.json") else InstanceState.PENDING
-        with home.holding() as alone:
-            if not alone:
-                return InstanceState.TERMINATING if ending else InstanceState.PENDING  # a host begins, or ends
+        same_boot = clock.boot_id() == facts.boot_id
+        with locked(home.path / "keeper.lock", 0.0) as alone:  # no keeper begins while this decides
+            begun, asked = home.has("keeper.json"), home.ending("end.json")
+            if same_boot and (not alone or home.members()):
+                if asked is not None and time.time() - asked.at <= STUCK_SECONDS:
+                    return InstanceState.TERMINATING
+                return InstanceState.RUNNING if alone or begun or asked is not None else InstanceState.PENDING
+            if same_boot and asked is None and not begun and time.time() < facts.lease_epoch:
+                return InstanceState.PENDING  # nothing was started: the same create call does it
             if _is_over(home, facts):
                 return InstanceState.TERMINATED
-            same_boot = processes.boot_id() == facts.boot_id
-            if same_boot and home.members():
-                return InstanceState.RUNNING  # without its host; it can be ended all the same
-            if same_boot and not home.has("host.json") and time.time() < facts.lease_epoch:
-                return InstanceState.PENDING  # nothing was started: the same create call does it
-            reason = "its processes are gone" if home.has("host.json") else "lease expired"
-            if not same_boot:
-                reason = "this machine was restarted"
-            lost = {"by": "lost", "reason": reason, "at": time.time()}
-            with contextlib.suppress(OSError):  # what is over is over, also on a full disk
-                home.write_once("end.json", lost)
+            reason = "its processes are gone" if begun else "lease expired"
+            lost = {"by": "lost", "reason": reason if same_boot else "this machine was restarted", "at": time.time()}
             return InstanceState.TERMINATED if _finish(home, lost) else InstanceState.RUNNING
-
-    def _is_stuck(self, home: Folder) -> bool:
-        """Return whether its end was asked for too long ago."""
-        asked = home.ending("end.json")
-        return asked is not None and time.time() - asked.at > STUCK_SECONDS
 
 
 def _is_over(home: Folder, facts: Facts) -> bool:
     """Return whether it is written that it is over, and true: a job can write it, too."""
-    return home.has("terminated.json") and (processes.boot_id() != facts.boot_id or not home.members())
+    return home.has("terminated.json") and (clock.boot_id() != facts.boot_id or not home.members())
 
 
 def _finish(home: Folder, ending: dict[str, Any]) -> bool:

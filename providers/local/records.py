@@ -1,6 +1,6 @@
 """The border to the files of a local instance: each is parsed here, once, into a typed value.
 
-By hand, because the host of an instance is standard library only and starts in milliseconds.
+By hand, because the keeper of an instance is standard library only and starts in milliseconds.
 """
 
 from __future__ import annotations
@@ -46,13 +46,15 @@ def read(path: Path) -> dict[str, object] | None:
         Damaged: Something is there that is none.
     """
     try:
-        found: dict[str, object] = json.loads(path.read_bytes())
+        found = json.loads(path.read_bytes())
     except FileNotFoundError:
         return None
     except OSError as error:
         raise Damaged(f"{path.name} cannot be read: {error.strerror or error}") from error
     except ValueError as error:
         raise Damaged(f"{path.name} is no JSON") from error
+    if not isinstance(found, dict):
+        raise Damaged(f"{path.name} is no JSON object")
     return found
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from costgpu.models.job import EndReason, JobStatus, Launcher
-from costgpu.portable.processes import arguments_of
+from costgpu.portable.processes import read
 from tests.agent.harness import Machine, rendezvous
 from tests.until import until
 
@@ -58,7 +58,7 @@ def begun(*machines: Machine) -> None:
 
 
 def raylets(machine: Machine) -> list[int]:
-    return [pid for pid in machine.ours() if arguments_of(pid).partition(" ")[0].endswith("/raylet")]
+    return [pid for pid in machine.ours() if read(pid, "comm") == b"raylet\n"]
 
 
 def over(machine: Machine, reason: EndReason, exit_code: int, *words: str) -> JobStatus:

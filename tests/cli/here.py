@@ -8,7 +8,6 @@ import json
 import os
 import pty
 import select
-import shutil
 import signal
 import subprocess
 import sys
@@ -175,13 +174,16 @@ class Here:
         until(lambda: any(said in path.read_bytes() for path in (self.data / "machines").glob("local-*/stdout.log")))
 
     def slow_to_boot(self) -> Path:
-        """From now on machines boot when the returned file exists, and not before."""
-        gate, shims = self.data.parent / "boot", self.data.parent / "shims"
-        shims.mkdir(parents=True)
-        real = shutil.which("mkdir")
-        (shims / "mkdir").write_text(f'#!/bin/sh\nwhile [ ! -e "{gate}" ]; do sleep 0.05; done\nexec {real} "$@"\n')
-        (shims / "mkdir").chmod(0o755)
-        self.environment["PATH"] = f"{shims}:{self.environment['PATH']}"
+        """From now on machines have a keeper, and run, when the returned file exists, and not before."""
+        gate, patch = self.data.parent / "boot", self.data.parent / "patch"
+        patch.mkdir(parents=True)
+        wait = f"while [ ! -e '{gate}' ] && [ ! -e end.json ]; do sleep 0.05; done; exec \"$@\""
+        (patch / "sitecustomize.py").write_text(
+            "from costgpu.providers.local import provider\n"
+            "real = provider.command\n"
+            f"provider.command = lambda *words: ['/bin/sh', '-c', {wait!r}, 'sh', *real(*words)]\n"
+        )
+        self.environment["PYTHONPATH"] = f"{patch}:{self.environment.get('PYTHONPATH', patch)}"
         return gate
 
     def runs(self) -> list[RunView]:

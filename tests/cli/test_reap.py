@@ -18,8 +18,8 @@ from costgpu.ledger.codec import to_json
 from costgpu.models.instance import Identity
 from costgpu.models.job import EndReason
 from costgpu.models.run import EventKind, RunState
+from costgpu.portable import clock
 from costgpu.providers import registry
-from costgpu.providers.local import processes
 from costgpu.workflows.context import AppContext
 from tests.cli.here import LOCAL, Here, record, told, until
 from tests.fake_cloud import FakeCloud
@@ -43,14 +43,14 @@ def scripts(here: Here) -> None:
 
 
 def kill_guards(here: Here) -> None:
-    """The host process, the watchdog and the agent are gone, as by a fault; the job goes on."""
+    """The keeper and the agent are gone, as by a fault; the job goes on."""
     for entry in Path("/proc").iterdir():
         try:
             words = (entry / "cmdline").read_bytes().decode(errors="replace")
         except OSError:
             continue
         ours = str(here.data / "machines") in words
-        if ours and any(word in words for word in ("\0host\0", "watchdog.sh", "costgpu-agent", "\0daemon")):
+        if ours and any(word in words for word in ("\0keep\0", "costgpu-agent", "\0daemon")):
             with contextlib.suppress(ProcessLookupError):
                 os.kill(int(entry.name), signal.SIGKILL)
 
@@ -76,7 +76,7 @@ def an_hour_later() -> Iterator[Callable[[], object]]:
 
         def move() -> None:
             moved.enter_context(mock.patch.object(SystemClock, "now", return_value=later))
-            moved.enter_context(mock.patch.object(processes, "system_time", return_value=later.timestamp()))
+            moved.enter_context(mock.patch.object(clock, "system_time", return_value=later.timestamp()))
 
         yield move
 

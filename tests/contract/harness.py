@@ -5,7 +5,6 @@
 
 import json
 import os
-import signal
 import socket
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
@@ -229,7 +228,7 @@ class LocalHarness(Harness):
         return LocalProvider(self.folder, self.clock)
 
     def close(self) -> None:
-        """Ends hosts that a failed check left, and what they host."""
+        """Ends what a failed check left."""
         if self.folder.is_dir():
             provider = self.client()
             mine = [one.ref for one in provider.list_owned().instances if one.state.alive]
@@ -284,9 +283,5 @@ class LocalHarness(Harness):
         """The folder cannot be one."""
         self.folder.parent.mkdir(parents=True, exist_ok=True)
         if self.folder.is_dir():
-            for path in self.folder.iterdir():
-                host = path / "host.json"
-                if host.exists():
-                    os.kill(json.loads(host.read_text())["pid"], signal.SIGTERM)
             self.folder.rename(self.folder.with_name("away"))
         self.folder.write_text("not a folder")

@@ -10,12 +10,12 @@ import time
 from typing import Any
 
 REMOTE_HOME = "/opt/costgpu"
-# What costgpu keeps in the home: the agent, the boot script, and a local machine's host. All else there is the job's.
+# What costgpu keeps in the home: the agent, the boot script, and a local machine's keeper. All else there is the job's.
 _OWN_NAMES = """
-    agent agent.lock agent.log ballast ballast-of-the-end ballast-of-the-host boot.sh booted checkpoint-list.json
-    checkpoint-uploaded.json checkpoint.json checkpoint.lock claimed console.log contact deadline end.json env ended_by
-    exit.json host.json host.lock hostfile identity incoming.json incoming.part instance.json life limits manifest.json
-    meeting.json noted.json order.json outputs.json poweroff progress.json rank-logs
+    agent agent.lock agent.log ballast ballast-of-the-end ballast-of-the-keeper checkpoint-list.json
+    checkpoint-uploaded.json checkpoint.json checkpoint.lock claimed console.log contact deadline end.json end.lock env
+    ended_by exit.json hostfile identity incoming.json incoming.part instance.json keeper.json keeper.lock keeper.log life
+    limits manifest.json meeting.json noted.json order.json outputs.json poweroff progress.json rank-logs
     state.json status.json stderr.log stdout.log terminated.json venv watchdog.sh
 """
 OWN_NAMES = frozenset(_OWN_NAMES.split())

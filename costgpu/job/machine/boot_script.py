@@ -33,9 +33,9 @@ def boot_script(
         deadline: When the machine is powered off at the latest; aware.
         lifetime_seconds: Monotonic seconds that it may live in all, over reboots.
         unclaimed_seconds: It is powered off if no agent came within this time.
-        user_public_key: ``ssh-ed25519 AAAA...``, the only key that is let in; empty on this very machine (no sshd).
-        host_private_key: OpenSSH form: what the machine identifies itself with; empty on this very machine.
-        host_public_key: Its public half; empty on this very machine.
+        user_public_key: ``ssh-ed25519 AAAA...``, the only key that is let in; empty where there is no sshd.
+        host_private_key: OpenSSH form: what the machine identifies itself with; empty like that.
+        host_public_key: Its public half; empty like that.
 
     Raises:
         ValueError: A time is not positive.

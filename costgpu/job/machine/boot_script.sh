@@ -1,7 +1,7 @@
 # shellcheck shell=sh disable=SC2154
 # The first thing that runs, as root, at every boot of a machine. First the deadline watchdog, then sshd.
-# Set above by boot_script.py: deadline (Unix seconds), lifetime, unclaimed (seconds), ssh_port, and the keys (empty on
-# this machine).
+# Set above by boot_script.py: deadline (Unix seconds), lifetime, unclaimed (seconds), ssh_port, and the keys (empty
+# where there is no sshd).
 set -u
 umask 022
 PATH="${PATH:+$PATH:}/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"

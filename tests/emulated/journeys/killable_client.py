@@ -75,9 +75,9 @@ def strike(what: str) -> None:
 
 def move_clock(file: Path) -> None:
     """From now on the clock goes ahead by the seconds that the file holds, and the system's own with it."""
-    from costgpu.providers.local import processes
+    from costgpu.portable import clock
 
-    system_time = processes.system_time
+    system_time = clock.system_time
 
     class MovedClock(costgpu.clock.SystemClock):
         def now(self) -> datetime:
@@ -87,7 +87,7 @@ def move_clock(file: Path) -> None:
             return super().monotonic() + _ahead(file)
 
     costgpu.clock.SystemClock = MovedClock  # type: ignore[misc]
-    processes.system_time = lambda: system_time() + _ahead(file)
+    clock.system_time = lambda: system_time() + _ahead(file)
 
 
 def _ahead(file: Path) -> float:

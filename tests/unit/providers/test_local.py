@@ -4,6 +4,7 @@ import json
 import os
 import signal
 import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -16,22 +17,27 @@ import pytest
 
 from costgpu.clock import SystemClock
 from costgpu.errors import InvalidRequest, ProviderError, Unreachable
-from costgpu.job.machine.boot_script import boot_script
 from costgpu.job.reap import find_orphans
 from costgpu.models.instance import CreateRequest, Instance, InstanceRef, InstanceState
-from costgpu.providers.local import processes, retention
+from costgpu.portable import processes
 from costgpu.providers.local import provider as module
+from costgpu.providers.local import retention
+from costgpu.providers.local.folder import Folder
 from costgpu.providers.local.provider import LocalProvider
 from tests.contract.harness import RUN, LocalHarness
 from tests.deep_folders import deep_folders
 
-FAMILY = """#!/bin/sh
+FAMILY = """
 sleep 1000 &
 setsid sleep 1001 &
 ( setsid env -i sleep 1002 & )
 env -i setsid sh -c 'sleep 1003 & sleep 1004'  &
-sleep 0.2
-ps -eo pid,args | grep '[s]leep 100[0-4]$' | wc -l
+"""
+_SUPERVISOR = """
+import ctypes, subprocess, sys, time
+ctypes.CDLL(None).prctl(36, 1, 0, 0, 0)  # what is orphaned below is its own
+subprocess.run(["/bin/sh", "-c", sys.argv[1]])
+time.sleep(1000)
 """
 
 
@@ -46,8 +52,31 @@ def home(harness: LocalHarness, instance: Instance) -> Path:
     return harness.folder / instance.ref.instance_id
 
 
-def host_of(harness: LocalHarness, instance: Instance) -> int:
-    return int(json.loads((home(harness, instance) / "host.json").read_text())["pid"])
+def supervised(folder: Path, script: str) -> None:
+    """Starts a job in an instance as its agent does: orphaned, in a session of its own."""
+    subprocess.run(
+        ["/bin/sh", "-c", '"$@" </dev/null >/dev/null 2>&1 &', "sh", sys.executable, "-c", _SUPERVISOR, script],
+        cwd=folder,
+        env={"PATH": os.environ["PATH"], "COSTGPU_HOME": str(folder)},
+        start_new_session=True,
+        check=True,
+    )
+
+
+def keepers(folder: Path) -> list[int]:
+    """The keeper of an instance, after the shell that starts it again."""
+    found = {}
+    for pid in sleepers(folder):
+        with suppress(OSError):
+            words = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
+            if b"keep" in words:
+                found[pid] = words[0] == os.fsencode(sys.executable)
+    return sorted(found, key=found.__getitem__)
+
+
+def kill_keepers(folder: Path) -> None:
+    for pid in keepers(folder):
+        kill(pid)
 
 
 def sleepers(folder: Path) -> list[int]:
@@ -61,8 +90,8 @@ def sleepers(folder: Path) -> list[int]:
 
 
 def empty(harness: LocalHarness, folder: Path) -> bool:
-    """Whether nothing runs there any more, once the host itself has left."""
-    return harness.until(lambda: not sleepers(folder), 2)
+    """Whether nothing runs there any more, once the keeper itself has left."""
+    return harness.until(lambda: not sleepers(folder), 5)
 
 
 def kill(pid: int) -> None:
@@ -95,15 +124,15 @@ class Skewed(SystemClock):
 # -- what belongs to an instance --------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("by", ["client", "button", "host killed", "button without a host"])
+@pytest.mark.parametrize("by", ["client", "button", "keeper killed", "button without a keeper"])
 def test_everything_of_it_ends_and_nothing_else(harness: LocalHarness, by: str) -> None:
     with subprocess.Popen(["sleep", "1005"]) as foreign:
-        made = harness.running(harness.request(boot_script=FAMILY))
+        made = harness.running(harness.request())
         folder = home(harness, made)
-        assert harness.until(lambda: len(sleepers(folder)) >= 6, 5)  # host, five sleeping, and a shell
-        host = host_of(harness, made)
-        if "host" in by:
-            kill(host)
+        supervised(folder, FAMILY)
+        assert harness.until(lambda: len(sleepers(folder)) >= 9, 5)  # five sleeping, two that started them, and keepers
+        if "keeper" in by:
+            kill_keepers(folder)
             still = harness.client().describe(made.ref)
             assert still is not None
             assert still.state is InstanceState.RUNNING
@@ -114,31 +143,23 @@ def test_everything_of_it_ends_and_nothing_else(harness: LocalHarness, by: str) 
             harness.client().terminate(made.ref)
         assert over(harness, made)
         assert empty(harness, folder)
-        assert processes.process(host) is None
         assert foreign.poll() is None
         foreign.kill()
 
 
-def test_what_a_client_starts_in_it_ends_too(harness: LocalHarness) -> None:
-    """As the agent: started by a client in the folder, in a session of its own, orphaned."""
+def test_a_client_that_dies_before_it_has_ended_all_leaves_the_rest_to_the_keeper(harness: LocalHarness) -> None:
     made = harness.running(harness.request())
     folder = home(harness, made)
-    subprocess.run(
-        ["/bin/sh", "-c", "setsid sh -c 'env -i sleep 1006 & sleep 1007' </dev/null >/dev/null 2>&1 &"],
-        cwd=folder,
-        env={"PATH": os.environ["PATH"], "COSTGPU_HOME": str(folder)},
-        check=True,
-    )
-    assert harness.until(lambda: len(sleepers(folder)) >= 4, 5)
-    harness.client().terminate(made.ref)
-    assert over(harness, made)
+    supervised(folder, FAMILY)
+    assert Folder(folder).write_once("end.json", {"by": "client", "reason": "user initiated", "at": time.time()})
+    assert ending(harness, made).reason == "user initiated"
     assert empty(harness, folder)
 
 
 @pytest.mark.slow
 def test_what_bears_no_mark_is_found_when_all_guards_are_killed(harness: LocalHarness) -> None:
     made = harness.running(harness.request())
-    folder, host = home(harness, made), host_of(harness, made)
+    folder = home(harness, made)
     job = "setsid env -i sleep 1008 & echo $! >unmarked; exec sleep 1009"
     guard = subprocess.Popen(
         ["/bin/sh", "-c", job], cwd=folder, env={"PATH": os.environ["PATH"], "COSTGPU_HOME": str(folder)}
@@ -147,10 +168,8 @@ def test_what_bears_no_mark_is_found_when_all_guards_are_killed(harness: LocalHa
     unmarked, noted = int((folder / "unmarked").read_text()), folder / "noted.json"
     try:
         assert harness.until(lambda: noted.exists() and str(unmarked) in noted.read_text(), 30)
-        for one in processes.members(folder, processes.Belonging(host=processes.process(host))):
-            if one.pid != unmarked:
-                kill(one.pid)
-        kill(host)
+        kill_keepers(folder)
+        kill(guard.pid)
         guard.wait()
         assert harness.state(made.ref) is InstanceState.RUNNING
         late = datetime.now(UTC) + timedelta(days=2)
@@ -165,9 +184,11 @@ def test_what_bears_no_mark_is_found_when_all_guards_are_killed(harness: LocalHa
 
 
 def test_what_forks_all_the_time_cannot_fork_away(harness: LocalHarness) -> None:
-    forks = "#!/bin/sh\n( n=0; while [ $n -lt 3000 ]; do n=$((n+1)); setsid sleep 30 & sleep 0.01; done ) &\n"
-    made = harness.running(harness.request(boot_script=forks))
-    time.sleep(0.5)
+    made = harness.running(harness.request())
+    supervised(
+        home(harness, made), "( n=0; while [ $n -lt 3000 ]; do n=$((n+1)); setsid sleep 30 & sleep 0.01; done ) &"
+    )
+    assert harness.until(lambda: len(sleepers(home(harness, made))) > 20, 10)
     harness.client().terminate(made.ref)
     assert over(harness, made)
     assert empty(harness, home(harness, made))
@@ -176,11 +197,10 @@ def test_what_forks_all_the_time_cannot_fork_away(harness: LocalHarness) -> None
 def test_nothing_of_the_callers_environment_gets_in(harness: LocalHarness, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "hush")
     monkeypatch.setenv("PYTHONPATH", "/nowhere")
-    made = harness.running(harness.request(boot_script='#!/bin/sh\nenv\necho "home $COSTGPU_HOME"\n'))
-    said = harness.client().console(made.ref)
-    assert f"home {home(harness, made)}" in said
-    assert "hush" not in said
-    assert "PYTHONPATH" not in said
+    made = harness.running(harness.request())
+    for pid in keepers(home(harness, made)):
+        variables = {item.partition(b"=")[0] for item in Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")}
+        assert variables <= {b"", b"PATH", b"LD_LIBRARY_PATH", b"PWD", b"OLDPWD", b"SHLVL", b"_", b"LC_CTYPE"}
     assert home(harness, made).stat().st_mode & 0o077 == 0
 
 
@@ -194,19 +214,21 @@ def test_two_clients_create_at_once(harness: LocalHarness) -> None:
     assert {one.ref.instance_id for one in made} == {f"local-{RUN}-1"}
     (only,) = harness.client().list_owned().instances
     assert harness.until(lambda: harness.state(only.ref) is InstanceState.RUNNING, 20)
-    assert (home(harness, only) / "console.log").read_text().count("this machine is up") == 1
+    assert (home(harness, only) / "console.log").read_text().count("kept until") == 1
 
 
-def test_a_client_that_died_before_the_host_was_started(harness: LocalHarness, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_client_that_died_before_the_keeper_was_started(
+    harness: LocalHarness, monkeypatch: pytest.MonkeyPatch
+) -> None:
     request = harness.request()
-    monkeypatch.setattr(LocalProvider, "_start_host", lambda self, it: None)
+    monkeypatch.setattr(LocalProvider, "_start_keeper", lambda self, it: None)
     made = harness.client().create(request)
     assert made.state is InstanceState.PENDING
     assert harness.state(made.ref) is InstanceState.PENDING
     monkeypatch.undo()
     assert harness.running(request).ref == made.ref
     twin = harness.request(attempt=2)
-    monkeypatch.setattr(LocalProvider, "_start_host", lambda self, it: None)
+    monkeypatch.setattr(LocalProvider, "_start_keeper", lambda self, it: None)
     other = harness.client().create(twin)
     monkeypatch.undo()
     harness.client().terminate(other.ref)
@@ -249,21 +271,27 @@ def test_the_lease_ends_by_either_clock(harness: LocalHarness, hours: float) -> 
     assert ending(harness, made).reason == "lease expired"
 
 
-@pytest.mark.slow
-def test_the_real_boot_scripts_watchdog_ends_it_without_the_host(harness: LocalHarness) -> None:
-    until = harness.clock.now() + timedelta(seconds=25)
-    script = boot_script(
-        deadline=until, lifetime_seconds=60, user_public_key="", host_private_key="", host_public_key=""
-    )
-    made = harness.running(harness.request(boot_script=script))
-    assert harness.until(lambda: "watchdog armed" in harness.client().console(made.ref), 24)
-    kill(host_of(harness, made))
-    assert harness.state(made.ref) is InstanceState.RUNNING
-    assert harness.until((home(harness, made) / "terminated.json").exists, 15 + 30)
-    described = ending(harness, made)
-    assert described.reason == "instance initiated: watchdog deadline"
-    assert empty(harness, home(harness, made))
-    assert "costgpu: watchdog deadline: powering off" in harness.client().console(made.ref)
+def test_a_keeper_that_is_killed_comes_back_and_ends_it_at_the_same_time(harness: LocalHarness) -> None:
+    """By the seconds that are counted: the wall clock of the create call was behind."""
+    harness.clock = Skewed(1)
+    made = harness.client().create(harness.request(lease_until=harness.clock.now() + timedelta(seconds=6)))
+    started, folder = time.monotonic(), home(harness, made)
+    assert harness.until((folder / "keeper.json").exists, 5)
+    supervised(folder, FAMILY)
+    kill(keepers(folder)[-1])
+    assert ending(harness, made).reason == "lease expired"
+    assert time.monotonic() - started < 10
+    assert empty(harness, folder)
+
+
+def test_without_an_agent_it_ends_early(harness: LocalHarness) -> None:
+    made = harness.running(harness.request(lease_until=harness.clock.now() + timedelta(hours=1)))
+    folder = home(harness, made)
+    supervised(folder, "sleep 1000")
+    assert harness.until(lambda: len(sleepers(folder)) >= 4, 5)
+    (folder / "keeper.json").write_text(json.dumps({"monotonic": time.monotonic() - 899}))
+    kill(keepers(folder)[-1])
+    assert ending(harness, made).reason == "unclaimed"
 
 
 # -- the truth --------------------------------------------------------------------------------------------------------
@@ -275,17 +303,15 @@ def test_the_real_boot_scripts_watchdog_ends_it_without_the_host(harness: LocalH
 def test_killed_with_everything_in_it(harness: LocalHarness, boot: dict[str, str], reason: str) -> None:
     made = harness.running(harness.request())
     path = home(harness, made) / "instance.json"
-    kill(host_of(harness, made))
+    kill_keepers(home(harness, made))
     path.write_text(json.dumps(json.loads(path.read_text()) | boot))
     assert ending(harness, made).reason == reason
 
 
 def test_a_number_that_was_used_again_is_not_signalled(harness: LocalHarness) -> None:
     made = harness.running(harness.request())
-    kill(host_of(harness, made))
+    kill_keepers(home(harness, made))
     with subprocess.Popen(["sleep", "1008"]) as foreign:
-        record = {"pid": foreign.pid, "started": "12345", "boot_id": ""}
-        (home(harness, made) / "host.json").write_text(json.dumps(record))
         (home(harness, made) / "noted.json").write_text(json.dumps({"processes": [[foreign.pid, "12345"]]}))
         harness.client().terminate(made.ref)
         assert over(harness, made)
@@ -294,25 +320,29 @@ def test_a_number_that_was_used_again_is_not_signalled(harness: LocalHarness) ->
         foreign.kill()
 
 
-def test_a_host_that_does_not_react_is_ended_itself(harness: LocalHarness, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "STUCK_SECONDS", 1000.0)
-    made = harness.running(harness.request(boot_script=FAMILY))
-    os.kill(host_of(harness, made), signal.SIGSTOP)
-    harness.client().terminate(made.ref)
+def test_a_keeper_that_does_not_react_keeps_nothing_alive(
+    harness: LocalHarness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = harness.running(harness.request())
+    folder = home(harness, made)
+    supervised(folder, FAMILY)
+    stopped = keepers(folder)[-1]
+    os.kill(stopped, signal.SIGSTOP)
+    Folder(folder).write_once("end.json", {"by": "client", "reason": "user initiated", "at": time.time()})
     assert harness.state(made.ref) is InstanceState.TERMINATING
     monkeypatch.setattr(module, "STUCK_SECONDS", 0.0)
     assert harness.state(made.ref) is InstanceState.RUNNING  # so that whoever waits asks again
     harness.client().terminate(made.ref)
     assert over(harness, made)
-    assert empty(harness, home(harness, made))
+    os.kill(stopped, signal.SIGCONT)
+    assert empty(harness, folder)
 
 
 def test_a_folder_that_is_removed_leaves_nothing_running(harness: LocalHarness) -> None:
-    made = harness.running(harness.request(boot_script=FAMILY))
-    folder, host = home(harness, made), host_of(harness, made)
-    away = folder.rename(folder.with_name("away"))
-    assert harness.until(lambda: processes.process(host) is None, 10)
-    assert empty(harness, away)
+    made = harness.running(harness.request())
+    supervised(home(harness, made), FAMILY)
+    away = home(harness, made).rename(harness.folder / "away")
+    assert harness.until(lambda: not sleepers(away), 10)
 
 
 def test_another_machines_instance_in_a_shared_home(harness: LocalHarness) -> None:
@@ -344,7 +374,7 @@ def ended_with(harness: LocalHarness, **documents: Any) -> tuple[Instance, Path]
 def test_outputs_that_nobody_fetched_are_kept(harness: LocalHarness, monkeypatch: pytest.MonkeyPatch) -> None:
     made, folder = ended_with(harness, order={}, exit={"exit_code": 0}, state={})
     assert (folder / "work" / "model.pt").read_bytes() == b"weights"
-    assert not (folder / "boot.sh").exists()
+    assert not (folder / "poweroff").exists()
     assert str(folder / "work") in ending(harness, made).reason
     monkeypatch.setattr(retention, "KEEP_SECONDS", 0.0)
     harness.client().clean_up(RUN, "local")

@@ -6,7 +6,6 @@ import os
 import signal
 import subprocess
 import sys
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -16,15 +15,16 @@ import pytest
 from costgpu.clock import SystemClock
 from costgpu.errors import ProviderError
 from costgpu.models.instance import InstanceState
+from costgpu.portable.clock import boot_id
 from costgpu.providers.local import folder as folder_module
-from costgpu.providers.local import processes
 from costgpu.providers.local.folder import Folder
-from costgpu.providers.local.machine import finish
+from costgpu.providers.local.keeper import finish, power_off
 from costgpu.providers.local.provider import LocalProvider
 from tests.contract.harness import RUN, LocalHarness
+from tests.unit.providers.test_local import kill_keepers, supervised
 
 NOW = SystemClock().now().timestamp()
-WRONG = ["", '{"tags": {', "\udcff"]  # as a computer leaves it whose power was cut
+WRONG = ["", '{"tags": {', "[1]", "\udcff"]  # as a computer leaves it whose power was cut
 
 
 @pytest.fixture
@@ -47,7 +47,7 @@ def record(folder: Path, name: str, **changes: Any) -> Path:
         "lifetime_seconds": 3600.0,
         "fingerprint": "f",
         "host": os.uname().nodename,
-        "boot_id": processes.boot_id(),
+        "boot_id": boot_id(),
     }
     (path / "instance.json").write_text(json.dumps(facts | changes))
     return path
@@ -55,7 +55,7 @@ def record(folder: Path, name: str, **changes: Any) -> Path:
 
 @pytest.mark.parametrize("text", WRONG)
 @pytest.mark.parametrize(
-    "name", ["instance.json", "terminated.json", "end.json", "host.json", "noted.json", "state.json"]
+    "name", ["instance.json", "terminated.json", "end.json", "keeper.json", "noted.json", "state.json"]
 )
 def test_one_damaged_record_hides_no_other_machine(tmp_path: Path, name: str, text: str) -> None:
     provider = LocalProvider(tmp_path, SystemClock())
@@ -79,11 +79,8 @@ def test_a_job_that_kills_all_that_guards_it_is_found(harness: LocalHarness, env
     kept = {"COSTGPU_HOME": str(path)} if environment == "mark" else {}
     with (path / "stdout.log").open("ab") as log:
         job = subprocess.Popen(["setsid", "sleep", "1101"], env={**kept, "PATH": os.environ["PATH"]}, stdout=log)
-    for one in [Folder(path).host(), *Folder(path).members()]:
-        if one is not None and one.pid != job.pid:
-            os.kill(one.pid, signal.SIGKILL)
+    kill_keepers(path)
     (path / "noted.json").unlink(missing_ok=True)
-    assert harness.until(lambda: Folder(path).host() is None, 5)
     found = harness.client().describe(made.ref)
     assert found is not None
     assert found.state is InstanceState.RUNNING
@@ -93,9 +90,10 @@ def test_a_job_that_kills_all_that_guards_it_is_found(harness: LocalHarness, env
 
 
 def test_a_job_that_removes_the_record_of_its_machine_keeps_no_run_open(harness: LocalHarness) -> None:
-    """The host ends what it cannot read any more; what runs until then is named, and what has ended is gone."""
-    made = harness.running(harness.request(boot_script="#!/bin/sh\nsleep 1102 &\n"))
+    """The keeper ends what it cannot read any more; what runs until then is named, and what has ended is gone."""
+    made = harness.running(harness.request())
     path, provider = harness.folder / made.ref.instance_id, harness.client()
+    supervised(path, "sleep 1102 &")
     for file in path.iterdir():
         if file.is_file():
             file.unlink()
@@ -121,12 +119,8 @@ class FullDisk:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, number: int) -> None:
         self.left, self.failed = number, 0
-        for module, name in (
-            (tempfile, "mkstemp"),
-            (os, "fsync"),
-            (os, "link"),
-        ):
-            monkeypatch.setattr(module, name, self._failing(getattr(module, name)))
+        for name in ("fsync", "link"):
+            monkeypatch.setattr(os, name, self._failing(getattr(os, name)))
 
     def _failing(self, real: Any) -> Any:
         def call(*arguments: Any, **more: Any) -> Any:
@@ -139,13 +133,13 @@ class FullDisk:
         return call
 
 
-@pytest.mark.parametrize("number", range(7))
+@pytest.mark.parametrize("number", range(5))
 def test_a_full_disk_keeps_nothing_alive_and_hides_no_end(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int
 ) -> None:
     provider = LocalProvider(tmp_path, SystemClock())
     path = record(tmp_path, "local-full-1")
-    (path / "host.json").write_text(json.dumps({"pid": 1, "started": "never", "boot_id": processes.boot_id()}))
+    (path / "keeper.json").write_text(json.dumps({"monotonic": 1.0}))
     job = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(1102)"], env={"COSTGPU_HOME": str(path)})
     disk = FullDisk(monkeypatch, number)
     (instance,) = provider.list_owned().instances
@@ -166,15 +160,24 @@ def test_reserved_room_is_given_up_for_the_end(tmp_path: Path, monkeypatch: pyte
     home.reserve()
     ballast = home.path / folder_module.BALLAST
     assert ballast.stat().st_size > 0
-    real = tempfile.mkstemp
+    real = os.fsync
 
-    def needs_room(*arguments: Any, **more: Any) -> Any:
+    def needs_room(descriptor: int) -> None:
         if ballast.exists():
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-        return real(*arguments, **more)
+        real(descriptor)
 
-    monkeypatch.setattr(tempfile, "mkstemp", needs_room)
-    assert finish(home, {"by": "provider", "reason": "lease expired"})
+    monkeypatch.setattr(os, "fsync", needs_room)
+    assert finish(home, {"by": "provider", "reason": "lease expired", "at": NOW})
     over = home.ending("terminated.json")
     assert over is not None
     assert over.reason == "lease expired"
+    assert not ballast.exists()
+
+
+def test_the_button_ends_all_where_not_even_a_lock_file_can_be_made(tmp_path: Path) -> None:
+    path = record(tmp_path, "local-full-1")
+    (path / "end.lock").mkdir()
+    job = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(1102)"], env={"COSTGPU_HOME": str(path)})
+    assert power_off(Folder(path), "agent deadline")
+    assert job.wait(timeout=20) == -signal.SIGKILL

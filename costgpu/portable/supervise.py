@@ -68,11 +68,11 @@ def reap() -> dict[int, int]:
         found[pid] = status
 
 
-def end_group(child: subprocess.Popen[bytes], grace: float, meanwhile: Callable[[float], object] | None = None) -> None:
-    """End a child that leads a group, and the group with it: SIGTERM, and SIGKILL if it has not ended in time.
+def ask_group(child: subprocess.Popen[bytes], grace: float, meanwhile: Callable[[float], object] | None = None) -> None:
+    """Ask a child that leads a group to end, and the group with it, by SIGTERM, and wait until it has or its time is over.
 
     Args:
-        grace: Seconds between the two.
+        grace: Seconds.
         meanwhile: Waits for at most so many seconds, such as by reading what a child prints that could not end otherwise.
     """
     if child.poll() is not None:
@@ -82,6 +82,16 @@ def end_group(child: subprocess.Popen[bytes], grace: float, meanwhile: Callable[
     until = time.monotonic() + grace
     while child.poll() is None and time.monotonic() < until:
         wait(until - time.monotonic())
+
+
+def end_group(child: subprocess.Popen[bytes], grace: float, meanwhile: Callable[[float], object] | None = None) -> None:
+    """End a child that leads a group, and the group with it: SIGTERM, and SIGKILL if it has not ended in time.
+
+    Args:
+        grace: Seconds between the two.
+        meanwhile: As `ask_group`.
+    """
+    ask_group(child, grace, meanwhile)
     if child.poll() is None:
         signal_group(child.pid, signal.SIGKILL)
         _wait(child, _KILLED_SECONDS)

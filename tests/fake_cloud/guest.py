@@ -81,10 +81,11 @@ class FakeJob:
         if self.script.saves is None or self.job_at is None:
             return 0, self.done_before
         until = now if self.finished_at is None else self.finished_at
-        number = int((until - self.job_at) // self.script.saves)
+        ran = max(0.0, until - self.job_at)  # it may have been ended while it was set up
+        number = int(ran // self.script.saves)
         if self.finished_at is None:
             return number, self.done_before + number * self.script.saves
-        return number + (until > self.job_at), self.done_before + (until - self.job_at)
+        return number + (ran > 0), self.done_before + ran
 
     def chunks(self) -> Iterator[tuple[float, LogStream, bytes]]:
         """What it writes: (time, stream, bytes), as far as it is known by now."""
@@ -270,8 +271,9 @@ class Guest:
     def _stopped(self, at: float) -> None:
         job = self._the_job()
         killed = job.script.sigterm_seconds > job.order.grace_seconds
+        began = job.job_at is not None and at > job.job_at
         left = dict(job.script.checkpoint) if job.job_at is not None else {}
-        if job.script.saves is not None and job.job_at is not None:
+        if job.script.saves is not None and job.job_at is not None and began:
             left[PROGRESS] = str(job.done_before + (at - job.job_at)).encode()
         code = 137 if killed else job.script.sigterm_exit_code
         self._finish(at, job.reason or EndReason.CANCELLED, code, left)

@@ -42,7 +42,7 @@ from costgpu.measure.process_tree import adopting, end_everything, interruptible
 from costgpu.measure.scratch import Scratch
 from costgpu.measure.session import Outcome, child_environment, hard_limit_seconds
 from costgpu.portable.processes import some_descendants
-from costgpu.portable.supervise import end_group
+from costgpu.portable.supervise import ask_group
 
 ENOUGH_LINES = 5  # of progress; with fewer it is watched for half as long again
 LONGER = 1.5
@@ -124,7 +124,7 @@ class ProcessMonitor:
             finally:
                 self.wall_seconds = time.monotonic() - self.started_at
                 with uninterrupted():
-                    end_group(child, GRACE_SECONDS, lambda _: self._read_last(source, output))
+                    ask_group(child, GRACE_SECONDS, lambda _: self._read_last(source, output))
                     survivors = end_everything(child.pid, marker, before)
                     child.wait()
                     watch.drain()

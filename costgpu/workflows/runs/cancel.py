@@ -52,27 +52,36 @@ def cancel_run(context: AppContext, view: RunView, observer: Observer, *, now: b
 def cancel_driven(context: AppContext, view: RunView, *, now: bool) -> None:
     """End a run that another process drives: its job is asked to end, or the ledger tells the driver."""
     given_up: set[str] = set()
-    while left := [one for one in runs_of_job(context.ledger, view) if one.run_id not in given_up]:
-        for one in left:  # first: a run that is about to end is not to be followed by another one
-            given_up.add(one.run_id)
-            if not one.given_up and one.state is not RunState.CLOSED:
-                journal = RunJournal(context.ledger, context.tools.clock, one.run_id)
-                retry_on_conflict(partial(journal.add, GivenUp()))
-        for one in left:
-            if one.waits and one.is_later_attempt:
-                continue  # its driver sees that the job is given up, before it asks for a machine
-            if one.state is RunState.RUNNING and one.instance is not None and not now:
-                _, instance = run_and_machine(context, one.run_id)
-                if instance is not None:
-                    with connection(context, instance) as host:
-                        host.cancel()
-                continue
-            # the ledger tells the driver; of several machines also while they end: it may be about to try elsewhere
-            over = one.state is RunState.CLOSED or (one.state is RunState.TERMINATING and not one.has_peers)
-            if not over and (now or one.state not in (RunState.INTENT, RunState.COLLECTING)):
-                journal = RunJournal(context.ledger, context.tools.clock, one.run_id)
-                journal.add(Ending(reason=EndReason.CANCELLED, by=EndedBy.CLIENT))
+    while left := [one.run_id for one in runs_of_job(context.ledger, view) if one.run_id not in given_up]:
+        journals = [RunJournal(context.ledger, context.tools.clock, run_id) for run_id in left]
+        for journal in journals:  # first: a run that is about to end is not to be followed by another one
+            given_up.add(journal.run_id)
+            retry_on_conflict(partial(_give_up, journal))
+        for journal in journals:
+            retry_on_conflict(partial(_end_driven, context, journal, now=now))
     context.reporter.note(f"Run {view.run_id} is being ended by the terminal that drives it.")
+
+
+def _give_up(journal: RunJournal) -> None:
+    if not journal.view.given_up and journal.view.state is not RunState.CLOSED:
+        journal.add(GivenUp())
+
+
+def _end_driven(context: AppContext, journal: RunJournal, *, now: bool) -> None:
+    """Ask the job of one run to end, or tell its driver by the ledger, which accepts that only for the state seen here."""
+    one = journal.view
+    if one.waits and one.is_later_attempt:
+        return  # its driver sees that the job is given up, before it asks for a machine
+    if one.state is RunState.RUNNING and one.instance is not None and not now:
+        _, instance = run_and_machine(context, one.run_id)
+        if instance is not None:
+            with connection(context, instance) as host:
+                host.cancel()
+        return
+    # the ledger tells the driver; of several machines also while they end: it may be about to try elsewhere
+    over = one.state is RunState.CLOSED or (one.state is RunState.TERMINATING and not one.has_peers)
+    if not over and (now or one.state not in (RunState.INTENT, RunState.COLLECTING)):
+        journal.add(Ending(reason=EndReason.CANCELLED, by=EndedBy.CLIENT))
 
 
 def cancel_by_tag(context: AppContext, ref: InstanceRef, run_id: str, launched_at: datetime) -> tuple[str, ...]:

@@ -92,7 +92,7 @@ class Rented:
         (source / "train.py").write_text(script)
         self.host.install()
         self.host.send(selection(source))
-        what = order("train.py", **{"provider": "aws", "python": "", **changes})
+        what = order("train.py", **{"python": "", **changes})
         self.host.start(what, {"TOKEN": "secret"}, uploads or {})
 
     def console(self) -> str:

@@ -91,9 +91,14 @@ def collect_finished(ledger: RunStore, services: Services, observer: Observer) -
             with lock_run(folder):
                 driver = adopt_job(view, ledger, services, observer, None)
                 # each machine by itself: another one may still work
-                machine = next(one for each in driver.attempts for one in each.machines if one.view.run_id == run_id)
+                attempt, machine = next(
+                    (each, one) for each in driver.attempts for one in each.machines if one.view.run_id == run_id
+                )
+                waits = (
+                    machine.view.waits and attempt.view.waits
+                )  # if its first machine has begun, nobody begins this one
                 driver.alone, driver.attempts = True, [AttemptDriver([machine])]
-                if _take_over(machine):
+                if not waits and _take_over(machine):
                     driver.drive()
                 if machine.view.state is RunState.CLOSED:
                     done.append(run_id)
@@ -130,8 +135,6 @@ def _take_over(driver: MachineDriver) -> bool:
         return False  # another process was quicker
     if catch_up(context) is None and driver.view.state is RunState.SYNCING:
         return _is_gone(context)
-    if driver.view.waits:
-        return False  # whoever starts what waits comes for it
     if driver.view.state in (RunState.INTENT, RunState.PROVISIONING, RunState.BOOTING, RunState.SYNCING):
         driver.give_up(EndReason.UNCLAIMED)
         return True

@@ -124,8 +124,9 @@ def is_interrupted(machines: Machines) -> bool:
     taken = sum(_is_taken_back(view) for view in machines)
     if not taken or (len(machines) > 1 and succeeded_with_fewer(machines)):
         return False
-    fares_well = not _is_taken_back(lead) and (lead.status is None or lead.status.ended_well)
-    return not (lead.spec.min_nodes and len(machines) - taken >= lead.spec.min_nodes and fares_well)
+    fares_well = lead.status.ended_well if lead.status is not None else lead.reason is None
+    enough = lead.spec.min_nodes and len(machines) - taken >= lead.spec.min_nodes
+    return not (enough and fares_well)
 
 
 def how_it_ended(machines: Machines) -> Ended:
@@ -174,7 +175,7 @@ def next_attempt(attempts: Sequence[Machines], now: datetime) -> NextAttempt | N
     spent = sum((_worst_cost(view, now) for machines in attempts for view in machines), Decimal(0))
     lived = sum(max(_seconds(view, now) for view in machines) for machines in attempts)
     least = _least_size(attempts)
-    fitting = [option for option in first.options if option.size >= least]
+    fitting = [option for option in first.options if (option.size >= least if least else option.size == 0)]
     if not fitting:
         return NoNextAttempt("The plan has no machine with more memory.")
     most = spec.nodes * max(option.lease.worst_cost_usd for option in first.options)
@@ -206,7 +207,11 @@ def _given_up(attempts: Sequence[Machines], after: Attempt, now: datetime) -> st
     if after.failed_resumes >= MOST_FAILED_RESUMES:
         return f"The job has failed {after.failed_resumes} times as soon as it went on."
     if spec.retry_until_up and spec.search_seconds is not None and after.searches:
-        since = attempts[max(0, len(attempts) - after.searches)][0].created_at
+        since = attempts[-1][0].created_at
+        for machines in reversed(attempts):
+            if how_it_ended(machines) not in (Ended.NOT_BEGUN, Ended.PLACE_FULL):
+                break
+            since = machines[0].created_at
         if (now - since).total_seconds() + search_pause(after.searches) > spec.search_seconds:
             return f"No machine was to be had within {format_duration(spec.search_seconds)}, as --deadline says."
     elif not spec.retry_until_up and after.searches >= MOST_SEARCHES:

@@ -94,8 +94,9 @@ class Started:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Collected:
-    """The outputs are on the user's machine."""
+    """The outputs are on the user's machine, or kept for the next one."""
 
+    kept: bool = False  # whether they are kept for the job's next machine, and not home
     files: int = 0
     bytes: int = 0
     replaced: int = 0

@@ -171,7 +171,8 @@ class RunView:
         status: Final status of the job, as the agent told it.
         synced: Whether the files are on the machine.
         started_at: Start of the job; None until then.
-        collected: Whether the outputs are on the user's machine.
+        collected: Whether the outputs are on the user's machine, so that nothing is lost with the run's.
+        kept: Whether they are kept there for the job's next machine, and not home.
         saved_at: Time of the newest checkpoint of this run, by its machine's clock; None without one.
         given_up: Whether the job is not to go on after this run, because somebody has cancelled it.
         restored_from: Time of the checkpoint that its job goes on from; None for a job that begins.
@@ -208,6 +209,7 @@ class RunView:
     synced: bool = False
     started_at: datetime | None = None
     collected: bool = False
+    kept: bool = False
     saved_at: datetime | None = None
     given_up: bool = False
     restored_from: datetime | None = None
@@ -247,7 +249,7 @@ class RunView:
     @property
     def outputs_home(self) -> bool:
         """Return whether what its job has made is home, rather than kept for the next machine."""
-        return self.collected and not (self.reason is not None and self.reason.interrupted)
+        return self.collected and not self.kept and not (self.reason is not None and self.reason.interrupted)
 
     @property
     def is_later_attempt(self) -> bool:

@@ -293,6 +293,22 @@ class TestProvisioning:
         assert len(world.cloud.instances_of(RUN)) == 1
         assert not world.cloud.alive()
 
+    def test_ctrl_c_while_a_run_of_the_queue_looks_for_a_place_is_heard(
+        self, world: World, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        def zones(provider: FakeProvider, offer: Offer) -> tuple[str | None, ...]:
+            if world.view.refusals and not world.who.asked:
+                raise KeyboardInterrupt
+            return named(provider, offer)
+
+        named = FakeProvider.zones
+        monkeypatch.setattr(FakeProvider, "zones", zones)
+        world.cloud.no_capacity(region="us-east-1", times=1)
+        driver = world.launch(queued=True)
+        assert isinstance(driver.error, RunCancelled)
+        assert world.who.asked == [RunState.INTENT]
+        assert not world.cloud.instances_of(RUN)
+
     def test_a_place_that_refuses_to_tell_its_zones_is_passed_over(
         self, world: World, monkeypatch: pytest.MonkeyPatch
     ) -> None:

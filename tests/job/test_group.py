@@ -202,6 +202,59 @@ def test_a_group_goes_on_when_a_machine_is_taken_back(tmp_path: Path, taken: int
     world.check_group_over()
 
 
+def taken_back_for_good(tmp_path: Path) -> GroupWorld:
+    """A job that may not go on when machine 1 is taken back, while machine 0 has newer outputs than the folder here."""
+    world = GroupWorld(tmp_path, SAVING)
+    (world.work / "train.py").write_text("train")
+    (world.work / PROGRESS).write_text("stale")
+    world.during(300, lambda: world.cloud.preempt(world.machines()[1].ref.instance_id))
+    return world
+
+
+RECOVERS = Recovery(most=5, checkpoints=(PROGRESS,))
+
+
+def test_outputs_come_home_from_the_machine_that_is_left_if_nothing_follows(tmp_path: Path) -> None:
+    world = taken_back_for_good(tmp_path)
+    driver = world.launch_group(spot=True, recovery=RECOVERS, max_duration_seconds=310.0)
+    assert len(driver.views) == 2
+    assert float((world.work / PROGRESS).read_bytes()) > 250
+    assert [path.read_text() for path in (world.work / ".costgpu/replaced").rglob(PROGRESS)] == ["stale"]
+    assert driver.view.outputs_home
+    world.check_group_over()
+
+
+def test_what_was_kept_for_an_attempt_that_could_not_be_recorded_comes_home(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("costgpu.job.drive.receipt.record_next_attempt", lambda *_: False)
+    world = taken_back_for_good(tmp_path)
+    driver = world.launch_group(spot=True, recovery=RECOVERS)
+    assert len(driver.views) == 2
+    assert not driver.view.outputs_home  # they were kept for the next attempt
+    assert float((world.work / PROGRESS).read_bytes()) > 250
+    assert [path.read_text() for path in (world.work / ".costgpu/replaced").rglob(PROGRESS)] == ["stale"]
+    world.check_group_over()
+
+
+def test_what_cannot_be_kept_for_the_next_attempt_comes_home_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object, **__: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("costgpu.job.files.checkpoint_store.CheckpointStore.keep", full)
+    world = taken_back_for_good(tmp_path)
+    driver = world.launch_group(spot=True, recovery=RECOVERS)
+    assert len(driver.views) == 4  # it goes on, from its beginning
+    assert (world.work / PROGRESS).read_bytes() == b"all"
+    replaced = [path.read_text() for path in (world.work / ".costgpu/replaced").rglob(f"{PROGRESS}*")]
+    assert len(replaced) == 2
+    assert "stale" in replaced
+    assert max(float(text) for text in replaced if text != "stale") > 250  # what the first attempt had made
+    world.check_group_over()
+
+
 def test_torchrun_goes_on_without_one_if_it_was_asked_to(world: GroupWorld) -> None:
     world.during(100, lambda: world.cloud.preempt(world.machines()[1].ref.instance_id))
     driver = world.launch_group(spot=True, min_nodes=1)

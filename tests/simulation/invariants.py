@@ -265,6 +265,9 @@ class Invariants:
             self._once("a job goes on or is told", f"{view.run_id} is interrupted, and nothing follows")
         if view.reason is not EndReason.PREEMPTED or view.spec.recovery is None or follows or view.given_up:
             return
+        lead = self.views.get(view.machine_ids[0], view)
+        if lead.status is not None and lead.status.ended_well:
+            return  # the job is done
         told = process is not None and (process.told_end or process.signalled)
         if not (told or view.job_id in world.end_wanted or world.here.store.harmed) and self._is_last(view):
             self._once("a job goes on or is told", f"{view.run_id} was taken back, and nobody said why that is the end")

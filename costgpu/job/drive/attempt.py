@@ -31,6 +31,7 @@ from costgpu.job.drive.context import CAN_DETACH, Detached, RunContext
 from costgpu.job.drive.machine import MachineDriver, StopSignal
 from costgpu.job.drive.node import ENDING
 from costgpu.job.end_instance import request_termination
+from costgpu.job.state.attempts import attempts_of_job
 from costgpu.job.state.observer import Answer
 from costgpu.job.timeouts import PEER_POLL_SECONDS, PEER_SECONDS, RECONNECT_SECONDS, TOUCH_SECONDS
 from costgpu.models.job import EndReason, Launcher
@@ -344,9 +345,7 @@ class AttemptDriver:
     def _collect(self, collecting: Sequence[MachineDriver]) -> None:
         """Collect from each machine; what cannot come home from one keeps only that one."""
         stays: list[Exception] = []
-        interrupted = place_policy.is_interrupted(self.views)
-        for driver in collecting:
-            driver.context.saves_for_next = interrupted
+        self._note_interruption()
         # first those that end themselves soon, since nobody wants what they have: their logs are still wanted
         for driver in sorted(collecting, key=lambda driver: driver.view.outputs_folder is not None):
             try:
@@ -364,12 +363,31 @@ class AttemptDriver:
                 pass  # what stays is the graver matter
             raise stays[0]
 
+    def _note_interruption(self) -> None:
+        """Tell all machines whether what the job has made is for its next attempt, because one was taken back."""
+        interrupted = place_policy.is_interrupted(self.views) and self._is_followed()
+        for driver in self.machines:
+            driver.context.saves_for_next = interrupted
+
+    def _is_followed(self) -> bool:
+        """Return whether another attempt follows, as far as can be said before this one's machines have ended."""
+        attempt = self.view.spec.attempt
+        if attempt is None:
+            return False
+        try:
+            earlier = attempts_of_job(self.context.journal.book, self.view)[: attempt.index]
+        except LedgerError:
+            return False
+        following = place_policy.next_attempt([*earlier, self.views], self.context.clock.now())
+        return isinstance(following, place_policy.NextAttempt)
+
     def _terminate(self) -> None:
         """All are asked first, so that none waits for another's confirmation. Machine 0 owns what they share: it is last.
 
         No run is closed before all machines have ended, as far as that is known: then it is decided what follows.
         """
         ending = self._in(RunState.TERMINATING)
+        self._note_interruption()
         for driver in ending:
             self._request_end(driver)
         failed: dict[int, CostGpuError] = {}

@@ -52,25 +52,28 @@ def save_when_due(context: RunContext) -> None:
     keeping.save_at = clock.monotonic() + max(CHECKPOINT_SECONDS, took / CHECKPOINT_SHARE)
 
 
-def save_checkpoint(context: RunContext, *, everything: bool = False) -> None:
+def save_checkpoint(context: RunContext, *, everything: bool = False) -> bool:
     """Keep what is whole on the machine now, or learns what it has in the bucket. What goes wrong is only told.
 
     Args:
         everything: Whether the outputs belong to it, too: the machine is about to go.
+
+    Returns:
+        Whether all that is to be kept of this machine is.
 
     Raises:
         HostUnreachable: The connection is lost.
     """
     keeping = context.keeping
     if keeping is None or not keeping.saves:
-        return
+        return True
     try:
         host = context.connection()
         checkpoint = host.checkpoint(everything=everything)
         if checkpoint.trouble:
             context.note_once(f"A checkpoint is not complete: {checkpoint.trouble}")
         if checkpoint.number <= keeping.kept or not checkpoint.files:
-            return
+            return not checkpoint.trouble
         if not context.view.spec.bucket:
             context.observer.waiting(context.view, f"fetching a checkpoint of {format_size(checkpoint.total_bytes)}")
             # all that there is takes the place of what was whole a moment before: the one before that is to stay
@@ -85,6 +88,8 @@ def save_checkpoint(context: RunContext, *, everything: bool = False) -> None:
     else:
         keeping.kept = checkpoint.number
         record_saved(context, checkpoint)
+        return not checkpoint.trouble
+    return False
 
 
 def record_saved(context: RunContext, checkpoint: Checkpoint) -> None:
@@ -113,6 +118,8 @@ def fetch_newer_checkpoint(context: RunContext, last: RunView) -> None:
     except OutputsDamaged as error:
         observer.note(f"Checkpoints in {last.spec.bucket} cannot be used: {error.message}")
         return
+    except OSError as error:
+        raise _no_room(context, f"The list of checkpoints in {last.spec.bucket}", error) from error
     for found, archive in there:
         if newest is not None and newest.taken_epoch >= found.taken_epoch:
             return
@@ -124,10 +131,14 @@ def fetch_newer_checkpoint(context: RunContext, last: RunView) -> None:
         except OutputsDamaged as error:
             observer.note(f"A checkpoint in {last.spec.bucket} cannot be used: {error.message}")
         except OSError as error:
-            raise RunError(
-                f"A checkpoint of {size} in {last.spec.bucket} cannot be kept here: {error.strerror or error}.",
-                hint=f"Nothing is billed meanwhile. When that is mended: costgpu attach {context.view.run_id}",
-            ) from error
+            raise _no_room(context, f"A checkpoint of {size} in {last.spec.bucket}", error) from error
+
+
+def _no_room(context: RunContext, what: str, error: OSError) -> RunError:
+    return RunError(
+        f"{what} cannot be kept here: {error.strerror or error}.",
+        hint=f"Nothing is billed meanwhile. When that is mended: costgpu attach {context.view.run_id}",
+    )
 
 
 def checkpoint_to_restore(context: RunContext) -> Checkpoint | None:

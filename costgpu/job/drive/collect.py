@@ -91,19 +91,24 @@ def _keep_for_next(context: RunContext) -> bool:
     """
     host, clock = context.connection(), context.clock
     keeping = context.keeping
+    saved = True
     if keeping is not None and context.view.spec.bucket:
         keeping.keep_until = keeping.keep_until or clock.monotonic() + UPLOAD_SECONDS
         if not host.status().uploaded and clock.monotonic() < keeping.keep_until:
             context.observer.waiting(context.view, "the machine saves what the job has made")
             clock.sleep(POLL_SECONDS)
             return False
+        saved = host.status().uploaded
         save_checkpoint(context)
     else:
         save_checkpoint(context)
-        save_checkpoint(context, everything=True)
+        saved = save_checkpoint(context, everything=True)
+    if not saved and not context.view.interrupted:  # this machine stays, and what it has is not to be lost with it
+        _fetch_outputs(context)
+        return True
     host.fetch_logs(context.folder)
     context.answered()
-    _record_collected(context, PlacedOutputs(files=0, bytes=0), ())
+    _record_collected(context, PlacedOutputs(files=0, bytes=0), (), kept=True)
     with contextlib.suppress(CostGpuError, OSError):  # last, for the seconds that the machine still has
         if outside := [entry for entry in host.outputs().files if entry.source]:
             _place(context, host, Outputs(files=tuple(outside)))
@@ -210,9 +215,12 @@ def bring_home(
     return Brought(placed=placed, remarks=tuple(remarks), staying=staying_error(outputs, placed))
 
 
-def _record_collected(context: RunContext, placed: PlacedOutputs, missing: Sequence[str]) -> None:
+def _record_collected(
+    context: RunContext, placed: PlacedOutputs, missing: Sequence[str], *, kept: bool = False
+) -> None:
     context.journal.add(
         Collected(
+            kept=kept,
             files=placed.files,
             bytes=placed.bytes,
             replaced=len(placed.replaced),

@@ -165,7 +165,7 @@ class JobDriver:
 
     def _interrupted(self) -> None:
         """Ask what Ctrl-C means, and do it; a job that waits is given up."""
-        if self.view.waits:
+        if self.view.waits and self.view.is_later_attempt:
             self.context.give_up_job()
         else:
             self.attempt.interrupted()
@@ -173,8 +173,9 @@ class JobDriver:
     def _stopped(self) -> None:
         """Leave a job that waits or runs: SIGTERM or SIGHUP came."""
         if self.view.waits and not self.context.cancelling:
+            which = "the next" if self.view.is_later_attempt else "a"
             raise RunCancelled(
-                "The client was ended while its job waits for the next machine; nothing is billed.",
+                f"The client was ended while its job waits for {which} machine; nothing is billed.",
                 hint=f"Go on: costgpu attach {self.view.run_id}; give it up: costgpu cancel {self.view.run_id}",
             )
         self._stopping = True
@@ -342,10 +343,14 @@ class JobDriver:
             RunError: What is there cannot be kept here.
         """
         for context in self._saving():
-            of_machine = [view for one in self.attempts for view in one.views if view.machine == context.view.machine]
-            last = next((view for view in reversed(of_machine) if view.started_at is not None), None)
+            last = self._last_of(context.view.machine)
             if last is not None and last.spec.bucket:
                 fetch_newer_checkpoint(context, last)
+
+    def _last_of(self, machine: int) -> RunView | None:
+        """Return the last run of this number of machine whose job has begun; None if none has."""
+        of_machine = [view for one in self.attempts for view in one.views if view.machine == machine]
+        return next((view for view in reversed(of_machine) if view.started_at is not None), None)
 
     def finish(self) -> None:
         """When all is over: what of the job has not come home yet does so, and what was kept for going on is removed."""
@@ -357,9 +362,10 @@ class JobDriver:
                 self._get_from_bucket()
             except CostGpuError as error:
                 self.observer.note(f"What the job has left in {last.spec.bucket} could not be fetched: {error.message}")
-        well = last.status is not None and last.status.ended_well
         for context in self._saving():
-            store, home = context.checkpoints.store, last.outputs_home
+            own = self._last_of(context.view.machine) or context.view
+            store, home = context.checkpoints.store, own.outputs_home
+            well = own.status is not None and own.status.ended_well
             checkpoint = None if home and well else store.newest()
             if checkpoint is None or collect.place_checkpoint(context, store, checkpoint, only_lacking=home):
                 store.remove()

@@ -86,7 +86,8 @@ _UNMEASURED: Mapping[str, object] = {"key": "", "steps": None}
 
 
 def _intent(book: EventStore, run_id: str) -> Intended:
-    intent = read_event(book.events(run_id)[0])
+    events = book.events(run_id)
+    intent = read_event(events[0]) if events else None
     if not isinstance(intent, Intended):
         raise LedgerDamaged(f"The record of run {run_id} does not begin with an intent.")
     return intent

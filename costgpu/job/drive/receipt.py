@@ -14,6 +14,8 @@ from costgpu.models.instance import Safeguard
 from costgpu.models.job import EndReason
 from costgpu.models.run import EndedBy, Receipt, RunView
 
+_TAKEN = (EndReason.PREEMPTED, EndReason.INSTANCE_LOST)
+
 
 def close_run(context: RunContext, reason: EndReason, by: EndedBy, left_behind: tuple[str, ...]) -> None:
     """Write the receipt of a run whose end is confirmed, or that never had a machine."""
@@ -41,7 +43,7 @@ def close_run(context: RunContext, reason: EndReason, by: EndedBy, left_behind: 
     goes_on = record_next_attempt(context, closing)
     if goes_on is False:
         forget_sent(context.services.folder, view)
-    elif goes_on and made and (context.for_next or reason in (EndReason.PREEMPTED, EndReason.INSTANCE_LOST)):
+    elif goes_on and made and (context.for_next or view.kept or reason in _TAKEN):
         reason = EndReason.INTERRUPTED
         receipt = replace(receipt, reason=reason)
     context.journal.add(

@@ -11,7 +11,7 @@ import os
 import shutil
 import tarfile
 import zlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
@@ -87,6 +87,7 @@ class BucketOutputs:
 
         Raises:
             OutputsDamaged: What is there cannot be read.
+            OSError: There is no room for it here.
             ProviderError: The bucket does not answer, or refuses.
         """
         bucket, name = self._open(view.spec.bucket), f"{view.run_id}/{CHECKPOINT}.tar.gz"
@@ -94,7 +95,8 @@ class BucketOutputs:
             return []
         place = folder / "rescued-checkpoint"
         place.mkdir(parents=True, exist_ok=True, mode=0o700)
-        _unpack(bucket, name, place)
+        with _no_room_told():
+            _unpack(bucket, name, place)
         try:
             listed = border.read(_Places, parse_json((place / f"{CHECKPOINT}.json").read_bytes()), ValueError)
             return [
@@ -120,12 +122,10 @@ class BucketOutputs:
         incoming = folder.with_name("incoming")
         _remove(incoming)
         try:
-            _unpack(self._open(view.spec.bucket), archive, incoming / "contents")
+            with _no_room_told():
+                _unpack(self._open(view.spec.bucket), archive, incoming / "contents")
             fetch_verified(_move_files, str(incoming / "contents"), checkpoint.contents, folder)
         except OutputsDamaged as error:
-            cause = error.__cause__
-            if isinstance(cause, OSError) and cause.errno in (errno.ENOSPC, errno.EDQUOT):
-                raise cause from None
             raise OutputsDamaged(f"{archive}: {error.message}") from error  # without the hint: it is not kept
         finally:
             _remove(incoming)
@@ -218,6 +218,18 @@ def _move_files(files: Sequence[RemoteFile]) -> None:
 def _remove(folder: Path) -> None:
     with contextlib.suppress(FileNotFoundError):
         shutil.rmtree(folder)
+
+
+@contextlib.contextmanager
+def _no_room_told() -> Iterator[None]:
+    """Raise that there is no room here as an `OSError`, and not as an archive that is damaged."""
+    try:
+        yield
+    except OutputsDamaged as error:
+        cause = error.__cause__
+        if isinstance(cause, OSError) and cause.errno in (errno.ENOSPC, errno.EDQUOT):
+            raise cause from None
+        raise
 
 
 def _unpack(bucket: Bucket, name: str, folder: Path, *, spare: int = _SPARE_BYTES) -> None:

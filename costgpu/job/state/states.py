@@ -188,7 +188,7 @@ def _facts(view: RunView, event: Event, at: datetime) -> RunView:
         case JobStatus():
             return replace(view, status=event, reason=event.reason or view.reason)
         case Collected():
-            return replace(view, collected=True)
+            return replace(view, collected=True, kept=event.kept)
         case Ending():
             return replace(
                 view,

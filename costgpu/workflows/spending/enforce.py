@@ -72,7 +72,7 @@ class Enforcement:
         if view is None:
             self._done(f"being ended by the terminal that drives it: {what}: {why}")
             return
-        home = f"its outputs are in {view.spec.workdir}" if view.collected else "its outputs were not brought home"
+        home = f"its outputs are in {view.spec.workdir}" if view.outputs_home else "its outputs were not brought home"
         self._done(f"ended: {what}: {why}; {home}")
 
     def _end_by_tag(self, machine: Charge, why: str) -> None:

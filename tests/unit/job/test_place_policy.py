@@ -238,3 +238,18 @@ def test_a_job_that_ran_out_of_memory_begins_again_on_a_larger_machine() -> None
     second = replace(first, options=found.options)
     assert place_rank(second, (0, None), None) == 0
     assert next_attempt([(first,), (second,)], START) == NoNextAttempt("The plan has no machine with more memory.")
+
+
+def test_places_without_room_for_all_do_not_prolong_the_search() -> None:
+    def pair(index: int, searches: int, minutes: float, **facts: Any) -> tuple[RunView, RunView]:
+        first = ended(EndReason.NO_CAPACITY, job_spec={**SEARCHING, "nodes": 2}, cost="0", **facts)
+        attempt = Attempt(job_id=JOB, index=index, number=1, searches=searches)
+        at = START + timedelta(minutes=minutes)
+        lead = replace(first, spec=replace(first.spec, attempt=attempt), created_at=at, started_at=None, status=None)
+        return lead, replace(lead, instance=None, create_call=None)
+
+    full = [pair(index, 0, 10.0 * index) for index in range(5)]  # machine 0 was there, machine 1 was not
+    nothing = pair(5, 0, 55.0, instance=None)
+    assert [how_it_ended(each) for each in (*full, nothing)] == [*[Ended.PLACE_FULL] * 5, Ended.NOT_BEGUN]
+    late = next_attempt([*full, nothing], START + timedelta(minutes=59.5))
+    assert late == NoNextAttempt("No machine was to be had within 60 min, as --deadline says.")

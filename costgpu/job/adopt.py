@@ -7,7 +7,6 @@ import socket
 from collections.abc import Mapping
 
 from costgpu.errors import CostGpuError, MachineUnusable, RunBusy
-from costgpu.job.drive.attempt import AttemptDriver
 from costgpu.job.drive.checkpoints import STORE
 from costgpu.job.drive.collect import bring_unrecorded_home
 from costgpu.job.drive.context import Detached, RunContext, Services
@@ -34,9 +33,13 @@ def adopt_job(
     driver = JobDriver.of(view, ledger, services, observer, secrets)
     for attempt in driver.attempts:
         for machine in attempt.machines:
-            if machine.view.detached and machine.view.state is not RunState.CLOSED:
-                machine.context.journal.add(Adopted(client=socket.gethostname()))
+            _note_adoption(machine)
     return driver
+
+
+def _note_adoption(machine: MachineDriver) -> None:
+    if machine.view.detached and machine.view.state is not RunState.CLOSED:
+        machine.context.journal.add(Adopted(client=socket.gethostname()))
 
 
 def provider_of(view: RunView, ledger: EventStore, services: Services) -> Provider:
@@ -76,7 +79,9 @@ def log_tail(status: JobStatus, last_bytes: int = 4096) -> LogPosition:
 def collect_finished(ledger: RunStore, services: Services, observer: Observer) -> list[str]:
     """Take over the runs of this computer whose client is gone: what is finished comes home and is ended.
 
-    A run whose job had not started is ended too: nobody is left to start it. A job that runs is left alone.
+    A run whose job had not started is ended too: nobody is left to start it, but of a job that goes on the next attempt
+    waits. A job that runs is left alone. Each machine is taken by itself: another one may still work, or its record may
+    be damaged.
 
     Returns:
         Ids of the runs that are closed now.
@@ -89,18 +94,12 @@ def collect_finished(ledger: RunStore, services: Services, observer: Observer) -
             if not folder.exists() or is_driven(folder):
                 continue
             with lock_run(folder):
-                driver = adopt_job(view, ledger, services, observer, None)
-                # each machine by itself: another one may still work
-                attempt, machine = next(
-                    (each, one) for each in driver.attempts for one in each.machines if one.view.run_id == run_id
-                )
-                waits = (
-                    machine.view.waits and attempt.view.waits
-                )  # if its first machine has begun, nobody begins this one
-                driver.alone, driver.attempts = True, [AttemptDriver([machine])]
-                if not waits and _take_over(machine):
+                driver = JobDriver.of_machine(run_id, ledger, services, observer)
+                machine = driver.machines[0]
+                if not _is_begun_later(machine.view, ledger) and _take_over(machine):
+                    _note_adoption(machine)
                     driver.drive()
-                if machine.view.state is RunState.CLOSED:
+                if driver.view.state is RunState.CLOSED:
                     done.append(run_id)
         except (RunBusy, Detached):
             continue
@@ -126,6 +125,16 @@ def _finish_jobs(ledger: RunStore, services: Services, observer: Observer) -> No
 def finish_job(view: RunView, ledger: RunStore, services: Services, observer: Observer) -> None:
     """Bring home what is kept of a job that is over, if it went on after interruptions. To be used within its locks."""
     adopt_job(view, ledger, services, observer, None).finish()
+
+
+def _is_begun_later(view: RunView, ledger: RunStore) -> bool:
+    """Return whether whoever comes next begins a run that waits: not if the first machine of its attempt has begun."""
+    if not view.waits:
+        return False
+    try:
+        return load_run(ledger, view.machine_ids[0]).waits
+    except CostGpuError:
+        return False  # its record is damaged or lost
 
 
 def _take_over(driver: MachineDriver) -> bool:

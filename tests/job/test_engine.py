@@ -211,9 +211,11 @@ class TestDriver:
     def test_a_cancellation_by_another_process_is_heard_meanwhile(self, world: World) -> None:
         machine(driver_seconds=NEVER)(world)
         other, began = Watcher(), world.clock.now()
-        world.cloud.schedule(
-            60, lambda: adopt_job(world.view, world.book, world.tools, other, None).give_up(R.CANCELLED)
-        )
+
+        def cancelled() -> None:
+            adopt_job(world.view, world.book, world.tools, other, None).attempt.cancel()
+
+        world.cloud.schedule(60, cancelled)
         world.launch(gpu=self.V100)
         assert world.view.reason is R.CANCELLED
         assert world.clock.now() - began < timedelta(seconds=75)

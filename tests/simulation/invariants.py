@@ -17,7 +17,7 @@ from costgpu.job.drive.checkpoints import store_of
 from costgpu.job.state.attempts import attempt_id
 from costgpu.job.state.states import apply, begin, replay
 from costgpu.models.instance import InstanceState
-from costgpu.models.job import EndReason
+from costgpu.models.job import CostOutcome, EndReason
 from costgpu.models.run import EndedBy, EventKind, RunEvent, RunState, RunView
 from costgpu.providers.base import TAG_RUN
 from tests.fake_cloud.guest import FakeJob
@@ -216,6 +216,8 @@ class Invariants:
             self._may_ask(view)
             if view.is_later_attempt and view.job_id in self._cancelled:
                 self._once("a cancelled job does not go on", f"{run_id} asks for a machine")
+        if event.kind is EventKind.GIVEN_UP and view.spec.goes_on and not self._is_end_wanted(view):
+            self._once("a job goes on or is told", f"{run_id} is given up, and nobody wanted that")
         if event.kind is EventKind.CONFIRMED:
             self._all_terminated("confirmed", run_id)
         if event.kind is EventKind.COLLECTED:
@@ -229,8 +231,10 @@ class Invariants:
             self._goes_on(view)
 
     def _may_ask(self, view: RunView) -> None:
-        """The queue starts a job only where there is room for it."""
+        """Only who is to begin a job asks for a machine, and the queue only where there is room for it."""
         process, most = seams.Felt.process(), self._world.schedule.setting.max_machines
+        if process is not None and process.step.what in ("cancel", "reap", "check", "fetch"):
+            self._once("a cancelled job does not go on", f"{process.name} asks for a machine for {view.run_id}")
         if process is None or process.step.what not in ("queue", "enqueue"):
             return
         self._from_queue.add(view.run_id)
@@ -263,19 +267,25 @@ class Invariants:
         follows = attempt is not None and attempt_id(view.job_id, attempt.index + 1) in self.views
         if view.reason is EndReason.INTERRUPTED and not follows:
             self._once("a job goes on or is told", f"{view.run_id} is interrupted, and nothing follows")
-        if view.reason is not EndReason.PREEMPTED or view.spec.recovery is None or follows or view.given_up:
+        machines = [self.views[one] for one in view.machine_ids if one in self.views]
+        taken = view.reason is EndReason.PREEMPTED and view.spec.recovery is not None
+        never = view.reason is not None and view.reason.outcome is CostOutcome.NEVER
+        unbegun = view.is_later_attempt and never and not any(one.started_at for one in machines)
+        if not (taken or unbegun) or follows or any(one.given_up for one in machines):
             return
         lead = self.views.get(view.machine_ids[0], view)
         if lead.status is not None and lead.status.ended_well:
             return  # the job is done
-        told = process is not None and (process.told_end or process.signalled)
-        if not (told or view.job_id in world.end_wanted or world.here.store.harmed) and self._is_last(view):
-            self._once("a job goes on or is told", f"{view.run_id} was taken back, and nobody said why that is the end")
+        told = process is not None and process.told_end
+        is_last = all(one.state is RunState.CLOSED for one in machines)
+        if not (told or self._is_end_wanted(view) or world.here.store.harmed) and is_last:
+            what = "was taken back" if taken else "has not begun"
+            self._once("a job goes on or is told", f"{view.run_id} {what}, and nobody said why that is the end")
 
-    def _is_last(self, view: RunView) -> bool:
-        """Whether no other run of its attempt is open."""
-        mates = view.spec.node.run_ids if view.spec.node is not None else ()
-        return all(self.views[one].state is RunState.CLOSED for one in mates if one in self.views)
+    def _is_end_wanted(self, view: RunView) -> bool:
+        """Whether somebody has asked for the end of a job, or a signal has come to the process whose turn it is."""
+        process = seams.Felt.process()
+        return view.job_id in self._world.end_wanted or (process is not None and process.signalled)
 
     def _closed(self, event: RunEvent, view: RunView) -> None:
         world, run_id = self._world, event.run_id
@@ -516,7 +526,8 @@ class Invariants:
         if view != self.views[run_id]:
             self._once("the ledger replays", "to another view than its events gave one by one")
         broken = any(process.step.what and self._world.counts["fault disk full"] for process in self._world.processes)
-        if view.state is not RunState.CLOSED and not (broken or store.harmed):
+        stays = store.lost or (store.harmed and view.waits)  # nobody can tell what it is to go on from
+        if view.state is not RunState.CLOSED and not (broken or stays):
             self._once("everything ends", f"run {run_id} is {view.state.value}")
         if len(written) != len(kept):
             self._once("the ledger replays", "events are missing")

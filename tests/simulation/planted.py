@@ -386,14 +386,16 @@ def a_job_that_is_given_up_goes_on(stack: contextlib.ExitStack) -> None:
     real = next_attempt.record_next_attempt
 
     def record(run: RunContext, closing: RunView) -> bool | None:
-        was, run.cancelling = run.cancelling, False
-        try:
-            return real(run, replace(closing, given_up=False))
-        finally:
-            run.cancelling = was
+        return real(run, replace(closing, given_up=False))
 
     put(stack, receipt, "record_next_attempt", record)
     put(stack, JobDriver, "_is_given_up", lambda _: False)
+
+
+@bug(822)
+def reap_ends_a_job_that_may_go_on(stack: contextlib.ExitStack) -> None:
+    real = next_attempt.record_next_attempt
+    put(stack, receipt, "record_next_attempt", lambda run, closing: not run.cancelling and real(run, closing))
 
 
 @bug(32)

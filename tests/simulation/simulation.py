@@ -17,6 +17,7 @@ from costgpu import errors
 from costgpu.errors import CostGpuError
 from costgpu.job.drive.context import Detached
 from costgpu.job.drive.machine import StopSignal
+from costgpu.job.state.states import IllegalEvent
 from costgpu.models.instance import CreateRequest, InstanceState
 from costgpu.models.job import EndReason
 from costgpu.models.run import RunEvent
@@ -242,6 +243,8 @@ class Simulation:
                 self.violated("errors are ours", f"{process.name} ended by a {said} that nobody sent")
         except CostGpuError as error:
             said = f"{type(error).__name__}: {error.message}"
+            if isinstance(error, IllegalEvent) and not self.here.store.harmed:
+                self.violated("errors are ours", f"{process.name} ended with {said}")
         except BaseException as error:  # noqa: BLE001 - that is what is looked for
             said = f"{type(error).__name__}: {error}"
             where = traceback.extract_tb(error.__traceback__)

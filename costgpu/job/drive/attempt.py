@@ -419,11 +419,13 @@ class AttemptDriver:
 
     # -- people --------------------------------------------------------------------------------------------------------
 
-    def give_up(self, reason: EndReason) -> None:
-        """Turn all runs towards their end; further steps take them there."""
+    def cancel(self) -> None:
+        """Turn all runs towards their end, after which nothing follows; further steps take them there."""
         for driver in self.machines:
-            if driver.view.state not in ENDING:
-                driver.give_up(reason)
+            if driver.view.state is RunState.TERMINATING:
+                driver.context.give_up_job()
+            elif driver.view.state is not RunState.CLOSED:
+                driver.give_up(EndReason.CANCELLED)
 
     def interrupted(self) -> None:
         """Ask what Ctrl-C means, and do it."""
@@ -455,8 +457,8 @@ class AttemptDriver:
             driver.context.journal.refresh()  # the job's start may be written without this process having heard so
         left = [driver for driver in self.machines if driver.view.state not in ENDING]
         if not left:
-            for driver in self.machines:
-                driver.context.cancelling = not self.view.spec.goes_on  # no other place is tried
+            if not self.view.spec.goes_on:  # no other place is tried
+                self.context.give_up_job()
             return
         if all(driver.view.state in CAN_DETACH for driver in left):
             for driver in self._in(RunState.TERMINATING):

@@ -24,7 +24,6 @@ from costgpu.job.state.attempts import attempt_id, attempts_of_job, machines_of_
 from costgpu.job.state.journal import EventStore, RunJournal
 from costgpu.job.state.observer import Observer
 from costgpu.job.timeouts import WAIT_POLL_SECONDS
-from costgpu.models.job import EndReason
 from costgpu.models.run import RunState, RunView
 
 
@@ -42,7 +41,7 @@ class JobDriver:
     observer: Observer
     secrets: Mapping[str, str] | None
     detach: bool = False
-    alone: bool = False  # whether only these attempts are meant, and none is to follow
+    alone: bool = False  # whether only one machine is meant, and this process begins nothing after it
     attempts: list[AttemptDriver] = field(default_factory=list)
     _prepared: set[int] = field(default_factory=set)  # attempts that this process has prepared
     _is_over: bool = False
@@ -65,6 +64,14 @@ class JobDriver:
         first = 0 if view.spec.goes_on else next(i for i, each in enumerate(attempts) if view in each)
         for machines in attempts[first:]:
             driver._add(machines[0])
+        return driver
+
+    @classmethod
+    def of_machine(cls, run_id: str, ledger: EventStore, services: Services, observer: Observer) -> JobDriver:
+        """Return a driver that takes only this machine to its end, whatever becomes of the rest of its job."""
+        driver = cls(ledger=ledger, services=services, observer=observer, secrets=None, alone=True)
+        driver.attempts.append(AttemptDriver())
+        driver.attempt.add(MachineDriver(driver._context(run_id)))
         return driver
 
     @property
@@ -143,14 +150,10 @@ class JobDriver:
                 attempt.disconnect()
         return self.view
 
-    def give_up(self, reason: EndReason) -> None:
-        """Turn the job towards its end; `drive` takes it there."""
-        for attempt in self.attempts:
-            attempt.give_up(reason)
-
     def cancel(self) -> RunView:
         """End the job: a running one is asked first, and its outputs are brought home; it does not go on."""
-        self.give_up(EndReason.CANCELLED)
+        for attempt in self.attempts:
+            attempt.cancel()
         return self.drive()
 
     def _step(self) -> None:

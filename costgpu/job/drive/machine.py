@@ -113,7 +113,7 @@ class MachineDriver:
         """Ask a running job first; the second time, or without one, the machine is ended at once."""
         context, view = self.context, self.view
         again, context.cancelling = context.cancelling, True
-        if reason is EndReason.CANCELLED:
+        if reason is EndReason.CANCELLED or not view.spec.goes_on:
             context.give_up_job()
         context.error = context.error or RunCancelled(f"Run {view.run_id} ({view.name}) was cancelled.")
         if view.state is RunState.RUNNING and not again:

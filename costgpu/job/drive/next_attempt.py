@@ -47,8 +47,6 @@ def record_next_attempt(context: RunContext, closing: RunView) -> bool | None:
         machines = until_now[attempt.index]
         if any(view is not closing and not _has_ended(view) for view in machines):
             return None
-        if context.cancelling:
-            return False
         following = next_attempt(until_now, context.clock.now())
         if isinstance(following, NoNextAttempt):
             context.observer.note(f"{following.why} The job does not go on.")

@@ -80,7 +80,8 @@ def _end_driven(context: AppContext, journal: RunJournal, *, now: bool) -> None:
         return
     # the ledger tells the driver; of several machines also while they end: it may be about to try elsewhere
     over = one.state is RunState.CLOSED or (one.state is RunState.TERMINATING and not one.has_peers)
-    if not over and (now or one.state not in (RunState.INTENT, RunState.COLLECTING)):
+    asks_first = one.state is RunState.INTENT  # and hears then that the job is given up
+    if not (over or asks_first) and (now or one.state is not RunState.COLLECTING):
         journal.add(Ending(reason=EndReason.CANCELLED, by=EndedBy.CLIENT))
 
 

@@ -105,6 +105,8 @@ class EndReason(StrEnum):
     # the same, and the job goes on on another machine; what had to be done again is in the receipts
     INTERRUPTED = "interrupted", CostOutcome.CONTINUED, Preempted, "", "interrupted, and gone on with elsewhere"
     INSTANCE_LOST = "instance_lost", CostOutcome.LOST, InstanceLost, "lost", "lost with its machine", "", "is gone"
+    # of several machines, one that nobody waited for has ended itself, and left no word of how its job ended
+    UNKNOWN = "unknown", CostOutcome.OTHER, RunError, "", "over, how it ended is not known", "", "has ended itself"
     LEASE_EXPIRED = "lease_expired", CostOutcome.LOST, LimitReached, "reaped", "ended by the deadline", "its lease"
     UNCLAIMED = "unclaimed", *_NEVER, "", "not started, no client was there"  # or it went before the job started
     NO_CAPACITY = "no_capacity", *_NEVER, "no place"

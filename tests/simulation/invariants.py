@@ -295,9 +295,7 @@ class Invariants:
             self._once("nothing left behind", "the receipt names nothing, and something is there")
         machines = world.cloud.instances_of(run_id)
         job = self._job(machines[-1]) if machines else None
-        # of a machine that ends itself because nobody wants anything of it, no more may be known than that
-        silent = job is not None and not job.order.keep_outputs and machines[-1].off_at is not None
-        well = silent or (job is not None and job.reason is EndReason.SUCCEEDED)
+        well = job is not None and job.reason is EndReason.SUCCEEDED
         if event.data["reason"] == EndReason.SUCCEEDED.value and not well:
             self._once("success is true", "the run is closed as succeeded, and its job has not")
         if view.instance is None and any(machine.terminated_at is None for machine in machines):

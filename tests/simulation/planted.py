@@ -257,6 +257,17 @@ def a_preempted_job_has_succeeded(stack: contextlib.ExitStack) -> None:
     put(stack, termination, "_why_ended", why)
 
 
+@bug(4162)
+def a_machine_that_left_no_word_has_succeeded(stack: contextlib.ExitStack) -> None:
+    real = termination._why_ended
+
+    def why(context: RunContext, instance: Any, marker: str) -> Any:
+        reason, error = real(context, instance, marker)
+        return EndReason.SUCCEEDED if reason is EndReason.UNKNOWN else reason, error
+
+    put(stack, termination, "_why_ended", why)
+
+
 @bug(249)
 def ctrl_c_while_outputs_come_home_ends_the_machine(stack: contextlib.ExitStack) -> None:
     real = MachineDriver.ask_to_end

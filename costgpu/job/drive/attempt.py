@@ -107,7 +107,7 @@ class AttemptDriver:
     def decisive(self) -> RunView:
         """Return the run that tells how the job has ended: the one that failed first, or was missing.
 
-        Else that of machine 0.
+        Else that of which it is not known, or that of machine 0.
         """
         if place_policy.succeeded_with_fewer(self.views):
             return self.view
@@ -115,7 +115,8 @@ class AttemptDriver:
         failed = self.first_failed
         if failed is not None and (missing is None or failed.reason is not EndReason.CANCELLED):
             return failed
-        return missing or self.view
+        unknown = next((view for view in self.views if view.reason is EndReason.UNKNOWN), None)
+        return missing or unknown or self.view
 
     @property
     def first_failed(self) -> RunView | None:

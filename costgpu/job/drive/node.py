@@ -63,8 +63,9 @@ def private_address(context: RunContext) -> str:
 
 
 def is_missing(view: RunView) -> bool:
-    """Return whether a machine has ended, or is to end, whose job had not ended well."""
-    return view.state in ENDING and view.status is None and view.reason is not EndReason.SUCCEEDED
+    """Return whether a machine has ended, or is to end, whose job had not ended well, as far as that is known."""
+    known = view.reason not in (EndReason.SUCCEEDED, EndReason.UNKNOWN)
+    return view.state in ENDING and view.status is None and known
 
 
 def look(context: RunContext) -> None:

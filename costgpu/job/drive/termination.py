@@ -131,7 +131,7 @@ def _why_ended(context: RunContext, instance: Instance | None, marker: str) -> t
         return reason, None  # its job was over, nobody wanted what it had, and so it did not wait for us
     silent = view.outputs_folder is None and reason is None and view.started_at is not None
     if silent and instance is not None and instance.by_guest:  # the same, and its console is not to be had
-        return EndReason.SUCCEEDED, None
+        return EndReason.UNKNOWN, None
     if reason is None:
         unclaimed = instance is not None and instance.by_guest and view.started_at is None
         reason = EndReason.UNCLAIMED if unclaimed else EndReason.INSTANCE_LOST

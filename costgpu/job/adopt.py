@@ -27,10 +27,16 @@ from costgpu.providers.base import Provider
 
 
 def adopt_job(
-    view: RunView, ledger: EventStore, services: Services, observer: Observer, secrets: Mapping[str, str] | None
+    view: RunView,
+    ledger: EventStore,
+    services: Services,
+    observer: Observer,
+    secrets: Mapping[str, str] | None,
+    *,
+    detach: bool = False,
 ) -> JobDriver:
     """Return a driver that goes on with a run's job. To be used while the job is locked."""
-    driver = JobDriver.of(view, ledger, services, observer, secrets)
+    driver = JobDriver.of(view, ledger, services, observer, secrets, detach=detach)
     for attempt in driver.attempts:
         for machine in attempt.machines:
             _note_adoption(machine)
@@ -128,8 +134,8 @@ def finish_job(view: RunView, ledger: RunStore, services: Services, observer: Ob
 
 
 def _is_begun_later(view: RunView, ledger: RunStore) -> bool:
-    """Return whether whoever comes next begins a run that waits: not if the first machine of its attempt has begun."""
-    if not view.waits:
+    """Return whether whoever comes next begins a run: if the first machine of its attempt waits, too."""
+    if view.state is not RunState.INTENT:
         return False
     try:
         return load_run(ledger, view.machine_ids[0]).waits

@@ -74,13 +74,13 @@ def launch(
     return driver
 
 
-def intend(plan: Plan, journal: RunJournal, *, owner: str, queued: bool = False) -> RunView:
+def intend(plan: Plan, journal: RunJournal, *, owner: str) -> RunView:
     """Record a plan that was agreed to, by the run of its first machine; nothing is asked of a provider.
 
     Raises:
         LedgerError: It could not be recorded.
     """
-    spec, job_id = replace(plan.spec, queued=queued or plan.spec.queued), journal.run_id
+    spec, job_id = plan.spec, journal.run_id
     if spec.nodes > 1:
         spec = replace(spec, node=JobNode(node=0, run_ids=tuple(attempt_id(job_id, 0, n) for n in range(spec.nodes))))
     if spec.nodes > 1 or spec.goes_on:

@@ -191,9 +191,9 @@ def next_attempt(attempts: Sequence[Machines], now: datetime) -> NextAttempt | N
 
 
 def looks_again_at(view: RunView) -> datetime:
-    """Return when machines are looked for again for a run that waits, after attempts that found none."""
+    """Return when machines are looked for again for a run that waits, after looks that found none."""
     searches = view.spec.attempt.searches if view.spec.attempt is not None else 0
-    return view.created_at + timedelta(seconds=search_pause(searches))
+    return (view.searched_at or view.created_at) + timedelta(seconds=search_pause(searches))
 
 
 def search_pause(searches: int) -> float:

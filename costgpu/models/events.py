@@ -59,6 +59,11 @@ class Refused:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Searched:
+    """No place had a machine; all of them are asked again later."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Created:
     """The instance has an id."""
 
@@ -181,6 +186,7 @@ Event = (
     Intended
     | Attempted
     | Refused
+    | Searched
     | Created
     | Reached
     | Synced
@@ -203,6 +209,7 @@ EVENTS: Mapping[EventKind, type[Event]] = MappingProxyType(
         EventKind.INTENDED: Intended,
         EventKind.ATTEMPTED: Attempted,
         EventKind.REFUSED: Refused,
+        EventKind.SEARCHED: Searched,
         EventKind.CREATED: Created,
         EventKind.REACHED: Reached,
         EventKind.SYNCED: Synced,

@@ -53,6 +53,7 @@ class EventKind(StrEnum):
     INTENDED = "intended"
     ATTEMPTED = "attempted"  # written before the create call
     REFUSED = "refused"  # the provider has certainly not created anything
+    SEARCHED = "searched"  # no place had a machine; all of them are asked again later
     CREATED = "created"
     REACHED = "reached"
     SYNCED = "synced"
@@ -163,7 +164,8 @@ class RunView:
         options: Offers in the order in which they are tried.
         changed_at: Time of the last change of state.
         create_call: The last create call.
-        refusals: Refused attempts so far: option index, zone, message.
+        refusals: Places that have refused in this look for a machine: option index, zone, message.
+        searched_at: End of the last look that found no machine; None before one.
         instance: The instance, once there is one.
         known_since: Time at which its id was recorded.
         launched_at: Start of the instance by the provider's clock.
@@ -201,6 +203,7 @@ class RunView:
     changed_at: datetime
     create_call: CreateCall | None = None
     refusals: tuple[tuple[int, str | None, str], ...] = ()
+    searched_at: datetime | None = None
     instance: InstanceRef | None = None
     known_since: datetime | None = None
     launched_at: datetime | None = None
@@ -253,8 +256,9 @@ class RunView:
 
     @property
     def is_later_attempt(self) -> bool:
-        """Return whether it goes on with a job that has begun before, and may wait until somebody takes it further."""
-        return self.spec.goes_on and self.spec.attempt is not None and self.spec.attempt.index > 0
+        """Return whether it goes on with a job that has begun before, or has found no machine yet, and may wait."""
+        attempt = self.spec.attempt
+        return self.spec.goes_on and attempt is not None and (attempt.index > 0 or self.searched_at is not None)
 
     @property
     def job_id(self) -> str:
@@ -332,11 +336,7 @@ class RunView:
 
     def metered_at_most(self, now: datetime) -> tuple[float, Decimal]:
         """As `metered`, but not beyond the lease: for callers that have not asked whether the machine still runs."""
-        return self.metered(self.latest_end(now))
-
-    def latest_end(self, now: datetime) -> datetime:
-        """Return the confirmed end; else now, but not beyond the lease."""
-        return self.confirmed_at or (now if self.lease_until is None else min(now, self.lease_until + OVERDUE))
+        return self.metered(now if self.lease_until is None else min(now, self.lease_until + OVERDUE))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -170,7 +170,8 @@ class TestWithoutAnswers:
 
     def test_a_run_whose_provider_nobody_could_ask(self) -> None:
         attempted, created = facts_of(EventKind.ATTEMPTED), {**facts_of(EventKind.CREATED), "provider": "aws"}
-        record("abcd", (EventKind.ATTEMPTED, attempted), (EventKind.CREATED, created))
+        offered = [to_json(option(provider="aws"))]
+        record("abcd", (EventKind.ATTEMPTED, attempted), (EventKind.CREATED, created), options=offered)
         told("reap").check(46, out="not asked: aws: no credentials here, and run abcd may have a machine there")
 
     @pytest.mark.parametrize("refused", [False, True])
@@ -190,7 +191,7 @@ class TestWithoutAnswers:
         tried = {**facts_of(EventKind.ATTEMPTED), "account": "team-a", "offer": to_json(offered.offer)}
         rows = [(EventKind.ATTEMPTED, facts_of(EventKind.ATTEMPTED) if older else tried)]
         rows += [(EventKind.REFUSED, facts_of(EventKind.REFUSED))] if refused else []
-        record("abc", *rows, **({"options": [to_json(offered)], "identity": to_json(paid)} if older else {}))
+        record("abc", *rows, options=[to_json(offered)], **({"identity": to_json(paid)} if older else {}))
         code, out, err = told("reap")
         words = "gcp project team-a: these credentials are of research-42, and run abc may have a machine there"
         if refused:

@@ -424,9 +424,9 @@ def test_machines_are_looked_for_until_there_are_some(tmp_path: Path, nodes: int
         world.cloud.no_capacity(region=region, times=12)
     driver = world.launch_group(retry_until_up=True)
     assert driver.error is None
-    searches = [view.spec.attempt.searches for view in driver.views if view.spec.attempt and view.is_first_machine]
-    assert searches == list(range(len(searches)))
-    assert len(searches) > 3
+    assert len(driver.views) == nodes  # however often they were looked for
+    assert driver.view.spec.attempt is not None
+    assert driver.view.spec.attempt.searches > 3
     assert any("A machine is there" in note for note in world.who.notes)
     assert receipts_text(driver.views).count("Receipt") == nodes
     assert not world.cloud.alive()

@@ -17,7 +17,6 @@ from functools import cache, partial
 from costgpu.errors import (
     AuthError,
     CostGpuError,
-    HostUnreachable,
     InstanceLost,
     LedgerError,
     NodesApart,
@@ -121,7 +120,7 @@ class AttemptDriver:
     @property
     def first_failed(self) -> RunView | None:
         """Return the run whose job failed first, by the machines' clocks; None if none did."""
-        failed = [view for view in self.views if node.has_failed(view)]
+        failed = [view for view in self.views if view.status is not None and not view.status.ended_well]
         return min(failed, key=node.finished_at, default=None)
 
     @property
@@ -326,7 +325,7 @@ class AttemptDriver:
                 before = driver.view.state
                 driver.carry_out(node.look)
                 if driver.view.state is before:
-                    driver.carry_out(_save_when_due)
+                    driver.carry_out(save_when_due)
                 changed = changed or driver.view.state is not before
         if self.first_failed is not None:
             self._note_failure()
@@ -482,11 +481,6 @@ class AttemptDriver:
         if text not in self._told:
             self._told.add(text)
             self.context.observer.note(text)
-
-
-def _save_when_due(context: RunContext) -> None:
-    with contextlib.suppress(HostUnreachable):  # the next look at it tells
-        save_when_due(context)
 
 
 def _confirm(driver: MachineDriver) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from functools import partial
@@ -47,7 +48,8 @@ def save_when_due(context: RunContext) -> None:
     if keeping is None or not keeping.saves or clock.monotonic() < keeping.save_at:
         return
     began = clock.monotonic()
-    save_checkpoint(context)
+    with contextlib.suppress(HostUnreachable):  # the next look at it tells, and the job's end is heard without it
+        save_checkpoint(context)
     took = clock.monotonic() - began
     keeping.save_at = clock.monotonic() + max(CHECKPOINT_SECONDS, took / CHECKPOINT_SHARE)
 
@@ -87,16 +89,10 @@ def save_checkpoint(context: RunContext, *, everything: bool = False) -> bool:
         context.note_once(f"A checkpoint cannot be kept here: {error.strerror or error}.")
     else:
         keeping.kept = checkpoint.number
-        record_saved(context, checkpoint)
+        files, size = len(checkpoint.files), checkpoint.total_bytes
+        context.journal.add(Saved(taken_at=_taken_at(checkpoint), files=files, bytes=size))
         return not checkpoint.trouble
     return False
-
-
-def record_saved(context: RunContext, checkpoint: Checkpoint) -> None:
-    """Record a checkpoint that is safe."""
-    context.journal.add(
-        Saved(taken_at=_taken_at(checkpoint), files=len(checkpoint.files), bytes=checkpoint.total_bytes)
-    )
 
 
 def fetch_newer_checkpoint(context: RunContext, last: RunView) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -29,8 +28,7 @@ def follow(context: RunContext, *, meanwhile: Callable[[], None] = lambda: None,
             raise HostUnreachable("its lease is over")
         context.answered()
         meanwhile()
-        with contextlib.suppress(HostUnreachable):  # an agent that is dead keeps nobody from hearing the job's end
-            save_when_due(context)
+        save_when_due(context)
         if data:
             seen = context.log_position
             context.log_position = replace(seen, **{stream.value: getattr(seen, stream.value) + len(data)})

@@ -116,13 +116,6 @@ class JobDriver:
         """Return why the ledger could not be written; None if it could."""
         return next((one.ledger_error for one in self.attempts if one.ledger_error is not None), None)
 
-    def leave_when_running(self) -> None:
-        """Leave the job as soon as it runs."""
-        self.detach = True
-        for attempt in self.attempts:
-            for driver in attempt.machines:
-                driver.context.detach_when_running = True
-
     def drive(self) -> RunView:
         """Take the job to its end and return the last run of its machine 0, closed.
 
@@ -195,11 +188,8 @@ class JobDriver:
         self._add(RunJournal(self.ledger, self.services.clock, run_id).view)
         if not self.view.waits:
             self.observer.changed(self.view)
-        else:
-            if self._stopping:
-                self._stopped()  # does not return
-            if self.detach and self._due():
-                self._is_over = True  # whoever comes next looks again
+        elif self._stopping:
+            self._stopped()  # does not return
         return True
 
     def _add(self, lead: RunView) -> None:
@@ -228,7 +218,7 @@ class JobDriver:
             secrets=self.secrets,
             detach_when_running=self.detach,
             keeping=kept_checkpoints(self.services.folder, journal.view),
-            excluded=place_policy.full_places(earlier),
+            excluded=place_policy.full_places(earlier) if journal.view.searched_at is None else frozenset(),
             avoided=place_policy.avoided_place(earlier),
         )
 
@@ -252,6 +242,9 @@ class JobDriver:
         if self._is_given_up():
             attempt.context.cancelling = True
             return True
+        if self.detach and self._due():
+            self._is_over = True  # whoever comes next looks again
+            return False
         if len(self.attempts) not in self._prepared:
             self._prepare()
             self._prepared.add(len(self.attempts))

@@ -18,7 +18,7 @@ from costgpu.job.state.attempts import attempt_id, attempts_of_job
 from costgpu.job.state.journal import EventStore, RunJournal
 from costgpu.job.state.states import read_event
 from costgpu.models.events import Intended
-from costgpu.models.job import JobNode
+from costgpu.models.job import EndReason, JobNode
 from costgpu.models.run import RunState, RunView
 
 
@@ -58,6 +58,18 @@ def record_next_attempt(context: RunContext, closing: RunView) -> bool | None:
         context.observer.note(f"The job does not go on: {error.message}")
         return False
     return True
+
+
+def looks_again(context: RunContext, reason: EndReason) -> bool:
+    """Return whether a run that would be closed without a machine looks for one again instead, later."""
+    view = context.view
+    if view.spec.attempt is None or not view.is_first_machine:
+        return False
+    try:
+        until_now = attempts_of_job(context.journal.book, replace(view, reason=reason))
+    except LedgerError:
+        return False
+    return isinstance(next_attempt(until_now, context.clock.now()), NextAttempt)
 
 
 def record_machines(book: EventStore, context: RunContext, lead: RunView) -> None:

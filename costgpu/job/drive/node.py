@@ -104,11 +104,6 @@ def what_happened(view: RunView) -> str:
     return (view.reason or EndReason.INSTANCE_LOST).happened
 
 
-def has_failed(view: RunView) -> bool:
-    """Return whether its job is over, and not well."""
-    return view.status is not None and not view.status.ended_well
-
-
 def finished_at(view: RunView) -> float:
     """When its job was over, Unix time by its own clock; infinite if that is not known."""
     at = view.status.finished_epoch if view.status is not None else None

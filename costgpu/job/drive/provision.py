@@ -20,6 +20,7 @@ from costgpu.errors import (
     Unreachable,
 )
 from costgpu.job.drive.context import RunContext
+from costgpu.job.drive.next_attempt import looks_again
 from costgpu.job.drive.receipt import close_run
 from costgpu.job.end_instance import clean_up, end_instance
 from costgpu.job.machine.boot_script import boot_script
@@ -27,7 +28,7 @@ from costgpu.job.machine.host import Keys
 from costgpu.job.place_policy import Place, is_about_place, place_rank
 from costgpu.job.plan import LEAST_JOB_SECONDS, boot_seconds
 from costgpu.job.timeouts import CREATE_SECONDS, FIND_POLL_SECONDS, VISIBLE_SECONDS
-from costgpu.models.events import Attempted, Created, Refused
+from costgpu.models.events import Attempted, Created, Refused, Searched
 from costgpu.models.instance import CreateRequest, Instance, NodeGroup
 from costgpu.models.job import EndReason
 from costgpu.models.run import EndedBy, Option, RunState, RunView
@@ -38,24 +39,25 @@ from costgpu.retry import retry_provider_call
 def choose_place(context: RunContext) -> None:
     """Choose the next place and record the create call before it is made; close the run if there is none."""
     given_up = context.cancelling or context.view.given_up
-    if context.secrets is None and context.view.spec.env_names and not given_up:
-        if context.view.waits:
-            raise environment_lost(context.view)  # nothing is billed: the run stays where it is
-        context.error = context.error or environment_lost(context.view)
+    if context.secrets is None and context.view.spec.env_names and not (given_up or context.error):
+        _cannot_ask(context, EndReason.CANCELLED, environment_lost(context.view))
+        return
     place = None if given_up or context.error is not None else _next_place(context)
     if place is None:
-        context.error = context.error or _nothing_left(context)
-        close_run(context, _reason(context.error), EndedBy.NOTHING_CREATED, ())
+        error = context.error or _nothing_left(context)
+        if _reason(error) is EndReason.NO_CAPACITY and looks_again(context, EndReason.NO_CAPACITY):
+            context.journal.add(Searched())
+            context.excluded = frozenset()
+            return
+        context.error = error
+        close_run(context, _reason(error), EndedBy.NOTHING_CREATED, ())
         return
     index, zone = place
     option = context.view.options[index]
     try:
         account = context.account(context.services.provider(option.offer.provider))
     except ProviderError as error:
-        if context.view.waits:
-            raise  # it may work a moment later, and nothing is billed: the run stays where it is
-        context.error = error
-        close_run(context, EndReason.PROVISION_FAILED, EndedBy.NOTHING_CREATED, ())
+        _cannot_ask(context, EndReason.PROVISION_FAILED, error)
         return
     until = context.clock.now() + timedelta(seconds=option.lease.lifetime_seconds)
     context.keys()
@@ -72,10 +74,21 @@ def choose_place(context: RunContext) -> None:
     try:
         _record_call(context, admit, index, zone, option, until, account)
     except CostGpuError as error:
-        if error not in refused or context.view.waits:
+        if error not in refused:
             raise
-        context.error = error
-        close_run(context, EndReason.PROVISION_FAILED, EndedBy.NOTHING_CREATED, ())
+        _cannot_ask(context, EndReason.PROVISION_FAILED, error)
+
+
+def _cannot_ask(context: RunContext, reason: EndReason, error: CostGpuError) -> None:
+    """Close a run that may not ask for a machine; one that waits stays where it is, and nothing is billed.
+
+    Raises:
+        CostGpuError: It waits.
+    """
+    if context.view.waits:
+        raise error
+    context.error = context.error or error
+    close_run(context, reason, EndedBy.NOTHING_CREATED, ())
 
 
 def _record_call(
@@ -87,7 +100,7 @@ def _record_call(
     until: datetime,
     account: str,
 ) -> None:
-    number = len(context.view.refusals) + 1
+    number = context.view.create_call.number + 1 if context.view.create_call is not None else 1
     context.own_token = f"{context.view.run_id}-{number}"
     context.create_called_at = context.created_at = None
     call = Attempted(

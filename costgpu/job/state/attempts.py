@@ -31,7 +31,7 @@ def attempts_of_job(ledger: EventStore, view: RunView) -> tuple[tuple[RunView, .
         view: A run of the job; it is returned as it is given.
     """
     found: list[tuple[RunView, ...]] = []
-    first = view.job_id if view.spec.attempt is not None else _first_machine(view)
+    first = view.job_id if view.spec.attempt is not None else view.machine_ids[0]
     while events := ledger.events(first):
         lead = view if first == view.run_id else replay(events)
         found.append(_machines(ledger, lead, view))
@@ -43,15 +43,11 @@ def attempts_of_job(ledger: EventStore, view: RunView) -> tuple[tuple[RunView, .
 
 def machines_of_attempt(ledger: EventStore, view: RunView) -> tuple[RunView, ...]:
     """Return the runs that work together with a run, itself among them, by number."""
-    first = _first_machine(view)
+    first = view.machine_ids[0]
     if first == view.run_id:
         return _machines(ledger, view, view)
     events = ledger.events(first)
     return _machines(ledger, replay(events), view) if events else (view,)
-
-
-def _first_machine(view: RunView) -> str:
-    return view.machine_ids[0]
 
 
 def _machines(ledger: EventStore, lead: RunView, given: RunView) -> tuple[RunView, ...]:

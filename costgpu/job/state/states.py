@@ -34,6 +34,7 @@ from costgpu.models.events import (
     Refused,
     Restored,
     Saved,
+    Searched,
     Started,
     Synced,
 )
@@ -45,6 +46,7 @@ S, E = RunState, EventKind
 
 MOVES: Mapping[tuple[RunState, EventKind], RunState] = {
     (S.INTENT, E.ATTEMPTED): S.PROVISIONING,
+    (S.INTENT, E.SEARCHED): S.INTENT,
     (S.INTENT, E.CLOSED): S.CLOSED,
     (S.PROVISIONING, E.REFUSED): S.INTENT,
     (S.PROVISIONING, E.CREATED): S.BOOTING,
@@ -178,6 +180,11 @@ def _facts(view: RunView, event: Event, at: datetime) -> RunView:
             refusal = (view.create_call.option, view.create_call.zone, event.message)
             refused = replace(view, refusals=(*view.refusals, refusal))
             return replace(refused, instance=None, layers=(), known_since=None, launched_at=None)
+        case Searched():
+            if view.spec.attempt is None:
+                raise IllegalEvent(f"Run {view.run_id} has one attempt, and looks for no other machine.")
+            attempt = replace(view.spec.attempt, searches=view.spec.attempt.searches + 1)
+            return replace(view, spec=replace(view.spec, attempt=attempt), refusals=(), searched_at=at)
         case Created():
             ref = InstanceRef(provider=event.provider, region=event.region, instance_id=event.instance_id)
             return replace(view, instance=ref, layers=event.layers, known_since=at, launched_at=event.launched_at)

@@ -36,7 +36,7 @@ def attach_run(context: AppContext, view: RunView, observer: Observer) -> JobDri
     """
     with lock_run(context.tools.folder / view.job_id):
         view = load_run(context.ledger, view.run_id)
-        if view.waits and (why := what_keeps_back(context, view)):
+        if why := what_keeps_back(context, view):
             raise RunError(
                 f"Run {view.run_id} waits for {why}.",
                 hint=f"costgpu cancel {view.run_id} gives it up; nothing is billed.",

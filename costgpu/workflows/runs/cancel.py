@@ -70,8 +70,6 @@ def _give_up(journal: RunJournal) -> None:
 def _end_driven(context: AppContext, journal: RunJournal, *, now: bool) -> None:
     """Ask the job of one run to end, or tell its driver by the ledger, which accepts that only for the state seen here."""
     one = journal.view
-    if one.waits and one.is_later_attempt:
-        return  # its driver sees that the job is given up, before it asks for a machine
     if one.state is RunState.RUNNING and one.instance is not None and not now:
         _, instance = run_and_machine(context, one.run_id)
         if instance is not None:
@@ -80,8 +78,8 @@ def _end_driven(context: AppContext, journal: RunJournal, *, now: bool) -> None:
         return
     # the ledger tells the driver; of several machines also while they end: it may be about to try elsewhere
     over = one.state is RunState.CLOSED or (one.state is RunState.TERMINATING and not one.has_peers)
-    asks_first = one.state is RunState.INTENT  # and hears then that the job is given up
-    if not (over or asks_first) and (now or one.state is not RunState.COLLECTING):
+    unasked = one.state is RunState.INTENT  # its driver sees that the job is given up, before it asks for a machine
+    if not (over or unasked) and (now or one.state is not RunState.COLLECTING):
         journal.add(Ending(reason=EndReason.CANCELLED, by=EndedBy.CLIENT))
 
 

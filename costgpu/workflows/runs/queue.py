@@ -6,6 +6,7 @@ There is no daemon. The queue is what the ledger calls waiting; a cron line, or 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from types import MappingProxyType
 
 from costgpu.errors import CostGpuError, LedgerError, ProviderError, RunBusy, TerminationUnconfirmed
@@ -30,7 +31,7 @@ from costgpu.workflows.runs.plan import PlannedRun
 
 
 def enqueue(context: AppContext, planned: PlannedRun, observer: Observer, run_id: str) -> RunView:
-    """Return records a plan that was agreed to as a run that waits, and keeps its files as they are now.
+    """Record a plan that was agreed to as a run that waits, and keeps its files as they are now.
 
     Raises:
         RunError: The files cannot be kept, or the script reads what stays here; nothing waits.
@@ -40,10 +41,9 @@ def enqueue(context: AppContext, planned: PlannedRun, observer: Observer, run_id
     folder = context.tools.folder
     with lock_run(folder / run_id):
         view = intend(
-            planned.plan,
+            replace(planned.plan, spec=replace(planned.plan.spec, queued=True)),
             RunJournal(context.ledger, context.clock, run_id),
             owner=context.settings.owner or current_owner(),
-            queued=True,
         )
         try:
             keep_sent(context.tools.select(view), sent_folder(folder, view))
@@ -63,7 +63,7 @@ def waiting(context: AppContext) -> list[WaitingRun]:
     for problem in damaged.values():
         context.reporter.note(f"not listed: {problem.message}", problem.hint)
     waits = {view.run_id for view in views if view.waits and not is_driven(context.tools.folder / view.job_id)}
-    busy = len(views) - len(waits)
+    busy = sum(view.machine_ids[0] not in waits for view in views)
     found: list[WaitingRun] = []
     for view in views:
         if view.run_id not in waits or not view.is_first_machine:
@@ -79,7 +79,9 @@ def waiting(context: AppContext) -> list[WaitingRun]:
 
 
 def what_keeps_back(context: AppContext, view: RunView) -> str:
-    """Return why a run that waits cannot be started from here now; empty if it can, were there room."""
+    """Return why a run that waits cannot be started from here now; empty if it can, were there room, or does not wait."""
+    if not view.waits:
+        return ""
     if sent_selection(sent_folder(context.tools.folder, view)) is None:
         return f"{view.client}, where its files are"
     if environment_again(view.spec) is None:
@@ -148,8 +150,7 @@ def _start(
             if not load_run(context.ledger, view.run_id).waits:
                 return None  # somebody else was quicker
             variables = environment_again(view.spec) if environment is None else environment
-            driver = adopt_job(view, context.ledger, context.tools, observer, variables)
-            driver.leave_when_running()
+            driver = adopt_job(view, context.ledger, context.tools, observer, variables, detach=True)
             observer.changed(driver.view)
             driver.drive()
     except Detached:

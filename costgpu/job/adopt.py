@@ -37,9 +37,8 @@ def adopt_job(
 ) -> JobDriver:
     """Return a driver that goes on with a run's job. To be used while the job is locked."""
     driver = JobDriver.of(view, ledger, services, observer, secrets, detach=detach)
-    for attempt in driver.attempts:
-        for machine in attempt.machines:
-            _note_adoption(machine)
+    for machine in driver.machines:
+        _note_adoption(machine)
     return driver
 
 

@@ -163,7 +163,7 @@ def test_outputs_on_the_disk_of_a_machine_that_somebody_stopped_are_kept(tmp_pat
 
 def test_outputs_that_are_in_the_bucket_need_no_machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     world = stopped_with_outputs(tmp_path)
-    there: Any = SimpleNamespace(recover=lambda view, folder: (view.status, (), DownloadedOutputs()))
+    there: Any = SimpleNamespace(rescue=lambda view, folder: (view.status, (), DownloadedOutputs()))
     monkeypatch.setattr(world.tools, "bucket", there)
     assert world.resume().error is None
     assert world.view.collected

@@ -228,7 +228,7 @@ def test_a_bucket_that_refuses_keeps_a_job_waiting(tmp_path: Path) -> None:
     def refuses(*_: Any) -> Any:
         raise refused
 
-    bucket = _With(None, checkpoint=refuses, upload_urls=lambda _: {}, recover=lambda *_: None)
+    bucket = _With(None, checkpoint=refuses, upload_urls=lambda _: {}, rescue=lambda *_: None)
     world.tools = replace(world.tools, bucket=cast("BucketOutputs", bucket))
     with pytest.raises(AuthError) as caught:
         world.run(bucket="s3://team/runs")

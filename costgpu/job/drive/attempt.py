@@ -28,7 +28,6 @@ from costgpu.job.drive import boot, follow, node, termination
 from costgpu.job.drive.checkpoints import save_when_due
 from costgpu.job.drive.context import CAN_DETACH, Detached, RunContext
 from costgpu.job.drive.machine import MachineDriver, StopSignal
-from costgpu.job.drive.node import ENDING
 from costgpu.job.end_instance import request_termination
 from costgpu.job.state.attempts import attempts_of_job
 from costgpu.job.state.observer import Answer
@@ -167,7 +166,7 @@ class AttemptDriver:
         if len(self.machines) == 1:
             return False
         ended = [view for view in self.views if node.is_missing(view)]
-        if not ended or all(view.state in (*ENDING, RunState.COLLECTING) for view in self.views):
+        if not ended or all(view.state in (*node.ENDING, RunState.COLLECTING) for view in self.views):
             return False
         least = self.view.spec.min_nodes
         left = len(self.machines) - len(ended)
@@ -430,7 +429,7 @@ class AttemptDriver:
     def interrupted(self) -> None:
         """Ask what Ctrl-C means, and do it."""
         observer = self.context.observer
-        left = [driver for driver in self.machines if driver.view.state not in ENDING]
+        left = [driver for driver in self.machines if driver.view.state not in node.ENDING]
         if not left:
             self.context.give_up_job()
             if not self.is_closed:
@@ -455,7 +454,7 @@ class AttemptDriver:
             return  # leaving would keep machines that nobody wants: on to the end
         for driver in self.machines:
             driver.context.journal.refresh()  # the job's start may be written without this process having heard so
-        left = [driver for driver in self.machines if driver.view.state not in ENDING]
+        left = [driver for driver in self.machines if driver.view.state not in node.ENDING]
         if not left:
             if not self.view.spec.goes_on:  # no other place is tried
                 self.context.give_up_job()

@@ -30,7 +30,7 @@ from costgpu.job.timeouts import (
 )
 from costgpu.models.events import Reached, Started, Synced
 from costgpu.models.instance import InstanceState
-from costgpu.models.job import EndReason, JobOrder, JobPhase, OutputsFrom, Rendezvous
+from costgpu.models.job import EndReason, JobOrder, JobPhase, Rendezvous
 from costgpu.models.offer import PurchaseOption
 from costgpu.models.run import RunState, RunView
 from costgpu.providers import registry
@@ -206,7 +206,7 @@ def _boot_failed(context: RunContext, last: str) -> BootFailed:
 
 def _job_order(view: RunView, rendezvous: Rendezvous | None, arguments: Sequence[str]) -> JobOrder:
     spec, option, until = view.spec, view.option, view.lease_until
-    keeps = rendezvous is None or rendezvous.node == 0 or spec.outputs_from is OutputsFrom.ALL
+    keeps = view.outputs_folder is not None
     assert option is not None and until is not None  # noqa: S101, PT018 - a machine has them
     return JobOrder(
         argv=(*spec.argv, *arguments),

@@ -14,7 +14,7 @@ from costgpu.job.files.checkpoint_store import CheckpointStore, newest_path
 from costgpu.job.machine.host import Selection
 from costgpu.job.timeouts import CHECKPOINT_SECONDS, CHECKPOINT_SHARE
 from costgpu.models.events import Restored, Saved
-from costgpu.models.job import Checkpoint, OutputsFrom
+from costgpu.models.job import Checkpoint
 from costgpu.models.run import RunView
 from costgpu.units import format_size
 
@@ -35,7 +35,7 @@ def kept_checkpoints(folder: Path, view: RunView) -> KeptCheckpoints | None:
     """Return what is kept of a run's job; None if that does not go on after interruptions."""
     if view.spec.recovery is None:
         return None
-    saves = view.is_first_machine or view.spec.outputs_from is OutputsFrom.ALL
+    saves = view.outputs_folder is not None
     lead = store_of(folder, view.job_id)
     own = store_of(folder, view.job_id, view.machine) if saves and not view.is_first_machine else lead
     return KeptCheckpoints(store=own, lead=lead, saves=saves)

@@ -163,8 +163,8 @@ def recover_outputs(context: RunContext) -> None:
         source: OutputSource | None = None
         if view.state is RunState.COLLECTING and entries is not None:
             source = DownloadedOutputs()
-        elif bucket is not None and (recovered := bucket.recover(view, context.folder)) is not None:
-            status, entries, source = recovered
+        elif bucket is not None and (rescued := bucket.rescue(view, context.folder)) is not None:
+            status, entries, source = rescued
             if view.state is RunState.RUNNING:
                 context.journal.add(status)
             if status.detail:

@@ -147,7 +147,7 @@ class BucketOutputs:
             f" it cannot put outputs into {url} by itself."
         )
 
-    def recover(self, view: RunView, folder: Path) -> tuple[JobStatus, tuple[FileEntry, ...], FolderHost] | None:
+    def rescue(self, view: RunView, folder: Path) -> tuple[JobStatus, tuple[FileEntry, ...], FolderHost] | None:
         """Unpack what the machine has left there; logs go into the run's private folder.
 
         Raises:

@@ -136,7 +136,7 @@ def _from_bucket(
     context: AppContext, view: RunView | None, run_id: str, home: Path
 ) -> tuple[list[str], RunError | None]:
     folder = context.tools.folder / run_id
-    rescued = context.tools.bucket.recover(view, folder) if view is not None and context.tools.bucket else None
+    rescued = context.tools.bucket.rescue(view, folder) if view is not None and context.tools.bucket else None
     if rescued is None:
         raise RunError(
             f"The machine of run {run_id} is gone{', and nothing is in a bucket' if view else ''}.",

@@ -58,7 +58,7 @@ def outputs_of(folder: Path) -> BucketOutputs:
 
 
 def rescued(folder: Path, view: Any) -> tuple[Any, ...] | None:
-    return outputs_of(folder).recover(view, folder / "run")
+    return outputs_of(folder).rescue(view, folder / "run")
 
 
 @pytest.fixture

@@ -129,9 +129,9 @@ def test_what_is_in_the_bucket_stays_there(tmp_path: Path, monkeypatch: pytest.M
         folder = tmp_path / str(number)
         failing = Failing(folder, number, code, once=True)
         with contextlib.suppress(CostGpuError, OSError), failing.active(monkeypatch):
-            BucketOutputs(ManualClock(), lambda _: bucket).recover(view, folder)
+            BucketOutputs(ManualClock(), lambda _: bucket).rescue(view, folder)
         complete = failing.calls < number
-        found = BucketOutputs(ManualClock(), lambda _: bucket).recover(view, folder)
+        found = BucketOutputs(ManualClock(), lambda _: bucket).rescue(view, folder)
         assert found is not None
         assert {one.path for one in found[1]} == set(MACHINE)
         assert contents(folder / "rescued") == MACHINE

@@ -87,7 +87,7 @@ def upload_archive(
         "Content-Type": "application/octet-stream",
     }
     errors: list[str] = []
-    for attempt in range(_TRIES):
+    for number in range(_TRIES):
         request = urllib.request.Request(url, method="PUT", headers=headers, data=chunks())
         try:
             with urllib.request.urlopen(request, timeout=60):
@@ -101,7 +101,7 @@ def upload_archive(
             errors.append(type(error).__name__ + ": " + str(getattr(error, "reason", "") or "no answer"))
         if give_up():
             break
-        clock.sleep(min(2.0**attempt, 10.0))
+        clock.sleep(min(2.0**number, 10.0))
     raise UploadFailed(errors[-1].strip())
 
 

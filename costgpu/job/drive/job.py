@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from datetime import datetime
 
 from costgpu.errors import CostGpuError, LedgerError, ProviderError, RunCancelled, RunError
 from costgpu.job import place_policy
@@ -44,9 +45,8 @@ class JobDriver:
     alone: bool = False  # whether only one machine is meant, and this process begins nothing after it
     attempts: list[AttemptDriver] = field(default_factory=list)
     _prepared: set[int] = field(default_factory=set)  # attempts that this process has prepared
-    _looks_at: dict[str, float] = field(
-        default_factory=dict
-    )  # run that waits -> monotonic, when it looks again at last
+    # when a run that waits is to look again -> monotonic, when it does so at last, however the clock is set
+    _looks_at: dict[datetime, float] = field(default_factory=dict)
     _is_over: bool = False
     _stopping: bool = False  # whether somebody has asked this process to end while machines were ending
 
@@ -325,9 +325,11 @@ class JobDriver:
     def _due(self) -> float:
         """Return how many seconds are left until another machine is looked for, where none was to be had."""
         clock, view = self.services.clock, self.view
-        now = max(clock.now(), view.created_at)  # the clock may have been set back
-        left = (place_policy.looks_again_at(view) - now).total_seconds()
-        until = self._looks_at.setdefault(view.run_id, clock.monotonic() + left)
+        due = place_policy.looks_again_at(view)
+        left = (
+            due - max(clock.now(), view.searched_at or view.created_at)
+        ).total_seconds()  # it may have been set back
+        until = self._looks_at.setdefault(due, clock.monotonic() + left)
         return max(0.0, min(left, until - clock.monotonic()))
 
     def _is_given_up(self) -> bool:

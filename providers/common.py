@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import difflib
 import functools
 import ipaddress
@@ -72,18 +73,25 @@ def part(document: object, *keys: str) -> Mapping[str, Any]:
     return document if isinstance(document, Mapping) else {}
 
 
-def another_address(variable: str) -> str:
+def another_address(variable: str, *, private: bool = False) -> str:
     """Return the address that an environment variable says to ask instead of the public one; empty for that.
+
+    Args:
+        private: Whether an address of a private network may be asked without encryption, too.
 
     Raises:
         InvalidRequest: It is not encrypted, and not on this machine.
     """
     url = os.environ.get(variable, "").rstrip("/")
     split = urlsplit(url)
-    local = split.scheme == "http" and split.hostname in ("127.0.0.1", "::1", "localhost")
-    if url and split.scheme != "https" and not local:
+    near = split.hostname == "localhost"
+    with contextlib.suppress(ValueError):
+        address = ipaddress.ip_address(split.hostname or "")
+        near = address.is_loopback or (private and address.is_private)
+    if url and split.scheme != "https" and not (split.scheme == "http" and near):
+        where = "this machine or of a private network" if private else "this machine"
         raise InvalidRequest(
-            f"{variable} is {url}: without https only an address of this machine is asked.",
+            f"{variable} is {url}: without https only an address of {where} is asked.",
             hint=f"Write {variable}=https://..., or unset it.",
         )
     return url

@@ -106,7 +106,7 @@ class PriceList:
     def _rows(
         self, doing: str, service: str, region: str, method: str, field: str, question: Mapping[str, Any]
     ) -> Iterator[Any]:
-        client = self._clients.client(service, region, attempts=5)
+        client = self._clients.client(service, region, max_attempts=5)
         pages = iter(client.get_paginator(method).paginate(**question))
         while True:
             with self._clients.speaking(doing):

@@ -105,7 +105,7 @@ class AwsProvider(Inventory):
         try:
             with self._clients.speaking(f"create a {request.offer.instance_type} in {_where(request, place)}"):
                 reply = self._network.settled(
-                    lambda: self._clients.client("ec2", region, attempts=1).run_instances(**call)
+                    lambda: self._clients.client("ec2", region, max_attempts=1).run_instances(**call)
                 )
         except Unreachable:
             raise

@@ -267,21 +267,21 @@ class Clients:
         self._known: set[str] = set()
         self._date = ""
 
-    def client(self, service: str, region: str, *, attempts: int = 3) -> Any:
+    def client(self, service: str, region: str, *, max_attempts: int = 3) -> Any:
         """Return a boto3 client.
 
         Args:
-            attempts: How often one call is tried in all; 1 leaves every decision to the caller.
+            max_attempts: How often one call is tried in all; 1 leaves every decision to the caller.
         """
         with self._lock:
-            key = (service, region, attempts)
+            key = (service, region, max_attempts)
             if key not in self._clients:
                 self._clients[key] = self.new_client(
-                    service, region, attempts=attempts, tcp_keepalive=True, max_pool_connections=16
+                    service, region, max_attempts=max_attempts, tcp_keepalive=True, max_pool_connections=16
                 )
             return self._clients[key]
 
-    def new_client(self, service: str, region: str, *, attempts: int = 3, **settings: Any) -> Any:
+    def new_client(self, service: str, region: str, *, max_attempts: int = 3, **settings: Any) -> Any:
         """Return a boto3 client that nobody else uses.
 
         Args:
@@ -290,7 +290,7 @@ class Clients:
         made = config(
             connect_timeout=CONNECT_SECONDS,
             read_timeout=READ_SECONDS,
-            retries={"mode": "standard", "total_max_attempts": attempts},
+            retries={"mode": "standard", "total_max_attempts": max_attempts},
             user_agent_extra="costgpu",
             **settings,
         )

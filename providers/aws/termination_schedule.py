@@ -57,7 +57,7 @@ class Schedules:
         doing = f"arm the EventBridge schedule for {ref.instance_id} in {ref.region}"
         try:
             with self._clients.speaking(doing), sdk.Tolerate("ConflictException"):  # the same machine and lease
-                self._clients.client("scheduler", ref.region, attempts=2).create_schedule(
+                self._clients.client("scheduler", ref.region, max_attempts=2).create_schedule(
                     Name=name,
                     Description="costgpu: ends the instance of a run when its lease is over",
                     ScheduleExpression=f"at({moment:%Y-%m-%dT%H:%M:%S})",

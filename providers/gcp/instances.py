@@ -97,12 +97,17 @@ def _seconds(first: Any, second: Any) -> float:
 
 def history_of(clients: Clients, zone: str, name: str) -> History:
     """Ask for it; a refusal is no error: what became of a machine matters less than whether it is there."""
-    question = {"zone": zone, "filter": f'targetLink eq ".*/instances/{name}"'}
     try:
-        pages = clients.pages(f"list what happened to {name} in {zone}", "ZoneOperations", "list", **question)
+        return history_from(operations_on(clients, zone, name))
     except ProviderError as error:
         return History(hidden=error.message)
-    return history_from([row for page in pages for row in page.items if last_part(str(row.target_link)) == name])
+
+
+def operations_on(clients: Clients, zone: str, name: str) -> list[Any]:
+    """Return the operations on the instances that have had that name in a zone, in any order."""
+    question = {"zone": zone, "filter": f'targetLink eq ".*/instances/{name}"'}
+    pages = clients.pages(f"list what happened to {name} in {zone}", "ZoneOperations", "list", **question)
+    return [row for page in pages for row in page.items if last_part(str(row.target_link)) == name]
 
 
 def begun_at(operation: Any) -> datetime:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from costgpu.errors import AuthError, InvalidRequest, ProviderError
+from costgpu.errors import AuthError, InvalidRequest, ProviderError, Unreachable
 from costgpu.models.instance import Instance, InstanceState, OrphanedResource
 from costgpu.models.provider_costs import HOURS_PER_MONTH
 from costgpu.providers.base import TAG_GROUP, TAG_RUN, OwnedResources
@@ -216,11 +216,13 @@ class Inventory(Instances):
         if not kind.labelled:
             expression = f'name eq "({"|".join((*rule_names(run_id), group_name(run_id)))})"'
         try:
-            found, _ = self._all(kind, expression)
+            found, silent = self._all(kind, expression)
         except AuthError:
             if kind is PLACEMENT:  # who may not list them has not made one, either
                 return []
             raise
+        if silent:
+            raise Unreachable(f"Google does not say what run {run_id} has left in {', '.join(sorted(silent))}.")
         return [each for each in found if each.tags[TAG_RUN] == label_value(run_id)]
 
     def clean_up(self, run_id: str, region: str) -> tuple[OrphanedResource, ...]:

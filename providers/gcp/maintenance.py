@@ -8,8 +8,8 @@ from typing import Any
 from costgpu.errors import InvalidRequest
 from costgpu.models.instance import InstanceRef
 from costgpu.providers.base import TAG_RUN, HostMaintenance
-from costgpu.providers.gcp.instances import SYSTEM, Instances, begun_at, split_id
-from costgpu.providers.gcp.session import is_done, last_part
+from costgpu.providers.gcp.instances import SYSTEM, Instances, begun_at, operations_on, split_id
+from costgpu.providers.gcp.session import is_done
 
 OF_HOST = "HostMaintenance"  # how the types of the events end that come of it
 
@@ -29,10 +29,7 @@ class SimulatedMaintenance(Instances):
     def maintained(self, ref: InstanceRef) -> HostMaintenance:
         """Return what its zone's operations and its own description tell."""
         zone, name = split_id(ref)
-        question = {"zone": zone, "filter": f'targetLink eq ".*/instances/{name}"'}
-        pages = self._clients.pages(f"list what happened to {name} in {zone}", "ZoneOperations", "list", **question)
-        rows = [row for page in pages for row in page.items if last_part(str(row.target_link)) == name]
-        rows.sort(key=begun_at)
+        rows = sorted(operations_on(self._clients, zone, name), key=begun_at)
         kinds = [str(row.operation_type) for row in rows if is_done(row)]
         return HostMaintenance(
             events=tuple(str(row.operation_type) for row in rows),

@@ -108,7 +108,8 @@ class Network:
                 "denied": [{"I_p_protocol": "all"}],
             },
         ]
-        self._in_force([(rule["name"], self._insert(rule, request.run_id)) for rule in rules])
+        for rule, operation in [(rule, self._insert(rule, request.run_id)) for rule in rules]:
+            self._in_force(rule["name"], operation)
 
     def open_within(self, request: CreateRequest, group: NodeGroup) -> None:
         """Let the machines of the request's group reach each other, and only them.
@@ -127,12 +128,17 @@ class Network:
             "target_tags": [name],
             "allowed": [{"I_p_protocol": protocol} for protocol in ("tcp", "udp", "icmp")],
         }
-        self._in_force([(name, self._insert(rule, group.group_id))])
+        self._in_force(name, self._insert(rule, group.group_id))
 
-    def _in_force(self, pending: list[tuple[str, Any | None]]) -> None:
-        for name, operation in pending:
-            if operation is not None:
-                self._clients.finished(f"make the firewall rule {name}", operation, seconds=RULE_SECONDS)
+    def _in_force(self, name: str, operation: Any | None) -> None:
+        """Wait until a rule is as it should be.
+
+        Raises:
+            Throttled: It is not in force yet.
+        """
+        doing = f"make the firewall rule {name}"
+        if operation is not None and not self._clients.finished(doing, operation, seconds=RULE_SECONDS):
+            raise Throttled(f"The firewall rule {name} is not in force after {RULE_SECONDS:g} s.")
 
     def _insert(self, rule: dict[str, Any], run_id: str) -> Any | None:
         """Return the operation; None if the rule is there already as it should be."""
@@ -173,8 +179,7 @@ class Network:
         if row is None:
             raise InvalidRequest(f"The run {run_id} has no firewall rule {name}.")
         if list(row.source_ranges) != [source]:
-            operation = self._patch(name, {"source_ranges": [source]})
-            self._clients.finished(f"change the firewall rule {name}", operation, seconds=RULE_SECONDS)
+            self._in_force(name, self._patch(name, {"source_ranges": [source]}))
 
 
 def _plain(value: Any) -> str | list[str]:

@@ -23,7 +23,7 @@ from costgpu.providers.gcp.org_policies import OrgPolicies
 from costgpu.providers.gcp.placement import ensure_policy
 from costgpu.providers.gcp.policy import end_by_hand
 from costgpu.providers.gcp.sdk import refusal_of, refused
-from costgpu.providers.gcp.session import SECONDS, Clients, endpoint, is_done, region_of, rows_in
+from costgpu.providers.gcp.session import SECONDS, Clients, endpoint, is_done, list_all_places, region_of
 
 COMPUTE = "https://compute.googleapis.com"
 CREATE_SECONDS = 120.0  # how long a create call may be undecided
@@ -103,21 +103,21 @@ class GcpProvider(SimulatedMaintenance, Inventory):
         key = (offer.region, offer.instance_type)
         if key not in self._zones:
             machine, accelerator, _ = launch.split_type(offer.instance_type)
-            fit = self._places("MachineTypes", "machine_types", machine)
+            fit = self._zones_that_have("MachineTypes", machine, offer.region)
             if accelerator:
-                fit &= self._places(
-                    "AcceleratorTypes", "accelerator_types", launch.ATTACHED.get(accelerator, accelerator)
-                )
-            self._zones[key] = tuple(sorted(zone for zone in fit if region_of(zone) == offer.region))
+                attached = launch.ATTACHED.get(accelerator, accelerator)
+                fit &= self._zones_that_have("AcceleratorTypes", attached, offer.region)
+            self._zones[key] = tuple(sorted(fit))
         if not self._zones[key]:
             raise InvalidRequest(f"Google Cloud has no {offer.instance_type} in {offer.region}.")
         return self._zones[key]
 
-    def _places(self, kind: str, field: str, name: str) -> set[str]:
-        pages = self._clients.pages(
-            f"find the zones that have {name}", kind, "aggregated_list", filter=f"name = {name}"
-        )
-        return {place for page in pages for place, row in rows_in(page, field) if str(row.name) == name}
+    def _zones_that_have(self, kind: str, name: str, region: str) -> set[str]:
+        rows, silent = list_all_places(self._clients, kind, "zone", f"name = {name}")
+        found = {zone for zone, row in rows if str(row.name) == name and region_of(zone) == region}
+        if not found and any(region_of(zone) == region for zone in silent):
+            raise Unreachable(f"Google does not say which zones of {region} have {name}.")
+        return found
 
     def _zone(self, request: CreateRequest) -> str:
         """Return where a request goes: always the same zone for the same request."""

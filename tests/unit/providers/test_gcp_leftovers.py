@@ -9,13 +9,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from costgpu.clock import ManualClock
-from costgpu.errors import AuthError, InvalidRequest, TerminationUnconfirmed
+from costgpu.errors import AuthError, InvalidRequest, TerminationUnconfirmed, Unreachable
 from costgpu.job.end_instance import end_by_hand, request_termination
 from costgpu.job.reap import label_form
 from costgpu.models.instance import InstanceRef
 from costgpu.models.offer import Accelerator, Offer
 from costgpu.providers.base import TAG_RUN
-from costgpu.providers.gcp import inventory, quotas
+from costgpu.providers.gcp import instances, inventory, quotas
 from costgpu.providers.gcp.launch import Images, label_value
 from costgpu.providers.gcp.network import caller
 from costgpu.providers.gcp.provider import GcpProvider
@@ -59,6 +59,22 @@ def test_newer_families_are_found_by_themselves() -> None:
     none: Any = Listed()
     with pytest.raises(InvalidRequest, match="none of the families"):
         Images(none).find(offer())
+
+
+# -- what a run leaves ----------------------------------------------------------------------------------------------------
+
+
+def test_a_clean_up_that_has_not_seen_every_disk_is_not_over(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It said that nothing was left."""
+
+    def listed(_: Any, kind: str, *__: str) -> tuple[list[Any], dict[str, str]]:
+        return [], {"us-central1-a": "no answer"} if kind == "Disks" else {}
+
+    for module in (instances, inventory):
+        monkeypatch.setattr(module, "list_all_places", listed)
+    monkeypatch.setattr(Clients, "require", lambda *_: None)
+    with pytest.raises(Unreachable, match="us-central1-a"):
+        GcpProvider(clock=ManualClock()).clean_up("r1", "us-central1")
 
 
 # -- quotas -----------------------------------------------------------------------------------------------------------

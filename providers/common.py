@@ -1,4 +1,4 @@
-"""What the adapters share: our tags, and the same words for the same mistakes. Pure."""
+"""What the adapters share: our tags, the same words for the same mistakes, and the same examinations."""
 
 from __future__ import annotations
 
@@ -17,10 +17,13 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from costgpu.errors import InvalidRequest
+from costgpu.clock import Clock
+from costgpu.errors import InvalidRequest, ProviderError
+from costgpu.models import diagnostics
+from costgpu.models.diagnostics import Check
 from costgpu.models.instance import CreateRequest, Endpoint, InstanceState, NodeGroup, OrphanedResource
 from costgpu.models.offer import Offer
-from costgpu.providers.base import TAG_GROUP, TAG_LEASE, TAG_NAME, TAG_OWNER, TAG_RUN
+from costgpu.providers.base import TAG_GROUP, TAG_LEASE, TAG_NAME, TAG_OWNER, TAG_RUN, Provider, TimeSource
 
 BOOTHOOK = "#cloud-boothook\n"
 """Makes cloud-init run the script at every boot, before the network's own modules and before any other user data.
@@ -220,6 +223,26 @@ def example_request(offer: Offer, now: datetime) -> CreateRequest:
         lease_until=now + timedelta(hours=1),
         boot_script="#!/bin/sh\n",
         allow_from=NOBODY,
+    )
+
+
+def compare_clocks(cloud: str, provider: TimeSource, clock: Clock) -> Check:
+    """Return whether the clock of this computer is that of a provider."""
+    before = clock.now()
+    try:
+        theirs = provider.time_now()
+    except ProviderError as error:
+        return diagnostics.unknown("clock", f"could not be compared: {error.message}")
+    if theirs is None:
+        return diagnostics.unknown("clock", f"{cloud} did not say the time")
+    return diagnostics.clock_check(cloud, theirs, before + (clock.now() - before) / 2)
+
+
+def find_zones(provider: Provider, offer: Offer) -> Check:
+    """Return in which zones an offer's machine is to be had."""
+    zones = ", ".join(zone for zone in provider.zones(offer) if zone) or offer.region
+    return diagnostics.ok(
+        "machine", f"{offer.instance_type} is offered in {zones} (whether one is free now, only a run tells)"
     )
 
 

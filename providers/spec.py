@@ -52,18 +52,6 @@ class ProviderConfig:
     settings: Mapping[str, str] = field(default_factory=dict)
 
 
-def _no_command(ref: InstanceRef, account: str) -> str:  # noqa: ARG001 - the form of `ProviderSpec.end_by_hand`
-    return f"costgpu cancel {ref.instance_id}"
-
-
-def _every_offer(offer: Offer) -> bool:  # noqa: ARG001 - the form of `ProviderSpec.is_sold`
-    return True
-
-
-def _no_offer(offer: Offer) -> bool:  # noqa: ARG001 - the form of `ProviderSpec.needs_own_image`
-    return False
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProviderSpec:
     """One provider.
@@ -81,7 +69,7 @@ class ProviderSpec:
             where the provider's setting ``image`` names one. Asks nobody.
         costs: Prices of disk and address; None is an error where they are needed.
         diagnostics: Makes what `costgpu doctor` asks; None if there is nothing to ask.
-        policy: The permissions that a user needs, as the provider takes them; None if it has no such document.
+        policy_file: The permissions that a user needs, as the provider takes them; None if it has no such document.
         billing: Makes what tells bills, or returns None without the settings for it; None if nothing tells.
         price_source: Makes what `costgpu prices refresh` reads; None if the provider has no price list.
         public_price_source: The same for what needs no credentials; None if nothing is public. Its note says what is
@@ -117,14 +105,14 @@ class ProviderSpec:
     has_credentials: Callable[[], bool]
     login_hint: str = ""
     settings: Mapping[str, ProviderSetting] = field(default_factory=dict)
-    needs_own_image: Callable[[Offer], bool] = _no_offer
+    needs_own_image: Callable[[Offer], bool] = lambda _: False
     costs: ProviderCosts | None = None
     diagnostics: Callable[[ProviderConfig], Diagnosable] | None = None
-    policy: Callable[[], str] | None = None
+    policy_file: Path | None = None
     billing: Callable[[ProviderConfig], Billing | None] | None = None
     price_source: Callable[[ProviderConfig], PriceSource] | None = None
     public_price_source: Callable[[ProviderConfig], PriceSource] | None = None
-    is_sold: Callable[[Offer], bool] = _every_offer
+    is_sold: Callable[[Offer], bool] = lambda _: True
     offers_file: Path | None = None
     cpus_file: Path | None = None
     bucket: Callable[[str], Bucket] | None = None
@@ -133,7 +121,7 @@ class ProviderSpec:
     over_ssh: bool = True
     label: str = ""
     own_offer: Callable[[Decimal, date], Offer] | None = None
-    end_by_hand: Callable[[InstanceRef, str], str] = _no_command
+    end_by_hand: Callable[[InstanceRef, str], str] = lambda ref, _: f"costgpu cancel {ref.instance_id}"
     account_in_end_command: bool = False
     watchdog_delay_seconds: float = 0.0
     host_key_seconds: float = 45.0

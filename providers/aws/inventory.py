@@ -12,7 +12,7 @@ from costgpu.errors import AuthError, InvalidRequest, ProviderError
 from costgpu.models.instance import Instance, InstanceState, OrphanedResource
 from costgpu.models.provider_costs import HOURS_PER_MONTH
 from costgpu.providers.aws import sdk
-from costgpu.providers.aws.costs import COSTS
+from costgpu.providers.aws.facts import COSTS
 from costgpu.providers.aws.instances import Instances, tags_in
 from costgpu.providers.aws.sdk import Clients
 from costgpu.providers.aws.termination_schedule import SCHEDULE, Schedules, run_of

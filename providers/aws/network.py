@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -18,6 +18,7 @@ from costgpu.providers.common import network_of
 
 T = TypeVar("T")
 PORTS = ("IpProtocol", "FromPort", "ToPort")
+SOURCES = ("IpRanges", "Ipv6Ranges", "UserIdGroupPairs", "PrefixListIds")
 SETTLE_TRIES, SETTLE_SECONDS = 6, 0.5  # a new group is not at once known to every part of EC2
 
 
@@ -177,11 +178,10 @@ class Network:
             rows = [row for page in pages for row in page["SecurityGroups"]]
             if not rows:
                 raise InvalidRequest(f"The run {run_id} has no security group in {region}.")
-            wanted = _permission(allow_from, run_id)
+            wanted = single_sources([_permission(allow_from, run_id)])
             for row in rows:
                 self._allow(ec2, row["GroupId"], allow_from, run_id)
-                others = [rule for rule in row.get("IpPermissions", ()) if not _same(rule, wanted)]
-                stale = [_without(rule, wanted) for rule in others]
+                stale = [each for each in single_sources(row.get("IpPermissions", ())) if each not in wanted]
                 if stale:
                     ec2.revoke_security_group_ingress(GroupId=row["GroupId"], IpPermissions=stale)
 
@@ -200,28 +200,15 @@ def _permission(allow_from: str, run_id: str) -> dict[str, Any]:
     return {**rule, "IpRanges": [{"CidrIp": str(network), **entry}]}
 
 
-def _cidrs(rule: Mapping[str, Any]) -> set[str]:
-    return {row["CidrIp"] for row in rule.get("IpRanges", ())} | {row["CidrIpv6"] for row in rule.get("Ipv6Ranges", ())}
+def single_sources(rules: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Return each source of some permissions as a permission of its own, in the form that revoking takes."""
+    return [
+        {**{key: rule[key] for key in PORTS if key in rule}, kind: [_plain(source)]}
+        for rule in rules
+        for kind in SOURCES
+        for source in rule.get(kind, ())
+    ]
 
 
-def _same_ports(rule: Mapping[str, Any], wanted: Mapping[str, Any]) -> bool:
-    return all(rule.get(key) == wanted.get(key) for key in PORTS)
-
-
-def _same(rule: Mapping[str, Any], wanted: Mapping[str, Any]) -> bool:
-    others = rule.get("UserIdGroupPairs") or rule.get("PrefixListIds")
-    return _same_ports(rule, wanted) and _cidrs(rule) <= _cidrs(wanted) and not others
-
-
-def _without(rule: Mapping[str, Any], wanted: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the part of a rule that has to go, in the form that revoking takes."""
-    keep = _cidrs(wanted) if _same_ports(rule, wanted) else set()
-    stale: dict[str, Any] = {key: rule[key] for key in PORTS if key in rule}
-    for kind, key in (("IpRanges", "CidrIp"), ("Ipv6Ranges", "CidrIpv6")):
-        rows = [{key: row[key]} for row in rule.get(kind, ()) if row[key] not in keep]
-        if rows:
-            stale[kind] = rows
-    for kind in ("UserIdGroupPairs", "PrefixListIds"):
-        if rule.get(kind):
-            stale[kind] = rule[kind]
-    return stale
+def _plain(source: Mapping[str, str]) -> dict[str, str]:
+    return {key: value for key, value in source.items() if key != "Description"}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
@@ -11,16 +12,15 @@ from costgpu.errors import InvalidRequest, ProviderError, QuotaExceeded, Unreach
 from costgpu.models.instance import CreateRequest, Identity, Instance, InstanceRef, Safeguard
 from costgpu.models.offer import Offer
 from costgpu.providers.aws import launch, quotas, sdk
+from costgpu.providers.aws.facts import end_by_hand
 from costgpu.providers.aws.instances import NOT_FOUND, instance_from
 from costgpu.providers.aws.inventory import Inventory
 from costgpu.providers.aws.launch import Images
 from costgpu.providers.aws.network import Network, Place
 from costgpu.providers.aws.node_group import ensure_shared
-from costgpu.providers.aws.policy import end_by_hand
 from costgpu.providers.aws.sdk import VCPU_QUOTA, Clients
 from costgpu.providers.aws.termination_schedule import Schedules
 from costgpu.providers.base import OwnedResources
-from costgpu.providers.common import date_in
 
 NEW_SECONDS = 300.0  # how long EC2 may take to show a new instance to everybody
 
@@ -170,12 +170,9 @@ class AwsProvider(Inventory):
 
     def time_now(self) -> datetime | None:
         """AWS says the time with every answer, a refusal included."""
-        with self._clients.speaking("ask for the time"):
-            try:
-                said = self._clients.client("sts", self._clients.home()).get_caller_identity()
-            except sdk.exceptions().ClientError as exc:
-                said = exc.response
-        return date_in(said["ResponseMetadata"].get("HTTPHeaders", {}).get("date", ""))
+        with self._clients.speaking("ask for the time"), contextlib.suppress(sdk.exceptions().ClientError):
+            self._clients.client("sts", self._clients.home()).get_caller_identity()
+        return self._clients.told_at()
 
     def list_owned(self, regions: Sequence[str] | None = None) -> OwnedResources:
         """Return everything with our tag."""

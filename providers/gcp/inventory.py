@@ -15,7 +15,7 @@ from costgpu.models.provider_costs import HOURS_PER_MONTH
 from costgpu.providers.base import TAG_GROUP, TAG_RUN, OwnedResources
 from costgpu.providers.common import group_name, leftover_from, not_ours
 from costgpu.providers.gcp import sdk
-from costgpu.providers.gcp.costs import COSTS
+from costgpu.providers.gcp.facts import COSTS
 from costgpu.providers.gcp.instances import Instances
 from costgpu.providers.gcp.launch import facts_from, label_value
 from costgpu.providers.gcp.network import rule_names

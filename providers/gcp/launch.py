@@ -14,7 +14,7 @@ from costgpu.models.instance import CreateRequest
 from costgpu.models.offer import Offer, PurchaseOption
 from costgpu.providers.base import OUR_TAGS
 from costgpu.providers.common import BOOTHOOK, Image, ImageCache, boot_script_of, group_name, our_tags
-from costgpu.providers.gcp.images import needs_own_image
+from costgpu.providers.gcp.facts import needs_own_image
 from costgpu.providers.gcp.session import Clients
 
 NAMESPACE = uuid.UUID("6f0a2f5e-3c0d-5b52-9a55-c2a5a4f1f7a1")  # of our request ids; any fixed value does

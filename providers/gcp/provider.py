@@ -14,6 +14,7 @@ from costgpu.models.offer import Offer
 from costgpu.providers.base import TAG_RUN
 from costgpu.providers.common import date_in, machines_to_come
 from costgpu.providers.gcp import launch, quotas, sdk
+from costgpu.providers.gcp.facts import end_by_hand
 from costgpu.providers.gcp.instances import EXISTS, history_of, instance_from, split_id
 from costgpu.providers.gcp.inventory import Inventory
 from costgpu.providers.gcp.launch import Images, label_value
@@ -21,7 +22,6 @@ from costgpu.providers.gcp.maintenance import SimulatedMaintenance
 from costgpu.providers.gcp.network import Network, caller
 from costgpu.providers.gcp.org_policies import OrgPolicies
 from costgpu.providers.gcp.placement import ensure_policy
-from costgpu.providers.gcp.policy import end_by_hand
 from costgpu.providers.gcp.sdk import refusal_of, refused
 from costgpu.providers.gcp.session import SECONDS, Clients, endpoint, is_done, list_all_places, region_of
 

@@ -24,7 +24,7 @@ from typing import Any
 from costgpu.models.offer import Offer, PurchaseOption
 from costgpu.models.price_update import DIGITS, MissingPrice, PriceUpdate, key_of
 from costgpu.providers.common import MOST_USD_PER_HOUR, part
-from costgpu.providers.gcp.consumption import is_sold
+from costgpu.providers.gcp.facts import is_sold
 
 SOURCE = "Google Cloud Billing Catalog"
 MAPPING = Path(__file__).with_name("skus.json")

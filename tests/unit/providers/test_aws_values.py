@@ -16,7 +16,7 @@ from costgpu.pricing import snapshot
 from costgpu.providers.aws import launch, quotas
 from costgpu.providers.aws.instances import instance_from
 from costgpu.providers.aws.launch import parameters_for
-from costgpu.providers.aws.network import _permission, _same, _without
+from costgpu.providers.aws.network import _permission, single_sources
 from costgpu.providers.aws.termination_schedule import run_of, schedule_name
 from costgpu.providers.caller_address import caller_address
 from tests.emulators.create_requests import AWS
@@ -194,14 +194,14 @@ RULES = st.fixed_dictionaries(
 
 @given(RULES, st.sampled_from(["203.0.113.7/32", "198.51.100.0/24"]))
 def test_what_is_revoked_is_everything_but_the_one_address(rule: dict[str, Any], allowed: str) -> None:
-    wanted = _permission(allowed, "r7k2m9x4q1ab")
-    stale = {} if _same(rule, wanted) else _without(rule, wanted)
-    gone = {row["CidrIp"] for row in stale.get("IpRanges", [])}
+    wanted = single_sources([_permission(allowed, "r7k2m9x4q1ab")])
+    stale = [each for each in single_sources([rule]) if each not in wanted]
+    gone = {row["CidrIp"] for each in stale for row in each.get("IpRanges", [])}
     had = {row["CidrIp"] for row in rule.get("IpRanges", [])}
     ours = (rule["FromPort"], rule["ToPort"]) == (22, 22)
     assert had - gone == (had & {allowed} if ours else set())
-    assert stale.get("Ipv6Ranges", []) == rule.get("Ipv6Ranges", [])
-    assert stale.get("UserIdGroupPairs") == rule.get("UserIdGroupPairs")
+    for kind in ("Ipv6Ranges", "UserIdGroupPairs"):
+        assert [row for each in stale for row in each.get(kind, [])] == rule.get(kind, [])
 
 
 @pytest.mark.parametrize(("said", "cidr"), [("203.0.113.7%0A", "203.0.113.7/32"), ("2001:db8::1", "2001:db8::1/128")])

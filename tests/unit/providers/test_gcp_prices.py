@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 from costgpu.models.offer import Offer, PurchaseOption
 from costgpu.models.price_update import PriceUpdate, by_key, key_of
 from costgpu.pricing import snapshot
-from costgpu.providers.gcp import consumption, sku_prices
-from costgpu.providers.gcp.consumption import is_sold
+from costgpu.providers.gcp import facts, sku_prices
+from costgpu.providers.gcp.facts import is_sold
 from costgpu.providers.gcp.sku_catalog import counted
 from tests.emulators.price_documents import Document, google_skus, sku
 
@@ -308,7 +308,7 @@ def test_a_machine_that_is_not_sold_on_demand_gets_no_price_on_demand() -> None:
 
 
 def test_the_ways_in_which_machines_are_sold_are_read_from_their_table() -> None:
-    table = json.loads(consumption.TABLE.read_text())
-    assert consumption.read_options()["a4x-highgpu-4g"] == {"reservation"}
-    assert len(consumption.read_options()) == sum(len(row["types"]) for row in table["machines"])
+    table = json.loads(facts.OPTIONS_FILE.read_text())
+    assert facts.consumption_options()["a4x-highgpu-4g"] == {"reservation"}
+    assert len(facts.consumption_options()) == sum(len(row["types"]) for row in table["machines"])
     assert all(set(row["sold"]) <= set(table["options"]) for row in table["machines"])

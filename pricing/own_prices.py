@@ -19,10 +19,9 @@ from costgpu import border
 from costgpu.config.paths import config_file
 from costgpu.errors import ConfigError, UsageError
 from costgpu.files import FileKind, exclusive_lock, parse_json, read_bytes, write_whole
-from costgpu.models.offer import Offer, OwnPrice, PurchaseOption
+from costgpu.models.offer import MOST_USD_PER_HOUR, Offer, OwnPrice, PurchaseOption
 from costgpu.pricing.hardware import nearest
 from costgpu.pricing.not_supported import place_error
-from costgpu.pricing.snapshot import MOST_USD_PER_HOUR
 from costgpu.units import LAST_YEAR, shortened
 
 STORED = FileKind(most_bytes=2**20, write_hint="Own prices are stored there. Make the folder one that you may write.")

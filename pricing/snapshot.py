@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from costgpu.errors import ConfigError, PriceNotFound
-from costgpu.models.offer import Accelerator, Grade, Offer, PurchaseOption
+from costgpu.models.offer import MOST_USD_PER_HOUR, Accelerator, Grade, Offer, PurchaseOption
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 DATA = Path(__file__).parent / "data"
 MOST = 1e6  # vCPUs, GiB, accelerators of one machine
-MOST_USD_PER_HOUR = Decimal(100_000)
 NOT_SOLD_FILE = "not_sold.csv"
 """List prices at which nobody can start a machine, in the columns of offers: the most that a spot machine of it costs."""
 

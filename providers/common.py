@@ -29,7 +29,6 @@ BOOTHOOK = "#cloud-boothook\n"
 """Makes cloud-init run the script at every boot, before the network's own modules and before any other user data.
 Source: cloud-init documentation, "User data formats" (2026-11)."""
 LOGIN = "root"  # the boot script lets the run's key in as root
-MOST_USD_PER_HOUR = 100_000  # of a machine; more is read wrongly
 MOST_NUMBER = 1e18
 NOBODY = "192.0.2.1/32"  # RFC 5737: an address that is nobody's
 
@@ -50,8 +49,13 @@ def of_group(request: CreateRequest, group: NodeGroup) -> CreateRequest:
     return replace(request, run_id=group.group_id)
 
 
+def run_name(run_id: str) -> str:
+    """Return the name of what lets the user reach a run's machine."""
+    return f"costgpu-{run_id}"
+
+
 def group_name(group_id: str) -> str:
-    """Name of everything that the machines of a group share."""
+    """Return the name of everything that the machines of a group share."""
     return f"costgpu-g-{group_id}"
 
 

@@ -126,12 +126,6 @@ def settings_of_option(option: str, value: object) -> dict[str, object]:
     return {name: value for name, setting in settings().items() if setting.option == option}
 
 
-def built_in_settings() -> dict[str, ProviderSetting]:
-    """Return the same without those of other packages, which take longer to find."""
-    found = map(_built_in, BUILT_IN)
-    return {f"{one.name}_{key}": setting for one in found for key, setting in one.settings.items()}
-
-
 def needs_own_image(offer: Offer) -> bool:
     """Return whether no public image boots the offer's machine: see `ProviderSpec.needs_own_image`."""
     found = find(offer.provider)

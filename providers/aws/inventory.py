@@ -142,12 +142,14 @@ class Inventory(Instances):
         super().__init__(clients)
         self._schedules = schedules
 
-    def _everywhere(self, regions: Sequence[str]) -> OwnedResources:
-        """Ask all regions at once; one that fails is named and hides nothing.
+    def list_owned(self, regions: Sequence[str] | None = None) -> OwnedResources:
+        """Return everything with our tag, from all regions at once; one that fails is named and hides nothing.
 
         Raises:
             AuthError: No region at all accepts the credentials.
         """
+        if regions is None:
+            regions = self._clients.enabled_regions()
         with ThreadPoolExecutor(max_workers=PARALLEL_REGIONS, thread_name_prefix="costgpu-aws") as pool:
             answers = list(pool.map(self._survey, regions))
         failed = [error for _, error in answers if error is not None]

@@ -14,7 +14,7 @@ from costgpu.models.offer import Offer
 from costgpu.providers.aws import sdk
 from costgpu.providers.aws.sdk import Clients
 from costgpu.providers.base import TAG_RUN
-from costgpu.providers.common import network_of
+from costgpu.providers.common import network_of, run_name
 
 T = TypeVar("T")
 PORTS = ("IpProtocol", "FromPort", "ToPort")
@@ -28,11 +28,6 @@ class Place:
 
     vpc_id: str  # the network that the subnet is in
     subnet_id: str | None  # None lets AWS choose among the default subnets, and with them the zone
-
-
-def security_group_name(run_id: str) -> str:
-    """Return the name of the group that lets the user reach a run's machine."""
-    return f"costgpu-{run_id}"
 
 
 def aws_tags(tags: Mapping[str, str]) -> list[dict[str, str]]:
@@ -129,7 +124,7 @@ class Network:
 
     def ensure_group(self, request: CreateRequest, vpc_id: str, tags: Mapping[str, str]) -> str:
         """Return the run's security group with port 22 open to `request.allow_from`; made, or found again."""
-        region, name = request.offer.region, security_group_name(request.run_id)
+        region, name = request.offer.region, run_name(request.run_id)
         ec2 = self._clients.client("ec2", region)
         with self._clients.speaking(f"create the security group {name} in {region}"):
             words = f"costgpu run {request.run_id}: SSH for its user"
@@ -172,7 +167,7 @@ class Network:
             pages = ec2.get_paginator("describe_security_groups").paginate(
                 Filters=[
                     {"Name": f"tag:{TAG_RUN}", "Values": [run_id]},
-                    {"Name": "group-name", "Values": [security_group_name(run_id)]},  # not that of its node group
+                    {"Name": "group-name", "Values": [run_name(run_id)]},  # not that of its node group
                 ]
             )
             rows = [row for page in pages for row in page["SecurityGroups"]]

@@ -16,10 +16,10 @@ from typing import Any
 
 from costgpu.errors import ProviderError
 from costgpu.files import parse_json
-from costgpu.models.offer import Offer, PurchaseOption
+from costgpu.models.offer import MOST_USD_PER_HOUR, Offer, PurchaseOption
 from costgpu.models.price_update import DIGITS, Key, MissingPrice, PriceUpdate, key_of
 from costgpu.providers.aws.sdk import Clients
-from costgpu.providers.common import MOST_USD_PER_HOUR, number_in, part
+from costgpu.providers.common import number_in, part
 
 PRICE_LIST_REGION = "us-east-1"  # the API is in three regions only, and each knows the prices of all
 PAGE = 100  # the most that GetProducts gives at once

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
 
@@ -20,7 +19,6 @@ from costgpu.providers.aws.network import Network, Place
 from costgpu.providers.aws.node_group import ensure_shared
 from costgpu.providers.aws.sdk import VCPU_QUOTA, Clients
 from costgpu.providers.aws.termination_schedule import Schedules
-from costgpu.providers.base import OwnedResources
 
 NEW_SECONDS = 300.0  # how long EC2 may take to show a new instance to everybody
 
@@ -29,7 +27,6 @@ class AwsProvider(Inventory):
     """Amazon EC2 in one account.
 
     Args:
-        regions: Where `list_owned` looks; None for every region that the account can use.
         scheduler_role_arn: Role for the EventBridge schedule; None for no schedule.
         image: ``ami-...`` or the name of a public parameter, instead of the Deep Learning and Ubuntu images.
     """
@@ -40,7 +37,6 @@ class AwsProvider(Inventory):
         self,
         *,
         clock: Clock,
-        regions: Sequence[str] | None = None,
         subnet: str | None = None,
         scheduler_role_arn: str | None = None,
         image: str | None = None,
@@ -49,7 +45,6 @@ class AwsProvider(Inventory):
         clients = Clients(session)
         super().__init__(clients, Schedules(clients, scheduler_role_arn))
         self._clock = clock
-        self._regions = regions
         self._images = Images(clients, image)
         self._network = Network(clients, clock, subnet)
         self._armed: dict[str, Safeguard] = {}
@@ -173,11 +168,6 @@ class AwsProvider(Inventory):
         with self._clients.speaking("ask for the time"), contextlib.suppress(sdk.exceptions().ClientError):
             self._clients.client("sts", self._clients.home()).get_caller_identity()
         return self._clients.told_at()
-
-    def list_owned(self, regions: Sequence[str] | None = None) -> OwnedResources:
-        """Return everything with our tag."""
-        chosen = regions if regions is not None else self._regions
-        return self._everywhere(chosen if chosen is not None else self._clients.enabled_regions())
 
 
 def _where(request: CreateRequest, place: Place) -> str:

@@ -127,11 +127,6 @@ def foreign() -> tuple[type[Exception], ...]:
     return (exceptions().ClientError, exceptions().BotoCoreError, parsers.ResponseParserError)
 
 
-def config(**settings: Any) -> Any:
-    """Return a ``botocore.config.Config``."""
-    return import_module("botocore.config").Config(**settings)
-
-
 def code_of(exc: Any) -> str:
     """AWS's own name of an error, such as ``InvalidInstanceID.NotFound``; empty for what is no answer of AWS."""
     response = getattr(exc, "response", None)
@@ -287,7 +282,7 @@ class Clients:
         Args:
             settings: Further ones of a ``botocore.config.Config``.
         """
-        made = config(
+        made = import_module("botocore.config").Config(
             connect_timeout=CONNECT_SECONDS,
             read_timeout=READ_SECONDS,
             retries={"mode": "standard", "total_max_attempts": max_attempts},

@@ -13,7 +13,7 @@ from costgpu.errors import InvalidRequest
 from costgpu.models.instance import CreateRequest
 from costgpu.models.offer import Offer, PurchaseOption
 from costgpu.providers.base import OUR_TAGS
-from costgpu.providers.common import BOOTHOOK, Image, ImageCache, boot_script_of, group_name, our_tags
+from costgpu.providers.common import BOOTHOOK, Image, ImageCache, boot_script_of, group_name, our_tags, run_name
 from costgpu.providers.gcp.facts import needs_own_image
 from costgpu.providers.gcp.session import Clients
 
@@ -141,11 +141,6 @@ def name_of(token: str) -> str:
 def request_id(token: str) -> str:
     """Return what Google knows a repeated request by."""
     return str(uuid.uuid5(NAMESPACE, f"instance/{token}"))
-
-
-def network_tag(run_id: str) -> str:
-    """Return what the run's firewall rules are about, and the name of the one that lets the caller in."""
-    return f"costgpu-{run_id}"
 
 
 def is_spot(offer: Offer) -> bool:
@@ -304,7 +299,7 @@ def body(
         "description": f"costgpu run {request.run_id}",
         "machine_type": f"zones/{zone}/machineTypes/{machine}",
         "labels": labels,
-        "tags": {"items": [network_tag(request.run_id), *([group_name(group.group_id)] if group else [])]},
+        "tags": {"items": [run_name(request.run_id), *([group_name(group.group_id)] if group else [])]},
         "metadata": {"items": [{"key": key, "value": value} for key, value in metadata.items()]},
         "scheduling": _scheduling(request, notice_seconds),
         "disks": [{"boot": True, "auto_delete": True, "initialize_params": disk}],

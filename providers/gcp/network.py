@@ -16,9 +16,9 @@ from costgpu.errors import InvalidRequest, ProviderError, Throttled
 from costgpu.models.defaults import SSH_PORT
 from costgpu.models.instance import CreateRequest, NodeGroup
 from costgpu.providers.base import TAG_RUN
-from costgpu.providers.common import group_name, network_of, of_group
+from costgpu.providers.common import group_name, network_of, of_group, run_name
 from costgpu.providers.gcp import sdk
-from costgpu.providers.gcp.launch import facts_from, facts_of, label_value, network_tag
+from costgpu.providers.gcp.launch import facts_from, facts_of, label_value
 from costgpu.providers.gcp.session import Clients
 
 ALLOW_PRIORITY, DENY_PRIORITY = 900, 901
@@ -29,7 +29,7 @@ NETWORK = re.compile(r"(?P<network>[a-z][a-z0-9-]{0,61}[a-z0-9])(?:/(?P<subnet>[
 
 def rule_names(run_id: str) -> tuple[str, str]:
     """Return the names of the rule that lets the caller in, and of the one that keeps everybody else out."""
-    return network_tag(run_id), f"{network_tag(run_id)}-others"
+    return run_name(run_id), f"{run_name(run_id)}-others"
 
 
 def caller(allow_from: str) -> str:
@@ -90,7 +90,7 @@ class Network:
             "description": facts_of(request),
             "network": self.path,
             "direction": "INGRESS",
-            "target_tags": [network_tag(request.run_id)],
+            "target_tags": [run_name(request.run_id)],
         }
         rules: list[dict[str, Any]] = [
             {

@@ -21,9 +21,9 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
-from costgpu.models.offer import Offer, PurchaseOption
+from costgpu.models.offer import MOST_USD_PER_HOUR, Offer, PurchaseOption
 from costgpu.models.price_update import DIGITS, MissingPrice, PriceUpdate, key_of
-from costgpu.providers.common import MOST_USD_PER_HOUR, part
+from costgpu.providers.common import part
 from costgpu.providers.gcp.facts import is_sold
 
 SOURCE = "Google Cloud Billing Catalog"
@@ -113,13 +113,13 @@ def read_mapping() -> SkuMapping:
         groups, units = kinds[row["kind"]]
         components[name] = Component(name=name, kind=row["kind"], groups=groups, units=units)
         names |= {text.lower(): components[name] for text in row["names"]}
-    machines = [(_pattern(kind), _parts(row, components)) for row in document["machines"] for kind in row["types"]]
+    machines = [
+        (re.compile(re.escape(kind).replace(r"\*", _ANY_SIZE)), _parts(row, components))
+        for row in document["machines"]
+        for kind in row["types"]
+    ]
     attached = {name: components[component] for name, component in document["attached"].items()}
     return SkuMapping(service=document["service"], names=names, machines=machines, attached=attached)
-
-
-def _pattern(types: str) -> re.Pattern[str]:
-    return re.compile(re.escape(types).replace(r"\*", _ANY_SIZE))
 
 
 def _parts(row: Mapping[str, Any], components: Mapping[str, Component]) -> tuple[Part, ...]:

@@ -10,13 +10,14 @@ import csv
 import io
 from dataclasses import fields
 from datetime import date
-from decimal import Decimal, InvalidOperation
+from decimal import Decimal
 from operator import itemgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from costgpu.errors import ConfigError, PriceNotFound
-from costgpu.models.offer import MOST_USD_PER_HOUR, Accelerator, Grade, Offer, PurchaseOption
+from costgpu.models.offer import Accelerator, Grade, Offer, PurchaseOption
+from costgpu.models.price_update import read_price
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -193,11 +194,8 @@ def _to_row(offer: Offer) -> tuple[str, ...]:
 
 
 def _price(text: str, row: Sequence[str], path: Path) -> Decimal:
-    try:
-        price = Decimal(text)
-    except InvalidOperation:
-        price = Decimal(0)
-    if not price.is_finite() or not 0 < price <= MOST_USD_PER_HOUR:
+    price = read_price(text)
+    if price is None:
         raise PriceNotFound(
             f"{path.name} has no price for {row[3]} in {row[0]}/{row[1]} ({row[5]}): {text!r}.",
             hint=_REINSTALL,

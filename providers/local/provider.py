@@ -15,7 +15,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, ClassVar, Concatenate, ParamSpec, TypeVar
+from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from costgpu.clock import Clock
 from costgpu.errors import InvalidRequest, ProviderError, Unreachable
@@ -63,17 +63,12 @@ class LocalProvider:
         clock: Tells when an instance is launched. Their keepers go by the system's time.
     """
 
-    provider_name: ClassVar = "local"
-    region: ClassVar = "local"
+    name = "local"  # or that of a provider whose machines are processes here, too
+    region = "local"
 
     def __init__(self, folder: Path, clock: Clock) -> None:
         self.folder = folder.absolute()
         self._clock = clock
-
-    @property
-    def name(self) -> str:
-        """``local``, or that of a provider whose machines are processes here, too."""
-        return self.provider_name
 
     def identity(self) -> Identity:
         """User and host."""

@@ -8,7 +8,6 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
@@ -66,12 +65,15 @@ def read(path: Path) -> dict[str, object] | None:
     return found
 
 
-def parse(kind: type[T], document: Mapping[str, Any]) -> T:
-    """Return a document as one of the tuples above.
+def load(kind: type[T], path: Path) -> T | None:
+    """Return the document as one of the tuples above; None if it is not there.
 
     Raises:
-        Damaged: A value is missing.
+        Damaged: Something is there that is none.
     """
+    document: Any = read(path)
+    if document is None:
+        return None
     try:
         return kind(**{name: document[name] for name in kind._fields})
     except KeyError as error:

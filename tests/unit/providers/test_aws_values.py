@@ -10,12 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from costgpu.errors import InvalidRequest, Unreachable
+from costgpu.errors import Unreachable
 from costgpu.models.instance import InstanceState
-from costgpu.pricing import snapshot
 from costgpu.providers.aws import launch, quotas
 from costgpu.providers.aws.instances import instance_from
-from costgpu.providers.aws.launch import parameters_for
 from costgpu.providers.aws.network import _permission, single_sources
 from costgpu.providers.aws.termination_schedule import run_of, schedule_name
 from costgpu.providers.caller_address import caller_address
@@ -48,24 +46,6 @@ def test_the_users_tags_never_replace_ours(tags: dict[str, str]) -> None:
     assert "costgpu-group" not in made
     assert made["costgpu-lease-until"] == str(int(wanted.lease_until.timestamp()))
     assert all(len(value) <= 256 for value in made.values())
-
-
-def test_every_offer_of_the_catalog_has_an_image_or_a_clear_no() -> None:
-    refused, kinds = set(), set()
-    for each in snapshot.read_offers(snapshot.newest()):
-        if each.provider != "aws":
-            continue
-        try:
-            names = parameters_for(each)
-        except InvalidRequest:
-            refused.add(each.family)
-        else:
-            assert all(name.startswith("/aws/service/") for name in names)
-            kinds.add((each.accelerator is None, each.architecture, names[0]))
-    assert refused <= {"g3", "g3s", "g4ad", "g6f", "gr6f", "p2", "p3", "p3dn"}
-    driver = "/aws/service/deeplearning/ami/x86_64/base-oss-nvidia-driver-gpu-ubuntu-24.04/latest/ami-id"
-    plain = "/aws/service/canonical/ubuntu/server/24.04/stable/current/amd64/hvm/ebs-gp3/ami-id"
-    assert {(False, "x86_64", driver), (True, "x86_64", plain)} <= kinds
 
 
 @pytest.mark.parametrize(
@@ -109,33 +89,8 @@ ROW: dict[str, Any] = {
 }
 
 
-@given(st.text(max_size=30))
-def test_a_lease_that_cannot_be_read_is_none(text: str) -> None:
-    made = instance_from({**ROW, "Tags": [{"Key": "costgpu-lease-until", "Value": text}]}, "us-east-1")
-    try:
-        expected = datetime.fromtimestamp(int(text), UTC)
-    except (ValueError, OverflowError, OSError):
-        assert made.lease_until is None
-    else:
-        assert made.lease_until == expected
-
-
-@pytest.mark.parametrize(
-    ("name", "state", "alive"),
-    [
-        ("pending", InstanceState.PENDING, True),
-        ("running", InstanceState.RUNNING, True),
-        ("stopping", InstanceState.STOPPING, True),
-        ("stopped", InstanceState.STOPPED, True),
-        ("shutting-down", InstanceState.TERMINATING, True),
-        ("terminated", InstanceState.TERMINATED, False),
-        ("a state of 2027", InstanceState.PENDING, True),
-    ],
-)
-def test_states(name: str, state: InstanceState, *, alive: bool) -> None:
-    made = instance_from({**ROW, "State": {"Name": name}, "PublicIpAddress": "54.1.2.3"}, "us-east-1")
-    assert (made.state, made.state.alive) == (state, alive)
-    assert (made.endpoint is not None) is (name == "running")
+def test_a_state_that_is_not_known_is_alive() -> None:
+    assert instance_from({**ROW, "State": {"Name": "a state of 2027"}}, "us-east-1").state is InstanceState.PENDING
 
 
 SHUTDOWN = {

@@ -37,7 +37,7 @@ from costgpu.providers.aws import diagnostics as aws
 from costgpu.providers.aws.facts import POLICY_FILE
 from costgpu.providers.gcp import diagnostics as gcp
 from costgpu.providers.gcp.facts import ROLE_FILE
-from costgpu.render.text.doctor import FREE, Place, doctor_json, doctor_text
+from costgpu.render.text.doctor import FREE, Place, doctor_text
 
 NOON = datetime(2026, 11, 21, 12, tzinfo=UTC)
 TEXT = st.text(st.characters(codec="utf-8", exclude_categories=("C", "Z")), min_size=1, max_size=30)
@@ -228,16 +228,3 @@ NAMES, STATUSES = st.sampled_from(["credentials", "API, billing"]), st.sampled_f
 def test_no_line_is_too_long(checks: list[Check]) -> None:
     for line in doctor_text([Place(name="aws", checks=checks)]).splitlines():
         assert len(line) <= 80
-
-
-def test_the_document() -> None:
-    document = json.loads(doctor_json(PLACES, NOON, 43))
-    assert (document["schema"], document["version"], document["exit_code"]) == ("costgpu.doctor", 1, 43)
-    assert [place["place"] for place in document["places"]] == ["this computer", "aws"]
-    assert document["places"][1]["checks"][0] == {
-        "name": "quota",
-        "status": "failed",
-        "detail": NO_QUOTA.message,
-        "fix": "Ask AWS for more.",
-        "exit_code": 43,
-    }

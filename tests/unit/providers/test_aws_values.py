@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 
 from costgpu.errors import Unreachable
 from costgpu.models.instance import InstanceState
-from costgpu.providers.aws import launch, quotas
+from costgpu.providers.aws import inventory, launch, quotas, sdk
 from costgpu.providers.aws.instances import instance_from
 from costgpu.providers.aws.network import _permission, single_sources
-from costgpu.providers.aws.termination_schedule import run_of, schedule_name
+from costgpu.providers.aws.termination_schedule import Schedules, run_of, schedule_name
 from costgpu.providers.caller_address import caller_address
 from tests.emulators.create_requests import AWS
 
@@ -157,6 +157,18 @@ def test_what_is_revoked_is_everything_but_the_one_address(rule: dict[str, Any],
     assert had - gone == (had & {allowed} if ours else set())
     for kind in ("Ipv6Ranges", "UserIdGroupPairs"):
         assert [row for each in stale for row in each.get(kind, [])] == rule.get(kind, [])
+
+
+@pytest.mark.parametrize("code", ["DependencyViolation", "InvalidGroup.InUse"])
+def test_a_group_that_another_one_names_waits(monkeypatch: pytest.MonkeyPatch, code: str) -> None:
+    class Ec2:
+        def delete_security_group(self, **_: str) -> None:
+            raise sdk.exceptions().ClientError({"Error": {"Code": code}}, "DeleteSecurityGroup")
+
+    monkeypatch.setattr(sdk.Clients, "client", lambda *_: Ec2())
+    clients = sdk.Clients()
+    (kind,) = (each for each in inventory.KINDS if each.name == "security group")
+    assert not inventory.Inventory(clients, Schedules(clients, None))._remove("us-east-1", kind, {"GroupId": "sg-1"})
 
 
 @pytest.mark.parametrize(("said", "cidr"), [("203.0.113.7%0A", "203.0.113.7/32"), ("2001:db8::1", "2001:db8::1/128")])

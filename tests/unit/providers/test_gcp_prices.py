@@ -10,8 +10,6 @@ from functools import cache
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from costgpu.models.offer import Offer, PurchaseOption
 from costgpu.models.price_update import PriceUpdate, by_key, key_of
@@ -118,27 +116,6 @@ def test_a_machine_without_one_of_its_parts_has_no_price(instance_type: str, mis
     one = one if is_sold(one) else offer(instance_type, SPOT)
     assert price(_of(REGION), one) > 0
     assert "no SKU is the rate of" in reason(without(missing), one)
-
-
-@given(data=st.data())
-def test_no_price_is_ever_made_from_some_of_the_parts(data: st.DataObject) -> None:
-    """Whatever part of the list is lost: a price is the right one, or there is none."""
-    machines = ["a2-ultragpu-1g", "g2-standard-4", "a3-highgpu-8g", "n1-standard-8+T4:2"]
-    one = offer(data.draw(st.sampled_from(machines)), data.draw(st.sampled_from([SPOT, ON_DEMAND])))
-    mapping = sku_prices.read_mapping()
-    names = [part.component.name for part in mapping.parts(one)]
-    lost = data.draw(st.sets(st.sampled_from(names)))
-    left = {key: found for key, found in _rates().items() if key[0] not in lost}
-    if lost:
-        with pytest.raises(LookupError):
-            sku_prices.compose(one, left, mapping)
-    else:
-        assert sku_prices.compose(one, left, mapping) == price(_of(REGION), one)
-
-
-@cache
-def _rates() -> sku_prices.Rates:
-    return sku_prices.rates_in(_of(REGION), sku_prices.read_mapping())[0]
 
 
 @cache

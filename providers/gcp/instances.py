@@ -53,7 +53,6 @@ class History:
     )
     by_guest: bool = False  # whether its own system has switched it off, or is about to
     reason: str = ""  # in Google's words: what ended or stopped it last; empty if nothing has
-    hidden: str = ""  # why nothing is known: the operations could not be listed; empty if they could
 
 
 def history_from(operations: Sequence[Any]) -> History:
@@ -99,8 +98,8 @@ def history_of(clients: Clients, zone: str, name: str) -> History:
     """Ask for it; a refusal is no error: what became of a machine matters less than whether it is there."""
     try:
         return history_from(operations_on(clients, zone, name))
-    except ProviderError as error:
-        return History(hidden=error.message)
+    except ProviderError:
+        return History()
 
 
 def operations_on(clients: Clients, zone: str, name: str) -> list[Any]:

@@ -69,7 +69,6 @@ class GcpProvider(SimulatedMaintenance, Inventory):
     def check(self, request: CreateRequest) -> None:
         """Region, zone, image, network, organisation and quotas, without creating anything: Google has no dry run."""
         self._clients.require(request.offer.region)
-        self._policies.ask()
         zone = self._zone(request)
         self._body(request, zone)
         caller(request.allow_from)

@@ -133,8 +133,11 @@ class Clients:
         request = {"project": self.project, **fields}
         return getattr(self.client(kind), method)(request=request, timeout=SECONDS, retry=None)
 
-    def asked(self, doing: str, method: str, url: str, document: Any = None) -> Any:
+    def asked(self, doing: str, method: str, url: str, document: Any = None, *, seconds: float = SECONDS) -> Any:
         """Return the HTTP response of an API that has no client here, signed in as the clients are.
+
+        Args:
+            seconds: How long an answer is waited for.
 
         Raises:
             ProviderError: It is a refusal, or there is none.
@@ -142,7 +145,7 @@ class Clients:
         self._sign_in()
         with self._speaking(doing):
             with sdk.session(self._credentials) as session:
-                response = session.request(method, url, json=document, timeout=SECONDS)
+                response = session.request(method, url, json=document, timeout=seconds)
             if not response.ok:
                 raise sdk.api_errors().from_http_response(response)
             return response

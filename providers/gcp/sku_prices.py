@@ -18,6 +18,7 @@ from dataclasses import dataclass, replace
 from datetime import date
 from decimal import Decimal
 from fractions import Fraction
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -100,6 +101,7 @@ Rates = Mapping[tuple[str, str, PurchaseOption], Sequence[Rate]]
 """By component, region and purchase option; more than one is a contradiction, unless all say the same."""
 
 
+@cache
 def read_mapping() -> SkuMapping:
     """Return the data file."""
     document = json.loads(MAPPING.read_text(encoding="utf-8"))
@@ -236,7 +238,6 @@ def price_update(
     regions: Sequence[str],
     *,
     today: date,
-    mapping: SkuMapping | None = None,
 ) -> PriceUpdate:
     """Return new prices for the known offers of some regions.
 
@@ -246,7 +247,7 @@ def price_update(
     Args:
         known: Offers; those of other providers and regions are passed over.
     """
-    mapping = mapping or read_mapping()
+    mapping = read_mapping()
     rates, count = rates_in(documents, mapping)
     priced, failures = [], []
     for offer in known:

@@ -1,7 +1,5 @@
 """The AWS adapter's pure parts: user data, tags, images, quotas, names, descriptions, access rules."""
 
-import subprocess
-import sys
 from datetime import UTC, datetime
 from typing import Any
 
@@ -20,12 +18,6 @@ from tests.emulators.create_requests import AWS
 
 request = AWS.request
 RUN_IDS = st.from_regex(r"[a-z][a-z0-9]{11}", fullmatch=True)
-
-
-def test_the_sdk_is_imported_on_first_use_only() -> None:
-    code = "from costgpu.providers.aws import bucket, diagnostics, prices, provider; import sys; print('boto3' in sys.modules, 'botocore' in sys.modules)"  # noqa: E501
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.split() == ["False", "False"]
 
 
 @given(st.dictionaries(st.text(min_size=1, max_size=20), st.text(max_size=400), max_size=5))

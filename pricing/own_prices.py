@@ -98,15 +98,8 @@ def with_own_prices(offers: Iterable[Offer], today: date | None = None) -> list[
 
 
 def _priced(offer: Offer, holding: dict[tuple[str, str, str | None, PurchaseOption], StoredPrice]) -> Offer:
-    kind = offer.provider, offer.instance_type
-    mine = next(
-        (
-            price
-            for region in (offer.region, None)
-            if (price := holding.get((*kind, region, offer.purchase_option))) is not None
-        ),
-        None,
-    )
+    keys = [(offer.provider, offer.instance_type, region, offer.purchase_option) for region in (offer.region, None)]
+    mine = next((holding[key] for key in keys if key in holding), None)
     if mine is None:
         return offer
     own = OwnPrice(

@@ -132,7 +132,11 @@ def read_offers(path: Path) -> list[Offer]:
     offers = []
     for row in read_table(path, OFFER_COLUMNS):
         (provider, region, zone, instance_type, family, option, price, vcpus, memory, architecture) = row[:10]
+        name, count, gpu_memory = row[10:13]
         try:
+            accelerator = (
+                Accelerator(name=name, count=_positive(count), memory_gib=_positive(gpu_memory)) if name else None
+            )
             offers.append(
                 Offer(
                     provider=provider,
@@ -145,7 +149,7 @@ def read_offers(path: Path) -> list[Offer]:
                     vcpus=int(_positive(vcpus)),
                     memory_gib=_positive(memory),
                     architecture=architecture,
-                    accelerator=_accelerator(*row[10:13]) if row[10] else None,
+                    accelerator=accelerator,
                     price_source=row[13],
                     price_as_of=date.fromisoformat(row[14]),
                 )
@@ -201,10 +205,6 @@ def _price(text: str, row: Sequence[str], path: Path) -> Decimal:
             hint=_REINSTALL,
         )
     return price
-
-
-def _accelerator(name: str, count: str, memory: str) -> Accelerator:
-    return Accelerator(name=name, count=_positive(count), memory_gib=_positive(memory))
 
 
 def _positive(text: str) -> float:

@@ -158,11 +158,10 @@ def bucket(url: str) -> Bucket:
         InvalidRequest: No provider has such buckets.
     """
     scheme, sign, _ = url.partition("://")
-    known = [one for one in specs() if one.bucket is not None and one.bucket_scheme]
-    for one in known:
-        if sign and one.bucket is not None and one.bucket_scheme == scheme:
-            return one.bucket(url)
-    forms = " or ".join(f"{one.bucket_scheme}://name/prefix" for one in known)
+    known = {one.bucket_scheme: one.bucket for one in specs() if one.bucket is not None}
+    if sign and scheme in known:
+        return known[scheme](url)
+    forms = " or ".join(f"{name}://name/prefix" for name in known)
     raise InvalidRequest(f"{url} is not a bucket that costgpu knows.", hint=f"Write {forms}.")
 
 

@@ -60,6 +60,7 @@ class Network:
         if found is None:
             raise InvalidRequest(f"{network!r} is no network.", hint="Write gcp_network as NETWORK or NETWORK/SUBNET.")
         self._name, self._subnet = found["network"], found["subnet"] or ""
+        self._pending: dict[str, Any] = {}  # rule -> the operation that it waits for
 
     @property
     def path(self) -> str:
@@ -108,8 +109,9 @@ class Network:
                 "denied": [{"I_p_protocol": "all"}],
             },
         ]
-        for rule, operation in [(rule, self._insert(rule, request.run_id)) for rule in rules]:
-            self._in_force(rule["name"], operation)
+        for rule in rules:
+            self._ensure(rule, request.run_id)
+        self._in_force(allow, deny)
 
     def open_within(self, request: CreateRequest, group: NodeGroup) -> None:
         """Let the machines of the request's group reach each other, and only them.
@@ -128,38 +130,47 @@ class Network:
             "target_tags": [name],
             "allowed": [{"I_p_protocol": protocol} for protocol in ("tcp", "udp", "icmp")],
         }
-        self._in_force(name, self._insert(rule, group.group_id))
+        self._ensure(rule, group.group_id)
+        self._in_force(name)
 
-    def _in_force(self, name: str, operation: Any | None) -> None:
-        """Wait until a rule is as it should be.
+    def _in_force(self, *names: str) -> None:
+        """Wait until what was asked for of these rules is done.
 
         Raises:
-            Throttled: It is not in force yet.
+            Throttled: It takes longer; the next call goes on waiting.
         """
-        doing = f"make the firewall rule {name}"
-        if operation is not None and not self._clients.finished(doing, operation, seconds=RULE_SECONDS):
-            raise Throttled(f"The firewall rule {name} is not in force after {RULE_SECONDS:g} s.")
+        for name in names:
+            operation = self._pending.pop(name, None)
+            doing = f"make the firewall rule {name}"
+            if operation is not None and not self._clients.finished(doing, operation, seconds=RULE_SECONDS):
+                self._pending[name] = operation
+                raise Throttled(f"The firewall rule {name} is not in force after {RULE_SECONDS:g} s.")
 
-    def _insert(self, rule: dict[str, Any], run_id: str) -> Any | None:
-        """Return the operation; None if the rule is there already as it should be."""
-        doing = f"make the firewall rule {rule['name']}"
+    def _ensure(self, rule: dict[str, Any], run_id: str) -> None:
+        """Ask for a rule, or for what is not as it should be of one that is there."""
+        name = rule["name"]
+        self._in_force(name)
         try:
-            return self._clients.write(doing, "Firewalls", "insert_unary", firewall_resource=rule)
+            self._pending[name] = self._clients.write(
+                f"make the firewall rule {name}", "Firewalls", "insert_unary", firewall_resource=rule
+            )
+            return
         except ProviderError as error:
             if sdk.status_of(error.__cause__) != 409:
                 raise
-        found = self._of_run(rule["name"], run_id)
+        found = self._of_run(name, run_id)
         if found is None:
-            raise Throttled(f"The firewall rule {rule['name']} was there, and is being removed.")
+            raise Throttled(f"The firewall rule {name} was there, and is being removed.")
         change = {key: value for key, value in rule.items() if key in ("source_ranges", "description")}
-        if all(_plain(getattr(found, key)) == value for key, value in change.items()):
-            return None
-        return self._patch(rule["name"], change)
+        if any(_plain(getattr(found, key)) != value for key, value in change.items()):
+            self._patch(name, change)
 
-    def _patch(self, name: str, change: dict[str, Any]) -> Any:
+    def _patch(self, name: str, change: dict[str, Any]) -> None:
         doing = f"change the firewall rule {name}"
         resource = {"name": name, **change}  # compute.v1 says that a patch needs the name, too
-        return self._clients.write(doing, "Firewalls", "patch_unary", firewall=name, firewall_resource=resource)
+        self._pending[name] = self._clients.write(
+            doing, "Firewalls", "patch_unary", firewall=name, firewall_resource=resource
+        )
 
     def _of_run(self, name: str, run_id: str) -> Any | None:
         """Return the run's own rule; None if there is none of that name.
@@ -179,7 +190,8 @@ class Network:
         if row is None:
             raise InvalidRequest(f"The run {run_id} has no firewall rule {name}.")
         if list(row.source_ranges) != [source]:
-            self._in_force(name, self._patch(name, {"source_ranges": [source]}))
+            self._patch(name, {"source_ranges": [source]})
+        self._in_force(name)
 
 
 def _plain(value: Any) -> str | list[str]:

@@ -11,14 +11,13 @@ from costgpu.clock import Clock
 from costgpu.errors import InvalidRequest, ProviderError, RefusedHere, Retry, Throttled, Unreachable
 from costgpu.models.instance import CreateRequest, Identity, Instance, InstanceRef, Safeguard
 from costgpu.models.offer import Offer
-from costgpu.providers.base import TAG_RUN
+from costgpu.providers.base import TAG_RUN, HostMaintenance
 from costgpu.providers.common import date_in, machines_to_come
 from costgpu.providers.gcp import launch, quotas, sdk
 from costgpu.providers.gcp.facts import end_by_hand
-from costgpu.providers.gcp.instances import EXISTS, history_of, instance_from, split_id
+from costgpu.providers.gcp.instances import EXISTS, SYSTEM, begun_at, history_of, instance_from, operations_on, split_id
 from costgpu.providers.gcp.inventory import Inventory
 from costgpu.providers.gcp.launch import Images, label_value
-from costgpu.providers.gcp.maintenance import SimulatedMaintenance
 from costgpu.providers.gcp.network import Network, caller
 from costgpu.providers.gcp.org_policies import OrgPolicies
 from costgpu.providers.gcp.placement import ensure_policy
@@ -28,9 +27,10 @@ from costgpu.providers.gcp.session import SECONDS, Clients, endpoint, is_done, l
 COMPUTE = "https://compute.googleapis.com"
 CREATE_SECONDS = 120.0  # how long a create call may be undecided
 POLL_SECONDS = 0.5
+OF_HOST = "HostMaintenance"  # how the types of the events end that come of a maintenance
 
 
-class GcpProvider(SimulatedMaintenance, Inventory):
+class GcpProvider(Inventory):
     """Google Compute Engine in one project.
 
     Args:
@@ -237,6 +237,29 @@ class GcpProvider(SimulatedMaintenance, Inventory):
             raise InvalidRequest(f"{instance.ref.instance_id} has no label of ours.")
         self._network.open_only(instance.run_id, allow_from)
 
+    def simulate_maintenance(self, ref: InstanceRef) -> None:
+        """Ask for the maintenance, which takes the permission ``compute.instances.simulateMaintenanceEvent``.
+
+        Source: Compute Engine, "Simulate a host maintenance event" (2026-11).
+        """
+        zone, name = split_id(ref)
+        row = self._row(zone, name)
+        if row is None or TAG_RUN not in row.labels:
+            raise InvalidRequest(f"{name} in {zone} is no machine of costgpu.")
+        doing = f"simulate the maintenance of the host of {name} in {zone}"
+        self._clients.write(doing, "Instances", "simulate_maintenance_event_unary", zone=zone, instance=name)
+
+    def maintained(self, ref: InstanceRef) -> HostMaintenance:
+        """Return what its zone's operations and its own description tell."""
+        zone, name = split_id(ref)
+        rows = sorted(operations_on(self._clients, zone, name), key=begun_at)
+        kinds = [str(row.operation_type) for row in rows if is_done(row)]
+        return HostMaintenance(
+            events=tuple(str(row.operation_type) for row in rows),
+            over=any(kind.startswith(SYSTEM) and kind.endswith(OF_HOST) for kind in kinds),
+            time_limit=_time_limit(self._row(zone, name)),
+        )
+
 
 @contextlib.contextmanager
 def _accepted(doing: str) -> Iterator[None]:
@@ -245,3 +268,10 @@ def _accepted(doing: str) -> Iterator[None]:
         yield
     except ProviderError as error:
         raise Unreachable(f"Whether Google did {doing} is not known: {error.message}", hint=error.hint) from error
+
+
+def _time_limit(row: Any | None) -> datetime | None:
+    """When Google will delete the machine, as long as it runs; None if it will not, or the client has no such field."""
+    scheduling = getattr(getattr(row, "resource_status", None), "scheduling", None)
+    text = str(getattr(scheduling, "termination_timestamp", "") or "")
+    return datetime.fromisoformat(text) if text else None

@@ -196,15 +196,11 @@ class Inventory(Instances):
         return owned, None
 
     def _rows(self, region: str, kind: Kind, name: str, value: str) -> list[Any]:
-        ec2, operation = self._clients.client("ec2", region), f"describe_{kind.plural}"
         question = {**kind.question, "Filters": [{"Name": name, "Values": [value]}]}
         with self._clients.speaking(f"list each {kind.name} in {region}"):
-            pages = (
-                ec2.get_paginator(operation).paginate(**question)
-                if ec2.can_paginate(operation)
-                else [getattr(ec2, operation)(**question)]
+            return self._clients.rows(
+                region, f"describe_{kind.plural}", kind.plural.title().replace("_", ""), **question
             )
-            return [row for page in pages for row in page[kind.plural.title().replace("_", "")]]
 
     def clean_up(self, run_id: str, region: str) -> tuple[OrphanedResource, ...]:
         """Remove a run's security group, schedule and stray disks; return what has to wait.

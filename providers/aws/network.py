@@ -103,7 +103,7 @@ class Network:
         if region not in self._subnets:
             question = [{"Name": "default-for-az", "Values": ["true"]}]
             with self._clients.speaking(f"list the default subnets of {region}"):
-                rows = self._clients.client("ec2", region).describe_subnets(Filters=question)["Subnets"]
+                rows = self._clients.rows(region, "describe_subnets", "Subnets", Filters=question)
             self._subnets[region] = sorted(rows, key=lambda row: str(row["AvailabilityZone"]))
         return self._subnets[region]
 
@@ -112,14 +112,14 @@ class Network:
         key = (offer.region, offer.instance_type)
         if key not in self._offerings:
             with self._clients.speaking(f"find the zones of {offer.region} that have {offer.instance_type}"):
-                pages = self._clients.client("ec2", offer.region).get_paginator("describe_instance_type_offerings")
-                found = pages.paginate(
+                rows = self._clients.rows(
+                    offer.region,
+                    "describe_instance_type_offerings",
+                    "InstanceTypeOfferings",
                     LocationType="availability-zone",
                     Filters=[{"Name": "instance-type", "Values": [offer.instance_type]}],
                 )
-                self._offerings[key] = frozenset(
-                    row["Location"] for page in found for row in page["InstanceTypeOfferings"]
-                )
+            self._offerings[key] = frozenset(row["Location"] for row in rows)
         return self._offerings[key]
 
     def ensure_group(self, request: CreateRequest, vpc_id: str, tags: Mapping[str, str]) -> str:
@@ -154,8 +154,7 @@ class Network:
 
     def _existing(self, region: str, name: str, vpc_id: str, run_id: str) -> str:
         filters = [{"Name": "group-name", "Values": [name]}, {"Name": "vpc-id", "Values": [vpc_id]}]
-        rows = self._clients.client("ec2", region).describe_security_groups(Filters=filters)["SecurityGroups"]
-        for row in rows:
+        for row in self._clients.rows(region, "describe_security_groups", "SecurityGroups", Filters=filters):
             if {"Key": TAG_RUN, "Value": run_id} in row.get("Tags", ()):
                 return str(row["GroupId"])
         raise InvalidRequest(f"The security group {name} in {region} exists, but it is not costgpu's.")
@@ -164,13 +163,11 @@ class Network:
         """Let `allow_from`, and nobody else, reach port 22 of the run's machine."""
         ec2 = self._clients.client("ec2", region)
         with self._clients.speaking(f"open port 22 of run {run_id} in {region}"):
-            pages = ec2.get_paginator("describe_security_groups").paginate(
-                Filters=[
-                    {"Name": f"tag:{TAG_RUN}", "Values": [run_id]},
-                    {"Name": "group-name", "Values": [run_name(run_id)]},  # not that of its node group
-                ]
-            )
-            rows = [row for page in pages for row in page["SecurityGroups"]]
+            filters = [
+                {"Name": f"tag:{TAG_RUN}", "Values": [run_id]},
+                {"Name": "group-name", "Values": [run_name(run_id)]},  # not that of its node group
+            ]
+            rows = self._clients.rows(region, "describe_security_groups", "SecurityGroups", Filters=filters)
             if not rows:
                 raise InvalidRequest(f"The run {run_id} has no security group in {region}.")
             wanted = single_sources([_permission(allow_from, run_id)])

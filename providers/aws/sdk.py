@@ -293,6 +293,13 @@ class Clients:
         client.meta.events.register("after-call", self._note_time)
         return client
 
+    def rows(self, region: str, operation: str, field: str, *, service: str = "ec2", **question: Any) -> list[Any]:
+        """Return what all pages of an answer have in a field; botocore's errors are left to the caller."""
+        client = self.client(service, region)
+        if not client.can_paginate(operation):
+            return list(getattr(client, operation)(**question)[field])
+        return [row for page in client.get_paginator(operation).paginate(**question) for row in page[field]]
+
     def _note_time(self, http_response: Any, **_: Any) -> None:
         """AWS says the time with every answer."""
         self._date = http_response.headers.get("date") or self._date

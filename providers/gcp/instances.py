@@ -105,8 +105,8 @@ def history_of(clients: Clients, zone: str, name: str) -> History:
 def operations_on(clients: Clients, zone: str, name: str) -> list[Any]:
     """Return the operations on the instances that have had that name in a zone, in any order."""
     question = {"zone": zone, "filter": f'targetLink eq ".*/instances/{name}"'}
-    pages = clients.pages(f"list what happened to {name} in {zone}", "ZoneOperations", "list", **question)
-    return [row for page in pages for row in page.items if last_part(str(row.target_link)) == name]
+    rows = clients.rows(f"list what happened to {name} in {zone}", "ZoneOperations", **question)
+    return [row for row in rows if last_part(str(row.target_link)) == name]
 
 
 def begun_at(operation: Any) -> datetime:

@@ -206,8 +206,8 @@ class Inventory(Instances):
         if kind.scope != GLOBAL:
             pairs, silent = list_all_places(self._clients, kind.client, kind.scope, expression)
         else:
-            pages = self._clients.pages(f"list each {kind.name}", kind.client, "list", filter=expression)
-            pairs, silent = [(GLOBAL, row) for page in pages for row in page.items], {}
+            rows = self._clients.rows(f"list each {kind.name}", kind.client, filter=expression)
+            pairs, silent = [(GLOBAL, row) for row in rows], {}
         found = [Found(kind=kind, place=place, row=row, tags=_tags(kind, row)) for place, row in pairs]
         return [each for each in found if each.tags.get(TAG_RUN)], silent
 

@@ -223,8 +223,8 @@ class Images:
     def _newest(self, offer: Offer) -> Any | None:
         """Return the newest driver that serves this accelerator, for when the families have other names."""
         question = {"project": DEEP_LEARNING, "filter": f'family eq "{DRIVER_PATTERN}"'}
-        pages = self._clients.pages("list the images with a driver", "Images", "list", **question)
-        rows = [row for page in pages for row in page.items if not row.deprecated.state and str(row.status) == "READY"]
+        rows = self._clients.rows("list the images with a driver", "Images", **question)
+        rows = [row for row in rows if not row.deprecated.state and str(row.status) == "READY"]
         fit = [row for row in rows if not _is_old(offer) or _numbers(str(row.family))[-1] <= LAST_DRIVER_FOR_OLD]
         return max(fit, key=lambda row: (_numbers(str(row.family))[::-1], str(row.name)), default=None)
 

@@ -115,6 +115,10 @@ class Clients:
         """Return all pages of an answer."""
         return list(self._again(doing, lambda: list(self._call(kind, method, question).pages)))
 
+    def rows(self, doing: str, kind: str, **question: Any) -> list[Any]:
+        """Return what all pages of a list have."""
+        return [row for page in self.pages(doing, kind, "list", **question) for row in page.items]
+
     def maybe(self, doing: str, kind: str, method: str, **question: Any) -> Any | None:
         """One question about one thing; None if Google does not know it."""
         try:
@@ -193,8 +197,7 @@ class Clients:
     def regions(self) -> frozenset[str]:
         """Return the regions that the project can use."""
         if not self._regions:
-            pages = self.pages("list the regions of the project", "Regions", "list")
-            self._regions = frozenset(str(row.name) for page in pages for row in page.items)
+            self._regions = frozenset(str(row.name) for row in self.rows("list the regions of the project", "Regions"))
         return self._regions
 
     def identity(self) -> Identity:
@@ -318,17 +321,16 @@ def list_all_places(
 def _one_by_one(
     clients: Clients, kind: str, scope: str, expression: str
 ) -> tuple[list[tuple[str, Any]], dict[str, str]]:
-    lists = clients.pages(f"list the {scope}s of the project", f"{scope.title()}s", "list")
-    places = [str(row.name) for page in lists for row in page.items]
+    places = [str(row.name) for row in clients.rows(f"list the {scope}s of the project", f"{scope.title()}s")]
     silent: dict[str, str] = {}
 
     def ask(place: str) -> list[tuple[str, Any]]:
         try:
-            pages = clients.pages(f"list {kind} in {place}", kind, "list", **{scope: place, "filter": expression})
+            rows = clients.rows(f"list {kind} in {place}", kind, **{scope: place, "filter": expression})
         except ProviderError as error:
             silent[place] = error.message
             return []
-        return [(place, row) for page in pages for row in page.items]
+        return [(place, row) for row in rows]
 
     with ThreadPoolExecutor(max_workers=PARALLEL, thread_name_prefix="costgpu-gcp") as pool:
         rows = [row for rows in pool.map(ask, places) for row in rows]

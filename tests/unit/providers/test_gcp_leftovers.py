@@ -34,7 +34,7 @@ class Listed:
     def __init__(self, *families: str) -> None:
         shared = {"status": "READY", "disk_size_gb": 50, "architecture": "X86_64"}
         folder = "https://www.googleapis.com/compute/v1/projects/d/global/images"
-        self.rows = [
+        self._rows = [
             compute_v1.Image({**shared, "name": f"{name}-v1", "family": name, "self_link": f"{folder}/{name}-v1"})
             for name in families
         ]
@@ -42,8 +42,8 @@ class Listed:
     def maybe(self, *_: Any, **__: Any) -> None:
         return None
 
-    def pages(self, *_: Any, **__: Any) -> list[Any]:
-        return [SimpleNamespace(items=self.rows)]
+    def rows(self, *_: Any, **__: Any) -> list[Any]:
+        return self._rows
 
 
 def test_newer_families_are_found_by_themselves() -> None:

@@ -356,6 +356,7 @@ def ended_with(harness: LocalHarness, **documents: Any) -> tuple[Instance, Path]
         (folder / f"{name}.json").write_text(json.dumps(content))
     harness.client().terminate(made.ref)
     assert over(harness, made)
+    assert empty(harness, folder)  # a keeper that has not left yet may still write what it has noted
     assert harness.client().clean_up(RUN, "local") == ()
     return made, folder
 

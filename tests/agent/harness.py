@@ -13,8 +13,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from costgpu.job.files.selection import Selection
 from costgpu.job.machine.agent_client import AgentHost
-from costgpu.job.machine.host import Completed, LogPosition, Selection
+from costgpu.job.machine.host import Completed, LogPosition
 from costgpu.job.machine.transport.local import LocalTransport
 from costgpu.models.job import FileEntry, JobOrder, JobStatus, Launcher, LogStream, Rendezvous
 from costgpu.portable.processes import processes, read

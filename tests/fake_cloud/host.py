@@ -15,7 +15,8 @@ from tests.fake_cloud.guest import FakeJob, Guest
 from tests.fake_cloud.script import PROGRESS
 
 if TYPE_CHECKING:
-    from costgpu.job.machine.host import LogPosition, Selection
+    from costgpu.job.files.selection import Selection
+    from costgpu.job.machine.host import LogPosition
     from tests.fake_cloud.cloud import FakeCloud
 
 T = TypeVar("T")

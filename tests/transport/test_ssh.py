@@ -15,7 +15,7 @@ import asyncssh
 import pytest
 
 from costgpu.errors import HostKeyMismatch, HostUnreachable, RunError
-from costgpu.job.machine.host import RemoteFile
+from costgpu.job.files.download import RemoteFile
 from costgpu.job.machine.keys import make_keys
 from costgpu.job.machine.transport import ssh_connect
 from costgpu.job.machine.transport.ssh import SshTransport

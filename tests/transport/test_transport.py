@@ -13,7 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from costgpu.errors import HostUnreachable, OutputsMissing, RunError
-from costgpu.job.machine.host import RemoteFile, Transport
+from costgpu.job.files.download import RemoteFile
+from costgpu.job.machine.host import Transport
 from costgpu.job.machine.transport.batches import batches
 from costgpu.portable.processes import process
 from tests.until import until

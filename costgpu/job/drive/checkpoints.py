@@ -10,7 +10,7 @@ from pathlib import Path
 from costgpu.errors import CostGpuError, HostUnreachable, OutputsDamaged, RunError
 from costgpu.job.drive.context import KeptCheckpoints, RunContext
 from costgpu.job.files.checkpoint_store import CheckpointStore, newest_path
-from costgpu.job.machine.host import Selection
+from costgpu.job.files.selection import Selection
 from costgpu.job.timeouts import CHECKPOINT_SECONDS, CHECKPOINT_SHARE
 from costgpu.models.events import Restored, Saved
 from costgpu.models.job import Checkpoint, OutputsFrom

@@ -23,11 +23,10 @@ from costgpu.errors import OutputsDamaged
 from costgpu.files import parse_json
 from costgpu.job.agent.outputs.checkpoint_upload import LIST as CHECKPOINT
 from costgpu.job.agent.outputs.checkpoint_upload import SLOTS as CHECKPOINT_SLOTS
-from costgpu.job.files.download import copy_files, fetch_verified
+from costgpu.job.files import agent_report
+from costgpu.job.files.download import RemoteFile, copy_files, fetch_verified
 from costgpu.job.files.paths import is_inside
 from costgpu.job.files.safe_move import has_size, sha256_of
-from costgpu.job.machine import agent_reply
-from costgpu.job.machine.host import RemoteFile
 from costgpu.models.job import Checkpoint, EndReason, FileEntry, JobPhase, JobStatus
 from costgpu.models.run import RunView
 from costgpu.providers import registry
@@ -100,7 +99,7 @@ class BucketOutputs:
         try:
             listed = border.read(_Places, parse_json((place / f"{CHECKPOINT}.json").read_bytes()), ValueError)
             return [
-                (agent_reply.checkpoint(each.checkpoint), f"{view.run_id}/{each.slot}.tar.gz")
+                (agent_report.checkpoint(each.checkpoint), f"{view.run_id}/{each.slot}.tar.gz")
                 for each in listed.places
                 if each.checkpoint is not None
             ]
@@ -252,7 +251,7 @@ def _status(folder: Path) -> JobStatus:
     """Return the job's end as the agent wrote it beside the logs."""
     try:
         with (folder / "status.json").open("rb") as file:
-            return agent_reply.status(parse_json(file.read(_STATUS_BYTES)))
+            return agent_report.status(parse_json(file.read(_STATUS_BYTES)))
     except (OSError, ValueError):
         return JobStatus(phase=JobPhase.FINISHED, reason=EndReason.INSTANCE_LOST, detail="Its end was not recorded.")
 

@@ -8,15 +8,31 @@ import secrets
 import shutil
 import stat
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Protocol
 
 from costgpu.errors import OutputsDamaged
 from costgpu.job.files.safe_move import has_content, sha256_of
-from costgpu.job.machine.host import RemoteFile
 from costgpu.models.job import FileEntry
 
 _BATCH = 256
+
+
+@dataclass(frozen=True, slots=True)
+class RemoteFile:
+    """A file on the machine, and where it goes to here."""
+
+    path: str  # absolute
+    target: Path
+    size: int  # bytes as announced: no more than these are taken, whatever is there now
+
+
+class OutputSource(Protocol):
+    """Whatever outputs can be fetched from."""
+
+    def fetch(self, entries: Sequence[FileEntry], folder: Path) -> None:
+        """Bring outputs into `folder`, each verified before it gets its name."""
 
 
 def fetch_verified(

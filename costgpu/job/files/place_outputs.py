@@ -19,9 +19,9 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from costgpu.errors import RunError
+from costgpu.job.files.download import OutputSource
 from costgpu.job.files.paths import printable_path, why_impossible
 from costgpu.job.files.safe_move import has_content, has_size, move_across, put_new, to_disk
-from costgpu.job.machine.host import OutputSource
 from costgpu.models.job import FileEntry
 from costgpu.units import format_binary_size
 

@@ -10,11 +10,13 @@ from typing import TypeVar
 
 from costgpu.clock import Clock, SystemClock
 from costgpu.errors import HostUnreachable, OutputsDamaged
+from costgpu.job.files import agent_report
 from costgpu.job.files.download import fetch_verified
+from costgpu.job.files.selection import Selection
 from costgpu.job.files.tar import tar_stream
 from costgpu.job.machine import agent_reply
 from costgpu.job.machine.agent_reply import Reply, bad_reply, checked_reply
-from costgpu.job.machine.host import LogPosition, Selection, Transport, transfer_seconds
+from costgpu.job.machine.host import LogPosition, Transport, transfer_seconds
 from costgpu.job.machine.install_agent import install_agent
 from costgpu.job.machine.log_frames import LogData, SignOfLife, read_frames, watch
 from costgpu.job.timeouts import AgentTimeouts
@@ -113,7 +115,7 @@ class AgentHost:
 
     def status(self) -> JobStatus:
         """Now."""
-        return self._call("status", agent_reply.status)
+        return self._call("status", agent_report.status)
 
     def cancel(self) -> None:
         """SIGTERM, grace, SIGKILL; returns at once."""
@@ -149,7 +151,7 @@ class AgentHost:
 
     def outputs(self) -> Outputs:
         """Return what the job has made, as the machine tells it."""
-        return self._call("outputs", agent_reply.outputs, self._timeouts.checksums)
+        return self._call("outputs", agent_report.outputs, self._timeouts.checksums)
 
     def fetch(self, entries: Sequence[FileEntry], folder: Path) -> None:
         """Bring outputs into `folder`, each verified before it gets its name.
@@ -161,14 +163,14 @@ class AgentHost:
 
     def fetch_logs(self, folder: Path) -> None:
         """Bring both logs into `folder`; verified if the job is over."""
-        entries = self._call("logs", agent_reply.entries, self._timeouts.checksums)
+        entries = self._call("logs", agent_report.entries, self._timeouts.checksums)
         if not {entry.path for entry in entries} <= LOG_NAMES:  # beside the logs are the run's keys
             raise OutputsDamaged("The machine names other logs than the job's two.", hint="Nothing was fetched.")
         self._fetch("", entries, folder)
 
     def checkpoint(self, *, everything: bool = False) -> Checkpoint:
         """Return what of the job's checkpoints is whole now; copies of it are on the machine until the next call."""
-        return self._call("checkpoint", agent_reply.checkpoint, self._timeouts.checksums, everything=everything)
+        return self._call("checkpoint", agent_report.checkpoint, self._timeouts.checksums, everything=everything)
 
     def fetch_checkpoint(self, checkpoint: Checkpoint, folder: Path) -> None:
         """Bring its files into `folder`, named by their checksums, each verified before it gets its name.

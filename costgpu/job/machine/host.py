@@ -1,19 +1,20 @@
 """What the engine needs of a machine: the Host protocol, and the Transport under it.
 
-A `Transport` runs commands on a machine (over SSH, or right here). `AgentHost` (in `agent_host`) speaks through it
+A `Transport` runs commands on a machine (over SSH, or right here). `AgentHost` (in `agent_client`) speaks through it
 to the agent; the fake cloud implements `Host` by itself.
 """
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
 from costgpu.errors import MachineUnusable
+from costgpu.job.files.download import RemoteFile
+from costgpu.job.files.selection import Selection
 from costgpu.models.instance import Instance
 from costgpu.models.job import Checkpoint, FileEntry, JobOrder, JobStatus, LogStream, Outputs
 
@@ -45,57 +46,6 @@ class LogPosition:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Selection:
-    """The files of a working folder that travel."""
-
-    root: Path
-    files: tuple[FileEntry, ...]  # sorted by path, with checksums
-    # symbolic links inside the folder: path -> target; the target is relative to the link's own folder
-    links: Mapping[str, str] = field(default_factory=dict)
-    folders: tuple[str, ...] = ()  # those in which nothing travels; a job may expect to find them and write into them
-    # files and whole folders (with a slash at the end) that were kept back -> the pattern or reason
-    stays: Mapping[str, str] = field(default_factory=dict)
-    added: Mapping[str, Path] = field(
-        default_factory=dict
-    )  # files that come from elsewhere: path -> where they are here
-
-    @property
-    def total_bytes(self) -> int:
-        """Return the size of all files."""
-        return sum(entry.size for entry in self.files)
-
-    def with_files(self, files: Sequence[FileEntry], contents: Path) -> Selection:
-        """Return the same with files of an earlier attempt put over it; what is in their way does not travel.
-
-        Args:
-            contents: Folder in which they are, named by their checksums.
-        """
-        over = {entry.path: replace(entry, modified_ns=entry.modified_ns or 1) for entry in files}
-        above = {parent for path in over for parent in _parents(path)}
-
-        def stays(path: str) -> bool:
-            return path not in over and path not in above and over.keys().isdisjoint(_parents(path))
-
-        kept = [entry for entry in self.files if stays(entry.path)]
-        return replace(
-            self,
-            files=tuple(sorted([*kept, *over.values()], key=lambda entry: entry.path)),
-            links={path: target for path, target in self.links.items() if stays(path)},
-            folders=tuple(path for path in self.folders if stays(path)),
-            added={**self.added, **{path: contents / entry.sha256 for path, entry in over.items()}},
-        )
-
-    @property
-    def left_out(self) -> dict[str, int]:
-        """Return how many files and whole folders each pattern or reason kept back."""
-        return dict(sorted(Counter(self.stays.values()).items()))
-
-
-def _parents(path: str) -> list[str]:
-    return [path[:at] for at, letter in enumerate(path) if letter == "/"]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Keys:
     """The one-run keys, as paths in the run's private folder and as text."""
 
@@ -112,15 +62,6 @@ class Completed:
     returncode: int
     stdout: bytes
     stderr: bytes
-
-
-@dataclass(frozen=True, slots=True)
-class RemoteFile:
-    """A file on the machine, and where it goes to here."""
-
-    path: str  # absolute
-    target: Path
-    size: int  # bytes as announced: no more than these are taken, whatever is there now
 
 
 class Transport(Protocol):
@@ -159,13 +100,6 @@ class Transport(Protocol):
 
     def close(self) -> None:
         """Idempotent."""
-
-
-class OutputSource(Protocol):
-    """Whatever outputs can be fetched from."""
-
-    def fetch(self, entries: Sequence[FileEntry], folder: Path) -> None:
-        """Bring outputs into `folder`, each verified before it gets its name."""
 
 
 class Host(Protocol):

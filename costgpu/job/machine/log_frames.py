@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from costgpu.errors import HostUnreachable
 from costgpu.files import parse_json
 from costgpu.job.agent.log_stream import HEADER, MAGIC, POSITION
+from costgpu.job.files import agent_report
 from costgpu.job.machine import agent_reply
 from costgpu.models.job import JobStatus, LogStream
 
@@ -125,7 +126,7 @@ def _frame(kind: bytes, payload: bytes) -> Frame:
         if kind == b"k":
             return SignOfLife()
         if kind == b"s":
-            return agent_reply.status(parse_json(payload))
+            return agent_report.status(parse_json(payload))
         if kind in _STREAMS:
             (position,) = POSITION.unpack_from(payload)
             return LogData(_STREAMS[kind], position, payload[POSITION.size :])

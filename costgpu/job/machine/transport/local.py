@@ -15,13 +15,8 @@ from typing import IO
 
 from costgpu.errors import HostUnreachable, OutputsMissing, RunError
 from costgpu.job.agent.job_environment import KEPT, KEPT_STARTS
-from costgpu.job.machine.host import (
-    MAX_OUTPUT_BYTES,
-    Completed,
-    RemoteFile,
-    endless_output,
-    transfer_seconds,
-)
+from costgpu.job.files.download import RemoteFile
+from costgpu.job.machine.host import MAX_OUTPUT_BYTES, Completed, endless_output, transfer_seconds
 from costgpu.job.machine.transport.batches import batches
 from costgpu.portable.files import open_regular
 from costgpu.portable.supervise import end_group, signal_group

@@ -18,7 +18,8 @@ import asyncssh
 
 from costgpu.errors import HostUnreachable, MachineUnusable, OutputsMissing, RunError
 from costgpu.job.agent.state_files import REMOTE_HOME
-from costgpu.job.machine.host import Completed, Keys, RemoteFile, transfer_seconds
+from costgpu.job.files.download import RemoteFile
+from costgpu.job.machine.host import Completed, Keys, transfer_seconds
 from costgpu.job.machine.transport import event_loop
 from costgpu.job.machine.transport.batches import batches
 from costgpu.job.machine.transport.ssh_command import Command

@@ -68,7 +68,7 @@ def fetch_verified(
 def copy_files(files: Sequence[RemoteFile]) -> None:
     """Copy files that are on this computer, as a machine's are downloaded."""
     for file in files:
-        with contextlib.suppress(FileNotFoundError):  # the caller sees that it did not arrive
+        with contextlib.suppress(FileNotFoundError, IsADirectoryError):  # the caller sees that it did not arrive
             shutil.copyfile(file.path, file.target)
 
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TypeVar
 
 from costgpu.clock import Clock, SystemClock
 from costgpu.errors import HostUnreachable, OutputsDamaged
+from costgpu.job.agent.outputs.checkpoints import STORE
 from costgpu.job.files import agent_report
 from costgpu.job.files.download import fetch_verified
 from costgpu.job.files.selection import Selection
@@ -170,15 +171,9 @@ class AgentHost:
 
     def checkpoint(self, *, everything: bool = False) -> Checkpoint:
         """Return what of the job's checkpoints is whole now; copies of it are on the machine until the next call."""
-        return self._call("checkpoint", agent_report.checkpoint, self._timeouts.checksums, everything=everything)
-
-    def fetch_checkpoint(self, checkpoint: Checkpoint, folder: Path) -> None:
-        """Bring its files into `folder`, named by their checksums, each verified before it gets its name.
-
-        Raises:
-            OutputsDamaged: A checksum does not match.
-        """
-        self._fetch("checkpoints", checkpoint.contents, folder)
+        found = self._call("checkpoint", agent_report.checkpoint, self._timeouts.checksums, everything=everything)
+        store = f"{self._transport.home}/{STORE}"
+        return replace(found, files=tuple(replace(each, source=f"{store}/{each.sha256}") for each in found.files))
 
     def collected(self) -> None:
         """Tell the agent that outputs and logs are home and verified: if the client dies now, the machine ends."""

@@ -156,19 +156,12 @@ class Host(Protocol):
         """Bring ``stdout.log`` and ``stderr.log`` into `folder`."""
 
     def checkpoint(self, *, everything: bool = False) -> Checkpoint:
-        """Return what of the job's checkpoints is whole now.
+        """Return what of the job's checkpoints is whole now; `fetch` brings its contents.
 
         Number 0 as long as nothing has changed since they were put there.
 
         Args:
             everything: Whether the outputs belong to it, too: at the end of a job that is to go on elsewhere.
-        """
-
-    def fetch_checkpoint(self, checkpoint: Checkpoint, folder: Path) -> None:
-        """Bring the files of the last checkpoint into `folder`, named by their checksums, and verified.
-
-        Raises:
-            OutputsDamaged: A checksum does not match.
         """
 
     def collected(self) -> None:

@@ -43,6 +43,7 @@ class Output(NamedTuple):
     size: int
     mtime_ns: int
     mode: int
+    outside: bool = False  # whether it lies outside the working folder, and comes home under another path
 
 
 class Found(NamedTuple):
@@ -53,6 +54,8 @@ class Found(NamedTuple):
     unreadable: dict[str, str]  # path -> why it cannot be read, or be brought
     elsewhere: dict[str, str]  # path of a link -> where it leads, and why that does not come
     folders: list[str]  # empty ones
+    # why nobody should give the machine up although there is nothing to bring; empty if there is no reason
+    trouble: str = ""
 
 
 def walk(

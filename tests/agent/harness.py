@@ -47,8 +47,8 @@ class ShellTransport(LocalTransport):
         return super().run([*self._environment(), *argv], stdin=stdin, timeout_seconds=timeout_seconds)
 
     @contextlib.contextmanager
-    def stream(self, argv: Sequence[str], *, stdin: bytes = b"") -> Iterator[Iterator[bytes]]:
-        with super().stream([*self._environment(), *argv], stdin=stdin) as pieces:
+    def stream(self, argv: Sequence[str], *, silence_seconds: float) -> Iterator[Iterator[bytes]]:
+        with super().stream([*self._environment(), *argv], silence_seconds=silence_seconds) as pieces:
             yield self._cut(pieces)
 
     def _environment(self) -> list[str]:

@@ -93,7 +93,8 @@ class PlantedAgent:
         return said if isinstance(said, Completed) else Completed(returncode=0, stdout=said, stderr=b"")
 
     @contextlib.contextmanager
-    def stream(self, argv: Sequence[str], *, stdin: bytes = b"") -> Iterator[Iterator[bytes]]:
+    def stream(self, argv: Sequence[str], *, silence_seconds: float) -> Iterator[Iterator[bytes]]:
+        assert 0 < silence_seconds < float("inf")
         yield self._counted()
 
     def _counted(self) -> Iterator[bytes]:

@@ -19,7 +19,7 @@ from costgpu.job.machine import agent_reply
 from costgpu.job.machine.agent_reply import Reply, bad_reply, checked_reply
 from costgpu.job.machine.host import LogPosition, Transport, transfer_seconds
 from costgpu.job.machine.install_agent import install_agent
-from costgpu.job.machine.log_frames import LogData, SignOfLife, read_frames, watch
+from costgpu.job.machine.log_frames import LogData, SignOfLife, read_frames
 from costgpu.job.timeouts import AgentTimeouts
 from costgpu.models.job import Checkpoint, FileEntry, JobOrder, JobStatus, LogStream, Outputs
 
@@ -131,10 +131,9 @@ class AgentHost:
         """
         argv = [*self._agent, "follow", str(position.stdout), str(position.stderr)]
         expected = {LogStream.STDOUT: position.stdout, LogStream.STDERR: position.stderr}
-        with self._transport.stream(argv) as chunks:
-            for frame in read_frames(
-                watch(chunks, self._timeouts.silence), self._timeouts.silence, self._clock.monotonic
-            ):
+        silence = self._timeouts.silence
+        with self._transport.stream(argv, silence_seconds=silence) as chunks:
+            for frame in read_frames(chunks, silence, self._clock.monotonic):
                 if isinstance(frame, JobStatus):
                     return frame
                 if isinstance(frame, SignOfLife):

@@ -86,8 +86,12 @@ class Transport(Protocol):
             MachineUnusable: It wrote more than `MAX_OUTPUT_BYTES` to stdout.
         """
 
-    def stream(self, argv: Sequence[str], *, stdin: bytes = b"") -> AbstractContextManager[Iterator[bytes]]:
-        """Run a command and yields its stdout as it comes; leaving the block ends it. Silence is not an error."""
+    def stream(self, argv: Sequence[str], *, silence_seconds: float) -> AbstractContextManager[Iterator[bytes]]:
+        """Run a command without input, and yield its stdout as it comes; leaving the block ends it.
+
+        Args:
+            silence_seconds: A command that writes nothing for so long counts as lost.
+        """
 
     def download(self, files: Sequence[RemoteFile]) -> None:
         """Copy files home: SFTP, or a copy. Parents exist already. Holes stay holes.

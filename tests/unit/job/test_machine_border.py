@@ -2,8 +2,6 @@
 
 import contextlib
 import json
-import threading
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -13,7 +11,6 @@ from hypothesis import strategies as st
 from costgpu.errors import HostUnreachable, MachineUnusable, OutputsDamaged
 from costgpu.job.files import agent_report
 from costgpu.job.machine.host import LogPosition
-from costgpu.job.machine.log_frames import watch
 from costgpu.models.job import LogStream
 from tests.fuzz.planted_agent import OUTPUTS, SHA, STATUS, PlantedAgent, frame, log, reply, whole_stream
 
@@ -64,15 +61,3 @@ def test_no_file_but_the_two_logs_comes_into_the_folder_with_the_runs_keys(tmp_p
     with pytest.raises(OutputsDamaged, match="other logs"):
         PlantedAgent(lambda _: reply({"files": [row]})).host.fetch_logs(tmp_path)
     assert list(tmp_path.iterdir()) == []
-
-
-def test_a_silent_connection_is_given_up() -> None:
-    over = threading.Event()
-
-    def silent() -> Iterator[bytes]:
-        yield b"x"
-        over.wait(60)
-
-    with pytest.raises(HostUnreachable, match="sign of life"):
-        list(watch(silent(), 0.2))
-    over.set()

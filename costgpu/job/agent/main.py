@@ -134,7 +134,7 @@ def _call(home: Home, request: dict[str, Any]) -> dict[str, Any]:
             "trouble": found.trouble,
         }
     if method == "logs":
-        from .outputs.find_outputs import file_sha256
+        from ...portable.files import file_sha256
         from .status import LOGS, job_end
 
         over = job_end(home) is not None

@@ -26,9 +26,9 @@ from costgpu.job.agent.outputs.checkpoint_upload import LIST as CHECKPOINT_LIST
 from costgpu.job.files import agent_report
 from costgpu.job.files.download import copy_files, fetch_verified
 from costgpu.job.files.paths import is_inside
-from costgpu.job.files.safe_move import sha256_of
 from costgpu.models.job import Checkpoint, EndReason, FileEntry, JobPhase, JobStatus
 from costgpu.models.run import RunView
+from costgpu.portable.files import file_sha256
 from costgpu.providers import registry
 from costgpu.providers.base import Bucket
 
@@ -161,7 +161,7 @@ class FolderHost:
             FileEntry(
                 path=path.relative_to(self.folder).as_posix(),
                 size=path.stat().st_size,
-                sha256=sha256_of(path),
+                sha256=file_sha256(path),
                 mode=path.stat().st_mode & 0o777,
             )
             for path in sorted(self.folder.rglob("*"))

@@ -15,10 +15,9 @@ from pathlib import Path, PurePosixPath
 from costgpu.errors import CostGpuError
 from costgpu.job.agent.outputs.find_outputs import matches
 from costgpu.job.files.download import OutputSource, copy_files, fetch_verified
-from costgpu.job.files.safe_move import sha256_of
 from costgpu.ledger.codec import from_json, to_json
 from costgpu.models.job import Checkpoint, FileEntry
-from costgpu.portable.files import written_whole
+from costgpu.portable.files import file_sha256, written_whole
 
 KEPT = 2  # the newest, and the one before in case a job cannot go on from the newest
 _SPARE_BYTES = 64 << 20  # left free on the disk
@@ -85,7 +84,7 @@ class CheckpointStore:
                 contents = None
             for sha256, size in (contents or set()) - whole.keys():
                 there = self._size(sha256) == size
-                whole[sha256, size] = there and sha256_of(self.contents / sha256) == sha256
+                whole[sha256, size] = there and file_sha256(self.contents / sha256) == sha256
             if contents is None or not all(whole[each] for each in contents):
                 self._list_of(number).unlink(missing_ok=True)
                 discarded += 1

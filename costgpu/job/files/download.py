@@ -13,8 +13,9 @@ from pathlib import Path
 from typing import Protocol
 
 from costgpu.errors import OutputsDamaged
-from costgpu.job.files.safe_move import has_content, sha256_of
+from costgpu.job.files.safe_move import has_content
 from costgpu.models.job import FileEntry
+from costgpu.portable.files import file_sha256
 
 _BATCH = 256
 
@@ -93,7 +94,7 @@ def _fetch_batch(
                 raise OutputsDamaged(f"{entry.path} did not arrive.") from None
             if size != entry.size if entry.sha256 else size < entry.size:
                 raise OutputsDamaged(f"{entry.path} arrived with {size} bytes instead of {entry.size}.")
-            if entry.sha256 and sha256_of(partial[target]) != entry.sha256:
+            if entry.sha256 and file_sha256(partial[target]) != entry.sha256:
                 raise OutputsDamaged(
                     f"{entry.path} arrived with another checksum than it was announced with.",
                     hint="Fetch it again: it is still where it was.",

@@ -19,8 +19,8 @@ from costgpu.job.machine import agent_reply
 from costgpu.job.machine.agent_reply import Reply, bad_reply, checked_reply
 from costgpu.job.machine.host import LogPosition, Transport, transfer_seconds
 from costgpu.job.machine.install_agent import install_agent
-from costgpu.job.machine.log_frames import LogData, SignOfLife, read_frames
-from costgpu.job.timeouts import AgentTimeouts
+from costgpu.job.machine.log_frames import SignOfLife, read_frames
+from costgpu.job.timeouts import CALL_SECONDS, CHECKSUMS_SECONDS, SILENCE_SECONDS
 from costgpu.models.job import Checkpoint, FileEntry, JobOrder, JobStatus, LogStream, Outputs
 
 _HOLD_SECONDS, _USUAL_BYTES_PER_SECOND = 120.0, 1e6  # after that a client that fetches counts as gone
@@ -38,17 +38,10 @@ class AgentHost:
         clock: Tells how long a frame takes.
     """
 
-    def __init__(
-        self,
-        transport: Transport,
-        python: str = "python3",
-        timeouts: AgentTimeouts | None = None,
-        clock: Clock | None = None,
-    ) -> None:
+    def __init__(self, transport: Transport, python: str = "python3", clock: Clock | None = None) -> None:
         self._clock = clock or SystemClock()
         self._transport = transport
         self._python = python
-        self._timeouts = timeouts or AgentTimeouts()
         self._agent = ("/bin/sh", f"{transport.home}/agent")
 
     def install(self) -> None:
@@ -58,14 +51,14 @@ class AgentHost:
             HostUnreachable: The connection was lost, or the machine ended a command: it may be ending. Call again.
             MachineUnusable: Not Linux, no Python 3.8 or newer, no space, or the agent does not start.
         """
-        install_agent(self._transport, self._python, self._timeouts)
+        install_agent(self._transport, self._python)
 
     def driver_trouble(self, gpus: int, seconds: float) -> str:
         """Return what NVIDIA's driver says instead of naming so many GPUs; empty if it names them."""
         return self._call(
             "driver",
             lambda reply: agent_reply.value(reply, "trouble", str),
-            seconds + self._timeouts.call,
+            seconds + CALL_SECONDS,
             gpus=gpus,
             seconds=seconds,
         )
@@ -83,7 +76,7 @@ class AgentHost:
         lacking = self._call(
             "expect",
             _lacking,
-            self._transfer_seconds(selection.total_bytes),
+            transfer_seconds(selection.total_bytes, CALL_SECONDS),
             files=files,
             links=dict(selection.links),
             folders=list(selection.folders),
@@ -101,14 +94,11 @@ class AgentHost:
 
         self.hold(size)
         completed = self._transport.run(
-            [*self._agent, "receive"], stdin=counted(), timeout_seconds=self._transfer_seconds(size)
+            [*self._agent, "receive"], stdin=counted(), timeout_seconds=transfer_seconds(size, CALL_SECONDS)
         )
         checked_reply(completed, "receive")
         self._call("hold", _nothing, seconds=0.0)
         return travelled
-
-    def _transfer_seconds(self, size: int) -> float:
-        return transfer_seconds(size, self._timeouts.call)
 
     def start(self, order: JobOrder, secrets: Mapping[str, str], uploads: Mapping[str, str]) -> None:
         """Start the job, once; secrets and addresses travel on standard input."""
@@ -131,27 +121,24 @@ class AgentHost:
         """
         argv = [*self._agent, "follow", str(position.stdout), str(position.stderr)]
         expected = {LogStream.STDOUT: position.stdout, LogStream.STDERR: position.stderr}
-        silence = self._timeouts.silence
-        with self._transport.stream(argv, silence_seconds=silence) as chunks:
-            for frame in read_frames(chunks, silence, self._clock.monotonic):
+        with self._transport.stream(argv, silence_seconds=SILENCE_SECONDS) as chunks:
+            for frame in read_frames(chunks, SILENCE_SECONDS, self._clock.monotonic):
                 if isinstance(frame, JobStatus):
                     return frame
                 if isinstance(frame, SignOfLife):
                     sink(LogStream.STDOUT, b"")  # whoever watches can look at the clock
                     continue
-                self._check_position(frame, expected[frame.stream])
+                if frame.position != expected[frame.stream]:
+                    raise HostUnreachable(
+                        f"The job's output is broken: byte {frame.position} came for {expected[frame.stream]}."
+                    )
                 expected[frame.stream] += len(frame.data)
                 sink(frame.stream, frame.data)
         raise HostUnreachable("The connection to the machine ended while the job was running.")
 
-    @staticmethod
-    def _check_position(frame: LogData, expected: int) -> None:
-        if frame.position != expected:
-            raise HostUnreachable(f"The job's output is broken: byte {frame.position} came for {expected}.")
-
     def outputs(self) -> Outputs:
         """Return what the job has made, as the machine tells it."""
-        return self._call("outputs", agent_report.outputs, self._timeouts.checksums)
+        return self._call("outputs", agent_report.outputs, CHECKSUMS_SECONDS)
 
     def fetch(self, entries: Sequence[FileEntry], folder: Path) -> None:
         """Bring outputs into `folder`, each verified before it gets its name.
@@ -163,14 +150,14 @@ class AgentHost:
 
     def fetch_logs(self, folder: Path) -> None:
         """Bring both logs into `folder`; verified if the job is over."""
-        entries = self._call("logs", agent_report.entries, self._timeouts.checksums)
+        entries = self._call("logs", agent_report.entries, CHECKSUMS_SECONDS)
         if not {entry.path for entry in entries} <= LOG_NAMES:  # beside the logs are the run's keys
             raise OutputsDamaged("The machine names other logs than the job's two.", hint="Nothing was fetched.")
         self._fetch("", entries, folder)
 
     def checkpoint(self, *, everything: bool = False) -> Checkpoint:
         """Return what of the job's checkpoints is whole now; copies of it are on the machine until the next call."""
-        found = self._call("checkpoint", agent_report.checkpoint, self._timeouts.checksums, everything=everything)
+        found = self._call("checkpoint", agent_report.checkpoint, CHECKSUMS_SECONDS, everything=everything)
         store = f"{self._transport.home}/{STORE}"
         return replace(found, files=tuple(replace(each, source=f"{store}/{each.sha256}") for each in found.files))
 
@@ -192,12 +179,10 @@ class AgentHost:
         self._transport.close()
 
     def _call(
-        self, method: str, parse: Callable[[Reply], T], timeout: float | None = None, /, **arguments: object
+        self, method: str, parse: Callable[[Reply], T], seconds: float = CALL_SECONDS, /, **arguments: object
     ) -> T:
         request = json.dumps({"method": method, **arguments}).encode()
-        completed = self._transport.run(
-            [*self._agent, "call"], stdin=request, timeout_seconds=timeout or self._timeouts.call
-        )
+        completed = self._transport.run([*self._agent, "call"], stdin=request, timeout_seconds=seconds)
         reply = checked_reply(completed, method)
         try:
             return parse(reply)

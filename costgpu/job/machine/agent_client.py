@@ -45,16 +45,11 @@ class AgentHost:
         self._agent = ("/bin/sh", f"{transport.home}/agent")
 
     def install(self) -> None:
-        """Put the agent there and start it, if it is not running. Idempotent.
-
-        Raises:
-            HostUnreachable: The connection was lost, or the machine ended a command: it may be ending. Call again.
-            MachineUnusable: Not Linux, no Python 3.8 or newer, no space, or the agent does not start.
-        """
+        """As `Host.install`."""
         install_agent(self._transport, self._python)
 
     def driver_trouble(self, gpus: int, seconds: float) -> str:
-        """Return what NVIDIA's driver says instead of naming so many GPUs; empty if it names them."""
+        """As `Host.driver_trouble`."""
         return self._call(
             "driver",
             lambda reply: agent_reply.value(reply, "trouble", str),
@@ -64,11 +59,7 @@ class AgentHost:
         )
 
     def send(self, selection: Selection) -> int:
-        """Send the files that are not there yet, verified on arrival; return the bytes that travelled.
-
-        Raises:
-            SyncRefused: A file changed while it was being sent.
-        """
+        """As `Host.send`."""
         files = [
             [one.path, one.size, one.sha256, one.mode, *([one.modified_ns] if one.modified_ns else [])]
             for one in selection.files
@@ -76,7 +67,7 @@ class AgentHost:
         lacking = self._call(
             "expect",
             _lacking,
-            transfer_seconds(selection.total_bytes, CALL_SECONDS),
+            transfer_seconds(selection.total_bytes),
             files=files,
             links=dict(selection.links),
             folders=list(selection.folders),
@@ -94,14 +85,14 @@ class AgentHost:
 
         self.hold(size)
         completed = self._transport.run(
-            [*self._agent, "receive"], stdin=counted(), timeout_seconds=transfer_seconds(size, CALL_SECONDS)
+            [*self._agent, "receive"], stdin=counted(), timeout_seconds=transfer_seconds(size)
         )
         checked_reply(completed, "receive")
         self._call("hold", _nothing, seconds=0.0)
         return travelled
 
     def start(self, order: JobOrder, secrets: Mapping[str, str], uploads: Mapping[str, str]) -> None:
-        """Start the job, once; secrets and addresses travel on standard input."""
+        """As `Host.start`."""
         self._call("start", _nothing, order=asdict(order), secrets=dict(secrets), uploads=dict(uploads))
 
     def status(self) -> JobStatus:
@@ -113,12 +104,7 @@ class AgentHost:
         self._call("cancel", _nothing)
 
     def follow(self, position: LogPosition, sink: Callable[[LogStream, bytes], None]) -> JobStatus:
-        """Hand every byte from `position` on to `sink`; return when the job is over.
-
-        Raises:
-            HostUnreachable: The stream ended early, or there was no sign of life. Follow again from where `sink` is.
-            MachineUnusable: It is not what an agent sends.
-        """
+        """As `Host.follow`."""
         argv = [*self._agent, "follow", str(position.stdout), str(position.stderr)]
         expected = {LogStream.STDOUT: position.stdout, LogStream.STDERR: position.stderr}
         with self._transport.stream(argv, silence_seconds=SILENCE_SECONDS) as chunks:
@@ -141,11 +127,7 @@ class AgentHost:
         return self._call("outputs", agent_report.outputs, CHECKSUMS_SECONDS)
 
     def fetch(self, entries: Sequence[FileEntry], folder: Path) -> None:
-        """Bring outputs into `folder`, each verified before it gets its name.
-
-        Raises:
-            OutputsDamaged: A checksum does not match.
-        """
+        """As `Host.fetch`."""
         self._fetch("work", entries, folder)
 
     def fetch_logs(self, folder: Path) -> None:
@@ -156,13 +138,13 @@ class AgentHost:
         self._fetch("", entries, folder)
 
     def checkpoint(self, *, everything: bool = False) -> Checkpoint:
-        """Return what of the job's checkpoints is whole now; copies of it are on the machine until the next call."""
+        """As `Host.checkpoint`."""
         found = self._call("checkpoint", agent_report.checkpoint, CHECKSUMS_SECONDS, everything=everything)
         store = f"{self._transport.home}/{STORE}"
         return replace(found, files=tuple(replace(each, source=f"{store}/{each.sha256}") for each in found.files))
 
     def collected(self) -> None:
-        """Tell the agent that outputs and logs are home and verified: if the client dies now, the machine ends."""
+        """As `Host.collected`."""
         self._call("collected", _nothing)
 
     def _fetch(self, below: str, entries: Sequence[FileEntry], folder: Path) -> None:
@@ -171,7 +153,7 @@ class AgentHost:
         self._call("hold", _nothing, seconds=0.0)
 
     def hold(self, size: int) -> None:
-        """Tell the agent for how long we may be busy without calling, so that it does not take us for gone."""
+        """As `Host.hold`."""
         self._call("hold", _nothing, seconds=_HOLD_SECONDS + size / _USUAL_BYTES_PER_SECOND)
 
     def close(self) -> None:

@@ -21,7 +21,10 @@ from costgpu.models.job import Checkpoint, FileEntry, JobOrder, JobStatus, LogSt
 MAX_OUTPUT_BYTES = 64 << 20
 """What a command may write to stdout: 200,000 files by name, size and checksum."""
 
-_SLOWEST_BYTES_PER_SECOND = 50_000.0  # what a transfer may take, before it counts as stuck
+_LEAST_TRANSFER_SECONDS, _SLOWEST_BYTES_PER_SECOND = (
+    60.0,
+    50_000.0,
+)  # what a transfer may take, before it counts as stuck
 
 
 def endless_output(command: str) -> MachineUnusable:
@@ -32,9 +35,9 @@ def endless_output(command: str) -> MachineUnusable:
     )
 
 
-def transfer_seconds(size: int, least: float) -> float:
+def transfer_seconds(size: int) -> float:
     """Return how long so many bytes may travel, in seconds."""
-    return least + size / _SLOWEST_BYTES_PER_SECOND
+    return _LEAST_TRANSFER_SECONDS + size / _SLOWEST_BYTES_PER_SECOND
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -113,7 +116,8 @@ class Host(Protocol):
         """Put the agent there and start it, if it is not running; it then guards the machine. Idempotent.
 
         Raises:
-            MachineUnusable: No Python 3.8 or newer on the image, no space, ...
+            HostUnreachable: The connection was lost, or the machine ended a command: it may be ending. Call again.
+            MachineUnusable: Not Linux, no Python 3.8 or newer, no space, or the agent does not start.
         """
 
     def driver_trouble(self, gpus: int, seconds: float) -> str:
@@ -124,7 +128,11 @@ class Host(Protocol):
         """
 
     def send(self, selection: Selection) -> int:
-        """Send the working folder, verified on arrival; return the bytes that travelled. Idempotent."""
+        """Send the working folder, verified on arrival; return the bytes that travelled. Idempotent.
+
+        Raises:
+            SyncRefused: A file changed while it was being sent.
+        """
 
     def hold(self, size: int) -> None:
         """Tell the agent that its client is busy for as long as so many bytes take: it is not to count as gone."""
@@ -144,6 +152,10 @@ class Host(Protocol):
         """Hand every byte from `position` on to `sink` as it comes; return when the job is over.
 
         While the job is silent `sink` gets empty bytes now and then; it may raise to end the call.
+
+        Raises:
+            HostUnreachable: The stream ended early, or there was no sign of life. Follow again from where `sink` is.
+            MachineUnusable: It is not what an agent sends.
         """
 
     def outputs(self) -> Outputs:
@@ -160,7 +172,7 @@ class Host(Protocol):
         """Bring ``stdout.log`` and ``stderr.log`` into `folder`."""
 
     def checkpoint(self, *, everything: bool = False) -> Checkpoint:
-        """Return what of the job's checkpoints is whole now; `fetch` brings its contents.
+        """Return what of the job's checkpoints is whole now; `fetch` brings its contents until the next call.
 
         Number 0 as long as nothing has changed since they were put there.
 

@@ -23,7 +23,6 @@ from costgpu.portable.supervise import signal_group
 # user's environment reaches the job, as on a rented machine: what it needs is named with -e.
 _KEPT = frozenset(KEPT.split()) | {"DYLD_LIBRARY_PATH", "VIRTUAL_ENV"}
 _END_SECONDS = 2.0
-_DOWNLOAD_SECONDS = 60.0  # for files without content
 
 
 class LocalTransport(CommandTransport):
@@ -48,7 +47,7 @@ class LocalTransport(CommandTransport):
 
     def download(self, files: Sequence[RemoteFile]) -> None:
         """As `Transport.download`."""
-        until = time.monotonic() + transfer_seconds(sum(file.size for file in files), _DOWNLOAD_SECONDS)
+        until = time.monotonic() + transfer_seconds(sum(file.size for file in files))
         for file in files:
             try:
                 source = open_regular(file.path, follow=True)  # an output may be a link to another one

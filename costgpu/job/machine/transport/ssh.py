@@ -26,7 +26,6 @@ from costgpu.models.instance import Endpoint
 T = TypeVar("T")
 _FILES_AT_ONCE = 16
 _CLOSE_SECONDS = 2.0
-_DOWNLOAD_SECONDS = 60.0  # for files without content
 _PIECE_BYTES = 4 << 20
 _PERHAPS_REGULAR = (asyncssh.FILEXFER_TYPE_REGULAR, asyncssh.FILEXFER_TYPE_UNKNOWN)
 
@@ -93,7 +92,7 @@ class SshTransport(CommandTransport):
 
     async def _download(self, files: Sequence[RemoteFile]) -> None:
         connection = await self._connected()
-        async with asyncio.timeout(transfer_seconds(sum(file.size for file in files), _DOWNLOAD_SECONDS)):
+        async with asyncio.timeout(transfer_seconds(sum(file.size for file in files))):
             await self._fetch(connection, files)
 
     async def _fetch(self, connection: asyncssh.SSHClientConnection, files: Sequence[RemoteFile]) -> None:

@@ -21,7 +21,7 @@ from costgpu.portable.supervise import signal_group
 
 # What a login to a machine has, and what belongs to the machine rather than to its user. Nothing else of the
 # user's environment reaches the job, as on a rented machine: what it needs is named with -e.
-_KEPT = frozenset(KEPT.split()) | {"DYLD_LIBRARY_PATH", "VIRTUAL_ENV"}
+_KEPT = frozenset(KEPT.split()) | {"VIRTUAL_ENV"}
 _END_SECONDS = 2.0
 
 

@@ -93,22 +93,19 @@ class SshTransport(CommandTransport):
     async def _download(self, files: Sequence[RemoteFile]) -> None:
         connection = await self._connected()
         async with asyncio.timeout(transfer_seconds(sum(file.size for file in files))):
-            await self._fetch(connection, files)
-
-    async def _fetch(self, connection: asyncssh.SSHClientConnection, files: Sequence[RemoteFile]) -> None:
-        try:
-            sftp = await connection.start_sftp_client(path_errors="surrogateescape")
-        except asyncssh.ChannelOpenError as exc:
-            raise MachineUnusable(f"{address(self._endpoint)} offers no SFTP, which files come home by.") from exc
-        slots = asyncio.Semaphore(_FILES_AT_ONCE)
-        async with sftp:
-            tasks = [asyncio.create_task(_get(sftp, slots, file)) for file in files]
             try:
-                await asyncio.gather(*tasks)
-            finally:
-                for task in tasks:
-                    task.cancel()
-                await asyncio.gather(*tasks, return_exceptions=True)
+                sftp = await connection.start_sftp_client(path_errors="surrogateescape")
+            except asyncssh.ChannelOpenError as exc:
+                raise MachineUnusable(f"{address(self._endpoint)} offers no SFTP, which files come home by.") from exc
+            slots = asyncio.Semaphore(_FILES_AT_ONCE)
+            async with sftp:
+                tasks = [asyncio.create_task(_get(sftp, slots, file)) for file in files]
+                try:
+                    await asyncio.gather(*tasks)
+                finally:
+                    for task in tasks:
+                        task.cancel()
+                    await asyncio.gather(*tasks, return_exceptions=True)
 
     async def _disconnect(self) -> None:
         async with self._dialling:

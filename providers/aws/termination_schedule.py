@@ -80,8 +80,7 @@ class Schedules:
             return []
         prefix = f"{PREFIX}{run_id}-" if run_id else PREFIX
         with self._clients.speaking(f"list schedules in {region}"):
-            lists = self._clients.client("scheduler", region).get_paginator("list_schedules")
-            rows = [row for page in lists.paginate(NamePrefix=prefix) for row in page["Schedules"]]
+            rows = self._clients.rows(region, "list_schedules", "Schedules", service="scheduler", NamePrefix=prefix)
         return [
             leftover_from("aws", region, SCHEDULE, name, {TAG_RUN: run_of(name)}, 0.0, row.get("CreationDate"))
             for row in rows

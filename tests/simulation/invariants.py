@@ -16,6 +16,7 @@ from costgpu.errors import CostGpuError
 from costgpu.job.drive.checkpoints import store_of
 from costgpu.job.state.attempts import attempt_id
 from costgpu.job.state.states import apply, begin, replay
+from costgpu.job.timeouts import SEARCH_SECONDS
 from costgpu.models.instance import InstanceState
 from costgpu.models.job import CostOutcome, EndReason
 from costgpu.models.run import EndedBy, EventKind, RunEvent, RunState, RunView
@@ -46,6 +47,7 @@ NAMES = (
     "a cap is for the job",
     "a job goes on or is told",
     "a cancelled job does not go on",
+    "a search pauses",
     "checkpoints are gone on from",
     "the queue keeps to its machines",
     "outputs come home",
@@ -235,6 +237,12 @@ class Invariants:
     def _may_ask(self, view: RunView) -> None:
         """Only who is to begin a job asks for a machine, and the queue only where there is room for it."""
         process, most = seams.Felt.process(), self._world.schedule.setting.max_machines
+        searched, call = view.searched_at, view.create_call
+        is_clock_right = not (self._world.clock_set or self._world.schedule.setting.clock_offset_seconds)
+        if searched is not None and call is not None and is_clock_right:
+            paused = (call.at - searched).total_seconds()
+            if paused < SEARCH_SECONDS[0] - 1.0:
+                self._once("a search pauses", f"{view.run_id} asks again {paused:.0f} s after nothing was found")
         if process is not None and process.step.what in ("cancel", "reap", "check", "fetch"):
             self._once("a cancelled job does not go on", f"{process.name} asks for a machine for {view.run_id}")
         if process is None or process.step.what not in ("queue", "enqueue"):

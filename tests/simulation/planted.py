@@ -411,6 +411,11 @@ def reap_ends_a_job_that_may_go_on(stack: contextlib.ExitStack) -> None:
     put(stack, receipt, "record_next_attempt", lambda run, closing: not run.cancelling and real(run, closing))
 
 
+@bug(1150)
+def a_search_does_not_pause(stack: contextlib.ExitStack) -> None:
+    put(stack, JobDriver, "_due", lambda _: 0.0)
+
+
 @bug(32)
 def outputs_of_all_machines_go_to_one_folder(stack: contextlib.ExitStack) -> None:
     put(stack, RunView, "outputs_folder", property(lambda self: self.spec.workdir))

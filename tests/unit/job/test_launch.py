@@ -26,7 +26,7 @@ from costgpu.providers.base import Provider
 from tests.fake_cloud import FakeCloud, JobScript, MachineScript
 from tests.job import world as world_module
 from tests.job.examples import START, facts_of, intent
-from tests.job.mortal import MemoryBook, plan
+from tests.job.world import MemoryBook, plan
 
 
 class Shelf(MemoryBook):

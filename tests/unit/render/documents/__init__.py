@@ -34,10 +34,7 @@ from tests.cli.here import told
 from tests.fake_cloud import JobScript, MachineScript
 from tests.fake_cloud.script import NEVER, PROGRESS
 from tests.fake_cloud.spec import SPEC
-from tests.job.group_world import GroupWorld
-from tests.job.mortal import plan
-from tests.job.recovery_world import RecoveryWorld
-from tests.job.world import JOB, MACHINE, World, press
+from tests.job.world import JOB, MACHINE, SAVING, World, plan, press
 from tests.unit.render.documents.texts import texts
 from tests.unit.render.runs import prediction
 
@@ -218,7 +215,7 @@ def doing(script: JobScript) -> Callable[[Path], World]:
 
 def taken_back(*seconds: float) -> Callable[[Path], World]:
     """Return worlds that take back machines after so many seconds, one after the other."""
-    return lambda folder: RecoveryWorld(folder, seconds)
+    return lambda folder: World(folder, SAVING, takes_back=seconds)
 
 
 GPU = Accelerator(name="V100", count=1, memory_gib=16.0)
@@ -255,24 +252,21 @@ STORIES = {
     "driver_failed": Story(world=booting(replace(MACHINE, driver_seconds=NEVER)), planned={"gpu": GPU}),
     "sync_failed": Story(happens=cannot_be_sent),
     "left_behind": Story(happens=leaves_rule),
-    "two_machines": Story(world=GroupWorld, planned=GROUP, types=(RUN, *LONG), estimated=True),
-    "two_machines_outputs_of_all": Story(world=GroupWorld, planned={**GROUP, "outputs_from": OutputsFrom.ALL}),
-    "two_machines_one_lost": Story(world=GroupWorld, planned=GROUP, happens=after(100, vanishes, 1)),
-    "two_machines_one_taken_back": Story(
-        world=GroupWorld, planned={**GROUP, "spot": True}, happens=after(100, preempts, 1)
-    ),
-    "two_machines_no_room": Story(world=GroupWorld, planned=GROUP, happens=room_for_one),
-    "ray_cluster": Story(world=GroupWorld, planned={**GROUP, "launcher": Launcher.RAY}),
+    "two_machines": Story(planned=GROUP, types=(RUN, *LONG), estimated=True),
+    "two_machines_outputs_of_all": Story(planned={**GROUP, "outputs_from": OutputsFrom.ALL}),
+    "two_machines_one_lost": Story(planned=GROUP, happens=after(100, vanishes, 1)),
+    "two_machines_one_taken_back": Story(planned={**GROUP, "spot": True}, happens=after(100, preempts, 1)),
+    "two_machines_no_room": Story(planned=GROUP, happens=room_for_one),
+    "ray_cluster": Story(planned={**GROUP, "launcher": Launcher.RAY}),
     "as_text": Story(types=("run -y train.py",)),
     "recovered_as_text": Story(world=taken_back(300), planned=RECOVERS, types=("run -y train.py",)),
-    "two_machines_as_text": Story(world=GroupWorld, planned=GROUP, types=("run -y train.py",)),
+    "two_machines_as_text": Story(planned=GROUP, types=("run -y train.py",)),
     "planned": Story(types=("run --dry-run train.py", "run --dry-run --json train.py"), planned=RECOVERS),
     "detached": Story(
         types=("run -y -d train.py", "jobs", "jobs --json", f"logs --all {FIRST}", f"attach {FIRST}", "jobs -a")
     ),
     "detached_as_json": Story(types=("run -y -d --json train.py", f"cancel {FIRST}", "jobs -a")),
     "detached_group": Story(
-        world=GroupWorld,
         planned=GROUP,
         types=("run -y -d train.py", "jobs", "jobs --json", f"attach {FIRST}", "jobs -a"),
     ),

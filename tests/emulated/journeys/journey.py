@@ -20,6 +20,7 @@ from typing import Any
 
 import pytest
 
+from costgpu.errors import OrphansFound
 from costgpu.providers.base import TAG_RUN
 from tests.emulated.journeys.accounts import Account, Cloud, account_of
 from tests.emulators.compute_engine.client import RunningComputeEngine
@@ -45,6 +46,7 @@ print("done", flush=True)
 sys.exit(int(sys.argv[1]) if len(sys.argv) > 1 else 0)
 """
 """A job that goes on until somebody tells it to, and saves something when it is ended."""
+UNSEEN_SECONDS = 600.0  # after so long, a machine that nobody can see was never created
 QUICK_AGENT = "COSTGPU_AGENT_LINGER_SECONDS=1 COSTGPU_AGENT_CONTACT_SECONDS=1"
 """An agent that does not wait two minutes for a client that has gone."""
 
@@ -289,6 +291,14 @@ class Person:
 
         until(there, seconds, f"the machine of {name or self.name} runs")
         return InGuest(found[0]["guest"])
+
+    def reap(self, ahead: float = 0.0) -> None:
+        """Somebody runs `reap --yes`, so many seconds later; its exit code says whether anything was found."""
+        clock = self.folder / "clock"
+        clock.write_text(f"{ahead}")
+        words = ("reap", "--yes", "--infra", self.account.infra)
+        client = self.start(*words, command=(*KILLABLE, "--clock", str(clock), "--"))
+        assert client.wait(120) in (0, OrphansFound.exit_code), str(client)
 
     def requests(self) -> list[dict[str, Any]]:
         return [row for row in self.cloud.requests() if row["access_key"] == self.key]

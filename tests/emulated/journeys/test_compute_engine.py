@@ -85,7 +85,7 @@ def the_startup_script_comes_late(person: Person) -> None:
 
 
 @journeys
-def its_client_is_killed_before_it_hears_of_it(person: Person) -> None:
+def its_client_is_killed_as_it_is_made(person: Person) -> None:
     """The machine is made, and nobody was told so: it is found by the name in its labels."""
     person.write(QUICK)
     person.fault("instances.insert", when="after", hang_seconds=2.0)

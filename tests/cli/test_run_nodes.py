@@ -177,12 +177,3 @@ class TestPeople:
         steps.told("cancel", second).check(0)  # by any of its runs
         assert (steps.project / "checkpoint").read_text() == "kept"
         over(steps)
-
-    def test_a_terminal_that_is_closed_before_the_jobs_run_ends_both(self, steps: Here) -> None:
-        steps.slow_to_boot()
-        with steps.terminal(*LOCAL, *BARE, "train.py") as seat:
-            seat.expect("[2/2] Created")
-            seat.close()
-            until(lambda: {view.state for view in steps.runs()} == {RunState.CLOSED})
-        over(steps)
-        assert {view.reason for view in steps.runs()} == {EndReason.CANCELLED}

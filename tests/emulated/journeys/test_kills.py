@@ -17,7 +17,6 @@ from tests.emulators.guests.guest_control import InGuest
 
 pytestmark = pytest.mark.emulator
 journeys = Journeys()
-AT_ONCE_SECONDS = 2.0  # for which RunInstances is on its way
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -34,7 +33,7 @@ def done(guest: InGuest) -> None:
 @journeys
 def the_client_before_it_hears_of_its_machine(person: Person) -> None:
     person.write("pass")
-    person.fault("RunInstances", when="after", hang_seconds=AT_ONCE_SECONDS)
+    person.fault("RunInstances", when="after", hang_seconds=2.0)
     client = person.launch()
     client.until(
         lambda: "ec2:RunInstances" in [row["name"] for row in person.requests()], what="a machine is asked for"

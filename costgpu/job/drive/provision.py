@@ -30,7 +30,7 @@ from costgpu.job.timeouts import CREATE_SECONDS, FIND_POLL_SECONDS, VISIBLE_SECO
 from costgpu.models.events import Attempted, Created, Refused
 from costgpu.models.instance import CreateRequest, Instance, NodeGroup
 from costgpu.models.job import EndReason
-from costgpu.models.run import EndedBy, Option, RunState, RunView
+from costgpu.models.run import CreateCall, EndedBy, Option, RunState, RunView
 from costgpu.providers import registry
 from costgpu.retry import retry_provider_call
 
@@ -45,7 +45,7 @@ def choose_place(context: RunContext) -> None:
     place = None if given_up or context.error is not None else _next_place(context)
     if place is None:
         context.error = context.error or _nothing_left(context)
-        close_run(context, _reason(context.error), EndedBy.NOTHING_CREATED, ())
+        close_run(context, _reason(context.error), EndedBy.NOTHING_CREATED, context.left_behind)
         return
     index, zone = place
     option = context.view.options[index]
@@ -55,7 +55,7 @@ def choose_place(context: RunContext) -> None:
         if context.view.waits:
             raise  # it may work a moment later, and nothing is billed: the run stays where it is
         context.error = error
-        close_run(context, EndReason.PROVISION_FAILED, EndedBy.NOTHING_CREATED, ())
+        close_run(context, EndReason.PROVISION_FAILED, EndedBy.NOTHING_CREATED, context.left_behind)
         return
     until = context.clock.now() + timedelta(seconds=option.lease.lifetime_seconds)
     context.keys()
@@ -75,7 +75,7 @@ def choose_place(context: RunContext) -> None:
         if error not in refused or context.view.waits:
             raise
         context.error = error
-        close_run(context, EndReason.PROVISION_FAILED, EndedBy.NOTHING_CREATED, ())
+        close_run(context, EndReason.PROVISION_FAILED, EndedBy.NOTHING_CREATED, context.left_behind)
 
 
 def _record_call(
@@ -90,20 +90,33 @@ def _record_call(
     number = len(context.view.refusals) + 1
     context.own_token = f"{context.view.run_id}-{number}"
     context.create_called_at = context.created_at = None
-    call = Attempted(
-        attempt=number,
+    call = CreateCall(
+        number=number,
         token=context.own_token,
         option=index,
         zone=zone,
+        at=context.clock.now(),
         lease_until=until.replace(microsecond=0),
         allow_from=context.services.allow_from(option.offer.provider),
         account=account,
+    )
+    context.journal.add(_attempted(call, option), admit)
+
+
+def _attempted(call: CreateCall, option: Option) -> Attempted:
+    return Attempted(
+        attempt=call.number,
+        token=call.token,
+        option=call.option,
+        zone=call.zone,
+        lease_until=call.lease_until,
+        allow_from=call.allow_from,
+        account=call.account,
         offer=option.offer,
         lifetime_seconds=option.lease.lifetime_seconds,
         worst_cost_usd=option.lease.worst_cost_usd,
         usd_per_hour=option.lease.usd_per_hour,
     )
-    context.journal.add(call, admit)
 
 
 def environment_lost(view: RunView) -> RunCancelled:
@@ -132,6 +145,8 @@ def create_instance(context: RunContext) -> None:
         late = CapTooSmall(f"Of the lease of run {request.run_id} too little is left to boot a machine.")
         context.end(EndReason.UNCLAIMED, error=late)  # only looked for, not created
         return
+    if context.own_token != request.token and context.create_called_at is None:
+        _record_again(context)
     zone = f" in {request.zone or request.offer.region}"
     context.observer.waiting(context.view, f"asking {provider.name} for {request.offer.instance_type}{zone}")
 
@@ -152,12 +167,17 @@ def create_instance(context: RunContext) -> None:
     except ProviderError as error:
         found = None if certain else find_created(context)
         if found is None:
-            # first: whoever comes after an end in between cleans up as long as the refusal is not recorded
-            clean_up(provider, request.run_id, request.offer.region, clock)
             record_refusal(context, error)
             return
         instance = found
     record_instance(context, instance)
+
+
+def _record_again(context: RunContext) -> None:
+    """Record that the call of another process is made again: a machine of it may become visible only from now on."""
+    call, option = context.view.create_call, context.view.option
+    assert call is not None and option is not None  # noqa: S101, PT018 - there is one to be made again
+    context.journal.add(_attempted(call, option))
 
 
 def create_request(view: RunView, keys: Keys) -> CreateRequest:
@@ -203,11 +223,16 @@ def _group(view: RunView, option: Option) -> NodeGroup | None:
 
 
 def record_refusal(context: RunContext, error: ProviderError, confirmed_state: str = "") -> None:
-    """Record that nothing came of a create call, and whether that is the end of the run or another place is tried.
+    """Clean up, and record that nothing came of a create call, and whether another place is tried or the run ends.
 
     Args:
         confirmed_state: Of a machine that its provider has ended while it was being launched; empty if there was none.
     """
+    view, option = context.view, context.view.option
+    assert option is not None  # noqa: S101 - a create call was made
+    # first: whoever comes after an end in between cleans up as long as the refusal is not recorded
+    left = clean_up(context.provider(), view.run_id, option.offer.region, context.clock)
+    context.left_behind += left
     context.journal.add(Refused(error=type(error).__name__, message=error.message, confirmed_state=confirmed_state))
     if is_about_place(error, context.view):
         context.observer.note(error.message)

@@ -10,7 +10,7 @@ from costgpu.errors import LedgerConflict, LedgerDamaged, LedgerError
 from costgpu.job.state.states import IllegalEvent, apply, begin, replay
 from costgpu.ledger.codec import to_json
 from costgpu.models.events import KINDS, Attempted, Event, Intended
-from costgpu.models.run import RunEvent, RunState, RunView
+from costgpu.models.run import RunEvent, RunView
 
 
 class EventStore(Protocol):
@@ -109,7 +109,7 @@ class RunJournal:
                 self._stale = True
                 raise
             except LedgerError as error:
-                if view.state is RunState.INTENT and isinstance(event, Attempted):
+                if isinstance(event, Attempted):
                     raise
                 self.ledger_error = error
         self._view = after

@@ -46,6 +46,7 @@ S, E = RunState, EventKind
 MOVES: Mapping[tuple[RunState, EventKind], RunState] = {
     (S.INTENT, E.ATTEMPTED): S.PROVISIONING,
     (S.INTENT, E.CLOSED): S.CLOSED,
+    (S.PROVISIONING, E.ATTEMPTED): S.PROVISIONING,  # the same call again, by another process
     (S.PROVISIONING, E.REFUSED): S.INTENT,
     (S.PROVISIONING, E.CREATED): S.BOOTING,
     (S.PROVISIONING, E.ENDING): S.TERMINATING,

@@ -44,6 +44,7 @@ FOLDER = Path(__file__).parent
 RUN = "run -y --json train.py"
 RUNS = tuple(f"run{number:09}" for number in range(1, 40))  # as long as real ones
 FIRST, SECOND = RUNS[:2]
+EXPORT = "ledger export --format json"
 FIRST_STORY = "instance_lost"  # whose plan most others have, too
 BRIEF = ("jobs -a", f"ledger job {FIRST}")
 SHORT = ("jobs -a", "jobs -a --json", f"ledger job {FIRST}", f"ledger job {FIRST} --json", "ledger --json")
@@ -56,7 +57,7 @@ LONG = (
     "ledger accuracy",
     "ledger accuracy --json",
     "ledger export --format csv",
-    "ledger export --format json",
+    EXPORT,
     "ledger export --format focus",
 )
 GOES_ON = Recovery(most=2, checkpoints=(PROGRESS,), resume_args=("--resume", "{latest}"))
@@ -72,7 +73,7 @@ class Story:
     happens: Callable[[World], None] = lambda world: None
     types: tuple[str, ...] = (RUN, *BRIEF)
     estimated: bool = False
-    verbatim: bool = False  # whether JSON is shown as it was printed
+    verbatim: tuple[str, ...] = ()  # commands whose JSON is shown as it was printed
 
 
 class Desk(AppContext):
@@ -137,7 +138,7 @@ def told_of(name: str, seen: dict[str, str] | None = None) -> str:
             for number, command in enumerate(story.types, 1):
                 result = told(*command.split())
                 out = result.out
-                if out.startswith("{") and not story.verbatim:
+                if out.startswith("{") and command not in story.verbatim:
                     out = f"{short(json.loads(out), seen, str(number))}\n"
                 shown.append(f"$ costgpu {command}\n[exit code {result.code}]\n{result.err}[stdout]\n{out}")
         return "\n".join(shown)
@@ -212,7 +213,7 @@ def taken_back(*seconds: float) -> Callable[[Path], World]:
 GPU = Accelerator(name="V100", count=1, memory_gib=16.0)
 GROUP: dict[str, Any] = {"nodes": 2}
 STORIES = {
-    "success": Story(types=(RUN, *LONG), estimated=True, verbatim=True, planned={"tags": {"team": "vision"}}),
+    "success": Story(types=(RUN, *LONG), estimated=True, verbatim=(RUN, EXPORT), planned={"tags": {"team": "vision"}}),
     "no_outputs": Story(world=doing(JobScript(seconds=900)), planned={"outputs": ("*.pt",)}),
     "job_failed": Story(world=doing(replace(JOB, exit_code=3)), types=(RUN, *LONG), estimated=True),
     "setup_failed": Story(world=doing(replace(JOB, setup_exit_code=2)), planned={"setup": "pip install x"}),

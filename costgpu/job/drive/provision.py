@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import socket
 from collections.abc import Callable
 from datetime import datetime, timedelta
 
@@ -27,10 +28,10 @@ from costgpu.job.machine.host import Keys
 from costgpu.job.place_policy import Place, is_about_place, place_rank
 from costgpu.job.plan import LEAST_JOB_SECONDS, boot_seconds
 from costgpu.job.timeouts import CREATE_SECONDS, FIND_POLL_SECONDS, VISIBLE_SECONDS
-from costgpu.models.events import Attempted, Created, Refused
+from costgpu.models.events import Adopted, Attempted, Created, Refused
 from costgpu.models.instance import CreateRequest, Instance, NodeGroup
 from costgpu.models.job import EndReason
-from costgpu.models.run import CreateCall, EndedBy, Option, RunState, RunView
+from costgpu.models.run import EndedBy, Option, RunState, RunView
 from costgpu.providers import registry
 from costgpu.retry import retry_provider_call
 
@@ -90,33 +91,20 @@ def _record_call(
     number = len(context.view.refusals) + 1
     context.own_token = f"{context.view.run_id}-{number}"
     context.create_called_at = context.created_at = None
-    call = CreateCall(
-        number=number,
+    call = Attempted(
+        attempt=number,
         token=context.own_token,
         option=index,
         zone=zone,
-        at=context.clock.now(),
         lease_until=until.replace(microsecond=0),
         allow_from=context.services.allow_from(option.offer.provider),
         account=account,
-    )
-    context.journal.add(_attempted(call, option), admit)
-
-
-def _attempted(call: CreateCall, option: Option) -> Attempted:
-    return Attempted(
-        attempt=call.number,
-        token=call.token,
-        option=call.option,
-        zone=call.zone,
-        lease_until=call.lease_until,
-        allow_from=call.allow_from,
-        account=call.account,
         offer=option.offer,
         lifetime_seconds=option.lease.lifetime_seconds,
         worst_cost_usd=option.lease.worst_cost_usd,
         usd_per_hour=option.lease.usd_per_hour,
     )
+    context.journal.add(call, admit)
 
 
 def environment_lost(view: RunView) -> RunCancelled:
@@ -146,7 +134,8 @@ def create_instance(context: RunContext) -> None:
         context.end(EndReason.UNCLAIMED, error=late)  # only looked for, not created
         return
     if context.own_token != request.token and context.create_called_at is None:
-        _record_again(context)
+        # another process's call is made again: a machine of it may become visible only from now on
+        context.journal.add(Adopted(client=socket.gethostname()))
     zone = f" in {request.zone or request.offer.region}"
     context.observer.waiting(context.view, f"asking {provider.name} for {request.offer.instance_type}{zone}")
 
@@ -171,13 +160,6 @@ def create_instance(context: RunContext) -> None:
             return
         instance = found
     record_instance(context, instance)
-
-
-def _record_again(context: RunContext) -> None:
-    """Record that the call of another process is made again: a machine of it may become visible only from now on."""
-    call, option = context.view.create_call, context.view.option
-    assert call is not None and option is not None  # noqa: S101, PT018 - there is one to be made again
-    context.journal.add(_attempted(call, option))
 
 
 def create_request(view: RunView, keys: Keys) -> CreateRequest:
@@ -278,7 +260,8 @@ def find_created(context: RunContext) -> Instance | None:
     assert tried is not None  # noqa: S101 - provisioning has one
     provider, clock = context.provider(), context.clock
     request = create_request(context.view, context.keys())
-    since_attempt = max(0.0, (clock.now() - tried.at).total_seconds())  # the clock may have been set back
+    last_at = max(tried.at, context.view.adopted_at or tried.at)
+    since_attempt = max(0.0, (clock.now() - last_at).total_seconds())  # the clock may have been set back
     last_call = clock.monotonic() - since_attempt + (0.0 if context.own_token == tried.token else CREATE_SECONDS)
     if context.create_called_at is not None:
         last_call = max(last_call, context.create_called_at)

@@ -46,7 +46,6 @@ S, E = RunState, EventKind
 MOVES: Mapping[tuple[RunState, EventKind], RunState] = {
     (S.INTENT, E.ATTEMPTED): S.PROVISIONING,
     (S.INTENT, E.CLOSED): S.CLOSED,
-    (S.PROVISIONING, E.ATTEMPTED): S.PROVISIONING,  # the same call again, by another process
     (S.PROVISIONING, E.REFUSED): S.INTENT,
     (S.PROVISIONING, E.CREATED): S.BOOTING,
     (S.PROVISIONING, E.ENDING): S.TERMINATING,
@@ -216,6 +215,8 @@ def _facts(view: RunView, event: Event, at: datetime) -> RunView:
             return replace(view, restored_from=event.taken_at)
         case GivenUp():
             return replace(view, given_up=True)
-        case LeftAlone() | Adopted():
-            return replace(view, detached=isinstance(event, LeftAlone))
+        case LeftAlone():
+            return replace(view, detached=True)
+        case Adopted():
+            return replace(view, detached=False, adopted_at=at)
     return view

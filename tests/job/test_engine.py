@@ -32,7 +32,7 @@ from costgpu.errors import (
     Unreachable,
 )
 from costgpu.job.adopt import adopt_job
-from costgpu.job.machine.host import Selection
+from costgpu.job.files.selection import Selection
 from costgpu.job.state.outcome import error_for
 from costgpu.models.job import EndReason, LogStream
 from costgpu.models.offer import Accelerator, Offer

@@ -10,9 +10,9 @@ from costgpu.errors import LedgerConflict, RunNotFound
 from costgpu.job.adopt import adopt_job, collect_finished
 from costgpu.job.drive.context import Services
 from costgpu.job.drive.job import JobDriver
+from costgpu.job.files.selection import Selection
 from costgpu.job.find_run import load_run
 from costgpu.job.launch import launch
-from costgpu.job.machine.host import Selection
 from costgpu.job.reap import end_orphans, find_orphans
 from costgpu.job.state.attempts import attempts_of_job
 from costgpu.job.state.observer import Answer, NullObserver

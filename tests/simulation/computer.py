@@ -9,8 +9,8 @@ from typing import Any
 from costgpu.errors import Unreachable
 from costgpu.job.drive.context import Services
 from costgpu.job.files.bucket_outputs import BucketOutputs
+from costgpu.job.files.selection import Selection
 from costgpu.job.machine.agent_reply import bad_reply
-from costgpu.job.machine.host import Selection
 from costgpu.job.state.observer import Answer
 from costgpu.models.instance import Instance
 from costgpu.models.job import FileEntry, LogStream, Outputs

@@ -155,7 +155,7 @@ def no_capacity_anywhere_and_later_some(person: Person) -> None:
     places = ("aws/us-east-1", "aws/us-west-2")
     client = person.launch("--retry-until-up", kind="c7g.medium", cap="0.10", infra=places, command=command)
     client.until(
-        lambda: asked_for_machines(person) and any("searched" in each for each in person.histories()),
+        lambda: asked_for_machines(person) and any("searched" in person.events(each) for each in person.run_ids()),
         what="it waits to look again",
     )
     clock.write_text("61")

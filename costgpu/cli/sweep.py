@@ -17,9 +17,10 @@ from costgpu.errors import EXIT_INTERRUPTED, NotConfirmed
 from costgpu.workflows.sweep.request import OF_ONE_JOB, SweepRequest
 
 if TYPE_CHECKING:
-    from costgpu.cli.sweep_observer import SweepTerminal
+    from costgpu.cli.terminal_observer import Terminal
     from costgpu.clock import Clock
     from costgpu.job.drive.job import JobDriver
+    from costgpu.models.reap import TaggedInstance
     from costgpu.models.run import RunView
     from costgpu.workflows.context import AppContext
     from costgpu.workflows.sweep.plan import PlannedSweep
@@ -109,31 +110,36 @@ def _carry_out(context: AppContext, planned: PlannedSweep, *, detach: bool, as_j
     )
 
 
-def sweep_terminal(clock: Clock, view: RunView, *, ask: bool | None = None) -> SweepTerminal | None:
-    """Somebody who watches a sweep that goes on; None for a run that is none, or is another computer's.
+def terminal_of(clock: Clock, found: RunView | TaggedInstance, *, ask: bool | None = None) -> Terminal:
+    """Return the terminal on which a run is watched; one with a table for a sweep that was started from this computer.
 
     Args:
         ask: Whether somebody is there to answer; None to find out.
     """
     from costgpu.cli.sweep_observer import SweepTerminal
+    from costgpu.cli.terminal_observer import Terminal
+    from costgpu.models.run import RunView
     from costgpu.workflows.sweep.bundle import read_spec
 
-    spec = read_spec(view.spec.argv)
-    return None if spec is None else SweepTerminal(clock, spec, ask=ask)
+    spec = read_spec(found.spec.argv) if isinstance(found, RunView) else None
+    return Terminal(clock, ask=ask) if spec is None else SweepTerminal(clock, spec, ask=ask)
 
 
-def show_results(context: AppContext, driver: JobDriver, terminal: SweepTerminal, *, quiet: bool = False) -> None:
-    """Write the page and print what came of a sweep.
+def show_results(context: AppContext, driver: JobDriver, terminal: Terminal, *, quiet: bool = False) -> None:
+    """Write the page and print what came of a sweep; do nothing for another run.
 
     Args:
         terminal: Where it was watched, and which gets the results that came home.
         quiet: Whether nothing goes to stdout.
     """
+    from costgpu.cli.sweep_observer import SweepTerminal
     from costgpu.models.run import RunState
     from costgpu.render.text.sweep import outcome_error, results_text
     from costgpu.workflows.sweep.bundle import forget_bundle
     from costgpu.workflows.sweep.results import results_at_home, write_page
 
+    if not isinstance(terminal, SweepTerminal):
+        return
     spec, metric, workdir = terminal.spec, terminal.metric, Path(driver.view.spec.workdir)
     home = results_at_home(spec, workdir)
     results = terminal.results = home or terminal.results

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from enum import Enum
-from functools import cache
+from functools import cache, partial
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from costgpu.units import FIRST_YEAR, LAST_YEAR
@@ -37,13 +37,14 @@ _LIMITS: dict[str, dict[str, object]] = {
 }
 
 
-def to_json(value: Any, beyond: Callable[[float], str | None] = str) -> Any:
+def to_json(value: Any, *, money: Callable[[Decimal], str] = str, beyond: Callable[[float], str | None] = str) -> Any:
     """Return the JSON value of a dataclass, or of anything that one may hold.
 
     Money and times become strings (aware times in UTC), enums their values, tuples lists.
 
     Args:
-        beyond: What becomes of a float that JSON does not know; ``"inf"``, ``"-inf"`` or ``"nan"`` by default.
+        money: Writes an amount.
+        beyond: Writes a float that JSON does not know; ``"inf"``, ``"-inf"`` or ``"nan"`` by default.
 
     Raises:
         TypeError: There is no JSON value for it, or a dataclass has a field with ``repr=False``: such fields hold
@@ -56,20 +57,21 @@ def to_json(value: Any, beyond: Callable[[float], str | None] = str) -> Any:
     if isinstance(value, float):
         return value if math.isfinite(value) else beyond(value)
     if isinstance(value, Decimal):
-        return f"{value:f}"
+        return money(value)
     if isinstance(value, datetime):
         return (value if value.tzinfo is None else value.astimezone(UTC)).isoformat()
     if isinstance(value, date):
         return value.isoformat()
+    within = partial(to_json, money=money, beyond=beyond)
     if isinstance(value, Mapping):
-        return {_key(key): to_json(item, beyond) for key, item in value.items()}
+        return {_key(key): within(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
-        return [to_json(item, beyond) for item in value]
+        return [within(item) for item in value]
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         for field in dataclasses.fields(value):
             if not field.repr:
                 raise TypeError(f"{type(value).__name__}.{field.name} holds a secret and is not stored.")
-        return {field.name: to_json(getattr(value, field.name), beyond) for field in dataclasses.fields(value)}
+        return {field.name: within(getattr(value, field.name)) for field in dataclasses.fields(value)}
     raise TypeError(f"A value of type {type(value).__name__} has no JSON value.")
 
 

@@ -187,11 +187,7 @@ class Ledger:
         return (text,) if text in found else found
 
     def _ids(self, query: Select[Any]) -> tuple[str, ...]:
-        def read(connection: Connection) -> tuple[str, ...]:
-            rows = connection.execute(query)
-            return tuple(self.readable(rows, lambda row: text(row.run_id), lambda _: "the id of a run"))
-
-        return self.read(read, ())
+        return tuple(self.readable(self.rows(query), lambda row: text(row.run_id), lambda _: "the id of a run"))
 
     def close(self) -> None:
         """Let go of the file. A closed ledger opens again on its next use."""
@@ -258,8 +254,8 @@ class Ledger:
         if rows:
             self.write(lambda connection: connection.execute(table.insert(), rows))
 
-    def write(self, work: Callable[[Connection], object]) -> None:
-        """Do some work (INSERT and SELECT only) in one transaction that is flushed to the disk.
+    def write(self, work: Callable[[Connection], T]) -> T:
+        """Do some work (INSERT and SELECT only) in one transaction that is flushed to the disk, and return what it does.
 
         What the work raises undoes it.
         """
@@ -273,7 +269,11 @@ class Ledger:
             with engine.connect().execution_options(**{dialect.WRITES: True}) as connection, connection.begin():
                 # A newer costgpu may have migrated the ledger since this process began.
                 migrations.refuse_newer(set(connection.scalars(select(steps.c.name))), self._place)
-                work(connection)
+                return work(connection)
+
+    def rows(self, query: Select[Any]) -> list[Any]:
+        """Return the rows that a query finds; none in a ledger that does not exist yet."""
+        return self.read(lambda connection: list[Any](connection.execute(query)), [])
 
     def read(self, work: Callable[[Connection], T], empty: T) -> T:
         """Return what some work finds; `empty` in a ledger that does not exist yet, which stays so."""

@@ -30,5 +30,5 @@ def picked(value: object, *names: str) -> dict[str, Any]:
 
 
 def json_value(value: Any) -> Any:
-    """Return a value as a document has it: that of `border.to_json`, infinity as null."""
-    return to_json(value, lambda _: None)
+    """Return a value as a document has it: amounts without exponents, infinity as null."""
+    return to_json(value, money="{:f}".format, beyond=lambda _: None)

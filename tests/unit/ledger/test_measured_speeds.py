@@ -4,16 +4,12 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from sqlalchemy import select
 
 from costgpu.ledger import Ledger, schema
 from costgpu.ledger.records.measured_speeds import LAST_RUNS, measured_speeds
 from costgpu.models.run import EventKind, RunEvent
-from tests.properties import examples
 from tests.unit.ledger.closed import Closed, events_of, plant
-from tests.unit.ledger.test_projections import OBJECTS
 
 AT = datetime(2026, 11, 20, 8, tzinfo=UTC)
 ESTIMATE = {
@@ -102,22 +98,6 @@ def test_how_long_the_job_took(status: dict[str, Any], setup: str, seconds: floa
     spec = next(e.data["spec"] for e in events if e.kind is EventKind.INTENDED)
     (row,) = outcomes(*changed(events, EventKind.INTENDED, spec={**spec, "setup": setup}))
     assert row["job_seconds"] == (None if seconds is None else pytest.approx(seconds))
-
-
-@examples(50)
-@given(OBJECTS, OBJECTS, OBJECTS, st.dictionaries(st.sampled_from(["workload", "estimate", "options"]), OBJECTS))
-def test_no_outcome_keeps_a_run_open(
-    intended: dict[str, Any], finished: dict[str, Any], closed: dict[str, Any], more: dict[str, Any]
-) -> None:
-    status = {"job_started_epoch": finished.get("metered_seconds"), "finished_epoch": finished.get("metered_cost_usd")}
-    facts = [
-        (EventKind.INTENDED, {**intended, **more, "options": [more.get("options")]}),
-        (EventKind.FINISHED, {**finished, **status}),
-        (EventKind.CLOSED, closed),
-    ]
-    outcomes(
-        *(RunEvent(run_id="aaaa", sequence=n, at=AT, kind=kind, data=data) for n, (kind, data) in enumerate(facts))
-    )
 
 
 class TestSpeeds:

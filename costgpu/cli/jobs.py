@@ -15,7 +15,7 @@ from costgpu.errors import RunBusy, UsageError
 from costgpu.workflows.context import AppContext
 
 if TYPE_CHECKING:
-    from costgpu.models.reap import TaggedInstance
+    from costgpu.models.instance import Instance
     from costgpu.models.run import RunView
     from costgpu.workflows.runs.logs import KeptLogs
 
@@ -159,14 +159,14 @@ def cancel(
                 raise done.driver.ledger_error
 
 
-def cancel_question(found: RunView | TaggedInstance, *, now: bool) -> str:
+def cancel_question(found: RunView | Instance, *, now: bool) -> str:
     """Names whose run is ended, and which machine."""
-    from costgpu.models.reap import TaggedInstance
+    from costgpu.models.instance import Instance
 
-    run, ref = (found.instance, found.instance.ref) if isinstance(found, TaggedInstance) else (found, found.instance)
+    ref = found.ref if isinstance(found, Instance) else found.instance
     machine = f" on {ref.instance_id}" if ref is not None else ""
-    loss = " and lose what is on its machine" if now or isinstance(found, TaggedInstance) else ""
-    return f"End run {found.run_id} ({run.name}) of {run.owner or 'nobody known'}{machine}{loss}?"
+    loss = " and lose what is on its machine" if now or isinstance(found, Instance) else ""
+    return f"End run {found.run_id} ({found.name}) of {found.owner or 'nobody known'}{machine}{loss}?"
 
 
 def reap(

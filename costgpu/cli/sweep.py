@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from costgpu.cli.terminal_observer import Terminal
     from costgpu.clock import Clock
     from costgpu.job.drive.job import JobDriver
-    from costgpu.models.reap import TaggedInstance
+    from costgpu.models.instance import Instance
     from costgpu.models.run import RunView
     from costgpu.workflows.context import AppContext
     from costgpu.workflows.sweep.plan import PlannedSweep
@@ -110,7 +110,7 @@ def _carry_out(context: AppContext, planned: PlannedSweep, *, detach: bool, as_j
     )
 
 
-def terminal_of(clock: Clock, found: RunView | TaggedInstance, *, ask: bool | None = None) -> Terminal:
+def terminal_of(clock: Clock, found: RunView | Instance, *, ask: bool | None = None) -> Terminal:
     """Return the terminal on which a run is watched; one with a table for a sweep that was started from this computer.
 
     Args:

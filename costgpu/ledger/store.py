@@ -187,7 +187,7 @@ class Ledger:
         return (text,) if text in found else found
 
     def _ids(self, query: Select[Any]) -> tuple[str, ...]:
-        return tuple(self.readable(self.rows(query), lambda row: text(row.run_id), lambda _: "the id of a run"))
+        return tuple(self.readable(self.select(query), lambda row: text(row.run_id), lambda _: "the id of a run"))
 
     def close(self) -> None:
         """Let go of the file. A closed ledger opens again on its next use."""
@@ -271,8 +271,8 @@ class Ledger:
                 migrations.refuse_newer(set(connection.scalars(select(steps.c.name))), self._place)
                 return work(connection)
 
-    def rows(self, query: Select[Any]) -> list[Any]:
-        """Return the rows that a query finds; none in a ledger that does not exist yet."""
+    def select(self, query: Select[Any]) -> list[Any]:
+        """Return the rows that a query selects; none in a ledger that does not exist yet."""
         return self.read(lambda connection: list[Any](connection.execute(query)), [])
 
     def read(self, work: Callable[[Connection], T], empty: T) -> T:

@@ -12,10 +12,9 @@ from costgpu.job.drive.job import JobDriver
 from costgpu.job.find_run import current_run
 from costgpu.job.plan import LaunchPlace, Limits, options_for
 from costgpu.job.state.outcome import error_for, exit_code
-from costgpu.models.instance import Identity
+from costgpu.models.instance import Identity, Instance
 from costgpu.models.job import JobSpec, OutputsFrom, Recovery
 from costgpu.models.offer import Offer, PurchaseOption
-from costgpu.models.reap import TaggedInstance
 from costgpu.models.run import Option, Plan, RunState, RunView
 from costgpu.workflows.runs.attach import attach_run, watch_run
 from costgpu.workflows.runs.cancel import cancel as cancel_found
@@ -94,7 +93,7 @@ def cancel(process: Process) -> None:
     context = Context(process, world.elsewhere if process.step["by_tag"] else world.here)
     found = find_run(context, job_of(process))
     world.end_wanted.add(job_of(process))
-    process.discards = now or isinstance(found, TaggedInstance)
+    process.discards = now or isinstance(found, Instance)
     done = cancel_found(context, found, Terminal(process, ask=False), now=now)
     for ref in done.by_tag:
         world.invariants.said_ended(process, ref.instance_id)

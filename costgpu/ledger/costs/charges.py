@@ -227,7 +227,7 @@ def pages(
         page = query.limit(wanted)
         if last is not None:
             page = page.where(runs.c.run < last if newest_first else runs.c.run > last)
-        rows = ledger.rows(page)
+        rows = ledger.select(page)
         yield rows
         if len(rows) < wanted:
             return

@@ -114,7 +114,7 @@ _FIELDS: Mapping[str, tuple[ColumnElement[Any], Callable[[object], Any]]] = {
 def _tags(ledger: Ledger, numbers: Sequence[int]) -> dict[int, dict[str, str]]:
     tags: dict[int, dict[str, str]] = {}
     for some in batches(numbers):
-        for run, key, value in ledger.rows(select(run_tags).where(run_tags.c.run.in_(some))):
+        for run, key, value in ledger.select(select(run_tags).where(run_tags.c.run.in_(some))):
             tags.setdefault(run, {})[str(key)] = str(value)
     return tags
 

@@ -116,7 +116,7 @@ def sightings_since(ledger: Ledger, since: datetime | None = None) -> tuple[Char
         .where(sightings.c.id.in_(newest))
         .order_by(sightings.c.id)
     )
-    rows = (row for row in ledger.rows(query) if not row.open_here and not row.counted)
+    rows = (row for row in ledger.select(query) if not row.open_here and not row.counted)
     return tuple(ledger.readable(rows, _sighting, _name))
 
 
@@ -176,7 +176,7 @@ def last_sightings(ledger: Ledger, machines: Iterable[Charge]) -> dict[Key, Char
     for some in batches(keys):
         newest = select(func.max(sightings.c.id)).where(name.in_(some))
         newest = newest.group_by(sightings.c.provider, sightings.c.instance_id)
-        rows = ledger.rows(select(sightings).where(sightings.c.id.in_(newest)))
+        rows = ledger.select(select(sightings).where(sightings.c.id.in_(newest)))
         found.update((key_of(each), each) for each in ledger.readable(rows, _sighting, _name))
     return found
 

@@ -25,19 +25,20 @@ class SpeedHistory:
 
     Args:
         workload: Key of the workload; empty for one of which nothing is known.
+        ledger: The ledger to ask; None for the one that is configured.
     """
 
-    def __init__(self, workload: str, reporter: Reporter) -> None:
-        self._workload, self._reporter = workload, reporter
-        self._ledger: Ledger | None = None
+    def __init__(self, workload: str, reporter: Reporter, *, ledger: Ledger | None = None) -> None:
+        self._workload, self._reporter, self._ledger = workload, reporter, ledger
+        self._opened: Ledger | None = None
         self._known: dict[int, Mapping[tuple[str, str], MeasuredSpeed]] = {}
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
-        if self._ledger is not None:
-            self._ledger.close()
+        if self._opened is not None:
+            self._opened.close()
 
     def speed(self, offer: Offer | None, nodes: int = 1) -> MeasuredSpeed | None:
         """Return how long this workload took on so many such machines (None: on this one).
@@ -60,7 +61,7 @@ class SpeedHistory:
             return {}
         try:
             if self._ledger is None:
-                self._ledger = Ledger.open(ledger_url())
+                self._ledger = self._opened = Ledger.open(ledger_url())
             here = registry.this_computer().name, socket.gethostname()
             return measured_speeds(self._ledger, key_on(self._workload, nodes), here=here)
         except CostGpuError as error:

@@ -18,7 +18,6 @@ from costgpu.job.state.observer import Observer
 from costgpu.models.events import Ending, GivenUp
 from costgpu.models.instance import Instance, InstanceRef
 from costgpu.models.job import EndReason
-from costgpu.models.reap import TaggedInstance
 from costgpu.models.run import EndedBy, RunState, RunView
 from costgpu.workflows.context import AppContext
 from costgpu.workflows.runs.find_run import connection, run_and_machine
@@ -36,15 +35,15 @@ class Cancelled:
     was_closed: bool = False  # whether it had ended before
 
 
-def cancel(context: AppContext, found: RunView | TaggedInstance, observer: Observer, *, now: bool = False) -> Cancelled:
+def cancel(context: AppContext, found: RunView | Instance, observer: Observer, *, now: bool = False) -> Cancelled:
     """End a job by any of its runs: here, by the process that drives it, or by the tags on its machines.
 
     Args:
         observer: Shows what the job writes from now on, if it is ended here.
         now: Terminate at once; what is on the machine is lost.
     """
-    if isinstance(found, TaggedInstance):
-        return Cancelled(by_tag=_cancel_by_tags(context, found.instance))
+    if isinstance(found, Instance):
+        return Cancelled(by_tag=_cancel_by_tags(context, found))
     view = current_run(context.ledger, load_run(context.ledger, found.run_id))
     if view.state is RunState.CLOSED:
         return Cancelled(view=view, was_closed=True)

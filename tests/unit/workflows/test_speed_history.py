@@ -14,7 +14,7 @@ AT = datetime(2026, 11, 20, 8, tzinfo=UTC)
 
 def test_a_speed_is_that_of_so_many_machines() -> None:
     place = offer("us-east-1", provider="aws", kind="g5.xlarge")
-    with Ledger.open() as ledger:
+    with Ledger.open("sqlite://") as ledger:
         plant(
             ledger,
             [
@@ -22,7 +22,7 @@ def test_a_speed_is_that_of_so_many_machines() -> None:
                 Closed(started=AT, job_seconds=1600.0, workload=key_on("w", 2)),
             ],
         )
-    with SpeedHistory("w", ListReporter()) as history:
+        history = SpeedHistory("w", ListReporter(), ledger=ledger)
         found = {nodes: history.speed(place, nodes) for nodes in (1, 2, 4)}
     seconds = {nodes: None if speed is None else speed.job_seconds for nodes, speed in found.items()}
     assert seconds == {1: 3000.0, 2: 1600.0, 4: None}

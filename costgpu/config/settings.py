@@ -22,7 +22,7 @@ from pydantic import (
 )
 
 from costgpu.config.settings_files import PREFIX, check_variables, project_file, user_file, variables
-from costgpu.errors import ConfigError
+from costgpu.errors import ConfigError, UsageError
 from costgpu.providers import registry
 from costgpu.units import SYNC_MIB
 
@@ -30,6 +30,7 @@ LONGEST_LEASE_HOURS = 168.0  # 7 days
 MOST_MACHINES = 1000
 # Networks that one organisation may have; wider ones mean everybody.
 WIDEST_PREFIX = {4: 8, 6: 32}
+OPTIONS = {"sync_limit_mib": "--sync-limit"}  # that are not called as their settings
 
 
 def _address(text: str) -> str:
@@ -118,8 +119,9 @@ def load_settings(folder: Path, **flags: Any) -> Settings:
         flags: What the command line says, by the names of the settings; None for what it does not.
 
     Raises:
-        ConfigError: A file cannot be read or says what it may not; a value is unusable. Names the file, variable or
-            flag, and never repeats the value.
+        ConfigError: A file cannot be read or says what it may not; a value is unusable. Names the file or variable, and
+            never repeats the value.
+        UsageError: A value of the command line is unusable.
     """
     values: dict[str, Any] = {}
     places: dict[str, str] = {}  # setting -> what says it, for messages
@@ -135,14 +137,21 @@ def load_settings(folder: Path, **flags: Any) -> Settings:
     take(project.values, lambda key: f"{project.path}: {key}")
     take(variables(), lambda key: f"{PREFIX}{key.upper()}")
     given = {key: value for key, value in flags.items() if value is not None}
-    take(given, lambda key: f"--{key.replace('_', '-')}")
+    take(given, _option_of)
     try:
         return settings_model()(**values)
     except ValidationError as exc:
         problem = exc.errors(include_input=False, include_url=False, include_context=False)[0]
         words = str(problem["msg"]).removeprefix("Value error, ")
         words = words if words.startswith(("is ", "would ")) else f"is unusable: {words[:1].lower()}{words[1:]}"
-        raise ConfigError(
-            f"{places[str(problem['loc'][0])]} {words}.",
-            hint="`costgpu run --help` and docs/settings.md name what can be set.",
-        ) from exc
+        key = str(problem["loc"][0])
+        message = f"{places[key]} {words}."
+        if key in given:
+            raise UsageError(message) from exc
+        raise ConfigError(message, hint="`costgpu run --help` and docs/settings.md name what can be set.") from exc
+
+
+def _option_of(key: str) -> str:
+    """Return the option of the command line that sets a setting."""
+    setting = registry.settings().get(key)
+    return (setting.option if setting is not None else "") or OPTIONS.get(key, f"--{key.replace('_', '-')}")

@@ -190,21 +190,17 @@ def _amount(daily: str | None, weekly: str | None, monthly: str | None, total: s
 def _zone(name: str | None) -> str:
     """Return the time zone that was asked for, else the local one."""
     import warnings
-    import zoneinfo
 
     from costgpu.ledger.records.budget_rules import parse_zone
 
     if name is not None:
-        try:
-            return parse_zone(name, ())
-        except UsageError:
-            return parse_zone(name, zoneinfo.available_timezones())  # slow: only for the near names
+        return parse_zone(name)
     import tzlocal
 
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            return parse_zone(str(tzlocal.get_localzone_name() or "UTC"), ())
+            return parse_zone(str(tzlocal.get_localzone_name() or "UTC"))
     except (UsageError, LookupError, OSError, ValueError):
         print_note("the local time zone has no name; days begin at midnight UTC (--time-zone).")
         return "UTC"

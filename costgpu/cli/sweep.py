@@ -43,6 +43,9 @@ def sweep(
     Options of costgpu stand before the script. Trials run on this machine unless --infra,
     -t or --gpus rents others, and are scheduled by Ray Tune. The plan is shown first.
     """
+    from costgpu.cli.sweep_observer import SweepTerminal
+    from costgpu.render.text.sweep import results_value
+    from costgpu.workflows.sweep.bundle import write_bundle
     from costgpu.workflows.sweep.plan import planned_sweep
 
     as_json = opt.wants_json(json, output)
@@ -60,7 +63,18 @@ def sweep(
             planned = replace(planned, planned=decided)
             if not yes:
                 _confirm(planned)
-            _carry_out(context, planned, detach=detach, as_json=as_json)
+            write_bundle(planned.name, planned.spec)
+            folder, terminal = planned.spec["folder"], SweepTerminal(context.clock, planned.spec)
+            carry_out(
+                context,
+                planned.planned,
+                terminal,
+                detach=detach,
+                as_json=as_json,
+                show=lambda driver: show_results(context, driver, terminal, quiet=as_json),
+                schema="costgpu.sweep",
+                more=lambda: {"sweep": results_value(terminal.results, terminal.metric, folder)},
+            )
     except KeyboardInterrupt:
         raise typer.Exit(EXIT_INTERRUPTED) from None
 
@@ -89,25 +103,6 @@ def _confirm(planned: PlannedSweep) -> None:
     )
     question = trials_question(plan, trials) if trials > MANY_TRIALS else "Launch it?"
     confirm(question, alone=alone, otherwise="Not launched; nothing was spent.")
-
-
-def _carry_out(context: AppContext, planned: PlannedSweep, *, detach: bool, as_json: bool) -> None:
-    from costgpu.cli.sweep_observer import SweepTerminal
-    from costgpu.render.text.sweep import results_value
-    from costgpu.workflows.sweep.bundle import write_bundle
-
-    write_bundle(planned.name, planned.spec)
-    terminal = SweepTerminal(context.clock, planned.spec)
-    carry_out(
-        context,
-        planned.planned,
-        terminal,
-        detach=detach,
-        as_json=as_json,
-        show=lambda driver: show_results(context, driver, terminal, quiet=as_json),
-        schema="costgpu.sweep",
-        more=lambda: {"sweep": results_value(terminal.results, terminal.metric, planned.spec["folder"])},
-    )
 
 
 def terminal_of(clock: Clock, found: RunView | Instance, *, ask: bool | None = None) -> Terminal:

@@ -120,7 +120,9 @@ class Ledger:
         try:
             self.write(work)
         except IntegrityError as exc:  # two at once, where beginning does not lock
-            if self._next(event.run_id) > event.sequence:
+            query = select(func.max(events.c.sequence)).where(events.c.run_id == event.run_id)
+            newest = self.read(lambda connection: connection.scalar(query), None)
+            if newest is not None and newest >= event.sequence:
                 raise _conflict(event) from exc
             raise failures.damaged(self._place, "rows that belong together do not fit") from exc
 
@@ -224,11 +226,6 @@ class Ledger:
         for row in connection.execute(query.order_by(events.c.sequence)):
             with suppress(LedgerDamaged):  # a run can be closed whatever has become of its other rows
                 yield self._event(row)
-
-    def _next(self, run_id: str) -> int:
-        query = select(func.max(events.c.sequence)).where(events.c.run_id == run_id)
-        newest = self.read(lambda connection: connection.scalar(query), None)
-        return 0 if newest is None else newest + 1
 
     def _event(self, row: Row[*tuple[Any, ...]]) -> RunEvent:
         try:

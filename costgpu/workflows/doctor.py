@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import os
+import platform
 import stat
-import sys
 import threading
 from collections.abc import Sequence
 from dataclasses import replace
@@ -160,7 +160,7 @@ def cloud_checks(context: AppContext, name: str, offer: Offer | None, *, asked: 
 def own_checks(context: AppContext) -> Sequence[Check]:
     """Return what is found of this computer."""
     done = Examination()
-    done.add("python", _python)
+    done.add("python", lambda: ok("python", f"{platform.python_version()}, costgpu {__version__}"))
     done.add("settings", lambda: _settings(context))
     done.add("isolation", _isolation)
     done.add("data folder", _data_folder)
@@ -168,11 +168,6 @@ def own_checks(context: AppContext) -> Sequence[Check]:
     done.add("alerts", _alerts)
     done.add("cron", _cron)
     return done.checks
-
-
-def _python() -> Check:
-    version = ".".join(map(str, sys.version_info[:3]))
-    return ok("python", f"{version}, costgpu {__version__}")
 
 
 def _isolation() -> Check:

@@ -186,6 +186,7 @@ class RunView:
         ended_before: Whether `confirmed_at` is only the latest time at which it can have ended.
         receipt: Receipt of a closed run.
         detached: Whether the last client left on purpose.
+        adopted_at: Time at which a process last went on with what another one had begun.
         next_sequence: Sequence number of the next event.
     """
 
@@ -223,6 +224,7 @@ class RunView:
     ended_before: bool = False
     receipt: Receipt | None = None
     detached: bool = False
+    adopted_at: datetime | None = None
     next_sequence: int = field(default=1)
 
     @property

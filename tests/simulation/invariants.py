@@ -183,8 +183,10 @@ class Invariants:
         assert machine.request is not None
         cloud = self._world.cloud
         lease = cloud.on_time_line(machine.request.lease_until.timestamp())
-        setting = self._world.schedule.setting
+        setting, view = self._world.schedule.setting, self.views.get(machine.tags[TAG_RUN])
         lifetime = 3600 * float(setting.cap_usd) / (float(setting.price_usd) * setting.nodes)
+        if view is not None and view.option is not None:
+            lifetime = min(lifetime, view.option.lease.lifetime_seconds)
         return max(machine.running_at, min(lease, machine.running_at + lifetime))
 
     def _latest_end(self, process: Process) -> float:

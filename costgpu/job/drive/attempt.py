@@ -42,7 +42,7 @@ UNSTARTED = (*ASKING, RunState.BOOTING, RunState.SYNCING)
 
 
 class PeersChanged(Exception):
-    """Another machine of the job has ended, or its job has."""
+    """Another machine of the job has ended, or its job has, or what that has made is due to come home."""
 
 
 @dataclass(slots=True)
@@ -314,7 +314,7 @@ class AttemptDriver:
         return True
 
     def _ask_peers(self, lead: MachineDriver) -> None:
-        """Now and then: what the other machines say. Raises `PeersChanged` if one of them is done."""
+        """Now and then: what the other machines say. Raises `PeersChanged` if one of them is due."""
         now = self.context.clock.monotonic()
         if now < self._peers_at:
             return
@@ -332,7 +332,7 @@ class AttemptDriver:
         # one that goes on elsewhere saves what it has as soon as it can
         if (self._is_overdue() or place_policy.is_interrupted(self.views)) and not self.context.cancelling:
             self._ask_running()
-        if changed:
+        if changed or (self._in(RunState.COLLECTING) and not self._may_be_interrupted()):
             raise PeersChanged
 
     def _ask_running(self) -> None:

@@ -110,6 +110,7 @@ class RunContext:
     last_refusal: CostGpuError | None = None  # why the last place that this process tried was none; None before one
     # what the command line ends with once the run is closed; None for the job's own exit code
     error: CostGpuError | None = None
+    left_behind: tuple[str, ...] = ()  # what refused create calls have left, in words
     own_token: str = ""  # token of the create call that this process was the first to make; empty if it was another one
     create_called_at: float | None = None  # when this process last made it, monotonic; None if it has not
     created_at: float | None = None  # when this process learned the machine's id, monotonic; None if another one did
@@ -266,7 +267,10 @@ class RunContext:
 
         The clock here may be wrong, or be set while the run goes on: the provider's own has the last word.
         """
-        over, monotonic = self.lease_until + timedelta(seconds=CLEAN_UP_SECONDS), self.clock.monotonic()
+        until, view, monotonic = self.lease_until, self.view, self.clock.monotonic()
+        if view.launched_at is not None and view.option is not None:  # the lease may be by a clock that was wrong
+            until = min(until, view.launched_at + timedelta(seconds=view.option.lease.lifetime_seconds))
+        over = until + timedelta(seconds=CLEAN_UP_SECONDS)
         if monotonic < self._ask_lease_at:
             return False
         here = max(self.clock.now(), self._began_at + timedelta(seconds=monotonic - self._began_monotonic))

@@ -45,6 +45,9 @@ class JobDriver:
     alone: bool = False  # whether only these attempts are meant, and none is to follow
     attempts: list[AttemptDriver] = field(default_factory=list)
     _prepared: set[int] = field(default_factory=set)  # attempts that this process has prepared
+    _looks_at: dict[str, float] = field(
+        default_factory=dict
+    )  # run that waits -> monotonic, when it looks again at last
     _is_over: bool = False
     _stopping: bool = False  # whether somebody has asked this process to end while machines were ending
 
@@ -206,12 +209,12 @@ class JobDriver:
         self.attempts[-1].add(MachineDriver(self._context(lead.run_id)))
         if self.context.excluded:
             self.context.last_refusal = refusal
-        if not lead.waits:
-            self._complete(self.attempts[-1])
+        self._complete(self.attempts[-1], record=not lead.waits)
 
-    def _complete(self, attempt: AttemptDriver) -> None:
+    def _complete(self, attempt: AttemptDriver, *, record: bool = True) -> None:
         """Add the other machines of an attempt. Those of one that waits are recorded when it begins."""
-        record_machines(self.ledger, attempt.context, attempt.view)
+        if record:
+            record_machines(self.ledger, attempt.context, attempt.view)
         for view in machines_of_attempt(self.ledger, attempt.view)[len(attempt.machines) :]:
             attempt.add(MachineDriver(self._context(view.run_id)))
 
@@ -325,8 +328,11 @@ class JobDriver:
 
     def _due(self) -> float:
         """Return how many seconds are left until another machine is looked for, where none was to be had."""
-        now = max(self.services.clock.now(), self.view.created_at)  # the clock may have been set back
-        return max(0.0, (place_policy.looks_again_at(self.view) - now).total_seconds())
+        clock, view = self.services.clock, self.view
+        now = max(clock.now(), view.created_at)  # the clock may have been set back
+        left = (place_policy.looks_again_at(view) - now).total_seconds()
+        until = self._looks_at.setdefault(view.run_id, clock.monotonic() + left)
+        return max(0.0, min(left, until - clock.monotonic()))
 
     def _is_given_up(self) -> bool:
         """Return whether somebody has cancelled the job, perhaps while it had no machine."""

@@ -19,7 +19,7 @@ from costgpu.job.state.journal import EventStore, RunJournal
 from costgpu.job.state.states import read_event
 from costgpu.models.events import Intended
 from costgpu.models.job import JobNode
-from costgpu.models.run import RunState, RunView
+from costgpu.models.run import EventKind, RunState, RunView
 
 
 def record_next_attempt(context: RunContext, closing: RunView) -> bool | None:
@@ -47,8 +47,8 @@ def record_next_attempt(context: RunContext, closing: RunView) -> bool | None:
         machines = until_now[attempt.index]
         if any(view is not closing and not _has_ended(view) for view in machines):
             return None
-        if context.cancelling:
-            return False
+        if context.cancelling or any(event.kind is EventKind.GIVEN_UP for event in book.events(closing.run_id)):
+            return False  # the latter by another process, while the ledger could not be read here
         following = next_attempt(until_now, context.clock.now())
         if isinstance(following, NoNextAttempt):
             context.observer.note(f"{following.why} The job does not go on.")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import socket
 from collections.abc import Callable
 from datetime import datetime, timedelta
 
@@ -27,7 +28,7 @@ from costgpu.job.machine.host import Keys
 from costgpu.job.place_policy import Place, is_about_place, place_rank
 from costgpu.job.plan import LEAST_JOB_SECONDS, boot_seconds
 from costgpu.job.timeouts import CREATE_SECONDS, FIND_POLL_SECONDS, VISIBLE_SECONDS
-from costgpu.models.events import Attempted, Created, Refused
+from costgpu.models.events import Adopted, Attempted, Created, Refused
 from costgpu.models.instance import CreateRequest, Instance, NodeGroup
 from costgpu.models.job import EndReason
 from costgpu.models.run import EndedBy, Option, RunState, RunView
@@ -45,7 +46,7 @@ def choose_place(context: RunContext) -> None:
     place = None if given_up or context.error is not None else _next_place(context)
     if place is None:
         context.error = context.error or _nothing_left(context)
-        close_run(context, _reason(context.error), EndedBy.NOTHING_CREATED, ())
+        close_run(context, _reason(context.error), EndedBy.NOTHING_CREATED, context.left_behind)
         return
     index, zone = place
     option = context.view.options[index]
@@ -55,7 +56,7 @@ def choose_place(context: RunContext) -> None:
         if context.view.waits:
             raise  # it may work a moment later, and nothing is billed: the run stays where it is
         context.error = error
-        close_run(context, EndReason.PROVISION_FAILED, EndedBy.NOTHING_CREATED, ())
+        close_run(context, EndReason.PROVISION_FAILED, EndedBy.NOTHING_CREATED, context.left_behind)
         return
     until = context.clock.now() + timedelta(seconds=option.lease.lifetime_seconds)
     context.keys()
@@ -75,7 +76,7 @@ def choose_place(context: RunContext) -> None:
         if error not in refused or context.view.waits:
             raise
         context.error = error
-        close_run(context, EndReason.PROVISION_FAILED, EndedBy.NOTHING_CREATED, ())
+        close_run(context, EndReason.PROVISION_FAILED, EndedBy.NOTHING_CREATED, context.left_behind)
 
 
 def _record_call(
@@ -132,6 +133,9 @@ def create_instance(context: RunContext) -> None:
         late = CapTooSmall(f"Of the lease of run {request.run_id} too little is left to boot a machine.")
         context.end(EndReason.UNCLAIMED, error=late)  # only looked for, not created
         return
+    if context.own_token != request.token and context.create_called_at is None:
+        # another process's call is made again: a machine of it may become visible only from now on
+        context.journal.add(Adopted(client=socket.gethostname()))
     zone = f" in {request.zone or request.offer.region}"
     context.observer.waiting(context.view, f"asking {provider.name} for {request.offer.instance_type}{zone}")
 
@@ -152,8 +156,6 @@ def create_instance(context: RunContext) -> None:
     except ProviderError as error:
         found = None if certain else find_created(context)
         if found is None:
-            # first: whoever comes after an end in between cleans up as long as the refusal is not recorded
-            clean_up(provider, request.run_id, request.offer.region, clock)
             record_refusal(context, error)
             return
         instance = found
@@ -203,11 +205,16 @@ def _group(view: RunView, option: Option) -> NodeGroup | None:
 
 
 def record_refusal(context: RunContext, error: ProviderError, confirmed_state: str = "") -> None:
-    """Record that nothing came of a create call, and whether that is the end of the run or another place is tried.
+    """Clean up, and record that nothing came of a create call, and whether another place is tried or the run ends.
 
     Args:
         confirmed_state: Of a machine that its provider has ended while it was being launched; empty if there was none.
     """
+    view, option = context.view, context.view.option
+    assert option is not None  # noqa: S101 - a create call was made
+    # first: whoever comes after an end in between cleans up as long as the refusal is not recorded
+    left = clean_up(context.provider(), view.run_id, option.offer.region, context.clock)
+    context.left_behind += left
     context.journal.add(Refused(error=type(error).__name__, message=error.message, confirmed_state=confirmed_state))
     if is_about_place(error, context.view):
         context.observer.note(error.message)
@@ -253,7 +260,8 @@ def find_created(context: RunContext) -> Instance | None:
     assert tried is not None  # noqa: S101 - provisioning has one
     provider, clock = context.provider(), context.clock
     request = create_request(context.view, context.keys())
-    since_attempt = max(0.0, (clock.now() - tried.at).total_seconds())  # the clock may have been set back
+    last_at = max(tried.at, context.view.adopted_at or tried.at)
+    since_attempt = max(0.0, (clock.now() - last_at).total_seconds())  # the clock may have been set back
     last_call = clock.monotonic() - since_attempt + (0.0 if context.own_token == tried.token else CREATE_SECONDS)
     if context.create_called_at is not None:
         last_call = max(last_call, context.create_called_at)

@@ -105,7 +105,6 @@ def _record_refused_launch(context: RunContext, instance: Instance, refusal: Pro
     """Record that the provider ended a machine while it was being launched: the next place is tried, as after a refusal."""
     view = context.view
     if not view.has_peers:
-        clean_up(context.provider(), view.run_id, context.instance.region, context.clock)
         record_refusal(context, refusal, instance.state.value)
         return
     # The others are, or will be, in the same place, and machine 0 is the last to be cleaned up after: all of them end.

@@ -9,8 +9,8 @@ from costgpu.clock import Clock
 from costgpu.errors import LedgerConflict, LedgerDamaged, LedgerError
 from costgpu.job.state.states import IllegalEvent, apply, begin, replay
 from costgpu.ledger.codec import to_json
-from costgpu.models.events import KINDS, Attempted, Event, Intended
-from costgpu.models.run import RunEvent, RunState, RunView
+from costgpu.models.events import KINDS, Adopted, Attempted, Event, Intended
+from costgpu.models.run import RunEvent, RunView
 
 
 class EventStore(Protocol):
@@ -109,7 +109,7 @@ class RunJournal:
                 self._stale = True
                 raise
             except LedgerError as error:
-                if view.state is RunState.INTENT and isinstance(event, Attempted):
+                if view.instance is None and isinstance(event, Attempted | Adopted):
                     raise
                 self.ledger_error = error
         self._view = after

@@ -215,6 +215,8 @@ def _facts(view: RunView, event: Event, at: datetime) -> RunView:
             return replace(view, restored_from=event.taken_at)
         case GivenUp():
             return replace(view, given_up=True)
-        case LeftAlone() | Adopted():
-            return replace(view, detached=isinstance(event, LeftAlone))
+        case LeftAlone():
+            return replace(view, detached=True)
+        case Adopted():
+            return replace(view, detached=False, adopted_at=at)
     return view

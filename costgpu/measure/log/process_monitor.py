@@ -74,7 +74,7 @@ class ProcessMonitor:
         self._last_byte = self._weighed_at = self._looked_at = self._cpu = 0.0
         self._kept = 0
         self._open = True
-        self._queued: dict[str, float] = {}  # seconds without a core of each of its threads, ended or not
+        self._run_delays: dict[str, float] = {}  # seconds without a core of each of its threads, ended or not
         self._looks = self._quiet = 0
         self._begun: tuple[float, float, float, float] | None = None  # time and sums at the first line of progress
         self._now = (0.0, 0.0, 0.0, 0.0)  # the same at the last look
@@ -230,9 +230,11 @@ class ProcessMonitor:
         self._looked_at = now
         processes = [child.pid, *some_descendants(child.pid)]
         threads = [f"{pid}/task/{thread}" for pid in processes for thread in threads_of(pid)]
-        self._queued.update((thread, max(thread_times(thread)[1], self._queued.get(thread, 0.0))) for thread in threads)
+        self._run_delays.update(
+            (thread, max(thread_times(thread)[1], self._run_delays.get(thread, 0.0))) for thread in threads
+        )
         used, _ = machine_times() or (0.0, 0.0)
-        self._now = (now, self._cpu, sum(self._queued.values()), used)
+        self._now = (now, self._cpu, sum(self._run_delays.values()), used)
         if self._begun is None:
             self._begun = self._now
         else:
@@ -244,9 +246,9 @@ class ProcessMonitor:
         """Return what it did since the first line of progress; None if it was not seen after that."""
         if self._begun is None:
             return None
-        wall, cpu, queued, used = (now - then for now, then in zip(self._now, self._begun, strict=True))
+        wall, cpu, run_delay, used = (now - then for now, then in zip(self._now, self._begun, strict=True))
         nothing = dict.fromkeys(ActivityRecord.__annotations__, 0)
-        seen = {"wall": wall, "cores": len(own_cores()), "cpu": cpu, "queued": queued}
+        seen = {"wall": wall, "cores": len(own_cores()), "cpu": cpu, "run_delay": run_delay}
         looks = {"looks": self._looks, "off": self._looks, "quiet": self._quiet}
         return cast("ActivityRecord", nothing | seen | looks | {"neighbours_cpu": max(0.0, used - cpu)})
 

@@ -11,7 +11,7 @@ import threading
 
 from ...portable.processes import process, read, some_descendants
 from .record import ActivityRecord
-from .schedstat import clock, machine_times, own_cores, queued_by_all, thread_times, threads_of
+from .schedstat import clock, machine_times, own_cores, run_delay_of_all, thread_times, threads_of
 
 RUNNING = b"R"
 # Number of the call by which a thread waits for another one. Source: syscall tables of Linux 6.
@@ -66,8 +66,8 @@ class Activity:
 
     def begin(self):
         self.wall, self.cpu, self.children, self.machine = clock(), own_cpu(), children_cpu(), machine_times()
-        self.main_cpu, self.queued = thread_times("self/task/" + self.main)
-        self.queued_all = queued_by_all(self.beside)
+        self.main_cpu, self.run_delay = thread_times("self/task/" + self.main)
+        self.others_run_delay = run_delay_of_all(self.beside)
         self.looks = self.off = self.alone = self.quiet = 0
         self.step_off = self.step_alone = 0  # of which in steps with nothing beside them, and not in next(loader)
         self.interval_off = self.interval_alone = 0  # since the last counted step
@@ -95,7 +95,7 @@ class Activity:
             self.quiet += 1
 
     def record(self) -> ActivityRecord:
-        cpu, queued = thread_times("self/task/" + self.main)
+        cpu, run_delay = thread_times("self/task/" + self.main)
         process, children, machine = own_cpu() - self.cpu, max(0.0, children_cpu() - self.children), machine_times()
         used = stolen = 0.0
         if machine is not None and self.machine is not None:
@@ -106,8 +106,8 @@ class Activity:
             "cpu": process + children,
             "children_cpu": children,
             "main_cpu": cpu - self.main_cpu,
-            "main_queued": queued - self.queued,
-            "queued": max(0.0, queued_by_all(self.beside) - self.queued_all),
+            "main_run_delay": run_delay - self.run_delay,
+            "run_delay": max(0.0, run_delay_of_all(self.beside) - self.others_run_delay),
             "neighbours_cpu": max(0.0, used - process - children),
             "stolen": max(0.0, stolen),
             "looks": self.looks,

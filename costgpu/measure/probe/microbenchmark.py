@@ -39,26 +39,26 @@ TORCH_WINDOWS = 6  # of each figure
 TEXT_WORDS, TEXT_WINDOWS = 9000, 40
 
 
-def queued_by_others():
+def run_delay_of_others():
     """Return seconds in the queue of all threads of this process but this one."""
-    return schedstat.queued_by_all() - schedstat.queued()
+    return schedstat.run_delay_of_all() - schedstat.run_delay()
 
 
-def undisturbed(lap, queued_before):
+def undisturbed(lap, run_delay_before):
     """Return the seconds of a `Lap` without those in which other threads had no core and were waited for.
 
     Args:
-        queued_before: Seconds in the queue of all other threads of this process, before the lap.
+        run_delay_before: Seconds in the queue of all other threads of this process, before the lap.
     """
     worked, cpu, _ = lap.end()
-    waited = min(max(0.0, worked - cpu), max(0.0, queued_by_others() - queued_before))
+    waited = min(max(0.0, worked - cpu), max(0.0, run_delay_of_others() - run_delay_before))
     return max(worked - waited, 1e-9)
 
 
 def window(work, amount, seconds):
     """Return `amount` of one call of `work` over its time, in thousand millions per second."""
     work()  # what the others have left in the caches
-    before, lap, repeats = queued_by_others(), schedstat.Lap(), 0
+    before, lap, repeats = run_delay_of_others(), schedstat.Lap(), 0
     while repeats == 0 or schedstat.clock() - lap.since < seconds:
         work()
         repeats += 1

@@ -17,17 +17,17 @@ HELD_HERE = 2  # references to an optimizer that only this phase holds, as `sys.
 def shared_out(
     lap: tuple[float, float, float], wait: float, loader_blocked: float, answered: float = 0.0
 ) -> tuple[float, float, float, float]:
-    """Return seconds of a `Lap`, of these inside of next(loader) and waiting for anything else, and beside them queued.
+    """Return seconds of a `Lap`, of these in next(loader) and waiting for anything else, and the run delay beside them.
 
     Args:
         wait: Seconds inside of next(loader), in the queue or not; `loader_blocked` of them not on a core.
         answered: Seconds in which the probe answered collectives.
     """
-    worked, cpu, queued = lap
-    off = max(0.0, worked + queued - cpu)
+    worked, cpu, run_delay = lap
+    off = max(0.0, worked + run_delay - cpu)
     # Reading the scheduler's figures around each batch would cost more than many a batch: shared out instead.
-    share, in_loader = (min(1.0, queued / off) if off > 0 else 0.0), min(loader_blocked, off)
-    return max(0.0, worked - answered), max(0.0, wait - share * in_loader), (1 - share) * (off - in_loader), queued
+    share, in_loader = (min(1.0, run_delay / off) if off > 0 else 0.0), min(loader_blocked, off)
+    return max(0.0, worked - answered), max(0.0, wait - share * in_loader), (1 - share) * (off - in_loader), run_delay
 
 
 class LateTrace:
@@ -58,7 +58,7 @@ class Phase:
         self.waits = array("d")  # of which inside next(loader)
         self.own_seconds = array("d")  # the probe's own time between steps; not part of `seconds`
         self.blocked = array("d")  # per interval: the script's thread waited for anything but a core and next(loader)
-        self.queued = array("d")  # per interval: it was ready and had no core; not part of `seconds`
+        self.run_delay = array("d")  # per interval: it was ready and had no core; not part of `seconds`
         self.gap_seconds = 0.0
         self.special = {}  # interval -> {"save": s, "validation": s, "loader_start": n, "traced": True, ...}
         self.snapshots, self.upcoming = [], ([], [], [])
@@ -171,12 +171,12 @@ class Phase:
 
     def add_interval(self, interval):
         """Note an interval of `shared_out`."""
-        for times, value in zip((self.seconds, self.waits, self.blocked, self.queued), interval):
+        for times, value in zip((self.seconds, self.waits, self.blocked, self.run_delay), interval):
             times.append(value)
 
     def whole_intervals(self, most):
-        """Seconds, waits, blocked and queued of so many intervals, without one that is being noted as the watchdog looks."""
-        times = (self.seconds, self.waits, self.blocked, self.queued)
+        """Seconds, waits, blocked and run delay of so many intervals, without one that is noted as the watchdog looks."""
+        times = (self.seconds, self.waits, self.blocked, self.run_delay)
         count = min(most, *map(len, times))
         return [[round(value, 7) for value in values[:count]] for values in times]
 

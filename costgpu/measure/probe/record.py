@@ -196,7 +196,7 @@ class Loader(TypedDict, total=False):
     fetch_seconds: float | None
     fetches: int
     fetch_waits: float  # in which a fetch waited; in the script's own process for a core, too
-    fetch_queued: float  # in which a worker was ready to fetch and had no core
+    fetch_run_delay: float  # in which a worker was ready to fetch and had no core
     start_seconds: float | None  # until its workers first gave a batch, where they start anew each time; None without
 
 
@@ -323,8 +323,8 @@ class _PhaseRecord(Intervals):
     own_seconds: list[float]  # of the probe, between the intervals
     gap_seconds: float  # before the phase
     blocked: list[float]  # in which the script's thread waited for anything but a core and next(loader)
-    queued: list[float]  # in which it was ready and had no core; no part of `seconds` and `waits`
-    # seconds, waits, blocked and queued of its only step, from its first batch or forward pass on; else None
+    run_delay: list[float]  # in which it was ready and had no core; no part of `seconds` and `waits`
+    # seconds, waits, blocked and run delay of its only step, from its first batch or forward pass on; else None
     first: tuple[float, float, float, float] | None
     saved_tensor_bytes: int
     micro_batches: int
@@ -578,8 +578,8 @@ class ActivityRecord(TypedDict):
     cpu: float  # of the process, all threads, and of what it has started
     children_cpu: float  # of the latter
     main_cpu: float  # of the script's own thread; 0 where the system does not tell
-    main_queued: float  # in which that thread was ready and had no core
-    queued: float  # the same of all threads of the process, added up
+    main_run_delay: float  # in which that thread was ready and had no core
+    run_delay: float  # the same of all threads of the process, added up
     neighbours_cpu: (
         float  # of all other programs on the cores that the process may use; 0 where the system does not tell
     )

@@ -34,7 +34,7 @@ from .ranks.data_parts import DataParts
 from .ranks.schemes import Schemes
 from .ranks.world import WORLD
 from .result import describe_batch, write_result
-from .schedstat import Lap, clock, queued
+from .schedstat import Lap, clock, run_delay
 
 MOST_ERRORS = 3
 QUICK_SHARE = 0.25  # of the first step's time: the first did something once, and another one can be traced
@@ -81,7 +81,7 @@ class Recorder:
         self.answered = 0.0  # seconds for answering collectives, up to the last counted step
 
     def start(self):
-        self.started, self.queued_before = clock(), queued()
+        self.started, self.run_delay_before = clock(), run_delay()
 
     def plain_loop_stack(self):
         """Read loops where torch is not what trains."""
@@ -101,7 +101,7 @@ class Recorder:
         self.first_step = now
         if now > self.started and not self.first.is_slow():
             self.activity.begin()
-        self.detail["setup_seconds"] = max(0.0, now - self.started - (queued() - self.queued_before))
+        self.detail["setup_seconds"] = max(0.0, now - self.started - (run_delay() - self.run_delay_before))
         self.files.real_open(os.path.join(self.files.scratch, "stepping"), "w").close()
 
     @property

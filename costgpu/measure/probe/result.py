@@ -127,7 +127,7 @@ def phase_record(phase, torch, fetch) -> PhaseRecord:
     trace = phase.trace
     path, line = phase.own or (phase.anchor[0].co_filename, phase.anchor[1]) if phase.anchor else ("", 0)
     counts: dict[int, int] = {}
-    seconds, waits, blocked, queued = phase.whole_intervals(MOST_TIMES)
+    seconds, waits, blocked, run_delay = phase.whole_intervals(MOST_TIMES)
     for (_, optimizer), number in phase.sites.items():
         counts[optimizer] = counts.get(optimizer, 0) + number
     return {
@@ -144,7 +144,7 @@ def phase_record(phase, torch, fetch) -> PhaseRecord:
         "seconds": seconds,
         "waits": waits,
         "blocked": blocked,
-        "queued": queued,
+        "run_delay": run_delay,
         "own_seconds": [round(value, 7) for value in phase.own_seconds[:MOST_TIMES]],
         "special": {str(k): v for k, v in list(phase.special.items())[:MOST_EVENTS]},
         "snapshots": phase.counted_snapshots(),
@@ -181,7 +181,7 @@ def describe_loader(loader, fetch) -> Loader:
         "fetch_seconds": fetch[0].value if fetch else None,
         "fetches": fetch[1].value if fetch else 0,
         "fetch_waits": fetch[2].value if fetch else 0.0,
-        "fetch_queued": fetch[3].value if fetch else 0.0,
+        "fetch_run_delay": fetch[3].value if fetch else 0.0,
     }
 
 

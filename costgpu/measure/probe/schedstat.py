@@ -46,21 +46,21 @@ def thread_times(thread: str) -> tuple[float, float]:
         return 0.0, 0.0
 
 
-def queued() -> float:
+def run_delay() -> float:
     """Return the seconds for which this thread was ready and had no core, since it began."""
     return thread_times("thread-self")[1]
 
 
-def queued_by_all(leaving_out: str = "") -> float:
+def run_delay_of_all(leaving_out: str = "") -> float:
     """Return the same of all threads of this process but one, added up."""
     return sum(thread_times("self/task/" + thread)[1] for thread in threads_of("self") if thread != leaving_out)
 
 
 def work_clock() -> float:
     """Return seconds on a clock that stands still while this thread is ready and has no core."""
-    before = queued()
+    before = run_delay()
     for _ in range(TRIES):  # it may lose its core between the two readings, too
-        now, after = clock(), queued()
+        now, after = clock(), run_delay()
         if after == before:
             break
         before = after
@@ -75,7 +75,7 @@ class Lap:
 
     def begin(self) -> None:
         """Begin anew; the clock is read last, so that reading the rest is in no stretch."""
-        self.queued_before, self.cpu_before = queued(), cpu_clock()
+        self.run_delay_before, self.cpu_before = run_delay(), cpu_clock()
         self.since = clock()
 
     def end(self, now: float | None = None) -> tuple[float, float, float]:
@@ -85,7 +85,7 @@ class Lap:
             now: When the stretch ended, by `clock`; None for just now.
         """
         wall, cpu = (clock() if now is None else now) - self.since, cpu_clock() - self.cpu_before
-        waited = max(0.0, queued() - self.queued_before)
+        waited = max(0.0, run_delay() - self.run_delay_before)
         # A wait between two readings is in one of them only: what was worked on a core is worked in any case.
         worked = max(0.0, wall - waited, min(cpu, wall))
         return worked, cpu, max(0.0, wall - worked)

@@ -39,13 +39,15 @@ class Neighbours:
         """Return a phase with the intervals that it would have had without other programs."""
         loader = raw["loader"] or Loader()
         busy, asleep = loader.get("fetch_seconds") or 0.0, loader.get("fetch_waits") or 0.0
-        queued = loader.get("fetch_queued") or 0.0
-        starved = self.queue * queued / (busy + asleep + queued) if loader.get("workers") and queued > 0 else 0.0
+        run_delay = loader.get("fetch_run_delay") or 0.0
+        starved = (
+            self.queue * run_delay / (busy + asleep + run_delay) if loader.get("workers") and run_delay > 0 else 0.0
+        )
         if loader.get("fetch_seconds") is not None and not loader.get("workers"):
             loader = {**loader, "fetch_seconds": busy + (1 - self.queue * self.lost) * asleep, "fetch_waits": 0.0}
         intervals = [
             self._interval(*times, starved)
-            for times in zip(raw["seconds"], raw["waits"], raw["blocked"], raw["queued"], strict=True)
+            for times in zip(raw["seconds"], raw["waits"], raw["blocked"], raw["run_delay"], strict=True)
         ]
         seconds, waits, blocked = ([interval[place] for interval in intervals] for place in range(3))
         before = sum(raw["seconds"])
@@ -58,11 +60,11 @@ class Neighbours:
         return cast("PhaseRecord", {**raw, **times, "loader": loader or None})
 
     def _interval(
-        self, seconds: float, wait: float, blocked: float, queued: float, starved: float
+        self, seconds: float, wait: float, blocked: float, run_delay: float, starved: float
     ) -> tuple[float, float, float]:
         team, on_core = self.queue * self.team * (1 - self.waiting) * blocked, max(0.0, seconds - wait - blocked)
         spun = min(MOST, self.queue * self.spinning + self.stolen) * on_core
-        own = (1 - self.queue) * queued  # its own processes had its core: no other machine would be without them
+        own = (1 - self.queue) * run_delay  # its own processes had its core: no other machine would be without them
         return seconds - starved * wait - team - spun + own, (1 - starved) * wait, blocked - team
 
     def undisturbed_phase(self, phase: Phase) -> Phase:
@@ -88,9 +90,9 @@ def neighbours_of(activity: ActivityRecord | None, threads: int) -> Neighbours:
     if activity is None or activity["wall"] < LEAST_SAMPLE_SECONDS:  # its shares are those of a moment after the steps
         return Neighbours()
     if activity["main_cpu"] <= 0:
-        return neighbours_of_program(activity, activity["cores"]) if activity["queued"] > 0 else _unknown(activity)
-    wall, cpu, main = activity["wall"], activity["main_cpu"], activity["main_queued"]
-    others, off = max(0.0, activity["queued"] - main), max(0.0, wall - cpu - main)
+        return neighbours_of_program(activity, activity["cores"]) if activity["run_delay"] > 0 else _unknown(activity)
+    wall, cpu, main = activity["wall"], activity["main_cpu"], activity["main_run_delay"]
+    others, off = max(0.0, activity["run_delay"] - main), max(0.0, wall - cpu - main)
     waiting = activity["alone"] / activity["off"] if activity["off"] >= LEAST_LOOKS else 0.0
     blocked = (1 - waiting) * off
     team = min(1.0, others / blocked) if blocked > 0 else 0.0
@@ -128,13 +130,15 @@ def queue_share(activity: ActivityRecord) -> float:
 
 def neighbours_of_program(activity: ActivityRecord | None, cores: int) -> Neighbours:
     """Return what disturbed a program that is watched from outside, by the threads of all of its processes together."""
-    if activity is None or activity["queued"] <= 0 or activity["wall"] < LEAST_SAMPLE_SECONDS:
+    if activity is None or activity["run_delay"] <= 0 or activity["wall"] < LEAST_SAMPLE_SECONDS:
         return Neighbours()
     if activity["off"] >= LEAST_LOOKS and activity["quiet"] > MOSTLY * activity["off"]:
         return Neighbours()  # what it waits for takes its time, and what queues beside it may be anything
     # Of what computes all the time, both are the same; threads side by side lose the one, and what sleeps the other.
-    share = min(activity["queued"] / (activity["queued"] + activity["cpu"]), activity["queued"] / activity["wall"])
-    own = max(0.0, activity["cpu"] + activity["queued"] - cores * activity["wall"])  # it has more threads than cores
+    share = min(
+        activity["run_delay"] / (activity["run_delay"] + activity["cpu"]), activity["run_delay"] / activity["wall"]
+    )
+    own = max(0.0, activity["cpu"] + activity["run_delay"] - cores * activity["wall"])  # it has more threads than cores
     theirs = activity["neighbours_cpu"]
     queue = theirs / (theirs + own) if theirs + own > 0 else 1.0
     return Neighbours(queue=queue, share=min(MOST, queue * share))

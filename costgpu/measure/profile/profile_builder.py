@@ -41,7 +41,7 @@ from costgpu.measure.profile.step_times import data_loading, extras, step_times
 from costgpu.measure.profile.torch_notes import stepped, stepped_once, torch_notes, trains_again
 from costgpu.measure.profile.total_steps import FOREVER_EPOCH, FOREVER_STEPS, called_again, total_steps
 from costgpu.measure.profile.uneven_steps import evened
-from costgpu.measure.profile.waiting import notes_of_queue, queued_by_all, waiting_of_phase, waiting_share
+from costgpu.measure.profile.waiting import notes_of_queue, run_delay_of_all, waiting_of_phase, waiting_share
 from costgpu.models.workload import (
     Autocast,
     Extra,
@@ -228,7 +228,7 @@ def _phase(raw: PhaseRecord, activity: ActivityRecord | None, *, ended: bool, ga
         total,
         iterations,
         data.batch_size,
-        queued_seconds=queued_by_all(activity),
+        run_delay_seconds=run_delay_of_all(activity),
         saves=raw["told"].get("saves") if raw["told"] else None,
         validation=raw["told"].get("validation") if raw["told"] else None,
         acts=bool(raw["told"] and raw["told"].get("acts")),

@@ -18,7 +18,7 @@ from costgpu.measure.profile.rhythms import left_out, works_of
 from costgpu.measure.profile.search_times import note_of_search, of_all_fits
 from costgpu.measure.profile.series_totals import place_of, total_of, total_of_calls
 from costgpu.measure.profile.step_times import extras, single_step, step_times, summarize, untold
-from costgpu.measure.profile.waiting import queued_by_all
+from costgpu.measure.profile.waiting import run_delay_of_all
 from costgpu.models.workload import (
     DataLoading,
     Extra,
@@ -264,14 +264,14 @@ def _series_phase(series: SeriesRecord, record: ProbeRecord, *, over: bool = Fal
     ended = record["status"] == "ended" or (over and not series["around"])
     total = total_of(series, raw, record, ended=ended)
     gpu, reason, kind = gpu_path(series)
-    typical, queued = of_all_fits(step, series), queued_by_all(record.get("activity"))
+    typical, run_delay = of_all_fits(step, series), run_delay_of_all(record.get("activity"))
     found = extras(
         raw,
         step,
         total,
         1.0,
         facts.get("batch"),
-        queued_seconds=queued,
+        run_delay_seconds=run_delay,
         saves=facts.get("saves"),
         validation=facts.get("validation"),
     )

@@ -118,7 +118,7 @@ def extras(
     per_iteration: float,
     batch_size: int | None,
     *,
-    queued_seconds: float = 0.0,
+    run_delay_seconds: float = 0.0,
     saves: Saves | None = None,
     validation: Validation | None = None,
     acts: bool = False,
@@ -129,7 +129,7 @@ def extras(
         saves: How often a trainer says that it saves; None if none does.
         validation: How often it says that it evaluates, and on how much.
         acts: Whether what the model does in eval mode is to act in an environment, once in each epoch.
-        queued_seconds: Time in which threads of the script were ready and had no core: no work of its own.
+        run_delay_seconds: Time in which threads of the script were ready and had no core: no work of its own.
     """
     seconds, special = phase["seconds"], phase["special"]
     events = {int(i): event for i, event in special.items() if int(i) < len(seconds)}
@@ -168,7 +168,7 @@ def extras(
         claimed.update(at)
         note = f"line {work.raw['line']}: {work.raw['source']}"
         found.append(work.as_extra(work.kind, each, measured=True, note=note))
-    found += _irregular(seconds, claimed, step, queued_seconds)
+    found += _irregular(seconds, claimed, step, run_delay_seconds)
     found += unreached(
         [work for work in works if work.kind not in slight or sum(one.kind is work.kind for one in works) > 1],
         found,
@@ -270,10 +270,10 @@ def _long_intervals(
             yield work, at, statistics.median(beyond)
 
 
-def _irregular(seconds: list[float], claimed: set[int], step: StepTimes, queued_seconds: float) -> list[Extra]:
+def _irregular(seconds: list[float], claimed: set[int], step: StepTimes, run_delay_seconds: float) -> list[Extra]:
     plain = [seconds[i] for i in range(2, len(seconds)) if i not in claimed]
     long = [v for v in plain if v > SPIKE * step.median_seconds]
-    excess = sum(plain) - len(plain) * step.seconds - queued_seconds  # what the step's own seconds leave out
+    excess = sum(plain) - len(plain) * step.seconds - run_delay_seconds  # what the step's own seconds leave out
     if not plain or excess < UNEVEN * sum(plain):
         return []
     count, note = len(plain), "steps differ: what they take on average beyond the median"

@@ -29,8 +29,8 @@ def _with_its_only_step(raw: PhaseRecord) -> PhaseRecord:
     first = raw.get("first")
     if first is None or raw["seconds"]:
         return raw
-    seconds, waits, blocked, queued = ([value] for value in first)
-    times = {"seconds": seconds, "waits": waits, "blocked": blocked, "queued": queued}
+    seconds, waits, blocked, run_delay = ([value] for value in first)
+    times = {"seconds": seconds, "waits": waits, "blocked": blocked, "run_delay": run_delay}
     special = {"0": {**raw["special"].get("0", {}), "traced": True}}
     return cast("PhaseRecord", {**raw, **times, "special": special})
 

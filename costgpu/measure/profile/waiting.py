@@ -16,9 +16,9 @@ BUSY_SHARE = 0.25  # of the time without a core, from which on a reader should k
 LEAST_SHARE = 0.05  # of a step; less is what barriers between threads and other machines on the same host cost
 
 
-def queued_by_all(activity: ActivityRecord | None) -> float:
+def run_delay_of_all(activity: ActivityRecord | None) -> float:
     """Return the seconds in which threads of the script were ready and had no core, added up."""
-    return activity["queued"] if activity is not None else 0.0
+    return activity["run_delay"] if activity is not None else 0.0
 
 
 def notes_of_queue(activity: ActivityRecord | None, found: Neighbours) -> list[str]:
@@ -29,7 +29,7 @@ def notes_of_queue(activity: ActivityRecord | None, found: Neighbours) -> list[s
             f"Other programs took {found.share:.0%} of the script's time on this machine: that is taken off, as far as"
             " it can be told, and the intervals are wider."
         )
-    share = activity["main_queued"] / activity["wall"] if activity is not None and activity["wall"] > 0 else 0.0
+    share = activity["main_run_delay"] / activity["wall"] if activity is not None and activity["wall"] > 0 else 0.0
     if (1 - found.queue) * share >= BUSY_SHARE:
         notes.append(
             f"The script was ready to run and had no core for {min(share, 1):.0%} of the time, since processes of its own"
@@ -58,7 +58,7 @@ def waiting_share(activity: ActivityRecord | None) -> float:
     """Return the share of the time in which neither the process nor what it has started computes."""
     if activity is None or activity["wall"] <= 0:
         return 0.0
-    off = max(0.0, activity["wall"] - activity["main_cpu"] - activity["main_queued"])
+    off = max(0.0, activity["wall"] - activity["main_cpu"] - activity["main_run_delay"])
     share = off / activity["wall"] * _share_of_off(activity, activity["quiet"])
     return min(1.0, share) if share > LEAST_SHARE else 0.0
 
@@ -74,6 +74,6 @@ def _share_of_off(activity: ActivityRecord, idle_looks: int) -> float:
     """Return the share of the time off its core in which the script's thread waited for nothing that computes here."""
     if activity["off"] >= LEAST_LOOKS:
         return idle_looks / activity["off"]
-    off = activity["wall"] - activity["main_cpu"] - activity["main_queued"]
+    off = activity["wall"] - activity["main_cpu"] - activity["main_run_delay"]
     others = activity["cpu"] - activity["main_cpu"]
     return min(1.0, max(0.0, 1 - others / off)) if off > 0 else 0.0

@@ -53,7 +53,7 @@ def shot(anchor: int, *loops: Any, batches: int = 0) -> Any:
 def phase(*shots: Any, seconds: Any = (), special: Any = None, **other: Any) -> Any:
     """One training phase; `special` by the number of its interval."""
     steps = shots[-1]["anchor"] if shots else len(seconds) + 1
-    nothing = {name: [0.0] * len(seconds) for name in ("waits", "blocked", "queued")}
+    nothing = {name: [0.0] * len(seconds) for name in ("waits", "blocked", "run_delay")}
     timed = {"steps": steps, "seconds": list(seconds), "snapshots": list(shots)} | nothing
     events = {str(i): event for i, event in (special or {}).items()}
     return record("phase", **timed | {"special": events} | other)

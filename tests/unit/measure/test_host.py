@@ -55,15 +55,15 @@ class FakeLap:
         self.since, self.before = FakeLap.now, FakeLap.lost
 
     def end(self) -> tuple[float, float, float]:
-        queued = FakeLap.lost - self.before
-        worked = FakeLap.now - self.since - queued
-        return worked, worked - FakeLap.waited, queued
+        run_delay = FakeLap.lost - self.before
+        worked = FakeLap.now - self.since - run_delay
+        return worked, worked - FakeLap.waited, run_delay
 
 
 @pytest.fixture
 def lap(monkeypatch: pytest.MonkeyPatch) -> type[FakeLap]:
     FakeLap.now = FakeLap.lost = FakeLap.waited = 0.0
-    clock = SimpleNamespace(Lap=FakeLap, clock=lambda: FakeLap.now, queued=lambda: 0.0, queued_by_all=lambda: 0.0)
+    clock = SimpleNamespace(Lap=FakeLap, clock=lambda: FakeLap.now, run_delay=lambda: 0.0, run_delay_of_all=lambda: 0.0)
     monkeypatch.setattr("costgpu.measure.probe.microbenchmark.schedstat", clock)
     return FakeLap
 
@@ -96,8 +96,8 @@ def test_a_window_is_as_long_as_its_work_however_busy_the_machine_is(
         lap.lost += 0.002
 
     assert benchmark.window(work, 1e6, 0.1) == pytest.approx(0.5), "half of it without a core"
-    queued = iter((0.0, 0.02))
-    monkeypatch.setattr(benchmark.schedstat, "queued_by_all", lambda: next(queued))
+    run_delay = iter((0.0, 0.02))
+    monkeypatch.setattr(benchmark.schedstat, "run_delay_of_all", lambda: next(run_delay))
     lap.waited = 0.02
     assert benchmark.window(work, 1e6, 0.1) > 0.6, "the other thread had none"
 

@@ -22,23 +22,23 @@ from tests.unit.measure.records import build, phase, record, result, shot
 def activity(**other: Any) -> Any:
     """A hundred seconds of one thread on a quiet machine of two cores, unless said otherwise."""
     looks = {"looks": 500, "off": 0, "alone": 0, "quiet": 0, "step_off": 0, "step_alone": 0}
-    queue = {"main_queued": 0.0, "queued": 0.0, "children_cpu": 0.0, "neighbours_cpu": 0.0, "stolen": 0.0}
+    queue = {"main_run_delay": 0.0, "run_delay": 0.0, "children_cpu": 0.0, "neighbours_cpu": 0.0, "stolen": 0.0}
     return {"wall": 100.0, "cores": 2, "cpu": 100.0, "main_cpu": 100.0} | queue | looks | other
 
 
-def timed(seconds: float, *, blocked: float = 0.0, queued: float = 0.0, wait: float = 0.0, **other: Any) -> Any:
+def timed(seconds: float, *, blocked: float = 0.0, run_delay: float = 0.0, wait: float = 0.0, **other: Any) -> Any:
     """Twelve equal steps."""
-    times = {"waits": [wait] * 12, "blocked": [blocked] * 12, "queued": [queued] * 12}
+    times = {"waits": [wait] * 12, "blocked": [blocked] * 12, "run_delay": [run_delay] * 12}
     return phase(shot(13), seconds=[seconds] * 12) | times | {"loader": None} | other
 
 
 QUIET = activity()
 # One thread, two threads that block for each other, and two that spin, beside four busy loops on two cores: CPU seconds
 # and seconds in the queue as they were measured for 100 s (benchmarks/README.md, 2026-11-25).
-ALONE = activity(cpu=39.0, main_cpu=39.0, main_queued=61.0, queued=61.0, neighbours_cpu=160.0)
+ALONE = activity(cpu=39.0, main_cpu=39.0, main_run_delay=61.0, run_delay=61.0, neighbours_cpu=160.0)
 LOOKS = {"looks": 500, "off": 80, "alone": 0, "quiet": 0, "step_off": 80, "step_alone": 0}
-PASSIVE = activity(cpu=55.0, main_cpu=28.0, main_queued=55.0, queued=108.0, neighbours_cpu=145.0, **LOOKS)
-ACTIVE = activity(cpu=66.0, main_cpu=33.0, main_queued=67.0, queued=134.0, neighbours_cpu=134.0)
+PASSIVE = activity(cpu=55.0, main_cpu=28.0, main_run_delay=55.0, run_delay=108.0, neighbours_cpu=145.0, **LOOKS)
+ACTIVE = activity(cpu=66.0, main_cpu=33.0, main_run_delay=67.0, run_delay=134.0, neighbours_cpu=134.0)
 
 
 def test_a_quiet_machine_changes_nothing() -> None:
@@ -52,9 +52,9 @@ def test_a_quiet_machine_changes_nothing() -> None:
 @pytest.mark.parametrize(
     ("seen", "threads", "step", "quiet"),
     [
-        (ALONE, 1, timed(0.338, queued=0.671), 0.34),
-        (PASSIVE, 2, timed(2.097, blocked=0.807, queued=2.503), 1.29),
-        (ACTIVE, 2, timed(2.434, queued=4.962), 1.25),
+        (ALONE, 1, timed(0.338, run_delay=0.671), 0.34),
+        (PASSIVE, 2, timed(2.097, blocked=0.807, run_delay=2.503), 1.29),
+        (ACTIVE, 2, timed(2.434, run_delay=4.962), 1.25),
     ],
 )
 def test_four_busy_loops_on_two_cores(seen: Any, threads: int, step: Any, quiet: float) -> None:
@@ -65,9 +65,9 @@ def test_four_busy_loops_on_two_cores(seen: Any, threads: int, step: Any, quiet:
 
 def test_its_own_processes_are_no_neighbours() -> None:
     """Workers of a loader on the cores that train: no cloud machine of that size would be without them."""
-    found = neighbours_of(activity(main_queued=30.0, queued=30.0, main_cpu=70.0, children_cpu=90.0), 1)
+    found = neighbours_of(activity(main_run_delay=30.0, run_delay=30.0, main_cpu=70.0, children_cpu=90.0), 1)
     assert (found.queue, found.share) == (0, 0)
-    assert found.undisturbed(timed(0.1, queued=0.04))["seconds"] == pytest.approx([0.14] * 12)
+    assert found.undisturbed(timed(0.1, run_delay=0.04))["seconds"] == pytest.approx([0.14] * 12)
 
 
 def test_what_other_virtual_machines_took_is_taken_off() -> None:
@@ -85,19 +85,19 @@ def test_a_system_that_tells_no_queue_keeps_its_times_and_says_that_it_was_busy(
 
 
 def test_a_loaders_waits_are_those_of_fed_workers() -> None:
-    loader = {"workers": 2, "fetch_seconds": 1.0, "fetch_waits": 0.0, "fetch_queued": 3.0, "fetches": 10}
+    loader = {"workers": 2, "fetch_seconds": 1.0, "fetch_waits": 0.0, "fetch_run_delay": 3.0, "fetches": 10}
     found = replace(neighbours_of(ALONE, 1), queue=1.0)
     told = found.undisturbed(timed(0.1, wait=0.08, loader=loader))
     assert told["waits"] == pytest.approx([0.02] * 12)
     assert told["seconds"] == pytest.approx([0.04] * 12)
-    own = {"workers": 0, "fetch_seconds": 1.0, "fetch_waits": 2.0, "fetch_queued": 0.0, "fetches": 10}
+    own = {"workers": 0, "fetch_seconds": 1.0, "fetch_waits": 2.0, "fetch_run_delay": 0.0, "fetches": 10}
     read = found.undisturbed(timed(0.1, loader=own))["loader"]
     assert read is not None
     assert read["fetch_seconds"] == pytest.approx(1.0 + (1 - found.lost) * 2.0), "what it waited for a disk stays"
 
 
 def test_validation_is_as_much_shorter_as_the_steps() -> None:
-    raw = timed(2.0, queued=4.0, special={"3": {"validation": 9.0, "opened": 1}})
+    raw = timed(2.0, run_delay=4.0, special={"3": {"validation": 9.0, "opened": 1}})
     told = neighbours_of(ACTIVE, 2).undisturbed(raw)
     ratio = told["seconds"][0] / 2.0
     assert told["special"]["3"] == {"validation": pytest.approx(9.0 * ratio), "opened": 1}
@@ -120,25 +120,25 @@ def test_nothing_is_taken_twice(
 ) -> None:
     found = Neighbours(queue, lost, team, spinning, stolen, waiting)
     wait, blocked = wait * seconds / 2, off * seconds / 2
-    told = found.undisturbed(timed(seconds, blocked=blocked, wait=wait, queued=seconds))
+    told = found.undisturbed(timed(seconds, blocked=blocked, wait=wait, run_delay=seconds))
     assert told["seconds"][0] >= (1 - MOST) * (seconds - wait - blocked) - 1e-9
     assert 0 <= told["blocked"][0] <= blocked
     assert told["seconds"][0] <= seconds + (1 - queue) * seconds + 1e-9
 
 
 def test_what_was_looked_at_for_a_moment_tells_nothing_of_the_steps() -> None:
-    moment = activity(wall=0.01, cpu=0.002, main_cpu=0.001, main_queued=0.004, queued=0.01, neighbours_cpu=0.01)
+    moment = activity(wall=0.01, cpu=0.002, main_cpu=0.001, main_run_delay=0.004, run_delay=0.01, neighbours_cpu=0.01)
     assert neighbours_of(moment, 2) == neighbours_of_program(moment, 2) == Neighbours()
 
 
 def test_a_program_that_is_watched_from_outside() -> None:
-    beside = activity(cpu=33.0, queued=67.0, neighbours_cpu=160.0, main_cpu=0.0)
+    beside = activity(cpu=33.0, run_delay=67.0, neighbours_cpu=160.0, main_cpu=0.0)
     assert neighbours_of_program(beside, 2).share == pytest.approx(0.67)
-    crowded = activity(cpu=190.0, queued=200.0, neighbours_cpu=0.0)
+    crowded = activity(cpu=190.0, run_delay=200.0, neighbours_cpu=0.0)
     assert neighbours_of_program(crowded, 2).share == 0, "its own threads"
-    asleep = activity(cpu=0.1, queued=2.0, neighbours_cpu=160.0)
+    asleep = activity(cpu=0.1, run_delay=2.0, neighbours_cpu=160.0)
     assert neighbours_of_program(asleep, 2).share == pytest.approx(0.02), "it sleeps, and loses hardly anything"
-    starting = activity(cpu=10.0, queued=25.0, neighbours_cpu=160.0, looks=20, off=20, quiet=17)
+    starting = activity(cpu=10.0, run_delay=25.0, neighbours_cpu=160.0, looks=20, off=20, quiet=17)
     assert neighbours_of_program(starting, 2) == Neighbours(), "what starts beside a loop that sleeps lengthens nothing"
     assert neighbours_of_program(None, 2) == Neighbours()
 
@@ -150,7 +150,7 @@ def test_a_series_without_what_others_took() -> None:
 
 
 def test_a_busy_machine_is_told_and_its_times_are_as_on_a_quiet_one() -> None:
-    busy = build(result(timed(2.434, queued=4.962), activity=ACTIVE, torch={"threads": 2}))
+    busy = build(result(timed(2.434, run_delay=4.962), activity=ACTIVE, torch={"threads": 2}))
     assert busy.phases[0].step.seconds == pytest.approx(1.25, rel=0.1)
     assert busy.machine.disturbed_share > 0.6
     assert any("Other programs took" in note for note in busy.notes)
@@ -173,7 +173,7 @@ def test_the_queue_is_shared_out_between_the_loader_and_what_the_thread_waits_fo
 def test_a_lap_leaves_out_the_queue(monkeypatch: pytest.MonkeyPatch) -> None:
     now, queue = iter((10.0, 13.0)), iter((1.0, 3.0))
     monkeypatch.setattr(schedstat, "clock", lambda: next(now))
-    monkeypatch.setattr(schedstat, "queued", lambda: next(queue))
+    monkeypatch.setattr(schedstat, "run_delay", lambda: next(queue))
     monkeypatch.setattr(schedstat, "cpu_clock", lambda: 0.0)
     assert schedstat.Lap().end() == (1.0, 0.0, 2.0)
 
@@ -182,7 +182,7 @@ def test_a_wait_between_two_readings_takes_nothing_of_what_was_computed(monkeypa
     """The thread lost its core for 0.1 s after the queue was read and before the clock was, or the other way round."""
     now, queue, cpu = iter((10.0, 10.02)), iter((1.0, 1.1)), iter((5.0, 5.02))
     monkeypatch.setattr(schedstat, "clock", lambda: next(now))
-    monkeypatch.setattr(schedstat, "queued", lambda: next(queue))
+    monkeypatch.setattr(schedstat, "run_delay", lambda: next(queue))
     monkeypatch.setattr(schedstat, "cpu_clock", lambda: next(cpu))
     worked, _, waited = schedstat.Lap().end()
     assert worked == pytest.approx(0.02)
@@ -196,9 +196,9 @@ def test_a_system_that_does_not_tell(monkeypatch: pytest.MonkeyPatch, text: str)
     assert schedstat.thread_times("self")[0] in (0.0, 5e-9)
     assert schedstat.machine_times() is None
     assert schedstat.busy_share(0.0) == 0.0
-    worked, _, queued = schedstat.Lap().end()
+    worked, _, run_delay = schedstat.Lap().end()
     assert worked >= 0
-    assert queued >= 0
+    assert run_delay >= 0
 
 
 def test_a_clock_that_jumps_back_takes_no_time(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -49,7 +49,7 @@ def found(
     *,
     steps: float | None = 90_000.0,
     per_iteration: float = 1.0,
-    queued_seconds: float = 0.0,
+    run_delay_seconds: float = 0.0,
     saves: Any = None,
     validation: Any = None,
     per_epoch: float | None = math.nan,
@@ -61,7 +61,7 @@ def found(
     epoch = by_loops if per_epoch is not None and math.isnan(per_epoch) else per_epoch
     total = Total(kind=kind, steps=steps, steps_per_epoch=epoch, how="")
     told = {"saves": saves, "validation": validation, "acts": acts}
-    listed = extras(timed, step, total, per_iteration, batch_size=32, queued_seconds=queued_seconds, **told)
+    listed = extras(timed, step, total, per_iteration, batch_size=32, run_delay_seconds=run_delay_seconds, **told)
     by_kind = {extra.kind: extra for extra in listed}
     assert len(by_kind) == len(listed), "each kind of work is counted once"
     return by_kind
@@ -471,7 +471,7 @@ def test_irregular_steps() -> None:
 
 def test_steps_that_waited_for_a_core_are_no_work() -> None:
     late = dict.fromkeys((7, 12, 30, 31), 10.0)
-    assert ExtraKind.OTHER not in found(phase(steady(42, late)), queued_seconds=40.0)
+    assert ExtraKind.OTHER not in found(phase(steady(42, late)), run_delay_seconds=40.0)
 
 
 @given(st.lists(st.one_of(st.floats(0.09, 0.11), st.floats(0.5, 20)), min_size=20, max_size=200))

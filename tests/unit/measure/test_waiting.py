@@ -16,7 +16,7 @@ from tests.unit.measure.records import build, phase, record, result, shot
 def activity(**other: Any) -> Any:
     """Ten seconds, of which one on a core, unless said otherwise."""
     looks = {"looks": 50, "off": 45, "alone": 45, "quiet": 45, "step_off": 45, "step_alone": 45}
-    queue = {"main_queued": 0.0, "queued": 0.0, "children_cpu": 0.0, "neighbours_cpu": 0.0, "stolen": 0.0}
+    queue = {"main_run_delay": 0.0, "run_delay": 0.0, "children_cpu": 0.0, "neighbours_cpu": 0.0, "stolen": 0.0}
     return {"wall": 10.0, "cpu": 1.0, "main_cpu": 1.0} | queue | looks | other
 
 
@@ -25,16 +25,16 @@ def notes(seen: Any) -> list[str]:
 
 
 def test_a_machine_without_a_free_core_is_told() -> None:
-    assert notes(activity(main_queued=1.0)) == notes(None) == []
-    assert "Other programs took 84% of" in notes(activity(main_queued=8.4, queued=8.4, neighbours_cpu=16.0))[0]
-    (own,) = notes(activity(main_queued=8.4, queued=8.4, children_cpu=16.0))
+    assert notes(activity(main_run_delay=1.0)) == notes(None) == []
+    assert "Other programs took 84% of" in notes(activity(main_run_delay=8.4, run_delay=8.4, neighbours_cpu=16.0))[0]
+    (own,) = notes(activity(main_run_delay=8.4, run_delay=8.4, children_cpu=16.0))
     assert "no core for 84% of the time, since processes of its own" in own
 
 
 FEW = {"looks": 2, "off": 2, "alone": 1, "quiet": 1, "step_off": 2, "step_alone": 1}
 SHARES = [
     (activity(), 0.9),
-    (activity(main_queued=4.0), 0.5),  # a busy neighbour
+    (activity(main_run_delay=4.0), 0.5),  # a busy neighbour
     (activity(alone=0, quiet=0, cpu=9.0), 0.0),  # other threads compute
     (activity(quiet=0), 0.0),  # a pool of processes does
     (activity(quiet=9), 0.18),

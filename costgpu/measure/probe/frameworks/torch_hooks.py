@@ -9,7 +9,7 @@ import types
 from ..patching import known, replace, wrap
 from ..sandbox.fake_cuda import FakeCuda
 from ..sandbox.files import note_overwritten
-from ..schedstat import clock, cpu_clock, queued
+from ..schedstat import clock, cpu_clock, run_delay
 from .one_rank import ONE_RANK
 
 ATTENTION_PACKAGES = ("flash_attn", "flash_attn_interface", "xformers")
@@ -178,11 +178,11 @@ class TorchHooks:
             seconds, count, waited, queue = recorder.fetch if hasattr(fetcher, begun) else recorder.first_fetch
             setattr(fetcher, begun, True)
             worker = os.getpid() != recorder_pid
-            before = queued() if worker else 0.0
+            before = run_delay() if worker else 0.0
             begin, cpu = clock(), time.process_time()
             result = inner(fetcher, index)
             wall, busy = clock() - begin, time.process_time() - cpu
-            lost = min(queued() - before, max(0.0, wall - busy)) if worker else 0.0
+            lost = min(run_delay() - before, max(0.0, wall - busy)) if worker else 0.0
             with seconds.get_lock():
                 seconds.value += busy if worker else min(busy, wall)
                 waited.value += max(0.0, wall - busy - lost)

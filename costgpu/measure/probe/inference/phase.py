@@ -77,7 +77,7 @@ class InferencePhase(Phase):
         """Units of an inner loop, where a whole turn of the outer one takes too long to be seen twice."""
         self.move_anchor(key)
         self.anchors, self.snapshots, self.sizes, self.warm_seconds = 0, [], [], None
-        for times in (self.seconds, self.waits, self.blocked, self.queued, self.own_seconds):
+        for times in (self.seconds, self.waits, self.blocked, self.run_delay, self.own_seconds):
             del times[:]
         self.special = {}
         self.trace, self.trace_steps = None, 0

@@ -21,10 +21,10 @@ from pathlib import Path
 
 import psutil
 
+from costgpu.job.files.download import RemoteFile
 from costgpu.job.files.place_outputs import fetch_and_place
 from costgpu.job.files.select import select
 from costgpu.job.machine.agent_client import AgentHost
-from costgpu.job.machine.host import RemoteFile
 from costgpu.job.machine.install_agent import agent_file
 from costgpu.job.machine.transport.ssh import SshTransport
 from costgpu.models.job import FileEntry

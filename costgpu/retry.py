@@ -1,6 +1,6 @@
 """The retry policy of a provider call, on tenacity. May import `clock` and `errors`.
 
-How long the runner goes on is in `job.timeouts`. Below it, the SDKs repeat a single request a few times: `attempts` in
+How long the runner goes on is in `job.timeouts`. Below it, the SDKs repeat a single request a few times: `max_attempts` in
 `providers/aws/sdk.py`, `READ_TRIES` in `providers/gcp/session.py`.
 """
 

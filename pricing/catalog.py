@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from costgpu.errors import PriceNotFound, UsageError
 from costgpu.pricing import hardware, not_supported, price_store
-from costgpu.pricing.hardware import accelerator_key, nearest
+from costgpu.pricing.hardware import accelerator_key, nearest, unknown
 from costgpu.pricing.query import OfferQuery, SortKey, in_words, loosened, matches, predicates
 from costgpu.providers import registry
 from costgpu.units import AcceleratorRequest, format_dollars
@@ -22,16 +22,7 @@ if TYPE_CHECKING:
 
     from costgpu.models.offer import Offer
 
-__all__ = ["Catalog", "OfferQuery", "SortKey", "matches", "no_image"]
-
-
-HasImage = Callable[[str], bool]
-"""Whether the user names an image of their own for a provider's machines."""
-
-
-def no_image(provider: str) -> bool:  # noqa: ARG001 - the form of `HasImage`
-    """Names none."""
-    return False
+__all__ = ["Catalog", "OfferQuery", "SortKey", "matches"]
 
 
 class Catalog:
@@ -50,12 +41,15 @@ class Catalog:
             self._regions.setdefault(offer.provider, set()).add(offer.region)
 
     @classmethod
-    def current(cls, warn: price_store.Warn | None = None, *, has_image: HasImage = no_image) -> Catalog:
+    def current(
+        cls, warn: price_store.Warn | None = None, *, has_image: Callable[[str], bool] = lambda _: False
+    ) -> Catalog:
         """Return the prices in use: those that came with this version, and over them what was refreshed.
 
         Args:
             warn: Called with a line of words for refreshed prices that cannot be used.
-            has_image: Asked where an offer's machine boots no public image; without the user's own it is set apart.
+            has_image: Whether the user names an image of their own for a provider's machines. Asked where an offer's
+                machine boots no public image; without the user's own it is set apart.
         """
         usable: list[Offer] = []
         apart: list[Offer] = []
@@ -141,7 +135,7 @@ class Catalog:
         try:
             return replace(request, name=hardware.accelerator(request.name).name)
         except UsageError:
-            raise hardware.unknown_accelerator(request.name, sorted(self._accelerators)) from None
+            raise unknown("accelerator", request.name, sorted(self._accelerators), accelerator_key) from None
 
     def _check_place(self, place: str) -> None:
         every_region = set().union(*self._regions.values())
@@ -150,11 +144,11 @@ class Catalog:
         provider, slash, region = place.lower().partition("/")
         if not slash:
             if provider not in self._regions and provider not in every_region:
-                raise _unknown("provider or region", place, [*self._regions, *every_region])
+                raise unknown("provider or region", place, [*self._regions, *every_region])
         elif provider not in self._regions:
-            raise _unknown("provider", provider, self._regions)
+            raise unknown("provider", provider, self._regions)
         elif region not in self._regions[provider]:
-            raise _unknown(f"{provider} region", region, self._regions[provider])
+            raise unknown(f"{provider} region", region, self._regions[provider])
 
     def _what_to_loosen(self, query: OfferQuery) -> str:
         """Return which single filter, dropped, gives offers, and from what price on."""
@@ -165,14 +159,6 @@ class Catalog:
                 number = f"{len(found)} offer{'s' * (len(found) > 1)}"
                 gains.append(f"Without {words}: {number} from {format_dollars(found[0].price_usd_per_hour)}/h.")
         return " ".join(gains) or "No single filter is to blame: loosen two or more."
-
-
-def _unknown(what: str, word: str, names: Iterable[str]) -> UsageError:
-    return UsageError(
-        f"There is no {what} named {word!r}.",
-        hint=f"The nearest names are {', '.join(nearest(word, sorted(names)))}. "
-        "`costgpu offers --sort name --top 0` lists all.",
-    )
 
 
 def _by_price(offer: Offer) -> tuple[Decimal, str, str, str, str, str]:

@@ -66,7 +66,7 @@ def accelerator(name: str) -> AcceleratorSpec:
     try:
         return _by_key()[accelerator_key(name)]
     except KeyError:
-        raise unknown_accelerator(name) from None
+        raise unknown("accelerator", name, accelerators(), accelerator_key) from None
 
 
 def cpu(provider: str, family: str) -> CpuSpec:
@@ -93,12 +93,12 @@ def accelerator_key(name: str) -> str:
     return key.removeprefix("nvidia").removeprefix("tesla")
 
 
-def unknown_accelerator(name: str, among: Iterable[str] | None = None) -> UsageError:
-    """Return the error for a name that means no accelerator, with the nearest `among` some names; None for all."""
-    near = nearest(name, accelerators() if among is None else among, accelerator_key)
+def unknown(what: str, word: str, names: Iterable[str], key: Callable[[str], str] = str.lower) -> UsageError:
+    """Return the error for a word that names no such thing, with the `nearest` names."""
     return UsageError(
-        f"There is no accelerator named {name!r}.",
-        hint=f"The nearest names are {', '.join(near)}. `costgpu offers --sort name --top 0` lists all.",
+        f"There is no {what} named {word!r}.",
+        hint=f"The nearest names are {', '.join(nearest(word, sorted(names), key))}. "
+        "`costgpu offers --sort name --top 0` lists all.",
     )
 
 

@@ -19,10 +19,9 @@ from costgpu import border
 from costgpu.config.paths import config_file
 from costgpu.errors import ConfigError, UsageError
 from costgpu.files import FileKind, exclusive_lock, parse_json, read_bytes, write_whole
-from costgpu.models.offer import Offer, OwnPrice, PurchaseOption
+from costgpu.models.offer import MOST_USD_PER_HOUR, Offer, OwnPrice, PurchaseOption
 from costgpu.pricing.hardware import nearest
 from costgpu.pricing.not_supported import place_error
-from costgpu.pricing.snapshot import MOST_USD_PER_HOUR
 from costgpu.units import LAST_YEAR, shortened
 
 STORED = FileKind(most_bytes=2**20, write_hint="Own prices are stored there. Make the folder one that you may write.")
@@ -99,15 +98,8 @@ def with_own_prices(offers: Iterable[Offer], today: date | None = None) -> list[
 
 
 def _priced(offer: Offer, holding: dict[tuple[str, str, str | None, PurchaseOption], StoredPrice]) -> Offer:
-    kind = offer.provider, offer.instance_type
-    mine = next(
-        (
-            price
-            for region in (offer.region, None)
-            if (price := holding.get((*kind, region, offer.purchase_option))) is not None
-        ),
-        None,
-    )
+    keys = [(offer.provider, offer.instance_type, region, offer.purchase_option) for region in (offer.region, None)]
+    mine = next((holding[key] for key in keys if key in holding), None)
     if mine is None:
         return offer
     own = OwnPrice(

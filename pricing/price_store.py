@@ -85,30 +85,29 @@ def list_offers(*, warn: Warn | None = None) -> list[Offer]:
     shipped = snapshot.newest()
     found: list[Offer] = []
     replaced: set[str] = set()
-    brought: list[Path] = []
     for spec in registry.specs():
-        provider, path = spec.name, _prices_file(spec.name)
-        if spec.offers_file is not None:
-            brought.append(spec.offers_file)
-        try:
-            if _read_header(path, provider, shipped) is None:
-                continue
-            rows = snapshot.read_offers(path)
-        except (OSError, ValueError, csv.Error, ConfigError, PriceNotFound) as error:
-            if warn is not None:
-                why = getattr(error, "message", None) or f"it cannot be read ({error})"
-                warn(
-                    f"The refreshed prices of {provider} are not used, the shipped ones are: {path}: {why.rstrip('.')}."
-                    f" `costgpu prices refresh --infra {provider}` makes them anew."
-                )
-            continue
-        found += rows
-        replaced.add(provider)
-        if spec.offers_file is not None:
-            brought.remove(spec.offers_file)
-    for path in brought:
-        found += snapshot.read_offers(path)
+        rows = _refreshed_offers(spec.name, shipped, warn)
+        if rows is not None:
+            found += rows
+            replaced.add(spec.name)
+        elif spec.offers_file is not None:
+            found += snapshot.read_offers(spec.offers_file)
     return [offer for offer in snapshot.read_offers(shipped) if offer.provider not in replaced] + found
+
+
+def _refreshed_offers(provider: str, shipped: Path, warn: Warn | None) -> list[Offer] | None:
+    """Return what was refreshed of a provider; None if there is nothing that can be used."""
+    path = _prices_file(provider)
+    try:
+        return None if _read_header(path, provider, shipped) is None else snapshot.read_offers(path)
+    except (OSError, ValueError, csv.Error, ConfigError, PriceNotFound) as error:
+        if warn is not None:
+            why = getattr(error, "message", None) or f"it cannot be read ({error})"
+            warn(
+                f"The refreshed prices of {provider} are not used, the shipped ones are: {path}: {why.rstrip('.')}."
+                f" `costgpu prices refresh --infra {provider}` makes them anew."
+            )
+        return None
 
 
 def stored_prices(provider: str) -> StoredPrices | None:

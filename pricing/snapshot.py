@@ -10,13 +10,14 @@ import csv
 import io
 from dataclasses import fields
 from datetime import date
-from decimal import Decimal, InvalidOperation
+from decimal import Decimal
 from operator import itemgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from costgpu.errors import ConfigError, PriceNotFound
 from costgpu.models.offer import Accelerator, Grade, Offer, PurchaseOption
+from costgpu.models.price_update import read_price
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -24,7 +25,6 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 DATA = Path(__file__).parent / "data"
 MOST = 1e6  # vCPUs, GiB, accelerators of one machine
-MOST_USD_PER_HOUR = Decimal(100_000)
 NOT_SOLD_FILE = "not_sold.csv"
 """List prices at which nobody can start a machine, in the columns of offers: the most that a spot machine of it costs."""
 
@@ -132,7 +132,11 @@ def read_offers(path: Path) -> list[Offer]:
     offers = []
     for row in read_table(path, OFFER_COLUMNS):
         (provider, region, zone, instance_type, family, option, price, vcpus, memory, architecture) = row[:10]
+        name, count, gpu_memory = row[10:13]
         try:
+            accelerator = (
+                Accelerator(name=name, count=_positive(count), memory_gib=_positive(gpu_memory)) if name else None
+            )
             offers.append(
                 Offer(
                     provider=provider,
@@ -145,7 +149,7 @@ def read_offers(path: Path) -> list[Offer]:
                     vcpus=int(_positive(vcpus)),
                     memory_gib=_positive(memory),
                     architecture=architecture,
-                    accelerator=_accelerator(*row[10:13]) if row[10] else None,
+                    accelerator=accelerator,
                     price_source=row[13],
                     price_as_of=date.fromisoformat(row[14]),
                 )
@@ -194,20 +198,13 @@ def _to_row(offer: Offer) -> tuple[str, ...]:
 
 
 def _price(text: str, row: Sequence[str], path: Path) -> Decimal:
-    try:
-        price = Decimal(text)
-    except InvalidOperation:
-        price = Decimal(0)
-    if not price.is_finite() or not 0 < price <= MOST_USD_PER_HOUR:
+    price = read_price(text)
+    if price is None:
         raise PriceNotFound(
             f"{path.name} has no price for {row[3]} in {row[0]}/{row[1]} ({row[5]}): {text!r}.",
             hint=_REINSTALL,
         )
     return price
-
-
-def _accelerator(name: str, count: str, memory: str) -> Accelerator:
-    return Accelerator(name=name, count=_positive(count), memory_gib=_positive(memory))
 
 
 def _positive(text: str) -> float:

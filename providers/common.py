@@ -1,7 +1,8 @@
-"""What the adapters share: our tags, and the same words for the same mistakes. Pure."""
+"""What the adapters share: our tags, the same words for the same mistakes, and the same examinations."""
 
 from __future__ import annotations
 
+import contextlib
 import difflib
 import functools
 import ipaddress
@@ -16,16 +17,18 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from costgpu.errors import InvalidRequest
+from costgpu.clock import Clock
+from costgpu.errors import InvalidRequest, ProviderError
+from costgpu.models import diagnostics
+from costgpu.models.diagnostics import Check
 from costgpu.models.instance import CreateRequest, Endpoint, InstanceState, NodeGroup, OrphanedResource
 from costgpu.models.offer import Offer
-from costgpu.providers.base import TAG_GROUP, TAG_LEASE, TAG_NAME, TAG_OWNER, TAG_RUN
+from costgpu.providers.base import TAG_GROUP, TAG_LEASE, TAG_NAME, TAG_OWNER, TAG_RUN, Provider, TimeSource
 
 BOOTHOOK = "#cloud-boothook\n"
 """Makes cloud-init run the script at every boot, before the network's own modules and before any other user data.
 Source: cloud-init documentation, "User data formats" (2026-11)."""
 LOGIN = "root"  # the boot script lets the run's key in as root
-MOST_USD_PER_HOUR = 100_000  # of a machine; more is read wrongly
 MOST_NUMBER = 1e18
 NOBODY = "192.0.2.1/32"  # RFC 5737: an address that is nobody's
 
@@ -46,8 +49,13 @@ def of_group(request: CreateRequest, group: NodeGroup) -> CreateRequest:
     return replace(request, run_id=group.group_id)
 
 
+def run_name(run_id: str) -> str:
+    """Return the name of what lets the user reach a run's machine."""
+    return f"costgpu-{run_id}"
+
+
 def group_name(group_id: str) -> str:
-    """Name of everything that the machines of a group share."""
+    """Return the name of everything that the machines of a group share."""
     return f"costgpu-g-{group_id}"
 
 
@@ -72,18 +80,25 @@ def part(document: object, *keys: str) -> Mapping[str, Any]:
     return document if isinstance(document, Mapping) else {}
 
 
-def another_address(variable: str) -> str:
+def another_address(variable: str, *, private: bool = False) -> str:
     """Return the address that an environment variable says to ask instead of the public one; empty for that.
+
+    Args:
+        private: Whether an address of a private network may be asked without encryption, too.
 
     Raises:
         InvalidRequest: It is not encrypted, and not on this machine.
     """
     url = os.environ.get(variable, "").rstrip("/")
     split = urlsplit(url)
-    local = split.scheme == "http" and split.hostname in ("127.0.0.1", "::1", "localhost")
-    if url and split.scheme != "https" and not local:
+    near = split.hostname == "localhost"
+    with contextlib.suppress(ValueError):
+        address = ipaddress.ip_address(split.hostname or "")
+        near = address.is_loopback or (private and address.is_private)
+    if url and split.scheme != "https" and not (split.scheme == "http" and near):
+        where = "this machine or of a private network" if private else "this machine"
         raise InvalidRequest(
-            f"{variable} is {url}: without https only an address of this machine is asked.",
+            f"{variable} is {url}: without https only an address of {where} is asked.",
             hint=f"Write {variable}=https://..., or unset it.",
         )
     return url
@@ -212,6 +227,26 @@ def example_request(offer: Offer, now: datetime) -> CreateRequest:
         lease_until=now + timedelta(hours=1),
         boot_script="#!/bin/sh\n",
         allow_from=NOBODY,
+    )
+
+
+def compare_clocks(cloud: str, provider: TimeSource, clock: Clock) -> Check:
+    """Return whether the clock of this computer is that of a provider."""
+    before = clock.now()
+    try:
+        theirs = provider.time_now()
+    except ProviderError as error:
+        return diagnostics.unknown("clock", f"could not be compared: {error.message}")
+    if theirs is None:
+        return diagnostics.unknown("clock", f"{cloud} did not say the time")
+    return diagnostics.clock_check(cloud, theirs, before + (clock.now() - before) / 2)
+
+
+def find_zones(provider: Provider, offer: Offer) -> Check:
+    """Return in which zones an offer's machine is to be had."""
+    zones = ", ".join(zone for zone in provider.zones(offer) if zone) or offer.region
+    return diagnostics.ok(
+        "machine", f"{offer.instance_type} is offered in {zones} (whether one is free now, only a run tells)"
     )
 
 

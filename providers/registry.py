@@ -126,12 +126,6 @@ def settings_of_option(option: str, value: object) -> dict[str, object]:
     return {name: value for name, setting in settings().items() if setting.option == option}
 
 
-def built_in_settings() -> dict[str, ProviderSetting]:
-    """Return the same without those of other packages, which take longer to find."""
-    found = map(_built_in, BUILT_IN)
-    return {f"{one.name}_{key}": setting for one in found for key, setting in one.settings.items()}
-
-
 def needs_own_image(offer: Offer) -> bool:
     """Return whether no public image boots the offer's machine: see `ProviderSpec.needs_own_image`."""
     found = find(offer.provider)
@@ -164,11 +158,10 @@ def bucket(url: str) -> Bucket:
         InvalidRequest: No provider has such buckets.
     """
     scheme, sign, _ = url.partition("://")
-    known = [one for one in specs() if one.bucket is not None and one.bucket_scheme]
-    for one in known:
-        if sign and one.bucket is not None and one.bucket_scheme == scheme:
-            return one.bucket(url)
-    forms = " or ".join(f"{one.bucket_scheme}://name/prefix" for one in known)
+    known = {one.bucket_scheme: one.bucket for one in specs() if one.bucket is not None}
+    if sign and scheme in known:
+        return known[scheme](url)
+    forms = " or ".join(f"{name}://name/prefix" for name in known)
     raise InvalidRequest(f"{url} is not a bucket that costgpu knows.", hint=f"Write {forms}.")
 
 

@@ -52,92 +52,59 @@ class ProviderConfig:
     settings: Mapping[str, str] = field(default_factory=dict)
 
 
-def _no_command(ref: InstanceRef, account: str) -> str:  # noqa: ARG001 - the form of `ProviderSpec.end_by_hand`
-    return f"costgpu cancel {ref.instance_id}"
-
-
-def _every_offer(offer: Offer) -> bool:  # noqa: ARG001 - the form of `ProviderSpec.is_sold`
-    return True
-
-
-def _no_offer(offer: Offer) -> bool:  # noqa: ARG001 - the form of `ProviderSpec.needs_own_image`
-    return False
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProviderSpec:
-    """One provider.
+    """One provider."""
 
-    Attributes:
-        name: As users write it in ``--infra`` and as the ledger stores it.
-        display_name: As messages name it.
-        publisher: FOCUS column PublisherName.
-        service: FOCUS column ServiceName.
-        account_word: What the provider calls whose bill it is: account, project.
-        has_credentials: Whether it makes sense to ask this provider; fast, and without its SDK where possible.
-        login_hint: How to get credentials.
-        settings: Key -> its rules.
-        needs_own_image: Whether no public image boots an offer's machine with its accelerator. Such offers are in use only
-            where the provider's setting ``image`` names one. Asks nobody.
-        costs: Prices of disk and address; None is an error where they are needed.
-        diagnostics: Makes what `costgpu doctor` asks; None if there is nothing to ask.
-        policy: The permissions that a user needs, as the provider takes them; None if it has no such document.
-        billing: Makes what tells bills, or returns None without the settings for it; None if nothing tells.
-        price_source: Makes what `costgpu prices refresh` reads; None if the provider has no price list.
-        public_price_source: The same for what needs no credentials; None if nothing is public. Its note says what is
-            asked of whom.
-        is_sold: Whether a machine of an offer's type can be started with its purchase option at all, whatever price
-            lists say. Neither the shipped snapshot nor a refresh has an offer of which this is false.
-        offers_file: Offers in the columns of the shipped snapshot; None if they ship with costgpu.
-        cpus_file: CPU families in the columns of the shipped table; None if they ship with costgpu.
-        bucket: Opens a bucket by its URL; None if outputs cannot be kept there.
-        bucket_scheme: Beginning of such URLs, such as ``s3``.
-        free: Whether machines cost nothing unless the user says so.
-        over_ssh: Whether machines are reached over SSH, with an address and keys; False for processes here.
-        label: What a machine is called instead of its type; empty for the type.
-        own_offer: Makes the only offer, of this computer as it is, from the price of an hour, and the day; None for
-            machines that are rented, whose offers are in price lists.
-        end_by_hand: The command that ends an instance without costgpu, from its reference and the account.
-        account_in_end_command: Whether that command names the account; `Provider.identity` then asks nobody.
-        watchdog_delay_seconds: How much later than the deadline the machine's own watchdog acts, because the provider
-            itself deletes the machine at the deadline. 0 if it does not.
-        host_key_seconds: How long a machine may show the host key of its image, because its boot script may run after sshd.
-        spot_notice: How a machine reads that it is taken back: ``imdsv2``, ``computemetadata``; empty for no notice.
-        environment: Variables that say where credentials are, or which; cron needs them.
-        secret_environment: Variables that hold a secret -> what to do instead, for cron.
-        programs: Commands that credentials may need, for the search path of cron.
-    """
-
-    name: str
-    display_name: str
-    publisher: str
-    service: str
-    account_word: str = "account"
+    name: str  # as users write it in ``--infra`` and as the ledger stores it
+    display_name: str  # as messages name it
+    publisher: str  # FOCUS column PublisherName
+    service: str  # FOCUS column ServiceName
+    account_word: str = "account"  # what the provider calls whose bill it is: account, project
     adapter: Callable[[ProviderConfig], Provider]
-    has_credentials: Callable[[], bool]
-    login_hint: str = ""
-    settings: Mapping[str, ProviderSetting] = field(default_factory=dict)
-    needs_own_image: Callable[[Offer], bool] = _no_offer
-    costs: ProviderCosts | None = None
+    has_credentials: Callable[[], bool]  # whether it makes sense to ask it; fast, and without its SDK where possible
+    login_hint: str = ""  # how to get credentials
+    settings: Mapping[str, ProviderSetting] = field(default_factory=dict)  # key -> its rules
+    # whether no public image boots an offer's machine with its accelerator. Such offers are in use only where the
+    # provider's setting ``image`` names one. Asks nobody
+    needs_own_image: Callable[[Offer], bool] = lambda _: False
+    costs: ProviderCosts | None = None  # prices of disk and address; None is an error where they are needed
+    # makes what `costgpu doctor` asks; None if there is nothing to ask
     diagnostics: Callable[[ProviderConfig], Diagnosable] | None = None
-    policy: Callable[[], str] | None = None
+    # the permissions that a user needs, as the provider takes them; None if it has no such document
+    policy_file: Path | None = None
+    # makes what tells bills, or returns None without the settings for it; None if nothing tells
     billing: Callable[[ProviderConfig], Billing | None] | None = None
+    # makes what `costgpu prices refresh` reads; None if the provider has no price list
     price_source: Callable[[ProviderConfig], PriceSource] | None = None
+    # the same for what needs no credentials; None if nothing is public. Its note says what is asked of whom
     public_price_source: Callable[[ProviderConfig], PriceSource] | None = None
-    is_sold: Callable[[Offer], bool] = _every_offer
-    offers_file: Path | None = None
-    cpus_file: Path | None = None
-    bucket: Callable[[str], Bucket] | None = None
-    bucket_scheme: str = ""
-    free: bool = False
-    over_ssh: bool = True
-    label: str = ""
+    # whether a machine of an offer's type can be started with its purchase option at all, whatever price lists say.
+    # Neither the shipped snapshot nor a refresh has an offer of which this is false
+    is_sold: Callable[[Offer], bool] = lambda _: True
+    offers_file: Path | None = None  # offers in the columns of the shipped snapshot; None if they ship with costgpu
+    cpus_file: Path | None = None  # CPU families in the columns of the shipped table; None if they ship with costgpu
+    bucket: Callable[[str], Bucket] | None = None  # opens a bucket by its URL; None if outputs cannot be kept there
+    bucket_scheme: str = ""  # beginning of such URLs, such as ``s3``
+    free: bool = False  # whether machines cost nothing unless the user says so
+    over_ssh: bool = True  # whether machines are reached over SSH, with an address and keys; False for processes here
+    label: str = ""  # what a machine is called instead of its type; empty for the type
+    # makes the only offer, of this computer as it is, from the price of an hour, and the day; None for machines that
+    # are rented, whose offers are in price lists
     own_offer: Callable[[Decimal, date], Offer] | None = None
-    end_by_hand: Callable[[InstanceRef, str], str] = _no_command
-    account_in_end_command: bool = False
+    # the command that ends an instance without costgpu, from its reference and the account
+    end_by_hand: Callable[[InstanceRef, str], str] = lambda ref, _: f"costgpu cancel {ref.instance_id}"
+    account_in_end_command: bool = False  # whether that names the account; `Provider.identity` then asks nobody
+    # how much later than the deadline the machine's own watchdog acts, because the provider itself deletes the machine
+    # at the deadline. 0 if it does not
     watchdog_delay_seconds: float = 0.0
-    host_key_seconds: float = 45.0
-    spot_notice: str = ""
-    environment: tuple[str, ...] = ()
+    host_key_seconds: float = (
+        45.0  # how long a machine may show its image's host key: its boot script may run after sshd
+    )
+    spot_notice: str = (
+        ""  # how a machine reads that it is taken back: ``imdsv2``, ``computemetadata``; empty for no notice
+    )
+    environment: tuple[str, ...] = ()  # variables that say where credentials are, or which; cron needs them
+    # variables that hold a secret -> what to do instead, for cron
     secret_environment: Mapping[str, str] = field(default_factory=dict)
-    programs: tuple[str, ...] = ()
+    programs: tuple[str, ...] = ()  # commands that credentials may need, for the search path of cron

@@ -85,7 +85,7 @@ def cron_environment(
     where = f"Write it into {config_file()} (mode 0600)"
     for name, value in sorted(environment.items()):
         setting = name.upper().removeprefix(PREFIX)
-        if not name.upper().startswith(PREFIX) or setting.lower() not in known_settings([setting.lower()]) or not value:
+        if not name.upper().startswith(PREFIX) or setting.lower() not in known_settings() or not value:
             continue
         if setting == "ALERT_URLS" or (setting in SECRET_SETTINGS and _secret_ledger(value)):
             notes.append(f"{name} is a secret and only known to this terminal: cron will not see it. {where}.")

@@ -12,7 +12,7 @@ import os
 import re
 import stat
 import tomllib
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -54,17 +54,9 @@ class SettingsFile:
     values: Mapping[str, Any] = field(default_factory=dict)  # key -> value as TOML has it
 
 
-def known_settings(wanted: Iterable[str] = ()) -> Mapping[str, Trust]:
-    """Return every setting, and which files may set it.
-
-    Args:
-        wanted: Settings of providers from other packages, which take longer to find, are left out if all of these are
-            known without them.
-    """
-    known = {**OWN_SETTINGS, **{name: setting.trust for name, setting in registry.built_in_settings().items()}}
-    if all(name in known for name in wanted):
-        return known
-    return {**known, **{name: setting.trust for name, setting in registry.settings().items()}}
+def known_settings() -> Mapping[str, Trust]:
+    """Return every setting, and which files may set it."""
+    return {**OWN_SETTINGS, **{name: setting.trust for name, setting in registry.settings().items()}}
 
 
 def user_file() -> SettingsFile:
@@ -110,8 +102,7 @@ def check_variables(environment: Mapping[str, str]) -> None:
 
     Others that begin with ``COSTGPU_`` may belong to other parts of costgpu.
     """
-    given = [name.upper().removeprefix(PREFIX).lower() for name in environment if name.startswith(PREFIX)]
-    names = {PREFIX + key.upper() for key in known_settings(given)}
+    names = {PREFIX + key.upper() for key in known_settings()}
     for name in environment:
         if name.startswith(PREFIX) and name.upper() not in names:
             near = difflib.get_close_matches(name.upper(), names, n=1, cutoff=0.85)
@@ -176,7 +167,7 @@ def _parse(path: Path, text: str) -> dict[str, Any]:
 
 
 def _known(values: Mapping[str, Any], path: Path, where: str = "") -> Mapping[str, Any]:
-    known = known_settings(values)
+    known = known_settings()
     for key in values:
         if key not in known:
             near = difflib.get_close_matches(key.lower().replace("-", "_"), known, n=3)
@@ -186,7 +177,7 @@ def _known(values: Mapping[str, Any], path: Path, where: str = "") -> Mapping[st
 
 
 def _allowed(values: Mapping[str, Any], path: Path) -> Mapping[str, Any]:
-    known = known_settings(values)
+    known = known_settings()
     for key in values:
         if known[key] is Trust.USER:
             raise ConfigError(

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 # Calls to a provider, repeated while it does not answer
 CREATE_SECONDS = 300.0
 DESCRIBE_SECONDS = 300.0
@@ -44,13 +42,9 @@ RECONNECT_POLL_SECONDS = 2.0
 LEASE_CHECK_SECONDS = 60.0  # between two questions to the provider whether a lease is over that the clock here calls so
 FIND_POLL_SECONDS = 3.0  # while looking for the machine of an unanswered create call
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AgentTimeouts:
-    """How long to wait for the agent on a machine, in seconds."""
-
-    call: float = 60.0  # for the answer to a question
-    install: float = 120.0  # for the agent to come up
-    # without a sign of life from a followed machine (it gives one every 5 s) the connection counts as lost
-    silence: float = 25.0
-    checksums: float = 3600.0  # for the machine to read all outputs
+# The agent on a machine
+CALL_SECONDS = 60.0  # for the answer to a question
+INSTALL_SECONDS = 120.0  # for the agent to come up
+CHECKSUMS_SECONDS = 3600.0  # for the machine to read all outputs
+# without a sign of life from a followed machine (it gives one every 5 s) the connection counts as lost
+SILENCE_SECONDS = 25.0

@@ -6,7 +6,7 @@ Durations are seconds, money `Decimal` US dollars. Nothing here ever holds a sec
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from enum import StrEnum
 from typing import Self
@@ -358,7 +358,7 @@ class Checkpoint:
     @property
     def contents(self) -> tuple[FileEntry, ...]:
         """Return what is in its files, named by checksums, each once."""
-        found = {each.sha256: FileEntry(path=each.sha256, size=each.size, sha256=each.sha256) for each in self.files}
+        found = {each.sha256: replace(each, path=each.sha256, mode=0o644, modified_ns=0) for each in self.files}
         return tuple(found.values())
 
     @property

@@ -14,6 +14,8 @@ from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
 from enum import StrEnum
 
+MOST_USD_PER_HOUR = 100_000  # of a machine; more is read wrongly
+
 
 class PurchaseOption(StrEnum):
     """How an instance is paid for."""

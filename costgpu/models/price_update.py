@@ -4,15 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from decimal import Decimal
+from decimal import Decimal, InvalidOperation
 
-from costgpu.models.offer import Offer, PurchaseOption
+from costgpu.models.offer import MOST_USD_PER_HOUR, Offer, PurchaseOption
 
 Key = tuple[str, str, str, PurchaseOption]
 """Provider, region, instance type, purchase option: what has one price."""
 
 DIGITS = Decimal("0.000001")
 """Prices are kept to a millionth of a dollar an hour, as in the shipped snapshot."""
+
+
+def read_price(text: object) -> Decimal | None:
+    """Return the USD an hour that a text is; None if no machine can cost that."""
+    try:
+        usd = Decimal(str(text))
+    except InvalidOperation:
+        return None
+    return usd if usd.is_finite() and DIGITS <= usd <= MOST_USD_PER_HOUR else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

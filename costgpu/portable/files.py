@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import hashlib
 import os
 import stat
 from collections.abc import Callable, Iterator
 from io import BufferedReader, BufferedWriter
+
+_CHUNK = 1 << 20
 
 
 class NotRegular(OSError):
@@ -33,6 +36,20 @@ def open_regular(path: str | os.PathLike[str], *, follow: bool = False) -> Buffe
         what = "Is a directory" if stat.S_ISDIR(mode) else "it is not an ordinary file"
         raise NotRegular(errno.EINVAL, what, os.fspath(path))
     return open(descriptor, "rb")
+
+
+def file_sha256(path: str | os.PathLike[str]) -> str:
+    """Return the checksum in hexadecimal; the file must be a regular one, not a link."""
+    digest = hashlib.sha256()
+    with open_regular(path) as stream:
+        left = os.fstat(stream.fileno()).st_size  # it may grow for ever
+        while left > 0:
+            chunk = stream.read(min(_CHUNK, left))
+            if not chunk:
+                break
+            digest.update(chunk)
+            left -= len(chunk)
+    return digest.hexdigest()
 
 
 @contextlib.contextmanager

@@ -12,7 +12,7 @@ from costgpu.errors import CostGpuError
 if TYPE_CHECKING:
     from costgpu.config import Settings
     from costgpu.job.drive.context import Services
-    from costgpu.job.machine.host import Selection
+    from costgpu.job.files.selection import Selection
     from costgpu.ledger import Ledger
     from costgpu.models.run import RunView
     from costgpu.providers.base import Provider

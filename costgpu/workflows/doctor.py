@@ -78,10 +78,10 @@ def examine(
 
 def permissions(provider: str) -> str:
     """Return the least permissions that are enough, as the provider takes them."""
-    policies = {spec.name: spec.policy for spec in registry.specs() if spec.policy is not None}
+    policies = {spec.name: spec.policy_file for spec in registry.specs() if spec.policy_file is not None}
     if provider not in policies:
         raise UsageError(f"--policy {provider}: there is none.", hint=f"Use {' or '.join(policies)}.")
-    return policies[provider]()
+    return policies[provider].read_text(encoding="utf-8")
 
 
 def _places(infra: Sequence[str]) -> list[str]:

@@ -6,9 +6,7 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from costgpu.providers.aws.costs import COSTS
-from costgpu.providers.aws.images import needs_own_image
-from costgpu.providers.aws.policy import end_by_hand, policy
+from costgpu.providers.aws.facts import COSTS, POLICY_FILE, end_by_hand, needs_own_image
 from costgpu.providers.spec import ProviderConfig, ProviderSetting, ProviderSpec, Trust
 
 if TYPE_CHECKING:
@@ -106,7 +104,7 @@ SPEC = ProviderSpec(
     needs_own_image=needs_own_image,
     costs=COSTS,
     diagnostics=_diagnostics,
-    policy=policy,
+    policy_file=POLICY_FILE,
     billing=_billing,
     price_source=_price_source,
     public_price_source=_public_price_source,

@@ -72,9 +72,9 @@ class CostExplorer(CachedBilling):
     def _ask(self, question: Mapping[str, Any]) -> Mapping[str, Any]:
         try:
             with self._clients.speaking("ask Cost Explorer what was billed"):
-                reply: Mapping[str, Any] = self._clients.client("ce", FALLBACK_REGION, attempts=2).get_cost_and_usage(
-                    **question
-                )
+                reply: Mapping[str, Any] = self._clients.client(
+                    "ce", FALLBACK_REGION, max_attempts=2
+                ).get_cost_and_usage(**question)
                 return reply
         except AuthError as error:
             denied = "GetCostAndUsage" in error.message or "Cost Explorer" in str(error.__cause__)

@@ -43,23 +43,21 @@ class S3Bucket:
     def _client(self) -> Any:
         """Return a client for the region that the bucket is in: a presigned address holds only there."""
         if self._made is None:
-            self._made = self._in(self._clients.home())
+            client = self._in(self._clients.home())
             try:
-                reply = self._made.head_bucket(Bucket=self._bucket)
+                reply = client.head_bucket(Bucket=self._bucket)
             except sdk.exceptions().ClientError as exc:
-                self._made, reply = None, exc.response
+                reply = exc.response
                 if sdk.code_of(exc) in MISSING:
                     raise InvalidRequest(
                         f"There is no bucket {self._bucket}.", hint=f"aws s3 mb s3://{self._bucket}"
                     ) from exc
                 if sdk.code_of(exc) == "400":  # S3 gives no reason in an answer without a body; STS does
                     self._clients.identity()
-                if "x-amz-bucket-region" not in reply["ResponseMetadata"].get("HTTPHeaders", {}):
+                if not _region_in(reply):
                     raise
-                self._made = self._in(self._clients.home())
-            region = reply["ResponseMetadata"].get("HTTPHeaders", {}).get("x-amz-bucket-region")
-            if region and region != self._made.meta.region_name:
-                self._made = self._in(region)
+            region = _region_in(reply) or client.meta.region_name
+            self._made = client if region == client.meta.region_name else self._in(region)
         return self._made
 
     def _in(self, region: str) -> Any:
@@ -106,3 +104,8 @@ class S3Bucket:
             partial.replace(path)
         finally:
             partial.unlink(missing_ok=True)
+
+
+def _region_in(reply: Any) -> str:
+    """Return the bucket's region, which S3 also says in a refusal; empty if it does not."""
+    return str(reply["ResponseMetadata"].get("HTTPHeaders", {}).get("x-amz-bucket-region", ""))

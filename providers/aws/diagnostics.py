@@ -16,10 +16,10 @@ from costgpu.models.diagnostics import Check, Examination
 from costgpu.models.instance import Identity
 from costgpu.models.offer import Offer, PurchaseOption
 from costgpu.providers.aws import quotas, sdk
-from costgpu.providers.aws.policy import policy
+from costgpu.providers.aws.facts import POLICY_FILE
 from costgpu.providers.aws.provider import AwsProvider
 from costgpu.providers.aws.sdk import Clients
-from costgpu.providers.common import example_request
+from costgpu.providers.common import compare_clocks, example_request, find_zones
 
 ENOUGH = "costgpu doctor --policy aws prints a policy that is enough."
 _ASSUMED = re.compile(r"arn:(aws[a-z-]*):sts::(\d+):assumed-role/([^/]+)/")
@@ -50,6 +50,11 @@ class Question:
     resources: tuple[str, ...] = ()  # ARNs without wildcards; empty for actions that have no resource
     # condition key -> values that our requests have
     context: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+
+
+def shipped_questions(account: str, region: str) -> tuple[Question, ...]:
+    """Return those about the policy that comes with costgpu."""
+    return questions(json.loads(POLICY_FILE.read_text(encoding="utf-8")), account, region)
 
 
 def questions(document: Mapping[str, Any], account: str, region: str) -> tuple[Question, ...]:
@@ -115,12 +120,12 @@ class AwsDiagnostics:
         spot = offer is not None and offer.purchase_option is PurchaseOption.SPOT
         done = Examination()
         gate = done.add("credentials", lambda: self._credentials(known))
-        done.add("clock", self._time)
+        done.add("clock", lambda: compare_clocks("AWS", self._provider, self._clock))
         done.add("permissions", lambda: self._permissions(known[0], self._region(offer), spot=spot), after=[gate])
         region = done.add("region", lambda: self._reached(self._region(offer)), after=[gate])
         done.add("disk key", lambda: self._disk_key(known[0], self._region(offer), spot=spot), after=[region])
         if offer is not None:
-            there = done.add("machine", lambda: self._machine(offer), after=[region])
+            there = done.add("machine", lambda: find_zones(self._provider, offer), after=[region])
             quota = done.add("quota", lambda: self._quota(offer), after=[there])
             done.add("dry run", lambda: self._dry_run(offer), after=[quota])
         return done.checks
@@ -138,17 +143,6 @@ class AwsDiagnostics:
             )
         return diagnostics.ok("credentials", words)
 
-    def _time(self) -> Check:
-        before = self._clock.now()
-        try:
-            theirs = self._provider.time_now()
-        except ProviderError as error:
-            return diagnostics.unknown("clock", f"could not be compared: {error.message}")
-        if theirs is None:
-            return diagnostics.unknown("clock", "AWS's answer does not say the time")
-        middle = before + (self._clock.now() - before) / 2
-        return diagnostics.clock_check("AWS", theirs, middle)
-
     def _reached(self, region: str) -> Check:
         self._clients.require(region)
         enabled = self._clients.enabled_regions()
@@ -165,7 +159,7 @@ class AwsDiagnostics:
             return diagnostics.ok("permissions", "the root user may do everything")
         if not entity:
             return diagnostics.unknown("permissions", f"AWS cannot simulate those of {who.principal}", ENOUGH)
-        asked = questions(json.loads(policy()), who.account, region)
+        asked = shipped_questions(who.account, region)
         needed = {action for each in asked for action in each.actions}
         try:
             with self._clients.speaking("have the permissions simulated"):
@@ -268,20 +262,11 @@ class AwsDiagnostics:
         entity = self._entity(who.principal)
         if not entity:
             raise ProviderError(f"AWS cannot simulate the permissions of {who.principal}")
-        asked = [
-            each for each in questions(json.loads(policy()), who.account, region) if each.actions[0].startswith("kms:")
-        ]
+        asked = [each for each in shipped_questions(who.account, region) if each.actions[0].startswith("kms:")]
         if ":key/" in key:
             asked = [replace(each, resources=(key,)) for each in asked]
         with self._clients.speaking("have the permissions simulated"):
             return sorted(action for each in asked for action, _ in self._denied(entity, each))
-
-    def _machine(self, offer: Offer) -> Check:
-        zones = [zone for zone in self._provider.zones(offer) if zone]
-        where = f"in {', '.join(zones)}" if zones else f"in {offer.region}"
-        return diagnostics.ok(
-            "machine", f"{offer.instance_type} is offered {where} (whether one is free now, only a run tells)"
-        )
 
     def _quota(self, offer: Offer) -> Check:
         quota = quotas.check(self._clients, offer)

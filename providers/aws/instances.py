@@ -107,9 +107,8 @@ class Instances:
         return [instance_from(row, region) for row in rows]
 
     def _machines(self, region: str, **question: Any) -> Iterator[Any]:
-        for page in self._clients.client("ec2", region).get_paginator("describe_instances").paginate(**question):
-            for reservation in page["Reservations"]:
-                yield from reservation["Instances"]
+        for reservation in self._clients.rows(region, "describe_instances", "Reservations", **question):
+            yield from reservation["Instances"]
 
     def _request_status(self, region: str, row: Mapping[str, Any]) -> Mapping[str, Any] | None:
         """Why a spot instance has ended: it may have powered itself off first, when it saw the notice. None if unknown."""

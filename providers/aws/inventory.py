@@ -12,7 +12,7 @@ from costgpu.errors import AuthError, InvalidRequest, ProviderError
 from costgpu.models.instance import Instance, InstanceState, OrphanedResource
 from costgpu.models.provider_costs import HOURS_PER_MONTH
 from costgpu.providers.aws import sdk
-from costgpu.providers.aws.costs import COSTS
+from costgpu.providers.aws.facts import COSTS
 from costgpu.providers.aws.instances import Instances, tags_in
 from costgpu.providers.aws.sdk import Clients
 from costgpu.providers.aws.termination_schedule import SCHEDULE, Schedules, run_of
@@ -142,12 +142,14 @@ class Inventory(Instances):
         super().__init__(clients)
         self._schedules = schedules
 
-    def _everywhere(self, regions: Sequence[str]) -> OwnedResources:
-        """Ask all regions at once; one that fails is named and hides nothing.
+    def list_owned(self, regions: Sequence[str] | None = None) -> OwnedResources:
+        """Return everything with our tag, from all regions at once; one that fails is named and hides nothing.
 
         Raises:
             AuthError: No region at all accepts the credentials.
         """
+        if regions is None:
+            regions = self._clients.enabled_regions()
         with ThreadPoolExecutor(max_workers=PARALLEL_REGIONS, thread_name_prefix="costgpu-aws") as pool:
             answers = list(pool.map(self._survey, regions))
         failed = [error for _, error in answers if error is not None]
@@ -194,15 +196,11 @@ class Inventory(Instances):
         return owned, None
 
     def _rows(self, region: str, kind: Kind, name: str, value: str) -> list[Any]:
-        ec2, operation = self._clients.client("ec2", region), f"describe_{kind.plural}"
         question = {**kind.question, "Filters": [{"Name": name, "Values": [value]}]}
         with self._clients.speaking(f"list each {kind.name} in {region}"):
-            pages = (
-                ec2.get_paginator(operation).paginate(**question)
-                if ec2.can_paginate(operation)
-                else [getattr(ec2, operation)(**question)]
+            return self._clients.rows(
+                region, f"describe_{kind.plural}", kind.plural.title().replace("_", ""), **question
             )
-            return [row for page in pages for row in page[kind.plural.title().replace("_", "")]]
 
     def clean_up(self, run_id: str, region: str) -> tuple[OrphanedResource, ...]:
         """Remove a run's security group, schedule and stray disks; return what has to wait.

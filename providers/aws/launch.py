@@ -9,7 +9,7 @@ from typing import Any
 from costgpu.errors import InvalidRequest
 from costgpu.models.instance import CreateRequest
 from costgpu.models.offer import Offer, PurchaseOption
-from costgpu.providers.aws.images import needs_own_image
+from costgpu.providers.aws.facts import needs_own_image
 from costgpu.providers.aws.network import Place, aws_tags
 from costgpu.providers.aws.sdk import Clients
 from costgpu.providers.base import OUR_TAGS

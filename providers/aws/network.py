@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -14,10 +14,11 @@ from costgpu.models.offer import Offer
 from costgpu.providers.aws import sdk
 from costgpu.providers.aws.sdk import Clients
 from costgpu.providers.base import TAG_RUN
-from costgpu.providers.common import network_of
+from costgpu.providers.common import network_of, run_name
 
 T = TypeVar("T")
 PORTS = ("IpProtocol", "FromPort", "ToPort")
+SOURCES = ("IpRanges", "Ipv6Ranges", "UserIdGroupPairs", "PrefixListIds")
 SETTLE_TRIES, SETTLE_SECONDS = 6, 0.5  # a new group is not at once known to every part of EC2
 
 
@@ -27,11 +28,6 @@ class Place:
 
     vpc_id: str  # the network that the subnet is in
     subnet_id: str | None  # None lets AWS choose among the default subnets, and with them the zone
-
-
-def security_group_name(run_id: str) -> str:
-    """Return the name of the group that lets the user reach a run's machine."""
-    return f"costgpu-{run_id}"
 
 
 def aws_tags(tags: Mapping[str, str]) -> list[dict[str, str]]:
@@ -107,7 +103,7 @@ class Network:
         if region not in self._subnets:
             question = [{"Name": "default-for-az", "Values": ["true"]}]
             with self._clients.speaking(f"list the default subnets of {region}"):
-                rows = self._clients.client("ec2", region).describe_subnets(Filters=question)["Subnets"]
+                rows = self._clients.rows(region, "describe_subnets", "Subnets", Filters=question)
             self._subnets[region] = sorted(rows, key=lambda row: str(row["AvailabilityZone"]))
         return self._subnets[region]
 
@@ -116,19 +112,19 @@ class Network:
         key = (offer.region, offer.instance_type)
         if key not in self._offerings:
             with self._clients.speaking(f"find the zones of {offer.region} that have {offer.instance_type}"):
-                pages = self._clients.client("ec2", offer.region).get_paginator("describe_instance_type_offerings")
-                found = pages.paginate(
+                rows = self._clients.rows(
+                    offer.region,
+                    "describe_instance_type_offerings",
+                    "InstanceTypeOfferings",
                     LocationType="availability-zone",
                     Filters=[{"Name": "instance-type", "Values": [offer.instance_type]}],
                 )
-                self._offerings[key] = frozenset(
-                    row["Location"] for page in found for row in page["InstanceTypeOfferings"]
-                )
+            self._offerings[key] = frozenset(row["Location"] for row in rows)
         return self._offerings[key]
 
     def ensure_group(self, request: CreateRequest, vpc_id: str, tags: Mapping[str, str]) -> str:
         """Return the run's security group with port 22 open to `request.allow_from`; made, or found again."""
-        region, name = request.offer.region, security_group_name(request.run_id)
+        region, name = request.offer.region, run_name(request.run_id)
         ec2 = self._clients.client("ec2", region)
         with self._clients.speaking(f"create the security group {name} in {region}"):
             words = f"costgpu run {request.run_id}: SSH for its user"
@@ -158,8 +154,7 @@ class Network:
 
     def _existing(self, region: str, name: str, vpc_id: str, run_id: str) -> str:
         filters = [{"Name": "group-name", "Values": [name]}, {"Name": "vpc-id", "Values": [vpc_id]}]
-        rows = self._clients.client("ec2", region).describe_security_groups(Filters=filters)["SecurityGroups"]
-        for row in rows:
+        for row in self._clients.rows(region, "describe_security_groups", "SecurityGroups", Filters=filters):
             if {"Key": TAG_RUN, "Value": run_id} in row.get("Tags", ()):
                 return str(row["GroupId"])
         raise InvalidRequest(f"The security group {name} in {region} exists, but it is not costgpu's.")
@@ -168,20 +163,17 @@ class Network:
         """Let `allow_from`, and nobody else, reach port 22 of the run's machine."""
         ec2 = self._clients.client("ec2", region)
         with self._clients.speaking(f"open port 22 of run {run_id} in {region}"):
-            pages = ec2.get_paginator("describe_security_groups").paginate(
-                Filters=[
-                    {"Name": f"tag:{TAG_RUN}", "Values": [run_id]},
-                    {"Name": "group-name", "Values": [security_group_name(run_id)]},  # not that of its node group
-                ]
-            )
-            rows = [row for page in pages for row in page["SecurityGroups"]]
+            filters = [
+                {"Name": f"tag:{TAG_RUN}", "Values": [run_id]},
+                {"Name": "group-name", "Values": [run_name(run_id)]},  # not that of its node group
+            ]
+            rows = self._clients.rows(region, "describe_security_groups", "SecurityGroups", Filters=filters)
             if not rows:
                 raise InvalidRequest(f"The run {run_id} has no security group in {region}.")
-            wanted = _permission(allow_from, run_id)
+            wanted = single_sources([_permission(allow_from, run_id)])
             for row in rows:
                 self._allow(ec2, row["GroupId"], allow_from, run_id)
-                others = [rule for rule in row.get("IpPermissions", ()) if not _same(rule, wanted)]
-                stale = [_without(rule, wanted) for rule in others]
+                stale = [each for each in single_sources(row.get("IpPermissions", ())) if each not in wanted]
                 if stale:
                     ec2.revoke_security_group_ingress(GroupId=row["GroupId"], IpPermissions=stale)
 
@@ -200,28 +192,15 @@ def _permission(allow_from: str, run_id: str) -> dict[str, Any]:
     return {**rule, "IpRanges": [{"CidrIp": str(network), **entry}]}
 
 
-def _cidrs(rule: Mapping[str, Any]) -> set[str]:
-    return {row["CidrIp"] for row in rule.get("IpRanges", ())} | {row["CidrIpv6"] for row in rule.get("Ipv6Ranges", ())}
+def single_sources(rules: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Return each source of some permissions as a permission of its own, in the form that revoking takes."""
+    return [
+        {**{key: rule[key] for key in PORTS if key in rule}, kind: [_plain(source)]}
+        for rule in rules
+        for kind in SOURCES
+        for source in rule.get(kind, ())
+    ]
 
 
-def _same_ports(rule: Mapping[str, Any], wanted: Mapping[str, Any]) -> bool:
-    return all(rule.get(key) == wanted.get(key) for key in PORTS)
-
-
-def _same(rule: Mapping[str, Any], wanted: Mapping[str, Any]) -> bool:
-    others = rule.get("UserIdGroupPairs") or rule.get("PrefixListIds")
-    return _same_ports(rule, wanted) and _cidrs(rule) <= _cidrs(wanted) and not others
-
-
-def _without(rule: Mapping[str, Any], wanted: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the part of a rule that has to go, in the form that revoking takes."""
-    keep = _cidrs(wanted) if _same_ports(rule, wanted) else set()
-    stale: dict[str, Any] = {key: rule[key] for key in PORTS if key in rule}
-    for kind, key in (("IpRanges", "CidrIp"), ("Ipv6Ranges", "CidrIpv6")):
-        rows = [{key: row[key]} for row in rule.get(kind, ()) if row[key] not in keep]
-        if rows:
-            stale[kind] = rows
-    for kind in ("UserIdGroupPairs", "PrefixListIds"):
-        if rule.get(kind):
-            stale[kind] = rule[kind]
-    return stale
+def _plain(source: Mapping[str, str]) -> dict[str, str]:
+    return {key: value for key, value in source.items() if key != "Description"}

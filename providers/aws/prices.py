@@ -11,15 +11,15 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import date, datetime
-from decimal import Decimal, InvalidOperation
+from decimal import Decimal
 from typing import Any
 
 from costgpu.errors import ProviderError
 from costgpu.files import parse_json
 from costgpu.models.offer import Offer, PurchaseOption
-from costgpu.models.price_update import DIGITS, Key, MissingPrice, PriceUpdate, key_of
+from costgpu.models.price_update import DIGITS, Key, MissingPrice, PriceUpdate, key_of, read_price
 from costgpu.providers.aws.sdk import Clients
-from costgpu.providers.common import MOST_USD_PER_HOUR, number_in, part
+from costgpu.providers.common import number_in, part
 
 PRICE_LIST_REGION = "us-east-1"  # the API is in three regions only, and each knows the prices of all
 PAGE = 100  # the most that GetProducts gives at once
@@ -37,7 +37,6 @@ LINUX = ("Linux/UNIX", "Linux/UNIX (Amazon VPC)")  # the second is how old accou
 HOURS = ("Hrs", "hrs", "Hours")
 _MEMORY = re.compile(r"([\d,.]+) GiB", re.IGNORECASE)
 MEMORY_TOLERANCE = 0.01
-LEAST = DIGITS  # USD per hour; nothing that is kept is less
 
 
 class PriceList:
@@ -106,7 +105,7 @@ class PriceList:
     def _rows(
         self, doing: str, service: str, region: str, method: str, field: str, question: Mapping[str, Any]
     ) -> Iterator[Any]:
-        client = self._clients.client(service, region, attempts=5)
+        client = self._clients.client(service, region, max_attempts=5)
         pages = iter(client.get_paginator(method).paginate(**question))
         while True:
             with self._clients.speaking(doing):
@@ -234,16 +233,13 @@ def _on_demand(product: Mapping[str, Any], offer: Offer) -> Decimal:
         raise _Contradiction(f"SKU {sku} is priced per {unit!r}, not per hour")
     if "USD" not in per_unit:
         raise _Contradiction(f"SKU {sku} is priced in {', '.join(per_unit) or 'nothing'}, not in USD")
-    return _positive(per_unit["USD"], f"SKU {sku}")
+    return _price(per_unit["USD"], f"SKU {sku}")
 
 
-def _positive(text: object, what: str) -> Decimal:
-    try:
-        usd = Decimal(str(text))
-    except InvalidOperation:
-        raise _Contradiction(f"{what} says {text!r}, which is no price") from None
-    if not usd.is_finite() or not LEAST <= usd <= MOST_USD_PER_HOUR:
-        raise _Contradiction(f"{what} costs {text} USD, which cannot be")
+def _price(text: object, what: str) -> Decimal:
+    usd = read_price(text)
+    if usd is None:
+        raise _Contradiction(f"{what} says {text!r}, which cannot be a price")
     return usd
 
 
@@ -270,7 +266,7 @@ def _cheapest(spots: Iterable[Any], region: str) -> list[tuple[str, Decimal | st
     troubles: dict[str, str] = {}
     for (instance_type, zone), row in latest.items():
         try:
-            found.setdefault(instance_type, []).append(_positive(row.get("SpotPrice"), f"the spot price in {zone}"))
+            found.setdefault(instance_type, []).append(_price(row.get("SpotPrice"), f"the spot price in {zone}"))
         except _Contradiction as error:
             troubles[instance_type] = str(error)
     return [(name, troubles.get(name) or min(found[name]), number) for name, number in sorted(rows.items())]

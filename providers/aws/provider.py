@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import contextlib
 from datetime import datetime
 from typing import Any
 
@@ -11,16 +11,14 @@ from costgpu.errors import InvalidRequest, ProviderError, QuotaExceeded, Unreach
 from costgpu.models.instance import CreateRequest, Identity, Instance, InstanceRef, Safeguard
 from costgpu.models.offer import Offer
 from costgpu.providers.aws import launch, quotas, sdk
+from costgpu.providers.aws.facts import end_by_hand
 from costgpu.providers.aws.instances import NOT_FOUND, instance_from
 from costgpu.providers.aws.inventory import Inventory
 from costgpu.providers.aws.launch import Images
 from costgpu.providers.aws.network import Network, Place
 from costgpu.providers.aws.node_group import ensure_shared
-from costgpu.providers.aws.policy import end_by_hand
 from costgpu.providers.aws.sdk import VCPU_QUOTA, Clients
 from costgpu.providers.aws.termination_schedule import Schedules
-from costgpu.providers.base import OwnedResources
-from costgpu.providers.common import date_in
 
 NEW_SECONDS = 300.0  # how long EC2 may take to show a new instance to everybody
 
@@ -29,7 +27,6 @@ class AwsProvider(Inventory):
     """Amazon EC2 in one account.
 
     Args:
-        regions: Where `list_owned` looks; None for every region that the account can use.
         scheduler_role_arn: Role for the EventBridge schedule; None for no schedule.
         image: ``ami-...`` or the name of a public parameter, instead of the Deep Learning and Ubuntu images.
     """
@@ -40,7 +37,6 @@ class AwsProvider(Inventory):
         self,
         *,
         clock: Clock,
-        regions: Sequence[str] | None = None,
         subnet: str | None = None,
         scheduler_role_arn: str | None = None,
         image: str | None = None,
@@ -49,7 +45,6 @@ class AwsProvider(Inventory):
         clients = Clients(session)
         super().__init__(clients, Schedules(clients, scheduler_role_arn))
         self._clock = clock
-        self._regions = regions
         self._images = Images(clients, image)
         self._network = Network(clients, clock, subnet)
         self._armed: dict[str, Safeguard] = {}
@@ -105,7 +100,7 @@ class AwsProvider(Inventory):
         try:
             with self._clients.speaking(f"create a {request.offer.instance_type} in {_where(request, place)}"):
                 reply = self._network.settled(
-                    lambda: self._clients.client("ec2", region, attempts=1).run_instances(**call)
+                    lambda: self._clients.client("ec2", region, max_attempts=1).run_instances(**call)
                 )
         except Unreachable:
             raise
@@ -170,17 +165,9 @@ class AwsProvider(Inventory):
 
     def time_now(self) -> datetime | None:
         """AWS says the time with every answer, a refusal included."""
-        with self._clients.speaking("ask for the time"):
-            try:
-                said = self._clients.client("sts", self._clients.home()).get_caller_identity()
-            except sdk.exceptions().ClientError as exc:
-                said = exc.response
-        return date_in(said["ResponseMetadata"].get("HTTPHeaders", {}).get("date", ""))
-
-    def list_owned(self, regions: Sequence[str] | None = None) -> OwnedResources:
-        """Return everything with our tag."""
-        chosen = regions if regions is not None else self._regions
-        return self._everywhere(chosen if chosen is not None else self._clients.enabled_regions())
+        with self._clients.speaking("ask for the time"), contextlib.suppress(sdk.exceptions().ClientError):
+            self._clients.client("sts", self._clients.home()).get_caller_identity()
+        return self._clients.told_at()
 
 
 def _where(request: CreateRequest, place: Place) -> str:

@@ -127,11 +127,6 @@ def foreign() -> tuple[type[Exception], ...]:
     return (exceptions().ClientError, exceptions().BotoCoreError, parsers.ResponseParserError)
 
 
-def config(**settings: Any) -> Any:
-    """Return a ``botocore.config.Config``."""
-    return import_module("botocore.config").Config(**settings)
-
-
 def code_of(exc: Any) -> str:
     """AWS's own name of an error, such as ``InvalidInstanceID.NotFound``; empty for what is no answer of AWS."""
     response = getattr(exc, "response", None)
@@ -267,36 +262,43 @@ class Clients:
         self._known: set[str] = set()
         self._date = ""
 
-    def client(self, service: str, region: str, *, attempts: int = 3) -> Any:
+    def client(self, service: str, region: str, *, max_attempts: int = 3) -> Any:
         """Return a boto3 client.
 
         Args:
-            attempts: How often one call is tried in all; 1 leaves every decision to the caller.
+            max_attempts: How often one call is tried in all; 1 leaves every decision to the caller.
         """
         with self._lock:
-            key = (service, region, attempts)
+            key = (service, region, max_attempts)
             if key not in self._clients:
                 self._clients[key] = self.new_client(
-                    service, region, attempts=attempts, tcp_keepalive=True, max_pool_connections=16
+                    service, region, max_attempts=max_attempts, tcp_keepalive=True, max_pool_connections=16
                 )
             return self._clients[key]
 
-    def new_client(self, service: str, region: str, *, attempts: int = 3, **settings: Any) -> Any:
+    def new_client(self, service: str, region: str, *, max_attempts: int = 3, **settings: Any) -> Any:
         """Return a boto3 client that nobody else uses.
 
         Args:
             settings: Further ones of a ``botocore.config.Config``.
         """
-        made = config(
+        made = import_module("botocore.config").Config(
             connect_timeout=CONNECT_SECONDS,
             read_timeout=READ_SECONDS,
-            retries={"mode": "standard", "total_max_attempts": attempts},
+            retries={"mode": "standard", "total_max_attempts": max_attempts},
             user_agent_extra="costgpu",
             **settings,
         )
         client = self.session().client(service, region_name=region, config=made)
         client.meta.events.register("after-call", self._note_time)
         return client
+
+    def rows(self, region: str, operation: str, field: str, *, service: str = "ec2", **question: Any) -> list[Any]:
+        """Return what all pages of an answer have in a field; botocore's errors are left to the caller."""
+        client = self.client(service, region)
+        if not client.can_paginate(operation):
+            return list(getattr(client, operation)(**question)[field])
+        return [row for page in client.get_paginator(operation).paginate(**question) for row in page[field]]
 
     def _note_time(self, http_response: Any, **_: Any) -> None:
         """AWS says the time with every answer."""

@@ -57,7 +57,7 @@ class Schedules:
         doing = f"arm the EventBridge schedule for {ref.instance_id} in {ref.region}"
         try:
             with self._clients.speaking(doing), sdk.Tolerate("ConflictException"):  # the same machine and lease
-                self._clients.client("scheduler", ref.region, attempts=2).create_schedule(
+                self._clients.client("scheduler", ref.region, max_attempts=2).create_schedule(
                     Name=name,
                     Description="costgpu: ends the instance of a run when its lease is over",
                     ScheduleExpression=f"at({moment:%Y-%m-%dT%H:%M:%S})",
@@ -80,8 +80,7 @@ class Schedules:
             return []
         prefix = f"{PREFIX}{run_id}-" if run_id else PREFIX
         with self._clients.speaking(f"list schedules in {region}"):
-            lists = self._clients.client("scheduler", region).get_paginator("list_schedules")
-            rows = [row for page in lists.paginate(NamePrefix=prefix) for row in page["Schedules"]]
+            rows = self._clients.rows(region, "list_schedules", "Schedules", service="scheduler", NamePrefix=prefix)
         return [
             leftover_from("aws", region, SCHEDULE, name, {TAG_RUN: run_of(name)}, 0.0, row.get("CreationDate"))
             for row in rows

@@ -6,10 +6,7 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from costgpu.providers.gcp.consumption import is_sold
-from costgpu.providers.gcp.costs import COSTS
-from costgpu.providers.gcp.images import needs_own_image
-from costgpu.providers.gcp.policy import end_by_hand, role
+from costgpu.providers.gcp.facts import COSTS, ROLE_FILE, end_by_hand, is_sold, needs_own_image
 from costgpu.providers.spec import ProviderConfig, ProviderSetting, ProviderSpec, Trust
 
 if TYPE_CHECKING:
@@ -100,7 +97,7 @@ SPEC = ProviderSpec(
     needs_own_image=needs_own_image,
     costs=COSTS,
     diagnostics=_diagnostics,
-    policy=role,
+    policy_file=ROLE_FILE,
     billing=_billing,
     price_source=_price_source,
     is_sold=is_sold,

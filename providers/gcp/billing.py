@@ -13,6 +13,7 @@ from datetime import UTC, datetime, timedelta
 from decimal import Decimal, InvalidOperation
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlencode
 
 from costgpu.clock import Clock
 from costgpu.errors import InvalidRequest, ProviderError, Unreachable
@@ -150,6 +151,6 @@ class BillingExport(CachedBilling):
 
 
 def _results(job: Mapping[str, Any], token: str = "") -> str:
-    place = f"&location={job['location']}" if job.get("location") else ""
-    page = f"&pageToken={token}" if token else ""
-    return f"queries/{job.get('jobId', '')}?timeoutMs=15000{place}{page}"
+    fields = {"timeoutMs": "15000", "location": job.get("location"), "pageToken": token}
+    query = urlencode({key: value for key, value in fields.items() if value})
+    return f"queries/{job.get('jobId', '')}?{query}"

@@ -13,10 +13,10 @@ from costgpu.errors import ProviderError
 from costgpu.models import diagnostics
 from costgpu.models.diagnostics import Check, Examination
 from costgpu.models.offer import Offer
-from costgpu.providers.common import example_request
+from costgpu.providers.common import compare_clocks, example_request, find_zones
 from costgpu.providers.gcp import quotas, sdk
+from costgpu.providers.gcp.facts import ROLE_FILE
 from costgpu.providers.gcp.org_policies import RESOURCE_MANAGER, OrgPolicies
-from costgpu.providers.gcp.policy import role
 from costgpu.providers.gcp.provider import GcpProvider
 from costgpu.providers.gcp.session import Clients, endpoint
 
@@ -54,13 +54,13 @@ class GcpDiagnostics:
         """See `costgpu.providers.base.Diagnosable`."""
         done = Examination()
         gate = done.add("credentials", self._credentials)
-        done.add("clock", self._time)
+        done.add("clock", lambda: compare_clocks("Google", self._provider, self._clock))
         done.add("permissions", self._permissions, after=[gate])
         api = done.add("API, billing", self._api, after=[gate])
         done.add("organisation", lambda: self._organisation(offer), after=[api])
         if offer is not None:
             region = done.add("region", lambda: self._region(offer.region), after=[api])
-            there = done.add("machine", lambda: self._machine(offer), after=[region])
+            there = done.add("machine", lambda: find_zones(self._provider, offer), after=[region])
             quota = done.add("quota", lambda: self._quota(offer), after=[there])
             done.add("request", lambda: self._request(offer), after=[quota])
         return done.checks
@@ -70,16 +70,8 @@ class GcpDiagnostics:
         source = f" ({who.source})" if who.source else ""
         return diagnostics.ok("credentials", f"{who.principal} in project {who.account}{source}")
 
-    def _time(self) -> Check:
-        before = self._clock.now()
-        theirs = self._provider.time_now()
-        after = self._clock.now()
-        if theirs is None:
-            return diagnostics.unknown("clock", "Google did not say the time")
-        return diagnostics.clock_check("Google", theirs, before + (after - before) / 2)
-
     def _permissions(self) -> Check:
-        needed, project = permissions_in(role()), self._clients.project
+        needed, project = permissions_in(ROLE_FILE.read_text(encoding="utf-8")), self._clients.project
         url = f"{endpoint() or RESOURCE_MANAGER}/v1/projects/{project}:testIamPermissions"
         held: list[str] = []
         try:
@@ -109,12 +101,6 @@ class GcpDiagnostics:
     def _region(self, region: str) -> Check:
         self._clients.require(region)
         return diagnostics.ok("region", f"the project can use {region}")
-
-    def _machine(self, offer: Offer) -> Check:
-        zones = ", ".join(zone for zone in self._provider.zones(offer) if zone)
-        return diagnostics.ok(
-            "machine", f"{offer.instance_type} is offered in {zones} (whether one is free now, only a run tells)"
-        )
 
     def _quota(self, offer: Offer) -> Check:
         looked_at = quotas.check(self._clients, offer, HOURS * 3600)

@@ -53,7 +53,6 @@ class History:
     )
     by_guest: bool = False  # whether its own system has switched it off, or is about to
     reason: str = ""  # in Google's words: what ended or stopped it last; empty if nothing has
-    hidden: str = ""  # why nothing is known: the operations could not be listed; empty if they could
 
 
 def history_from(operations: Sequence[Any]) -> History:
@@ -97,12 +96,17 @@ def _seconds(first: Any, second: Any) -> float:
 
 def history_of(clients: Clients, zone: str, name: str) -> History:
     """Ask for it; a refusal is no error: what became of a machine matters less than whether it is there."""
-    question = {"zone": zone, "filter": f'targetLink eq ".*/instances/{name}"'}
     try:
-        pages = clients.pages(f"list what happened to {name} in {zone}", "ZoneOperations", "list", **question)
-    except ProviderError as error:
-        return History(hidden=error.message)
-    return history_from([row for page in pages for row in page.items if last_part(str(row.target_link)) == name])
+        return history_from(operations_on(clients, zone, name))
+    except ProviderError:
+        return History()
+
+
+def operations_on(clients: Clients, zone: str, name: str) -> list[Any]:
+    """Return the operations on the instances that have had that name in a zone, in any order."""
+    question = {"zone": zone, "filter": f'targetLink eq ".*/instances/{name}"'}
+    rows = clients.rows(f"list what happened to {name} in {zone}", "ZoneOperations", **question)
+    return [row for row in rows if last_part(str(row.target_link)) == name]
 
 
 def begun_at(operation: Any) -> datetime:

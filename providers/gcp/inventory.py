@@ -9,13 +9,13 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from costgpu.errors import AuthError, InvalidRequest, ProviderError
+from costgpu.errors import AuthError, InvalidRequest, ProviderError, Unreachable
 from costgpu.models.instance import Instance, InstanceState, OrphanedResource
 from costgpu.models.provider_costs import HOURS_PER_MONTH
 from costgpu.providers.base import TAG_GROUP, TAG_RUN, OwnedResources
 from costgpu.providers.common import group_name, leftover_from, not_ours
 from costgpu.providers.gcp import sdk
-from costgpu.providers.gcp.costs import COSTS
+from costgpu.providers.gcp.facts import COSTS
 from costgpu.providers.gcp.instances import Instances
 from costgpu.providers.gcp.launch import facts_from, label_value
 from costgpu.providers.gcp.network import rule_names
@@ -206,8 +206,8 @@ class Inventory(Instances):
         if kind.scope != GLOBAL:
             pairs, silent = list_all_places(self._clients, kind.client, kind.scope, expression)
         else:
-            pages = self._clients.pages(f"list each {kind.name}", kind.client, "list", filter=expression)
-            pairs, silent = [(GLOBAL, row) for page in pages for row in page.items], {}
+            rows = self._clients.rows(f"list each {kind.name}", kind.client, filter=expression)
+            pairs, silent = [(GLOBAL, row) for row in rows], {}
         found = [Found(kind=kind, place=place, row=row, tags=_tags(kind, row)) for place, row in pairs]
         return [each for each in found if each.tags.get(TAG_RUN)], silent
 
@@ -216,11 +216,13 @@ class Inventory(Instances):
         if not kind.labelled:
             expression = f'name eq "({"|".join((*rule_names(run_id), group_name(run_id)))})"'
         try:
-            found, _ = self._all(kind, expression)
+            found, silent = self._all(kind, expression)
         except AuthError:
             if kind is PLACEMENT:  # who may not list them has not made one, either
                 return []
             raise
+        if silent:
+            raise Unreachable(f"Google does not say what run {run_id} has left in {', '.join(sorted(silent))}.")
         return [each for each in found if each.tags[TAG_RUN] == label_value(run_id)]
 
     def clean_up(self, run_id: str, region: str) -> tuple[OrphanedResource, ...]:

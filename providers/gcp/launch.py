@@ -13,8 +13,8 @@ from costgpu.errors import InvalidRequest
 from costgpu.models.instance import CreateRequest
 from costgpu.models.offer import Offer, PurchaseOption
 from costgpu.providers.base import OUR_TAGS
-from costgpu.providers.common import BOOTHOOK, Image, ImageCache, boot_script_of, group_name, our_tags
-from costgpu.providers.gcp.images import needs_own_image
+from costgpu.providers.common import BOOTHOOK, Image, ImageCache, boot_script_of, group_name, our_tags, run_name
+from costgpu.providers.gcp.facts import needs_own_image
 from costgpu.providers.gcp.session import Clients
 
 NAMESPACE = uuid.UUID("6f0a2f5e-3c0d-5b52-9a55-c2a5a4f1f7a1")  # of our request ids; any fixed value does
@@ -143,11 +143,6 @@ def request_id(token: str) -> str:
     return str(uuid.uuid5(NAMESPACE, f"instance/{token}"))
 
 
-def network_tag(run_id: str) -> str:
-    """Return what the run's firewall rules are about, and the name of the one that lets the caller in."""
-    return f"costgpu-{run_id}"
-
-
 def is_spot(offer: Offer) -> bool:
     """Return whether it can be taken back."""
     return offer.purchase_option is PurchaseOption.SPOT
@@ -228,8 +223,8 @@ class Images:
     def _newest(self, offer: Offer) -> Any | None:
         """Return the newest driver that serves this accelerator, for when the families have other names."""
         question = {"project": DEEP_LEARNING, "filter": f'family eq "{DRIVER_PATTERN}"'}
-        pages = self._clients.pages("list the images with a driver", "Images", "list", **question)
-        rows = [row for page in pages for row in page.items if not row.deprecated.state and str(row.status) == "READY"]
+        rows = self._clients.rows("list the images with a driver", "Images", **question)
+        rows = [row for row in rows if not row.deprecated.state and str(row.status) == "READY"]
         fit = [row for row in rows if not _is_old(offer) or _numbers(str(row.family))[-1] <= LAST_DRIVER_FOR_OLD]
         return max(fit, key=lambda row: (_numbers(str(row.family))[::-1], str(row.name)), default=None)
 
@@ -304,7 +299,7 @@ def body(
         "description": f"costgpu run {request.run_id}",
         "machine_type": f"zones/{zone}/machineTypes/{machine}",
         "labels": labels,
-        "tags": {"items": [network_tag(request.run_id), *([group_name(group.group_id)] if group else [])]},
+        "tags": {"items": [run_name(request.run_id), *([group_name(group.group_id)] if group else [])]},
         "metadata": {"items": [{"key": key, "value": value} for key, value in metadata.items()]},
         "scheduling": _scheduling(request, notice_seconds),
         "disks": [{"boot": True, "auto_delete": True, "initialize_params": disk}],

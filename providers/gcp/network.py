@@ -16,9 +16,9 @@ from costgpu.errors import InvalidRequest, ProviderError, Throttled
 from costgpu.models.defaults import SSH_PORT
 from costgpu.models.instance import CreateRequest, NodeGroup
 from costgpu.providers.base import TAG_RUN
-from costgpu.providers.common import group_name, network_of, of_group
+from costgpu.providers.common import group_name, network_of, of_group, run_name
 from costgpu.providers.gcp import sdk
-from costgpu.providers.gcp.launch import facts_from, facts_of, label_value, network_tag
+from costgpu.providers.gcp.launch import facts_from, facts_of, label_value
 from costgpu.providers.gcp.session import Clients
 
 ALLOW_PRIORITY, DENY_PRIORITY = 900, 901
@@ -29,7 +29,7 @@ NETWORK = re.compile(r"(?P<network>[a-z][a-z0-9-]{0,61}[a-z0-9])(?:/(?P<subnet>[
 
 def rule_names(run_id: str) -> tuple[str, str]:
     """Return the names of the rule that lets the caller in, and of the one that keeps everybody else out."""
-    return network_tag(run_id), f"{network_tag(run_id)}-others"
+    return run_name(run_id), f"{run_name(run_id)}-others"
 
 
 def caller(allow_from: str) -> str:
@@ -60,6 +60,7 @@ class Network:
         if found is None:
             raise InvalidRequest(f"{network!r} is no network.", hint="Write gcp_network as NETWORK or NETWORK/SUBNET.")
         self._name, self._subnet = found["network"], found["subnet"] or ""
+        self._pending: dict[str, Any] = {}  # rule -> the operation that it waits for
 
     @property
     def path(self) -> str:
@@ -90,7 +91,7 @@ class Network:
             "description": facts_of(request),
             "network": self.path,
             "direction": "INGRESS",
-            "target_tags": [network_tag(request.run_id)],
+            "target_tags": [run_name(request.run_id)],
         }
         rules: list[dict[str, Any]] = [
             {
@@ -108,7 +109,9 @@ class Network:
                 "denied": [{"I_p_protocol": "all"}],
             },
         ]
-        self._in_force([(rule["name"], self._insert(rule, request.run_id)) for rule in rules])
+        for rule in rules:
+            self._ensure(rule, request.run_id)
+        self._in_force(allow, deny)
 
     def open_within(self, request: CreateRequest, group: NodeGroup) -> None:
         """Let the machines of the request's group reach each other, and only them.
@@ -127,33 +130,47 @@ class Network:
             "target_tags": [name],
             "allowed": [{"I_p_protocol": protocol} for protocol in ("tcp", "udp", "icmp")],
         }
-        self._in_force([(name, self._insert(rule, group.group_id))])
+        self._ensure(rule, group.group_id)
+        self._in_force(name)
 
-    def _in_force(self, pending: list[tuple[str, Any | None]]) -> None:
-        for name, operation in pending:
-            if operation is not None:
-                self._clients.finished(f"make the firewall rule {name}", operation, seconds=RULE_SECONDS)
+    def _in_force(self, *names: str) -> None:
+        """Wait until what was asked for of these rules is done.
 
-    def _insert(self, rule: dict[str, Any], run_id: str) -> Any | None:
-        """Return the operation; None if the rule is there already as it should be."""
-        doing = f"make the firewall rule {rule['name']}"
+        Raises:
+            Throttled: It takes longer; the next call goes on waiting.
+        """
+        for name in names:
+            operation = self._pending.pop(name, None)
+            doing = f"make the firewall rule {name}"
+            if operation is not None and not self._clients.finished(doing, operation, seconds=RULE_SECONDS):
+                self._pending[name] = operation
+                raise Throttled(f"The firewall rule {name} is not in force after {RULE_SECONDS:g} s.")
+
+    def _ensure(self, rule: dict[str, Any], run_id: str) -> None:
+        """Ask for a rule, or for what is not as it should be of one that is there."""
+        name = rule["name"]
+        self._in_force(name)
         try:
-            return self._clients.write(doing, "Firewalls", "insert_unary", firewall_resource=rule)
+            self._pending[name] = self._clients.write(
+                f"make the firewall rule {name}", "Firewalls", "insert_unary", firewall_resource=rule
+            )
+            return
         except ProviderError as error:
             if sdk.status_of(error.__cause__) != 409:
                 raise
-        found = self._of_run(rule["name"], run_id)
+        found = self._of_run(name, run_id)
         if found is None:
-            raise Throttled(f"The firewall rule {rule['name']} was there, and is being removed.")
+            raise Throttled(f"The firewall rule {name} was there, and is being removed.")
         change = {key: value for key, value in rule.items() if key in ("source_ranges", "description")}
-        if all(_plain(getattr(found, key)) == value for key, value in change.items()):
-            return None
-        return self._patch(rule["name"], change)
+        if any(_plain(getattr(found, key)) != value for key, value in change.items()):
+            self._patch(name, change)
 
-    def _patch(self, name: str, change: dict[str, Any]) -> Any:
+    def _patch(self, name: str, change: dict[str, Any]) -> None:
         doing = f"change the firewall rule {name}"
         resource = {"name": name, **change}  # compute.v1 says that a patch needs the name, too
-        return self._clients.write(doing, "Firewalls", "patch_unary", firewall=name, firewall_resource=resource)
+        self._pending[name] = self._clients.write(
+            doing, "Firewalls", "patch_unary", firewall=name, firewall_resource=resource
+        )
 
     def _of_run(self, name: str, run_id: str) -> Any | None:
         """Return the run's own rule; None if there is none of that name.
@@ -173,8 +190,8 @@ class Network:
         if row is None:
             raise InvalidRequest(f"The run {run_id} has no firewall rule {name}.")
         if list(row.source_ranges) != [source]:
-            operation = self._patch(name, {"source_ranges": [source]})
-            self._clients.finished(f"change the firewall rule {name}", operation, seconds=RULE_SECONDS)
+            self._patch(name, {"source_ranges": [source]})
+        self._in_force(name)
 
 
 def _plain(value: Any) -> str | list[str]:

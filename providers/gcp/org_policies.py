@@ -6,13 +6,12 @@ constraints" for the forms of values (2026-11).
 
 from __future__ import annotations
 
-import threading
-import time
 from collections.abc import Callable, Collection, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from functools import cached_property
 from typing import Any
 
-from costgpu.errors import InvalidRequest, ProviderError, RefusedHere, Unreachable
+from costgpu.errors import InvalidRequest, ProviderError, RefusedHere
 from costgpu.providers.gcp import sdk
 from costgpu.providers.gcp.session import Clients, endpoint
 
@@ -55,36 +54,16 @@ class OrgPolicies:
         self._clients = clients
 
     @cached_property
-    def _asked(self) -> tuple[Mapping[str, Policy | ProviderError], Sequence[threading.Thread]]:
-        told: dict[str, Policy | ProviderError] = {}
-
-        def ask(name: str) -> None:
-            told[name] = self._ask(name)
-
-        # a daemon: the program does not wait for what nobody waits for any more
-        threads = [threading.Thread(target=ask, args=(name,), daemon=True) for name in CONSTRAINTS]
-        for thread in threads:
-            thread.start()
-        return told, threads
-
-    def ask(self) -> None:
-        """Begin to ask for them; answers are waited for where they are needed."""
-        _ = self._asked
-
-    @cached_property
     def _told(self) -> Mapping[str, Policy | ProviderError]:
-        told, threads = self._asked
-        until = time.monotonic() + LONGEST_SECONDS
-        for thread in threads:
-            thread.join(max(0.0, until - time.monotonic()))
-        slow = Unreachable(f"Google has not told the organisation's policies within {LONGEST_SECONDS:.0f} s.")
-        return {name: told.get(name, slow) for name in CONSTRAINTS}
+        with ThreadPoolExecutor(len(CONSTRAINTS), thread_name_prefix="costgpu-gcp") as pool:
+            return dict(zip(CONSTRAINTS, pool.map(self._ask, CONSTRAINTS), strict=True))
 
     def _ask(self, constraint: str) -> Policy | ProviderError:
         try:
             url = f"{endpoint() or RESOURCE_MANAGER}/v1/projects/{self._clients.project}:getEffectiveOrgPolicy"
             doing = f"ask for the organisation's policy {constraint}"
-            reply = self._clients.asked(doing, "POST", url, {"constraint": f"constraints/{constraint}"})
+            question = {"constraint": f"constraints/{constraint}"}
+            reply = self._clients.asked(doing, "POST", url, question, seconds=LONGEST_SECONDS)
         except ProviderError as error:
             return error
         return sdk.document(reply)

@@ -11,26 +11,26 @@ from costgpu.clock import Clock
 from costgpu.errors import InvalidRequest, ProviderError, RefusedHere, Retry, Throttled, Unreachable
 from costgpu.models.instance import CreateRequest, Identity, Instance, InstanceRef, Safeguard
 from costgpu.models.offer import Offer
-from costgpu.providers.base import TAG_RUN
+from costgpu.providers.base import TAG_RUN, HostMaintenance
 from costgpu.providers.common import date_in, machines_to_come
 from costgpu.providers.gcp import launch, quotas, sdk
-from costgpu.providers.gcp.instances import EXISTS, history_of, instance_from, split_id
+from costgpu.providers.gcp.facts import end_by_hand
+from costgpu.providers.gcp.instances import EXISTS, SYSTEM, begun_at, history_of, instance_from, operations_on, split_id
 from costgpu.providers.gcp.inventory import Inventory
 from costgpu.providers.gcp.launch import Images, label_value
-from costgpu.providers.gcp.maintenance import SimulatedMaintenance
 from costgpu.providers.gcp.network import Network, caller
 from costgpu.providers.gcp.org_policies import OrgPolicies
 from costgpu.providers.gcp.placement import ensure_policy
-from costgpu.providers.gcp.policy import end_by_hand
 from costgpu.providers.gcp.sdk import refusal_of, refused
-from costgpu.providers.gcp.session import SECONDS, Clients, endpoint, is_done, region_of, rows_in
+from costgpu.providers.gcp.session import SECONDS, Clients, endpoint, is_done, list_all_places, region_of
 
 COMPUTE = "https://compute.googleapis.com"
 CREATE_SECONDS = 120.0  # how long a create call may be undecided
 POLL_SECONDS = 0.5
+OF_HOST = "HostMaintenance"  # how the types of the events end that come of a maintenance
 
 
-class GcpProvider(SimulatedMaintenance, Inventory):
+class GcpProvider(Inventory):
     """Google Compute Engine in one project.
 
     Args:
@@ -69,7 +69,6 @@ class GcpProvider(SimulatedMaintenance, Inventory):
     def check(self, request: CreateRequest) -> None:
         """Region, zone, image, network, organisation and quotas, without creating anything: Google has no dry run."""
         self._clients.require(request.offer.region)
-        self._policies.ask()
         zone = self._zone(request)
         self._body(request, zone)
         caller(request.allow_from)
@@ -103,21 +102,21 @@ class GcpProvider(SimulatedMaintenance, Inventory):
         key = (offer.region, offer.instance_type)
         if key not in self._zones:
             machine, accelerator, _ = launch.split_type(offer.instance_type)
-            fit = self._places("MachineTypes", "machine_types", machine)
+            fit = self._zones_that_have("MachineTypes", machine, offer.region)
             if accelerator:
-                fit &= self._places(
-                    "AcceleratorTypes", "accelerator_types", launch.ATTACHED.get(accelerator, accelerator)
-                )
-            self._zones[key] = tuple(sorted(zone for zone in fit if region_of(zone) == offer.region))
+                attached = launch.ATTACHED.get(accelerator, accelerator)
+                fit &= self._zones_that_have("AcceleratorTypes", attached, offer.region)
+            self._zones[key] = tuple(sorted(fit))
         if not self._zones[key]:
             raise InvalidRequest(f"Google Cloud has no {offer.instance_type} in {offer.region}.")
         return self._zones[key]
 
-    def _places(self, kind: str, field: str, name: str) -> set[str]:
-        pages = self._clients.pages(
-            f"find the zones that have {name}", kind, "aggregated_list", filter=f"name = {name}"
-        )
-        return {place for page in pages for place, row in rows_in(page, field) if str(row.name) == name}
+    def _zones_that_have(self, kind: str, name: str, region: str) -> set[str]:
+        rows, silent = list_all_places(self._clients, kind, "zone", f"name = {name}")
+        found = {zone for zone, row in rows if str(row.name) == name and region_of(zone) == region}
+        if not found and any(region_of(zone) == region for zone in silent):
+            raise Unreachable(f"Google does not say which zones of {region} have {name}.")
+        return found
 
     def _zone(self, request: CreateRequest) -> str:
         """Return where a request goes: always the same zone for the same request."""
@@ -238,6 +237,29 @@ class GcpProvider(SimulatedMaintenance, Inventory):
             raise InvalidRequest(f"{instance.ref.instance_id} has no label of ours.")
         self._network.open_only(instance.run_id, allow_from)
 
+    def simulate_maintenance(self, ref: InstanceRef) -> None:
+        """Ask for the maintenance, which takes the permission ``compute.instances.simulateMaintenanceEvent``.
+
+        Source: Compute Engine, "Simulate a host maintenance event" (2026-11).
+        """
+        zone, name = split_id(ref)
+        row = self._row(zone, name)
+        if row is None or TAG_RUN not in row.labels:
+            raise InvalidRequest(f"{name} in {zone} is no machine of costgpu.")
+        doing = f"simulate the maintenance of the host of {name} in {zone}"
+        self._clients.write(doing, "Instances", "simulate_maintenance_event_unary", zone=zone, instance=name)
+
+    def maintained(self, ref: InstanceRef) -> HostMaintenance:
+        """Return what its zone's operations and its own description tell."""
+        zone, name = split_id(ref)
+        rows = sorted(operations_on(self._clients, zone, name), key=begun_at)
+        kinds = [str(row.operation_type) for row in rows if is_done(row)]
+        return HostMaintenance(
+            events=tuple(str(row.operation_type) for row in rows),
+            over=any(kind.startswith(SYSTEM) and kind.endswith(OF_HOST) for kind in kinds),
+            time_limit=_time_limit(self._row(zone, name)),
+        )
+
 
 @contextlib.contextmanager
 def _accepted(doing: str) -> Iterator[None]:
@@ -246,3 +268,10 @@ def _accepted(doing: str) -> Iterator[None]:
         yield
     except ProviderError as error:
         raise Unreachable(f"Whether Google did {doing} is not known: {error.message}", hint=error.hint) from error
+
+
+def _time_limit(row: Any | None) -> datetime | None:
+    """When Google will delete the machine, as long as it runs; None if it will not, or the client has no such field."""
+    scheduling = getattr(getattr(row, "resource_status", None), "scheduling", None)
+    text = str(getattr(scheduling, "termination_timestamp", "") or "")
+    return datetime.fromisoformat(text) if text else None

@@ -3,22 +3,20 @@
 from __future__ import annotations
 
 import contextlib
-import ipaddress
 import os
 import re
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime
 from typing import Any, TypeVar
-from urllib.parse import urlsplit
 
 import tenacity
 
 from costgpu.clock import Clock
-from costgpu.errors import AuthError, InvalidRequest, ProviderError, Unreachable
+from costgpu.errors import AuthError, ProviderError, Unreachable
 from costgpu.models.instance import Identity
-from costgpu.providers.common import date_in, unknown_region
+from costgpu.providers.common import another_address, date_in, unknown_region
 from costgpu.providers.gcp import sdk
 from costgpu.providers.gcp.sdk import refusal_of, refused, translate
 
@@ -117,6 +115,10 @@ class Clients:
         """Return all pages of an answer."""
         return list(self._again(doing, lambda: list(self._call(kind, method, question).pages)))
 
+    def rows(self, doing: str, kind: str, **question: Any) -> list[Any]:
+        """Return what all pages of a list have."""
+        return [row for page in self.pages(doing, kind, "list", **question) for row in page.items]
+
     def maybe(self, doing: str, kind: str, method: str, **question: Any) -> Any | None:
         """One question about one thing; None if Google does not know it."""
         try:
@@ -135,8 +137,11 @@ class Clients:
         request = {"project": self.project, **fields}
         return getattr(self.client(kind), method)(request=request, timeout=SECONDS, retry=None)
 
-    def asked(self, doing: str, method: str, url: str, document: Any = None) -> Any:
+    def asked(self, doing: str, method: str, url: str, document: Any = None, *, seconds: float = SECONDS) -> Any:
         """Return the HTTP response of an API that has no client here, signed in as the clients are.
+
+        Args:
+            seconds: How long an answer is waited for.
 
         Raises:
             ProviderError: It is a refusal, or there is none.
@@ -144,7 +149,7 @@ class Clients:
         self._sign_in()
         with self._speaking(doing):
             with sdk.session(self._credentials) as session:
-                response = session.request(method, url, json=document, timeout=SECONDS)
+                response = session.request(method, url, json=document, timeout=seconds)
             if not response.ok:
                 raise sdk.api_errors().from_http_response(response)
             return response
@@ -192,8 +197,7 @@ class Clients:
     def regions(self) -> frozenset[str]:
         """Return the regions that the project can use."""
         if not self._regions:
-            pages = self.pages("list the regions of the project", "Regions", "list")
-            self._regions = frozenset(str(row.name) for page in pages for row in page.items)
+            self._regions = frozenset(str(row.name) for row in self.rows("list the regions of the project", "Regions"))
         return self._regions
 
     def identity(self) -> Identity:
@@ -242,22 +246,8 @@ def sign_in(url: str) -> tuple[Any, str | None]:
 
 
 def endpoint() -> str:
-    """Return the address that is asked instead of the public one; empty for that.
-
-    Raises:
-        InvalidRequest: It is not encrypted, and not on this machine or a private network.
-    """
-    url = os.environ.get(ENDPOINT, "").rstrip("/")
-    host = urlsplit(url).hostname or ""
-    with contextlib.suppress(ValueError):
-        address = ipaddress.ip_address(host)
-        host = "localhost" if address.is_loopback or address.is_private else host
-    if url.startswith("http://") and host != "localhost":
-        raise InvalidRequest(
-            f"{ENDPOINT} is {url}: without https only an address of this machine or of a private network is used.",
-            hint=f"Write {ENDPOINT}=https://..., or unset it.",
-        )
-    return url
+    """Return the address that is asked instead of the public one; empty for that."""
+    return another_address(ENDPOINT, private=True)
 
 
 def _kind_of(credentials: Any) -> str:
@@ -294,64 +284,54 @@ def region_of(zone: str) -> str:
 
 
 PARALLEL = 8
-Places = dict[str, str]
-"""Zone or region -> why it could not be asked."""
 
 
-def rows_in(page: Any, field: str) -> Sequence[tuple[str, Any]]:
-    """Place and row of one page of an aggregated list; places are ``us-central1-a``, ``us-central1`` or ``global``."""
-    return [(last_part(scope), row) for scope, scoped in page.items.items() for row in getattr(scoped, field)]
-
-
-def list_all_places(clients: Clients, kind: str, scope: str, expression: str) -> tuple[list[tuple[str, Any]], Places]:
-    """Place and row of everything of one kind that a filter leaves; and the places that do not answer.
+def list_all_places(
+    clients: Clients, kind: str, scope: str, expression: str
+) -> tuple[list[tuple[str, Any]], dict[str, str]]:
+    """Return place and row of everything of one kind that a filter leaves, and why some places do not answer.
 
     One question for all places. If Google fails it, as it can when a single zone is out, each place is asked by itself.
 
     Args:
-        kind: Such as ``Instances``.
+        kind: Such as ``ResourcePolicies``.
         scope: ``zone`` or ``region``: what a place is.
     """
-    field = _snake(kind)
-    doing = f"list {field} ({expression})"
+    field = re.sub(r"(?<=[a-z])(?=[A-Z])", "_", kind).lower()
     question: dict[str, Any] = {"filter": expression}
-    fields = getattr(sdk.compute(), f"AggregatedList{kind}Request").meta.fields
-    if "return_partial_success" in fields:  # not in every version of the client
+    if "return_partial_success" in getattr(sdk.compute(), f"AggregatedList{kind}Request").meta.fields:  # not in 1.57
         question["return_partial_success"] = True
     try:
-        pages = clients.pages(doing, kind, "aggregated_list", **question)
+        pages = clients.pages(f"list {field} ({expression})", kind, "aggregated_list", **question)
     except Unreachable as error:
         if sdk.status_of(error.__cause__) < 500:
             raise
         return _one_by_one(clients, kind, scope, expression)
-    silent: Places = {}
+    rows: list[tuple[str, Any]] = []
+    silent: dict[str, str] = {}
     for page in pages:
         silent |= {last_part(str(place)): "no answer" for place in page.unreachables}
         for place, scoped in page.items.items():
             if str(scoped.warning.code) == "UNREACHABLE":
                 silent[last_part(place)] = str(scoped.warning.message) or "no answer"
-    return [pair for page in pages for pair in rows_in(page, field)], silent
+            rows += [(last_part(place), row) for row in getattr(scoped, field)]
+    return rows, silent
 
 
-def _snake(kind: str) -> str:
-    """``resource_policies`` of ``ResourcePolicies``."""
-    return re.sub(r"(?<=[a-z])(?=[A-Z])", "_", kind).lower()
+def _one_by_one(
+    clients: Clients, kind: str, scope: str, expression: str
+) -> tuple[list[tuple[str, Any]], dict[str, str]]:
+    places = [str(row.name) for row in clients.rows(f"list the {scope}s of the project", f"{scope.title()}s")]
+    silent: dict[str, str] = {}
 
-
-def _one_by_one(clients: Clients, kind: str, scope: str, expression: str) -> tuple[list[tuple[str, Any]], Places]:
-    lists = clients.pages(f"list the {scope}s of the project", f"{scope.title()}s", "list")
-    places = [str(row.name) for page in lists for row in page.items]
-
-    def ask(place: str) -> tuple[str, list[Any], str]:
-        doing = f"list {_snake(kind)} in {place}"
+    def ask(place: str) -> list[tuple[str, Any]]:
         try:
-            pages = clients.pages(doing, kind, "list", **{scope: place, "filter": expression})
+            rows = clients.rows(f"list {kind} in {place}", kind, **{scope: place, "filter": expression})
         except ProviderError as error:
-            return place, [], error.message
-        return place, [row for page in pages for row in page.items], ""
+            silent[place] = error.message
+            return []
+        return [(place, row) for row in rows]
 
     with ThreadPoolExecutor(max_workers=PARALLEL, thread_name_prefix="costgpu-gcp") as pool:
-        answers = list(pool.map(ask, places))
-    return [(place, row) for place, rows, _ in answers for row in rows], {
-        place: why for place, _, why in answers if why
-    }
+        rows = [row for rows in pool.map(ask, places) for row in rows]
+    return rows, silent

@@ -41,9 +41,8 @@ class SkuCatalog:
 
     def read(self, regions: Sequence[str], known: Sequence[Offer], now: datetime) -> PriceUpdate:
         """Return new prices of the known offers in these regions."""
-        mapping = sku_prices.read_mapping()
-        documents = self.skus(mapping.service)
-        return sku_prices.price_update(documents, known, regions, today=now.date(), mapping=mapping)
+        documents = self.skus(sku_prices.read_mapping().service)
+        return sku_prices.price_update(documents, known, regions, today=now.date())
 
     def skus(self, service: str) -> Iterator[Mapping[str, Any]]:
         """Yield the SKUs of a service as JSON documents, page by page.

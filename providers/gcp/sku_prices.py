@@ -18,13 +18,14 @@ from dataclasses import dataclass, replace
 from datetime import date
 from decimal import Decimal
 from fractions import Fraction
+from functools import cache
 from pathlib import Path
 from typing import Any
 
-from costgpu.models.offer import Offer, PurchaseOption
+from costgpu.models.offer import MOST_USD_PER_HOUR, Offer, PurchaseOption
 from costgpu.models.price_update import DIGITS, MissingPrice, PriceUpdate, key_of
-from costgpu.providers.common import MOST_USD_PER_HOUR, part
-from costgpu.providers.gcp.consumption import is_sold
+from costgpu.providers.common import part
+from costgpu.providers.gcp.facts import is_sold
 
 SOURCE = "Google Cloud Billing Catalog"
 MAPPING = Path(__file__).with_name("skus.json")
@@ -100,6 +101,7 @@ Rates = Mapping[tuple[str, str, PurchaseOption], Sequence[Rate]]
 """By component, region and purchase option; more than one is a contradiction, unless all say the same."""
 
 
+@cache
 def read_mapping() -> SkuMapping:
     """Return the data file."""
     document = json.loads(MAPPING.read_text(encoding="utf-8"))
@@ -113,13 +115,13 @@ def read_mapping() -> SkuMapping:
         groups, units = kinds[row["kind"]]
         components[name] = Component(name=name, kind=row["kind"], groups=groups, units=units)
         names |= {text.lower(): components[name] for text in row["names"]}
-    machines = [(_pattern(kind), _parts(row, components)) for row in document["machines"] for kind in row["types"]]
+    machines = [
+        (re.compile(re.escape(kind).replace(r"\*", _ANY_SIZE)), _parts(row, components))
+        for row in document["machines"]
+        for kind in row["types"]
+    ]
     attached = {name: components[component] for name, component in document["attached"].items()}
     return SkuMapping(service=document["service"], names=names, machines=machines, attached=attached)
-
-
-def _pattern(types: str) -> re.Pattern[str]:
-    return re.compile(re.escape(types).replace(r"\*", _ANY_SIZE))
 
 
 def _parts(row: Mapping[str, Any], components: Mapping[str, Component]) -> tuple[Part, ...]:
@@ -236,7 +238,6 @@ def price_update(
     regions: Sequence[str],
     *,
     today: date,
-    mapping: SkuMapping | None = None,
 ) -> PriceUpdate:
     """Return new prices for the known offers of some regions.
 
@@ -246,7 +247,7 @@ def price_update(
     Args:
         known: Offers; those of other providers and regions are passed over.
     """
-    mapping = mapping or read_mapping()
+    mapping = read_mapping()
     rates, count = rates_in(documents, mapping)
     priced, failures = [], []
     for offer in known:

@@ -8,6 +8,7 @@ and what it imports run as a program of their own.
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING
 
 from costgpu.models.provider_costs import NO_EXTRAS
@@ -27,10 +28,27 @@ def _adapter(config: ProviderConfig) -> Provider:
     return LocalProvider(config.data_folder() / "machines", config.clock)
 
 
-def _own_offer(usd_per_hour: Decimal, today: date) -> Offer:
-    from costgpu.providers.local.offer import own_offer  # noqa: PLC0415
+def own_offer(usd_per_hour: Decimal, today: date) -> Offer:
+    """Return this computer as it is, at a price that the user gives."""
+    import psutil  # noqa: PLC0415
 
-    return own_offer(usd_per_hour, today)
+    from costgpu.models.offer import Offer, PurchaseOption  # noqa: PLC0415
+
+    return Offer(
+        provider="local",
+        instance_type="this-machine",
+        family="local",
+        region="local",
+        zone=None,
+        purchase_option=PurchaseOption.ON_DEMAND,
+        price_usd_per_hour=usd_per_hour,
+        vcpus=os.cpu_count() or 1,
+        memory_gib=round(psutil.virtual_memory().total / 2**30, 1),
+        architecture="",
+        accelerator=None,
+        price_source="--assume-price",
+        price_as_of=today,
+    )
 
 
 SPEC = ProviderSpec(
@@ -44,5 +62,5 @@ SPEC = ProviderSpec(
     free=True,
     over_ssh=False,
     label="this machine",
-    own_offer=_own_offer,
+    own_offer=own_offer,
 )

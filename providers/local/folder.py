@@ -48,14 +48,12 @@ class Folder:
         Raises:
             Damaged: It is written, and cannot be used.
         """
-        found = records.read(self.path / "instance.json")
-        return None if found is None else records.parse(Facts, found)
+        return records.load(Facts, self.path / "instance.json")
 
     def ending(self, name: str) -> Ending | None:
         """``end.json`` or ``terminated.json``; None if it is not there. One that is damaged says that it was."""
         try:
-            found = records.read(self.path / name)
-            return None if found is None else records.parse(Ending, found)
+            return records.load(Ending, self.path / name)
         except Damaged as error:
             return Ending("unknown", f"the record is damaged: {error}", self._changed(name))
 

@@ -12,21 +12,42 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import shlex
 import sys
 import time
 from pathlib import Path
 from typing import Any
 
+from costgpu import version
 from costgpu.providers.local import processes
 from costgpu.providers.local.folder import Folder, locked
 from costgpu.providers.local.records import Damaged
 
+_PROGRAM = "import sys; sys.path.insert(0, sys.argv.pop(1)); from costgpu.providers.local.keeper import main; main()"
+_ROOT = Path(version.__file__).absolute().parents[1]
 _WAKE_SECONDS = 1.0
 _NOTE_WAKES = 5  # so often it looks for all that belongs to the instance
 _UNCLAIMED_SECONDS = 900.0  # as on a rented machine
 _WRITE_TRIES = 30  # then a keeper whose folder cannot be written leaves: all that ran in it is ended
 _LOCK_SECONDS = 10.0  # somebody may be looking whether there is a keeper
 _BUTTON_SECONDS = 10.0
+
+
+def command(verb: str, home: Path) -> list[str]:
+    """Return the program; -P and -E keep the current folder and the user's variables out of its imports."""
+    return [sys.executable, "-P", "-E", "-c", _PROGRAM, str(_ROOT), verb, str(home)]
+
+
+def button(home: Path) -> str:
+    """Return the power-off button, as a shell script; where this Python is gone, the keeper does it, if it still lives."""
+    end = shlex.quote(str(home / "end.json"))
+    return f"""#!/bin/sh
+# Powers this local instance off: everything that runs in it is ended. The argument is the reason, for the record.
+reason=${{1:-power-off}}
+{shlex.join(command("end", home))} "$reason" && exit 0
+[ -e {end} ] || printf '{{"by": "instance", "reason": "%s", "at": %s}}' "$reason" "$(date +%s)" >{end}
+exit 1
+"""
 
 
 def keep(folder: Folder) -> None:

@@ -15,7 +15,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, ClassVar, Concatenate, ParamSpec, TypeVar
+from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from costgpu.clock import Clock
 from costgpu.errors import InvalidRequest, ProviderError, Unreachable
@@ -23,13 +23,11 @@ from costgpu.models.instance import CreateRequest, Endpoint, Identity, Instance,
 from costgpu.models.offer import Offer
 from costgpu.portable import clock
 from costgpu.providers.base import OUR_TAGS, TAG_RUN, OrphanedResource, OwnedResources
-from costgpu.providers.common import facts_in, our_tags
+from costgpu.providers.common import facts_in, leftover_from, our_tags
 from costgpu.providers.local import retention
 from costgpu.providers.local.folder import Folder, locked
-from costgpu.providers.local.keeper import finish
-from costgpu.providers.local.names import INSTANCE_ID, PREFIX, fingerprint, id_of
-from costgpu.providers.local.program import button, command
-from costgpu.providers.local.records import Damaged, Facts
+from costgpu.providers.local.keeper import button, command, finish
+from costgpu.providers.local.records import INSTANCE_ID, PREFIX, Damaged, Facts, fingerprint, id_of
 
 STUCK_SECONDS = 5.0  # an end that was asked for and has not come by then must be asked for again
 _KEPT_VARIABLES = frozenset({"PATH", "LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH"})  # of the client's, for the keeper
@@ -65,17 +63,12 @@ class LocalProvider:
         clock: Tells when an instance is launched. Their keepers go by the system's time.
     """
 
-    provider_name: ClassVar = "local"
-    region: ClassVar = "local"
+    name = "local"  # or that of a provider whose machines are processes here, too
+    region = "local"
 
     def __init__(self, folder: Path, clock: Clock) -> None:
         self.folder = folder.absolute()
         self._clock = clock
-
-    @property
-    def name(self) -> str:
-        """``local``, or that of a provider whose machines are processes here, too."""
-        return self.provider_name
 
     def identity(self) -> Identity:
         """User and host."""
@@ -189,16 +182,7 @@ class LocalProvider:
                 continue
             instance = self._describe(home)
             if instance is not None and instance.state.alive:
-                left.append(
-                    OrphanedResource(
-                        provider=self.name,
-                        region=region,
-                        kind="folder",
-                        resource_id=str(home.path),
-                        run_id=run_id,
-                        lease_until=instance.lease_until,
-                    )
-                )
+                left.append(leftover_from(self.name, region, "folder", str(home.path), facts.tags))
             else:
                 retention.clean(home)
         return tuple(left)
@@ -214,12 +198,10 @@ class LocalProvider:
     @_translated
     def list_owned(self, regions: Sequence[str] | None = None) -> OwnedResources:
         """Return every instance folder. One that another machine writes (a shared home) is named, and left alone."""
-        if regions is not None and self.region not in regions:
-            return OwnedResources(unreachable=tuple((region, "no such region") for region in regions))
         found: list[Instance] = []
         closed = [(region, "no such region") for region in regions or () if region != self.region]
         unreadable: list[str] = []
-        for home in self._homes():
+        for home in self._homes() if regions is None or self.region in regions else ():
             try:
                 instance = self._describe(home)
             except InvalidRequest:

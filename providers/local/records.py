@@ -1,16 +1,23 @@
-"""The border to the files of a local instance: each is parsed here, once, into a typed value.
+"""The border to the files of a local instance, and its name: each file is parsed here, once, into a typed value.
 
 By hand, because the keeper of an instance is standard library only and starts in milliseconds.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
-from collections.abc import Mapping
+import re
+from dataclasses import asdict
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+
+if TYPE_CHECKING:
+    from costgpu.models.instance import CreateRequest
 
 T = TypeVar("T", "Facts", "Ending")
+PREFIX = "local-"
+INSTANCE_ID = re.compile(r"local-[a-z0-9-]{1,80}")
 
 
 class Damaged(ValueError):
@@ -58,13 +65,27 @@ def read(path: Path) -> dict[str, object] | None:
     return found
 
 
-def parse(kind: type[T], document: Mapping[str, Any]) -> T:
-    """Return a document as one of the tuples above.
+def load(kind: type[T], path: Path) -> T | None:
+    """Return the document as one of the tuples above; None if it is not there.
 
     Raises:
-        Damaged: A value is missing.
+        Damaged: Something is there that is none.
     """
+    document: Any = read(path)
+    if document is None:
+        return None
     try:
         return kind(**{name: document[name] for name in kind._fields})
     except KeyError as error:
         raise Damaged(f"it has no `{error.args[0]}`") from error
+
+
+def id_of(token: str) -> str:
+    """Return the same for the same token, in every process."""
+    plain = f"{PREFIX}{token}"
+    return plain if INSTANCE_ID.fullmatch(plain) else PREFIX + hashlib.sha256(token.encode()).hexdigest()[:32]
+
+
+def fingerprint(request: CreateRequest) -> str:
+    """Differs where anything of the requests does."""
+    return hashlib.sha256(json.dumps(asdict(request), sort_keys=True, default=str).encode()).hexdigest()

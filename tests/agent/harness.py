@@ -13,8 +13,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from costgpu.job.files.selection import Selection
 from costgpu.job.machine.agent_client import AgentHost
-from costgpu.job.machine.host import Completed, LogPosition, Selection
+from costgpu.job.machine.host import Completed, LogPosition
 from costgpu.job.machine.transport.local import LocalTransport
 from costgpu.models.job import FileEntry, JobOrder, JobStatus, Launcher, LogStream, Rendezvous
 from costgpu.portable.processes import processes, read
@@ -46,8 +47,8 @@ class ShellTransport(LocalTransport):
         return super().run([*self._environment(), *argv], stdin=stdin, timeout_seconds=timeout_seconds)
 
     @contextlib.contextmanager
-    def stream(self, argv: Sequence[str], *, stdin: bytes = b"") -> Iterator[Iterator[bytes]]:
-        with super().stream([*self._environment(), *argv], stdin=stdin) as pieces:
+    def stream(self, argv: Sequence[str], *, silence_seconds: float) -> Iterator[Iterator[bytes]]:
+        with super().stream([*self._environment(), *argv], silence_seconds=silence_seconds) as pieces:
             yield self._cut(pieces)
 
     def _environment(self) -> list[str]:

@@ -9,8 +9,9 @@ import pytest
 
 from costgpu.errors import HostUnreachable, MachineUnusable, SyncRefused
 from costgpu.job.files.place_outputs import fetch_and_place
+from costgpu.job.files.selection import Selection
 from costgpu.job.machine.agent_client import AgentHost
-from costgpu.job.machine.host import LogPosition, Selection
+from costgpu.job.machine.host import LogPosition
 from costgpu.job.machine.install_agent import agent_sha256
 from costgpu.models.job import FileEntry, JobPhase
 from costgpu.portable.processes import arguments_of

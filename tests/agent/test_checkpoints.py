@@ -39,7 +39,7 @@ def test_a_checkpoint_goes_to_another_machine(machine: Machine, tmp_path: Path) 
     first = machine.host.checkpoint()
     assert (first.number, paths(first)) == (1, ["ckpt/1.pt"])
     assert machine.host.checkpoint() == first  # nothing has changed
-    machine.host.fetch_checkpoint(first, tmp_path / "kept")
+    machine.host.fetch(first.contents, tmp_path / "kept")
 
     other = Machine(tmp_path / "other")
     try:
@@ -67,7 +67,7 @@ def test_what_was_put_there_besides_the_checkpoint_is_nothing_new(machine: Machi
     age(*(machine.home / "work/c").iterdir(), machine.home / "work/a.txt", machine.home / "work/up")
     whole = machine.host.checkpoint()
     assert paths(whole) == ["a.txt", "up", "c/1.pt", "c/log"]
-    machine.host.fetch_checkpoint(whole, tmp_path / "kept")
+    machine.host.fetch(whole.contents, tmp_path / "kept")
     other = Machine(tmp_path / "other")
     try:
         (other.source / "train.py").write_text("import time; print('on'); time.sleep(300)")

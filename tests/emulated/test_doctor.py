@@ -11,7 +11,7 @@ import pytest
 
 from costgpu.errors import NotConfirmed
 from costgpu.providers.aws import sdk
-from costgpu.providers.aws.policy import policy
+from costgpu.providers.aws.facts import POLICY_FILE
 from tests.cli.here import told
 from tests.emulators.compute_engine.client import PROJECT, RunningComputeEngine
 from tests.emulators.ec2.client import RunningEc2
@@ -39,7 +39,7 @@ def statuses(checks: Checks) -> dict[str, str]:
 
 def document_without(*actions: str) -> dict[str, Any]:
     """The shipped policy, less some actions."""
-    found: dict[str, Any] = json.loads(policy())
+    found: dict[str, Any] = json.loads(POLICY_FILE.read_text())
     for statement in found["Statement"]:
         held = [statement["Action"]] if isinstance(statement["Action"], str) else statement["Action"]
         statement["Action"] = [action for action in held if action not in actions] or ["none:None"]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import fnmatch
 import hashlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
@@ -15,12 +16,14 @@ from tests.fake_cloud.guest import FakeJob, Guest
 from tests.fake_cloud.script import PROGRESS
 
 if TYPE_CHECKING:
-    from costgpu.job.machine.host import LogPosition, Selection
+    from costgpu.job.files.selection import Selection
+    from costgpu.job.machine.host import LogPosition
     from tests.fake_cloud.cloud import FakeCloud
 
 T = TypeVar("T")
 STEP_SECONDS = 60.0  # a follower looks at least so often
 LEAST_STEP_SECONDS = 0.001
+COPIES = "checkpoints/"  # in front of a checksum: a content of a checkpoint on the machine
 
 
 class FakeHost:
@@ -142,24 +145,10 @@ class FakeHost:
 
         def look(guest: Guest) -> Checkpoint:
             self._agent(guest)
-            return checkpoint_of(guest.job, self._cloud.time(), self._cloud.epoch, everything=everything)[0]
+            found = checkpoint_of(guest.job, self._cloud.time(), self._cloud.epoch, everything=everything)[0]
+            return replace(found, files=tuple(replace(each, source=COPIES + each.sha256) for each in found.files))
 
         return self._call("checkpoint", look)
-
-    def fetch_checkpoint(self, checkpoint: Checkpoint, folder: Path) -> None:
-        """Writes its contents."""
-
-        def write(guest: Guest) -> None:
-            contents: dict[str, bytes] = {}
-            for everything in (False, True):
-                now, epoch = self._cloud.time(), self._cloud.epoch
-                contents |= checkpoint_of(guest.job, now, epoch, everything=everything)[1]
-            for entry in checkpoint.files:
-                if entry.sha256 not in contents:
-                    raise OutputsDamaged(f"{entry.path} is not on {self._instance_id} any more.")
-                _write(folder / entry.sha256, contents[entry.sha256])
-
-        self._call("fetch_checkpoint", write)
 
     def collected(self) -> None:
         """Tells the agent that outputs and logs are home: if the client dies now, the machine ends."""
@@ -236,10 +225,16 @@ class FakeHost:
         self._cloud.clock.sleep(max(until - now, LEAST_STEP_SECONDS))
 
     def _fetch(self, entry: FileEntry, folder: Path) -> None:
-        job = self._finished(self._reach())
-        if entry.path not in job.outputs:
+        guest, now, epoch = self._reach(), self._cloud.time(), self._cloud.epoch
+        there: Mapping[str, bytes]
+        if entry.source.startswith(COPIES):
+            partly, wholly = (checkpoint_of(guest.job, now, epoch, everything=each)[1] for each in (False, True))
+            there = {**partly, **wholly}
+        else:
+            there = self._finished(guest).outputs
+        if entry.path not in there:
             raise OutputsDamaged(f"{entry.path} is not on {self._instance_id} any more.")
-        data = job.outputs[entry.path]
+        data = there[entry.path]
         if self._cloud.damaged.get(entry.path, 0) > 0:
             self._cloud.damaged[entry.path] -= 1
             raise OutputsDamaged(f"{entry.path} arrived with another checksum.")

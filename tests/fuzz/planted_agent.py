@@ -7,8 +7,9 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from costgpu.clock import ManualClock
 from costgpu.job.agent.log_stream import HEADER, MAGIC, POSITION
 from costgpu.job.agent.main import REPLY
+from costgpu.job.files.download import RemoteFile
 from costgpu.job.machine.agent_client import AgentHost
-from costgpu.job.machine.host import Completed, RemoteFile
+from costgpu.job.machine.host import Completed
 from costgpu.job.machine.install_agent import agent_sha256
 
 SHA = "0123456789abcdef" * 4
@@ -92,7 +93,8 @@ class PlantedAgent:
         return said if isinstance(said, Completed) else Completed(returncode=0, stdout=said, stderr=b"")
 
     @contextlib.contextmanager
-    def stream(self, argv: Sequence[str], *, stdin: bytes = b"") -> Iterator[Iterator[bytes]]:
+    def stream(self, argv: Sequence[str], *, silence_seconds: float) -> Iterator[Iterator[bytes]]:
+        assert 0 < silence_seconds < float("inf")
         yield self._counted()
 
     def _counted(self) -> Iterator[bytes]:

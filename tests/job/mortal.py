@@ -11,7 +11,7 @@ from typing import Any
 from costgpu.clock import Clock
 from costgpu.errors import LedgerConflict
 from costgpu.job.drive.context import Services
-from costgpu.job.machine.host import Selection
+from costgpu.job.files.selection import Selection
 from costgpu.models.instance import Identity
 from costgpu.models.job import FileEntry
 from costgpu.models.offer import Accelerator

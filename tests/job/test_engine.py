@@ -37,7 +37,7 @@ from costgpu.errors import (
 )
 from costgpu.job.adopt import adopt_job, collect_finished
 from costgpu.job.drive.context import Detached
-from costgpu.job.machine.host import Selection
+from costgpu.job.files.selection import Selection
 from costgpu.job.state.outcome import error_for
 from costgpu.models.instance import Instance
 from costgpu.models.job import EndReason, LogStream

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from costgpu.errors import InvalidRequest
-from costgpu.job.agent.outputs.checkpoint_upload import LIST, SLOTS
+from costgpu.job.agent.outputs.checkpoint_upload import ARCHIVE, LIST
 from costgpu.ledger.codec import to_json
 from costgpu.models.job import Checkpoint, JobPhase, JobStatus
 from tests.fake_cloud.guest import UPLOAD_SECONDS
@@ -40,7 +40,7 @@ class MemoryBucket:
         """Return what the job of a run has put there to go on from, and its contents by their checksums."""
         for machine in self._cloud.instances_of(run_id):
             job = machine.guest.job if machine.guest is not None else None
-            if job is not None and LIST in job.uploads:
+            if job is not None and ARCHIVE in job.uploads:
                 until = min(self._cloud.time(), self._cloud.ended(machine)) - UPLOAD_SECONDS
                 found, contents = checkpoint_of(job, until, self._cloud.epoch, everything=False)
                 return (found, contents) if found.files else None
@@ -48,15 +48,14 @@ class MemoryBucket:
 
     def _content(self, name: str) -> Mapping[str, bytes] | None:
         run_id, _, archive = name.partition("/")
-        if not archive.startswith(LIST):
+        if not archive.startswith(ARCHIVE):
             return self._cloud.bucket.get(f"memory://{name}")
         found = self.newest(run_id)
-        if found is None or archive.startswith(SLOTS[0]):
-            return found and found[1]
+        if found is None:
+            return None
         files = [{name: value for name, value in row.items() if name != "source"} for row in to_json(found[0].files)]
         listed = {"number": found[0].number, "at": found[0].taken_epoch, "files": files}
-        places = [{"slot": SLOTS[0], "checkpoint": listed}, {"slot": SLOTS[1], "checkpoint": None}]
-        return {f"{LIST}.json": json.dumps({"places": places}).encode()}
+        return {LIST: json.dumps(listed).encode(), **found[1]}
 
     def download(self, name: str, path: Path) -> None:
         content = self._content(name)

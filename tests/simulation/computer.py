@@ -9,8 +9,8 @@ from typing import Any
 from costgpu.errors import Unreachable
 from costgpu.job.drive.context import Services
 from costgpu.job.files.bucket_outputs import BucketOutputs
+from costgpu.job.files.selection import Selection
 from costgpu.job.machine.agent_reply import bad_reply
-from costgpu.job.machine.host import Selection
 from costgpu.job.state.observer import Answer
 from costgpu.models.instance import Instance
 from costgpu.models.job import FileEntry, LogStream, Outputs
@@ -118,8 +118,8 @@ class Context(AppContext):
 
     def _connect(self, instance: Instance, keys: Any) -> Any:
         process, cloud = self._process, self._process.world.cloud
-        host = process.call("host.connect", "", lambda: cloud.connect(instance, keys))
-        return Machine(process, host)
+        host = process.call("host.connect", instance.ref.instance_id, lambda: cloud.connect(instance, keys))
+        return Machine(process, host, instance.ref.instance_id)
 
     def _terminate(self, ref: Any) -> None:
         world, provider = self._process.world, self._provider._target
@@ -134,13 +134,13 @@ class Context(AppContext):
 class Machine(Remote):
     """The connection to a machine, whose answers may be wrong."""
 
-    def __init__(self, process: Process, host: Any) -> None:
-        super().__init__(process, host, "host", free=QUIET)
+    def __init__(self, process: Process, host: Any, instance_id: str) -> None:
+        super().__init__(process, host, "host", subject=instance_id, free=QUIET)
 
     def outputs(self) -> Outputs:
         """What the agent says; wrong now and then."""
         process = self._process
-        found: Outputs = process.call("host.outputs", "", self._target.outputs)
+        found: Outputs = process.call("host.outputs", self._subject, self._target.outputs)
         if process.world.wrong_answers <= 0:
             return found
         process.world.wrong_answers -= 1
@@ -154,20 +154,20 @@ class Machine(Remote):
         process = self._process
 
         def carry_out() -> None:
-            process.world.invariants.told_to_cancel(process, self._target._instance_id)
+            process.world.invariants.told_to_cancel(process, self._subject)
             self._target.cancel()
 
-        process.call("host.cancel", "", carry_out)
+        process.call("host.cancel", self._subject, carry_out)
 
     def collected(self) -> None:
         """The agent may end the machine from now on."""
         process = self._process
 
         def carry_out() -> None:
-            process.world.invariants.told_collected(process, self._target._instance_id)
+            process.world.invariants.told_collected(process, self._subject)
             self._target.collected()
 
-        process.call("host.collected", "", carry_out)
+        process.call("host.collected", self._subject, carry_out)
 
 
 def _selection(view: RunView) -> Selection:

@@ -335,14 +335,15 @@ class Invariants:
             self._once("a running job is left alone", f"{process.name} ends {name}, which it has left or only looks at")
         if job is None or now > self.lease_end(machine) - abs(world.schedule.setting.provider_skew_seconds):
             return
-        known = run_id not in world.here.store.harmed and not process.lost_machine and not world.keys_lost
+        known = run_id not in world.here.store.harmed and name not in process.lost and not world.keys_lost
         if job.finished_at is None:
             if known and whole not in world.end_wanted and not self._is_disturbed(run_id):
                 self._once(
                     "a running job is left alone", f"{process.name} ends {name}, whose job runs within its lease"
                 )
             return
-        if known and self._owes(machine) and not (whole in world.discards or self.is_safe(machine)):
+        given_up = whole in world.discards or (job.trouble and whole in world.end_wanted)  # what is there cannot be had
+        if known and self._owes(machine) and not (given_up or self.is_safe(machine)):
             self._once("outputs come home", f"{process.name} ends {name}, and the outputs of its job are nowhere else")
 
     def _is_disturbed(self, run_id: str) -> bool:

@@ -31,7 +31,7 @@ class Process:
     """One command that somebody has given, on a computer.
 
     Attributes:
-        lost_machine: Whether its machine did not answer it the last time.
+        lost: Ids of the machines that did not answer it the last time.
         discards: Whether somebody has told it to give the outputs up.
         signalled: Whether it has been sent a signal.
         must_not_end: Whether it has left its run on purpose, or only looks at it.
@@ -43,7 +43,8 @@ class Process:
         self.name = f"{step.what}#{number}"
         self.calls = 0
         self.dead = self.over = self.told_end = False
-        self.lost_machine = self.discards = self.signalled = self.must_not_end = False
+        self.lost: set[str] = set()
+        self.discards = self.signalled = self.must_not_end = False
         self.began_at = world.timeline.seconds
         self._chance = random.Random(world.schedule.seed * 1000 + number)
         self._fates: dict[tuple[str, bool], list[str]] = {}
@@ -77,13 +78,15 @@ class Process:
             result = carry_out()
         except CostGpuError as error:
             self.world.log(self, what, subject, type(error).__name__)
-            self.lost_machine = self.lost_machine or (kind == "host" and error.message != LEASE_OVER)
+            if kind == "host" and error.message != LEASE_OVER:
+                self.lost.add(subject)
             self._unanswered(what, error)
             self._struck(number, True, what)
             raise
         self.world.log(self, what, subject, "")
         self._failing = None if kind == "provider" else self._failing
-        self.lost_machine = self.lost_machine and kind != "host"
+        if kind == "host":
+            self.lost.discard(subject)
         if average:
             self.world.timeline.sleep(average * 0.9 * self._chance.random())
         self.world.check()
@@ -139,8 +142,11 @@ class Process:
 class Remote:
     """Something that a process calls: passes on what it is asked, as calls of the process."""
 
-    def __init__(self, process: Process, target: Any, name: str, *, free: frozenset[str] = frozenset()) -> None:
+    def __init__(
+        self, process: Process, target: Any, name: str, *, subject: str = "", free: frozenset[str] = frozenset()
+    ) -> None:
         self._process, self._target, self._name, self._free = process, target, name, free
+        self._subject = subject
 
     def __getattr__(self, attribute: str) -> Any:
         found = getattr(self._target, attribute)
@@ -149,7 +155,7 @@ class Remote:
         name = f"{self._name}.{attribute}"
 
         def called(*args: Any, **kwargs: Any) -> Any:
-            return self._process.call(name, "", lambda: found(*args, **kwargs))
+            return self._process.call(name, self._subject, lambda: found(*args, **kwargs))
 
         self.__dict__[attribute] = called
         return called

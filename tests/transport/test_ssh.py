@@ -15,7 +15,7 @@ import asyncssh
 import pytest
 
 from costgpu.errors import HostKeyMismatch, HostUnreachable, RunError
-from costgpu.job.machine.host import RemoteFile
+from costgpu.job.files.download import RemoteFile
 from costgpu.job.machine.keys import make_keys
 from costgpu.job.machine.transport import ssh_connect
 from costgpu.job.machine.transport.ssh import SshTransport
@@ -167,7 +167,7 @@ def test_banners_and_start_up_files_do_not_confuse(server: Server, tmp_path: Pat
     with serve(tmp_path / "s", keys=server.keys, extra=extra) as noisy:
         transport = SshTransport(noisy.endpoint, server.keys)
         assert transport.run(["printf", "exactly\\nthis"]).stdout == b"exactly\nthis"
-        with transport.stream(["cat"], stdin=b"and this") as pieces:
+        with transport.stream(["echo", "-n", "and this"], silence_seconds=60) as pieces:
             assert b"".join(pieces) == b"and this"
         transport.close()
 
@@ -178,14 +178,17 @@ def test_a_machine_that_runs_another_command(server: Server, tmp_path: Path) -> 
         transport = SshTransport(forced.endpoint, server.keys)
         with pytest.raises(HostUnreachable, match="Please login as the user ubuntu"):
             transport.run(["true"])
-        with pytest.raises(HostUnreachable, match="runs no command"), transport.stream(["true"]) as pieces:
+        with (
+            pytest.raises(HostUnreachable, match="runs no command"),
+            transport.stream(["true"], silence_seconds=60) as pieces,
+        ):
             next(pieces)
         transport.close()
 
 
 def test_a_reset_is_an_error_and_the_next_command_connects_again(server: Server, wire: Wire) -> None:
     transport = through(wire, server)
-    with transport.stream(["/bin/sh", "-c", "echo one; sleep 60"]) as pieces:
+    with transport.stream(["/bin/sh", "-c", "echo one; sleep 60"], silence_seconds=60) as pieces:
         assert next(pieces) == b"one\n"
         wire.reset()
         with pytest.raises(HostUnreachable):
@@ -197,7 +200,7 @@ def test_a_reset_is_an_error_and_the_next_command_connects_again(server: Server,
 def test_a_stream_that_was_cut_does_not_look_finished(server: Server, wire: Wire) -> None:
     """Neither by a reset nor by an orderly end of the connection."""
     transport = through(wire, server)
-    with transport.stream(["/bin/sh", "-c", "echo $PPID; sleep 60"]) as pieces:
+    with transport.stream(["/bin/sh", "-c", "echo $PPID; sleep 60"], silence_seconds=60) as pieces:
         os.kill(int(next(pieces)), signal.SIGKILL)
         with pytest.raises(HostUnreachable):
             list(pieces)
@@ -209,7 +212,7 @@ def test_a_network_that_is_gone_is_noticed(server: Server, wire: Wire, monkeypat
     assert ssh_connect.KEEPALIVE_SECONDS * (ssh_connect.KEEPALIVE_COUNT + 1) == 30
     monkeypatch.setattr(ssh_connect, "KEEPALIVE_SECONDS", 1.0)
     transport = through(wire, server, connect_timeout_seconds=5)
-    with transport.stream(["/bin/sh", "-c", "echo one; sleep 60"]) as pieces:
+    with transport.stream(["/bin/sh", "-c", "echo one; sleep 60"], silence_seconds=60) as pieces:
         assert next(pieces) == b"one\n"
         wire.cut = True
         started = time.monotonic()
@@ -256,7 +259,7 @@ def test_closing_ends_a_stream_in_another_thread(server: Server) -> None:
 
     def follow() -> None:
         try:
-            with transport.stream(["/bin/sh", "-c", "echo one; sleep 60"]) as pieces:
+            with transport.stream(["/bin/sh", "-c", "echo one; sleep 60"], silence_seconds=60) as pieces:
                 next(pieces)
                 started.set()
                 next(pieces)
@@ -284,7 +287,7 @@ transport = SshTransport(
 INTERRUPTED = """
 try:
     if sys.argv[4] == "stream":
-        with transport.stream(["/bin/sh", "-c", sys.argv[5]]) as pieces:
+        with transport.stream(["/bin/sh", "-c", sys.argv[5]], silence_seconds=60) as pieces:
             list(pieces)
     else:
         transport.run(["/bin/sh", "-c", sys.argv[5]])

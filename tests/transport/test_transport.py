@@ -9,12 +9,10 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from costgpu.errors import HostUnreachable, OutputsMissing, RunError
-from costgpu.job.machine.host import RemoteFile, Transport
-from costgpu.job.machine.transport.batches import batches
+from costgpu.job.files.download import RemoteFile
+from costgpu.job.machine.host import Transport
 from costgpu.portable.processes import process
 from tests.until import until
 
@@ -121,25 +119,34 @@ def test_a_timeout_ends_the_command(transport: Transport, tmp_path: Path) -> Non
     assert time.monotonic() - began[0] < 15  # long before it would have ended by itself
 
 
-def test_a_stream_comes_as_it_is_written(transport: Transport) -> None:
-    script = "echo one; read line; echo two; sleep 60"
-    with transport.stream(["/bin/sh", "-c", script], stdin=b"go\n") as pieces:
-        got = b""
+def test_a_stream_comes_as_it_is_written(transport: Transport, tmp_path: Path) -> None:
+    script = f"echo one; until [ -e {tmp_path}/go ]; do sleep 0.05; done; echo two; sleep 60"
+    with transport.stream(["/bin/sh", "-c", script], silence_seconds=60) as pieces:
         started = time.monotonic()
-        while got != b"one\ntwo\n":
-            got += next(pieces)
+        assert next(pieces) == b"one\n"
+        (tmp_path / "go").touch()
+        assert next(pieces) == b"two\n"
         assert time.monotonic() - started < 10
 
 
 def test_a_stream_ends_with_its_command(transport: Transport) -> None:
     data = 5 * MIB
-    with transport.stream(["/bin/sh", "-c", f"head -c {data} /dev/zero; echo bye >&2; exit 1"]) as pieces:
+    with transport.stream(
+        ["/bin/sh", "-c", f"head -c {data} /dev/zero; echo bye >&2; exit 1"], silence_seconds=60
+    ) as pieces:
         assert sum(len(piece) for piece in pieces) == data
 
 
 def test_a_stream_without_a_command_is_empty(transport: Transport) -> None:
-    with transport.stream(["costgpu-no-such-command"]) as pieces:
+    with transport.stream(["costgpu-no-such-command"], silence_seconds=60) as pieces:
         assert list(pieces) == []
+
+
+def test_a_silent_stream_is_given_up(transport: Transport) -> None:
+    with transport.stream(["/bin/sh", "-c", "echo one; sleep 60"], silence_seconds=0.5) as pieces:
+        assert next(pieces) == b"one\n"
+        with pytest.raises(HostUnreachable, match="no sign of life"):
+            next(pieces)
 
 
 def test_a_stream_is_read_only_as_fast_as_its_reader(transport: Transport, tmp_path: Path) -> None:
@@ -148,7 +155,7 @@ def test_a_stream_is_read_only_as_fast_as_its_reader(transport: Transport, tmp_p
         " open(sys.argv[1], 'a').write('x')"
     )
     (tmp_path / "count").touch()
-    with transport.stream(python(code, str(tmp_path / "count"))) as pieces:
+    with transport.stream(python(code, str(tmp_path / "count")), silence_seconds=60) as pieces:
         next(pieces)
         time.sleep(1.5)
         assert len((tmp_path / "count").read_text()) < 16
@@ -157,7 +164,7 @@ def test_a_stream_is_read_only_as_fast_as_its_reader(transport: Transport, tmp_p
 def test_leaving_a_stream_ends_its_command_and_what_it_started(transport: Transport) -> None:
     script = "sleep 60 & echo $$ $!; wait"
     started = time.monotonic()
-    with transport.stream(["/bin/sh", "-c", script]) as pieces:
+    with transport.stream(["/bin/sh", "-c", script], silence_seconds=60) as pieces:
         pids = [int(word) for word in next(pieces).split()]
     assert time.monotonic() - started < 10
     for pid in pids:
@@ -167,14 +174,14 @@ def test_leaving_a_stream_ends_its_command_and_what_it_started(transport: Transp
 
 def test_a_command_that_ignores_sigterm_is_killed(transport: Transport) -> None:
     code = "import os, signal, time; signal.signal(15, signal.SIG_IGN); print(os.getpid(), flush=True); time.sleep(60)"
-    with transport.stream(python(code)) as pieces:
+    with transport.stream(python(code), silence_seconds=60) as pieces:
         pid = int(next(pieces))
     wait_until_gone(pid)
 
 
 def test_much_on_stderr_does_not_block(transport: Transport) -> None:
     script = "head -c 20000000 /dev/zero >&2; echo done"
-    with transport.stream(["/bin/sh", "-c", script]) as pieces:
+    with transport.stream(["/bin/sh", "-c", script], silence_seconds=60) as pieces:
         assert b"".join(pieces) == b"done\n"
     assert transport.run(["/bin/sh", "-c", script]).stdout == b"done\n"
 
@@ -219,24 +226,3 @@ def test_close_is_idempotent(transport: Transport) -> None:
     transport.run(["true"])
     transport.close()
     transport.close()
-
-
-@given(st.binary(max_size=60) | st.lists(st.binary(max_size=25), max_size=12), st.integers(1, 20))
-def test_the_same_bytes_in_equal_pieces(data: bytes | list[bytes], size: int) -> None:
-    pieces = list(batches(data, size))
-    assert b"".join(pieces) == (data if isinstance(data, bytes) else b"".join(data))
-    assert all(len(piece) == size for piece in pieces[:-1])
-    assert all(0 < len(piece) <= size for piece in pieces[-1:])
-
-
-def test_no_more_is_taken_than_a_piece_needs() -> None:
-    taken = 0
-
-    def parts() -> Iterator[bytes]:
-        nonlocal taken
-        for _ in range(100):
-            taken += 1
-            yield b"12345"
-
-    next(batches(parts(), 12))
-    assert taken == 3

@@ -7,7 +7,6 @@ daemon that was killed is followed by one that goes on where it was.
 from __future__ import annotations
 
 import fcntl
-import json
 import os
 import select
 import signal
@@ -20,7 +19,7 @@ from ...portable.supervise import prefer_for_oom, reap
 from .guard import MachineGuard
 from .outputs import upload_at_shutdown
 from .power import power_off
-from .rpc import SOCKET, read_line
+from .rpc import SOCKET, Line
 from .state_files import Home, setting
 from .status import LOGS
 from .supervisor_process import start_supervisor
@@ -89,14 +88,14 @@ class Daemon:
     def _answer(self, listener: socket.socket) -> None:
         connection, _ = listener.accept()
         with connection:
-            request = json.loads(read_line(connection, _REQUEST_SECONDS).decode())
+            line = Line(connection)
+            request = line.read(_REQUEST_SECONDS)
             try:
                 reply = self._handle(request)
             except Exception as error:
                 traceback.print_exc()
                 reply = {"error": "%s: %s" % (type(error).__name__, error)}
-            connection.settimeout(_REQUEST_SECONDS)
-            connection.sendall(json.dumps(reply).encode() + b"\n")
+            line.write(reply, _REQUEST_SECONDS)
 
     def _handle(self, request: dict[str, Any]) -> dict[str, Any]:
         method = request["method"]

@@ -13,7 +13,7 @@ from ...portable.clock import Clock
 from . import limits
 from .observe.idle import IdleWatch
 from .observe.spot_notice import POLL_SECONDS, NoticeWatch
-from .outputs.checkpoint_upload import LIST, CheckpointUploads, upload_last_checkpoint
+from .outputs.checkpoint_upload import ARCHIVE, CheckpointUploads, upload_last_checkpoint
 from .outputs.find_outputs import find_outputs
 from .outputs.upload import finalize_outputs
 from .power import lifetime_left, watchdog_delay
@@ -86,7 +86,7 @@ class MachineGuard:
             "accepted_uptime": self.clock.uptime(),
             "deadline_uptime": self.clock.uptime() + remaining,
             "whole_seconds": min(remaining, lifetime_left(self.home, self.clock)),
-            "uploads_checkpoints": LIST in uploads,
+            "uploads_checkpoints": ARCHIVE in uploads,
         }
         self.home.write("order.json", accepted)
         self.order = accepted
@@ -272,7 +272,7 @@ class MachineGuard:
     def finalize(self, order: dict[str, Any], uploads: dict[str, str], give_up: Callable[[], bool]) -> None:
         """Upload what the finished job has left and compute checksums; what it goes on from comes first."""
         alone = self._checkpoints is None or self._checkpoints.stop()
-        if LIST in uploads and job_status(self.home)["reason"] == "preempted":
+        if ARCHIVE in uploads and job_status(self.home)["reason"] == "preempted":
             try:
                 uploads = upload_last_checkpoint(self.home, order, uploads, give_up, self.clock, alone)
             except Exception:

@@ -5,13 +5,14 @@ from __future__ import annotations
 import os
 import pwd
 import shutil
-import subprocess
 import time
 from collections.abc import Callable, Mapping
 
+from .run_quietly import run_quietly
 from .state_files import Home
 
 APT_SECONDS = 300.0
+_LOOK_SECONDS = 60.0  # for one question to an interpreter
 # Where images that come with PyTorch keep it: AWS Deep Learning AMIs, Google Deep Learning VMs (2026-11).
 _IMAGES = ("/opt/pytorch/bin/python3", "/opt/conda/bin/python3")
 KEPT = """
@@ -102,11 +103,8 @@ def _best(path: str) -> str:
 
 
 def _exits_with_0(python: str, program: str) -> bool:
-    quiet = subprocess.DEVNULL
-    try:
-        return subprocess.call([python, "-c", program], stdin=quiet, stdout=quiet, stderr=quiet, timeout=60) == 0
-    except (OSError, subprocess.SubprocessError):
-        return False
+    ended = run_quietly([python, "-c", program], _LOOK_SECONDS)
+    return ended is not None and ended.returncode == 0
 
 
 def _own_environment(best: str, home: Home, step: Callable[..., int]) -> list[str]:

@@ -74,16 +74,8 @@ def _several_machines(rendezvous: Mapping[str, Any], each: int, home: str) -> li
         ]
     if launcher == "deepspeed":
         return [
-            *(
-                "-m",
-                "deepspeed.launcher.runner",
-                "--hostfile",
-                os.path.join(home, HOSTFILE),
-                "--no_ssh",
-                "--node_rank",
-                str(rank),
-            ),
-            *("--master_addr", address, "--master_port", str(port)),
+            *("-m", "deepspeed.launcher.runner", "--hostfile", os.path.join(home, HOSTFILE)),
+            *("--no_ssh", "--node_rank", str(rank), "--master_addr", address, "--master_port", str(port)),
             *options,
         ]
     if launcher == "none":
@@ -95,14 +87,8 @@ def _several_machines(rendezvous: Mapping[str, Any], each: int, home: str) -> li
         *("--rdzv-backend", "c10d", "--rdzv-endpoint", "%s:%d" % (address, port), "--rdzv-id", "costgpu"),
         *("--rdzv-conf", "is_host=%d,join_timeout=%d" % (rank == 0, JOIN_SECONDS)),
         # Ranks are numbered in the order of these names, and digits come before letters; that of node 0 has to be true.
-        *(
-            "--local-addr",
-            address if rank == 0 else "node-%04d" % rank,
-            "--tee",
-            "3",
-            "--log-dir",
-            os.path.join(home, "rank-logs"),
-        ),
+        *("--local-addr", address if rank == 0 else "node-%04d" % rank),
+        *("--tee", "3", "--log-dir", os.path.join(home, "rank-logs")),
         *options,
     ]
 

@@ -123,20 +123,18 @@ def _call(home: Home, request: dict[str, Any]) -> dict[str, Any]:
         from .outputs.find_outputs import with_checksums
         from .outputs.outside import find_all
 
-        left = find_all(home, home.read("order.json") or {})
-        found = left.everything
-        files = with_checksums(home, found)
+        found = find_all(home, home.read("order.json") or {})
         return {
-            "files": files,
+            "files": with_checksums(home, found),
             "missing": found.missing,
             "unreadable": found.unreadable,
             "elsewhere": dict(sorted(found.elsewhere.items())[:1000]),
             "folders": found.folders[:10000],
-            "sources": {each.path: each.full for each in left.outside},
-            "trouble": left.trouble,
+            "sources": {each.path: each.full for each in found.outputs if each.outside},
+            "trouble": found.trouble,
         }
     if method == "logs":
-        from .outputs.find_outputs import file_sha256
+        from ...portable.files import file_sha256
         from .status import LOGS, job_end
 
         over = job_end(home) is not None

@@ -11,13 +11,14 @@ import json
 import os
 import select
 import socket
-import subprocess
 import sys
 import time
 from collections.abc import Mapping
 from typing import Any
 
 from .observe.machine_stats import gpu_count
+from .rpc import Line
+from .run_quietly import run_quietly
 from .state_files import Home, setting
 
 RESULT = "meeting.json"
@@ -26,10 +27,10 @@ VERSIONS_SECONDS = 1800.0  # set-ups on equal machines take minutes, not equally
 CONNECT_SECONDS = 10.0  # for one connection; packets that nobody answers are dropped by a rule
 MOST_SKEW_SECONDS = 10.0  # torchrun takes a machine for lost whose clock is 15 s apart (its keep-alive, torch 2.13)
 _RETRY_SECONDS = 0.25
-_MAX_LINE_BYTES = 1 << 20
+_VERSIONS_ANSWER_SECONDS = 60.0
 # Packages that have to be equal, since their ranks talk to each other.
 PACKAGES = (
-    *(
+    *[
         "torch",
         "accelerate",
         "deepspeed",
@@ -40,8 +41,8 @@ PACKAGES = (
         "tensorflow",
         "keras",
         "horovod",
-    ),
-    *("nvidia-nccl-cu11", "nvidia-nccl-cu12", "nvidia-nccl-cu13"),
+    ],
+    *["nvidia-nccl-cu11", "nvidia-nccl-cu12", "nvidia-nccl-cu13"],
 )
 _VERSIONS = """
 import json, sys
@@ -86,16 +87,10 @@ def meet(home: Home, stage: str, python: str) -> int:
 
 def library_versions(python: str) -> dict[str, str]:
     """Python and the packages that have to be equal, as the job's interpreter has them; nothing is imported."""
+    told = run_quietly([python, "-c", _VERSIONS, *PACKAGES], _VERSIONS_ANSWER_SECONDS)
     try:
-        told = subprocess.run(
-            [python, "-c", _VERSIONS, *PACKAGES],
-            stdout=subprocess.PIPE,
-            stdin=subprocess.DEVNULL,
-            timeout=60,
-            check=True,
-        )
-        return dict(json.loads(told.stdout.decode()))
-    except (OSError, ValueError, subprocess.SubprocessError):
+        return dict(json.loads(told.stdout.decode())) if told is not None else {}
+    except ValueError:
         return {}
 
 
@@ -119,11 +114,8 @@ def complaint(stage: str, facts: Mapping[int, Mapping[str, Any]]) -> str:
         for name in sorted(set(mine) | set(others)):
             if mine.get(name) != others.get(name):
                 here, there = (versions.get(name) for versions in (mine, others))
-                return "Node 0 has %s and node %d has %s: pin it in the set-up." % (
-                    _named(name, here),
-                    rank,
-                    _named(name, there),
-                )
+                words = _named(name, here), rank, _named(name, there)
+                return "Node 0 has %s and node %d has %s: pin it in the set-up." % words
     return ""
 
 
@@ -200,7 +192,7 @@ def _all_reach_all(
 def _tell(line: Line, value: Mapping[str, Any]) -> None:
     """To one that may be gone: that is noticed when it does not answer."""
     try:
-        line.write(value)
+        line.write(value, _connect_seconds())
     except OSError:
         pass
 
@@ -216,11 +208,11 @@ def _join(rendezvous: Mapping[str, Any], stage: str, facts: dict[str, Any], seco
                 hello = {**facts, "stage": stage, "node": rank, "address": rendezvous["own_address"]}
                 if stage == "reach":
                     hello.update(epoch=time.time(), port=own.getsockname()[1])
-                line.write(hello)
+                line.write(hello, _connect_seconds())
                 said = line.read(max(_connect_seconds(), until - time.monotonic() + _connect_seconds()))
                 if "places" in said:
                     places = {int(other): place for other, place in said["places"].items()}
-                    line.write({"unreached": unreached(places, rank)})
+                    line.write({"unreached": unreached(places, rank)}, _connect_seconds())
                     said = line.read(4 * _connect_seconds())
                 line.close()
                 break
@@ -270,64 +262,25 @@ def listen(rendezvous: Mapping[str, Any]) -> socket.socket:
     Raises:
         MeetingFailed: The port is taken.
     """
-    listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
-    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    try:
-        listener.bind((rendezvous["address"], rendezvous["port"]))
-    except OSError as error:
-        listener.close()
-        raise MeetingFailed(
-            "Port %d of node 0 (%s) cannot be used: %s. Choose another with -e MASTER_PORT=29600."
-            % (rendezvous["port"], rendezvous["address"], os.strerror(error.errno or 0))
-        ) from None
-    listener.listen(128)
-    return listener
+    address, port = rendezvous["address"], rendezvous["port"]
+    why = "Port %d of node 0 (%s) cannot be used: %%s. Choose another with -e MASTER_PORT=29600." % (port, address)
+    return _listening(address, port, why)
 
 
 def _listen_anywhere(rendezvous: Mapping[str, Any]) -> socket.socket:
     """Return a port of this machine's that the others try to reach; the kernel answers them."""
+    node, address = rendezvous["node"], rendezvous["own_address"]
+    return _listening(address, 0, "Node %d has no interface with its private address %s: %%s." % (node, address))
+
+
+def _listening(address: str, port: int, why: str) -> socket.socket:
+    """Return a socket that listens; `why` is the sentence for people if it cannot."""
     listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
-        listener.bind((rendezvous["own_address"], 0))
+        listener.bind((address, port))
     except OSError as error:
         listener.close()
-        raise MeetingFailed(
-            "Node %d has no interface with its private address %s: %s."
-            % (rendezvous["node"], rendezvous["own_address"], os.strerror(error.errno or 0))
-        ) from None
+        raise MeetingFailed(why % os.strerror(error.errno or 0)) from None
     listener.listen(128)
     return listener
-
-
-class Line:
-    """A connection with one JSON object a line, both ways."""
-
-    def __init__(self, connection: socket.socket) -> None:
-        self.connection, self._rest = connection, b""
-
-    def write(self, value: Mapping[str, Any]) -> None:
-        """Send one. Raises OSError if the other side is gone."""
-        self.connection.settimeout(_connect_seconds())
-        self.connection.sendall(json.dumps(value).encode() + b"\n")
-
-    def read(self, seconds: float) -> dict[str, Any]:
-        """Return the next one. Raises OSError if none comes in time, ValueError if it is no JSON object."""
-        until = time.monotonic() + seconds
-        while b"\n" not in self._rest:
-            left = until - time.monotonic()
-            if left <= 0 or len(self._rest) > _MAX_LINE_BYTES:
-                raise TimeoutError("no whole line came")
-            self.connection.settimeout(left)
-            chunk = self.connection.recv(1 << 16)
-            if not chunk:
-                raise ConnectionResetError("the other side has gone")
-            self._rest += chunk
-        line, _, self._rest = self._rest.partition(b"\n")
-        value = json.loads(line.decode())
-        if not isinstance(value, dict):
-            raise ValueError("no object came")
-        return value
-
-    def close(self) -> None:
-        """End the connection."""
-        self.connection.close()

@@ -3,29 +3,18 @@
 from __future__ import annotations
 
 import os
-import subprocess
 from collections.abc import Sequence
 
 from ...portable.clock import Clock
+from .run_quietly import run_quietly
 from .state_files import Home
 
 _COMMAND_SECONDS = 60.0  # then the next way to switch off is tried
 
 
 def _run(argv: Sequence[str]) -> bool:
-    try:
-        return (
-            subprocess.call(
-                argv,
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,
-                stderr=subprocess.DEVNULL,
-                timeout=_COMMAND_SECONDS,
-            )
-            == 0
-        )
-    except (OSError, subprocess.TimeoutExpired):
-        return False
+    ended = run_quietly(argv, _COMMAND_SECONDS)
+    return ended is not None and ended.returncode == 0
 
 
 def power_off(home: Home, reason: str, clock: Clock) -> None:

@@ -1,4 +1,4 @@
-"""How other processes of the machine talk to the daemon: one line of JSON there and one back, on a socket in the home."""
+"""How processes talk: in lines of JSON. To the daemon, on a socket in the home, one line there and one back."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import json
 import os
 import socket
 import time
+from collections.abc import Mapping
 from typing import Any
 
 from ...portable.clock import uptime
@@ -13,6 +14,7 @@ from .state_files import Home
 
 SOCKET = "agent.sock"
 _REPLY_SECONDS = 30.0
+_MAX_LINE_BYTES = 1 << 24
 
 
 def memory_file(value: dict[str, Any]) -> int:
@@ -54,21 +56,40 @@ def _call_once(request: dict[str, Any], seconds: float = _REPLY_SECONDS) -> dict
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
         connection.settimeout(seconds)
         connection.connect(SOCKET)
-        connection.sendall(json.dumps(request).encode() + b"\n")
-        line = read_line(connection, seconds)
-    reply: dict[str, Any] = json.loads(line.decode())
-    return reply
+        line = Line(connection)
+        line.write(request, seconds)
+        return line.read(seconds)
 
 
-def read_line(connection: socket.socket, seconds: float) -> bytes:
-    """Return a line.
+class Line:
+    """A connection with one JSON object a line, both ways."""
 
-    Raises:
-        OSError: The other side is silent for so long, or gone.
-    """
-    connection.settimeout(seconds)
-    with connection.makefile("rb") as stream:
-        line = stream.readline()
-    if not line.endswith(b"\n"):
-        raise ConnectionResetError("no whole line came")
-    return line
+    def __init__(self, connection: socket.socket) -> None:
+        self.connection, self._rest = connection, b""
+
+    def write(self, value: Mapping[str, Any], seconds: float) -> None:
+        """Send one. Raises OSError if the other side is gone, or does not take it in time."""
+        self.connection.settimeout(seconds)
+        self.connection.sendall(json.dumps(value).encode() + b"\n")
+
+    def read(self, seconds: float) -> dict[str, Any]:
+        """Return the next one. Raises OSError if none comes in time, ValueError if it is no JSON object."""
+        until = time.monotonic() + seconds
+        while b"\n" not in self._rest:
+            left = until - time.monotonic()
+            if left <= 0 or len(self._rest) > _MAX_LINE_BYTES:
+                raise TimeoutError("no whole line came")
+            self.connection.settimeout(left)
+            chunk = self.connection.recv(1 << 16)
+            if not chunk:
+                raise ConnectionResetError("the other side has gone")
+            self._rest += chunk
+        line, _, self._rest = self._rest.partition(b"\n")
+        value = json.loads(line.decode())
+        if not isinstance(value, dict):
+            raise ValueError("no object came")
+        return value
+
+    def close(self) -> None:
+        """End the connection."""
+        self.connection.close()

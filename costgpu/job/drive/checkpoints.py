@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import UTC, datetime
-from functools import partial
 from pathlib import Path
 
 from costgpu.errors import CostGpuError, HostUnreachable, OutputsDamaged, RunError
 from costgpu.job.drive.context import KeptCheckpoints, RunContext
 from costgpu.job.files.checkpoint_store import CheckpointStore, newest_path
-from costgpu.job.machine.host import Selection
+from costgpu.job.files.selection import Selection
 from costgpu.job.timeouts import CHECKPOINT_SECONDS, CHECKPOINT_SHARE
 from costgpu.models.events import Restored, Saved
 from costgpu.models.job import Checkpoint, OutputsFrom
@@ -78,7 +77,7 @@ def save_checkpoint(context: RunContext, *, everything: bool = False) -> bool:
             context.observer.waiting(context.view, f"fetching a checkpoint of {format_size(checkpoint.total_bytes)}")
             # all that there is takes the place of what was whole a moment before: the one before that is to stay
             again = everything and keeping.kept > 0
-            keeping.store.keep(checkpoint, host.fetch_checkpoint, replaces=again)
+            keeping.store.keep(checkpoint, host, replaces=again)
     except HostUnreachable:
         raise
     except CostGpuError as error:
@@ -110,35 +109,23 @@ def fetch_newer_checkpoint(context: RunContext, last: RunView) -> None:
         RunError: What is there cannot be kept here.
     """
     bucket, store, observer = context.services.bucket, context.checkpoints.store, context.observer
-    newest = store.newest()
     if bucket is None:
         return
+    newest = store.newest()
+    observer.waiting(context.view, "looking for a checkpoint in the bucket")
     try:
-        there = bucket.checkpoint(last, context.services.folder / last.run_id)
+        with bucket.checkpoint(
+            last, context.services.folder / last.run_id, newest.taken_epoch if newest else 0.0
+        ) as there:
+            if there is not None:
+                store.keep(*there)
     except OutputsDamaged as error:
-        observer.note(f"Checkpoints in {last.spec.bucket} cannot be used: {error.message}")
-        return
+        observer.note(f"A checkpoint in {last.spec.bucket} cannot be used: {error.message}")
     except OSError as error:
-        raise _no_room(context, f"The list of checkpoints in {last.spec.bucket}", error) from error
-    for found, archive in there:
-        if newest is not None and newest.taken_epoch >= found.taken_epoch:
-            return
-        size = format_size(found.total_bytes)
-        observer.waiting(context.view, f"fetching a checkpoint of {size} from the bucket")
-        try:
-            store.keep(found, partial(bucket.fetch_checkpoint, last, archive))
-            return
-        except OutputsDamaged as error:
-            observer.note(f"A checkpoint in {last.spec.bucket} cannot be used: {error.message}")
-        except OSError as error:
-            raise _no_room(context, f"A checkpoint of {size} in {last.spec.bucket}", error) from error
-
-
-def _no_room(context: RunContext, what: str, error: OSError) -> RunError:
-    return RunError(
-        f"{what} cannot be kept here: {error.strerror or error}.",
-        hint=f"Nothing is billed meanwhile. When that is mended: costgpu attach {context.view.run_id}",
-    )
+        raise RunError(
+            f"A checkpoint in {last.spec.bucket} cannot be kept here: {error.strerror or error}.",
+            hint=f"Nothing is billed meanwhile. When that is mended: costgpu attach {context.view.run_id}",
+        ) from error
 
 
 def checkpoint_to_restore(context: RunContext) -> Checkpoint | None:

@@ -13,10 +13,10 @@ from costgpu.job.agent.outputs.find_outputs import NO_OUTPUTS
 from costgpu.job.drive.checkpoints import save_checkpoint
 from costgpu.job.drive.context import CAN_DETACH, RunContext
 from costgpu.job.files.checkpoint_store import CheckpointStore
+from costgpu.job.files.download import OutputSource
 from costgpu.job.files.paths import printable_path
 from costgpu.job.files.place_outputs import PlacedOutputs, fetch_and_place
 from costgpu.job.files.safe_move import has_content
-from costgpu.job.machine.host import OutputSource
 from costgpu.job.timeouts import POLL_SECONDS, RECONNECT_SECONDS, UPLOAD_SECONDS
 from costgpu.ledger.codec import from_json, to_json
 from costgpu.models.events import Collected

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, NoReturn
 from costgpu.clock import Clock
 from costgpu.errors import AuthError, CostGpuError, HostUnreachable, LedgerConflict, ProviderError
 from costgpu.job.files.checkpoint_store import CheckpointStore
-from costgpu.job.machine.host import Connector, Host, Keys, LogPosition, Selection
+from costgpu.job.files.selection import Selection
+from costgpu.job.machine.host import Connector, Host, Keys, LogPosition
 from costgpu.job.machine.keys import load_keys, make_keys
 from costgpu.job.state.journal import RunJournal
 from costgpu.job.state.observer import Observer

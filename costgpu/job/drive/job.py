@@ -18,8 +18,8 @@ from costgpu.job.drive.checkpoints import fetch_newer_checkpoint, kept_checkpoin
 from costgpu.job.drive.context import RunContext, Services
 from costgpu.job.drive.machine import MachineDriver, StopSignal
 from costgpu.job.drive.next_attempt import record_machines
+from costgpu.job.files.selection import Selection
 from costgpu.job.files.sent_folder import keep_sent, sent_folder, sent_selection
-from costgpu.job.machine.host import Selection
 from costgpu.job.state.attempts import attempt_id, attempts_of_job, machines_of_attempt
 from costgpu.job.state.journal import EventStore, RunJournal
 from costgpu.job.state.observer import Observer

@@ -12,7 +12,7 @@ import shutil
 import tarfile
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -21,15 +21,14 @@ from costgpu import border
 from costgpu.clock import Clock
 from costgpu.errors import OutputsDamaged
 from costgpu.files import parse_json
-from costgpu.job.agent.outputs.checkpoint_upload import LIST as CHECKPOINT
-from costgpu.job.agent.outputs.checkpoint_upload import SLOTS as CHECKPOINT_SLOTS
+from costgpu.job.agent.outputs.checkpoint_upload import ARCHIVE as CHECKPOINT
+from costgpu.job.agent.outputs.checkpoint_upload import LIST as CHECKPOINT_LIST
+from costgpu.job.files import agent_report
 from costgpu.job.files.download import copy_files, fetch_verified
 from costgpu.job.files.paths import is_inside
-from costgpu.job.files.safe_move import has_size, sha256_of
-from costgpu.job.machine import agent_reply
-from costgpu.job.machine.host import RemoteFile
 from costgpu.models.job import Checkpoint, EndReason, FileEntry, JobPhase, JobStatus
 from costgpu.models.run import RunView
+from costgpu.portable.files import file_sha256
 from costgpu.providers import registry
 from costgpu.providers.base import Bucket
 
@@ -39,17 +38,6 @@ _SPARE_BYTES = 16 << 20  # left free on the disk
 _STATUS_BYTES = 1 << 20
 _PIECE_BYTES = 1 << 20
 OUTPUTS, LOGS, OUTSIDE = "outputs.tar.gz", "logs.tar.gz", "outside.tar.gz"
-
-
-@dataclass(frozen=True, slots=True)
-class _Place:
-    slot: str
-    checkpoint: dict[str, Any] | None
-
-
-@dataclass(frozen=True, slots=True)
-class _Places:
-    places: tuple[_Place, ...]  # of checkpoints in the bucket, as a machine lists them
 
 
 class BucketOutputs:
@@ -73,17 +61,19 @@ class BucketOutputs:
         seconds = min(left + GRACE_SECONDS, LONGEST_SECONDS)
         names = {"outputs": OUTPUTS, "logs": LOGS, "outside": OUTSIDE}
         if view.spec.recovery is not None:
-            names |= {CHECKPOINT: f"{CHECKPOINT}.tar.gz"} | {slot: f"{slot}.tar.gz" for slot in CHECKPOINT_SLOTS}
+            names[CHECKPOINT] = f"{CHECKPOINT}.tar.gz"
         return {what: bucket.presign_put(f"{view.run_id}/{name}", seconds) for what, name in names.items()}
 
-    def checkpoint(self, view: RunView, folder: Path) -> list[tuple[Checkpoint, str]]:
-        """Return the checkpoints that a machine has left there, the newest first: two at most.
+    @contextlib.contextmanager
+    def checkpoint(self, view: RunView, folder: Path, after: float) -> Iterator[tuple[Checkpoint, FolderHost] | None]:
+        """Yield the checkpoint that a machine which has ended has left there, and its contents, named by their checksums.
+
+        They are here as long as the block lasts. None if there is none, or it was taken no later than `after`: then it is
+        not brought here again.
 
         Args:
             folder: The run's private folder.
-
-        Returns:
-            Each with the name of the archive with its contents.
+            after: Unix time.
 
         Raises:
             OutputsDamaged: What is there cannot be read.
@@ -91,44 +81,18 @@ class BucketOutputs:
             ProviderError: The bucket does not answer, or refuses.
         """
         bucket, name = self._open(view.spec.bucket), f"{view.run_id}/{CHECKPOINT}.tar.gz"
-        if not bucket.exists(name):
-            return []
-        place = folder / "rescued-checkpoint"
-        place.mkdir(parents=True, exist_ok=True, mode=0o700)
-        with _no_room_told():
-            _unpack(bucket, name, place)
+        place, known = folder / "rescued-checkpoint", folder / "bucket-checkpoint.json"
+        if (known.exists() and _listed(known, name).taken_epoch <= after) or not bucket.exists(name):
+            yield None
+            return
+        _remove(place)
         try:
-            listed = border.read(_Places, parse_json((place / f"{CHECKPOINT}.json").read_bytes()), ValueError)
-            return [
-                (agent_reply.checkpoint(each.checkpoint), f"{view.run_id}/{each.slot}.tar.gz")
-                for each in listed.places
-                if each.checkpoint is not None
-            ]
-        except (OSError, ValueError) as error:
-            raise OutputsDamaged(
-                f"The list of the checkpoints of run {view.run_id} in {view.spec.bucket} cannot be read: {error}."
-            ) from error
-
-    def fetch_checkpoint(self, view: RunView, archive: str, checkpoint: Checkpoint, folder: Path) -> None:
-        """Bring the contents of a checkpoint into `folder`, named by their checksums, each verified.
-
-        Nothing else gets in there, whatever is in the archive.
-
-        Raises:
-            OutputsDamaged: One is missing, or not what it was.
-            OSError: There is no room for them here.
-            ProviderError: The bucket does not answer, or refuses.
-        """
-        incoming = folder.with_name("incoming")
-        _remove(incoming)
-        try:
-            with _no_room_told():
-                _unpack(self._open(view.spec.bucket), archive, incoming / "contents")
-            fetch_verified(_move_files, str(incoming / "contents"), checkpoint.contents, folder)
-        except OutputsDamaged as error:
-            raise OutputsDamaged(f"{archive}: {error.message}") from error  # without the hint: it is not kept
+            _unpack(bucket, name, place / "contents")
+            found = _listed(place / "contents" / CHECKPOINT_LIST, name)
+            (place / "contents" / CHECKPOINT_LIST).replace(known)
+            yield (found, FolderHost(place / "contents")) if found.taken_epoch > after else None
         finally:
-            _remove(incoming)
+            _remove(place)
 
     def check(self, url: str, until: datetime) -> str:
         """Look whether the bucket is there and open to us; return what a person should know, or nothing.
@@ -197,7 +161,7 @@ class FolderHost:
             FileEntry(
                 path=path.relative_to(self.folder).as_posix(),
                 size=path.stat().st_size,
-                sha256=sha256_of(path),
+                sha256=file_sha256(path),
                 mode=path.stat().st_mode & 0o777,
             )
             for path in sorted(self.folder.rglob("*"))
@@ -209,30 +173,26 @@ class FolderHost:
         fetch_verified(copy_files, str(self.folder), entries, folder)
 
 
-def _move_files(files: Sequence[RemoteFile]) -> None:
-    for file in files:
-        if has_size(Path(file.path), file.size):  # otherwise the caller sees that it did not arrive
-            Path(file.path).replace(file.target)
-
-
 def _remove(folder: Path) -> None:
     with contextlib.suppress(FileNotFoundError):
         shutil.rmtree(folder)
 
 
-@contextlib.contextmanager
-def _no_room_told() -> Iterator[None]:
-    """Raise that there is no room here as an `OSError`, and not as an archive that is damaged."""
+def _listed(path: Path, name: str) -> Checkpoint:
+    """Return the checkpoint of an archive by its list."""
     try:
-        yield
-    except OutputsDamaged as error:
-        cause = error.__cause__
-        if isinstance(cause, OSError) and cause.errno in (errno.ENOSPC, errno.EDQUOT):
-            raise cause from None
-        raise
+        return agent_report.checkpoint(border.read(dict[str, Any], parse_json(path.read_bytes()), ValueError))
+    except (OSError, ValueError) as error:
+        raise OutputsDamaged(f"The list of {name} cannot be read: {error}.") from error
 
 
 def _unpack(bucket: Bucket, name: str, folder: Path, *, spare: int = _SPARE_BYTES) -> None:
+    """Unpack an archive below a folder.
+
+    Raises:
+        OutputsDamaged: It cannot be read, or has names that lead out of the folder.
+        OSError: There is no room for it here.
+    """
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     archive = folder.with_suffix(".tar.gz")
     bucket.download(name, archive)
@@ -242,6 +202,9 @@ def _unpack(bucket: Bucket, name: str, folder: Path, *, spare: int = _SPARE_BYTE
             for member in tar:  # tarfile's own filter is only there from Python 3.11.4 on
                 room -= _extract(tar, member, folder, room)
     except (tarfile.TarError, OSError, EOFError, ValueError, OverflowError, zlib.error) as error:
+        if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
+            archive.unlink(missing_ok=True)
+            raise
         raise OutputsDamaged(
             f"{name} in the bucket cannot be unpacked: {error}.", hint=f"It is kept as {archive}."
         ) from error
@@ -252,7 +215,7 @@ def _status(folder: Path) -> JobStatus:
     """Return the job's end as the agent wrote it beside the logs."""
     try:
         with (folder / "status.json").open("rb") as file:
-            return agent_reply.status(parse_json(file.read(_STATUS_BYTES)))
+            return agent_report.status(parse_json(file.read(_STATUS_BYTES)))
     except (OSError, ValueError):
         return JobStatus(phase=JobPhase.FINISHED, reason=EndReason.INSTANCE_LOST, detail="Its end was not recorded.")
 

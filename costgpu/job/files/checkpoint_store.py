@@ -8,17 +8,16 @@ import json
 import os
 import shutil
 import stat
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path, PurePosixPath
 
 from costgpu.errors import CostGpuError
 from costgpu.job.agent.outputs.find_outputs import matches
-from costgpu.job.files.download import copy_files, fetch_verified
-from costgpu.job.files.safe_move import sha256_of
+from costgpu.job.files.download import OutputSource, copy_files, fetch_verified
 from costgpu.ledger.codec import from_json, to_json
 from costgpu.models.job import Checkpoint, FileEntry
-from costgpu.portable.files import written_whole
+from costgpu.portable.files import file_sha256, written_whole
 
 KEPT = 2  # the newest, and the one before in case a job cannot go on from the newest
 _SPARE_BYTES = 64 << 20  # left free on the disk
@@ -36,21 +35,21 @@ class CheckpointStore:
         self._folder = folder
         self.contents = folder / "contents"  # files, named by their checksums
 
-    def keep(
-        self, checkpoint: Checkpoint, fetch: Callable[[Checkpoint, Path], object], *, replaces: bool = False
-    ) -> None:
+    def keep(self, checkpoint: Checkpoint, source: OutputSource, *, replaces: bool = False) -> None:
         """Keep one more: its contents first, so that what is listed is whole; older ones go.
 
         One with exactly the files of the newest one is not kept twice.
 
         Args:
-            fetch: Brings the contents that are not here yet into a folder, verified.
+            source: Has its contents, named by their checksums.
             replaces: Whether it takes the place of the newest one: a second look at the same moment.
 
         Raises:
             CostGpuError: They cannot be fetched.
             OSError: They cannot be kept here; ENOSPC without room for them, before anything is fetched.
         """
+        contents = checkpoint.contents
+        checkpoint = replace(checkpoint, files=tuple(replace(entry, source="") for entry in checkpoint.files))
         newest = self.newest()
         if newest is not None and set(newest.files) == set(checkpoint.files) and not self._lacking(newest):
             return
@@ -59,7 +58,7 @@ class CheckpointStore:
             free = shutil.disk_usage(self.contents).free
             if free - sum(lacking.values()) < _SPARE_BYTES:
                 raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(self.contents))
-        fetch(checkpoint, self.contents)
+        source.fetch(contents, self.contents)
         numbers = self._numbers()
         last = max(numbers, default=0)
         number = last if replaces and last else last + 1
@@ -85,7 +84,7 @@ class CheckpointStore:
                 contents = None
             for sha256, size in (contents or set()) - whole.keys():
                 there = self._size(sha256) == size
-                whole[sha256, size] = there and sha256_of(self.contents / sha256) == sha256
+                whole[sha256, size] = there and file_sha256(self.contents / sha256) == sha256
             if contents is None or not all(whole[each] for each in contents):
                 self._list_of(number).unlink(missing_ok=True)
                 discarded += 1

@@ -8,15 +8,32 @@ import secrets
 import shutil
 import stat
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Protocol
 
 from costgpu.errors import OutputsDamaged
-from costgpu.job.files.safe_move import has_content, sha256_of
-from costgpu.job.machine.host import RemoteFile
+from costgpu.job.files.safe_move import has_content
 from costgpu.models.job import FileEntry
+from costgpu.portable.files import file_sha256
 
 _BATCH = 256
+
+
+@dataclass(frozen=True, slots=True)
+class RemoteFile:
+    """A file on the machine, and where it goes to here."""
+
+    path: str  # absolute
+    target: Path
+    size: int  # bytes as announced: no more than these are taken, whatever is there now
+
+
+class OutputSource(Protocol):
+    """Whatever outputs can be fetched from."""
+
+    def fetch(self, entries: Sequence[FileEntry], folder: Path) -> None:
+        """Bring outputs into `folder`, each verified before it gets its name."""
 
 
 def fetch_verified(
@@ -52,7 +69,7 @@ def fetch_verified(
 def copy_files(files: Sequence[RemoteFile]) -> None:
     """Copy files that are on this computer, as a machine's are downloaded."""
     for file in files:
-        with contextlib.suppress(FileNotFoundError):  # the caller sees that it did not arrive
+        with contextlib.suppress(FileNotFoundError, IsADirectoryError):  # the caller sees that it did not arrive
             shutil.copyfile(file.path, file.target)
 
 
@@ -77,7 +94,7 @@ def _fetch_batch(
                 raise OutputsDamaged(f"{entry.path} did not arrive.") from None
             if size != entry.size if entry.sha256 else size < entry.size:
                 raise OutputsDamaged(f"{entry.path} arrived with {size} bytes instead of {entry.size}.")
-            if entry.sha256 and sha256_of(partial[target]) != entry.sha256:
+            if entry.sha256 and file_sha256(partial[target]) != entry.sha256:
                 raise OutputsDamaged(
                     f"{entry.path} arrived with another checksum than it was announced with.",
                     hint="Fetch it again: it is still where it was.",

@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
-import re
 import secrets
 import shutil
 import unicodedata
@@ -19,15 +18,14 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from costgpu.errors import RunError
+from costgpu.job.files.download import OutputSource
 from costgpu.job.files.paths import printable_path, why_impossible
 from costgpu.job.files.safe_move import has_content, has_size, move_across, put_new, to_disk
-from costgpu.job.machine.host import OutputSource
 from costgpu.models.job import FileEntry
 from costgpu.units import format_binary_size
 
 OWN_FOLDER = ".costgpu"
 _SPARE_BYTES = 16 * 1024 * 1024  # left free on the disk
-_RUN_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 _LISTED = 5
 _TRIES = 5
 
@@ -85,8 +83,6 @@ def fetch_and_place(
         RunError: The folder cannot be written, or there is no space: not everything is on this machine.
         HostUnreachable: The connection was lost. Call again.
     """
-    if not _RUN_ID.fullmatch(run_id):
-        raise RunError(f"{run_id!r} is not the name of a run.")
     placement = _Placement(workdir.absolute(), run_id)
     whys = {entry.path: why_impossible(entry.path, os.fspath(workdir.absolute())) for entry in entries}
     possible = [entry for entry in entries if not whys[entry.path]]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import hashlib
 import os
 import secrets
 import shutil
@@ -14,7 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from costgpu.models.job import FileEntry
-from costgpu.portable.files import open_regular
+from costgpu.portable.files import file_sha256
 
 _NO_LINKS = {errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.EMLINK, errno.ENOSYS, errno.EINVAL}
 
@@ -71,15 +70,9 @@ def has_size(path: Path, size: int) -> bool:
 def has_content(path: Path, entry: FileEntry) -> bool:
     """Return whether the regular file is there with this very content."""
     try:
-        return has_size(path, entry.size) and sha256_of(path) == entry.sha256
+        return has_size(path, entry.size) and file_sha256(path) == entry.sha256
     except OSError:
         return False
-
-
-def sha256_of(path: Path) -> str:
-    """Hexadecimal; of a regular file."""
-    with open_regular(path) as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def to_disk(paths: Iterable[Path]) -> None:

@@ -18,7 +18,7 @@ from costgpu.job.files.checksums import with_checksums
 from costgpu.job.files.git_index import ignored_paths, tracked_files
 from costgpu.job.files.gitignore import RuleFile, read_rules, repository_of, repository_rules
 from costgpu.job.files.paths import printable_path
-from costgpu.job.machine.host import Selection
+from costgpu.job.files.selection import Selection
 from costgpu.models.job import JobSpec
 from costgpu.units import format_binary_size
 

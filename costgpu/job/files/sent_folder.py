@@ -8,7 +8,7 @@ import shutil
 from pathlib import Path
 
 from costgpu.errors import CostGpuError, RunError
-from costgpu.job.machine.host import Selection
+from costgpu.job.files.selection import Selection
 from costgpu.ledger.codec import from_json, to_json
 from costgpu.models.job import FileEntry
 from costgpu.models.run import RunView

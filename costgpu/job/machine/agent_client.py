@@ -4,20 +4,23 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TypeVar
 
 from costgpu.clock import Clock, SystemClock
 from costgpu.errors import HostUnreachable, OutputsDamaged
+from costgpu.job.agent.outputs.checkpoints import STORE
+from costgpu.job.files import agent_report
 from costgpu.job.files.download import fetch_verified
+from costgpu.job.files.selection import Selection
 from costgpu.job.files.tar import tar_stream
 from costgpu.job.machine import agent_reply
 from costgpu.job.machine.agent_reply import Reply, bad_reply, checked_reply
-from costgpu.job.machine.host import LogPosition, Selection, Transport, transfer_seconds
+from costgpu.job.machine.host import LogPosition, Transport, transfer_seconds
 from costgpu.job.machine.install_agent import install_agent
-from costgpu.job.machine.log_frames import LogData, SignOfLife, read_frames, watch
-from costgpu.job.timeouts import AgentTimeouts
+from costgpu.job.machine.log_frames import SignOfLife, read_frames
+from costgpu.job.timeouts import CALL_SECONDS, CHECKSUMS_SECONDS, SILENCE_SECONDS
 from costgpu.models.job import Checkpoint, FileEntry, JobOrder, JobStatus, LogStream, Outputs
 
 _HOLD_SECONDS, _USUAL_BYTES_PER_SECOND = 120.0, 1e6  # after that a client that fetches counts as gone
@@ -35,44 +38,28 @@ class AgentHost:
         clock: Tells how long a frame takes.
     """
 
-    def __init__(
-        self,
-        transport: Transport,
-        python: str = "python3",
-        timeouts: AgentTimeouts | None = None,
-        clock: Clock | None = None,
-    ) -> None:
+    def __init__(self, transport: Transport, python: str = "python3", clock: Clock | None = None) -> None:
         self._clock = clock or SystemClock()
         self._transport = transport
         self._python = python
-        self._timeouts = timeouts or AgentTimeouts()
         self._agent = ("/bin/sh", f"{transport.home}/agent")
 
     def install(self) -> None:
-        """Put the agent there and start it, if it is not running. Idempotent.
-
-        Raises:
-            HostUnreachable: The connection was lost, or the machine ended a command: it may be ending. Call again.
-            MachineUnusable: Not Linux, no Python 3.8 or newer, no space, or the agent does not start.
-        """
-        install_agent(self._transport, self._python, self._timeouts)
+        """As `Host.install`."""
+        install_agent(self._transport, self._python)
 
     def driver_trouble(self, gpus: int, seconds: float) -> str:
-        """Return what NVIDIA's driver says instead of naming so many GPUs; empty if it names them."""
+        """As `Host.driver_trouble`."""
         return self._call(
             "driver",
             lambda reply: agent_reply.value(reply, "trouble", str),
-            seconds + self._timeouts.call,
+            seconds + CALL_SECONDS,
             gpus=gpus,
             seconds=seconds,
         )
 
     def send(self, selection: Selection) -> int:
-        """Send the files that are not there yet, verified on arrival; return the bytes that travelled.
-
-        Raises:
-            SyncRefused: A file changed while it was being sent.
-        """
+        """As `Host.send`."""
         files = [
             [one.path, one.size, one.sha256, one.mode, *([one.modified_ns] if one.modified_ns else [])]
             for one in selection.files
@@ -80,7 +67,7 @@ class AgentHost:
         lacking = self._call(
             "expect",
             _lacking,
-            self._transfer_seconds(selection.total_bytes),
+            transfer_seconds(selection.total_bytes),
             files=files,
             links=dict(selection.links),
             folders=list(selection.folders),
@@ -98,88 +85,66 @@ class AgentHost:
 
         self.hold(size)
         completed = self._transport.run(
-            [*self._agent, "receive"], stdin=counted(), timeout_seconds=self._transfer_seconds(size)
+            [*self._agent, "receive"], stdin=counted(), timeout_seconds=transfer_seconds(size)
         )
         checked_reply(completed, "receive")
         self._call("hold", _nothing, seconds=0.0)
         return travelled
 
-    def _transfer_seconds(self, size: int) -> float:
-        return transfer_seconds(size, self._timeouts.call)
-
     def start(self, order: JobOrder, secrets: Mapping[str, str], uploads: Mapping[str, str]) -> None:
-        """Start the job, once; secrets and addresses travel on standard input."""
+        """As `Host.start`."""
         self._call("start", _nothing, order=asdict(order), secrets=dict(secrets), uploads=dict(uploads))
 
     def status(self) -> JobStatus:
         """Now."""
-        return self._call("status", agent_reply.status)
+        return self._call("status", agent_report.status)
 
     def cancel(self) -> None:
         """SIGTERM, grace, SIGKILL; returns at once."""
         self._call("cancel", _nothing)
 
     def follow(self, position: LogPosition, sink: Callable[[LogStream, bytes], None]) -> JobStatus:
-        """Hand every byte from `position` on to `sink`; return when the job is over.
-
-        Raises:
-            HostUnreachable: The stream ended early, or there was no sign of life. Follow again from where `sink` is.
-            MachineUnusable: It is not what an agent sends.
-        """
+        """As `Host.follow`."""
         argv = [*self._agent, "follow", str(position.stdout), str(position.stderr)]
         expected = {LogStream.STDOUT: position.stdout, LogStream.STDERR: position.stderr}
-        with self._transport.stream(argv) as chunks:
-            for frame in read_frames(
-                watch(chunks, self._timeouts.silence), self._timeouts.silence, self._clock.monotonic
-            ):
+        with self._transport.stream(argv, silence_seconds=SILENCE_SECONDS) as chunks:
+            for frame in read_frames(chunks, SILENCE_SECONDS, self._clock.monotonic):
                 if isinstance(frame, JobStatus):
                     return frame
                 if isinstance(frame, SignOfLife):
                     sink(LogStream.STDOUT, b"")  # whoever watches can look at the clock
                     continue
-                self._check_position(frame, expected[frame.stream])
+                if frame.position != expected[frame.stream]:
+                    raise HostUnreachable(
+                        f"The job's output is broken: byte {frame.position} came for {expected[frame.stream]}."
+                    )
                 expected[frame.stream] += len(frame.data)
                 sink(frame.stream, frame.data)
         raise HostUnreachable("The connection to the machine ended while the job was running.")
 
-    @staticmethod
-    def _check_position(frame: LogData, expected: int) -> None:
-        if frame.position != expected:
-            raise HostUnreachable(f"The job's output is broken: byte {frame.position} came for {expected}.")
-
     def outputs(self) -> Outputs:
         """Return what the job has made, as the machine tells it."""
-        return self._call("outputs", agent_reply.outputs, self._timeouts.checksums)
+        return self._call("outputs", agent_report.outputs, CHECKSUMS_SECONDS)
 
     def fetch(self, entries: Sequence[FileEntry], folder: Path) -> None:
-        """Bring outputs into `folder`, each verified before it gets its name.
-
-        Raises:
-            OutputsDamaged: A checksum does not match.
-        """
+        """As `Host.fetch`."""
         self._fetch("work", entries, folder)
 
     def fetch_logs(self, folder: Path) -> None:
         """Bring both logs into `folder`; verified if the job is over."""
-        entries = self._call("logs", agent_reply.entries, self._timeouts.checksums)
+        entries = self._call("logs", agent_report.entries, CHECKSUMS_SECONDS)
         if not {entry.path for entry in entries} <= LOG_NAMES:  # beside the logs are the run's keys
             raise OutputsDamaged("The machine names other logs than the job's two.", hint="Nothing was fetched.")
         self._fetch("", entries, folder)
 
     def checkpoint(self, *, everything: bool = False) -> Checkpoint:
-        """Return what of the job's checkpoints is whole now; copies of it are on the machine until the next call."""
-        return self._call("checkpoint", agent_reply.checkpoint, self._timeouts.checksums, everything=everything)
-
-    def fetch_checkpoint(self, checkpoint: Checkpoint, folder: Path) -> None:
-        """Bring its files into `folder`, named by their checksums, each verified before it gets its name.
-
-        Raises:
-            OutputsDamaged: A checksum does not match.
-        """
-        self._fetch("checkpoints", checkpoint.contents, folder)
+        """As `Host.checkpoint`."""
+        found = self._call("checkpoint", agent_report.checkpoint, CHECKSUMS_SECONDS, everything=everything)
+        store = f"{self._transport.home}/{STORE}"
+        return replace(found, files=tuple(replace(each, source=f"{store}/{each.sha256}") for each in found.files))
 
     def collected(self) -> None:
-        """Tell the agent that outputs and logs are home and verified: if the client dies now, the machine ends."""
+        """As `Host.collected`."""
         self._call("collected", _nothing)
 
     def _fetch(self, below: str, entries: Sequence[FileEntry], folder: Path) -> None:
@@ -188,7 +153,7 @@ class AgentHost:
         self._call("hold", _nothing, seconds=0.0)
 
     def hold(self, size: int) -> None:
-        """Tell the agent for how long we may be busy without calling, so that it does not take us for gone."""
+        """As `Host.hold`."""
         self._call("hold", _nothing, seconds=_HOLD_SECONDS + size / _USUAL_BYTES_PER_SECOND)
 
     def close(self) -> None:
@@ -196,12 +161,10 @@ class AgentHost:
         self._transport.close()
 
     def _call(
-        self, method: str, parse: Callable[[Reply], T], timeout: float | None = None, /, **arguments: object
+        self, method: str, parse: Callable[[Reply], T], seconds: float = CALL_SECONDS, /, **arguments: object
     ) -> T:
         request = json.dumps({"method": method, **arguments}).encode()
-        completed = self._transport.run(
-            [*self._agent, "call"], stdin=request, timeout_seconds=timeout or self._timeouts.call
-        )
+        completed = self._transport.run([*self._agent, "call"], stdin=request, timeout_seconds=seconds)
         reply = checked_reply(completed, method)
         try:
             return parse(reply)

@@ -1,22 +1,17 @@
-"""The border to the agent: what it answers becomes typed values. The stream of the job's output is in `log_frames`."""
+"""The border to the agent: its answer is found, and its errors raised. What it tells of a job is in `files.agent_report`."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple, TypeVar
 
 from costgpu import border
 from costgpu.errors import HostUnreachable, MachineUnusable, SyncRefused
 from costgpu.files import parse_json
 from costgpu.job.agent.main import REPLY
-from costgpu.job.files.paths import is_inside
 from costgpu.job.machine.host import Completed
-from costgpu.models.job import Checkpoint, FileEntry, JobStatus, Outputs
 
 _HINT = "The machine, or the job on it, has changed the agent. The machine ends itself at the end of its lease."
-_SHA256 = re.compile(r"([0-9a-f]{64})?")  # a log that still grows has none
 _SIGNALLED = 128  # and above: what a shell makes of a command that a signal ended
 _NOT_FOUND = 127
 _SILENT = frozenset({"ConnectionRefusedError", "ConnectionResetError", "FileNotFoundError", "TimeoutError"})
@@ -30,20 +25,6 @@ class AgentError(NamedTuple):
 
     text: str
     kind: str  # the class of its exception; empty if unknown
-
-
-class _FileRow(NamedTuple):
-    path: str
-    size: int
-    sha256: str
-    mode: int
-    modified_ns: int = 0  # of a file of a checkpoint
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Files:
-    files: tuple[_FileRow, ...]
-    sources: Mapping[str, str] = field(default_factory=dict)
 
 
 def was_ended(completed: Completed) -> bool:
@@ -114,31 +95,3 @@ def value(reply: Reply, name: str, kind: type[T]) -> T:
         ValueError: It is not of that type, or missing.
     """
     return border.read(kind, reply.get(name), lambda problem: ValueError(f"{name}: {problem}"))
-
-
-def status(reply: object) -> JobStatus:
-    """Return how the job fares. Raises `ValueError`."""
-    return border.read(JobStatus, reply, ValueError)
-
-
-def entries(reply: Reply) -> tuple[FileEntry, ...]:
-    """Return the files of an answer, all of them inside their folder. Raises `ValueError`."""
-    found = border.read(_Files, reply, ValueError)
-    for row in found.files:
-        if not is_inside(row.path) or not _SHA256.fullmatch(row.sha256):
-            raise ValueError(f"a file is named {row.path!r}, which is not inside its folder, or its checksum is none")
-    return tuple(FileEntry(**row._asdict(), source=found.sources.get(row.path, "")) for row in found.files)
-
-
-def checkpoint(reply: Reply) -> Checkpoint:
-    """Return what was whole when it was looked for. Raises `ValueError`."""
-    told = border.read(Checkpoint, {**reply, "taken_epoch": reply.get("at"), "files": []}, ValueError)
-    return replace(told, files=entries(reply))
-
-
-def outputs(reply: Reply) -> Outputs:
-    """Return what the job has made. Raises `ValueError`."""
-    told = border.read(Outputs, {**reply, "files": []}, ValueError)
-    if not all(map(is_inside, told.folders)):
-        raise ValueError("a folder is not inside the working folder")
-    return replace(told, files=entries(reply))

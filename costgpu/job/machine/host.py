@@ -1,26 +1,30 @@
 """What the engine needs of a machine: the Host protocol, and the Transport under it.
 
-A `Transport` runs commands on a machine (over SSH, or right here). `AgentHost` (in `agent_host`) speaks through it
+A `Transport` runs commands on a machine (over SSH, or right here). `AgentHost` (in `agent_client`) speaks through it
 to the agent; the fake cloud implements `Host` by itself.
 """
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
 from costgpu.errors import MachineUnusable
+from costgpu.job.files.download import RemoteFile
+from costgpu.job.files.selection import Selection
 from costgpu.models.instance import Instance
 from costgpu.models.job import Checkpoint, FileEntry, JobOrder, JobStatus, LogStream, Outputs
 
 MAX_OUTPUT_BYTES = 64 << 20
 """What a command may write to stdout: 200,000 files by name, size and checksum."""
 
-_SLOWEST_BYTES_PER_SECOND = 50_000.0  # what a transfer may take, before it counts as stuck
+_LEAST_TRANSFER_SECONDS, _SLOWEST_BYTES_PER_SECOND = (
+    60.0,
+    50_000.0,
+)  # what a transfer may take, before it counts as stuck
 
 
 def endless_output(command: str) -> MachineUnusable:
@@ -31,9 +35,9 @@ def endless_output(command: str) -> MachineUnusable:
     )
 
 
-def transfer_seconds(size: int, least: float) -> float:
+def transfer_seconds(size: int) -> float:
     """Return how long so many bytes may travel, in seconds."""
-    return least + size / _SLOWEST_BYTES_PER_SECOND
+    return _LEAST_TRANSFER_SECONDS + size / _SLOWEST_BYTES_PER_SECOND
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,57 +46,6 @@ class LogPosition:
 
     stdout: int = 0
     stderr: int = 0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Selection:
-    """The files of a working folder that travel."""
-
-    root: Path
-    files: tuple[FileEntry, ...]  # sorted by path, with checksums
-    # symbolic links inside the folder: path -> target; the target is relative to the link's own folder
-    links: Mapping[str, str] = field(default_factory=dict)
-    folders: tuple[str, ...] = ()  # those in which nothing travels; a job may expect to find them and write into them
-    # files and whole folders (with a slash at the end) that were kept back -> the pattern or reason
-    stays: Mapping[str, str] = field(default_factory=dict)
-    added: Mapping[str, Path] = field(
-        default_factory=dict
-    )  # files that come from elsewhere: path -> where they are here
-
-    @property
-    def total_bytes(self) -> int:
-        """Return the size of all files."""
-        return sum(entry.size for entry in self.files)
-
-    def with_files(self, files: Sequence[FileEntry], contents: Path) -> Selection:
-        """Return the same with files of an earlier attempt put over it; what is in their way does not travel.
-
-        Args:
-            contents: Folder in which they are, named by their checksums.
-        """
-        over = {entry.path: replace(entry, modified_ns=entry.modified_ns or 1) for entry in files}
-        above = {parent for path in over for parent in _parents(path)}
-
-        def stays(path: str) -> bool:
-            return path not in over and path not in above and over.keys().isdisjoint(_parents(path))
-
-        kept = [entry for entry in self.files if stays(entry.path)]
-        return replace(
-            self,
-            files=tuple(sorted([*kept, *over.values()], key=lambda entry: entry.path)),
-            links={path: target for path, target in self.links.items() if stays(path)},
-            folders=tuple(path for path in self.folders if stays(path)),
-            added={**self.added, **{path: contents / entry.sha256 for path, entry in over.items()}},
-        )
-
-    @property
-    def left_out(self) -> dict[str, int]:
-        """Return how many files and whole folders each pattern or reason kept back."""
-        return dict(sorted(Counter(self.stays.values()).items()))
-
-
-def _parents(path: str) -> list[str]:
-    return [path[:at] for at, letter in enumerate(path) if letter == "/"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -112,15 +65,6 @@ class Completed:
     returncode: int
     stdout: bytes
     stderr: bytes
-
-
-@dataclass(frozen=True, slots=True)
-class RemoteFile:
-    """A file on the machine, and where it goes to here."""
-
-    path: str  # absolute
-    target: Path
-    size: int  # bytes as announced: no more than these are taken, whatever is there now
 
 
 class Transport(Protocol):
@@ -145,8 +89,12 @@ class Transport(Protocol):
             MachineUnusable: It wrote more than `MAX_OUTPUT_BYTES` to stdout.
         """
 
-    def stream(self, argv: Sequence[str], *, stdin: bytes = b"") -> AbstractContextManager[Iterator[bytes]]:
-        """Run a command and yields its stdout as it comes; leaving the block ends it. Silence is not an error."""
+    def stream(self, argv: Sequence[str], *, silence_seconds: float) -> AbstractContextManager[Iterator[bytes]]:
+        """Run a command without input, and yield its stdout as it comes; leaving the block ends it.
+
+        Args:
+            silence_seconds: A command that writes nothing for so long counts as lost.
+        """
 
     def download(self, files: Sequence[RemoteFile]) -> None:
         """Copy files home: SFTP, or a copy. Parents exist already. Holes stay holes.
@@ -161,13 +109,6 @@ class Transport(Protocol):
         """Idempotent."""
 
 
-class OutputSource(Protocol):
-    """Whatever outputs can be fetched from."""
-
-    def fetch(self, entries: Sequence[FileEntry], folder: Path) -> None:
-        """Bring outputs into `folder`, each verified before it gets its name."""
-
-
 class Host(Protocol):
     """A machine with the agent on it. Errors: `HostUnreachable`, `MachineUnusable`, `SetupFailed`, ..."""
 
@@ -175,7 +116,8 @@ class Host(Protocol):
         """Put the agent there and start it, if it is not running; it then guards the machine. Idempotent.
 
         Raises:
-            MachineUnusable: No Python 3.8 or newer on the image, no space, ...
+            HostUnreachable: The connection was lost, or the machine ended a command: it may be ending. Call again.
+            MachineUnusable: Not Linux, no Python 3.8 or newer, no space, or the agent does not start.
         """
 
     def driver_trouble(self, gpus: int, seconds: float) -> str:
@@ -186,7 +128,11 @@ class Host(Protocol):
         """
 
     def send(self, selection: Selection) -> int:
-        """Send the working folder, verified on arrival; return the bytes that travelled. Idempotent."""
+        """Send the working folder, verified on arrival; return the bytes that travelled. Idempotent.
+
+        Raises:
+            SyncRefused: A file changed while it was being sent.
+        """
 
     def hold(self, size: int) -> None:
         """Tell the agent that its client is busy for as long as so many bytes take: it is not to count as gone."""
@@ -206,6 +152,10 @@ class Host(Protocol):
         """Hand every byte from `position` on to `sink` as it comes; return when the job is over.
 
         While the job is silent `sink` gets empty bytes now and then; it may raise to end the call.
+
+        Raises:
+            HostUnreachable: The stream ended early, or there was no sign of life. Follow again from where `sink` is.
+            MachineUnusable: It is not what an agent sends.
         """
 
     def outputs(self) -> Outputs:
@@ -222,19 +172,12 @@ class Host(Protocol):
         """Bring ``stdout.log`` and ``stderr.log`` into `folder`."""
 
     def checkpoint(self, *, everything: bool = False) -> Checkpoint:
-        """Return what of the job's checkpoints is whole now.
+        """Return what of the job's checkpoints is whole now; `fetch` brings its contents until the next call.
 
         Number 0 as long as nothing has changed since they were put there.
 
         Args:
             everything: Whether the outputs belong to it, too: at the end of a job that is to go on elsewhere.
-        """
-
-    def fetch_checkpoint(self, checkpoint: Checkpoint, folder: Path) -> None:
-        """Bring the files of the last checkpoint into `folder`, named by their checksums, and verified.
-
-        Raises:
-            OutputsDamaged: A checksum does not match.
         """
 
     def collected(self) -> None:

@@ -9,7 +9,7 @@ from functools import cache
 from costgpu.errors import HostUnreachable, MachineUnusable
 from costgpu.job.machine.agent_reply import AgentError, bad_reply, parse_reply, unusable, value, was_ended
 from costgpu.job.machine.host import Completed, Transport
-from costgpu.job.timeouts import AgentTimeouts
+from costgpu.job.timeouts import CALL_SECONDS, INSTALL_SECONDS
 from costgpu.portable.bundle import bundle
 
 # Finds a Python 3.8 or newer. $1 is the name to try first. What a shell calls python3 may be a wrapper: its own word
@@ -58,31 +58,31 @@ def agent_sha256() -> str:
     return hashlib.sha256(agent_file()).hexdigest()
 
 
-def install_agent(transport: Transport, python: str, timeouts: AgentTimeouts) -> None:
+def install_agent(transport: Transport, python: str) -> None:
     """Put the agent there and start it, if it is not running. Idempotent."""
     wanted = f"agent-{agent_sha256()[:16]}.pyz"
-    if _is_running(transport, wanted, timeouts):
+    if _is_running(transport, wanted):
         return
-    found = _find_python(transport, python, timeouts)
+    found = _find_python(transport, python)
     stored = _run(
         transport,
         [found, "-c", _STORE, transport.home, agent_sha256()],
         stdin=agent_file(),
-        timeout_seconds=timeouts.install,
+        timeout_seconds=INSTALL_SECONDS,
     )
     if stored.returncode:
         raise unusable("the agent could not be stored", stored)
-    if not _is_running(transport, wanted, timeouts):
+    if not _is_running(transport, wanted):
         raise MachineUnusable("The agent does not start on the machine.", hint=f"See {transport.home}/agent.log there.")
 
 
-def _is_running(transport: Transport, wanted: str, timeouts: AgentTimeouts) -> bool:
+def _is_running(transport: Transport, wanted: str) -> bool:
     """Return whether this very agent runs now; starts it if it is only stored."""
     script = 'test -f "$1" && exec /bin/sh "$2" install'
     there = _run(
         transport,
         ["/bin/sh", "-c", script, "sh", f"{transport.home}/{wanted}", f"{transport.home}/agent"],
-        timeout_seconds=timeouts.install,
+        timeout_seconds=INSTALL_SECONDS,
     )
     reply = parse_reply(there, "install")
     if isinstance(reply, AgentError):
@@ -103,8 +103,8 @@ def _run(transport: Transport, argv: Sequence[str], *, stdin: bytes = b"", timeo
     return completed
 
 
-def _find_python(transport: Transport, python: str, timeouts: AgentTimeouts) -> str:
-    answer = _run(transport, ["/bin/sh", "-c", _FIND_PYTHON, "sh", python], timeout_seconds=timeouts.call)
+def _find_python(transport: Transport, python: str) -> str:
+    answer = _run(transport, ["/bin/sh", "-c", _FIND_PYTHON, "sh", python], timeout_seconds=CALL_SECONDS)
     lines = answer.stdout.decode("utf-8", "replace").splitlines()
     for line in lines:
         if line.startswith("costgpu-python "):

@@ -1,20 +1,19 @@
 """The border to the stream in which the agent sends what the job writes: frames, each parsed once into a typed value.
 
-No wait is without an end: a stream without a byte, or without a whole frame, for too long counts as lost. A stream of
-nothing but signs of life yields those, so that whoever reads looks at the clock.
+No wait is without an end: a stream without a whole frame for too long counts as lost. A stream of nothing but signs of
+life yields those, so that whoever reads looks at the clock.
 """
 
 from __future__ import annotations
 
-import queue
 import struct
-import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from costgpu.errors import HostUnreachable
 from costgpu.files import parse_json
 from costgpu.job.agent.log_stream import HEADER, MAGIC, POSITION
+from costgpu.job.files import agent_report
 from costgpu.job.machine import agent_reply
 from costgpu.models.job import JobStatus, LogStream
 
@@ -40,45 +39,6 @@ class SignOfLife:
 
 Frame = LogData | SignOfLife | JobStatus
 """A `JobStatus` is the last one: the job is over."""
-
-
-def watch(chunks: Iterator[bytes], silence: float) -> Iterator[bytes]:
-    """Yield the same chunks; raise `HostUnreachable` when none came for too long."""
-    arrived: queue.Queue[bytes | BaseException | None] = queue.Queue(maxsize=64)
-    left = threading.Event()
-
-    def hand_on(item: bytes | BaseException | None) -> None:
-        while not left.is_set():  # until whoever reads takes it or leaves
-            try:
-                arrived.put(item, timeout=1.0)
-                return
-            except queue.Full:
-                continue
-
-    def read() -> None:
-        try:
-            for chunk in chunks:
-                hand_on(chunk)
-                if left.is_set():
-                    return
-            hand_on(None)
-        except BaseException as error:  # noqa: BLE001 - handed on to whoever reads
-            hand_on(error)
-
-    threading.Thread(target=read, name="costgpu-follow", daemon=True).start()
-    try:
-        while True:
-            try:
-                item = arrived.get(timeout=silence)
-            except queue.Empty:
-                raise HostUnreachable(f"The machine gave no sign of life for {silence:.0f} s.") from None
-            if item is None:
-                return
-            if isinstance(item, BaseException):
-                raise item
-            yield item
-    finally:
-        left.set()
 
 
 def read_frames(chunks: Iterator[bytes], silence: float, monotonic: Callable[[], float]) -> Iterator[Frame]:
@@ -125,7 +85,7 @@ def _frame(kind: bytes, payload: bytes) -> Frame:
         if kind == b"k":
             return SignOfLife()
         if kind == b"s":
-            return agent_reply.status(parse_json(payload))
+            return agent_report.status(parse_json(payload))
         if kind in _STREAMS:
             (position,) = POSITION.unpack_from(payload)
             return LogData(_STREAMS[kind], position, payload[POSITION.size :])

@@ -265,7 +265,7 @@ def _nominal(request: EstimateRequest, now: datetime) -> ProfileSource:
     """Return the profile of a kind of work or of a language model that is not here."""
     from costgpu.estimator.reference_profiles import language_model_profile, reference_profile
     from costgpu.measure.host_info import measure_host
-    from costgpu.pricing.references import reference
+    from costgpu.pricing.speedups import reference
 
     created, machine = now.isoformat(timespec="seconds"), measure_host().machine
     if request.params is not None and request.tokens is not None:

@@ -255,7 +255,7 @@ def _check_like(request: EstimateRequest) -> None:
     if request.like is None:
         return
     if not request.is_measured:
-        from costgpu.pricing.references import reference
+        from costgpu.pricing.speedups import reference
 
         reference(request.like)
         return

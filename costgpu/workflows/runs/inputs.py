@@ -16,7 +16,7 @@ from costgpu.job.files import secret_files
 from costgpu.job.files.gitignore import RuleFile
 from costgpu.job.files.paths import printable_path
 from costgpu.job.files.select import EXCLUDED, is_by_rule, select_for
-from costgpu.job.machine.host import Selection
+from costgpu.job.files.selection import Selection
 from costgpu.measure import Request
 from costgpu.models.footprint import FileUse, Footprint
 from costgpu.models.inputs import Inputs, StayingInput

@@ -12,7 +12,7 @@ from typing import Any
 
 from costgpu.config import data_folder
 from costgpu.errors import SyncRefused
-from costgpu.job.machine.host import Selection
+from costgpu.job.files.selection import Selection
 from costgpu.models.job import FileEntry
 from costgpu.portable.bundle import bundle
 from costgpu.sweep.bundle import PROGRAM, SPEC, sweep_of

@@ -8,6 +8,7 @@ from decimal import Decimal
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
+from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
@@ -125,14 +126,14 @@ def test_days_runs_and_what_has_no_run(bigquery: BigQuery, bills: BillingExport,
 def test_a_slow_query_and_several_pages(bigquery: BigQuery, bills: BillingExport) -> None:
     bigquery.says({"jobComplete": False, "jobReference": JOB})
     bigquery.says({"jobComplete": False, "jobReference": JOB})
-    bigquery.says(rows(("aaaa", "2026-11-01", "USD", "1"), pageToken="next"))
+    bigquery.says(rows(("aaaa", "2026-11-01", "USD", "1"), pageToken="next+1/=="))
     bigquery.says(rows(("bbbb", "2026-11-02", "USD", "2")))
     assert [row.run_id for row in bills.billed(START, END).rows] == ["aaaa", "bbbb"]
     assert [path.partition("?")[0] for _, path, _ in bigquery.asked[1:]] == [
         "/bigquery/v2/projects/research-42/queries/job_1"
     ] * 3
     assert all("location=EU" in path for _, path, _ in bigquery.asked[1:])
-    assert "pageToken=next" in bigquery.asked[3][1]
+    assert parse_qs(urlsplit(bigquery.asked[3][1]).query)["pageToken"] == ["next+1/=="]
 
 
 def test_a_query_that_never_ends(bigquery: BigQuery, bills: BillingExport) -> None:

@@ -19,6 +19,7 @@ from costgpu.errors import (
     Unreachable,
 )
 from costgpu.providers.base import TAG_LEASE, TAG_NAME, TAG_OWNER, TAG_RUN
+from costgpu.providers.gcp import network
 from costgpu.providers.gcp.provider import GcpProvider
 from tests.emulators.compute_engine.api import _VERBS
 from tests.emulators.compute_engine.client import PROJECT, RunningComputeEngine
@@ -66,6 +67,18 @@ def test_everything_that_ends_the_machine_is_in_the_one_call(gce: RunningCompute
     assert dict(instance.tags) == exact
     [insert] = [each for each in gce.requests() if each["action"] == "instances.insert"]
     assert insert["params"]["requestId"]
+
+
+def test_no_machine_is_made_before_its_rules_are_in_force(
+    gce: RunningComputeEngine, gcp: GcpProvider, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Until then the default network lets everybody reach it."""
+    monkeypatch.setattr(network, "RULE_SECONDS", 0.1)
+    gce.settings(pending_seconds=2)
+    for _ in range(2):
+        with pytest.raises(Throttled, match="not in force"):
+            gcp.create(request(cpu_offer()))
+    assert not gce.instances()
 
 
 def test_nobody_else_gets_in(gce: RunningComputeEngine, gcp: GcpProvider) -> None:

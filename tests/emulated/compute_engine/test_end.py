@@ -201,6 +201,7 @@ def test_more_than_a_page(gce: RunningComputeEngine, gcp: GcpProvider) -> None:
 def test_a_zone_that_is_out_hides_no_other(gce: RunningComputeEngine, gcp: GcpProvider, partial: bool) -> None:
     made = gcp.create(request(cpu_offer()))
     gce.unreachable("europe-west4-b", partial=partial)
+    assert gcp.zones(cpu_offer())
     owned = gcp.list_owned()
     assert [each.ref for each in owned.instances] == [made.ref]
     assert [place for place, _ in owned.unreachable] == ["europe-west4"]

@@ -221,14 +221,6 @@ def test_all_pages_and_all_regions(cloud: RunningEc2, aws: AwsProvider, monkeypa
     assert len(asked) > 15
 
 
-def test_only_the_configured_regions(cloud: RunningEc2) -> None:
-    aws = AwsProvider(clock=SystemClock(), regions=["us-west-2"])
-    for number, region in enumerate(("us-east-1", "us-west-2")):
-        aws.create(request(offer(region=region), run_id=f"run00000000{number}"))
-    assert [each.ref.region for each in aws.list_owned().instances] == ["us-west-2"]
-    assert [each.ref.region for each in aws.list_owned(["us-east-1"]).instances] == ["us-east-1"]
-
-
 def test_a_region_that_fails_is_named_and_hides_nothing(cloud: RunningEc2, aws: AwsProvider) -> None:
     for number, region in enumerate(("us-east-1", "eu-west-1")):
         aws.create(request(offer(region=region), run_id=f"run00000000{number}"))

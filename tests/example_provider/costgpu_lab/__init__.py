@@ -35,7 +35,7 @@ def _adapter(config: ProviderConfig) -> Provider:
     class LabProvider(LocalProvider):
         """Instances on the lab's machines."""
 
-        provider_name = "lab"
+        name = "lab"
         region = "basement"
 
     return LabProvider(_folder(config), config.clock)

@@ -1,4 +1,4 @@
-"""Checkpoints in the bucket: its list never names what is not there, whatever gets lost on the way."""
+"""Checkpoints in the bucket: a whole one is there from the first on, whatever gets lost on the way."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 
 from costgpu.job.agent.outputs import checkpoint_upload
 from costgpu.job.agent.outputs.checkpoint_upload import (
+    ARCHIVE,
     LIST,
-    SLOTS,
     CheckpointUploads,
     upload_checkpoint,
     upload_last_checkpoint,
@@ -29,7 +29,7 @@ from costgpu.portable.processes import process
 from tests.properties import examples
 from tests.unit.agent.simulation import SimulatedClock
 
-URLS = {name: name for name in (*SLOTS, LIST, "outputs", "logs")}
+URLS = {name: name for name in (ARCHIVE, "outputs", "logs")}
 
 
 class World:
@@ -78,22 +78,15 @@ class World:
         left = upload_last_checkpoint(self.home, self.order, URLS, lambda: False, SimulatedClock(), alone)
         return [*self.puts, "and outputs" if "outputs" in left else "and no outputs"]
 
-    def listed(self) -> list[tuple[str, dict[str, str]]]:
-        """What the bucket's list names, the newest first: place, and path -> checksum."""
-        told = json.loads(self.bucket[LIST][f"{LIST}.json"]) if LIST in self.bucket else {"places": []}
-        return [
-            (row["slot"], {file[0]: file[2] for file in row["checkpoint"]["files"]})
-            for row in told["places"]
-            if row["checkpoint"] is not None
-        ]
+    def listed(self) -> dict[str, str]:
+        """What the bucket's archive has by its list: path -> text."""
+        held = self.bucket.get(ARCHIVE, {LIST: '{"files": []}'})
+        return {file[0]: held[file[2]] for file in json.loads(held[LIST])["files"]}
 
     def verify(self) -> None:
-        """All that the list names is there."""
-        for slot, files in self.listed():
-            for sha256 in files.values():
-                text = self.bucket[slot].get(sha256)
-                assert text is not None, f"{slot} is listed with what is not in it"
-                assert hashlib.sha256(text.encode()).hexdigest() == sha256
+        """All that the list names is there, and nothing else."""
+        names = {hashlib.sha256(text.encode()).hexdigest() for text in self.listed().values()}
+        assert names | {LIST} == self.bucket.get(ARCHIVE, {LIST: ""}).keys()
 
 
 @pytest.fixture
@@ -105,7 +98,7 @@ def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> World:
 
 @examples(400)
 @given(fates=st.lists(st.lists(st.sampled_from(["arrives", "lost", "refused"]), max_size=3), max_size=8))
-def test_the_list_names_only_what_is_there(tmp_path_factory: pytest.TempPathFactory, fates: list[list[str]]) -> None:
+def test_a_whole_one_is_there_ever_after(tmp_path_factory: pytest.TempPathFactory, fates: list[list[str]]) -> None:
     """`World.verify` looks at every moment: the machine may be gone after it."""
     world = World(tmp_path_factory.mktemp("world"))
     with pytest.MonkeyPatch.context() as patch:
@@ -116,11 +109,11 @@ def test_the_list_names_only_what_is_there(tmp_path_factory: pytest.TempPathFact
             world.fates = list(round_)
             world.upload()
             was_there = was_there or bool(world.listed())
-            assert bool(world.listed()) == was_there, "a whole one is there ever after"
+            assert bool(world.listed()) == was_there
         world.fates = []
         world.save()
         world.upload()
-        assert world.listed()[0][1] == {"c/model": hashlib.sha256(f"step {world.saved}".encode()).hexdigest()}
+        assert world.listed() == {"c/model": f"step {world.saved}"}
         assert uploaded(world.home)["files"][0][0] == "c/model"
 
 
@@ -135,28 +128,26 @@ def test_a_folder_that_is_never_quiet_travels_while_another_one_has_news(world: 
         world.save()
         assert upload_checkpoint(world.home, world.order, URLS, lambda: False, clock)
         clock.sleep(PATIENCE_SECONDS / 2)
-    assert {"c/model", "busy/whole"} == world.listed()[0][1].keys()
+    assert {"c/model", "busy/whole"} == world.listed().keys()
 
 
-def test_both_places_are_listed_the_newest_first(world: World) -> None:
+def test_the_newest_takes_the_place_of_the_one_before(world: World) -> None:
     world.save()
     assert world.upload()
     assert not world.upload()  # no news
     world.save()
     assert world.upload()
-    steps = [world.bucket[slot][files["c/model"]] for slot, files in world.listed()]
-    assert steps == ["step 2", "step 1"]
+    assert world.listed() == {"c/model": "step 2"}
     assert uploaded(world.home)["number"] == 2
 
 
-def test_a_list_that_did_not_arrive_is_sent_again(world: World) -> None:
+def test_one_whose_arrival_nobody_knows_of_is_sent_again(world: World) -> None:
     world.save()
-    world.fates = ["arrives", "refused"]
+    world.fates = ["lost"]
     assert not world.upload()
     assert uploaded(world.home)["number"] == 0
-    world.puts.clear()
-    world.upload()
-    assert (world.puts, uploaded(world.home)["number"], len(world.listed())) == ([LIST], 1, 1)
+    assert world.upload()
+    assert (len(world.puts), uploaded(world.home)["number"]) == (2, 1)
 
 
 def test_after_the_notice_the_same_does_not_travel_again(world: World) -> None:
@@ -168,26 +159,21 @@ def test_after_the_notice_the_same_does_not_travel_again(world: World) -> None:
 def test_after_the_notice_the_checkpoint_comes_first_and_all_else_with_it_after_that(world: World) -> None:
     world.save()
     world.write("log", "text")
-    first, second = SLOTS
-    assert world.upload_last() == [first, LIST, second, LIST, "and no outputs"]
-    assert [sorted(files) for _, files in world.listed()] == [["c/model", "log"], ["c/model"]]
+    assert world.upload_last() == [ARCHIVE, ARCHIVE, "and no outputs"]
+    assert world.listed().keys() == {"c/model", "log"}
 
 
 def test_outputs_that_the_checkpoint_does_not_have_still_travel(world: World) -> None:
     world.save()
     world.write("log", "text")
-    world.fates = ["arrives", "arrives", "refused"]  # the checkpoint, the list, and then all else
+    world.fates = ["arrives", "refused"]  # the checkpoint, and then all else
     assert world.upload_last()[-1] == "and outputs"
-    assert [sorted(files) for _, files in world.listed()] == [["c/model"]]
+    assert world.listed().keys() == {"c/model"}
 
 
-def test_while_something_is_on_its_way_only_one_place_is_written(world: World) -> None:
+def test_outputs_travel_where_an_older_checkpoint_may_still_arrive(world: World) -> None:
     world.save()
-    world.upload()
-    world.save()
-    world.write("log", "text")
-    assert world.upload_last(alone=False) == [SLOTS[1], LIST, "and outputs"]
-    assert len(world.listed()) == 2
+    assert world.upload_last(alone=False)[-1] == "and outputs"
 
 
 def test_who_has_to_give_up_notes_nothing_any_more(world: World) -> None:

@@ -19,9 +19,9 @@ from costgpu.job.agent import main
 from costgpu.job.agent.outputs import find_outputs, kept_away, outside
 from costgpu.job.agent.state_files import Home
 from costgpu.job.drive.collect import bring_home, staying_error
+from costgpu.job.files import agent_report
 from costgpu.job.files.download import fetch_verified
 from costgpu.job.files.place_outputs import PlacedOutputs, fetch_and_place
-from costgpu.job.machine import agent_reply
 from costgpu.job.machine.transport.local import LocalTransport
 from costgpu.models.job import FileEntry, Outputs
 from tests.unit.agent.test_workdir import _arrive, refuse
@@ -62,7 +62,7 @@ class Machine:
 
     def outputs(self) -> Outputs:
         """As the agent tells them, and as they arrive."""
-        return agent_reply.outputs(json.loads(json.dumps(main._call(self.home, {"method": "outputs"}))))
+        return agent_report.outputs(json.loads(json.dumps(main._call(self.home, {"method": "outputs"}))))
 
     def fetch(self, entries: Sequence[FileEntry], folder: Path) -> None:
         """As `AgentHost.fetch`."""

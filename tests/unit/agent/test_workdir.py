@@ -17,8 +17,8 @@ from costgpu.errors import SyncRefused
 from costgpu.job.agent.outputs import find_outputs, workdir
 from costgpu.job.agent.outputs.checkpoints import take_checkpoint
 from costgpu.job.agent.state_files import Home
+from costgpu.job.files.selection import Selection
 from costgpu.job.files.tar import tar_stream
-from costgpu.job.machine.host import Selection
 from costgpu.models.job import FileEntry
 from costgpu.portable.clock import Clock
 

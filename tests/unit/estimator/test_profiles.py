@@ -19,7 +19,7 @@ from costgpu.measure.profile_file import to_document
 from costgpu.models.prediction import Candidate, Prediction, Provenance
 from costgpu.models.workload import GpuPath, LaterPhase, Phase, TotalKind, WorkloadProfile
 from costgpu.pricing.hardware import accelerators, cpus
-from costgpu.pricing.references import reference, references
+from costgpu.pricing.speedups import reference, references
 from tests.unit.estimator import builders
 
 MACHINE = builders.machine(

@@ -164,52 +164,52 @@ def test_a_damaged_archive_is_said(tmp_path: Path, view: Any, bucket: Path) -> N
         rescued(tmp_path, view)
 
 
-def listed(bucket: Path, *places: tuple[str, dict[str, bytes] | None]) -> None:
-    """The list that a machine leaves: place -> what a checkpoint there has."""
-    rows = []
-    for number, (slot, files) in enumerate(places):
-        found = [[path, len(text), checksum(text), 0o644, 1] for path, text in (files or {}).items()]
-        told = {"number": 9 - number, "at": 1.0, "files": found, "trouble": ""}
-        rows.append({"slot": slot, "checkpoint": None if files is None else told})
-    archive(bucket / "checkpoint.tar.gz", member("checkpoint.json", json.dumps({"places": rows}).encode()))
+def checkpoint_in(bucket: Path, files: dict[str, bytes], *contents: tuple[tarfile.TarInfo, bytes]) -> None:
+    """What a machine leaves: the list of these files, and contents; without any, those of the files."""
+    found = [[path, len(text), checksum(text), 0o644, 1] for path, text in files.items()]
+    listed = json.dumps({"number": 9, "at": 1.0, "files": found, "trouble": ""}).encode()
+    own = [member(checksum(text), text) for text in files.values()]
+    archive(bucket / "checkpoint.tar.gz", member("list.json", listed), *(contents or own))
 
 
 def checksum(text: bytes) -> str:
     return hashlib.sha256(text).hexdigest()
 
 
-def fetched(folder: Path, view: Any, store: Path) -> None:
-    """Bring the one checkpoint that is listed into the store."""
-    ((found, name),) = outputs_of(folder).checkpoint(view, folder / "run")
-    outputs_of(folder).fetch_checkpoint(view, name, found, store)
+def fetched(folder: Path, view: Any, store: Path, after: float = 0.0) -> bool:
+    """Bring what is there into the store; return whether anything is that is newer."""
+    with outputs_of(folder).checkpoint(view, folder / "run", after) as there:
+        if there is not None:
+            there[1].fetch(there[0].contents, store)
+    assert not list((folder / "run").glob("rescued-checkpoint*"))
+    return there is not None
 
 
-def test_both_checkpoints_are_found_the_newest_first(tmp_path: Path, view: Any, bucket: Path) -> None:
-    outputs = outputs_of(tmp_path)
-    assert outputs.checkpoint(view, tmp_path / "run") == []
-    listed(bucket, ("checkpoint-1", {"a": b"new"}), ("checkpoint-0", {"a": b"old"}))
-    found = outputs.checkpoint(view, tmp_path / "run")
-    assert [(one.number, archive) for one, archive in found] == [
-        (9, f"{RUN}/checkpoint-1.tar.gz"),
-        (8, f"{RUN}/checkpoint-0.tar.gz"),
-    ]
-    listed(bucket, ("checkpoint-1", {"a": b"new"}), ("checkpoint-0", None))
-    assert len(outputs.checkpoint(view, tmp_path / "run")) == 1
+def test_only_a_newer_checkpoint_is_brought_here_and_only_once(
+    tmp_path: Path, view: Any, bucket: Path, store: Path
+) -> None:
+    assert not fetched(tmp_path, view, store)
+    checkpoint_in(bucket, {"a": b"weights"})
+    assert fetched(tmp_path, view, store)
+    assert fetched(tmp_path, view, store, after=0.5)
+    assert not fetched(tmp_path, view, store, after=1.0)
+    (bucket / "checkpoint.tar.gz").write_bytes(b"is not read again")
+    assert not fetched(tmp_path, view, store, after=1.0)
 
 
-def test_a_list_that_is_cut_short_is_damaged(tmp_path: Path, view: Any, bucket: Path) -> None:
-    archive(bucket / "checkpoint.tar.gz", member("checkpoint.json", b'{"places": [{"slot": "c'))
+def test_a_list_that_is_cut_short_is_damaged(tmp_path: Path, view: Any, bucket: Path, store: Path) -> None:
+    archive(bucket / "checkpoint.tar.gz", member("list.json", b'{"number": 9, "fil'))
     with pytest.raises(OutputsDamaged, match="cannot be read"):
-        outputs_of(tmp_path).checkpoint(view, tmp_path / "run")
+        fetched(tmp_path, view, store)
 
 
 def test_only_what_the_checkpoint_names_gets_into_the_store(
     tmp_path: Path, view: Any, bucket: Path, store: Path
 ) -> None:
     sha256 = checksum(b"weights")
-    listed(bucket, ("checkpoint-0", {"a": b"weights", "same": b"weights"}))
-    archive(
-        bucket / "checkpoint-0.tar.gz",
+    checkpoint_in(
+        bucket,
+        {"a": b"weights", "same": b"weights"},
         member("notes.txt", b"no checksum"),
         member("sub/" + sha256, b"weights"),
         member(checksum(b"other"), b"other"),
@@ -223,11 +223,10 @@ def test_only_what_the_checkpoint_names_gets_into_the_store(
 
 
 @pytest.mark.parametrize("damage", ["missing", "other", "link", "folder", "cut"])
-def test_a_place_with_another_content_leaves_nothing_in_the_store(
+def test_an_archive_with_another_content_leaves_nothing_in_the_store(
     tmp_path: Path, view: Any, damage: str, bucket: Path, store: Path
 ) -> None:
     sha256 = checksum(b"weights")
-    listed(bucket, ("checkpoint-0", {"whole": b"whole", "a": b"weights"}))
     bad = {
         "missing": [],
         "cut": [],
@@ -235,52 +234,39 @@ def test_a_place_with_another_content_leaves_nothing_in_the_store(
         "link": [member("l", b"weights"), member(sha256, type=tarfile.LNKTYPE, linkname="l")],
         "folder": [member(sha256 + "/weights", b"weights")],
     }
-    archive(bucket / "checkpoint-0.tar.gz", member(checksum(b"whole"), b"whole"), *bad[damage])
+    files = {"whole": b"whole", "a": b"weights"}
+    checkpoint_in(bucket, files, member(checksum(b"whole"), b"whole"), *bad[damage])
     if damage == "cut":
-        (bucket / "checkpoint-0.tar.gz").write_bytes((bucket / "checkpoint-0.tar.gz").read_bytes()[:40])
-    with pytest.raises(OutputsDamaged) as caught:
+        (bucket / "checkpoint.tar.gz").write_bytes((bucket / "checkpoint.tar.gz").read_bytes()[:40])
+    with pytest.raises(OutputsDamaged):
         fetched(tmp_path, view, store)
-    assert not caught.value.hint
     assert [path.name for path in (tmp_path / "kept").rglob("*")] == ["contents"]
 
 
 def test_a_full_disk_is_not_a_damaged_checkpoint(
     tmp_path: Path, view: Any, monkeypatch: pytest.MonkeyPatch, bucket: Path, store: Path
 ) -> None:
-    listed(bucket, ("checkpoint-0", {"a": b"weights"}))
-    archive(bucket / "checkpoint-0.tar.gz", member(checksum(b"weights"), b"weights"))
-    outputs = outputs_of(tmp_path)
-    ((found, name),) = outputs.checkpoint(view, tmp_path / "run")
+    checkpoint_in(bucket, {"a": b"weights"})
     monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=0))
     with pytest.raises(OSError, match=os.strerror(errno.ENOSPC)):
-        outputs.fetch_checkpoint(view, name, found, store)
+        fetched(tmp_path, view, store)
 
 
 @pytest.mark.parametrize(
     ("damaged", "kept_epoch", "newest"),
-    [
-        ([], 0.5, "new"),
-        (["checkpoint-1"], 0.5, "old"),
-        (["checkpoint-1", "checkpoint-0"], 0.5, "kept"),
-        (["checkpoint"], 0.5, "kept"),
-        ([], 1.0, "kept"),
-    ],
+    [("", 0.5, "new"), ("content", 0.5, "kept"), ("list", 0.5, "kept"), ("", 1.0, "kept")],
 )
 def test_a_job_goes_on_from_the_newest_that_is_whole(
-    tmp_path: Path, view: Any, damaged: list[str], kept_epoch: float, newest: str, bucket: Path
+    tmp_path: Path, view: Any, damaged: str, kept_epoch: float, newest: str, bucket: Path
 ) -> None:
-    """Of the two in the bucket and those that are kept here; what cannot be used is told."""
+    """Of the one in the bucket and those that are kept here; what cannot be used is told."""
     store = CheckpointStore(tmp_path / "kept")
     here = FileEntry(path="a", size=4, sha256=checksum(b"kept"))
-    store.keep(
-        Checkpoint(number=1, taken_epoch=kept_epoch, files=(here,)),
-        lambda _, folder: (folder / here.sha256).write_bytes(b"kept"),
-    )
-    listed(bucket, ("checkpoint-1", {"a": b"new"}), ("checkpoint-0", {"a": b"old"}))
-    for slot, text in (("checkpoint-1", b"new"), ("checkpoint-0", b"old")):
-        archive(bucket / f"{slot}.tar.gz", member(checksum(text), b"another" if slot in damaged else text))
-    if "checkpoint" in damaged:
-        archive(bucket / "checkpoint.tar.gz", member("checkpoint.json", b"{}"))
+    source: Any = SimpleNamespace(fetch=lambda _, folder: (folder / here.sha256).write_bytes(b"kept"))
+    store.keep(Checkpoint(number=1, taken_epoch=kept_epoch, files=(here,)), source)
+    checkpoint_in(bucket, {"a": b"new"}, member(checksum(b"new"), b"another" if damaged == "content" else b"new"))
+    if damaged == "list":
+        archive(bucket / "checkpoint.tar.gz", member("list.json", b"{}"))
     view.started_at = 1
     notes: list[str] = []
     context: Any = SimpleNamespace(
@@ -293,4 +279,4 @@ def test_a_job_goes_on_from_the_newest_that_is_whole(
     found = store.newest()
     assert found is not None
     assert (store.contents / found.files[0].sha256).read_text() == newest
-    assert len(notes) == len(damaged)
+    assert len(notes) == bool(damaged)

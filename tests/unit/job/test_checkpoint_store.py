@@ -6,13 +6,16 @@ import errno
 import hashlib
 import os
 import shutil
+from collections.abc import Sequence
 from pathlib import Path
 from types import SimpleNamespace
+from typing import cast
 
 import pytest
 
 from costgpu.errors import HostUnreachable
 from costgpu.job.files.checkpoint_store import CheckpointStore, newest_path
+from costgpu.job.files.download import OutputSource
 from costgpu.models.job import Checkpoint, FileEntry
 
 
@@ -32,14 +35,14 @@ def keep(store: CheckpointStore, number: int, /, *, replaces: bool = False, **fi
     """Keeps one; returns what had to be fetched for it."""
     fetched: list[str] = []
 
-    def fetch(_: Checkpoint, folder: Path) -> None:
+    def fetch(_: Sequence[FileEntry], folder: Path) -> None:
         for text in files.values():
             target = folder / hashlib.sha256(text.encode()).hexdigest()
             if not target.exists():
                 target.write_text(text)
                 fetched.append(text)
 
-    store.keep(checkpoint(number, **files), fetch, replaces=replaces)
+    store.keep(checkpoint(number, **files), cast("OutputSource", SimpleNamespace(fetch=fetch)), replaces=replaces)
     return fetched
 
 
@@ -61,11 +64,11 @@ def test_one_that_did_not_arrive_is_none(tmp_path: Path) -> None:
     store = CheckpointStore(tmp_path / "kept")
     keep(store, 1, a="1")
 
-    def lost(_: Checkpoint, folder: Path) -> None:
+    def lost(_: Sequence[FileEntry], folder: Path) -> None:
         raise HostUnreachable("gone")
 
     with pytest.raises(HostUnreachable):
-        store.keep(checkpoint(2, a="2"), lost)
+        store.keep(checkpoint(2, a="2"), cast("OutputSource", SimpleNamespace(fetch=lost)))
     assert store.newest() == checkpoint(1, a="1")
 
 

@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 
 from costgpu.errors import OutputsDamaged
-from costgpu.job.files.download import fetch_verified
-from costgpu.job.machine.host import RemoteFile
+from costgpu.job.files.download import RemoteFile, fetch_verified
 from costgpu.models.job import FileEntry
 
 

@@ -2,8 +2,6 @@
 
 import contextlib
 import json
-import threading
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -11,9 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from costgpu.errors import HostUnreachable, MachineUnusable, OutputsDamaged
-from costgpu.job.machine import agent_reply
+from costgpu.job.files import agent_report
 from costgpu.job.machine.host import LogPosition
-from costgpu.job.machine.log_frames import watch
 from costgpu.models.job import LogStream
 from tests.fuzz.planted_agent import OUTPUTS, SHA, STATUS, PlantedAgent, frame, log, reply, whole_stream
 
@@ -22,14 +19,14 @@ from tests.fuzz.planted_agent import OUTPUTS, SHA, STATUS, PlantedAgent, frame, 
 def test_paths_that_lead_out_of_the_folder(path: str) -> None:
     for answer in (OUTPUTS | {"files": [[path, 1, SHA, 0o644]]}, OUTPUTS | {"folders": [path]}):
         with pytest.raises(ValueError, match="not inside"):
-            agent_reply.outputs(answer)
+            agent_report.outputs(answer)
 
 
 def test_a_lone_surrogate_is_no_name_of_a_file_and_a_byte_that_is_no_text_is() -> None:
     for path, known in (("a\udcff", True), ("a\ud800", False), ("\udfff/b", False)):
         rows = json.loads(json.dumps(OUTPUTS | {"files": [[path, 1, SHA, 0o644]]}))
         with contextlib.nullcontext() if known else pytest.raises(ValueError, match="not inside its folder"):
-            assert agent_reply.outputs(rows).files[0].path == path
+            assert agent_report.outputs(rows).files[0].path == path
 
 
 @given(st.integers(1, 60))
@@ -64,15 +61,3 @@ def test_no_file_but_the_two_logs_comes_into_the_folder_with_the_runs_keys(tmp_p
     with pytest.raises(OutputsDamaged, match="other logs"):
         PlantedAgent(lambda _: reply({"files": [row]})).host.fetch_logs(tmp_path)
     assert list(tmp_path.iterdir()) == []
-
-
-def test_a_silent_connection_is_given_up() -> None:
-    over = threading.Event()
-
-    def silent() -> Iterator[bytes]:
-        yield b"x"
-        over.wait(60)
-
-    with pytest.raises(HostUnreachable, match="sign of life"):
-        list(watch(silent(), 0.2))
-    over.set()

@@ -9,6 +9,7 @@ import pytest
 from costgpu.job.agent.outputs import find_outputs
 from costgpu.job.agent.outputs.workdir import apply_manifest, expect_files, receive
 from costgpu.job.agent.state_files import Home
+from costgpu.job.files import agent_report
 from costgpu.job.files.download import fetch_verified
 from costgpu.job.files.place_outputs import fetch_and_place
 from costgpu.job.files.select import select
@@ -80,7 +81,7 @@ def test_names_make_the_round_trip(tmp_path: Path, count: int) -> None:
 
     found = find_outputs.find_outputs(home, [])
     files = find_outputs.with_checksums(home, found)
-    outputs = agent_reply.outputs(_answered({"files": files, "missing": [], "unreadable": found.unreadable}))
+    outputs = agent_report.outputs(_answered({"files": files, "missing": [], "unreadable": found.unreadable}))
     assert outputs.unreadable == {}
 
     class Machine:

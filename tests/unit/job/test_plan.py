@@ -21,7 +21,7 @@ from costgpu.job.plan import (
 from costgpu.job.timeouts import POWER_OFF_SECONDS
 from costgpu.models.offer import Accelerator, Offer, PurchaseOption
 from costgpu.models.run import Lease
-from costgpu.providers.local.offer import own_offer
+from costgpu.providers.local import own_offer
 
 GPU = Offer(
     provider="aws",

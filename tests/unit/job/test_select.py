@@ -22,7 +22,7 @@ from costgpu.job.files import checksums, secret_files
 from costgpu.job.files import select as select_module
 from costgpu.job.files.paths import printable_path
 from costgpu.job.files.select import select
-from costgpu.job.machine.host import Selection
+from costgpu.job.files.selection import Selection
 from tests.unit.job.test_place_outputs import in_child
 
 GIB = 1 << 30

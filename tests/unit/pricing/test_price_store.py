@@ -7,20 +7,18 @@ import sys
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from datetime import UTC, date, datetime
-from decimal import Decimal
+from datetime import UTC, datetime
 from functools import cache
 from pathlib import Path
 
 import pytest
 
 from costgpu.errors import ConfigError
-from costgpu.models.offer import Offer, PurchaseOption
+from costgpu.models.offer import Offer
 from costgpu.models.price_update import by_key, key_of
 from costgpu.pricing import price_store, snapshot
 from costgpu.pricing.catalog import Catalog
 from costgpu.pricing.query import OfferQuery
-from costgpu.units import parse_accelerator
 
 NOW = datetime(2026, 11, 21, 10, 0, tzinfo=UTC)
 NEW = NOW.date()
@@ -78,16 +76,9 @@ def test_a_second_refresh_adds_to_the_first() -> None:
 
 def test_the_catalog_uses_them() -> None:
     keep()
-    for query in (
-        OfferQuery(accelerator=parse_accelerator("A100")),
-        OfferQuery(infra=("gcp/us-central1",)),
-        OfferQuery(infra=("aws",)),
-        OfferQuery(accelerator=parse_accelerator("none"), purchase_options=(PurchaseOption.SPOT,)),
-        OfferQuery(max_price_usd_per_hour=Decimal("0.3")),
-        OfferQuery(),
-    ):
-        found = Catalog.current().query(query)
-        assert any(one.price_source == "new" for one in found) == (query.infra != ("aws",))
+    for infra in (("gcp/us-central1",), ("aws",)):
+        found = Catalog.current().query(OfferQuery(infra=infra))
+        assert any(one.price_source == "new" for one in found) == (infra != ("aws",))
 
 
 def test_a_new_region_can_be_asked_for() -> None:
@@ -224,7 +215,3 @@ def test_reading_prices_imports_nothing_that_is_slow() -> None:
         [sys.executable, "-c", code], capture_output=True, text=True, check=True, env=dict(os.environ)
     )
     assert done.stdout.strip() == "[]"
-
-
-def test_the_shipped_prices_are_of_this_autumn() -> None:
-    assert date(2026, 9, 17) <= max(one.price_as_of for one in shipped())

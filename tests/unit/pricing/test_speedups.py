@@ -8,8 +8,7 @@ import pytest
 from costgpu.errors import UsageError
 from costgpu.models.offer import Grade
 from costgpu.pricing.hardware import accelerators
-from costgpu.pricing.references import reference, references
-from costgpu.pricing.speedups import kinds, speedups
+from costgpu.pricing.speedups import kinds, reference, references, speedups
 from costgpu.render.text.layout import WIDTH
 from costgpu.render.text.speedups import speedups_table
 

@@ -105,10 +105,10 @@ def _dimension(product: Document) -> Document:
         ({"unit": "Quantity"}, "not per hour"),
         ({"pricePerUnit": {"CNY": "3"}}, "not in USD"),
         ({"pricePerUnit": {}}, "not in USD"),
-        ({"pricePerUnit": {"USD": "0.0000000000"}}, "cannot be"),
+        ({"pricePerUnit": {"USD": "0.0000000000"}}, "cannot be a price"),
         ({"pricePerUnit": {"USD": "-1"}}, "cannot be"),
         ({"pricePerUnit": {"USD": "NaN"}}, "cannot be"),
-        ({"pricePerUnit": {"USD": "much"}}, "no price"),
+        ({"pricePerUnit": {"USD": "much"}}, "cannot be a price"),
     ],
 )
 def test_a_price_that_cannot_be_is_named(change: Document, words: str) -> None:

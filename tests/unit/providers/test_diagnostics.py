@@ -34,10 +34,10 @@ from costgpu.models.diagnostics import (
     permissions_check,
 )
 from costgpu.providers.aws import diagnostics as aws
-from costgpu.providers.aws.policy import policy
+from costgpu.providers.aws.facts import POLICY_FILE
 from costgpu.providers.gcp import diagnostics as gcp
-from costgpu.providers.gcp.policy import role
-from costgpu.render.text.doctor import FREE, Place, doctor_json, doctor_text
+from costgpu.providers.gcp.facts import ROLE_FILE
+from costgpu.render.text.doctor import FREE, Place, doctor_text
 
 NOON = datetime(2026, 11, 21, 12, tzinfo=UTC)
 TEXT = st.text(st.characters(codec="utf-8", exclude_categories=("C", "Z")), min_size=1, max_size=30)
@@ -141,7 +141,7 @@ def test_the_gravest_failure_is_told(errors: list[CostGpuError], kind: type[Cost
 
 
 def test_every_action_of_the_policy_is_asked_with_real_resources_and_its_conditions_met() -> None:
-    document = json.loads(policy())
+    document = json.loads(POLICY_FILE.read_text())
     asked = aws.questions(document, "123456789012", "eu-west-1")
     assert len(asked) == len(document["Statement"])
     for question, statement in zip(asked, document["Statement"], strict=True):
@@ -173,8 +173,9 @@ def test_what_no_run_works_without() -> None:
 
 
 def test_the_permissions_of_the_role_are_read() -> None:
-    found = gcp.permissions_in(role())
-    assert len(found) == len(set(found)) == role().count("\n- ")
+    role = ROLE_FILE.read_text()
+    found = gcp.permissions_in(role)
+    assert len(found) == len(set(found)) == role.count("\n- ")
     assert {"compute.instances.create", "compute.instances.delete", "compute.firewalls.create"} <= set(found)
     assert set(found) >= gcp.NOT_NEEDED
     assert all(name.startswith("compute.") and " " not in name for name in found)
@@ -227,16 +228,3 @@ NAMES, STATUSES = st.sampled_from(["credentials", "API, billing"]), st.sampled_f
 def test_no_line_is_too_long(checks: list[Check]) -> None:
     for line in doctor_text([Place(name="aws", checks=checks)]).splitlines():
         assert len(line) <= 80
-
-
-def test_the_document() -> None:
-    document = json.loads(doctor_json(PLACES, NOON, 43))
-    assert (document["schema"], document["version"], document["exit_code"]) == ("costgpu.doctor", 1, 43)
-    assert [place["place"] for place in document["places"]] == ["this computer", "aws"]
-    assert document["places"][1]["checks"][0] == {
-        "name": "quota",
-        "status": "failed",
-        "detail": NO_QUOTA.message,
-        "fix": "Ask AWS for more.",
-        "exit_code": 43,
-    }

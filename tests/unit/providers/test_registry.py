@@ -90,6 +90,18 @@ def test_nothing_heavy_is_imported_before_it_is_needed() -> None:
     assert result.stdout.strip() == "False False ('aws', 'gcp', 'local') []"
 
 
+def test_the_sdks_are_imported_on_first_use_only() -> None:
+    code = (
+        "import sys; from costgpu.clock import SystemClock\n"
+        "from costgpu.providers.aws import bucket, diagnostics, prices, provider\n"
+        "from costgpu.providers.gcp.provider import GcpProvider\n"
+        "GcpProvider(clock=SystemClock())\n"
+        "print([name for name in ('boto3', 'botocore', 'google.auth', 'google.cloud.compute_v1') if name in sys.modules])"
+    )
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert result.stdout.strip() == "[]"
+
+
 def test_a_package_that_registers_a_provider_is_noticed(tmp_path: Path) -> None:
     for name, group in (("one", "console_scripts"), ("two", registry.GROUP)):
         assert not registry._registers_a_provider(str(tmp_path))

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from costgpu.errors import SyncRefused
+from costgpu.job.files.selection import Selection
 from costgpu.job.files.tar import tar_stream
-from costgpu.job.machine.host import Selection
 from costgpu.models.job import FileEntry
 from costgpu.portable.bundle import bundle
 from costgpu.sweep.asha import Asha

@@ -5,6 +5,8 @@ from __future__ import annotations
 import shutil
 import subprocess
 
+from ..run_quietly import run_quietly
+
 _LONGEST = 2000  # characters of what the driver says
 _KERNEL_LINES = 5
 _KERNEL_SECONDS = 5.0
@@ -34,15 +36,8 @@ def driver_trouble(gpus: int, seconds: float) -> str:
 
 def _kernel_words() -> str:
     """Return the last words of the driver in the kernel's log; empty without any, or where it cannot be read."""
-    try:
-        log = subprocess.run(  # noqa: PLW1510
-            ["dmesg"],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            timeout=_KERNEL_SECONDS,
-        )
-    except (OSError, subprocess.SubprocessError):
+    log = run_quietly(["dmesg"], _KERNEL_SECONDS)
+    if log is None:
         return ""
     lines = [line.strip() for line in log.stdout.decode("utf-8", "replace").splitlines() if "NVRM" in line]
     said = "\n".join(lines[-_KERNEL_LINES:])[-_LONGEST:]

@@ -37,11 +37,6 @@ def read_counters(supervisor: int, log_bytes: int, at: float) -> Counters:
     return Counters(at, cpu, machine_stats.network_bytes(), disk, log_bytes)
 
 
-def was_active(before: Counters, now: Counters) -> bool:
-    """Return whether anything was busy between the two, GPUs included."""
-    return is_active(before, now) or machine_stats.gpu_percent() > GPU_PERCENT
-
-
 def is_active(before: Counters, now: Counters) -> bool:
     """Return whether anything but a GPU was busy between the two."""
     seconds = max(now.at - before.at, 1e-3)
@@ -67,7 +62,7 @@ class IdleWatch:
         now = self.clock.uptime()
         if now - self.last.at >= self.interval:
             counters = read_counters(self.supervisor, log_bytes, now)
-            if was_active(self.last, counters):
+            if is_active(self.last, counters) or machine_stats.gpu_percent() > GPU_PERCENT:
                 self.active_at = counters.at
             self.last = counters
         return max(0.0, now - self.active_at)

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import os
 import shutil
-import subprocess
 from collections.abc import Iterable
 
 from ....portable.processes import Process, processes, read
+from ..run_quietly import run_quietly
+
+_DRIVER_SECONDS = 30.0
 
 
 def service_processes() -> list[Process]:
@@ -43,15 +45,8 @@ def network_bytes() -> int:
 
 def _nvidia_smi(*arguments: str) -> list[str]:
     tool = shutil.which("nvidia-smi")
-    if tool is None:
-        return []
-    try:
-        answer = subprocess.run(  # noqa: PLW1510
-            [tool, *arguments], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, timeout=30
-        )
-    except (OSError, subprocess.SubprocessError):
-        return []
-    return answer.stdout.decode("utf-8", "replace").splitlines() if answer.returncode == 0 else []
+    answer = run_quietly([tool, *arguments], _DRIVER_SECONDS) if tool is not None else None
+    return answer.stdout.decode("utf-8", "replace").splitlines() if answer is not None and not answer.returncode else []
 
 
 def gpu_count() -> int:

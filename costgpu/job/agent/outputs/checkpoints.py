@@ -14,7 +14,7 @@ import os
 import shutil
 import threading
 from collections.abc import Iterable, Mapping, Sequence
-from typing import IO, Any
+from typing import Any
 
 from ....portable.clock import Clock
 from ....portable.files import open_regular
@@ -124,14 +124,17 @@ def _copy(home: Home, each: Output) -> str:
     partial = _incoming(home)
     try:
         with open_regular(each.full) as source, open(partial, "wb") as target:
-            sha256 = _copy_bytes(source, target)
+            digest = hashlib.sha256()
+            for chunk in iter(lambda: source.read(_CHUNK), b""):
+                digest.update(chunk)
+                target.write(chunk)
             found = os.fstat(source.fileno())
         if (found.st_size, found.st_mtime_ns) != (each.size, each.mtime_ns):
             raise _Changed
-        os.replace(partial, _copy_of(home, sha256))
+        os.replace(partial, _copy_of(home, digest.hexdigest()))
     finally:
         _remove(partial)
-    return sha256
+    return digest.hexdigest()
 
 
 def begin_from(home: Home, files: Sequence[Sequence[Any]]) -> None:
@@ -147,15 +150,6 @@ def begin_from(home: Home, files: Sequence[Sequence[Any]]) -> None:
             shutil.copyfile(os.path.join(home.work, path), partial)
             os.replace(partial, _copy_of(home, sha256))
     home.write(RECORD, {"number": 0, "at": 0.0, "files": list(files), "held": {}, "trouble": ""})
-
-
-def _copy_bytes(source: IO[bytes], target: IO[bytes]) -> str:
-    """Copy to the end; return the checksum."""
-    digest = hashlib.sha256()
-    for chunk in iter(lambda: source.read(_CHUNK), b""):
-        digest.update(chunk)
-        target.write(chunk)
-    return digest.hexdigest()
 
 
 def _record(home: Home) -> dict[str, Any]:

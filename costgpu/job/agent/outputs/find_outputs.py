@@ -3,36 +3,20 @@
 from __future__ import annotations
 
 import fnmatch
-import hashlib
 import os
 import stat
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
-from ....portable.files import open_regular
+from ....portable.files import file_sha256, open_regular
 from ..state_files import Home
 from .kept_away import ENVIRONMENT_MARKS, ON_THIS_COMPUTER, is_secret_entry, job_began, why_not_behind_link
 
 NO_OUTPUTS = ["none"]  # patterns of a job from which nothing is wanted
-_CHUNK = 1 << 20
 _MOST_FOLDERS = 16  # on the way over links, two for each
 # Never outputs unless asked for by name: environments, caches, what tools leave behind.
 _NOT_OUTPUTS = "__pycache__ .git .venv node_modules .ipynb_checkpoints .*_cache .cache .tox site-packages *.egg-info"
 _NOT_OUTPUT_FILES = ("*.pyc", "*.pyo", ".DS_Store")
-
-
-def file_sha256(path: str) -> str:
-    """Return the checksum in hexadecimal; the file must be a regular one, not a link."""
-    digest = hashlib.sha256()
-    with open_regular(path) as stream:
-        left = os.fstat(stream.fileno()).st_size  # it may grow for ever
-        while left > 0:
-            chunk = stream.read(min(_CHUNK, left))
-            if not chunk:
-                break
-            digest.update(chunk)
-            left -= len(chunk)
-    return digest.hexdigest()
 
 
 class Output(NamedTuple):
@@ -43,6 +27,7 @@ class Output(NamedTuple):
     size: int
     mtime_ns: int
     mode: int
+    outside: bool = False  # whether it lies outside the working folder, and comes home under another path
 
 
 class Found(NamedTuple):
@@ -53,6 +38,8 @@ class Found(NamedTuple):
     unreadable: dict[str, str]  # path -> why it cannot be read, or be brought
     elsewhere: dict[str, str]  # path of a link -> where it leads, and why that does not come
     folders: list[str]  # empty ones
+    # why nobody should give the machine up although there is nothing to bring; empty if there is no reason
+    trouble: str = ""
 
 
 def walk(

@@ -10,7 +10,7 @@ import os
 import stat
 from collections import Counter
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 from ..state_files import Home
 from ..status import job_status
@@ -25,30 +25,15 @@ MOST_FILES_IN_ALL = 100_000  # a client takes no more than twice as many
 WORK_SECONDS = 60.0  # a job that has worked longer has made something
 
 
-class Left(NamedTuple):
-    """What a job has left."""
-
-    found: Found  # in the working folder
-    outside: list[Output]
-    trouble: (
-        str  # why nobody should give the machine up although there is nothing to bring; empty if there is no reason
-    )
-
-    @property
-    def everything(self) -> Found:
-        """Both together."""
-        return self.found._replace(outputs=[*self.found.outputs, *self.outside])
-
-
-def find_all(home: Home, order: Mapping[str, Any]) -> Left:
+def find_all(home: Home, order: Mapping[str, Any]) -> Found:
     """Return what comes home of a job: also what it wrote outside its folder, unless outputs are named and all there."""
     patterns = order.get("outputs", [])
     found = find_outputs.find_outputs(home, patterns)
     if patterns and not found.missing:
-        return Left(found, [], "")
-    outside = _find_outside(home, found)
-    is_nothing = not (patterns or found.outputs or outside or found.unreadable)
-    return Left(found, outside, _why_nothing_is_strange(home, order) if is_nothing else "")
+        return found
+    found = found._replace(outputs=[*found.outputs, *_find_outside(home, found)])
+    is_nothing = not (patterns or found.outputs or found.unreadable)
+    return found._replace(trouble=_why_nothing_is_strange(home, order)) if is_nothing else found
 
 
 def _why_nothing_is_strange(home: Home, order: Mapping[str, Any]) -> str:
@@ -92,7 +77,7 @@ def _find_outside(home: Home, inside: Found) -> list[Output]:
                 continue
             name = PARENT + path[len(own) :] if path.startswith(own + "/") else path
             mode = stat.S_IMODE(found.st_mode) & 0o777
-            outputs.append(Output(top + "/" + name, entry.path, found.st_size, found.st_mtime_ns, mode))
+            outputs.append(Output(top + "/" + name, entry.path, found.st_size, found.st_mtime_ns, mode, True))
     told = set(inside.elsewhere.values())  # where links lead
     inside.elsewhere.update({at: why for at, why in secrets.items() if "a link to %s: %s" % (at, why) not in told})
     total = sum(each.size for each in outputs)

@@ -24,11 +24,8 @@ def is_secret(name: str, is_folder: bool) -> str | None:
     if is_folder:
         return ".env*" if name == ".env" else name if name in _FOLDERS else None
     lowered = name.lower()
-    if _ANY.fullmatch(lowered) is None or _is_shared(lowered):
+    parts = lowered.split(".")
+    is_shared = "env" in parts and not _SHARED.isdisjoint(parts)
+    if _ANY.fullmatch(lowered) is None or is_shared:
         return None
     return next(pattern for pattern in _NAMES if fnmatchcase(lowered, pattern))
-
-
-def _is_shared(name: str) -> bool:
-    parts = name.split(".")
-    return "env" in parts and not _SHARED.isdisjoint(parts)

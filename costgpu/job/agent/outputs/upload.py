@@ -21,7 +21,8 @@ from ....portable.files import open_regular
 from ..state_files import Home
 from ..status import LOGS, job_status
 from . import find_outputs
-from .outside import Left, find_all
+from .find_outputs import Found
+from .outside import find_all
 
 STATUS = "status.json"  # the job's end, beside the logs in the bucket
 _CHUNK = 1 << 20
@@ -115,16 +116,14 @@ def finalize_outputs(
     """
     changes: dict[str, Any] = {"settled": True}
     try:
-        left = find_all(home, order)
-        found = find_outputs.without_unreadable(left.found)
-        left = left._replace(outside=find_outputs.without_unreadable(found._replace(outputs=left.outside)).outputs)
+        found = find_outputs.without_unreadable(find_all(home, order))
         if uploads:
-            _upload(home, left._replace(found=found), uploads, give_up, clock)
-            if not (found.unreadable or left.trouble):  # what exists only here waits under the lease
+            _upload(home, found, uploads, give_up, clock)
+            if not (found.unreadable or found.trouble):  # what exists only here waits under the lease
                 changes.update(uploaded=True, uploaded_uptime=clock.uptime(), uploaded_boot=clock.boot_id())
-        find_outputs.with_checksums(home, found._replace(outputs=[*found.outputs, *left.outside]))
-        if found.unreadable or left.trouble:
-            changes["trouble"] = _describe(left)
+        find_outputs.with_checksums(home, found)
+        if found.unreadable or found.trouble:
+            changes["trouble"] = _describe(found)
     except UploadFailed as error:
         changes["trouble"] = "The upload failed (%s): the outputs wait on the machine." % error
     except Exception as error:
@@ -133,23 +132,24 @@ def finalize_outputs(
     return changes
 
 
-def _upload(home: Home, left: Left, uploads: Mapping[str, str], give_up: Callable[[], bool], clock: Clock) -> None:
+def _upload(home: Home, found: Found, uploads: Mapping[str, str], give_up: Callable[[], bool], clock: Clock) -> None:
     """Upload the archives; the one that may be too large for the time or the bucket comes last."""
     status = {**job_status(home), "uploaded": True}  # who reads it has found it there
-    status["detail"] = (status["detail"] + " " + _describe(left)).strip()
+    status["detail"] = (status["detail"] + " " + _describe(found)).strip()
     home.write(STATUS, status)
     logs = [(name, home.file(name), home.size(name), 0o644) for name in (*LOGS, STATUS) if home.exists(name)]
     outputs, outside = (
-        [(each.path, each.full, each.size, each.mode) for each in files] for files in (left.found.outputs, left.outside)
+        [(each.path, each.full, each.size, each.mode) for each in found.outputs if each.outside is where]
+        for where in (False, True)
     )
     for name, members in (("outputs", outputs), ("logs", logs), ("outside", outside)):
         if name in uploads and (members or name != "outside"):
             upload_archive(uploads[name], members, give_up, clock)
 
 
-def _describe(left: Left) -> str:
+def _describe(found: Found) -> str:
     """Say why the machine is not to be given up; empty if nothing is lost with it."""
-    if not left.found.unreadable:
-        return left.trouble
-    path, why = min(left.found.unreadable.items())
+    if not found.unreadable:
+        return found.trouble
+    path, why = min(found.unreadable.items())
     return "Not all outputs can be read: %s (%s)." % (path, why)

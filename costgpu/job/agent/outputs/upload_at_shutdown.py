@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import signal
-import subprocess
 import traceback
 from collections.abc import Mapping
 from typing import Any, NoReturn
@@ -16,10 +15,12 @@ from typing import Any, NoReturn
 from ..guard import MachineGuard
 from ..limits import Termination
 from ..observe.spot_notice import read_notice
+from ..run_quietly import run_quietly
 from ..status import job_end
 
 SECONDS = 25.0  # for the job's end and the upload
 GRACE_SECONDS = 10.0  # of those for the job, at most
+_SYSTEMCTL_SECONDS = 15.0
 STOP_SECONDS = 45  # systemd then kills this agent, whatever it waits for
 
 
@@ -56,13 +57,8 @@ def _save_outputs(guard: MachineGuard) -> None:
 
 
 def _machine_is_shutting_down() -> bool:
-    try:
-        said = subprocess.run(
-            ["systemctl", "is-system-running"], stdout=subprocess.PIPE, timeout=15, check=False
-        ).stdout
-    except (OSError, subprocess.TimeoutExpired):
-        return False
-    return said.strip() == b"stopping"
+    said = run_quietly(["systemctl", "is-system-running"], _SYSTEMCTL_SECONDS)
+    return said is not None and said.stdout.strip() == b"stopping"
 
 
 def _why(order: Mapping[str, Any]) -> Termination:

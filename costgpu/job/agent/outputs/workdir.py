@@ -10,9 +10,10 @@ import tarfile
 from collections.abc import Sequence
 from typing import IO, Any
 
+from ....portable.files import file_sha256
 from ..state_files import Home
 from .checkpoints import begin_from
-from .find_outputs import file_sha256, walk
+from .find_outputs import walk
 
 _CHUNK = 1 << 20
 _TAR_BUFFER = 1 << 15  # tarfile copies all of it at every read

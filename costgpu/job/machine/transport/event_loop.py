@@ -70,5 +70,4 @@ def _forget() -> None:
     _shared, _lock = None, threading.Lock()
 
 
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_forget)
+os.register_at_fork(after_in_child=_forget)

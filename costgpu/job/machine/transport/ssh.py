@@ -9,31 +9,28 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
-import time
-from collections.abc import Coroutine, Iterable, Iterator, Sequence
-from concurrent.futures import CancelledError, Future
-from typing import Any, TypeVar, cast
+from collections.abc import Sequence
+from typing import TypeVar, cast
 
 import asyncssh
 
 from costgpu.errors import HostUnreachable, MachineUnusable, OutputsMissing, RunError
 from costgpu.job.agent.state_files import REMOTE_HOME
-from costgpu.job.machine.host import Completed, Keys, RemoteFile, transfer_seconds
-from costgpu.job.machine.transport import event_loop
-from costgpu.job.machine.transport.batches import batches
-from costgpu.job.machine.transport.ssh_command import Command
+from costgpu.job.files.download import RemoteFile
+from costgpu.job.machine.host import Keys, transfer_seconds
+from costgpu.job.machine.transport.command import CommandTransport
+from costgpu.job.machine.transport.ssh_command import SshCommand
 from costgpu.job.machine.transport.ssh_connect import address, dial, unreachable
 from costgpu.models.instance import Endpoint
 
 T = TypeVar("T")
 _FILES_AT_ONCE = 16
 _CLOSE_SECONDS = 2.0
-_DOWNLOAD_SECONDS = 60.0  # for files without content
 _PIECE_BYTES = 4 << 20
 _PERHAPS_REGULAR = (asyncssh.FILEXFER_TYPE_REGULAR, asyncssh.FILEXFER_TYPE_UNKNOWN)
 
 
-class SshTransport:
+class SshTransport(CommandTransport):
     """Implements `costgpu.job.machine.host.Transport` over SSH. May be used from several threads at once.
 
     Args:
@@ -42,12 +39,12 @@ class SshTransport:
     """
 
     home = REMOTE_HOME
+    errors = (asyncssh.Error, *CommandTransport.errors)
 
     def __init__(self, endpoint: Endpoint, keys: Keys, *, connect_timeout_seconds: float = 10.0) -> None:
         self._endpoint = endpoint
         self._keys = keys
         self._connect_timeout = connect_timeout_seconds
-        self._loop = event_loop.shared()
         self._dialling = asyncio.Lock()
         self._connection: asyncssh.SSHClientConnection | None = None
         self._closed = False
@@ -60,49 +57,6 @@ class SshTransport:
             HostKeyMismatch: Another machine answers.
         """
         self._call(self._connected())
-
-    def run(
-        self, argv: Sequence[str], *, stdin: bytes | Iterable[bytes] = b"", timeout_seconds: float = 60
-    ) -> Completed:
-        """As `Transport.run`.
-
-        Raises:
-            HostUnreachable: The connection failed or was lost, or the time is over.
-            HostKeyMismatch: Another machine answers.
-        """
-        command = self._call(self._start(argv))
-        finishing = self._loop.submit(command.finish())
-        left = timeout_seconds
-        try:
-            for piece in batches(stdin):
-                since = time.monotonic()
-                if finishing.done() or not self._call(command.feed(piece, max(0.0, left))):
-                    break
-                left -= time.monotonic() - since
-            self._call(command.feed(None, timeout_seconds))
-            try:
-                return self._translated(finishing, timeout_seconds)
-            except TimeoutError:
-                raise command.silent(timeout_seconds) from None
-        finally:
-            finishing.cancel()
-            self._end(command)
-
-    @contextlib.contextmanager
-    def stream(self, argv: Sequence[str], *, stdin: bytes = b"") -> Iterator[Iterator[bytes]]:
-        """As `Transport.stream`.
-
-        Raises:
-            HostUnreachable: The connection failed or was lost, now or while the pieces are read.
-            HostKeyMismatch: Another machine answers.
-        """
-        command = self._call(self._start(argv))
-        feeding = self._loop.submit(_feed_all(command, stdin))
-        try:
-            yield self._pieces(command)
-        finally:
-            feeding.cancel()
-            self._end(command)
 
     def download(self, files: Sequence[RemoteFile]) -> None:
         """Copy files home by SFTP, several at once.
@@ -122,20 +76,8 @@ class SshTransport:
         with contextlib.suppress(HostUnreachable):
             self._call(self._disconnect())
 
-    def _call(self, coroutine: Coroutine[Any, Any, T]) -> T:
-        return self._translated(self._loop.submit(coroutine))
-
-    def _translated(self, future: Future[T], timeout_seconds: float | None = None) -> T:
-        """Wait; an interrupt of this thread cancels what it waits for. Raises TimeoutError only for the limit."""
-        try:
-            return future.result(timeout_seconds)
-        except BaseException as exc:
-            if isinstance(exc, TimeoutError) and not future.done():
-                raise
-            future.cancel()
-            if isinstance(exc, (asyncssh.Error, OSError, CancelledError)):
-                raise unreachable(self._endpoint, exc) from exc
-            raise
+    def _lost(self, exc: BaseException) -> HostUnreachable:
+        return unreachable(self._endpoint, exc)
 
     async def _connected(self) -> asyncssh.SSHClientConnection:
         async with self._dialling:
@@ -145,36 +87,25 @@ class SshTransport:
                 self._connection = await dial(self._endpoint, self._keys, self._connect_timeout)
             return self._connection
 
-    async def _start(self, argv: Sequence[str]) -> Command:
-        return await Command.start(await self._connected(), argv, address(self._endpoint))
-
-    def _pieces(self, command: Command) -> Iterator[bytes]:
-        while piece := self._call(command.read()):
-            yield piece
-
-    def _end(self, command: Command) -> None:
-        with contextlib.suppress(HostUnreachable):
-            self._call(command.end())
+    async def _start(self, argv: Sequence[str]) -> SshCommand:
+        return await SshCommand.start(await self._connected(), argv, address(self._endpoint))
 
     async def _download(self, files: Sequence[RemoteFile]) -> None:
         connection = await self._connected()
-        async with asyncio.timeout(transfer_seconds(sum(file.size for file in files), _DOWNLOAD_SECONDS)):
-            await self._fetch(connection, files)
-
-    async def _fetch(self, connection: asyncssh.SSHClientConnection, files: Sequence[RemoteFile]) -> None:
-        try:
-            sftp = await connection.start_sftp_client(path_errors="surrogateescape")
-        except asyncssh.ChannelOpenError as exc:
-            raise MachineUnusable(f"{address(self._endpoint)} offers no SFTP, which files come home by.") from exc
-        slots = asyncio.Semaphore(_FILES_AT_ONCE)
-        async with sftp:
-            tasks = [asyncio.create_task(_get(sftp, slots, file)) for file in files]
+        async with asyncio.timeout(transfer_seconds(sum(file.size for file in files))):
             try:
-                await asyncio.gather(*tasks)
-            finally:
-                for task in tasks:
-                    task.cancel()
-                await asyncio.gather(*tasks, return_exceptions=True)
+                sftp = await connection.start_sftp_client(path_errors="surrogateescape")
+            except asyncssh.ChannelOpenError as exc:
+                raise MachineUnusable(f"{address(self._endpoint)} offers no SFTP, which files come home by.") from exc
+            slots = asyncio.Semaphore(_FILES_AT_ONCE)
+            async with sftp:
+                tasks = [asyncio.create_task(_get(sftp, slots, file)) for file in files]
+                try:
+                    await asyncio.gather(*tasks)
+                finally:
+                    for task in tasks:
+                        task.cancel()
+                    await asyncio.gather(*tasks, return_exceptions=True)
 
     async def _disconnect(self) -> None:
         async with self._dialling:
@@ -186,12 +117,6 @@ class SshTransport:
                     await connection.wait_closed()
             except TimeoutError:
                 connection.abort()
-
-
-async def _feed_all(command: Command, stdin: bytes) -> None:
-    """Feed as slowly as the command takes it: its output may have to be read first. Whoever leaves the stream ends it."""
-    if not stdin or await command.feed(stdin, timeout_seconds=None):
-        await command.feed(None, timeout_seconds=None)
 
 
 async def _get(sftp: asyncssh.SFTPClient, slots: asyncio.Semaphore, file: RemoteFile) -> None:

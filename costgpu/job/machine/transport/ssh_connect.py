@@ -86,7 +86,8 @@ async def dial(endpoint: Endpoint, keys: Keys, timeout_seconds: float) -> asyncs
             )
             return connection
     except (asyncssh.Error, OSError) as exc:
-        if client.seen or isinstance(exc, asyncssh.HostKeyNotVerifiable) or _no_common_host_key(exc):
+        none_common = isinstance(exc, asyncssh.KeyExchangeFailed) and "host key" in str(exc).lower()
+        if client.seen or isinstance(exc, asyncssh.HostKeyNotVerifiable) or none_common:
             raise HostKeyMismatch(
                 f"The machine at {address(endpoint)} is not the one that was created: expected host key "
                 f"{expected.get_algorithm()} {expected.get_fingerprint()}, "
@@ -96,16 +97,13 @@ async def dial(endpoint: Endpoint, keys: Keys, timeout_seconds: float) -> asyncs
         raise unreachable(endpoint, exc, timeout_seconds) from exc
 
 
-def _no_common_host_key(exc: BaseException) -> bool:
-    return isinstance(exc, asyncssh.KeyExchangeFailed) and "host key" in str(exc).lower()
-
-
 def unreachable(endpoint: Endpoint, exc: BaseException | None, timeout_seconds: float | None = None) -> HostUnreachable:
     """Return the error for a connection that failed or was lost."""
     where = address(endpoint)
+    is_timeout = isinstance(exc, asyncssh.ConnectionLost) and "timeout" in str(exc).lower()
     if isinstance(exc, asyncssh.PermissionDenied):
         why = f"{where} does not let the run's key in (yet)"
-    elif isinstance(exc, TimeoutError) or _timed_out(exc):
+    elif isinstance(exc, TimeoutError) or is_timeout:
         limit = f" within {timeout_seconds:g} s" if timeout_seconds is not None else ""
         why = f"{where} does not answer{limit}"
     elif isinstance(exc, ConnectionRefusedError):
@@ -114,7 +112,3 @@ def unreachable(endpoint: Endpoint, exc: BaseException | None, timeout_seconds: 
         text = str(exc).strip().rstrip(".") if exc is not None else ""
         why = f"The connection to {where} is lost" + (f": {text}" if text else "")
     return HostUnreachable(why + ".")
-
-
-def _timed_out(exc: BaseException | None) -> bool:
-    return isinstance(exc, asyncssh.ConnectionLost) and "timeout" in str(exc).lower()

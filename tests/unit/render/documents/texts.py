@@ -10,7 +10,7 @@ from costgpu.models.instance import Identity, InstanceState, OrphanedResource
 from costgpu.models.job import EndReason, JobPhase, JobSpec, JobStatus, Launcher
 from costgpu.models.reap import Orphan, OrphanReason, ReapFindings
 from costgpu.models.run import EndedBy, RunState
-from costgpu.providers.local.offer import own_offer
+from costgpu.providers.local import own_offer
 from costgpu.render.document import document
 from costgpu.render.text.reap import reap_json, reap_text
 from costgpu.render.text.receipt import receipt_text

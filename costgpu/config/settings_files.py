@@ -113,7 +113,7 @@ def check_variables(environment: Mapping[str, str]) -> None:
 def variables() -> dict[str, str]:
     """Return the settings that variables of this process say; an empty one says nothing."""
     names = {name: name.upper().removeprefix(PREFIX).lower() for name in os.environ if name.upper().startswith(PREFIX)}
-    known = known_settings(names.values())
+    known = known_settings()
     return {key: os.environ[name] for name, key in names.items() if key in known and os.environ[name]}
 
 

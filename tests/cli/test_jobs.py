@@ -1,7 +1,6 @@
 """Coming back to a run from other terminals: jobs, logs, attach, cancel, fetch, all as processes on this machine."""
 
 import json
-import os
 import signal
 import subprocess
 import sys
@@ -131,19 +130,6 @@ def test_who_only_watches_learns_the_exit_code_although_the_machine_is_ended_fir
     told = second.communicate(timeout=60)[1].decode()
     assert second.returncode == 9, told
     assert f"all of its output: costgpu logs {run_id}" in told
-    here.quiet()
-
-
-@pytest.mark.slow
-def test_a_client_that_was_killed_while_the_machine_booted(here: Here) -> None:
-    gate = here.slow_to_boot()
-    with here.terminal(*LOCAL, "short.py") as seat:
-        seat.expect("Created")
-        os.kill(seat.pid, signal.SIGKILL)
-    assert here.last().state is RunState.BOOTING
-    gate.touch()
-    attached = here.told("attach", "short").check(4)
-    assert attached.out == "begun\ndone\n"
     here.quiet()
 
 

@@ -51,9 +51,6 @@ runpy.run_path(sys.argv[-1])
 """
 JOBS: dict[str, tuple[dict[str, str], str]] = {
     "streams": ({"train.py": BOTH, "out/old.txt": "mine"}, "--name 'My Job' train.py 3"),
-    "json": ({"train.py": BOTH}, "--json train.py 0"),
-    "outputs": ({"train.py": BOTH}, "--outputs out/ --outputs log.csv train.py 0"),
-    "setup": ({"train.py": BOTH}, "--setup 'echo preparing >&2; exit 7' train.py 0"),
     "signal": ({"train.py": "import os\nos.kill(os.getpid(), 9)\n"}, "train.py"),
     "variables": (
         {"pack/__init__.py": "", "pack/train.py": SETUP_VARIABLES, "job.env": "B='from file'\nC=file\n"},
@@ -62,7 +59,6 @@ JOBS: dict[str, tuple[dict[str, str], str]] = {
     "max_duration": ({"train.py": STEPS}, "--max-duration 15s train.py"),
     "max_cost": ({"train.py": STEPS}, "-y --assume-price 60 --max-cost 1.20 train.py"),
     "program": ({"launch.sh": 'echo "$TOKEN, $1"\nsleep 300 &\nkill -TERM $$\n'}, "TOKEN=hidden launch.sh 'a b'"),
-    "kept": ({"train.py": BOTH}, "--no-auto-shutdown --lease 30s train.py 0"),
     "torchrun": (
         {
             "train.py": "import os\nprint('rank', os.environ['RANK'], os.environ['WORLD_SIZE'])\n",
@@ -103,31 +99,6 @@ class TestTheJourney:
         assert (run.reason, run.collected) == (EndReason.JOB_FAILED, True)
         assert not (here.project / ".costgpu").exists()
 
-    def test_json_is_one_document_and_the_job_is_on_stderr(self, ran: Ran) -> None:
-        here, result = ran["json"]
-        document = json.loads(result.out)
-        assert result.code == 0
-        assert (document["schema"], document["version"], document["error"]) == ("costgpu.run", 1, None)
-        assert document["run"]["state"] == "closed"
-        assert document["receipt"]["confirmed_state"] == "terminated"
-        assert document["plan"]["spec"]["argv"] == ["train.py", "0"]
-        assert "to stdout" in result.err
-        here.quiet()
-
-    def test_outputs_named_and_one_that_is_not_there(self, ran: Ran) -> None:
-        here, result = ran["outputs"]
-        result.check(58, err="log.csv is not there")
-        assert "patterns relative" in hint_of(result)
-        assert (here.project / "out/model.pt").exists()
-        assert closed(here).collected
-
-    def test_a_set_up_that_fails(self, ran: Ran) -> None:
-        here, result = ran["setup"]
-        result.check(57, err=["preparing", "failed with 7; the job was not started"])
-        assert "--setup" in hint_of(result)
-        assert result.out == ""
-        assert closed(here).reason is EndReason.SETUP_FAILED
-
     def test_a_job_that_a_signal_ends(self, ran: Ran) -> None:
         here, result = ran["signal"]
         result.check(128 + 9, err="exit code 137. The job was ended by signal 9.")
@@ -162,15 +133,6 @@ class TestTheJourney:
         assert receipt is not None
         assert Decimal(1) <= receipt.metered_cost_usd <= Decimal("1.20")
         assert receipt.reason is EndReason.DEADLINE
-
-    def test_no_auto_shutdown_keeps_the_machine_until_its_lease(self, ran: Ran) -> None:
-        here, result = ran["kept"]
-        result.check(0, err="NOT when the job is over")
-        assert (here.project / "out/model.pt").exists()
-        assert "The machine stays until" in " ".join(result.err.split())
-        until(lambda: not here.living(), 60)
-        assert here.told("reap", "--yes").code == 0
-        closed(here)
 
     def test_torchrun_takes_the_script(self, ran: Ran) -> None:
         here, result = ran["torchrun"]
@@ -327,30 +289,3 @@ def test_a_data_folder_that_cannot_be_written(here: Here) -> None:
     result = here.told(*LOCAL, "train.py", "0").check(3)
     assert "XDG_DATA_HOME" in hint_of(result)
     assert not here.living()
-
-
-@pytest.mark.slow
-def test_a_working_folder_that_cannot_take_the_outputs_keeps_them_and_says_so(here: Here) -> None:
-    go = here.data.parent / "go"
-    waits = f"while not os.path.exists({str(go)!r}):\n    time.sleep(0.05)\n"
-    here.write("train.py", f"import os, time\nopen('a', 'w').write('new')\n{waits}")
-    child = here.start(*LOCAL, "train.py")
-    assert child.stderr is not None
-    said = b""
-    while b"The job runs" not in said:
-        line = child.stderr.readline()
-        assert line, said
-        said += line
-    moved = here.project.with_name("moved")
-    here.project.rename(moved)
-    here.project.write_text("in the way")
-    go.parent.mkdir(parents=True, exist_ok=True)
-    go.touch()
-    said += child.stderr.read()
-    assert child.wait(60) == 50, said
-    assert b"The outputs wait on the machine until" in said
-    here.project.unlink()
-    moved.rename(here.project)
-    assert here.told("attach", "train").code == 0
-    assert (here.project / "a").read_text() == "new"
-    closed(here)

@@ -1,6 +1,5 @@
 """`costgpu run --nodes 2` with two places of this machine as the machines, and real torch between their ranks."""
 
-import json
 import shlex
 import signal
 import subprocess
@@ -81,8 +80,6 @@ JOBS: dict[str, tuple[dict[str, str], tuple[str, ...]]] = {
     ),
     "ranks": ({"train.py": RANKS}, (*TWO, "--outputs-from", "all", "--nproc", "2", "train.py")),
     "failed": ({"train.py": RANK_1_FAILS}, (*BARE, "--outputs-from", "all", "train.py")),
-    "setup": ({"train.py": "open('ran', 'w')"}, (*BARE, "--setup", "test $COSTGPU_NODE_RANK = 0", "train.py")),
-    "json": ({"train.py": "import os; print('rank', os.environ['RANK'])"}, ("--json", *BARE, "train.py")),
 }
 Ran = dict[str, tuple[Here, Result]]
 
@@ -125,28 +122,10 @@ class TestTheJourney:
             assert words in everything.out + everything.err
         here.told("logs", "--rank", "4", first).check(2, err="no rank 4")
 
-    def test_jobs_count_all_machines(self, ran: Ran) -> None:
-        here, _ = ran["ranks"]
-        document = json.loads(here.told("jobs", "-a", "--json").out)
-        assert [row["state"] for row in document["runs"]] == ["closed"] * 2
-
     def test_the_exit_code_is_that_of_the_first_that_failed(self, ran: Ran) -> None:
         here, result = ran["failed"]
         result.check(3, err="the job ended with exit code 3 on machine 1")
         assert [(here.project / f"rank-{rank}/told.txt").read_text() for rank in (0, 1)] == ["0", "1"]
-        over(here)
-
-    def test_a_set_up_that_fails_on_one_machine(self, ran: Ran) -> None:
-        here, result = ran["setup"]
-        result.check(57, err="The set-up command failed")
-        assert not (here.project / "ran").exists()
-        over(here)
-
-    def test_json_is_one_document_about_all_machines(self, ran: Ran) -> None:
-        here, result = ran["json"]
-        document = json.loads(result.check(0).out)
-        assert document["plan"]["spec"]["nodes"] == 2
-        assert "rank 0" in result.err
         over(here)
 
 
@@ -198,12 +177,3 @@ class TestPeople:
         steps.told("cancel", second).check(0)  # by any of its runs
         assert (steps.project / "checkpoint").read_text() == "kept"
         over(steps)
-
-    def test_a_terminal_that_is_closed_before_the_jobs_run_ends_both(self, steps: Here) -> None:
-        steps.slow_to_boot()
-        with steps.terminal(*LOCAL, *BARE, "train.py") as seat:
-            seat.expect("[2/2] Created")
-            seat.close()
-            until(lambda: {view.state for view in steps.runs()} == {RunState.CLOSED})
-        over(steps)
-        assert {view.reason for view in steps.runs()} == {EndReason.CANCELLED}

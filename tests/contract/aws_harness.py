@@ -101,6 +101,13 @@ class AwsHarness(Harness):
         self.cloud.fault({"action": "RunInstances", "when": "after", "drop": True, "times": 1})
         return True
 
+    def break_off(self, requests: int) -> bool:
+        self.cloud.fault({"skip": requests, "drop": True, "times": -1})
+        return True
+
+    def heal(self) -> None:
+        self.cloud.fault()
+
     def limit_machines(self, machines: int) -> bool:
         self.cloud.quota(self.region, "L-1216C47A", 2 * machines)
         return True

@@ -241,7 +241,7 @@ def terminate__ignores_what_is_not_ours(self: FakeProvider, ref: InstanceRef) ->
         FakeProvider.terminate(self, ref)
 
 
-@breaks("clean_up_leaves_nothing")
+@breaks("clean_up_leaves_nothing", "what_a_create_call_has_begun_can_be_cleaned_up")
 def clean_up__cleans_nothing_up(self: FakeProvider, run_id: str, region: str) -> tuple[OrphanedResource, ...]:
     return ()
 

@@ -73,20 +73,9 @@ class GcpHarness(Harness):
 
     def foreign(self) -> Instance:
         zone = f"{self.region}-a"
-        image = "projects/ubuntu-os-cloud/global/images/family/ubuntu-2404-lts-amd64"
-        self.cloud.ask(
-            f"zones/{zone}/instances",
-            {
-                "name": "costgpu-look-alike",
-                "machineType": f"zones/{zone}/machineTypes/e2-standard-2",
-                "disks": [{"boot": True, "autoDelete": True, "initializeParams": {"sourceImage": image}}],
-                "networkInterfaces": [{"network": "global/networks/default"}],
-                "labels": {"costgpu": "no"},
-            },
-        )
+        self.cloud.make("costgpu-look-alike", labels={"costgpu": "no"})
         self._foreign.append("costgpu-look-alike")
         ref = InstanceRef(provider="gcp", region=self.region, instance_id=f"{zone}/costgpu-look-alike")
-        assert self.until(lambda: self.client().describe(ref) is not None, 5)
         found = self.client().describe(ref)
         assert found is not None
         return found
@@ -148,6 +137,13 @@ class GcpHarness(Harness):
     def lose_next_reply(self) -> bool:
         self.cloud.fault({"action": "instances.insert", "when": "after", "drop": True, "times": 1})
         return True
+
+    def break_off(self, requests: int) -> bool:
+        self.cloud.fault({"skip": requests, "drop": True, "times": -1})
+        return True
+
+    def heal(self) -> None:
+        self.cloud.fault()
 
     def limit_machines(self, machines: int) -> bool:
         self.cloud.quota(self.region, "N2_CPUS", 2 * machines)

@@ -139,6 +139,13 @@ class Harness:
         """The next create call is carried out, and its answer lost; False where that cannot happen."""
         return False
 
+    def break_off(self, requests: int) -> bool:
+        """After so many more requests nothing comes through any more; False where there are no requests."""
+        return False
+
+    def heal(self) -> None:
+        """Everything comes through again."""
+
     def silence(self, region: str) -> bool:
         """This region does not answer any more; False without more than one."""
         return False
@@ -198,6 +205,11 @@ class FakeHarness(Harness):
 
     def lose_next_reply(self) -> bool:
         self.cloud.faults.next("create", after=True, error=Unreachable("no answer within 15 s"))
+        return True
+
+    def break_off(self, requests: int) -> bool:
+        self.cloud.faults.clear()
+        self.cloud.faults.next("create", after=requests > 0, error=Unreachable("no answer within 15 s"))
         return True
 
     def limit_machines(self, machines: int) -> bool:

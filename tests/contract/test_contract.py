@@ -128,6 +128,33 @@ def test_unanswered_means_call_again(harness: Harness) -> None:
     assert [one.ref for one in ours(harness)] == [made.ref]
 
 
+def test_what_a_create_call_has_begun_can_be_cleaned_up(harness: Harness) -> None:
+    """Whoever makes the call is gone after any of its requests, and somebody else knows the run alone."""
+    if not harness.break_off(0):
+        pytest.skip("a create call is no request here")
+    assert any(_broken_off(harness, requests) for requests in range(20)), "it never came to a machine"
+
+
+def _broken_off(harness: Harness, requests: int) -> bool:
+    """Breaks a create call off after so many requests, and cleans up; whether there was a machine."""
+    run_id = f"broken{requests:06d}"
+    request = harness.request(run_id)
+    harness.break_off(requests)
+    with contextlib.suppress(Unreachable):
+        harness.client().create(request)
+    harness.heal()
+    settled(harness)
+    provider = harness.client()
+    found = provider.find(request)
+    if found is not None:
+        provider.terminate(found.ref)
+        assert harness.until(lambda: harness.over(found.ref), harness.end_seconds)
+    assert len(ours(harness, run_id)) <= 1
+    assert harness.until(lambda: not provider.clean_up(run_id, harness.region), harness.end_seconds)
+    assert not [one for one in provider.list_owned().leftovers if one.run_id == run_id]
+    return found is not None
+
+
 def test_a_refused_create_call_creates_nothing(harness: Harness) -> None:
     request = harness.request()
     nowhere = replace(request, offer=replace(request.offer, region="atlantis-1"))

@@ -4,7 +4,7 @@ import json
 from datetime import timedelta
 from typing import Any
 
-from tests.emulators.faults import Fault, FaultInjector, KillOrder
+from tests.emulators.faults import Fault, FaultInjector
 from tests.emulators.wire import Reply
 
 _JSON = [("Content-Type", "application/json")]
@@ -49,7 +49,3 @@ class ControlSide:
     def fault(self, *faults: dict[str, Any], add: bool = False) -> None:
         """Replaces the faults, or adds to them; see `faults.Fault`."""
         self._faults.faults = [*(self._faults.faults if add else ()), *(Fault(**fault) for fault in faults)]
-
-    def kill(self, pid: int, at: int, when: str = "before", **order: Any) -> None:
-        """SIGKILL for `pid` at the `at`-th API request from now; see `faults.KillOrder`."""
-        self._faults.kills.append(KillOrder(pid=pid, at=at, when=when, **order))

@@ -1,17 +1,11 @@
-"""What is made to go wrong: refusals, lost replies, hanging, a killed client, expired credentials.
+"""What is made to go wrong: refusals, lost replies, hanging, expired credentials."""
 
-Everything is counted, so that a test can first count the requests of a journey and then break it at each of them.
-"""
-
-import os
-import signal
 import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from costgpu.portable.processes import process
 from tests.emulators.wire import ApiCall, Reply, refusal
 
 _EXPIRED = {"ec2": "RequestExpired", "sts": "ExpiredToken", "s3": "ExpiredToken", "iam": "ExpiredToken"}
@@ -50,44 +44,6 @@ class Fault:
         )
 
 
-@dataclass(slots=True, kw_only=True)
-class KillOrder:
-    """SIGKILL for a client process at its `at`-th request from now (1 is the next), before or after it is executed.
-
-    Only requests with this access key and action count (empty: all). With `series`, a request that is the same as the
-    one before it does not count: those that only wait.
-    """
-
-    pid: int
-    at: int
-    when: str = "before"
-    access_key: str = ""
-    action: str = ""
-    series: bool = False
-    seen: int = 0
-    last: tuple[str, dict[str, Any]] | None = None
-
-    def reached(self, call: ApiCall) -> bool:
-        """Counts a request; whether it is the one."""
-        if self.access_key not in ("", call.access_key) or self.action not in ("", call.action):
-            return False
-        before, self.last = self.last, (call.name, dict(call.params))
-        if self.series and before == self.last:
-            return False
-        self.seen += 1
-        return self.seen == self.at
-
-    def kill_client(self) -> None:
-        """Kills; the process may be gone already."""
-        try:
-            os.kill(self.pid, signal.SIGKILL)
-        except ProcessLookupError:
-            return
-        deadline = time.monotonic() + 5
-        while time.monotonic() < deadline and process(self.pid) is not None:
-            time.sleep(0.002)
-
-
 class FaultInjector:
     """All of it, for one emulated cloud.
 
@@ -101,15 +57,14 @@ class FaultInjector:
         self.clear()
 
     def clear(self) -> None:
-        """Forgets faults, orders and what was recorded."""
+        """Forgets faults and what was recorded."""
         with self._lock:
             self.faults: list[Fault] = []
-            self.kills: list[KillOrder] = []
             self.expired: set[str] = set()
             self.recorded: list[dict[str, Any]] = []
 
-    def record(self, call: ApiCall) -> tuple[dict[str, Any], KillOrder | None]:
-        """Writes the request down; returns the row, and the kill order if this is the request that it is for."""
+    def record(self, call: ApiCall) -> dict[str, Any]:
+        """Writes the request down; returns the row."""
         row = {
             "service": call.service,
             "action": call.action,
@@ -121,10 +76,7 @@ class FaultInjector:
         }
         with self._lock:
             self.recorded.append(row)
-            order = next((each for each in list(self.kills) if each.reached(call)), None)
-            if order is not None:
-                self.kills.remove(order)
-            return row, order
+        return row
 
     def before(self, call: ApiCall) -> tuple[Reply | None, Fault | None]:
         """What happens instead of the request, and the fault that is still to come after it."""

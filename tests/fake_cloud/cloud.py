@@ -1,7 +1,6 @@
 """The fake cloud: what a test scripts, and what it asks afterwards."""
 
 from collections.abc import Callable, Mapping
-from datetime import datetime
 from typing import Any
 
 from costgpu.errors import HostKeyMismatch
@@ -132,18 +131,11 @@ class FakeCloud(Machinery):
 
     # -- what a test asks ---------------------------------------------------------------------------------------------
 
-    def alive(self, at: datetime | None = None) -> tuple[FakeInstance, ...]:
-        """Our instances that can still cost something, now or at a time that has passed."""
+    def alive(self) -> tuple[FakeInstance, ...]:
+        """Our instances that can still cost something."""
         with self.lock:
             self.settle()
-            when = self.time() if at is None else at.timestamp() - self.epoch_offset
-            return tuple(
-                instance
-                for instance in self.instances.values()
-                if instance.ours
-                and instance.created_at <= when
-                and (instance.terminated_at is None or instance.terminated_at > when)
-            )
+            return tuple(one for one in self.instances.values() if one.ours and one.terminated_at is None)
 
     def past_lease(self, *, slack_seconds: float = 0.0) -> tuple[FakeInstance, ...]:
         """Our instances that run, or ran, after their lease. One that is terminating by then is in order."""

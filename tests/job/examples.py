@@ -12,26 +12,19 @@ from costgpu.models.instance import Identity
 from costgpu.models.job import JobSpec
 from costgpu.models.offer import Offer, PurchaseOption
 from costgpu.models.run import EventKind, Option, RunEvent
+from tests.emulators.create_requests import offer_of
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 
 
 def offer(region: str = "north", price: str = "1.00", *, provider: str = "fake", kind: str = "f1.gpu") -> Offer:
-    return Offer(
-        provider=provider,
-        instance_type=kind,
-        family="f1",
-        region=region,
-        zone=None,
-        purchase_option=PurchaseOption.ON_DEMAND,
-        price_usd_per_hour=Decimal(price),
-        vcpus=4,
-        memory_gib=16.0,
-        architecture="x86_64",
-        accelerator=None,
-        price_source="test",
-        price_as_of=date(2026, 1, 1),
-    )
+    facts: dict[str, Any] = {
+        "price_usd_per_hour": Decimal(price),
+        "vcpus": 4,
+        "memory_gib": 16.0,
+        "price_as_of": date(2026, 1, 1),
+    }
+    return offer_of(provider, region, kind, **facts)
 
 
 def option(

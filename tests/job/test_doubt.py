@@ -11,8 +11,7 @@ from costgpu.job.find_run import load_run
 from costgpu.job.state.observer import NullObserver
 from costgpu.models.run import RunState
 from tests.fake_cloud import FakeCloud, JobScript
-from tests.job.mortal import Killed, Life, tools
-from tests.job.world import World
+from tests.job.world import World, tools
 
 JOB = JobScript(seconds=600, outputs={"model.pt": b"weights"})
 
@@ -22,12 +21,11 @@ def world(tmp_path: Path) -> World:
     return World(tmp_path, JOB)
 
 
-def killed_at(world: World, call: str, *, after: bool, tmp_path: Path) -> None:
-    """A client that dies at its first such call."""
-    calls = Life()
-    World(tmp_path / "rehearsal", JOB).launch(life=calls)
-    with pytest.raises(Killed):
-        world.launch(life=Life(dies_at=calls.calls.index(call) + 1, after=after))
+def killed_in(world: World, state: RunState) -> None:
+    """A client that dies as soon as it has recorded this state."""
+    world.who.at[state] = SystemError("the client dies")
+    with pytest.raises(SystemError):
+        world.launch()
 
 
 def somebody_elses(world: World, monkeypatch: pytest.MonkeyPatch) -> FakeCloud:
@@ -44,10 +42,8 @@ def somebody_elses(world: World, monkeypatch: pytest.MonkeyPatch) -> FakeCloud:
     return other
 
 
-def test_an_end_that_nobody_can_be_asked_for_is_loud(
-    world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    killed_at(world, "provider.terminate", after=False, tmp_path=tmp_path)
+def test_an_end_that_nobody_can_be_asked_for_is_loud(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    killed_in(world, RunState.TERMINATING)
     theirs = tools(somebody_elses(world, monkeypatch), world.folder)
     with pytest.raises(TerminationUnconfirmed, match="may be billing") as caught:
         adopt_job(load_run(world.book, "r1"), world.book, theirs, NullObserver(), {}).drive()
@@ -56,10 +52,8 @@ def test_an_end_that_nobody_can_be_asked_for_is_loud(
     assert machine.ref.instance_id in caught.value.hint
 
 
-def test_another_accounts_credentials_prove_nothing(
-    world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    killed_at(world, "host.follow", after=False, tmp_path=tmp_path)
+def test_another_accounts_credentials_prove_nothing(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    killed_in(world, RunState.RUNNING)
     world.clock.sleep(200)
     theirs = tools(somebody_elses(world, monkeypatch), world.folder)
     with pytest.raises(AuthError, match="belongs to fake account 000000000000"):
@@ -78,7 +72,7 @@ def test_nobody_who_could_be_asked_is_said_loudly(world: World) -> None:
     world.cloud.faults.next("create", error=AuthError("expired"), without_effect=True)
     world.cloud.faults.next("find", error=AuthError("expired"), times=9)
     with pytest.raises(TerminationUnconfirmed, match="Whether a machine was created for run r1") as caught:
-        world.launch(life=Life())
+        world.launch()
     assert "costgpu cancel r1" in caught.value.hint
     assert load_run(world.book, "r1").state is not RunState.CLOSED
     world.cloud.faults.clear()
@@ -86,8 +80,8 @@ def test_nobody_who_could_be_asked_is_said_loudly(world: World) -> None:
     world.check_over("ended once somebody could be asked")
 
 
-def test_a_client_that_comes_when_the_lease_is_nearly_over_creates_nothing(world: World, tmp_path: Path) -> None:
-    killed_at(world, "provider.create", after=False, tmp_path=tmp_path)
+def test_a_client_that_comes_when_the_lease_is_nearly_over_creates_nothing(world: World) -> None:
+    killed_in(world, RunState.PROVISIONING)
     lease = load_run(world.book, "r1").lease_until
     assert lease is not None
     world.clock.sleep((lease - world.clock.now()).total_seconds() - 30)

@@ -20,9 +20,7 @@ from costgpu.errors import (
     HostUnreachable,
     InstanceLost,
     LimitReached,
-    MachineUnusable,
     NoCapacity,
-    OutputsDamaged,
     OutputsMissing,
     Preempted,
     ProviderError,
@@ -30,21 +28,16 @@ from costgpu.errors import (
     RefusedHere,
     RunCancelled,
     RunError,
-    SyncRefused,
-    TerminationUnconfirmed,
     Throttled,
     Unreachable,
 )
-from costgpu.job.adopt import adopt_job, collect_finished
-from costgpu.job.drive.context import Detached
+from costgpu.job.adopt import adopt_job
 from costgpu.job.files.selection import Selection
 from costgpu.job.state.outcome import error_for
-from costgpu.models.instance import Instance
 from costgpu.models.job import EndReason, LogStream
 from costgpu.models.offer import Accelerator, Offer
 from costgpu.models.run import EndedBy, EventKind, RunState, RunView
 from costgpu.providers import registry
-from costgpu.render.text.receipt import receipt_text
 from tests.fake_cloud import SPEC, FakeProvider, JobScript, MachineScript
 from tests.fake_cloud.script import NEVER
 from tests.job.world import RUN, Watcher, World
@@ -96,7 +89,6 @@ NOTHING, BY_US, BY_OTHERS = (EndedBy.NOTHING_CREATED, 0, 0), (EndedBy.CLIENT, 1,
 LOST = (EndedBy.NOTHING_CREATED, 1, 0)  # ended while it was being launched: nothing of it is the run's
 # What goes wrong -> how the run ends: the error and a part of its message, the reason, the machine.
 TROUBLES: dict[str, tuple[Act, type[CostGpuError], str, EndReason, tuple[EndedBy, int, int]]] = {
-    "no capacity": (lambda world: world.cloud.no_capacity(), NoCapacity, "any of 6 places", R.NO_CAPACITY, NOTHING),
     "refused there": (
         fails("create", RefusedHere("not here"), times=6),
         RefusedHere,
@@ -112,23 +104,17 @@ TROUBLES: dict[str, tuple[Act, type[CostGpuError], str, EndReason, tuple[EndedBy
         LOST,
     ),
     "a quota": (fails("create", QuotaExceeded("quota")), QuotaExceeded, "quota", R.PROVISION_FAILED, NOTHING),
-    "a real quota": (cloud(quota_vcpus=2), QuotaExceeded, "", R.PROVISION_FAILED, NOTHING),
     "credentials": (fails("create", AuthError("denied")), AuthError, "denied", R.PROVISION_FAILED, NOTHING),
     "a refusal": (fails("create", ProviderError("on fire")), ProviderError, "on fire", R.PROVISION_FAILED, NOTHING),
     "never an answer": (fails("create", SILENT, times=999), Unreachable, "", R.PROVISION_FAILED, NOTHING),
     "answers lost": (fails("create", SILENT, after=True, times=999), Unreachable, "", R.PROVISION_FAILED, BY_US),
-    "no sshd": (machine(ssh=False), BootFailed, "did not answer within 10 min", R.BOOT_FAILED, BY_US),
     "a console": (machine(ssh=False), BootFailed, CONSOLE, R.BOOT_FAILED, BY_US),
     "no boot": (machine(boots=False), BootFailed, CONSOLE, R.BOOT_FAILED, BY_US),
     "another host key": (machine(host_key_matches=False), HostKeyMismatch, "", R.HOST_KEY_MISMATCH, BY_US),
-    "no Python": (machine(python=False), MachineUnusable, "", R.MACHINE_UNUSABLE, BY_US),
-    "too large": (unsendable(SyncRefused("too large")), SyncRefused, "too large", R.SYNC_FAILED, BY_US),
     "not readable": (unsendable(OSError(13, "not yours")), RunError, "not yours", R.SYNC_FAILED, BY_US),
     "ended early": (booting("terminate_by_somebody"), InstanceLost, "", R.INSTANCE_LOST, BY_OTHERS),
     "stopped early": (booting("stop_by_somebody"), InstanceLost, "stopped", R.INSTANCE_LOST, BY_US),  # for its disk
-    "ended": (running("terminate_by_somebody"), InstanceLost, "", R.INSTANCE_LOST, BY_OTHERS),
     "stopped": (running("stop_by_somebody"), InstanceLost, "", R.INSTANCE_LOST, BY_US),
-    "preempted": (running("preempt"), Preempted, "", R.PREEMPTED, (EndedBy.PROVIDER, 1, 0)),
 }
 
 
@@ -139,7 +125,6 @@ def test_the_machine_is_ended_and_the_person_told(world: World, trouble: str) ->
     driver = world.launch()
     assert driver.error is not None
     assert (type(driver.error), says in driver.error.message) == (error, True)
-    assert driver.error.hint or trouble not in ("no capacity", "a real quota")
     receipt = world.view.receipt
     assert receipt is not None
     has_machine = by is not EndedBy.NOTHING_CREATED
@@ -153,16 +138,16 @@ def test_the_machine_is_ended_and_the_person_told(world: World, trouble: str) ->
     world.check_over()
 
 
-@pytest.mark.parametrize("patience", [45.0, 600.0])
-def test_the_key_of_the_image_is_waited_for_where_the_boot_script_comes_after_sshd(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, patience: float
+@pytest.mark.parametrize(("shown", "patience"), [(30.0, 45.0), (60.0, 45.0), (300.0, 600.0)])
+def test_the_key_of_the_image_is_waited_for_until_the_boot_script_has_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, shown: float, patience: float
 ) -> None:
-    world = World(tmp_path, JobScript(outputs={"model.pt": b"weights"}), MachineScript(image_key_seconds=300))
+    world = World(tmp_path, JobScript(outputs={"model.pt": b"weights"}), MachineScript(image_key_seconds=shown))
     monkeypatch.setattr(registry, "spec", lambda _: replace(SPEC, host_key_seconds=patience))
     driver = world.launch()
-    assert (driver.error is None) is (patience > 300)
-    assert (world.work / "model.pt").exists() is (patience > 300)
-    assert isinstance(driver.error, HostKeyMismatch) is not (patience > 300)
+    assert (driver.error is None) is (patience > shown)
+    assert (world.work / "model.pt").exists() is (patience > shown)
+    assert isinstance(driver.error, HostKeyMismatch) is not (patience > shown)
     world.check_over()
 
 
@@ -177,20 +162,6 @@ class TestDriver:
     def waited(world: World) -> timedelta:
         at = {event.kind: event.at for event in world.book.rows[RUN]}
         return at[EventKind.ENDING] - at[EventKind.REACHED]
-
-    def test_gpus_that_do_not_answer_end_the_run_before_anything_is_sent(self, world: World) -> None:
-        machine(driver_seconds=NEVER)(world)
-        driver = world.launch(gpu=self.V100)
-        assert type(driver.error) is DriverFailed
-        assert driver.error.message.endswith("couldn't communicate with the NVIDIA driver.")
-        assert (world.view.reason, world.view.state) == (R.DRIVER_FAILED, RunState.CLOSED)
-        receipt = world.view.receipt
-        assert receipt is not None
-        assert receipt.ended_by is EndedBy.CLIENT
-        assert "the GPU or its driver did not answer" in receipt_text(receipt, world.view)
-        assert timedelta(seconds=60) < self.waited(world) < timedelta(minutes=2)
-        assert self.calls(world, "send", "start") == []
-        world.check_over()
 
     def test_a_driver_that_is_late_is_waited_for(self, world: World) -> None:
         machine(driver_seconds=80)(world)
@@ -242,15 +213,6 @@ class TestProvisioning:
         assert driver.error is None
         assert world.cloud.instances_of(RUN)[0].zone == "us-west-2b"
         assert len([note for note in world.who.notes if "has no" in note]) == 4
-        world.check_over()
-
-    @pytest.mark.parametrize("refusal", [RefusedHere("not in this zone"), NoCapacity("none is free")])
-    def test_a_refusal_of_one_place_is_for_that_place(self, world: World, refusal: ProviderError) -> None:
-        world.cloud.faults.next("create", error=refusal, times=2)
-        driver = world.launch()
-        assert driver.error is None
-        assert world.cloud.instances_of(RUN)[0].zone == "us-east-1c"
-        assert world.who.notes[:2] == [refusal.message] * 2
         world.check_over()
 
     @pytest.mark.parametrize("refusal", [RefusedHere("an error while it was launched"), NoCapacity("none is free")])
@@ -340,44 +302,6 @@ class TestProvisioning:
         world.check_over()
 
 
-class TestBoot:
-    @pytest.mark.parametrize(("seconds", "accepted"), [(30.0, True), (60.0, False)])
-    def test_an_image_may_show_its_own_key_until_its_boot_script_has_run(
-        self, world: World, seconds: float, accepted: bool
-    ) -> None:
-        first: list[float] = []
-        connect = world.tools.connect
-
-        def guarded(instance: Instance, keys: Any) -> Any:
-            host = connect(instance, keys)
-            first.append(world.cloud.time())
-            if world.cloud.time() - first[0] < seconds:
-                raise HostKeyMismatch("The image's own key.")
-            return host
-
-        world.tools.connect = guarded
-        driver = world.launch()
-        assert (driver.error is None) is accepted
-        world.check_over()
-
-    def test_variables_that_only_a_dead_client_knew(self, world: World) -> None:
-        world.who.at[RunState.SYNCING] = SystemError("the client dies")
-        with pytest.raises(SystemError):
-            world.launch(env_names=("TOKEN",))
-        driver = world.resume(None)
-        assert isinstance(driver.error, RunCancelled)
-        assert "TOKEN" in driver.error.message
-        assert world.view.reason is EndReason.UNCLAIMED
-        world.check_over()
-
-    def test_variables_that_the_next_client_has_too(self, world: World) -> None:
-        world.who.at[RunState.SYNCING] = SystemError("the client dies")
-        with pytest.raises(SystemError):
-            world.launch(env_names=("TOKEN",))
-        assert world.resume({"TOKEN": "x"}).error is None
-        world.check_over()
-
-
 class TestRunning:
     def test_both_streams_arrive_whole_and_apart(self, world: World) -> None:
         world.launch()
@@ -387,17 +311,6 @@ class TestRunning:
         world.during(100, lambda: world.cloud.cut_network(200))
         assert world.launch().error is None
         assert world.who.heard[LogStream.STDOUT] == b"one\ntwo\n"
-        world.check_over()
-
-    @pytest.mark.parametrize("code", [0, 3])
-    def test_the_jobs_end_is_the_runs(self, tmp_path: Path, code: int) -> None:
-        world = World(tmp_path, JobScript(seconds=5, exit_code=code, outputs={"a": b"1"}))
-        driver = world.launch()
-        assert driver.error is None
-        assert error_for(driver.view) is None
-        assert driver.view.status is not None
-        assert driver.view.status.exit_code == code
-        assert (world.work / "a").exists()
         world.check_over()
 
     @pytest.mark.parametrize(("code", "by_shutdown"), [(0, False), (143, False), (0, True)])
@@ -417,35 +330,17 @@ class TestRunning:
         assert f"{world.machine_id} was ended before its outputs came home." in world.who.notes
         world.check_over()
 
-    def test_the_deadline(self, tmp_path: Path) -> None:
-        world = World(tmp_path, JobScript(seconds=NEVER, checkpoint={"c": b"1"}))
-        driver = world.launch(max_cost="0.50")
-        assert driver.view.reason is EndReason.DEADLINE
-        assert (world.work / "c").exists()
-        assert not world.cloud.past_lease()
-        world.check_over()
-
     def test_the_deadline_in_the_middle_of_the_installation(self, world: World) -> None:
         world.cloud.faults.next("install", delay_seconds=7200, error=HostUnreachable("The machine ended the command."))
         assert isinstance(world.launch(max_cost="0.50").error, LimitReached)
         assert world.view.reason is EndReason.DEADLINE
         world.check_over()
 
-    def test_a_detached_run_is_left_when_its_job_runs_and_not_before(self, world: World) -> None:
-        with pytest.raises(Detached):
-            world.launch(detach=True)
-        assert world.view.state is RunState.RUNNING
-        assert world.view.detached
-        assert world.who.heard[LogStream.STDOUT] == b""
-        world.resume()
-        assert world.who.heard[LogStream.STDOUT] == b"one\ntwo\n"
-        world.check_over()
-
 
 class TestCollecting:
     def test_what_cannot_be_written_at_home_keeps_the_machine_and_says_so(self, world: World) -> None:
         def in_the_way() -> None:
-            world.work.rmdir()
+            world.work.rename(world.folder / "moved")
             world.work.write_text("in the way")
 
         world.during(1, in_the_way)
@@ -471,15 +366,6 @@ class TestCollecting:
         assert len(world.cloud.alive()) == 1
         logs.rmdir()
         world.resume()
-        world.check_over()
-
-    def test_a_file_that_arrives_damaged_keeps_it_too(self, world: World) -> None:
-        world.cloud.damage_transfers("model.pt", times=1)
-        with pytest.raises(OutputsDamaged):
-            world.launch()
-        assert len(world.cloud.alive()) == 1
-        world.resume()
-        assert (world.work / "model.pt").read_bytes() == b"weights"
         world.check_over()
 
     def test_what_cannot_be_read_there_keeps_it_and_the_others_come_home(self, tmp_path: Path) -> None:
@@ -513,60 +399,4 @@ class TestCollecting:
         assert world.launch(outputs=("none",)).error is None
         assert "No outputs are brought home (--outputs none)." in world.who.notes
         assert not (world.work / "model.pt").exists()
-        world.check_over()
-
-    def test_outputs_that_are_not_there_are_an_error_and_the_others_come_home(self, world: World) -> None:
-        driver = world.launch(outputs=("model.pt", "log.csv"))
-        assert isinstance(driver.error, OutputsMissing)
-        assert "log.csv" in driver.error.message
-        assert (world.work / "model.pt").exists()
-        world.check_over()
-
-    def test_without_auto_shutdown_the_machine_stays_until_its_lease(self, world: World) -> None:
-        with pytest.raises(Detached):
-            world.launch(auto_shutdown=False)
-        assert (world.work / "model.pt").exists()
-        (instance,) = world.cloud.alive()
-        lease = world.view.lease_until
-        assert lease is not None
-        world.cloud.clock.sleep((lease - world.cloud.clock.now()).total_seconds() - 10)
-        assert world.cloud.alive()
-        world.cloud.clock.sleep(80)
-        assert not world.cloud.alive()
-        assert not world.cloud.past_lease(slack_seconds=60)
-        assert collect_finished(world.book, world.tools, world.who) == [RUN]
-        assert world.view.receipt is not None
-        assert world.view.receipt.ended_by in (EndedBy.AGENT, EndedBy.WATCHDOG)
-        assert instance.terminate_calls <= 1
-        world.check_over()
-
-    def test_without_auto_shutdown_it_can_still_be_cancelled(self, world: World) -> None:
-        with pytest.raises(Detached):
-            world.launch(auto_shutdown=False)
-        adopt_job(world.view, world.book, world.tools, world.who, None).cancel()
-        world.check_over()
-
-
-class TestTerminating:
-    @pytest.mark.parametrize("error", [AuthError("denied"), ProviderError("protected"), Unreachable("no answer")])
-    def test_a_refused_end_is_loud_and_names_the_machine(self, world: World, error: ProviderError) -> None:
-        world.cloud.faults.next("terminate", error=error, times=1000)
-        with pytest.raises(TerminationUnconfirmed) as caught:
-            world.launch()
-        assert world.machine_id in caught.value.message
-        assert f"costgpu cancel {world.machine_id}" in caught.value.hint
-        assert world.view.state is RunState.TERMINATING
-        assert (world.work / "model.pt").exists()
-        world.cloud.faults.clear()
-        world.resume()
-        world.check_over()
-
-    def test_an_end_that_never_comes_is_no_success(self, world: World) -> None:
-        world.cloud.terminating_seconds = NEVER
-        with pytest.raises(TerminationUnconfirmed) as caught:
-            world.launch()
-        assert "terminating" in caught.value.message
-        assert world.view.state is RunState.TERMINATING
-        world.cloud.unstick()
-        world.resume()
         world.check_over()

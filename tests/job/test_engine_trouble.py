@@ -15,10 +15,8 @@ from costgpu.job.find_run import load_run
 from costgpu.job.state.observer import Answer
 from costgpu.models.job import LogStream
 from costgpu.models.run import EventKind, RunEvent, RunState, RunView
-from tests.fake_cloud import JobScript, MachineScript
-from tests.fake_cloud.script import NEVER
-from tests.job.mortal import MemoryBook, tools
-from tests.job.world import RUN, Watcher, World, press
+from tests.fake_cloud import MachineScript
+from tests.job.world import RUN, MemoryBook, Watcher, World, tools
 
 STATES = [state for state in RunState if state not in (RunState.INTENT, RunState.CLOSED)]
 
@@ -29,16 +27,6 @@ def world(tmp_path: Path) -> World:
 
 
 class TestInterrupts:
-    def test_cancelling_again_does_not_wait_for_the_job(self, tmp_path: Path) -> None:
-        world = World(tmp_path, JobScript(seconds=NEVER, sigterm_seconds=NEVER))
-        world.who.at[RunState.RUNNING] = KeyboardInterrupt()
-        world.cloud.schedule(30, press)
-        started = world.cloud.time()
-        world.launch(grace_seconds=600.0)
-        assert len(world.who.asked) == 2
-        assert world.cloud.time() - started < 60
-        world.check_over()
-
     @pytest.mark.parametrize("hangs_up", [False, True])
     def test_while_the_job_writes(self, world: World, hangs_up: bool) -> None:
         def interrupt(data: bytes) -> None:

@@ -1,10 +1,6 @@
-"""A job on several machines: all of them or none, together to the end.
-
-One file of more than 400 lines: the cases share one fake cloud.
-"""
+"""A job on several machines: all of them or none, together to the end."""
 
 from dataclasses import replace
-from decimal import Decimal
 from pathlib import Path
 
 import pytest
@@ -12,34 +8,28 @@ import pytest
 from costgpu.errors import (
     DriverFailed,
     InstanceLost,
-    NoCapacity,
-    NodesApart,
-    Preempted,
     RefusedHere,
     TerminationUnconfirmed,
     Unreachable,
 )
 from costgpu.job.drive.context import Detached
-from costgpu.job.state.outcome import error_for, exit_code
-from costgpu.models.job import EndReason, LogStream, OutputsFrom, Recovery
+from costgpu.job.state.outcome import exit_code
+from costgpu.models.job import EndReason, LogStream
 from costgpu.models.offer import Accelerator
 from costgpu.render.text.receipt import receipts_text
 from tests.fake_cloud import JobScript, MachineScript
 from tests.fake_cloud.provider import FakeProvider
 from tests.fake_cloud.script import NEVER, PROGRESS
-from tests.job.examples import offer
-from tests.job.group_world import GroupWorld
-from tests.job.recovery_world import SAVING
-from tests.job.world import JOB
+from tests.job.world import ENVIRONMENT, JOB, RECOVERS, SAVING, World
 
 
 @pytest.fixture
-def world(tmp_path: Path) -> GroupWorld:
-    return GroupWorld(tmp_path)
+def world(tmp_path: Path) -> World:
+    return World(tmp_path, nodes=2)
 
 
-def test_the_whole_journey(world: GroupWorld) -> None:
-    driver = world.launch_group()
+def test_the_whole_journey(world: World) -> None:
+    driver = world.launch()
     first, second = world.machines()
     assert (first.zone, first.instance_type) == (second.zone, second.instance_type)
     one, other = world.orders()
@@ -54,54 +44,32 @@ def test_the_whole_journey(world: GroupWorld) -> None:
     assert world.who.heard[LogStream.STDOUT] == b"one\ntwo\n"  # of machine 0
     assert (world.work / "model.pt").read_bytes() == b"weights"
     assert [view.reason for view in driver.views] == [EndReason.SUCCEEDED] * 2
-    world.check_group_over()
+    world.check_over()
 
 
 def test_a_machine_that_is_long_in_ending_keeps_nobody_from_the_outputs(tmp_path: Path) -> None:
     script = JobScript(setup_seconds=20, seconds=300, stdout=[(1.0, b"hello\n")], outputs={"model.pt": b"weights"})
-    world = GroupWorld(tmp_path, script)
+    world = World(tmp_path, script, nodes=2)
     world.cloud.terminating_seconds = 1200.0
     with pytest.raises(TerminationUnconfirmed):
-        world.launch_group()
+        world.launch()
     assert (world.work / "model.pt").read_bytes() == b"weights"
     ended = [world.cloud.billing_seconds(one.ref.instance_id) for one in world.machines()]
     assert max(ended) < script.seconds + 120, "the other one is asked to end at once"
 
 
-def test_outputs_of_every_machine(tmp_path: Path) -> None:
-    world = GroupWorld(tmp_path, nodes=3)
-    world.launch_group(outputs_from=OutputsFrom.ALL, processes=4)
-    assert [(world.work / f"rank-{rank}" / "model.pt").read_bytes() for rank in (0, 4, 8)] == [b"weights"] * 3
-    assert not (world.work / "model.pt").exists()
-    world.check_group_over()
-
-
-def test_a_place_with_room_for_one_is_left_for_the_next(world: GroupWorld) -> None:
-    world.cloud.no_capacity(region="us-east-1", zone="us-east-1a", skip=1)
-    driver = world.launch_group()
-    assert driver.error is None
-    first, *others = world.machines()
-    assert first.zone == "us-east-1a"
-    assert len(others) == 2
-    assert {one.zone for one in others} == {"us-east-1b"}
-    assert world.cloud.billing_seconds(first.ref.instance_id) < 60
-    assert any("could not be had" in note for note in world.who.notes)
-    assert (world.work / "model.pt").read_bytes() == b"weights"
-    world.check_group_over()
-
-
 @pytest.mark.parametrize("number", [0, 1])
-def test_a_machine_that_ends_while_it_is_launched_leaves_the_place_for_the_next(world: GroupWorld, number: int) -> None:
+def test_a_machine_that_ends_while_it_is_launched_leaves_the_place_for_the_next(world: World, number: int) -> None:
     dies = MachineScript(refusal=RefusedHere("an error while it was launched"))
     world.cloud.machines += [MachineScript()] * number + [dies]
-    driver = world.launch_group()
+    driver = world.launch()
     assert driver.error is None
     assert [one.zone for one in world.machines()][-2:] == ["us-east-1b"] * 2
     assert (world.work / "model.pt").read_bytes() == b"weights"
-    world.check_group_over()
+    world.check_over()
 
 
-def test_a_refusal_of_the_type_is_told_when_no_place_is_left(world: GroupWorld) -> None:
+def test_a_refusal_of_the_type_is_told_when_no_place_is_left(world: World) -> None:
     refusal = RefusedHere("Placement is not supported for this type.", hint="Use another type.")
 
     def second(method: str, subject: str) -> None:
@@ -109,119 +77,53 @@ def test_a_refusal_of_the_type_is_told_when_no_place_is_left(world: GroupWorld) 
             world.cloud.faults.next("create", error=refusal, subject=subject)
 
     world.cloud.faults.on_call = second
-    driver = world.launch_group()
+    driver = world.launch()
     assert isinstance(driver.error, RefusedHere)
     assert refusal.message in driver.error.message
     assert driver.error.hint == refusal.hint
-    world.check_group_over()
+    world.check_over()
 
 
-def test_a_zone_that_the_provider_chose_is_not_asked_for_by_name(
-    world: GroupWorld, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_zone_that_the_provider_chose_is_not_asked_for_by_name(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     named = FakeProvider.zones
     monkeypatch.setattr(FakeProvider, "zones", lambda provider, offer: (None, *named(provider, offer)))
     world.cloud.no_capacity(region="us-east-1", zone="us-east-1a", skip=1)
-    driver = world.launch_group()
+    driver = world.launch()
     assert driver.error is None
     assert [one.zone for one in world.machines()] == ["us-east-1a", "us-east-1b", "us-east-1b"]
     assert world.views[2].refusals == ()
-    world.check_group_over()
+    world.check_over()
 
 
-def test_no_place_has_room_for_all(world: GroupWorld) -> None:
-    for region in world.cloud.regions:
-        for zone in world.cloud.provider().zones(offer(region)):
-            world.cloud.no_capacity(region=region, zone=zone, skip=1)
-    driver = world.launch_group()
-    assert isinstance(driver.error, NoCapacity)
-    cost = sum((view.receipt.metered_cost_usd for view in world.views if view.receipt), Decimal(0))
-    assert cost < Decimal("0.20")
-    assert not world.orders()
-    world.check_group_over()
-
-
-def test_what_earlier_tries_cost_is_taken_off_the_cap(world: GroupWorld) -> None:
-    world.cloud.no_capacity(region="us-east-1", skip=1)
-    world.launch_group()
-    leases = [view.options[0].lease for view in world.views]
-    assert leases[2].lifetime_seconds < leases[0].lifetime_seconds
-    most = sum(lease.worst_cost_usd for lease in leases[2:])
-    spent = sum((view.receipt.metered_cost_usd for view in world.views[:2] if view.receipt), Decimal(0))
-    assert most + spent <= 2 * leases[0].worst_cost_usd
-
-
-def test_gpus_of_one_machine_that_do_not_answer_end_all(world: GroupWorld) -> None:
+def test_gpus_of_one_machine_that_do_not_answer_end_all(world: World) -> None:
     def second_has_none() -> None:
         world.cloud.machine = replace(world.cloud.machine, driver_seconds=NEVER)
 
     world.cloud.faults.on_call = lambda method, subject: second_has_none() if len(world.machines()) == 1 else None
-    driver = world.launch_group(gpu=Accelerator(name="T4", count=1, memory_gib=16))
+    driver = world.launch(gpu=Accelerator(name="T4", count=1, memory_gib=16))
     assert isinstance(driver.error, DriverFailed)
     assert not world.orders()
     assert "send" not in [call.method for call in world.cloud.calls], "no machine, before all have their GPUs"
     assert any("has GPUs that do not answer; the others are ended" in note for note in world.who.notes)
-    world.check_group_over()
+    world.check_over()
 
 
-@pytest.mark.parametrize("lost", [0, 1])
-def test_a_machine_taken_back_ends_the_job_on_all(world: GroupWorld, lost: int) -> None:
-    world.during(100, lambda: world.cloud.preempt(world.machines()[lost].ref.instance_id))
-    driver = world.launch_group(spot=True)
-    assert isinstance(driver.error, Preempted)
-    if lost:
-        assert (world.work / "model.pt").read_bytes() == b"half"
-    other = world.machines()[1 - lost].ref.instance_id
-    assert world.cloud.billing_seconds(other) < 240
-    world.check_group_over()
-
-
-@pytest.mark.parametrize(
-    ("taken", "outputs_from"), [(0, OutputsFrom.RANK_0), (1, OutputsFrom.RANK_0), (1, OutputsFrom.ALL)]
-)
-def test_a_group_goes_on_when_a_machine_is_taken_back(tmp_path: Path, taken: int, outputs_from: OutputsFrom) -> None:
-    world = GroupWorld(tmp_path, SAVING)
-    (world.work / "train.py").write_text("train")
-    world.during(300, lambda: world.cloud.preempt(world.machines()[taken].ref.instance_id))
-    recovery = Recovery(most=5, checkpoints=(PROGRESS,), resume_args=("--resume", "{latest}"))
-    driver = world.launch_group(spot=True, recovery=recovery, outputs_from=outputs_from)
-    assert driver.error is None
-    assert driver.decisive.reason is EndReason.SUCCEEDED
-    assert [view.reason for view in driver.views] == [*[EndReason.INTERRUPTED] * 2, *[EndReason.SUCCEEDED] * 2]
-    assert [order.argv for order in world.orders()] == [("train.py",)] * 2 + [("train.py", "--resume", PROGRESS)] * 2
-    jobs = [one.guest.job for one in world.machines() if one.guest is not None]
-    assert all(job is not None and job.done_before >= 200 for job in jobs[2:])  # what was saved is on both
-    assert len({job.done_before for job in jobs[2:] if job is not None}) == 1
-    calls = [view.create_call for view in driver.views]
-    assert calls[0] is not None
-    assert calls[2] is not None
-    assert calls[2].zone != calls[0].zone
-    work = world.work if outputs_from is OutputsFrom.RANK_0 else world.work / "rank-0"
-    assert (work / "model.pt").read_bytes() == b"weights"
-    assert not list((tmp_path / "runs" / "r1").glob("checkpoints*"))
-    world.check_group_over()
-
-
-def taken_back_for_good(tmp_path: Path) -> GroupWorld:
+def taken_back_for_good(tmp_path: Path) -> World:
     """A job that may not go on when machine 1 is taken back, while machine 0 has newer outputs than the folder here."""
-    world = GroupWorld(tmp_path, SAVING)
-    (world.work / "train.py").write_text("train")
+    world = World(tmp_path, SAVING, nodes=2)
     (world.work / PROGRESS).write_text("stale")
     world.during(300, lambda: world.cloud.preempt(world.machines()[1].ref.instance_id))
     return world
 
 
-RECOVERS = Recovery(most=5, checkpoints=(PROGRESS,))
-
-
 def test_outputs_come_home_from_the_machine_that_is_left_if_nothing_follows(tmp_path: Path) -> None:
     world = taken_back_for_good(tmp_path)
-    driver = world.launch_group(spot=True, recovery=RECOVERS, max_duration_seconds=310.0)
+    driver = world.launch(spot=True, recovery=RECOVERS, max_duration_seconds=310.0)
     assert len(driver.views) == 2
     assert float((world.work / PROGRESS).read_bytes()) > 250
     assert [path.read_text() for path in (world.work / ".costgpu/replaced").rglob(PROGRESS)] == ["stale"]
     assert driver.view.outputs_home
-    world.check_group_over()
+    world.check_over()
 
 
 def test_what_was_kept_for_an_attempt_that_could_not_be_recorded_comes_home(
@@ -229,12 +131,12 @@ def test_what_was_kept_for_an_attempt_that_could_not_be_recorded_comes_home(
 ) -> None:
     monkeypatch.setattr("costgpu.job.drive.receipt.record_next_attempt", lambda *_: False)
     world = taken_back_for_good(tmp_path)
-    driver = world.launch_group(spot=True, recovery=RECOVERS)
+    driver = world.launch(spot=True, recovery=RECOVERS)
     assert len(driver.views) == 2
     assert not driver.view.outputs_home  # they were kept for the next attempt
     assert float((world.work / PROGRESS).read_bytes()) > 250
     assert [path.read_text() for path in (world.work / ".costgpu/replaced").rglob(PROGRESS)] == ["stale"]
-    world.check_group_over()
+    world.check_over()
 
 
 def test_what_cannot_be_kept_for_the_next_attempt_comes_home_at_once(
@@ -245,91 +147,43 @@ def test_what_cannot_be_kept_for_the_next_attempt_comes_home_at_once(
 
     monkeypatch.setattr("costgpu.job.files.checkpoint_store.CheckpointStore.keep", full)
     world = taken_back_for_good(tmp_path)
-    driver = world.launch_group(spot=True, recovery=RECOVERS)
+    driver = world.launch(spot=True, recovery=RECOVERS)
     assert len(driver.views) == 4  # it goes on, from its beginning
     assert (world.work / PROGRESS).read_bytes() == b"all"
     replaced = [path.read_text() for path in (world.work / ".costgpu/replaced").rglob(f"{PROGRESS}*")]
     assert len(replaced) == 2
     assert "stale" in replaced
     assert max(float(text) for text in replaced if text != "stale") > 250  # what the first attempt had made
-    world.check_group_over()
+    world.check_over()
 
 
-def test_torchrun_goes_on_without_one_if_it_was_asked_to(world: GroupWorld) -> None:
+def test_torchrun_goes_on_without_one_if_it_was_asked_to(world: World) -> None:
     world.during(100, lambda: world.cloud.preempt(world.machines()[1].ref.instance_id))
-    driver = world.launch_group(spot=True, min_nodes=1)
+    driver = world.launch(spot=True, min_nodes=1)
     assert (world.work / "model.pt").read_bytes() == b"weights"
     assert any("torchrun goes on with 1" in note for note in world.who.notes)
     assert driver.error is None
     assert exit_code(driver.decisive) == 0
     assert driver.view.reason is EndReason.SUCCEEDED
-    world.check_group_over()
+    world.check_over()
 
 
-def test_machine_0_cannot_be_gone_without(world: GroupWorld) -> None:
+def test_machine_0_cannot_be_gone_without(world: World) -> None:
     world.during(100, lambda: world.cloud.terminate_by_somebody(world.machines()[0].ref.instance_id))
-    driver = world.launch_group(min_nodes=1)
+    driver = world.launch(min_nodes=1)
     assert isinstance(driver.error, InstanceLost)
-    world.check_group_over()
-
-
-def test_the_exit_code_is_that_of_the_first_that_failed(world: GroupWorld) -> None:
-    def fails() -> None:
-        guest = world.machines()[1].guest
-        assert guest is not None
-        guest._finish(world.cloud.time(), EndReason.JOB_FAILED, 3, {})
-
-    world.during(100, fails)
-    driver = world.launch_group()
-    assert driver.error is None
-    assert error_for(driver.decisive) is None
-    assert exit_code(driver.decisive) == 3
-    assert (world.work / "model.pt").read_bytes() == b"half"
-    assert world.cloud.billing_seconds(world.machines()[0].ref.instance_id) < 240
-    world.check_group_over()
-
-
-def test_machines_that_do_not_find_each_other(tmp_path: Path) -> None:
-    script = JobScript(setup_seconds=90, setup_exit_code=1)
-    world = GroupWorld(tmp_path, script)
-    world.launch_group(setup="true")
-    apart = replace(world.views[1], reason=EndReason.NODES_APART)
-    assert isinstance(error_for(apart), NodesApart)
-    world.check_group_over()
-
-
-def test_left_and_come_back_to(world: GroupWorld) -> None:
-    with pytest.raises(Detached) as left:
-        world.launch_group(detach=True)
-    assert left.value.run_id == "r1"
-    assert len(world.cloud.alive()) == 2
-    assert all(view.detached for view in world.views)
-    world.clock.sleep(60)
-    driver = world.resume_group()
-    assert driver.error is None
-    assert (world.work / "model.pt").read_bytes() == b"weights"
-    world.check_group_over()
-
-
-def test_they_stay_where_that_was_asked_for(world: GroupWorld) -> None:
-    with pytest.raises(Detached):
-        world.launch_group(auto_shutdown=False)
-    assert len(world.cloud.alive()) == 2
-    assert (world.work / "model.pt").read_bytes() == b"weights"
-    world.clock.sleep(3 * 3600)
-    world.reap()
-    world.check_group_over()
+    world.check_over()
 
 
 # -- trouble ---------------------------------------------------------------------------------------------------------
 
 
-def machine(world: GroupWorld, number: int) -> str:
+def machine(world: World, number: int) -> str:
     return world.machines()[number].ref.instance_id
 
 
 def test_a_machine_that_hangs_does_not_hold_the_others(tmp_path: Path) -> None:
-    world = GroupWorld(tmp_path, replace(JOB, seconds=6000))
+    world = World(tmp_path, replace(JOB, seconds=6000), nodes=2)
 
     def hangs() -> None:
         world.cloud.cut_network(instance_id=machine(world, 1))
@@ -338,17 +192,17 @@ def test_a_machine_that_hangs_does_not_hold_the_others(tmp_path: Path) -> None:
         guest._finish(world.cloud.time(), EndReason.JOB_FAILED, 3, {"model.pt": b"half"})
 
     world.during(100, hangs)
-    driver = world.launch_group()
+    driver = world.launch()
     assert (world.work / "model.pt").read_bytes() == b"half"
     assert isinstance(driver.error, InstanceLost)
     assert "did not answer for 10 min" in driver.error.message
     assert max(world.cloud.billing_seconds(machine(world, number)) for number in (0, 1)) < 100 + 600 + 200
-    world.check_group_over()
+    world.check_over()
 
 
 def test_a_machine_with_outputs_that_is_out_of_reach_is_waited_for(tmp_path: Path) -> None:
     """The job has ended well on the other one: as far as anybody knows, it is done here, too."""
-    world = GroupWorld(tmp_path, replace(JOB, seconds=900))
+    world = World(tmp_path, replace(JOB, seconds=900), nodes=2)
 
     def out_of_reach() -> None:
         world.cloud.cut_network(3000, instance_id=machine(world, 0))
@@ -357,47 +211,47 @@ def test_a_machine_with_outputs_that_is_out_of_reach_is_waited_for(tmp_path: Pat
         guest._finish(world.cloud.time(), EndReason.SUCCEEDED, 0, {})
 
     world.during(100, out_of_reach)
-    assert world.launch_group().error is None
+    assert world.launch().error is None
     assert (world.work / "model.pt").read_bytes() == b"weights"
-    world.check_group_over()
+    world.check_over()
 
 
-def test_slow_downloads_are_no_reason_to_miss_what_nobody_wants(world: GroupWorld) -> None:
+def test_slow_downloads_are_no_reason_to_miss_what_nobody_wants(world: World) -> None:
     world.cloud.faults.next("fetch_file", delay_seconds=400.0)
-    driver = world.launch_group()
+    driver = world.launch()
     assert driver.error is None
     assert exit_code(driver.decisive) == 0
-    world.check_group_over()
+    world.check_over()
 
 
-def test_a_machine_whose_console_says_nothing_has_ended_by_itself(world: GroupWorld) -> None:
+def test_a_machine_whose_console_says_nothing_has_ended_by_itself(world: World) -> None:
     with pytest.raises(Detached):
-        world.launch_group(detach=True)
+        world.launch(detach=True)
     world.clock.sleep(JOB.seconds + 300)
     world.cloud.faults.next("console", error=Unreachable("no console"), times=100)
-    driver = world.resume_group()
+    driver = world.resume(ENVIRONMENT)
     assert driver.error is None
     assert exit_code(driver.decisive) == 0
     assert (world.work / "model.pt").read_bytes() == b"weights"
-    world.check_group_over()
+    world.check_over()
 
 
-def test_an_outage_after_the_first_machine_is_told_with_its_name(world: GroupWorld) -> None:
+def test_an_outage_after_the_first_machine_is_told_with_its_name(world: World) -> None:
     def outage(method: str, _subject: str) -> None:
         if len(world.machines()) == 1:
             raise Unreachable("no answer")
 
     world.cloud.faults.on_call = outage
     with pytest.raises(TerminationUnconfirmed) as told:
-        world.launch_group()
+        world.launch()
     assert machine(world, 0) in told.value.message
     world.cloud.faults.on_call = None
     world.reap()
-    world.check_group_over()
+    world.check_over()
 
 
 def test_an_elastic_job_may_finish_on_one_machine_after_the_other(tmp_path: Path) -> None:
-    world = GroupWorld(tmp_path, nodes=3)
+    world = World(tmp_path, nodes=3)
 
     def third_is_lost() -> None:
         world.cloud.terminate_by_somebody(machine(world, 2))
@@ -409,20 +263,19 @@ def test_an_elastic_job_may_finish_on_one_machine_after_the_other(tmp_path: Path
         guest._finish(world.cloud.time(), EndReason.SUCCEEDED, 0, {})
 
     world.during(100, third_is_lost)
-    driver = world.launch_group(min_nodes=2)
+    driver = world.launch(min_nodes=2)
     assert driver.error is None
     assert exit_code(driver.decisive) == 0
     assert (world.work / "model.pt").read_bytes() == b"weights"
-    world.check_group_over()
+    world.check_over()
 
 
 @pytest.mark.parametrize("nodes", [1, 2])
 def test_machines_are_looked_for_until_there_are_some(tmp_path: Path, nodes: int) -> None:
-    world = GroupWorld(tmp_path, nodes=nodes)
-    (world.work / "train.py").write_text("train")
+    world = World(tmp_path, nodes=nodes)
     for region in ("us-east-1", "us-west-2"):
         world.cloud.no_capacity(region=region, times=12)
-    driver = world.launch_group(retry_until_up=True)
+    driver = world.launch(retry_until_up=True)
     assert driver.error is None
     searches = [view.spec.attempt.searches for view in driver.views if view.spec.attempt and view.is_first_machine]
     assert searches == list(range(len(searches)))
@@ -430,14 +283,3 @@ def test_machines_are_looked_for_until_there_are_some(tmp_path: Path, nodes: int
     assert any("A machine is there" in note for note in world.who.notes)
     assert receipts_text(driver.views).count("Receipt") == nodes
     assert not world.cloud.alive()
-
-
-def test_they_are_not_looked_for_beyond_the_deadline(world: GroupWorld) -> None:
-    (world.work / "train.py").write_text("train")
-    for region in ("us-east-1", "us-west-2"):
-        world.cloud.no_capacity(region=region, times=10**6)
-    driver = world.launch_group(retry_until_up=True, search_seconds=3600.0)
-    assert isinstance(driver.error, NoCapacity)
-    assert any("as --deadline says" in note for note in world.who.notes)
-    assert world.clock.monotonic() < 3600
-    world.check_group_over()

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from costgpu.errors import InstanceLost, RunError
+from costgpu.errors import InstanceLost
 from costgpu.job.adopt import adopt_job, collect_finished
 from costgpu.job.agent import limits
 from costgpu.job.agent.power import watchdog_delay
@@ -39,22 +39,6 @@ def away(world: World, seconds: float) -> None:
     with pytest.raises(Detached):
         world.launch(detach=True)
     world.cloud.clock.sleep(seconds)
-
-
-def test_it_stays_stopped_until_somebody_ends_it(world: World) -> None:
-    world.cloud.agent_works = False
-    away(world, 2 * 86400)
-    (machine,) = world.cloud.instances_of(RUN)
-    assert machine.state is InstanceState.STOPPED
-    assert machine.off_at is not None
-    driver = world.resume()
-    receipt = driver.view.receipt
-    assert receipt is not None
-    assert (receipt.reason, receipt.ended_by) == (EndReason.DEADLINE, EndedBy.WATCHDOG)
-    assert machine.terminate_calls == 1
-    assert receipt.metered_seconds == pytest.approx(machine.off_at - machine.created_at, abs=5)
-    assert receipt.metered_cost_usd <= world.view.options[0].lease.worst_cost_usd
-    world.check_over()
 
 
 def test_what_a_machine_says_last_tells_when_it_has_ended(world: World) -> None:
@@ -92,23 +76,6 @@ def test_a_time_on_the_console_that_cannot_be_is_not_believed(
     assert receipt.reason is EndReason.IDLE
     assert receipt.metered_at_most
     assert 300 < receipt.metered_seconds < 400
-    world.check_over()
-
-
-def test_it_was_never_claimed(world: World) -> None:
-    world.who.at[RunState.BOOTING] = SystemError("the client dies")
-    with pytest.raises(SystemError):
-        world.launch()
-    world.cloud.clock.sleep(2000)
-    (machine,) = world.cloud.instances_of(RUN)
-    assert machine.state is InstanceState.STOPPED
-    driver = world.resume()
-    assert isinstance(driver.error, RunError)
-    assert (driver.view.reason, driver.view.receipt and driver.view.receipt.ended_by) == (
-        EndReason.UNCLAIMED,
-        EndedBy.WATCHDOG,
-    )
-    assert machine.terminate_calls == 1
     world.check_over()
 
 

@@ -14,7 +14,7 @@ from costgpu.job.plan import LaunchPlace, Limits, options_for
 from costgpu.job.state.outcome import error_for, exit_code
 from costgpu.models.instance import Identity, Instance
 from costgpu.models.job import JobSpec, OutputsFrom, Recovery
-from costgpu.models.offer import Offer, PurchaseOption
+from costgpu.models.offer import Offer
 from costgpu.models.run import Option, Plan, RunState, RunView
 from costgpu.workflows.runs.attach import attach_run, watch_run
 from costgpu.workflows.runs.cancel import cancel as cancel_found
@@ -26,6 +26,7 @@ from costgpu.workflows.runs.reap import error_for as reap_error
 from costgpu.workflows.runs.reap import reap as reap_everything
 from costgpu.workflows.runs.start import start_run
 from costgpu.workflows.spending.budget_check import BudgetCheck
+from tests.emulators.create_requests import offer_of
 from tests.fake_cloud.script import PROGRESS
 from tests.simulation.computer import Context, Terminal
 from tests.simulation.process import Process
@@ -206,21 +207,9 @@ def options(setting: Setting) -> tuple[Option, ...]:
 
 
 def _offer(setting: Setting, region: str, size: int) -> Offer:
-    return Offer(
-        provider="fake",
-        instance_type=f"f{size + 1}.gpu",
-        family=f"f{size + 1}",
-        region=region,
-        zone=None,
-        purchase_option=PurchaseOption.SPOT if setting.spot else PurchaseOption.ON_DEMAND,
-        price_usd_per_hour=Decimal(setting.price_usd),
-        vcpus=VCPUS,
-        memory_gib=16.0,
-        architecture="x86_64",
-        accelerator=None,
-        price_source="simulation",
-        price_as_of=date(2026, 1, 1),
-    )
+    price = Decimal(setting.price_usd)
+    facts = {"price_usd_per_hour": price, "vcpus": VCPUS, "memory_gib": 16.0, "price_as_of": date(2026, 1, 1)}
+    return offer_of("fake", region, f"f{size + 1}.gpu", spot=setting.spot, **facts)
 
 
 COMMANDS: dict[str, Callable[[Process], None]] = {

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from datetime import timedelta
 from decimal import Decimal
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 from unittest import mock
 
@@ -394,6 +395,7 @@ def a_job_that_is_given_up_goes_on(stack: contextlib.ExitStack) -> None:
 
     put(stack, receipt, "record_next_attempt", record)
     put(stack, JobDriver, "_is_given_up", lambda _: False)
+    put(stack, next_attempt, "EventKind", SimpleNamespace(GIVEN_UP=None))
 
 
 @bug(32)

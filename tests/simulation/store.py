@@ -10,7 +10,7 @@ from typing import Any
 from costgpu.errors import LedgerDamaged, LedgerError
 from costgpu.ledger import Ledger
 from costgpu.models.run import EventKind, RunEvent
-from tests.job.mortal import MemoryBook
+from tests.job.world import MemoryBook
 
 UNREADABLE = "\udcff"
 

@@ -313,14 +313,3 @@ def test_a_disk_too_small_for_its_image(gce: RunningComputeEngine, gcp: GcpProvi
 def test_older_accelerators_keep_a_driver_that_knows_them(gce: RunningComputeEngine, gcp: GcpProvider) -> None:
     instance = gcp.create(request(offer("n1-standard-8+V100:1", vcpus=8, accelerator=V100)))
     assert instance.instance_type == "n1-standard-8+V100:1"
-
-
-@pytest.mark.parametrize("at", ["before", "after"])
-def test_an_answer_that_is_lost(gce: RunningComputeEngine, gcp: GcpProvider, at: str) -> None:
-    wanted = request(cpu_offer())
-    gce.fault({"action": "instances.insert", "when": at, "drop": True, "times": 1})
-    with pytest.raises(Unreachable):
-        gcp.create(wanted)
-    other = GcpProvider(clock=SystemClock())
-    assert other.create(wanted).ref.instance_id == f"us-central1-a/costgpu-{wanted.token}"
-    assert len(gce.instances()) == 1

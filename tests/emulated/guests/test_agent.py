@@ -154,22 +154,6 @@ def test_nothing_is_upgraded_by_itself_for_the_life_of_the_machine(new_rented: C
     guest_control.until(lambda: rented.inside(masked, check=False).split() == ["masked", "masked"])
 
 
-def test_systemd_brings_the_agent_back_and_the_job_goes_on(new_rented: Callable[..., Rented]) -> None:
-    rented = new_rented().wait()
-    rented.run(LISTENS, grace_seconds=10.0)
-    guest_control.until(lambda: rented.inside(f"ls {REMOTE_HOME}/work/up", check=False))
-    job = rented.inside("pgrep -f 'train.py$'")
-    first = rented.inside("systemctl show -p MainPID --value costgpu-agent")
-    rented.inside(f"kill -9 {first}")
-    guest_control.until(lambda: rented.inside("systemctl show -p MainPID --value costgpu-agent") not in ("0", first))
-    rented.inside("systemctl restart costgpu-agent")
-    assert rented.inside("pgrep -f 'train.py$'") == job
-    rented.host.cancel()
-    status = rented.host.follow(LogPosition(), lambda stream, data: None)
-    assert status.reason is EndReason.CANCELLED
-    assert rented.inside(f"cat {REMOTE_HOME}/work/checkpoint") == "saved"
-
-
 def test_a_process_that_hides_from_its_family_is_killed_by_its_control_group(new_rented: Callable[..., Rented]) -> None:
     rented = new_rented().wait()
     rented.run(
@@ -288,19 +272,6 @@ def test_a_read_only_disk_does_not_stop_the_watchdog(new_rented: Callable[..., R
     rented = new_rented(lifetime=20).wait()
     rented.inside(f"mount -o remount,ro / || mount -o bind,ro {REMOTE_HOME} {REMOTE_HOME}")
     assert rented.gone(45)
-
-
-def test_the_agent_powers_off_a_machine_whose_work_is_done(new_rented: Callable[..., Rented]) -> None:
-    rented = new_rented().wait()
-    folder = "/run/systemd/system/costgpu-agent.service.d"
-    setting = "[Service]\\nEnvironment=COSTGPU_AGENT_LINGER_SECONDS=2\\n"
-    rented.inside(f"mkdir -p {folder}; printf '{setting}' >{folder}/fast.conf")
-    rented.run("pass")
-    rented.host.follow(LogPosition(), lambda stream, data: None)
-    rented.host.collected()
-    assert rented.gone(20)
-    assert "costgpu: agent succeeded: powering off" in rented.console()
-    assert "watchdog" not in rented.console().split("agent succeeded")[1]
 
 
 def test_a_rented_machine_prepares_its_own_python_without_network(new_rented: Callable[..., Rented]) -> None:

@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.emulators.compute_engine.client import PROJECT, RunningComputeEngine
-from tests.emulators.compute_engine.google_client import Google, done
+from tests.emulators.compute_engine.client import RunningComputeEngine
 from tests.emulators.compute_engine.metadata_server import Metadata, etag
 from tests.emulators.guests import guest_control
 from tests.emulators.guests.disk_seed import Traits
@@ -47,8 +46,7 @@ def test_googles_ubuntu_runs_user_data_before_sshd_and_the_startup_script_long_a
     hook = "#cloud-boothook\n#!/bin/sh\necho hook >>/root/boots; pgrep -x sshd && echo late >>/root/boots\n"
     script = "#!/bin/sh\npgrep -x sshd && echo script >>/root/boots\n"
     items = [{"key": "user-data", "value": hook}, {"key": "startup-script", "value": script}]
-    Google(guest_gce).made(metadata={"items": items})
-    row = guest_gce.instances()[0]
+    row = guest_gce.make(metadata={"items": items})
     inside = InGuest(row["guest"])
 
     def boots() -> str:
@@ -64,29 +62,27 @@ def test_googles_ubuntu_runs_user_data_before_sshd_and_the_startup_script_long_a
 
 
 def test_firewall_rules_decide_who_reaches_port_22(guest_gce: RunningComputeEngine) -> None:
-    google = Google(guest_gce)
-    google.made(tags={"items": ["run"]})
-    google.made(name="other")
-    vm, other = (google.get(name).network_interfaces[0].access_configs[0].nat_i_p for name in ("vm", "other"))
+    vm = guest_gce.make(tags={"items": ["run"]})["public_ip"]
+    other = guest_gce.make("other")["public_ip"]
     stranger = ("169.254.169.254", 0)  # another address of this side
     guest_control.until(lambda: knock(vm) and knock(other), 60)
     assert knock(vm, stranger), "the default network lets everybody in"
     ours = {
         "name": "ours",
-        "source_ranges": ["198.18.0.1/32"],
+        "sourceRanges": ["198.18.0.1/32"],
         "priority": 900,
-        "target_tags": ["run"],
-        "allowed": [{"I_p_protocol": "tcp", "ports": ["22"]}],
+        "targetTags": ["run"],
+        "allowed": [{"IPProtocol": "tcp", "ports": ["22"]}],
     }
-    others = {**ours, "name": "others", "source_ranges": ["0.0.0.0/0"], "priority": 901, "denied": ours["allowed"]}
+    others = {**ours, "name": "others", "sourceRanges": ["0.0.0.0/0"], "priority": 901, "denied": ours["allowed"]}
     del others["allowed"]
     for rule in (others, ours):
-        done(google.wait(google.firewalls.insert_unary(project=PROJECT, firewall_resource=rule)))
+        guest_gce.ask("global/firewalls", rule)
+    guest_control.until(lambda: not knock(vm, stranger))
     assert knock(vm)
-    assert not knock(vm, stranger)
     assert knock(other, stranger), "rules with a tag are for those who have it"
-    done(google.wait(google.firewalls.delete_unary(project=PROJECT, firewall="ours")))
-    assert not knock(vm)
+    guest_gce.ask("global/firewalls/ours", method="DELETE")
+    guest_control.until(lambda: not knock(vm))
 
 
 def knock(address: str, source: tuple[str, int] | None = None) -> bool:

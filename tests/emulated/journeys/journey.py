@@ -5,7 +5,6 @@ at once: faults and kill orders of the cloud are told apart by the access key.
 """
 
 import json
-import math
 import os
 import signal
 import sqlite3
@@ -20,6 +19,7 @@ from typing import Any
 
 import pytest
 
+from costgpu.errors import OrphansFound
 from costgpu.providers.base import TAG_RUN
 from tests.emulated.journeys.accounts import Account, Cloud, account_of
 from tests.emulators.compute_engine.client import RunningComputeEngine
@@ -45,6 +45,7 @@ print("done", flush=True)
 sys.exit(int(sys.argv[1]) if len(sys.argv) > 1 else 0)
 """
 """A job that goes on until somebody tells it to, and saves something when it is ended."""
+UNSEEN_SECONDS = 600.0  # after so long, a machine that nobody can see was never created
 QUICK_AGENT = "COSTGPU_AGENT_LINGER_SECONDS=1 COSTGPU_AGENT_CONTACT_SECONDS=1"
 """An agent that does not wait two minutes for a client that has gone."""
 
@@ -116,7 +117,6 @@ class Person:
     folder: Path  # of everything that is theirs
     key: str  # requests of theirs are known by it; see `Account.key`
     extra: dict[str, str] = field(default_factory=dict)  # more variables of their environment
-    computer: Path | None = None  # folder with their home, ledger and keys, which several may share; None for their own
     _count: int = 0
 
     def __post_init__(self) -> None:
@@ -132,7 +132,7 @@ class Person:
 
     @property
     def home(self) -> Path:
-        return self.computer or self._made("home")
+        return self._made("home")
 
     @property
     def data(self) -> Path:
@@ -172,12 +172,12 @@ class Person:
             raise AssertionError(f"{path} is not there\n" + "\n".join(texts))
         return path.read_text() == text
 
-    def start(self, *words: str, command: Sequence[str] = COMMAND, folder: Path | None = None) -> Client:
+    def start(self, *words: str, command: Sequence[str] = COMMAND) -> Client:
         self._count += 1
-        return Client([*command, *words], self.environment(), folder or self.work, self.folder / f"said-{self._count}")
+        return Client([*command, *words], self.environment(), self.work, self.folder / f"said-{self._count}")
 
-    def do(self, *words: str, code: int = 0, command: Sequence[str] = COMMAND, folder: Path | None = None) -> Client:
-        client = self.start(*words, command=command, folder=folder)
+    def do(self, *words: str, code: int = 0) -> Client:
+        client = self.start(*words)
         assert client.wait() == code, str(client)
         return client
 
@@ -190,14 +190,13 @@ class Person:
         cap: str = "",
         infra: Sequence[str] = (),
         command: Sequence[str] = COMMAND,
-        folder: Path | None = None,
     ) -> Client:
         """``costgpu run`` in the background, with what all of them have in common."""
         account = self.account
         places = [word for each in infra or (account.infra,) for word in ("--infra", each)]
         what = ("-t", kind or account.kind, "--max-cost", cap or account.cap)
         fixed = ("-y", "--no-estimate", "--setup", "", "-n", name or self.name)
-        return self.start("run", *places, *what, *fixed, *options, *script.split(), command=command, folder=folder)
+        return self.start("run", *places, *what, *fixed, *options, *script.split(), command=command)
 
     def ran(self, *options: str, code: int = 0, **what: Any) -> Client:
         """`launch`, to the end."""
@@ -234,14 +233,10 @@ class Person:
         rows = self._rows("SELECT run_id FROM runs WHERE name = ? ORDER BY run", name or self.name)
         return [str(row[0]) for row in rows]
 
-    def events(self, run_id: str = "", *, before: float = math.inf) -> list[str]:
-        """Kinds of the events of a run, in order; only those before a time, in Unix seconds."""
-        rows = self._rows("SELECT kind, at_us FROM events WHERE run_id = ? ORDER BY sequence", run_id or self.run_id())
-        return [str(kind) for kind, at_us in rows if at_us / 1e6 < before]
-
-    def histories(self) -> list[list[str]]:
-        """`events` of each run of the job."""
-        return [self.events(run_id) for run_id in self.run_ids()]
+    def events(self, run_id: str = "") -> list[str]:
+        """Kinds of the events of a run, in order."""
+        rows = self._rows("SELECT kind FROM events WHERE run_id = ? ORDER BY sequence", run_id or self.run_id())
+        return [str(kind) for (kind,) in rows]
 
     def facts(self, kind: str, run_id: str = "") -> dict[str, Any]:
         query = "SELECT data FROM events WHERE run_id = ? AND kind = ? ORDER BY sequence"
@@ -289,6 +284,14 @@ class Person:
 
         until(there, seconds, f"the machine of {name or self.name} runs")
         return InGuest(found[0]["guest"])
+
+    def reap(self, ahead: float = 0.0) -> None:
+        """Somebody runs `reap --yes`, so many seconds later; its exit code says whether anything was found."""
+        clock = self.folder / "clock"
+        clock.write_text(f"{ahead}")
+        words = ("reap", "--yes", "--infra", self.account.infra)
+        client = self.start(*words, command=(*KILLABLE, "--clock", str(clock), "--"))
+        assert client.wait(120) in (0, OrphansFound.exit_code), str(client)
 
     def requests(self) -> list[dict[str, Any]]:
         return [row for row in self.cloud.requests() if row["access_key"] == self.key]

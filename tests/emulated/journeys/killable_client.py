@@ -1,10 +1,8 @@
-"""The command line as a process that a test can kill or stop at a ledger write, and whose clock it can move.
+"""The command line as a process that stops at a ledger write, for a test to kill it there, and whose clock a test can move.
 
-    python -m tests.emulated.journeys.killable_client [--at EVENT:before|after:KILL|STOP[:N]] [--clock FILE] -- run train.py
+    python -m tests.emulated.journeys.killable_client [--stop EVENT] [--clock FILE] -- run train.py
 
-Nothing of costgpu is changed but the clock that is put into it; the commits are seen through SQLAlchemy's own events.
-KILL comes within the transaction or when it is over; STOP around it, so that whoever is stopped locks nobody out.
-It comes at the N-th such event, the first if N is not given: machines of one job have events of their own.
+It stops once the first such event is in the ledger. Nothing else of costgpu is changed but the clock that is put into it.
 """
 
 import argparse
@@ -14,63 +12,24 @@ import sys
 from collections.abc import Callable
 from datetime import datetime, timedelta
 from pathlib import Path
-from typing import Any
 
 import costgpu.clock
 from costgpu.models.run import EventKind, RunEvent
 
 
-def kill_at(kind: EventKind, when: str, nth: int) -> None:
-    """Dies at the commit of the n-th such event: before it, or when it has happened."""
-    from sqlalchemy import event
-    from sqlalchemy.engine import Engine
-    from sqlalchemy.pool import Pool
-
-    seen: list[str] = []
-    written: list[str] = []  # by the transaction that is open, if it is the one
-
-    def inserted(connection: Any, cursor: Any, statement: str, parameters: Any, context: Any, many: bool) -> None:
-        if statement.startswith("INSERT INTO events"):
-            values = parameters.values() if isinstance(parameters, dict) else parameters
-            seen.extend(value for value in values if value == kind.value)
-            written.extend(seen[nth - 1 :])
-
-    def committing(connection: Any) -> None:
-        if written and when == "before":
-            strike("KILL")
-
-    def returned(connection: Any, record: Any) -> None:
-        if written:
-            strike("KILL")
-
-    event.listen(Engine, "before_cursor_execute", inserted)
-    event.listen(Engine, "commit", committing)
-    if when == "after":
-        event.listen(Pool, "checkin", returned)  # a connection comes back when its transaction is over
-
-
-def stop_at(kind: EventKind, when: str, nth: int) -> None:
-    """Stops at the n-th such event, before or after it is appended."""
+def stop_after(kind: EventKind) -> None:
+    """Stops as soon as an event of this kind is appended."""
     from costgpu.ledger.store import Ledger
 
     append = Ledger.append
-    met: list[RunEvent] = []
 
     def stopping(ledger: Ledger, event: RunEvent, admit: Callable[[], None] | None = None, /) -> None:
-        met.extend([event] if event.kind is kind else [])
-        now = event.kind is kind and len(met) == nth
-        if now and when == "before":
-            strike("STOP")
         append(ledger, event, admit)
-        if now and when == "after":
-            strike("STOP")
+        if event.kind is kind:
+            Ledger.append = append  # type: ignore[method-assign]
+            os.kill(os.getpid(), signal.SIGSTOP)
 
     Ledger.append = stopping  # type: ignore[method-assign,assignment]
-
-
-def strike(what: str) -> None:
-    """The signal, to this process; after STOP it goes on from here."""
-    os.kill(os.getpid(), signal.Signals[f"SIG{what}"])
 
 
 def move_clock(file: Path) -> None:
@@ -99,13 +58,12 @@ def _ahead(file: Path) -> float:
 
 def main() -> None:
     parser = argparse.ArgumentParser()
-    parser.add_argument("--at", default="")
+    parser.add_argument("--stop", type=EventKind)
     parser.add_argument("--clock", type=Path)
     parser.add_argument("words", nargs=argparse.REMAINDER)
     chosen = parser.parse_args()
-    if chosen.at:
-        kind, when, what, *nth = chosen.at.split(":")
-        {"KILL": kill_at, "STOP": stop_at}[what](EventKind(kind), when, int(nth[0]) if nth else 1)
+    if chosen.stop is not None:
+        stop_after(chosen.stop)
     if chosen.clock is not None:
         move_clock(chosen.clock)
     sys.argv = ["costgpu", *chosen.words[1:]]

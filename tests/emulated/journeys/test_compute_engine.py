@@ -5,9 +5,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from costgpu.errors import OrphansFound, Preempted
+from costgpu.errors import Preempted
 from tests.emulated.journeys.conftest import Begin
-from tests.emulated.journeys.journey import KILLABLE, WAITS, Journeys, Person, hurry
+from tests.emulated.journeys.journey import UNSEEN_SECONDS, WAITS, Journeys, Person, hurry, until
 from tests.emulators.compute_engine.client import RunningComputeEngine
 from tests.emulators.guests import guest_control
 
@@ -84,13 +84,17 @@ def the_startup_script_comes_late(person: Person) -> None:
     person.ended()
 
 
-def reaped(person: Person, ahead: float = 0.0) -> None:
-    """`reap --yes`, so many seconds later; its exit code says whether anything was found."""
-    clock = person.folder / "clock"
-    clock.write_text(f"{ahead}")
-    command = (*KILLABLE, "--clock", str(clock), "--")
-    client = person.start("reap", "--yes", "--infra", "gcp/us-central1", command=command)
-    assert client.wait() in (0, OrphansFound.exit_code), str(client)
+@journeys
+def its_client_is_killed_as_it_is_made(person: Person) -> None:
+    """The machine is made, and nobody was told so: it is found by the name in its labels."""
+    person.write(QUICK)
+    person.fault("instances.insert", when="after", hang_seconds=2.0)
+    client = person.launch()
+    client.until(lambda: "instances.insert" in [row["action"] for row in person.requests()], what="it is asked for")
+    client.kill()
+    until(person.instances, 30, "it is there")
+    person.reap(UNSEEN_SECONDS)
+    person.ended()
 
 
 @journeys
@@ -102,7 +106,7 @@ def the_machine_stops_itself(person: Person) -> None:
     person.guest().run("systemctl", "poweroff", check=False)
     person.until_state("stopped", 60)
     assert f"disks/{machine(person)}" in person.left()
-    reaped(person)
+    person.reap()
     person.until_state("terminated", 30)
     assert person.left() == []
     person.ended()
@@ -130,7 +134,7 @@ def nobody_is_left_but_the_time_limit(person: Person) -> None:
     person.cloud.expire(machine(person))
     person.until_state("terminated", 30)
     assert f"disks/{machine(person)}" not in person.left()
-    reaped(person)
+    person.reap()
     person.ended()
 
 

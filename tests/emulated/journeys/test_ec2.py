@@ -1,18 +1,14 @@
 """What people do with costgpu on AWS, with the real command line against the emulated cloud and its real hosts."""
 
 import json
-import os
-import pty
 import signal
-import subprocess
 import sys
-import time
 from collections.abc import Iterator
 
 import pytest
 
 from tests.emulated.journeys.conftest import Begin
-from tests.emulated.journeys.journey import COMMAND, WAITS, Journeys, Person, bucket, hurry, leftovers, until
+from tests.emulated.journeys.journey import WAITS, Journeys, Person, bucket, hurry, leftovers, until
 from tests.emulators.ec2.client import RunningEc2
 from tests.emulators.guests import guest_control
 
@@ -42,6 +38,16 @@ if torch is not None:
         model(torch.randn(256, 64)).square().mean().backward()
         optimizer.step()
 open("model.bin", "w").write("weights")
+"""
+NEEDS_MORE = """
+import sys
+from urllib.request import Request, urlopen
+url = "http://169.254.169.254/latest/"
+token = urlopen(Request(url + "api/token", method="PUT", headers={"X-aws-ec2-metadata-token-ttl-seconds": "60"})).read()
+asked = Request(url + "meta-data/instance-type", headers={"X-aws-ec2-metadata-token": token.decode()})
+if urlopen(asked).read() == b"t3.micro":
+    raise MemoryError
+sys.exit(3)
 """
 
 
@@ -94,16 +100,18 @@ def an_estimate_becomes_a_run(person: Person) -> None:
 
 
 @journeys
-def a_job_that_fails_and_a_document(person: Person) -> None:
-    person.write("import sys; print('on stdout'); open('partial', 'w').write('x'); sys.exit(3)")
-    client = person.ran("--json", code=3)
+def out_of_memory_and_a_document(person: Person) -> None:
+    """It begins again on a larger machine, and fails there for another reason."""
+    person.write(NEEDS_MORE)
+    client = person.ran("--on-oom", "next-size", "--json", cap="0.50", code=3)
+    small, large = (each["type"] for each in person.instances())
+    assert small == "t3.micro" != large
+    assert client.says("from its beginning, on a larger machine"), str(client)
     document = json.loads(client.out)
     assert (document["receipt"]["confirmed_state"], document["receipt"]["reason"]) == ("terminated", "job_failed")
     assert document["run"]["status"]["exit_code"] == 3
-    assert document["error"] is None
-    assert b"on stdout" in client.err
-    assert (person.work / "partial").exists()
-    person.ended()
+    assert person.facts("finished", person.run_ids()[0])["out_of_memory"] == "memory"
+    person.ended(instances=2)
 
 
 @journeys
@@ -130,47 +138,6 @@ def detach_watch_attach(person: Person) -> None:
     assert first.wait() == 0, str(first)
     assert {each.out for each in (watching, first, second)} == {b"begun\ndone\n"}
     assert first.says("Receipt")
-    assert person.holds("model.bin", "weights")
-    person.ended()
-
-
-@journeys
-def ctrl_c_detach_attach(person: Person) -> None:
-    person.write(WAITS)
-    ours, theirs = pty.openpty()
-    what = ("--infra", "aws/us-east-1", "-t", "t3.micro", "--max-cost", "0.01", "--no-estimate", "--setup", "")
-    command = [*COMMAND, "run", *what, "-n", person.name, "train.py"]
-    client = subprocess.Popen(
-        command,
-        env=person.environment(),
-        cwd=person.work,
-        stdin=theirs,
-        stdout=theirs,
-        stderr=theirs,
-        start_new_session=True,
-    )
-    os.close(theirs)
-    said = bytearray()
-
-    def read_until(words: bytes) -> None:
-        deadline = time.monotonic() + 60
-        while words not in said:
-            assert time.monotonic() < deadline, said.decode(errors="replace")
-            said.extend(os.read(ours, 4096))
-
-    read_until(b"Launch it? [y/N]")
-    os.write(ours, b"y\n")
-    read_until(b"begun")
-    client.send_signal(signal.SIGINT)
-    read_until(b"[d]etach")
-    os.write(ours, b"d\n")
-    read_until(b"Detached. Run")
-    assert client.wait(30) == 0
-    os.close(ours)
-    assert person.events()[-1] == "detached"
-    person.go()
-    attached = person.do("attach", person.name)
-    assert attached.says("Receipt")
     assert person.holds("model.bin", "weights")
     person.ended()
 

@@ -64,7 +64,7 @@ def _is_there(s3: Any, name: str) -> bool:
 def they_do_not_reach_each_other(person: Person) -> None:
     """Somebody takes away the rule that lets them."""
     person.write(WAITS)
-    client = person.launch(*groups.BARE, kind=APART, cap=CAP, command=(*KILLABLE, "--at", "reached:after:STOP", "--"))
+    client = person.launch(*groups.BARE, kind=APART, cap=CAP, command=(*KILLABLE, "--stop", "reached", "--"))
     client.until_stopped(120)
     ec2 = boto3.Session("AKIASOMEBODY", "secret").client("ec2", endpoint_url=person.cloud.url, region_name="us-east-1")
     own = [

@@ -68,14 +68,6 @@ def ray_train(person: Person) -> None:
     an_example(person, "ray_train.py", "--epochs 2 --steps 8", r"\d workers: loss 0\.\d+", "model.pt")
 
 
-@journeys
-def a_head_alone(person: Person) -> None:
-    person.write("import ray, sys; ray.init(); print(len(ray.nodes()), 'node'); sys.exit(3)")
-    client = person.ran("--launcher", "ray", kind=KIND, cap=CAP, code=3)
-    assert client.out == b"1 node\n", str(client)
-    person.ended()
-
-
 def begun(person: Person) -> Client:
     """A job that waits, which has begun on a cluster of both machines."""
     person.write(WAITS)

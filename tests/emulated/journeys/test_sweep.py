@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.emulated.journeys.conftest import Begin
-from tests.emulated.journeys.journey import Client, Journeys, Person
+from tests.emulated.journeys.journey import Journeys, Person
 from tests.emulators.ec2.client import RunningEc2
 from tests.emulators.fixtures import packages_in_guests
 
@@ -24,28 +24,18 @@ def all_at_once(begin: Begin, guest_cloud_process: RunningEc2) -> Iterator[None]
         yield from begin(guest_cloud_process)
 
 
-def begun(person: Person, *words: str) -> Client:
-    """A sweep on two machines."""
-    person.write(TUNED)
-    machines = ("--infra", person.account.infra, "-t", KIND, "--nodes", "2", "--max-cost", CAP, "--setup", "")
-    metric = ("--metric", "val_loss=([0-9.]+)")
-    return person.start("sweep", *machines, "-y", "--no-estimate", "-n", person.name, *metric, *words)
-
-
-def results(person: Person) -> tuple[Path, list[dict[str, str]]]:
-    """The folder that came home, and its table."""
-    (folder,) = (person.work / "costgpu-runs").iterdir()
-    return folder, list(csv.DictReader((folder / "trials.csv").read_text().splitlines()))
-
-
 @journeys
 def twelve_trials_with_asha(person: Person) -> None:
     grid = ("--grid", "lr=0.001,0.01,0.1,0.5", "--grid", "seed=1,2,3")
-    client = begun(person, *grid, "--asha", "--asha-factor", "2", "--concurrent", "4", "train.py")
+    person.write(TUNED)
+    machines = ("--infra", person.account.infra, "-t", KIND, "--nodes", "2", "--max-cost", CAP, "--setup", "")
+    metric = ("--metric", "val_loss=([0-9.]+)", "--asha", "--asha-factor", "2", "--concurrent", "4")
+    client = person.start("sweep", *machines, "-y", "--no-estimate", "-n", person.name, *metric, *grid, "train.py")
     assert client.wait(300) == 0, str(client)
     assert b"12 trials: " in client.out, str(client)
     assert b"Best: lr=0.01 seed=1, val_loss 0.1677 at report 6." in client.out, str(client)
-    folder, rows = results(person)
+    (folder,) = (person.work / "costgpu-runs").iterdir()
+    rows = list(csv.DictReader((folder / "trials.csv").read_text().splitlines()))
     assert {row["status"] for row in rows} == {"succeeded", "stopped"}, str(client)
     assert len({row["host"] for row in rows}) == 2, "both machines have worked"
     for row in rows:
@@ -54,29 +44,6 @@ def twelve_trials_with_asha(person: Person) -> None:
     assert "<svg" in (folder / "sweep.html").read_text()
     person.ended(instances=2)
     assert person.do("reap", "--infra", "aws/us-east-1").out == b""
-
-
-@journeys
-def cancelled(person: Person) -> None:
-    """Trials on both machines save what they have, and it comes home."""
-    client = begun(person, "--grid", "lr=0.001,0.01", "--concurrent", "2", "train.py", "--epochs", "100000")
-    reports = [f'"event": "report", "trial": {{"number": {number}, "reports": 3,'.encode() for number in (1, 2)]
-    client.until(lambda: b"The job runs" in client.err, 120, "the job runs")
-    client.until(lambda: all(report in said(person) for report in reports), 120, "both trials run")
-    person.do("cancel", "-y", person.run_ids()[1])
-    assert client.wait(120) == 64, str(client)
-    folder, rows = results(person)
-    assert [row["status"] for row in rows] == ["ended", "ended"], str(client)
-    assert len({row["host"] for row in rows}) == 2
-    assert [(folder / row["trial"] / "saved.txt").read_text() for row in rows] == ["at the end"] * 2
-    person.ended(instances=2)
-
-
-def said(person: Person) -> bytes:
-    """What the tuner has written so far; nothing as long as there is no machine to ask."""
-    asked = person.start("logs", person.run_ids()[0])
-    asked.wait()
-    return asked.out
 
 
 @pytest.mark.parametrize("name", journeys.names)

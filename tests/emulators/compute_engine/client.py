@@ -12,7 +12,7 @@ PROJECT = "costgpu-emulated"
 
 
 class RunningComputeEngine(RunningEmulator):
-    """An emulated project; `url` is where its API is. Actions of faults and kills are called ``instances.insert``."""
+    """An emulated project; `url` is where its API is. Actions of faults are called ``instances.insert``."""
 
     server = "tests.emulators.compute_engine.server"
     gone = "gone"
@@ -44,6 +44,38 @@ class RunningComputeEngine(RunningEmulator):
         with urllib.request.urlopen(request, timeout=30) as reply:
             return json.load(reply)
 
+    def make(self, name: str = "vm", **more: Any) -> dict[str, Any]:
+        """The instance of somebody else, as soon as it is there; more fields replace those that it has."""
+        zone = "us-central1-a"
+        self.ask(f"zones/{zone}/instances", {**plain(), "name": name, **more})
+        self.until(lambda: name in [row["id"] for row in self.instances("RUNNING")])
+        row: dict[str, Any] = next(row for row in self.instances("RUNNING") if row["id"] == name)
+        return row
+
     def calls(self) -> list[str]:
         """Methods of the requests: ``instances.insert``."""
         return [row["action"] for row in self.requests()]
+
+
+def plain(
+    kind: str = "e2-standard-2",
+    zone: str = "us-central1-a",
+    disk: str = "pd-balanced",
+    scheduling: Mapping[str, Any] | None = None,
+) -> dict[str, Any]:
+    """What is posted to make an instance, as JSON, with everything that tests change."""
+    image = "projects/debian-cloud/global/images/family/debian-12"
+    params = {"sourceImage": image, "diskType": f"zones/{zone}/diskTypes/{disk}", "diskSizeGb": "10"}
+    interface = {
+        "network": "global/networks/default",
+        "stackType": "IPV4_ONLY",
+        "nicType": "GVNIC",
+        "accessConfigs": [{"name": "External NAT", "type": "ONE_TO_ONE_NAT"}],
+    }
+    return {
+        "name": "vm",
+        "machineType": f"zones/{zone}/machineTypes/{kind}",
+        "scheduling": {"provisioningModel": "STANDARD", "onHostMaintenance": "MIGRATE", **(scheduling or {})},
+        "disks": [{"boot": True, "autoDelete": True, "initializeParams": params}],
+        "networkInterfaces": [interface],
+    }

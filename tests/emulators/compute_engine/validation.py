@@ -167,28 +167,21 @@ def scheduling(body: Mapping[str, Any], kind: MachineType, now: datetime, *, gpu
     if not spot and moves not in kind.goes_with.maintenance:
         why = f"{kind.family} instances do not support onHostMaintenance={moves} unless they are preemptible."
         raise GoogleError(400, "badRequest", why)
-    limits = [name for name in ("terminationTime", "maxRunDuration") if name in wanted]
-    if len(limits) > 1:
-        raise invalid(f"{field}.maxRunDuration", "", "Only one of terminationTime and maxRunDuration can be specified.")
-    if model == "FLEX_START" and limits != ["maxRunDuration"]:
-        raise invalid(f"{field}.maxRunDuration", "", "A run duration must be specified for FLEX_START.")
-    if action and not (spot or limits):
+    limited = "terminationTime" in wanted
+    if action and not (spot or limited):
         raise invalid(
             f"{field}.instanceTerminationAction",
             action,
             "Instance termination action can only be set for Spot VMs or VMs with a time limit.",
         )
-    if limits and not action:
+    if not limited:
+        return None
+    if not action:
         raise invalid(
             f"{field}.instanceTerminationAction",
             action,
             "You must specify an instance termination action with a time limit.",
         )
-    if not limits:
-        return None
-    if limits == ["maxRunDuration"]:
-        seconds = int(wanted["maxRunDuration"].get("seconds", 0))
-        return _within(f"{field}.maxRunDuration", now + timedelta(seconds=seconds), now)
     text = str(wanted["terminationTime"])
     try:
         until = datetime.fromisoformat(text)
@@ -208,14 +201,12 @@ def _within(field: str, until: datetime, now: datetime) -> datetime:
 
 
 def connections(body: Mapping[str, Any]) -> None:
-    """The network interface that there must be, and the one service account that there may be.
+    """The network interface that there must be.
 
-    By documents: cloud.google.com/compute/docs/instances/multiple-network-interfaces, .../access/service-accounts (2026-11).
+    Source: cloud.google.com/compute/docs/instances/multiple-network-interfaces (2026-11).
     """
     if not body.get("networkInterfaces"):
         raise invalid("resource.networkInterfaces", "", "At least one network interface is required.")
-    if len(body.get("serviceAccounts", [])) > 1:
-        raise invalid("resource.serviceAccounts", "", "At most one service account can be specified.")
 
 
 def firewall(body: Mapping[str, Any]) -> None:

@@ -158,7 +158,6 @@ class Outside:
                     data["longrepr"] = tuple(data["longrepr"])  # JSON has no tuples, and pytest tells them apart
                 report = item.config.hook.pytest_report_from_serializable(config=item.config, data=data)
                 item.ihook.pytest_runtest_logreport(report=report)
-                self._say(item, report)
         except RuntimeError as error:
             self._broken = self._broken or str(error)
             report = pytest.TestReport(
@@ -172,14 +171,6 @@ class Outside:
             item.ihook.pytest_runtest_logreport(report=report)
         item.ihook.pytest_runtest_logfinish(nodeid=item.nodeid, location=item.location)
         return True
-
-    @staticmethod
-    def _say(item: pytest.Item, report: pytest.TestReport) -> None:
-        """What a test has recorded as ``said`` is for the person who runs the tests."""
-        terminal = item.config.pluginmanager.get_plugin("terminalreporter")
-        for name, text in report.user_properties:
-            if name == "said" and report.when == "call" and terminal is not None:
-                terminal.write_line(f"\n  {text}")
 
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
         if self._inner is not None:

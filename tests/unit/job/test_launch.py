@@ -12,12 +12,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from costgpu.clock import ManualClock
-from costgpu.errors import LedgerDamaged, LedgerError, ProviderError, RunBusy, RunNotFound
+from costgpu.errors import LedgerDamaged, LedgerError, ProviderError, RunNotFound
 from costgpu.job.adopt import adopt_job, collect_finished, job_status, log_tail
 from costgpu.job.drive.context import Detached
 from costgpu.job.find_run import load_run, resolve_run
 from costgpu.job.launch import current_owner, job_name, launch, new_run_id
-from costgpu.job.state.lock import lock_run
 from costgpu.job.state.observer import NullObserver
 from costgpu.models.instance import Instance
 from costgpu.models.job import JobPhase, JobStatus
@@ -26,7 +25,7 @@ from costgpu.providers.base import Provider
 from tests.fake_cloud import FakeCloud, JobScript, MachineScript
 from tests.job import world as world_module
 from tests.job.examples import START, facts_of, intent
-from tests.job.mortal import MemoryBook, plan
+from tests.job.world import MemoryBook, plan
 
 
 class Shelf(MemoryBook):
@@ -218,24 +217,11 @@ class TestLaunch:
         assert "s3cr3t" not in repr(world.book.rows)
         assert not any(b"s3cr3t" in path.read_bytes() for path in world.folder.rglob("*") if path.is_file())
 
-    def test_one_driver_at_a_time(self, world: World) -> None:
-        world.detached("abc")
-        with lock_run(world.tools.folder / "abc"), pytest.raises(RunBusy), lock_run(world.tools.folder / "abc"):
-            pass
-
 
 class TestComingBack:
     def test_an_unknown_run(self) -> None:
         with pytest.raises(RunNotFound):
             load_run(Shelf(), "abc")
-
-    def test_the_ledger_knows_who_left_and_who_came(self, world: World) -> None:
-        world.detached("abc")
-        assert load_run(world.book, "abc").detached
-        driver = adopt_job(load_run(world.book, "abc"), world.book, world.tools, NullObserver(), {})
-        assert not driver.view.detached
-        assert driver.drive().state is RunState.CLOSED
-        assert (world.work / "model.pt").read_bytes() == b"w"
 
     def test_the_status_of_a_run(self, world: World) -> None:
         world.detached("abc")
@@ -255,22 +241,6 @@ class TestComingBack:
 
 
 class TestCollectFinished:
-    def test_what_is_over_comes_home_and_is_ended(self, world: World) -> None:
-        world.detached("abc")
-        assert collect_finished(world.book, world.tools, NullObserver()) == []
-        world.cloud.clock.sleep(700)
-        assert collect_finished(world.book, world.tools, NullObserver()) == ["abc"]
-        assert (world.work / "model.pt").read_bytes() == b"w"
-        assert not world.cloud.alive()
-        assert collect_finished(world.book, world.tools, NullObserver()) == []
-
-    def test_a_run_that_somebody_drives_is_left_alone(self, world: World) -> None:
-        world.detached("abc")
-        world.cloud.clock.sleep(700)
-        with lock_run(world.tools.folder / "abc"):
-            assert collect_finished(world.book, world.tools, NullObserver()) == []
-        assert world.cloud.alive()
-
     def test_a_run_of_another_computer_is_left_alone(self, world: World) -> None:
         world.book.append(intent("elsewhere"))
         assert collect_finished(world.book, world.tools, NullObserver()) == []
@@ -285,6 +255,8 @@ class TestCollectFinished:
         assert (world.work / "model.pt").exists()
         assert collect_finished(world.book, world.tools, NullObserver()) == []
         assert world.cloud.alive()
+        adopt_job(load_run(world.book, "abc"), world.book, world.tools, NullObserver(), {}).cancel()
+        assert not world.cloud.alive()
 
     def test_one_failure_does_not_keep_the_others(self, world: World) -> None:
         world.detached("abc")

@@ -24,8 +24,7 @@ from costgpu.pricing.query import OfferQuery
 from costgpu.render.text.receipt import receipts_text
 from costgpu.render.text.run import plan_json, plan_text
 from tests.job.examples import option
-from tests.job.mortal import plan
-from tests.job.world import World
+from tests.job.world import World, plan
 from tests.properties import examples
 
 TODAY, LAST = date(2026, 11, 28), date(2027, 3, 31)

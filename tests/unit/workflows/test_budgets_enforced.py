@@ -33,7 +33,6 @@ from costgpu.models.run import EventKind, Option, RunEvent, RunState, RunView
 from costgpu.units import Currency, format_usd, show_amounts_in
 from costgpu.workflows.runs.budgets import BudgetAnswer, ask_budgets, fit_to_budgets
 from tests.job.examples import facts_of, intent, spec
-from tests.job.group_world import GroupWorld
 from tests.job.world import World
 from tests.properties import examples
 from tests.unit.providers.planted import HOUR, NOW, closed, finish, on, opened
@@ -332,8 +331,8 @@ class TestEngine:
 
         return replace(world.tools, refusal=refusal)
 
-    def world(self, tmp_path: Path, amount: str, kind: type[World] = World) -> tuple[Any, Ledger]:
-        world, ledger = kind(tmp_path), Ledger.open(folder=tmp_path / "ledger")
+    def world(self, tmp_path: Path, amount: str, nodes: int = 1) -> tuple[Any, Ledger]:
+        world, ledger = World(tmp_path, nodes=nodes), Ledger.open(folder=tmp_path / "ledger")
         set_budget(ledger, replace(BUDGET, every=Every.TOTAL, amount_usd=Decimal(amount)), world.clock.now())
         world.tools = self.kit(world, ledger, world.clock.now)
         return world, ledger
@@ -351,10 +350,10 @@ class TestEngine:
 
     def test_a_job_on_several_machines_asks_once_for_all(self, tmp_path: Path) -> None:
         for amount, machines in (("3.9", 0), ("4", 2)):
-            world, ledger = self.world(tmp_path / amount, amount, GroupWorld)
+            world, ledger = self.world(tmp_path / amount, amount, nodes=2)
             with ledger:
                 world.book = ledger
-                driver = world.launch_group(max_cost="2.00")
+                driver = world.launch(max_cost="2.00")
                 assert isinstance(driver.error, BudgetExceeded) is (machines == 0)
                 assert len(world.machines()) == machines
                 assert all(view.state is RunState.CLOSED for view in driver.views)

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import json
 import random
 import socket
@@ -34,18 +35,18 @@ from tests.cli.here import told
 from tests.fake_cloud import JobScript, MachineScript
 from tests.fake_cloud.script import NEVER, PROGRESS
 from tests.fake_cloud.spec import SPEC
-from tests.job.group_world import GroupWorld
-from tests.job.mortal import plan
-from tests.job.recovery_world import RecoveryWorld
-from tests.job.world import JOB, MACHINE, World, press
+from tests.job.world import JOB, MACHINE, SAVING, World, plan, press
+from tests.unit.render.documents.short_json import short
 from tests.unit.render.documents.texts import texts
 from tests.unit.render.runs import prediction
 
 FOLDER = Path(__file__).parent
-LINE = 120
 RUN = "run -y --json train.py"
 RUNS = tuple(f"run{number:09}" for number in range(1, 40))  # as long as real ones
 FIRST, SECOND = RUNS[:2]
+EXPORT = "ledger export --format json"
+FIRST_STORY = "instance_lost"  # whose plan most others have, too
+BRIEF = ("jobs -a", f"ledger job {FIRST}")
 SHORT = ("jobs -a", "jobs -a --json", f"ledger job {FIRST}", f"ledger job {FIRST} --json", "ledger --json")
 LONG = (
     *SHORT,
@@ -56,7 +57,7 @@ LONG = (
     "ledger accuracy",
     "ledger accuracy --json",
     "ledger export --format csv",
-    "ledger export --format json",
+    EXPORT,
     "ledger export --format focus",
 )
 GOES_ON = Recovery(most=2, checkpoints=(PROGRESS,), resume_args=("--resume", "{latest}"))
@@ -70,9 +71,9 @@ class Story:
     world: Callable[[Path], World] = World
     planned: dict[str, Any] = field(default_factory=dict)  # what the plan has besides its defaults
     happens: Callable[[World], None] = lambda world: None
-    types: tuple[str, ...] = (RUN, *SHORT)
+    types: tuple[str, ...] = (RUN, *BRIEF)
     estimated: bool = False
-    verbatim: bool = False  # whether JSON is shown as it was printed
+    verbatim: tuple[str, ...] = ()  # commands whose JSON is shown as it was printed
 
 
 class Desk(AppContext):
@@ -114,45 +115,33 @@ def in_its_place(world: World, story: Story) -> contextlib.ExitStack:
     return stack
 
 
-def told_of(story: Story) -> str:
-    """Return all that the commands of a story say, with their exit codes."""
+@functools.cache
+def shown_before() -> dict[str, str]:
+    """Return where the first story shows what is too long for one line, as `short` has it."""
+    told_of(FIRST_STORY, seen := dict[str, str]())
+    return {value: f"{FIRST_STORY} {place}" for value, place in seen.items()}
+
+
+def told_of(name: str, seen: dict[str, str] | None = None) -> str:
+    """Return all that the commands of a story say, with their exit codes.
+
+    Args:
+        seen: As of `short`; None for what the first story has shown.
+    """
+    story, seen = STORIES[name], dict(shown_before()) if seen is None else seen
     with tempfile.TemporaryDirectory() as folder, contextlib.chdir(folder):
         world = story.world(Path())
         Path("work/train.py").write_text("train")
         story.happens(world)
-        shown, seen = [], dict[str, str]()
+        shown = []
         with in_its_place(world, story):
             for number, command in enumerate(story.types, 1):
                 result = told(*command.split())
                 out = result.out
-                if out.startswith("{") and not story.verbatim:
+                if out.startswith("{") and command not in story.verbatim:
                     out = f"{short(json.loads(out), seen, str(number))}\n"
                 shown.append(f"$ costgpu {command}\n[exit code {result.code}]\n{result.err}[stdout]\n{out}")
         return "\n".join(shown)
-
-
-def short(value: Any, seen: dict[str, str], place: str, margin: str = "") -> str:
-    """Return JSON in few lines: what is short on one, and what was shown before as the place of it.
-
-    Args:
-        seen: Long values -> where they were shown; those of this one are added.
-    """
-    line = json.dumps(value)
-    if len(line) + len(margin) < LINE:
-        return line
-    if line in seen:
-        return f"as in {seen[line]}"
-    seen[line] = place
-    pairs = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
-    lines, fits = [""], False
-    for key, one in pairs:
-        part = f"{key}: {short(one, seen, f'{place}.{key}', f'{margin}  ')}".replace(": \n", ":\n", 1)
-        if fits and "\n" not in part and len(lines[-1]) + len(part) < LINE:
-            lines[-1] += f", {part}"
-        else:
-            lines.append(f"{margin}  {part}")
-        fits = "\n" not in part
-    return "\n".join(lines) if pairs else line
 
 
 def after(seconds: float, happens: Callable[[World, Any], None], number: int = 0) -> Callable[[World], None]:
@@ -218,13 +207,13 @@ def doing(script: JobScript) -> Callable[[Path], World]:
 
 def taken_back(*seconds: float) -> Callable[[Path], World]:
     """Return worlds that take back machines after so many seconds, one after the other."""
-    return lambda folder: RecoveryWorld(folder, seconds)
+    return lambda folder: World(folder, SAVING, takes_back=seconds)
 
 
 GPU = Accelerator(name="V100", count=1, memory_gib=16.0)
 GROUP: dict[str, Any] = {"nodes": 2}
 STORIES = {
-    "success": Story(types=(RUN, *LONG), estimated=True, verbatim=True, planned={"tags": {"team": "vision"}}),
+    "success": Story(types=(RUN, *LONG), estimated=True, verbatim=(RUN, EXPORT), planned={"tags": {"team": "vision"}}),
     "no_outputs": Story(world=doing(JobScript(seconds=900)), planned={"outputs": ("*.pt",)}),
     "job_failed": Story(world=doing(replace(JOB, exit_code=3)), types=(RUN, *LONG), estimated=True),
     "setup_failed": Story(world=doing(replace(JOB, setup_exit_code=2)), planned={"setup": "pip install x"}),
@@ -246,8 +235,8 @@ STORIES = {
     "host_maintained": Story(happens=after(100, preempts)),
     "recovered": Story(world=taken_back(300, 400), planned=RECOVERS, types=(RUN, *LONG), estimated=True),
     "recovery_given_up": Story(world=taken_back(300, 300, 300, 300), planned=RECOVERS),
-    "instance_lost": Story(happens=after(100, vanishes)),
-    "no_capacity": Story(happens=no_room),
+    "instance_lost": Story(happens=after(100, vanishes), types=(RUN, *SHORT)),
+    "no_capacity": Story(happens=no_room, types=(RUN, *SHORT)),
     "provision_failed": Story(happens=quota),
     "boot_failed": Story(world=booting(replace(MACHINE, ssh=False))),
     "host_key_mismatch": Story(world=booting(replace(MACHINE, host_key_matches=False))),
@@ -255,24 +244,21 @@ STORIES = {
     "driver_failed": Story(world=booting(replace(MACHINE, driver_seconds=NEVER)), planned={"gpu": GPU}),
     "sync_failed": Story(happens=cannot_be_sent),
     "left_behind": Story(happens=leaves_rule),
-    "two_machines": Story(world=GroupWorld, planned=GROUP, types=(RUN, *LONG), estimated=True),
-    "two_machines_outputs_of_all": Story(world=GroupWorld, planned={**GROUP, "outputs_from": OutputsFrom.ALL}),
-    "two_machines_one_lost": Story(world=GroupWorld, planned=GROUP, happens=after(100, vanishes, 1)),
-    "two_machines_one_taken_back": Story(
-        world=GroupWorld, planned={**GROUP, "spot": True}, happens=after(100, preempts, 1)
-    ),
-    "two_machines_no_room": Story(world=GroupWorld, planned=GROUP, happens=room_for_one),
-    "ray_cluster": Story(world=GroupWorld, planned={**GROUP, "launcher": Launcher.RAY}),
+    "two_machines": Story(planned=GROUP, types=(RUN, *LONG), estimated=True),
+    "two_machines_outputs_of_all": Story(planned={**GROUP, "outputs_from": OutputsFrom.ALL}),
+    "two_machines_one_lost": Story(planned=GROUP, happens=after(100, vanishes, 1)),
+    "two_machines_one_taken_back": Story(planned={**GROUP, "spot": True}, happens=after(100, preempts, 1)),
+    "two_machines_no_room": Story(planned=GROUP, happens=room_for_one),
+    "ray_cluster": Story(planned={**GROUP, "launcher": Launcher.RAY}),
     "as_text": Story(types=("run -y train.py",)),
     "recovered_as_text": Story(world=taken_back(300), planned=RECOVERS, types=("run -y train.py",)),
-    "two_machines_as_text": Story(world=GroupWorld, planned=GROUP, types=("run -y train.py",)),
+    "two_machines_as_text": Story(planned=GROUP, types=("run -y train.py",)),
     "planned": Story(types=("run --dry-run train.py", "run --dry-run --json train.py"), planned=RECOVERS),
     "detached": Story(
         types=("run -y -d train.py", "jobs", "jobs --json", f"logs --all {FIRST}", f"attach {FIRST}", "jobs -a")
     ),
     "detached_as_json": Story(types=("run -y -d --json train.py", f"cancel {FIRST}", "jobs -a")),
     "detached_group": Story(
-        world=GroupWorld,
         planned=GROUP,
         types=("run -y -d train.py", "jobs", "jobs --json", f"attach {FIRST}", "jobs -a"),
     ),
@@ -298,7 +284,8 @@ STORIES = {
 
 DOCUMENTS: dict[str, Callable[[], str]] = {
     "texts": texts,
-    **{name: partial(told_of, story) for name, story in STORIES.items()},
+    FIRST_STORY: lambda: told_of(FIRST_STORY, {}),
+    **{name: partial(told_of, name) for name in STORIES if name != FIRST_STORY},
 }
 
 

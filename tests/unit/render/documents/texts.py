@@ -1,5 +1,6 @@
 """Plans, receipts and lists of what the fake cloud has not: GPUs, this computer, long names, orphans, sweeps."""
 
+import json
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import timedelta
@@ -16,6 +17,7 @@ from costgpu.render.text.reap import reap_json, reap_text
 from costgpu.render.text.receipt import receipt_text
 from costgpu.render.text.run import detached_text, jobs_json, jobs_text, launched_json, plan_text, run_json
 from costgpu.render.text.sweep import results_text, results_value, sweep_plan_json, sweep_plan_text
+from tests.unit.render.documents.short_json import short
 from tests.unit.render.runs import LAYERS, NOW, RUN, SPEC, UNTIL, closed, machine, option, plan, receipt, view
 from tests.unit.render.sweeps import METRIC, SWEEP, TIME, results
 
@@ -129,5 +131,9 @@ TEXTS: dict[str, Callable[[], str]] = {
 
 
 def texts() -> str:
-    """Return all of them."""
-    return "\n\n".join(f"== {name}\n{show()}" for name, show in TEXTS.items())
+    """Return all of them; JSON documents in few lines."""
+    shown, seen = [], dict[str, str]()
+    for name, show in TEXTS.items():
+        text = show()
+        shown.append(f"== {name}\n{short(json.loads(text), seen, name) if name.endswith('JSON') else text}")
+    return "\n\n".join(shown) + "\n"

@@ -254,32 +254,15 @@ def cancel(run: str, *, now: bool = False) -> RunView | None:
     Raises:
         TerminationUnconfirmed: The machine may still be billing.
     """
-    from costgpu.errors import RunBusy
-    from costgpu.job.find_run import current_run, load_run
-    from costgpu.models.reap import TaggedInstance
-    from costgpu.models.run import RunState
     from costgpu.workflows.context import AppContext
-    from costgpu.workflows.runs.cancel import cancel_driven, cancel_job_by_tag, cancel_run
+    from costgpu.workflows.runs.cancel import cancel as cancel_found
     from costgpu.workflows.runs.find_run import find_run
 
-    reporter = LogReporter()
-    with AppContext(reporter) as context:
-        found = find_run(context, run)
-        if isinstance(found, TaggedInstance):
-            if left := cancel_job_by_tag(context, found.instance)[1]:
-                reporter.note(f"Left behind: {', '.join(left)}; costgpu reap --yes removes it.")
-            return None
-        view = current_run(context.ledger, load_run(context.ledger, found.run_id))
-        if view.state is RunState.CLOSED:
-            return view
-        try:
-            driver = cancel_run(context, view, NullObserver(), now=now)
-        except RunBusy:
-            cancel_driven(context, view, now=now)
-            driver = None
-        if driver is not None and driver.ledger_error is not None:
-            raise driver.ledger_error
-        return driver.decisive if driver is not None else load_run(context.ledger, view.run_id)
+    with AppContext(LogReporter()) as context:
+        done = cancel_found(context, find_run(context, run), NullObserver(), now=now)
+        if done.driver is not None and done.driver.ledger_error is not None:
+            raise done.driver.ledger_error
+        return done.view
 
 
 def fetch(run: str, to: Script | None = None) -> tuple[str, ...]:

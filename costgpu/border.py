@@ -1,14 +1,17 @@
-"""The border to JSON that other programs have written, or other versions of costgpu: it becomes values of our types here.
+"""The border between values of our types and JSON, which other programs and versions of costgpu read and have written.
 
 Nothing behind it looks again. Imports `units`, and pydantic only when a value comes (0.1 s).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from datetime import UTC, datetime
+import dataclasses
+import math
+from collections.abc import Callable, Mapping
+from datetime import UTC, date, datetime
 from decimal import Decimal
-from functools import cache
+from enum import Enum
+from functools import cache, partial
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from costgpu.units import FIRST_YEAR, LAST_YEAR
@@ -32,6 +35,51 @@ _LIMITS: dict[str, dict[str, object]] = {
         "lt": datetime(LAST_YEAR + 1, 1, 1, tzinfo=UTC),
     },
 }
+
+
+def to_json(value: Any, *, money: Callable[[Decimal], str] = str, beyond: Callable[[float], str | None] = str) -> Any:
+    """Return the JSON value of a dataclass, or of anything that one may hold.
+
+    Money and times become strings (aware times in UTC), enums their values, tuples lists.
+
+    Args:
+        money: Writes an amount.
+        beyond: Writes a float that JSON does not know; ``"inf"``, ``"-inf"`` or ``"nan"`` by default.
+
+    Raises:
+        TypeError: There is no JSON value for it, or a dataclass has a field with ``repr=False``: such fields hold
+            secrets, and secrets are neither stored nor shown.
+    """
+    if isinstance(value, Enum):
+        return to_json(value.value)
+    if value is None or isinstance(value, bool | int | str):
+        return value
+    if isinstance(value, float):
+        return value if math.isfinite(value) else beyond(value)
+    if isinstance(value, Decimal):
+        return money(value)
+    if isinstance(value, datetime):
+        return (value if value.tzinfo is None else value.astimezone(UTC)).isoformat()
+    if isinstance(value, date):
+        return value.isoformat()
+    within = partial(to_json, money=money, beyond=beyond)
+    if isinstance(value, Mapping):
+        return {_key(key): within(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [within(item) for item in value]
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        for field in dataclasses.fields(value):
+            if not field.repr:
+                raise TypeError(f"{type(value).__name__}.{field.name} holds a secret and is not stored.")
+        return {field.name: within(getattr(value, field.name)) for field in dataclasses.fields(value)}
+    raise TypeError(f"A value of type {type(value).__name__} has no JSON value.")
+
+
+def _key(key: Any) -> str:
+    plain = key.value if isinstance(key, Enum) else key
+    if not isinstance(plain, str):
+        raise TypeError(f"A key of type {type(key).__name__} has no JSON value.")
+    return plain
 
 
 def read(kind: type[T], data: object, error: Callable[[str], Exception]) -> T:

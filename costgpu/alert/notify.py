@@ -51,8 +51,11 @@ def deliver(urls: Sequence[str], title: str, body: str) -> Sequence[Delivery]:
         title: One line.
         body: Plain text of a few lines; the rest of a long one is cut off.
     """
+    if not urls:
+        return []
     request = {"title": _line(title)[:LONGEST_TITLE], "body": _text(body)}
-    return [_delivery(answers) for answers in _answers(urls, request)]
+    with ThreadPoolExecutor(min(AT_ONCE, len(urls))) as pool:
+        return list(map(_delivery, pool.map(lambda url: _ask_worker({**request, "url": url}), urls)))
 
 
 def ordinal(number: int) -> str:
@@ -70,13 +73,6 @@ def _delivery(answers: Mapping[str, Any]) -> Delivery:
     if answers.get("usable") is False:
         return Delivery(False, service, problem)
     return Delivery(False, service, str(answers.get("failure", "the delivery was interrupted")))
-
-
-def _answers(urls: Sequence[str], request: Mapping[str, Any]) -> list[dict[str, Any]]:
-    if not urls:
-        return []
-    with ThreadPoolExecutor(min(AT_ONCE, len(urls))) as pool:
-        return list(pool.map(lambda url: _ask_worker({**request, "url": url}), urls))
 
 
 def _ask_worker(request: Mapping[str, Any]) -> dict[str, Any]:

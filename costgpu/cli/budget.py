@@ -95,13 +95,14 @@ def show(
     Committed is what open runs may still cost under their caps. All is from the ledger;
     costgpu budget check --verbose asks the providers, too.
     """
-    from costgpu.render.text.budget import show_json, show_text
+    from costgpu.render.text.budget import budgets_json, show_text
     from costgpu.workflows.spending.budget_check import note_problems, standings
 
     opt.show_amounts(currency, rate, as_json=json)
     with AppContext(TerminalReporter()) as context:
         found, problems = standings(context, name)
-        say(show_json(found, problems, context.clock.now()) if json else show_text(found, problems))
+        now = context.clock.now()
+        say(budgets_json("costgpu.budgets", found, problems, now) if json else show_text(found, problems))
         note_problems(context, problems)
     if problems:
         raise typer.Exit(problems[0].exit_code)
@@ -135,7 +136,7 @@ def check(
     not be asked.
     """
     from costgpu.render.document import picked
-    from costgpu.render.text.budget import check_json, line
+    from costgpu.render.text.budget import budgets_json, line
     from costgpu.workflows.spending.budget_check import BudgetCheck
 
     if billed and (offline or json):
@@ -154,7 +155,8 @@ def check(
         found = BudgetCheck(context, tell, offline=offline, verbose=show_all).carry_out(enforce=enforce)
         if json:
             more = picked(found, "exit_code", "not_asked", "undelivered", "enforced")
-            say(check_json(found.standings, found.problems, context.clock.now(), **more))
+            now = context.clock.now()
+            say(budgets_json("costgpu.budget-check", found.standings, found.problems, now, **more))
         if billed:
             from costgpu.cli.ledger import billed_lines
 
@@ -188,21 +190,17 @@ def _amount(daily: str | None, weekly: str | None, monthly: str | None, total: s
 def _zone(name: str | None) -> str:
     """Return the time zone that was asked for, else the local one."""
     import warnings
-    import zoneinfo
 
     from costgpu.ledger.records.budget_rules import parse_zone
 
     if name is not None:
-        try:
-            return parse_zone(name, ())
-        except UsageError:
-            return parse_zone(name, zoneinfo.available_timezones())  # slow: only for the near names
+        return parse_zone(name)
     import tzlocal
 
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            return parse_zone(str(tzlocal.get_localzone_name() or "UTC"), ())
+            return parse_zone(str(tzlocal.get_localzone_name() or "UTC"))
     except (UsageError, LookupError, OSError, ValueError):
         print_note("the local time zone has no name; days begin at midnight UTC (--time-zone).")
         return "UTC"

@@ -106,8 +106,9 @@ def _live(
     After one that may still be billing, or was cancelled, no other follows.
     """
     from costgpu.render.text.first_run import total_text
-    from costgpu.workflows.first_run.report import report, write_report
+    from costgpu.workflows.first_run.report import report
     from costgpu.workflows.first_run.trial import redactor_for
+    from costgpu.workflows.write_file import write_file
 
     trials: list[Trial] = []
     error: CostGpuError | None = None
@@ -134,7 +135,7 @@ def _live(
     finally:
         names = [place.name.partition("/")[0] for place in places[1:]]
         text = report(places, trials, context.clock.now(), most, redactor_for(context, names, trials))
-        write_report(path, text, force=force)
+        write_file(path, [text], force=force)
         say(total_text(trials, str(path)), err=True)
     return error
 

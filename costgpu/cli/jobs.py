@@ -15,7 +15,7 @@ from costgpu.errors import RunBusy, UsageError
 from costgpu.workflows.context import AppContext
 
 if TYPE_CHECKING:
-    from costgpu.models.reap import TaggedInstance
+    from costgpu.models.instance import Instance
     from costgpu.models.run import RunView
     from costgpu.workflows.runs.logs import KeptLogs
 
@@ -86,16 +86,15 @@ def attach(run: opt.Run) -> None:
     Outputs are downloaded, the machine is terminated, and the receipt is shown.
     """
     from costgpu.cli.run import finish, print_detached, told_how_to_return
-    from costgpu.cli.sweep import show_results, sweep_terminal
-    from costgpu.cli.terminal_observer import Terminal, signals
+    from costgpu.cli.sweep import show_results, terminal_of
+    from costgpu.cli.terminal_observer import signals
     from costgpu.job.drive.context import Detached
     from costgpu.job.find_run import load_run
     from costgpu.workflows.runs.attach import attach_run, open_run, watch_run
 
     with AppContext(TerminalReporter()) as context:
         view = open_run(context, run)
-        swept = sweep_terminal(context.clock, view)
-        terminal = swept or Terminal(context.clock)
+        terminal = terminal_of(context.clock, view)
         try:
             with signals() as received, told_how_to_return(view.run_id):
                 driver = attach_run(context, view, terminal)
@@ -110,8 +109,7 @@ def attach(run: opt.Run) -> None:
             return
         finally:
             terminal.close()
-        if swept is not None:
-            show_results(context, driver, swept)
+        show_results(context, driver, terminal)
         finish(driver)
 
 
@@ -139,54 +137,36 @@ def cancel(
     now: Annotated[bool, typer.Option("--now", help="End it at once: what is on the machine is lost.")] = False,
 ) -> None:
     """End a run: save its outputs, terminate its machine."""
-    from costgpu.cli.sweep import show_results, sweep_terminal
-    from costgpu.cli.terminal_observer import Terminal
-    from costgpu.job.find_run import current_run, load_run
-    from costgpu.models.reap import TaggedInstance
-    from costgpu.models.run import RunState
+    from costgpu.cli.sweep import show_results, terminal_of
     from costgpu.render.text.receipt import receipts_text
-    from costgpu.workflows.runs.cancel import cancel_driven, cancel_job_by_tag, cancel_run
+    from costgpu.workflows.runs.cancel import cancel as cancel_found
     from costgpu.workflows.runs.find_run import find_run
 
     with AppContext(TerminalReporter()) as context:
         found = find_run(context, run)
         if not yes and sys.stdin.isatty() and not typer.confirm(cancel_question(found, now=now), err=True):
             return
-        if isinstance(found, TaggedInstance):
-            refs, left = cancel_job_by_tag(context, found.instance)
-            for ref in refs:
-                say(f"{ref.instance_id} in {ref.region} is terminated; {ref.provider} confirms.")
-            if left:
-                print_note(f"Left behind: {', '.join(left)}; costgpu reap --yes removes it.")
-            return
-        view = current_run(context.ledger, load_run(context.ledger, found.run_id))
-        if view.state is RunState.CLOSED:
-            print_note(f"Run {view.run_id} is closed already.")
-            return
-        swept = sweep_terminal(context.clock, view, ask=False)
-        try:
-            with contextlib.closing(swept or Terminal(context.clock, ask=False)) as terminal:
-                driver = cancel_run(context, view, terminal, now=now)
-        except RunBusy:
-            cancel_driven(context, view, now=now)
-            return
-        if driver is None:
-            return
-        if swept is not None:
-            show_results(context, driver, swept)
-        say(receipts_text(driver.views), err=True)
-        if driver.ledger_error is not None:
-            raise driver.ledger_error
+        with contextlib.closing(terminal_of(context.clock, found, ask=False)) as terminal:
+            done = cancel_found(context, found, terminal, now=now)
+        for ref in done.by_tag:
+            say(f"{ref.instance_id} in {ref.region} is terminated; {ref.provider} confirms.")
+        if done.was_closed and done.view is not None:
+            print_note(f"Run {done.view.run_id} is closed already.")
+        if done.driver is not None:
+            show_results(context, done.driver, terminal)
+            say(receipts_text(done.driver.views), err=True)
+            if done.driver.ledger_error is not None:
+                raise done.driver.ledger_error
 
 
-def cancel_question(found: RunView | TaggedInstance, *, now: bool) -> str:
+def cancel_question(found: RunView | Instance, *, now: bool) -> str:
     """Names whose run is ended, and which machine."""
-    from costgpu.models.reap import TaggedInstance
+    from costgpu.models.instance import Instance
 
-    run, ref = (found.instance, found.instance.ref) if isinstance(found, TaggedInstance) else (found, found.instance)
+    ref = found.ref if isinstance(found, Instance) else found.instance
     machine = f" on {ref.instance_id}" if ref is not None else ""
-    loss = " and lose what is on its machine" if now or isinstance(found, TaggedInstance) else ""
-    return f"End run {found.run_id} ({run.name}) of {run.owner or 'nobody known'}{machine}{loss}?"
+    loss = " and lose what is on its machine" if now or isinstance(found, Instance) else ""
+    return f"End run {found.run_id} ({found.name}) of {found.owner or 'nobody known'}{machine}{loss}?"
 
 
 def reap(

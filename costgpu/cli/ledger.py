@@ -128,7 +128,7 @@ def billed(
     The figures are stored in the ledger, where costgpu ledger accuracy uses them.
     """
     from costgpu.render.text.ledger import billed_json, billed_text
-    from costgpu.workflows.spending.billed import Bills, ask, billing_providers, charges, compare, parse_month
+    from costgpu.workflows.spending.billed import Bills, ask, billing_providers, compare, parse_month, sort_by_fee
 
     if stored and fresh:
         raise UsageError("--stored asks nobody, and --fresh asks again: choose one.")
@@ -144,7 +144,7 @@ def billed(
                     " what this ledger was told before.",
                 )
             if not yes:
-                providers, paid, bills = charges(providers, start, end, fresh=fresh)
+                providers, paid, bills = sort_by_fee(providers, start, end, fresh=fresh)
                 words = " and ".join(f"{one.name} charges ${one.usd_per_request} a request" for one in paid)
                 words += " for what it has billed."
                 if paid:

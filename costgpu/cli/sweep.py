@@ -17,9 +17,10 @@ from costgpu.errors import EXIT_INTERRUPTED, NotConfirmed
 from costgpu.workflows.sweep.request import OF_ONE_JOB, SweepRequest
 
 if TYPE_CHECKING:
-    from costgpu.cli.sweep_observer import SweepTerminal
+    from costgpu.cli.terminal_observer import Terminal
     from costgpu.clock import Clock
     from costgpu.job.drive.job import JobDriver
+    from costgpu.models.instance import Instance
     from costgpu.models.run import RunView
     from costgpu.workflows.context import AppContext
     from costgpu.workflows.sweep.plan import PlannedSweep
@@ -42,6 +43,9 @@ def sweep(
     Options of costgpu stand before the script. Trials run on this machine unless --infra,
     -t or --gpus rents others, and are scheduled by Ray Tune. The plan is shown first.
     """
+    from costgpu.cli.sweep_observer import SweepTerminal
+    from costgpu.render.text.sweep import results_value
+    from costgpu.workflows.sweep.bundle import write_bundle
     from costgpu.workflows.sweep.plan import planned_sweep
 
     as_json = opt.wants_json(json, output)
@@ -59,7 +63,18 @@ def sweep(
             planned = replace(planned, planned=decided)
             if not yes:
                 _confirm(planned)
-            _carry_out(context, planned, detach=detach, as_json=as_json)
+            write_bundle(planned.name, planned.spec)
+            folder, terminal = planned.spec["folder"], SweepTerminal(context.clock, planned.spec)
+            carry_out(
+                context,
+                planned.planned,
+                terminal,
+                detach=detach,
+                as_json=as_json,
+                show=lambda driver: show_results(context, driver, terminal, quiet=as_json),
+                schema="costgpu.sweep",
+                more=lambda: {"sweep": results_value(terminal.results, terminal.metric, folder)},
+            )
     except KeyboardInterrupt:
         raise typer.Exit(EXIT_INTERRUPTED) from None
 
@@ -90,50 +105,36 @@ def _confirm(planned: PlannedSweep) -> None:
     confirm(question, alone=alone, otherwise="Not launched; nothing was spent.")
 
 
-def _carry_out(context: AppContext, planned: PlannedSweep, *, detach: bool, as_json: bool) -> None:
-    from costgpu.cli.sweep_observer import SweepTerminal
-    from costgpu.render.text.sweep import results_value
-    from costgpu.workflows.sweep.bundle import write_bundle
-
-    write_bundle(planned.name, planned.spec)
-    terminal = SweepTerminal(context.clock, planned.spec)
-    carry_out(
-        context,
-        planned.planned,
-        terminal,
-        detach=detach,
-        as_json=as_json,
-        show=lambda driver: show_results(context, driver, terminal, quiet=as_json),
-        schema="costgpu.sweep",
-        more=lambda: {"sweep": results_value(terminal.results, terminal.metric, planned.spec["folder"])},
-    )
-
-
-def sweep_terminal(clock: Clock, view: RunView, *, ask: bool | None = None) -> SweepTerminal | None:
-    """Somebody who watches a sweep that goes on; None for a run that is none, or is another computer's.
+def terminal_of(clock: Clock, found: RunView | Instance, *, ask: bool | None = None) -> Terminal:
+    """Return the terminal on which a run is watched; one with a table for a sweep that was started from this computer.
 
     Args:
         ask: Whether somebody is there to answer; None to find out.
     """
     from costgpu.cli.sweep_observer import SweepTerminal
+    from costgpu.cli.terminal_observer import Terminal
+    from costgpu.models.run import RunView
     from costgpu.workflows.sweep.bundle import read_spec
 
-    spec = read_spec(view.spec.argv)
-    return None if spec is None else SweepTerminal(clock, spec, ask=ask)
+    spec = read_spec(found.spec.argv) if isinstance(found, RunView) else None
+    return Terminal(clock, ask=ask) if spec is None else SweepTerminal(clock, spec, ask=ask)
 
 
-def show_results(context: AppContext, driver: JobDriver, terminal: SweepTerminal, *, quiet: bool = False) -> None:
-    """Write the page and print what came of a sweep.
+def show_results(context: AppContext, driver: JobDriver, terminal: Terminal, *, quiet: bool = False) -> None:
+    """Write the page and print what came of a sweep; do nothing for another run.
 
     Args:
         terminal: Where it was watched, and which gets the results that came home.
         quiet: Whether nothing goes to stdout.
     """
+    from costgpu.cli.sweep_observer import SweepTerminal
     from costgpu.models.run import RunState
     from costgpu.render.text.sweep import outcome_error, results_text
     from costgpu.workflows.sweep.bundle import forget_bundle
     from costgpu.workflows.sweep.results import results_at_home, write_page
 
+    if not isinstance(terminal, SweepTerminal):
+        return
     spec, metric, workdir = terminal.spec, terminal.metric, Path(driver.view.spec.workdir)
     home = results_at_home(spec, workdir)
     results = terminal.results = home or terminal.results

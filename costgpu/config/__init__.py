@@ -1,7 +1,7 @@
 """Settings: flag, then COSTGPU_* variables, then the project's file, then the user's file, then the default.
 
-May import `errors` and `units`. `Settings` and `load_settings` are loaded on their first use: pydantic-settings takes
-0.25 s. The places, and the ledger's URL, cost next to nothing.
+May import `errors` and `units`. `Settings` and `load_settings` are loaded on their first use: pydantic takes 0.1 s. The
+places, and the ledger's URL, cost next to nothing.
 """
 
 from __future__ import annotations

@@ -1,21 +1,28 @@
-"""The settings as one validated value. Imports pydantic-settings: 0.25 s."""
+"""The settings as one validated value. Imports pydantic: 0.1 s."""
 
 from __future__ import annotations
 
 import ipaddress
 import os
 import re
-from collections.abc import Mapping
-from contextvars import ContextVar
+from collections.abc import Callable, Mapping
 from functools import cache
 from pathlib import Path
 from typing import Annotated, Any
 
-from pydantic import AfterValidator, BeforeValidator, Field, SecretStr, ValidationError, create_model
-from pydantic_settings import BaseSettings, InitSettingsSource, NoDecode, PydanticBaseSettingsSource, SettingsConfigDict
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    SecretStr,
+    ValidationError,
+    create_model,
+)
 
-from costgpu.config.settings_files import PREFIX, SettingsFile, check_variables, project_file, user_file
-from costgpu.errors import ConfigError
+from costgpu.config.settings_files import PREFIX, check_variables, project_file, user_file, variables
+from costgpu.errors import ConfigError, UsageError
 from costgpu.providers import registry
 from costgpu.units import SYNC_MIB
 
@@ -23,8 +30,7 @@ LONGEST_LEASE_HOURS = 168.0  # 7 days
 MOST_MACHINES = 1000
 # Networks that one organisation may have; wider ones mean everybody.
 WIDEST_PREFIX = {4: 8, 6: 32}
-
-_FILES: ContextVar[tuple[SettingsFile, ...]] = ContextVar("_FILES", default=())  # the first one wins
+OPTIONS = {"sync_limit_mib": "--sync-limit"}  # that are not called as their settings
 
 
 def _address(text: str) -> str:
@@ -54,12 +60,10 @@ def _matching(pattern: str, what: str) -> AfterValidator:
     return AfterValidator(check)
 
 
-class Settings(BaseSettings):
+class Settings(BaseModel):
     """What can be set once for all commands. Made by `load_settings`, which adds the settings of the providers."""
 
-    model_config = SettingsConfigDict(
-        env_prefix=PREFIX, env_ignore_empty=True, extra="forbid", frozen=True, hide_input_in_errors=True
-    )
+    model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
 
     # the address of the ledger; None for the file in the data folder. It may hold a password
     ledger_url: SecretStr | None = None
@@ -89,25 +93,12 @@ class Settings(BaseSettings):
     ) = None
 
     # where budget alerts go, as apprise writes them; in a variable, separated by spaces. They hold passwords
-    alert_urls: Annotated[tuple[SecretStr, ...], NoDecode, BeforeValidator(_words)] = ()
+    alert_urls: Annotated[tuple[SecretStr, ...], BeforeValidator(_words)] = ()
 
     def of_provider(self, name: str) -> dict[str, str]:
         """Return the settings of one provider that are set, without its name in front."""
         values = {key: getattr(self, f"{name}_{key}", None) for key in registry.spec(name).settings}
         return {key: value for key, value in values.items() if value is not None}
-
-    @classmethod
-    def settings_customise_sources(
-        cls,
-        settings_cls: type[BaseSettings],
-        init_settings: PydanticBaseSettingsSource,
-        env_settings: PydanticBaseSettingsSource,
-        dotenv_settings: PydanticBaseSettingsSource,  # noqa: ARG003  the names are pydantic-settings' own
-        file_secret_settings: PydanticBaseSettingsSource,  # noqa: ARG003
-    ) -> tuple[PydanticBaseSettingsSource, ...]:
-        """Return flags, variables, then the files that `load_settings` has found."""
-        files = (InitSettingsSource(settings_cls, dict(file.values)) for file in _FILES.get())
-        return (init_settings, env_settings, *files)
 
 
 @cache
@@ -128,34 +119,39 @@ def load_settings(folder: Path, **flags: Any) -> Settings:
         flags: What the command line says, by the names of the settings; None for what it does not.
 
     Raises:
-        ConfigError: A file cannot be read or says what it may not; a value is unusable. Names the file, variable or
-            flag, and never repeats the value.
+        ConfigError: A file cannot be read or says what it may not; a value is unusable. Names the file or variable, and
+            never repeats the value.
+        UsageError: A value of the command line is unusable.
     """
-    model = settings_model()
+    values: dict[str, Any] = {}
+    places: dict[str, str] = {}  # setting -> what says it, for messages
+
+    def take(source: Mapping[str, Any], place: Callable[[str], str]) -> None:
+        """Let a source win over those that were taken before."""
+        values.update(source)
+        places.update({key: place(key) for key in source})
+
     check_variables(os.environ)
-    given = {key: value for key, value in flags.items() if value is not None}
     project, user = project_file(folder), user_file()
-
-    token = _FILES.set((project, user))
+    take(user.values, lambda key: f"{user.path}: {key}")
+    take(project.values, lambda key: f"{project.path}: {key}")
+    take(variables(), lambda key: f"{PREFIX}{key.upper()}")
+    given = {key: value for key, value in flags.items() if value is not None}
+    take(given, _option_of)
     try:
-        return model(**given)
+        return settings_model()(**values)
     except ValidationError as exc:
-        raise _refused(exc, given, project, user) from exc
-    finally:
-        _FILES.reset(token)
+        problem = exc.errors(include_input=False, include_url=False, include_context=False)[0]
+        words = str(problem["msg"]).removeprefix("Value error, ")
+        words = words if words.startswith(("is ", "would ")) else f"is unusable: {words[:1].lower()}{words[1:]}"
+        key = str(problem["loc"][0])
+        message = f"{places[key]} {words}."
+        if key in given:
+            raise UsageError(message) from exc
+        raise ConfigError(message, hint="`costgpu run --help` and docs/settings.md name what can be set.") from exc
 
 
-def _refused(exc: ValidationError, flags: Mapping[str, Any], project: SettingsFile, user: SettingsFile) -> ConfigError:
-    problem = exc.errors(include_input=False, include_url=False, include_context=False)[0]
-    key = str(problem["loc"][0]) if problem["loc"] else ""
-    words = str(problem["msg"]).removeprefix("Value error, ")
-    words = words if words.startswith(("is ", "would ")) else f"is unusable: {words[:1].lower()}{words[1:]}"
-    variable = f"{PREFIX}{key.upper()}"
-    if key in flags:
-        where = f"--{key.replace('_', '-')}"
-    elif any(name.upper() == variable and text for name, text in os.environ.items()):
-        where = variable
-    else:
-        file = project if key in project.values else user
-        where = f"{file.path}: {key}"
-    return ConfigError(f"{where} {words}.", hint="`costgpu run --help` and docs/settings.md name what can be set.")
+def _option_of(key: str) -> str:
+    """Return the option of the command line that sets a setting."""
+    setting = registry.settings().get(key)
+    return (setting.option if setting is not None else "") or OPTIONS.get(key, f"--{key.replace('_', '-')}")

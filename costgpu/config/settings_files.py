@@ -110,6 +110,13 @@ def check_variables(environment: Mapping[str, str]) -> None:
                 raise ConfigError(f"No setting is called {name}.", hint=f"Do you mean {near[0]}?")
 
 
+def variables() -> dict[str, str]:
+    """Return the settings that variables of this process say; an empty one says nothing."""
+    names = {name: name.upper().removeprefix(PREFIX).lower() for name in os.environ if name.upper().startswith(PREFIX)}
+    known = known_settings()
+    return {key: os.environ[name] for name, key in names.items() if key in known and os.environ[name]}
+
+
 def ledger_url() -> str | None:
     """Return where the ledger is, as `load_settings` would say, for commands that only read it; None for the default file.
 
@@ -126,7 +133,7 @@ def users_setting(key: str) -> str | None:
         ConfigError: The user's file cannot be read, or has a key that nobody knows.
     """
     check_variables(os.environ)
-    if chosen := _variable(key):
+    if chosen := variables().get(key):
         return chosen
     file = user_file()
     value = file.values.get(key)
@@ -141,15 +148,11 @@ def ledger_url_at_any_rate() -> str | None:
     Raises:
         ConfigError: The user's file, which may say it, cannot be read at all.
     """
-    if chosen := _variable("ledger_url"):
+    if chosen := variables().get("ledger_url"):
         return chosen
     path = config_file()
     value = _parse(path, read_text(path, SETTINGS) or "").get("ledger_url")
     return value if isinstance(value, str) else None
-
-
-def _variable(key: str) -> str | None:
-    return {name.upper(): text for name, text in os.environ.items()}.get(f"{PREFIX}{key.upper()}")
 
 
 def _parse(path: Path, text: str) -> dict[str, Any]:

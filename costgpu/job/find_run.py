@@ -18,7 +18,6 @@ from costgpu.job.state.attempts import attempts_of_job, machines_of_attempt
 from costgpu.job.state.journal import EventStore
 from costgpu.job.state.states import replay
 from costgpu.models.instance import Instance
-from costgpu.models.reap import TaggedInstance
 from costgpu.models.run import RunState, RunView
 from costgpu.providers.base import Provider
 
@@ -67,7 +66,7 @@ def current_run(ledger: EventStore, view: RunView) -> RunView:
 
 def resolve_run(
     text: str, ledger: RunStore, providers: Callable[[], Sequence[Provider]], owner: Callable[[], str] = current_owner
-) -> RunView | TaggedInstance:
+) -> RunView | Instance:
     """Return the run that a person means.
 
     By tag the beginning of an id, or a name, means only one's own: everybody's machines are in sight there.
@@ -93,7 +92,7 @@ def resolve_run(
     instance = _by_tag(text, providers(), owner, unread)
     with contextlib.suppress(CostGpuError):
         return load_run(ledger, instance.run_id)
-    return TaggedInstance(instance=instance)
+    return instance
 
 
 def _in_ledger(text: str, ledger: RunStore) -> RunView | None:

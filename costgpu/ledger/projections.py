@@ -87,7 +87,7 @@ def outcome_row(explaining: Iterable[RunEvent], closed: RunEvent, closing: Mappi
     intended, attempted, finished = (
         last.get(kind, {}) for kind in (EventKind.INTENDED, EventKind.ATTEMPTED, EventKind.FINISHED)
     )
-    seconds = _job_seconds(intended, finished, closing)
+    seconds = _job_seconds(finished, closing)
     estimate = _part(intended, "estimate")
     if seconds is None and not estimate:
         return None
@@ -118,11 +118,9 @@ def outcome_row(explaining: Iterable[RunEvent], closed: RunEvent, closing: Mappi
     }
 
 
-def _job_seconds(intended: Mapping[str, Any], finished: Mapping[str, Any], closing: Mapping[str, Any]) -> float | None:
+def _job_seconds(finished: Mapping[str, Any], closing: Mapping[str, Any]) -> float | None:
     """Return how long the job ran, without boot and set-up; None if that is not known, or cannot be."""
     began, ended = number_of(finished, "job_started_epoch"), number_of(finished, "finished_epoch")
-    if began is None and not text_of(_part(intended, "spec"), "setup"):
-        began = number_of(finished, "started_epoch")  # an older agent; without a set-up the job begins at once
     if began is None or ended is None:
         return None
     seconds, metered = ended - began, closing["metered_seconds"]

@@ -120,7 +120,9 @@ class Ledger:
         try:
             self.write(work)
         except IntegrityError as exc:  # two at once, where beginning does not lock
-            if self._next(event.run_id) > event.sequence:
+            query = select(func.max(events.c.sequence)).where(events.c.run_id == event.run_id)
+            newest = self.read(lambda connection: connection.scalar(query), None)
+            if newest is not None and newest >= event.sequence:
                 raise _conflict(event) from exc
             raise failures.damaged(self._place, "rows that belong together do not fit") from exc
 
@@ -187,11 +189,7 @@ class Ledger:
         return (text,) if text in found else found
 
     def _ids(self, query: Select[Any]) -> tuple[str, ...]:
-        def read(connection: Connection) -> tuple[str, ...]:
-            rows = connection.execute(query)
-            return tuple(self.readable(rows, lambda row: text(row.run_id), lambda _: "the id of a run"))
-
-        return self.read(read, ())
+        return tuple(self.readable(self.select(query), lambda row: text(row.run_id), lambda _: "the id of a run"))
 
     def close(self) -> None:
         """Let go of the file. A closed ledger opens again on its next use."""
@@ -229,11 +227,6 @@ class Ledger:
             with suppress(LedgerDamaged):  # a run can be closed whatever has become of its other rows
                 yield self._event(row)
 
-    def _next(self, run_id: str) -> int:
-        query = select(func.max(events.c.sequence)).where(events.c.run_id == run_id)
-        newest = self.read(lambda connection: connection.scalar(query), None)
-        return 0 if newest is None else newest + 1
-
     def _event(self, row: Row[*tuple[Any, ...]]) -> RunEvent:
         try:
             kind = EventKind(row.kind)
@@ -258,8 +251,8 @@ class Ledger:
         if rows:
             self.write(lambda connection: connection.execute(table.insert(), rows))
 
-    def write(self, work: Callable[[Connection], object]) -> None:
-        """Do some work (INSERT and SELECT only) in one transaction that is flushed to the disk.
+    def write(self, work: Callable[[Connection], T]) -> T:
+        """Do some work (INSERT and SELECT only) in one transaction that is flushed to the disk, and return what it does.
 
         What the work raises undoes it.
         """
@@ -273,7 +266,11 @@ class Ledger:
             with engine.connect().execution_options(**{dialect.WRITES: True}) as connection, connection.begin():
                 # A newer costgpu may have migrated the ledger since this process began.
                 migrations.refuse_newer(set(connection.scalars(select(steps.c.name))), self._place)
-                work(connection)
+                return work(connection)
+
+    def select(self, query: Select[Any]) -> list[Any]:
+        """Return the rows that a query selects; none in a ledger that does not exist yet."""
+        return self.read(lambda connection: list[Any](connection.execute(query)), [])
 
     def read(self, work: Callable[[Connection], T], empty: T) -> T:
         """Return what some work finds; `empty` in a ledger that does not exist yet, which stays so."""

@@ -10,18 +10,6 @@ from costgpu.errors import CostGpuError
 from costgpu.models.instance import Instance, InstanceRef, OrphanedResource
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TaggedInstance:
-    """A run of which only the tags on its instance are known."""
-
-    instance: Instance
-
-    @property
-    def run_id(self) -> str:
-        """Run of the tag."""
-        return self.instance.run_id
-
-
 class OrphanReason(StrEnum):
     """Why an instance is an orphan."""
 

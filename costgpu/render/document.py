@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
-import math
 from collections.abc import Mapping
-from datetime import UTC, date, datetime
-from decimal import Decimal
-from enum import Enum
 from typing import Any
 
+from costgpu.border import to_json
 from costgpu.units import shown_currency
 
 VERSION = 1
@@ -34,21 +30,5 @@ def picked(value: object, *names: str) -> dict[str, Any]:
 
 
 def json_value(value: Any) -> Any:
-    """Dataclasses as objects, enums as their values, amounts of money as strings, times in UTC, infinity as null."""
-    if isinstance(value, Enum):
-        return value.value
-    if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return {field.name: json_value(getattr(value, field.name)) for field in dataclasses.fields(value)}
-    if isinstance(value, Mapping):
-        return {str(json_value(key)): json_value(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [json_value(item) for item in value]
-    if isinstance(value, datetime):
-        return (value if value.tzinfo is None else value.astimezone(UTC)).isoformat()
-    if isinstance(value, date):
-        return value.isoformat()
-    if isinstance(value, Decimal):
-        return f"{value:f}"
-    if isinstance(value, float) and not math.isfinite(value):
-        return None
-    return value
+    """Return a value as a document has it: amounts without exponents, infinity as null."""
+    return to_json(value, money="{:f}".format, beyond=lambda _: None)

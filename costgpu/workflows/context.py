@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from costgpu.workflows.reporter import Reporter
 
 ADDRESS_SECONDS = 30.0  # a laptop moves from network to network
-OPTIONS = {"sync_limit_mib": "--sync-limit", "bucket": "--bucket"}
-"""Settings that have an option of their own, besides those of the providers."""
 
 
 class AppContext:
@@ -47,7 +45,7 @@ class AppContext:
         self._noted: set[str] = set()
         self.unusable: dict[str, str] = {}
         self._folder = folder or Path.cwd()
-        self._flags = {name: value for name, value in flags.items() if value is not None}
+        self._flags = flags
         self._adapters: dict[str, Provider] = {}
         self._address: tuple[float, str] | None = None
         self.clock = SystemClock()
@@ -70,22 +68,11 @@ class AppContext:
         """As configured.
 
         Raises:
-            ConfigError: They are wrong.
+            ConfigError, UsageError: They are wrong.
         """
         from costgpu.config import load_settings
-        from costgpu.errors import ConfigError, UsageError
 
-        try:
-            return load_settings(self._folder, **self._flags)
-        except ConfigError as error:
-            from costgpu.providers import registry
-
-            of_providers = {name: setting.option for name, setting in registry.settings().items() if setting.option}
-            for setting, option in {**OPTIONS, **of_providers}.items():
-                name = f"--{setting.replace('_', '-')} "
-                if error.message.startswith(name):
-                    raise UsageError(f"{option} {error.message.removeprefix(name)}") from error
-            raise
+        return load_settings(self._folder, **self._flags)
 
     @cached_property
     def ledger(self) -> Ledger:

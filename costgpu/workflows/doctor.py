@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import os
+import platform
 import stat
-import sys
 import threading
 from collections.abc import Sequence
 from dataclasses import replace
@@ -25,7 +25,7 @@ from costgpu.pricing.query import OfferQuery
 from costgpu.providers import registry
 from costgpu.providers.spec import ProviderConfig, ProviderSpec
 from costgpu.render.text.doctor import Place
-from costgpu.units import AcceleratorRequest, parse_accelerator
+from costgpu.units import AcceleratorRequest, NumberRange, parse_accelerator
 from costgpu.version import __version__
 from costgpu.workflows.context import AppContext
 from costgpu.workflows.offers import has_image
@@ -116,18 +116,11 @@ def _offer(
         accelerator=parse_accelerator(gpus) if gpus else AcceleratorRequest(none=True) if any_machine else None,
         infra=(provider,),
         purchase_options=(PurchaseOption.SPOT if spot else PurchaseOption.ON_DEMAND,),
+        instance_type=instance_type,
+        memory=NumberRange(least_gib, None) if any_machine else None,
+        architecture="x86_64" if any_machine else None,
     )
-    found = [
-        offer
-        for offer in Catalog.current(reporter.note, has_image=has_image).query(query)
-        if (instance_type is None or offer.instance_type.lower() == instance_type.lower())
-        and (not any_machine or (offer.memory_gib >= least_gib and offer.architecture == "x86_64"))
-    ]
-    if not found:
-        raise PriceNotFound(
-            f"There is no offer of {instance_type} on {provider}.",
-            hint=f"costgpu offers --infra {provider} lists them.",
-        )
+    found = Catalog.current(reporter.note, has_image=has_image).query(query)
     if not region:
         return found[0]
     # A region without a price may still exist: the provider is asked, and says what is wrong with it.
@@ -167,7 +160,7 @@ def cloud_checks(context: AppContext, name: str, offer: Offer | None, *, asked: 
 def own_checks(context: AppContext) -> Sequence[Check]:
     """Return what is found of this computer."""
     done = Examination()
-    done.add("python", _python)
+    done.add("python", lambda: ok("python", f"{platform.python_version()}, costgpu {__version__}"))
     done.add("settings", lambda: _settings(context))
     done.add("isolation", _isolation)
     done.add("data folder", _data_folder)
@@ -175,11 +168,6 @@ def own_checks(context: AppContext) -> Sequence[Check]:
     done.add("alerts", _alerts)
     done.add("cron", _cron)
     return done.checks
-
-
-def _python() -> Check:
-    version = ".".join(map(str, sys.version_info[:3]))
-    return ok("python", f"{version}, costgpu {__version__}")
 
 
 def _isolation() -> Check:

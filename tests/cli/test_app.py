@@ -59,8 +59,11 @@ def test_a_command_that_is_misspelt() -> None:
             ),
         ),
         ("offers --gpus A100", "costgpu.cli.run costgpu.job costgpu.ledger rich sqlalchemy"),
-        ("jobs", "asyncssh rich boto3 botocore pydantic_settings cryptography psutil tenacity"),
-        ("budget check --offline", "boto3 botocore pydantic_settings apprise asyncssh rich psutil tzlocal tenacity"),
+        ("jobs", "asyncssh rich boto3 botocore costgpu.config.settings cryptography psutil tenacity"),
+        (
+            "budget check --offline",
+            "boto3 botocore costgpu.config.settings apprise asyncssh rich psutil tzlocal tenacity",
+        ),
         ("doctor --infra local", "boto3 botocore google.auth google.cloud.compute_v1"),
     ],
 )

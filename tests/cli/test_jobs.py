@@ -16,7 +16,6 @@ from costgpu.job.state.states import replay
 from costgpu.ledger.codec import to_json
 from costgpu.models.instance import Instance, InstanceRef, InstanceState
 from costgpu.models.job import EndReason
-from costgpu.models.reap import TaggedInstance
 from costgpu.models.run import EventKind, RunState
 from tests.cli.here import LOCAL, STEPS, Here, record, told, until
 from tests.job.examples import START, facts_of, intent, option
@@ -228,6 +227,6 @@ def test_the_question_before_the_end_names_owner_and_machine() -> None:
         owner="bob@lab",
     )
     words = "End run abc (train) of bob@lab on us-central1-a/costgpu-abc and lose what is on its machine?"
-    assert cancel_question(TaggedInstance(instance=machine), now=False) == words
+    assert cancel_question(machine, now=False) == words
     view = replace(replay([intent("abcd")]), instance=ref)
     assert cancel_question(view, now=False) == "End run abcd (train) of me@here on us-central1-a/costgpu-abc?"

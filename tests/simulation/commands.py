@@ -9,16 +9,15 @@ from decimal import Decimal
 
 from costgpu.errors import RunBusy, RunError
 from costgpu.job.drive.job import JobDriver
-from costgpu.job.find_run import current_run, load_run
+from costgpu.job.find_run import current_run
 from costgpu.job.plan import LaunchPlace, Limits, options_for
 from costgpu.job.state.outcome import error_for, exit_code
-from costgpu.models.instance import Identity
+from costgpu.models.instance import Identity, Instance
 from costgpu.models.job import JobSpec, OutputsFrom, Recovery
 from costgpu.models.offer import Offer
-from costgpu.models.reap import TaggedInstance
 from costgpu.models.run import Option, Plan, RunState, RunView
 from costgpu.workflows.runs.attach import attach_run, watch_run
-from costgpu.workflows.runs.cancel import cancel_driven, cancel_job_by_tag, cancel_run
+from costgpu.workflows.runs.cancel import cancel as cancel_found
 from costgpu.workflows.runs.fetch import fetch_outputs
 from costgpu.workflows.runs.find_run import find_run, recorded_run
 from costgpu.workflows.runs.plan import PlannedRun
@@ -95,23 +94,14 @@ def cancel(process: Process) -> None:
     context = Context(process, world.elsewhere if process.step["by_tag"] else world.here)
     found = find_run(context, job_of(process))
     world.end_wanted.add(job_of(process))
-    process.discards = now
-    if isinstance(found, TaggedInstance):
-        process.discards = True
-        for ref in cancel_job_by_tag(context, found.instance)[0]:
-            world.invariants.said_ended(process, ref.instance_id)
-        return
-    view = _now(context, load_run(context.ledger, found.run_id))
-    if view.state is RunState.CLOSED:
-        return
-    try:
-        driver = cancel_run(context, view, Terminal(process, ask=False), now=now)
-    except RunBusy:
-        cancel_driven(context, view, now=now)
-    else:
-        if driver is not None and driver.ledger_error is not None:
-            raise driver.ledger_error
-    world.invariants.said_cancelled(process, view.job_id)
+    process.discards = now or isinstance(found, Instance)
+    done = cancel_found(context, found, Terminal(process, ask=False), now=now)
+    for ref in done.by_tag:
+        world.invariants.said_ended(process, ref.instance_id)
+    if done.driver is not None and done.driver.ledger_error is not None:
+        raise done.driver.ledger_error
+    if done.view is not None and not done.was_closed:
+        world.invariants.said_cancelled(process, done.view.job_id)
 
 
 def fetch(process: Process) -> None:

@@ -36,6 +36,10 @@ class MemoryLedger(MemoryBook):
         """Return what is in no table: there are only runs."""
         return empty
 
+    def select(self, query: object) -> list[Any]:
+        """Return what is in no table."""
+        return []
+
     def close(self) -> None:
         """Nothing to close."""
 
@@ -147,9 +151,12 @@ class Store:
     def read(self, work: Any, empty: Any) -> Any:
         return self._reading().read(work, empty)
 
-    def write(self, work: Any) -> None:
+    def select(self, query: object) -> Any:
+        return self._reading().select(query)
+
+    def write(self, work: Any) -> Any:
         self._writable()
-        self.target.write(work)
+        return self.target.write(work)
 
     def insert(self, table: Any, rows: Any) -> None:
         self._writable()

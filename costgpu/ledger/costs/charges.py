@@ -14,7 +14,7 @@ from decimal import Decimal
 from functools import partial
 from typing import Any, NamedTuple
 
-from sqlalchemy import ColumnElement, Connection, Select, case, func, select
+from sqlalchemy import ColumnElement, Select, case, func, select
 
 from costgpu.ledger.costs.periods import Part, share
 from costgpu.ledger.projections import plain
@@ -227,8 +227,7 @@ def pages(
         page = query.limit(wanted)
         if last is not None:
             page = page.where(runs.c.run < last if newest_first else runs.c.run > last)
-        none: list[Any] = []
-        rows = ledger.read(partial(_rows, page), none)
+        rows = ledger.select(page)
         yield rows
         if len(rows) < wanted:
             return
@@ -263,10 +262,6 @@ def conditions(selection: Selection, since: datetime | None, until: datetime | N
         tagged = select(tag.c.run).where(tag.c.run == runs.c.run, tag.c.key == plain(key), tag.c.value == plain(value))
         found.append(tagged.exists())
     return found
-
-
-def _rows(page: Select[Any], connection: Connection) -> list[Any]:
-    return list(connection.execute(page))
 
 
 _END = func.coalesce(closings.c.ended_us, closings.c.at_us)

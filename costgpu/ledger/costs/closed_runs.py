@@ -9,7 +9,7 @@ from decimal import Decimal
 from functools import partial
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, select
+from sqlalchemy import ColumnElement, select
 
 from costgpu.ledger.costs.charges import Selection, conditions, pages, run_named
 from costgpu.ledger.dialect import batches
@@ -92,8 +92,7 @@ def closed_runs(
     if only_estimated:
         query = query.where(closings.c.reason == EndReason.SUCCEEDED.value, outcomes.c.estimated_seconds > 0)
     for rows in pages(ledger, query, newest_first=newest_first, limit=limit):
-        none: dict[int, dict[str, str]] = {}
-        tags = ledger.read(partial(_tags, numbers=[row.run for row in rows]), none)
+        tags = _tags(ledger, [row.run for row in rows])
         yield from ledger.readable(rows, partial(_closed, tags), run_named)
 
 
@@ -112,10 +111,10 @@ _FIELDS: Mapping[str, tuple[ColumnElement[Any], Callable[[object], Any]]] = {
 }
 
 
-def _tags(connection: Connection, numbers: Sequence[int]) -> dict[int, dict[str, str]]:
+def _tags(ledger: Ledger, numbers: Sequence[int]) -> dict[int, dict[str, str]]:
     tags: dict[int, dict[str, str]] = {}
     for some in batches(numbers):
-        for run, key, value in connection.execute(select(run_tags).where(run_tags.c.run.in_(some))):
+        for run, key, value in ledger.select(select(run_tags).where(run_tags.c.run.in_(some))):
             tags.setdefault(run, {})[str(key)] = str(value)
     return tags
 

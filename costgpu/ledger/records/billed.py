@@ -60,10 +60,8 @@ def record_bill(ledger: Ledger, bill: Bill) -> int:
         ValueError: An amount is too large to be kept, or not a number.
     """
     wanted = {_key(row): row for row in (_row(bill, billed_row) for billed_row in bill.rows)}
-    added = 0
 
-    def work(connection: Connection) -> None:
-        nonlocal added
+    def work(connection: Connection) -> int:
         known = {
             _key(row): row
             for row in (dict(found._mapping) for found in _latest(connection, bill.start, bill.end))
@@ -77,10 +75,9 @@ def record_bill(ledger: Ledger, bill: Bill) -> int:
         ]
         if rows:
             connection.execute(billed.insert(), rows)
-        added = len(rows)
+        return len(rows)
 
-    ledger.write(work)
-    return added
+    return ledger.write(work)
 
 
 def latest_bills(ledger: Ledger, start: datetime = ALWAYS[0], end: datetime = ALWAYS[1]) -> tuple[BilledCost, ...]:

@@ -5,11 +5,11 @@ from __future__ import annotations
 import difflib
 import re
 import unicodedata
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from decimal import Decimal
-from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError, available_timezones
 
 from costgpu.errors import UsageError
 from costgpu.ledger.costs.charges import Selection
@@ -191,11 +191,11 @@ def parse_thresholds(text: str) -> tuple[int, ...]:
     return tuple(sorted(found))
 
 
-def parse_zone(text: str, known: Iterable[str]) -> str:
+def parse_zone(text: str) -> str:
     """Return the IANA name of the time zone that a user wrote.
 
     Raises:
-        UsageError: There is no such zone; the hint names the nearest of those that are `known`.
+        UsageError: There is no such zone; the hint names the nearest ones.
     """
     name = text.strip()
     try:
@@ -204,7 +204,7 @@ def parse_zone(text: str, known: Iterable[str]) -> str:
             return name
     except (ZoneInfoNotFoundError, ValueError, OSError):
         pass
-    names = {each.lower(): each for each in known}
+    names = {each.lower(): each for each in available_timezones()}
     asked = name.lower().replace(" ", "_")
     cities: dict[str, str] = {}
     for lower, each in names.items():

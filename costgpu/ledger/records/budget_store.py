@@ -102,15 +102,13 @@ def set_budget(ledger: Ledger, budget: Budget, at: datetime, *, replace: bool = 
     Raises:
         BudgetError: It exists and says something else, or its name differs from another one only by case.
     """
-    written = False
 
-    def work(connection: Connection) -> None:
-        nonlocal written
+    def work(connection: Connection) -> bool:
         _alone(connection)
         for stored in _all(connection, ledger.place):
             other = stored.budget
             if other == budget:
-                return
+                return False
             if other.name == budget.name and not replace:
                 raise BudgetError(
                     f"There is a budget {budget.name} already, and it says something else.",
@@ -122,10 +120,9 @@ def set_budget(ledger: Ledger, budget: Budget, at: datetime, *, replace: bool = 
                     hint=f"Choose another name, or: costgpu budget set {other.name} --replace ...",
                 )
         connection.execute(budgets.insert(), _row(budget.name, json.dumps(to_json(budget), separators=(",", ":")), at))
-        written = True
+        return True
 
-    ledger.write(work)
-    return written
+    return ledger.write(work)
 
 
 def remove_budget(ledger: Ledger, name: str, at: datetime) -> None:
@@ -182,7 +179,6 @@ def claim_delivery(
     Raises:
         LedgerError: Nothing could be written, and nothing is to be told.
     """
-    claimed = DeliveryAttempt()
     start = to_microseconds(_start(period))
 
     def open_points(connection: Connection) -> tuple[list[Alert], list[int]]:
@@ -190,8 +186,7 @@ def claim_delivery(
         found = {alert.threshold for alert in known if alert.period_start == _start(period)}
         return [alert for alert in known if alert.due(now)], sorted(set(thresholds) - found)
 
-    def work(connection: Connection) -> None:
-        nonlocal claimed
+    def work(connection: Connection) -> DeliveryAttempt:
         due, crossed_first = open_points(connection)
         new = []
         for threshold in crossed_first:
@@ -202,10 +197,9 @@ def claim_delivery(
                 "threshold": threshold,
                 "nano_usd": to_nano(spent_usd) or 0,
             }
-            number = insert_row(connection, alerts, row)
             new.append(
                 Alert(
-                    number=number,
+                    number=insert_row(connection, alerts, row),
                     period_start=_start(period),
                     threshold=threshold,
                     crossed_at=now,
@@ -217,16 +211,13 @@ def claim_delivery(
             row = {"alert": alert.number, "number": alert.attempts + 1, "at_us": to_microseconds(now)}
             connection.execute(alert_attempts.insert(), row)
         due.sort(key=lambda alert: (alert.period_start, alert.threshold))
-        claimed = DeliveryAttempt(alerts=tuple(due), new=tuple(new))
+        return DeliveryAttempt(alerts=tuple(due), new=tuple(new))
 
-    if not any(ledger.read(open_points, ([], list(thresholds)))):
-        return claimed  # nothing is written where there is nothing to say
-    for _ in range(TRIES):
-        try:
-            ledger.write(work)
-        except IntegrityError:  # two at once, where beginning does not lock: look again at what the other has written
-            continue
-        return claimed
+    if any(ledger.read(open_points, ([], list(thresholds)))):  # nothing is written where there is nothing to say
+        for _ in range(TRIES):
+            # two at once, where beginning does not lock: look again at what the other has written
+            with contextlib.suppress(IntegrityError):
+                return ledger.write(work)
     return DeliveryAttempt()
 
 

@@ -57,10 +57,8 @@ def measured_speeds(
         place = text(row.provider), text(row.instance_type)
         return place, text(row.account), (instant(row.at_us), number(row.job_seconds) or 0.0, number(row.steps))
 
-    none: list[Any] = []
-    rows = ledger.read(lambda connection: list(connection.execute(query)), none)
     groups: dict[Place, list[_Timed]] = {}
-    for place, account, one in ledger.readable(rows, timed, lambda _: "how long a job has taken"):
+    for place, account, one in ledger.readable(ledger.select(query), timed, lambda _: "how long a job has taken"):
         if place[0] != here[0] or account == here[1]:
             groups.setdefault(place, []).append(one)
     return {place: _speed(rows) for place, rows in groups.items()}

@@ -102,7 +102,22 @@ def says_more(machine: Charge, before: Charge | None) -> bool:
 
 def sightings_since(ledger: Ledger, since: datetime | None = None) -> tuple[Charge, ...]:
     """Machines that were seen since then and that no run of this ledger accounts for, each as it was seen last."""
-    return ledger.read(lambda connection: _unaccounted(ledger, connection, since), ())
+    newest = select(func.max(sightings.c.id)).group_by(sightings.c.provider, sightings.c.instance_id)
+    if since is not None:
+        newest = newest.where(sightings.c.at_us > to_microseconds(since))
+    open_here = (runs.c.run.is_not(None)) & closings.c.run.is_(None)
+    counted = (closings.c.instance_id == sightings.c.instance_id) & (
+        sightings.c.started_us < func.coalesce(closings.c.ended_us, closings.c.at_us)
+    )
+    query = (
+        select(sightings, open_here.label("open_here"), func.coalesce(counted, False).label("counted"))
+        .outerjoin(runs, runs.c.run_id == sightings.c.run_id)
+        .outerjoin(closings, closings.c.run == runs.c.run)
+        .where(sightings.c.id.in_(newest))
+        .order_by(sightings.c.id)
+    )
+    rows = (row for row in ledger.select(query) if not row.open_here and not row.counted)
+    return tuple(ledger.readable(rows, _sighting, _name))
 
 
 def outside_closed_runs(ledger: Ledger, machines: Sequence[Charge], now: datetime) -> list[Charge]:
@@ -157,37 +172,13 @@ def last_sightings(ledger: Ledger, machines: Iterable[Charge]) -> dict[Key, Char
     """Return what the ledger says of these machines, by `key_of`."""
     keys = list(set(map(key_of, machines)))
     found: dict[Key, Charge] = {}
-
-    def read(connection: Connection) -> None:
-        name = tuple_(sightings.c.provider, sightings.c.instance_id)
-        for some in batches(keys):
-            newest = select(func.max(sightings.c.id)).where(name.in_(some))
-            newest = newest.group_by(sightings.c.provider, sightings.c.instance_id)
-            rows = connection.execute(select(sightings).where(sightings.c.id.in_(newest)))
-            found.update((key_of(each), each) for each in ledger.readable(rows, _sighting, _name))
-
-    if keys:
-        ledger.read(read, None)
+    name = tuple_(sightings.c.provider, sightings.c.instance_id)
+    for some in batches(keys):
+        newest = select(func.max(sightings.c.id)).where(name.in_(some))
+        newest = newest.group_by(sightings.c.provider, sightings.c.instance_id)
+        rows = ledger.select(select(sightings).where(sightings.c.id.in_(newest)))
+        found.update((key_of(each), each) for each in ledger.readable(rows, _sighting, _name))
     return found
-
-
-def _unaccounted(ledger: Ledger, connection: Connection, since: datetime | None) -> tuple[Charge, ...]:
-    newest = select(func.max(sightings.c.id)).group_by(sightings.c.provider, sightings.c.instance_id)
-    if since is not None:
-        newest = newest.where(sightings.c.at_us > to_microseconds(since))
-    open_here = (runs.c.run.is_not(None)) & closings.c.run.is_(None)
-    counted = (closings.c.instance_id == sightings.c.instance_id) & (
-        sightings.c.started_us < func.coalesce(closings.c.ended_us, closings.c.at_us)
-    )
-    query = (
-        select(sightings, open_here.label("open_here"), func.coalesce(counted, False).label("counted"))
-        .outerjoin(runs, runs.c.run_id == sightings.c.run_id)
-        .outerjoin(closings, closings.c.run == runs.c.run)
-        .where(sightings.c.id.in_(newest))
-        .order_by(sightings.c.id)
-    )
-    rows = (row for row in connection.execute(query) if not row.open_here and not row.counted)
-    return tuple(ledger.readable(rows, _sighting, _name))
 
 
 def _name(row: Any) -> str:

@@ -101,22 +101,12 @@ def show_text(standings: Sequence[CheckedBudget], problems: Sequence[CostGpuErro
     return "\n\n".join(_block(standing) for standing in standings)
 
 
-def show_json(standings: Sequence[CheckedBudget], problems: Sequence[CostGpuError], now: datetime) -> str:
-    """Return the same as a versioned document."""
-    return document(
-        "costgpu.budgets",
-        at=now,
-        budgets=[_standing_value(standing) for standing in standings],
-        problems=[problem.message for problem in problems],
-    )
-
-
-def check_json(
-    standings: Sequence[CheckedBudget], problems: Sequence[CostGpuError], now: datetime, **more: object
+def budgets_json(
+    schema: str, standings: Sequence[CheckedBudget], problems: Sequence[CostGpuError], now: datetime, **more: object
 ) -> str:
-    """Return what a check has found and done, as a versioned document with further parts."""
+    """Return how budgets stand as a versioned document, with further parts."""
     return document(
-        "costgpu.budget-check",
+        schema,
         at=now,
         budgets=[_standing_value(standing) for standing in standings],
         problems=[problem.message for problem in problems],

@@ -7,7 +7,7 @@ from datetime import datetime
 from decimal import Decimal
 from typing import TYPE_CHECKING
 
-from costgpu.models.attempts import summarize
+from costgpu.models.attempts import AttemptsSummary, summarize
 from costgpu.models.job import EndReason
 from costgpu.models.run import EndedBy
 from costgpu.providers import registry
@@ -34,17 +34,18 @@ def receipts_text(views: Sequence[RunView]) -> str:
     """Return the receipts of all machines of a job, and what they have cost together."""
     if views[0].spec.goes_on:  # those that looked for machines and found none are not shown, but for the last
         views = [view for view in views if view.receipt is not None and view.receipt.instance is not None] or views[-1:]
-    if summarize(views) is not None:
-        return _attempts_text(views)
     texts = [
         receipt_text(view.receipt, view, safeguards=view is views[0]) for view in views if view.receipt is not None
     ]
-    if len(views) > 1:
+    total = summarize(views)
+    if total is not None:
+        texts += _attempts_lines(total)
+    elif len(views) > 1:
         made = [view.receipt for view in views if view.receipt is not None and view.receipt.instance is not None]
         seconds = sum(receipt.metered_seconds for receipt in made)
         cost = sum((receipt.metered_cost_usd for receipt in made), Decimal(0))
-        total = f"{counted(len(made), 'machine')}, {format_duration(seconds)} of them, {format_usd(cost)}"
-        texts.append(labelled("together", total if made else "nothing was created, nothing is billed"))
+        together = f"{counted(len(made), 'machine')}, {format_duration(seconds)} of them, {format_usd(cost)}"
+        texts.append(labelled("together", together if made else "nothing was created, nothing is billed"))
     return "\n".join(texts)
 
 
@@ -54,13 +55,8 @@ def receipts_json(views: Sequence[RunView], now: datetime) -> str:
     return document("costgpu.job", at=now, receipts=receipts, attempts=summarize(views))
 
 
-def _attempts_text(views: Sequence[RunView]) -> str:
-    """Return the receipts of all machines that a job had one after the other, and what the interruptions have cost."""
-    texts = [
-        receipt_text(view.receipt, view, safeguards=view is views[0]) for view in views if view.receipt is not None
-    ]
-    total = summarize(views)
-    assert total is not None  # noqa: S101 - the caller's condition
+def _attempts_lines(total: AttemptsSummary) -> list[str]:
+    """Return what all machines that a job had one after the other have cost, and what of that the interruptions."""
     times, seconds = counted(total.interruptions, "interruption"), format_duration(total.metered_seconds)
     lost = format_duration(total.lost_seconds + total.restart_seconds)
     worked = f"{format_duration(total.lost_seconds)} of work" if total.lost_seconds >= 1 else "no work"
@@ -68,10 +64,10 @@ def _attempts_text(views: Sequence[RunView]) -> str:
     whole = (
         f"{counted(total.machines, 'machine')} after {times}, {seconds} of them, {format_usd(total.metered_cost_usd)}"
     )
-    texts += [labelled("together", whole), labelled("lost", f"{lost}: {again}")]
+    lines = [labelled("together", whole), labelled("lost", f"{lost}: {again}")]
     if total.on_demand_usd is not None:
-        texts.append(labelled("on demand", f"the same work would have cost about {format_usd(total.on_demand_usd)}"))
-    return "\n".join(texts)
+        lines.append(labelled("on demand", f"the same work would have cost about {format_usd(total.on_demand_usd)}"))
+    return lines
 
 
 def receipt_text(receipt: Receipt, view: RunView, *, safeguards: bool = True) -> str:

@@ -25,9 +25,9 @@ from costgpu.units import format_bare_usd, format_duration, format_size, format_
 
 if TYPE_CHECKING:
     from costgpu.errors import CostGpuError
+    from costgpu.models.instance import Instance
     from costgpu.models.job import Recovery
     from costgpu.models.offer import Offer
-    from costgpu.models.reap import TaggedInstance
     from costgpu.models.run import Plan, RunView
 
 STAYING_ROWS = 5
@@ -238,7 +238,7 @@ def run_fields(now: datetime | None) -> tuple[RunField, ...]:
     )
 
 
-def jobs_text(views: Sequence[RunView], tagged: Sequence[TaggedInstance], now: datetime) -> str:
+def jobs_text(views: Sequence[RunView], tagged: Sequence[Instance], now: datetime) -> str:
     """One line for each run, how long open ones' leases last, and the machines that only their tags tell of."""
     if not views and not tagged:
         return "No runs. costgpu run train.py starts one."
@@ -249,21 +249,20 @@ def jobs_text(views: Sequence[RunView], tagged: Sequence[TaggedInstance], now: d
             lines.append(f"{view.run_id}: {ref}, {lease_left(view.lease_until, now)}")
     lines += [f"{view.run_id} waits: costgpu queue says what for" for view in views if view.waits]
     if tagged:
-        columns: tuple[Column[TaggedInstance], ...] = (
+        columns: tuple[Column[Instance], ...] = (
             Column("TAGGED RUN", lambda item: item.run_id),
-            Column("JOB", lambda item: item.instance.name, width=14),
-            Column("STATE", lambda item: item.instance.state.value),
-            Column("WHERE", lambda item: item.instance.instance_type, width=18),
-            Column("LEASE", lambda item: lease_left(item.instance.lease_until, now), right=True),
+            Column("JOB", lambda item: item.name, width=14),
+            Column("STATE", lambda item: item.state.value),
+            Column("WHERE", lambda item: item.instance_type, width=18),
+            Column("LEASE", lambda item: lease_left(item.lease_until, now), right=True),
         )
         lines += table(columns, tagged)
     return "\n".join(lines)
 
 
-def jobs_json(views: Sequence[RunView], tagged: Sequence[TaggedInstance], now: datetime) -> str:
+def jobs_json(views: Sequence[RunView], tagged: Sequence[Instance], now: datetime) -> str:
     """Return the list as a versioned document."""
-    runs, machines = [run_value(view, now) for view in views], [item.instance for item in tagged]
-    return document("costgpu.jobs", at=now, runs=runs, tagged=machines)
+    return document("costgpu.jobs", at=now, runs=[run_value(view, now) for view in views], tagged=tagged)
 
 
 def run_value(view: RunView, now: datetime | None = None) -> dict[str, Any]:

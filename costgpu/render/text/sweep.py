@@ -18,7 +18,7 @@ from costgpu.sweep.bundle import Sweep
 from costgpu.sweep.metric import Metric, Mode
 from costgpu.sweep.results import Results, Trial, TrialStatus
 from costgpu.sweep.schedule import SweepTime
-from costgpu.sweep.space import Distribution, RandomAxis, Space
+from costgpu.sweep.space import Distribution, RandomAxis
 from costgpu.sweep.tuner.arguments import arguments_of
 from costgpu.sweep.tuner.trial_process import trial_name
 from costgpu.units import format_duration, format_percent, format_usd
@@ -48,9 +48,11 @@ def sweep_plan_text(
     """
     example = arguments_of(sweep.space.example, sweep.template)
     words = " ".join(("python", *argv, *example))
+    settings = [f"{axis.name}={_shortened(','.join(axis.values))}" for axis in sweep.space.grid]
+    settings += [f"{axis.name} {_range(axis)}" for axis in sweep.space.random]
     rows = [
         ("sweep", _trials(sweep, plan.spec.nodes)),
-        ("settings", "; ".join(_axes(sweep.space))),
+        ("settings", "; ".join(settings)),
         (
             "metric",
             f"{sweep.metric.pattern}, the {'lowest' if sweep.metric.mode is Mode.MIN else 'highest'} is the best",
@@ -77,11 +79,6 @@ def _trials(sweep: Sweep, nodes: int) -> str:
     where = f" on {counted(nodes, 'machine')}" if nodes > 1 else ""
     share = f", {sweep.gpus_per_trial:g} of a GPU each" if 0 < sweep.gpus_per_trial < 1 else ""
     return f"{space.trials:,} trials{drawn}, {sweep.concurrent} at once{where}{share}"
-
-
-def _axes(space: Space) -> list[str]:
-    grid = [f"{axis.name}={_shortened(','.join(axis.values))}" for axis in space.grid]
-    return grid + [f"{axis.name} {_range(axis)}" for axis in space.random]
 
 
 def _shortened(text: str) -> str:

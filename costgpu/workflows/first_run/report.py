@@ -9,7 +9,6 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from datetime import datetime
 from decimal import Decimal
-from pathlib import Path
 
 from costgpu.models.diagnostics import Check
 from costgpu.models.first_run import Trial
@@ -17,7 +16,6 @@ from costgpu.render.document import VERSION, json_object, picked
 from costgpu.render.text.doctor import Place
 from costgpu.version import __version__
 from costgpu.workflows.first_run.redact import Redactor
-from costgpu.workflows.write_file import write_file
 
 SCHEMA = "costgpu.first_run"
 PERSONAL = frozenset({"credentials"})  # checks whose words are nothing but who somebody is
@@ -64,8 +62,3 @@ def _trial(trial: Trial) -> dict[str, object]:
     del facts["run_id"], facts["offer"]
     offer = picked(trial.offer, "provider", "region", "instance_type", "purchase_option", "price_usd_per_hour")
     return {**offer, **facts}
-
-
-def write_report(path: Path, text: str, *, force: bool) -> None:
-    """Write it. Raises `UsageError` if the file is there already, and `force` does not say that it may go."""
-    write_file(path, [text], force=force)

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
 
+from costgpu.errors import RunBusy
 from costgpu.job.adopt import adopt_job, catch_up, job_status, log_tail
 from costgpu.job.drive.context import Detached, retry_on_conflict
 from costgpu.job.drive.job import JobDriver
 from costgpu.job.end_instance import clean_up, end_instance, request_termination
-from costgpu.job.find_run import runs_of_job
+from costgpu.job.find_run import current_run, load_run, runs_of_job
 from costgpu.job.state.journal import RunJournal
 from costgpu.job.state.lock import lock_run
 from costgpu.job.state.observer import Observer
@@ -19,6 +21,38 @@ from costgpu.models.job import EndReason
 from costgpu.models.run import EndedBy, RunState, RunView
 from costgpu.workflows.context import AppContext
 from costgpu.workflows.runs.find_run import connection, run_and_machine
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cancelled:
+    """What has come of a cancellation."""
+
+    view: RunView | None = None  # the run as it is now; None for machines of which only the tags are known
+    # that has ended it here; None if nothing was to be done, or another process ends it
+    driver: JobDriver | None = None
+    by_tag: tuple[InstanceRef, ...] = ()  # machines that were terminated by their tags
+    was_closed: bool = False  # whether it had ended before
+
+
+def cancel(context: AppContext, found: RunView | Instance, observer: Observer, *, now: bool = False) -> Cancelled:
+    """End a job by any of its runs: here, by the process that drives it, or by the tags on its machines.
+
+    Args:
+        observer: Shows what the job writes from now on, if it is ended here.
+        now: Terminate at once; what is on the machine is lost.
+    """
+    if isinstance(found, Instance):
+        return Cancelled(by_tag=_cancel_by_tags(context, found))
+    view = current_run(context.ledger, load_run(context.ledger, found.run_id))
+    if view.state is RunState.CLOSED:
+        return Cancelled(view=view, was_closed=True)
+    try:
+        driver = cancel_run(context, view, observer, now=now)
+    except RunBusy:
+        cancel_driven(context, view, now=now)
+        driver = None
+    after = driver.decisive if driver is not None else load_run(context.ledger, view.run_id)
+    return Cancelled(view=after, driver=driver)
 
 
 def cancel_run(context: AppContext, view: RunView, observer: Observer, *, now: bool = False) -> JobDriver | None:
@@ -90,12 +124,8 @@ def cancel_by_tag(context: AppContext, ref: InstanceRef, run_id: str, launched_a
     return clean_up(provider, run_id, ref.region, context.clock)
 
 
-def cancel_job_by_tag(context: AppContext, instance: Instance) -> tuple[list[InstanceRef], tuple[str, ...]]:
-    """Terminate a machine that the ledger does not know, and those that work with it.
-
-    Returns:
-        What is terminated, and the names of what could not be removed with it.
-    """
+def _cancel_by_tags(context: AppContext, instance: Instance) -> tuple[InstanceRef, ...]:
+    """Terminate a machine that the ledger does not know, and those that work with it; return which ones."""
     provider, machines = context.provider(instance.ref.provider), [instance]
     if instance.group_id:
         owned = provider.list_owned([instance.ref.region]).instances
@@ -105,4 +135,6 @@ def cancel_job_by_tag(context: AppContext, instance: Instance) -> tuple[list[Ins
     for one in machines:
         request_termination(provider, one.ref, context.clock)
     left = [name for one in machines for name in cancel_by_tag(context, one.ref, one.run_id, one.launched_at)]
-    return [one.ref for one in machines], tuple(left)
+    if left:
+        context.reporter.note(f"Left behind: {', '.join(left)}; costgpu reap --yes removes it.")
+    return tuple(one.ref for one in machines)

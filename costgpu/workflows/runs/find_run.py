@@ -12,12 +12,11 @@ from costgpu.job.launch import current_owner
 from costgpu.job.machine.host import Host
 from costgpu.job.machine.keys import load_keys
 from costgpu.models.instance import Instance
-from costgpu.models.reap import TaggedInstance
 from costgpu.models.run import RunState, RunView
 from costgpu.workflows.context import AppContext
 
 
-def find_run(context: AppContext, text: str) -> RunView | TaggedInstance:
+def find_run(context: AppContext, text: str) -> RunView | Instance:
     """Return a run by its id, name or machine: as the ledger tells it or, without one, as its machine's tags do."""
     return resolve_run(text, context.ledger, context.providers, lambda: context.settings.owner or current_owner())
 
@@ -25,7 +24,7 @@ def find_run(context: AppContext, text: str) -> RunView | TaggedInstance:
 def recorded_run(context: AppContext, text: str) -> RunView:
     """Return a run that the ledger knows."""
     found = find_run(context, text)
-    if isinstance(found, TaggedInstance):
+    if isinstance(found, Instance):
         raise RunNotFound(
             f"Run {found.run_id} is known only by the tag on its machine: this ledger has no record of it.",
             hint=f"costgpu logs -f, fetch and cancel {found.run_id} work by the tag.",
@@ -36,8 +35,8 @@ def recorded_run(context: AppContext, text: str) -> RunView:
 def run_and_machine(context: AppContext, text: str) -> tuple[RunView | None, Instance | None]:
     """Return the run and its machine as it is now. Raises `AuthError` if the credentials are not the run's."""
     found = find_run(context, text)
-    if isinstance(found, TaggedInstance):
-        return None, found.instance
+    if isinstance(found, Instance):
+        return None, found
     if found.instance is None or found.state is RunState.CLOSED:  # then its end is confirmed: nobody need be asked
         return found, None
     return found, provider_of(found, context.ledger, context.tools).describe(found.instance)

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 from costgpu.errors import ConfigError, LedgerError, ProviderError
 from costgpu.job.load_runs import load_runs
+from costgpu.models.instance import Instance
 from costgpu.models.job import JobPhase
-from costgpu.models.reap import TaggedInstance
 from costgpu.models.run import RunState, RunView
 from costgpu.workflows.context import AppContext
 
@@ -21,7 +21,7 @@ class RunList:
     """Runs of the ledger, and machines that are known only by their tags."""
 
     runs: list[RunView]
-    tagged: list[TaggedInstance]
+    tagged: list[Instance]
 
 
 def list_runs(context: AppContext, *, closed: bool = False, by_tag: bool = False) -> RunList:
@@ -40,7 +40,7 @@ def list_runs(context: AppContext, *, closed: bool = False, by_tag: bool = False
     except (ConfigError, LedgerError) as error:
         context.reporter.note(f"{error.message} Asking the providers instead.", error.hint)
         by_tag = True
-    found: list[TaggedInstance] = []
+    found: list[Instance] = []
     known = {view.run_id for view in views}
     for provider in context.providers() if by_tag else ():
         try:
@@ -48,7 +48,7 @@ def list_runs(context: AppContext, *, closed: bool = False, by_tag: bool = False
         except ProviderError as error:
             context.reporter.note(f"{provider.name} could not be asked: {error.message}")
             continue
-        found += [TaggedInstance(instance=i) for i in owned.instances if i.state.alive and i.run_id not in known]
+        found += [i for i in owned.instances if i.state.alive and i.run_id not in known]
         for region, why in owned.unreachable:
             context.reporter.note(f"{provider.name}/{region} could not be asked: {why}")
     return RunList(views, found)

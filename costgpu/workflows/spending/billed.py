@@ -34,10 +34,10 @@ def billing_providers(context: AppContext) -> list[Billing]:
     return [billing for billing in found if billing is not None]
 
 
-def charges(
+def sort_by_fee(
     providers: Sequence[Billing], start: datetime, end: datetime, *, fresh: bool
 ) -> tuple[list[Billing], list[Billing], Bills]:
-    """Return providers that can be asked, those of them that charge for the answer, and those that refuse already.
+    """Return the providers that can be asked, those of them that take a fee for the answer, and those that refuse already.
 
     An answer that is kept costs nothing.
     """

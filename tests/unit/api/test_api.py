@@ -15,7 +15,6 @@ import pytest
 import costgpu
 from costgpu.clock import ManualClock
 from costgpu.errors import BudgetExceeded
-from costgpu.ledger import Ledger
 from costgpu.measure.profile_file import save_profile
 from costgpu.models.job import EndReason, Launcher
 from costgpu.models.run import RunState
@@ -209,14 +208,6 @@ class TestRun:
         (closed,) = costgpu.runs()
         assert closed.reason is EndReason.CANCELLED
 
-    def test_a_task_file_of_another_tool(self, cloud: FakeCloud) -> None:
-        Path("task.yaml").write_text(
-            "workdir: .\nenvs: {LR: 0.1}\nresources: {accelerators: L4}\nrun: python train.py --lr 1\n"
-        )
-        view = costgpu.run("task.yaml", infra="fake", max_cost=2, estimate=False)
-        assert view.reason is EndReason.SUCCEEDED
-        assert (view.spec.name, view.spec.argv, view.spec.env_names) == ("task", ("train.py", "--lr", "1"), ("LR",))
-
     def test_back_to_a_run_that_goes_on(self, cloud: FakeCloud, capsys: pytest.CaptureFixture[str]) -> None:
         run_id = costgpu.run("train.py", **ON_FAKE, max_cost=2, wait=False).run_id
         assert [one.run_id for one in costgpu.jobs()] == [run_id]
@@ -236,11 +227,6 @@ class TestRun:
         assert costgpu.cancel(run_id) == view
         with pytest.raises(costgpu.RunError, match="is closed"):
             costgpu.attach(run_id)
-
-    def test_a_run_is_shown_while_it_is_attached_to(self, cloud: FakeCloud, capsys: pytest.CaptureFixture[str]) -> None:
-        run_id = costgpu.run("train.py", **ON_FAKE, max_cost=2, wait=False).run_id
-        costgpu.attach(run_id, follow=True)
-        assert capsys.readouterr() == ("step 1\n", "")
 
     def test_cancel(self, cloud: FakeCloud) -> None:
         run_id = costgpu.run("train.py", **ON_FAKE, max_cost=2, wait=False).run_id
@@ -279,13 +265,3 @@ class TestRun:
     def test_which_script(self) -> None:
         with pytest.raises(costgpu.UsageError, match="Which script"):
             costgpu.run()
-
-
-def test_the_command_line_runs_on_the_same_cloud(cloud: FakeCloud) -> None:
-    code, out, err = told(
-        "run", "--infra", "fake", "-t", "f1.gpu", "--no-estimate", "--max-cost", "2", "-y", "train.py"
-    )
-    assert (code, out) == (0, "step 1\n"), err
-    assert "Receipt" in err
-    with Ledger.open(folder=Path.home() / "data" / "costgpu") as ledger:
-        assert len(ledger.recent_runs()) == 1

@@ -18,8 +18,8 @@ from costgpu.job.drive.context import Detached
 from costgpu.job.find_run import load_run, resolve_run
 from costgpu.job.launch import current_owner, job_name, launch, new_run_id
 from costgpu.job.state.observer import NullObserver
+from costgpu.models.instance import Instance
 from costgpu.models.job import JobPhase, JobStatus
-from costgpu.models.reap import TaggedInstance
 from costgpu.models.run import EventKind, RunEvent, RunState, RunView
 from costgpu.providers.base import Provider
 from tests.fake_cloud import FakeCloud, JobScript, MachineScript
@@ -158,8 +158,8 @@ class TestFind:
         world.detached("abc")
         (instance,) = world.cloud.instances_of("abc")
         found = resolve_run(text or instance.ref.instance_id, book, world.providers, owner=lambda: "me")
-        assert isinstance(found, TaggedInstance)
-        assert found.instance.ref == instance.ref
+        assert isinstance(found, Instance)
+        assert found.ref == instance.ref
 
     @pytest.mark.parametrize("text", ["ab", "train"])
     def test_by_tag_a_colleagues_machine_is_never_guessed(self, world: World, text: str) -> None:
@@ -170,7 +170,7 @@ class TestFind:
             resolve_run(text, Shelf(), world.providers, owner=lambda: "you@here")
         assert "whole run id" in caught.value.hint
         for whole in ("abc", machine):
-            assert isinstance(resolve_run(whole, Shelf(), world.providers, owner=lambda: "you@here"), TaggedInstance)
+            assert isinstance(resolve_run(whole, Shelf(), world.providers, owner=lambda: "you@here"), Instance)
 
     def test_several_machines_are_no_answer_either(self, world: World) -> None:
         world.detached("abc")
@@ -194,7 +194,7 @@ class TestFind:
         broken = FakeCloud(ManualClock())
         broken.faults.next("list_owned", error=ProviderError("broken"), times=9)
         found = resolve_run("abc", Shelf(), lambda: [broken.provider(), world.cloud.provider()])
-        assert isinstance(found, TaggedInstance)
+        assert isinstance(found, Instance)
 
 
 class TestLaunch:

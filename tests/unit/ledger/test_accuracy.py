@@ -5,7 +5,6 @@ from decimal import Decimal
 from typing import Any
 
 import pytest
-from sqlalchemy import Connection
 
 from costgpu.ledger import Ledger
 from costgpu.ledger.costs.charges import Selection
@@ -50,13 +49,6 @@ def bill(
     }
 
 
-def tell(ledger: Ledger, rows: list[dict[str, Any]]) -> None:
-    def write(connection: Connection) -> None:
-        connection.execute(billed.insert(), rows)
-
-    ledger.write(write)
-
-
 def test_run_by_run_and_by_provider() -> None:
     runs = [
         ran(1100.0, "1.1"),
@@ -68,25 +60,19 @@ def test_run_by_run_and_by_provider() -> None:
     ]
     with Ledger.open("sqlite://") as ledger:
         ids = plant(ledger, runs)
-
-        def write(connection: Connection) -> None:
-            rows = [
-                bill(ids[0], "9"),
-                bill(ids[0], "1.2"),
-                bill(ids[0], "0.12", day=1),
-                bill("", "5"),
-                bill("other", "7"),
-            ]
-            for row in rows:
-                connection.execute(billed.insert(), row)
-
-        ledger.write(write)
+        corrected = [bill(ids[0], "9"), bill(ids[0], "1.2"), bill(ids[0], "1.2", account="2")]
+        ledger.insert(billed, [*corrected, bill(ids[0], "0.12", day=1), bill("", "5"), bill("other", "7")])
         found = comparisons(ledger, Selection())
         none = comparisons(ledger, Selection(name="nobody"))
     assert [one.run.run_id for one in found] == ids[:4]
     assert [round(one.time_error, 3) for one in found] == [0.1, 0.3, -0.05, 0.0]
     assert [one.held for one in found] == [True, False, True, True]
-    assert [one.billed_usd for one in found] == [Decimal("1.32"), None, None, None]  # the last word on each period
+    assert [one.billed_usd for one in found] == [
+        Decimal("1.32"),
+        None,
+        None,
+        None,
+    ]  # the last word on each period, once
     assert found[3].cost_error is None
     everything, aws, local = accuracy(found)
     assert (everything.provider, aws.provider, local.provider) == ("", "aws", "local")
@@ -118,20 +104,12 @@ def test_a_bill_that_may_be_incomplete_is_none(rows: list[tuple[str, int, float]
     with Ledger.open("sqlite://") as ledger:
         (run,) = plant(ledger, [ran(3600.0, "3", expected=3600.0)])
         facts = [bill(run, usd, day, timedelta(hours=hours)) for usd, day, hours in rows]
-        tell(ledger, facts)
+        ledger.insert(billed, facts)
         found = comparisons(ledger, Selection())
     assert [one.billed_usd for one in found] == [expected]
     assert accuracy(found)[0].billed_runs == (expected is not None)
     words = accuracy_text(accuracy(found), found).splitlines()[-1].split()
     assert (words[-1] == "-") == (expected is None)
-
-
-def test_two_accounts_that_bill_the_same_run_count_once() -> None:
-    with Ledger.open("sqlite://") as ledger:
-        (run,) = plant(ledger, [ran(1000.0, "1")])
-        facts = [bill(run, "1", account=account) for account in ("1", "2")]
-        tell(ledger, facts)
-        assert [one.billed_usd for one in comparisons(ledger, Selection())] == [Decimal(1)]
 
 
 def test_nothing_to_compare_is_said() -> None:

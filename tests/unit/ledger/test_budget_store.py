@@ -13,7 +13,7 @@ from typing import IO
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from sqlalchemy import Connection, Executable, func, select
+from sqlalchemy import Executable, func, select
 
 from costgpu.errors import BudgetError, LedgerDamaged, LedgerError
 from costgpu.ledger import Ledger, schema
@@ -89,10 +89,7 @@ def rows(ledger: Ledger, table: str) -> int:
 
 
 def plant(ledger: Ledger, statement: Executable) -> None:
-    def write(connection: Connection) -> None:
-        connection.execute(statement)
-
-    ledger.write(write)
+    ledger.write(lambda connection: connection.execute(statement))
 
 
 def marks(turn: DeliveryAttempt) -> list[int]:

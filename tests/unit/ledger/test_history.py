@@ -8,7 +8,6 @@ from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from fractions import Fraction
 from itertools import pairwise
-from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -164,26 +163,6 @@ def test_a_day_costs_what_was_spent_in_it(shared: Ledger, runs: list[Closed], by
         first = datetime.fromisoformat(total.key if by is By.DAY else f"{total.key}-01").replace(tzinfo=UTC)
         after = first + timedelta(days=1) if by is By.DAY else (first + timedelta(days=31)).replace(day=1)
         assert total.cost_usd == spent(shared, mine, first, after)
-
-
-def test_groups_and_their_order() -> None:
-    runs = [
-        Closed(started=START, cost=Decimal(1), name="a", owner="ann@x", tags={"team": "nlp"}),
-        Closed(started=START, cost=Decimal(5), name="b", owner="ann@y", reason="idle", instance_type="g6.xlarge"),
-        Closed(started=START, cost=Decimal(2), name="a", owner="bob@x", provider="local"),
-    ]
-    with ledger_of(*runs) as ledger:
-
-        def told(by: By, **more: Any) -> list[tuple[str, int, int, int]]:
-            found = totals(ledger, Selection(), by, **more)
-            return [(total.key, total.runs, int(total.cost_usd), int(total.wasted_usd)) for total in found]
-
-        assert told(By.PERSON) == [("ann", 2, 6, 5), ("bob", 1, 2, 0)]
-        assert told(By.JOB) == [("b", 1, 5, 5), ("a", 2, 3, 0)]
-        assert [key for key, *_ in told(By.INSTANCE)] == ["aws g6.xlarge", "local g5.xlarge", "aws g5.xlarge"]
-        assert told(By.TAG, tag="team") == [("", 2, 7, 5), ("nlp", 1, 1, 0)]
-        assert told(By.REASON) == [("idle", 1, 5, 5), ("succeeded", 2, 3, 0)]
-        assert totals(ledger, Selection(name="nobody"), By.JOB) == ()
 
 
 def test_pages_in_both_directions(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -19,21 +19,9 @@ from costgpu.workflows.task_files import read_task
 from costgpu.workflows.task_files.read_task import with_task_file
 from tests.cli.here import told
 from tests.unit.house.test_words_are_real import unreal
+from tests.unit.workflows.reporter import ListReporter
 
 KEYS = tomllib.loads(Path(read_task.__file__).with_name("keys.toml").read_text())
-
-
-class Notes:
-    """Keeps remarks."""
-
-    def __init__(self) -> None:
-        self.notes: list[str] = []
-
-    def note(self, text: str, hint: str = "") -> None:
-        self.notes.append(f"{text} {hint}")
-
-    def measuring(self, *_: object) -> Any:
-        raise AssertionError("nothing is measured")
 
 
 @pytest.fixture(autouse=True)
@@ -49,7 +37,7 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def asked(text: str, file: str = "task.yaml", **options: Any) -> RunRequest:
     Path(file).write_text(text)
-    return with_task_file(RunRequest(command=(file,), **options), Notes())
+    return with_task_file(RunRequest(command=(file,), **options), ListReporter())
 
 
 def refusal(text: str, file: str = "task.yaml", **options: Any) -> str:
@@ -284,13 +272,13 @@ class TestTheCommandLineWins:
 
     def test_a_yaml_file_behind_a_script_is_its_argument(self) -> None:
         request = RunRequest(command=("train.py", "config.yaml"))
-        assert with_task_file(request, Notes()) is request
+        assert with_task_file(request, ListReporter()) is request
         assert "takes no arguments: --lr 1" in str(_refused(RunRequest(command=("task.yaml", "--lr", "1"))))
 
 
 def _refused(request: RunRequest) -> UsageError:
     with pytest.raises(UsageError) as refused:
-        with_task_file(request, Notes())
+        with_task_file(request, ListReporter())
     return refused.value
 
 
@@ -438,14 +426,14 @@ def test_a_refusal_has_the_exit_code_of_wrong_usage() -> None:
 
 
 def test_what_needs_nothing_is_told() -> None:
-    notes = Notes()
+    notes = ListReporter()
     Path("task.yaml").write_text("run: python train.py\nresources: {disk_tier: best, autostop: true}\npriority: 5")
     with_task_file(RunRequest(command=("task.yaml",)), notes)
     assert [note.split(": ")[1] for note in notes.notes] == [
         "priority",
         "resources.disk_tier",
         "resources.autostop",
-        "it is the current one, " + str(Path.cwd()) + ". ",
+        f"it is the current one, {Path.cwd()}.",
     ]
 
 

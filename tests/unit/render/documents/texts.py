@@ -9,7 +9,7 @@ from decimal import Decimal
 from costgpu.errors import InstanceLost, ProviderError
 from costgpu.models.instance import Identity, InstanceState, OrphanedResource
 from costgpu.models.job import EndReason, JobPhase, JobSpec, JobStatus, Launcher
-from costgpu.models.reap import Orphan, OrphanReason, ReapFindings, TaggedInstance
+from costgpu.models.reap import Orphan, OrphanReason, ReapFindings
 from costgpu.models.run import EndedBy, RunState
 from costgpu.providers.local import own_offer
 from costgpu.render.document import document
@@ -41,8 +41,8 @@ RUNS = [
     view(run_id="e", create_call=replace(CREATE_CALL, lease_until=NOW - timedelta(minutes=5))),
 ]
 TAGGED = [
-    TaggedInstance(instance=machine("i-9", InstanceState.RUNNING, UNTIL)),
-    TaggedInstance(instance=machine("i-8", InstanceState.STOPPED, None)),
+    machine("i-9", InstanceState.RUNNING, UNTIL),
+    machine("i-8", InstanceState.STOPPED, None),
 ]
 
 

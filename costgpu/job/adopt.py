@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from costgpu.errors import CostGpuError, MachineUnusable, RunBusy
 from costgpu.job.drive.checkpoints import STORE
 from costgpu.job.drive.collect import bring_unrecorded_home
-from costgpu.job.drive.context import Detached, RunContext, Services
+from costgpu.job.drive.context import CAN_DETACH, Detached, RunContext, Services
 from costgpu.job.drive.job import JobDriver
 from costgpu.job.drive.machine import MachineDriver
 from costgpu.job.drive.provision import create_request, record_instance
@@ -92,26 +92,45 @@ def collect_finished(ledger: RunStore, services: Services, observer: Observer) -
         Ids of the runs that are closed now.
     """
     done: list[str] = []
-    for run_id in ledger.open_runs():
-        try:
-            view = load_run(ledger, run_id)
-            folder = services.folder / view.job_id
-            if not folder.exists() or is_driven(folder):
-                continue
-            with lock_run(folder):
-                driver = JobDriver.of_machine(run_id, ledger, services, observer)
-                machine = driver.machines[0]
-                if not _is_begun_later(machine.view, ledger) and _take_over(machine):
-                    _note_adoption(machine)
-                    driver.drive()
-                if driver.view.state is RunState.CLOSED:
+    settled: set[str] = set()  # runs with which nothing more is to be done
+    for to_end in (False, True):  # a machine's end may take its time, and what others have made may not have that
+        for run_id in ledger.open_runs():
+            try:
+                if run_id in settled:
+                    continue
+                if not _collect(run_id, ledger, services, observer, to_end=to_end):
+                    settled.add(run_id)
+                elif to_end:
                     done.append(run_id)
-        except (RunBusy, Detached):
-            continue
-        except CostGpuError as error:
-            observer.note(f"Run {run_id}: {error.message}")
+            except (RunBusy, Detached):
+                settled.add(run_id)
+            except CostGpuError as error:
+                settled.add(run_id)
+                observer.note(f"Run {run_id}: {error.message}")
     _finish_jobs(ledger, services, observer)
     return done
+
+
+def _collect(run_id: str, ledger: RunStore, services: Services, observer: Observer, *, to_end: bool) -> bool:
+    """Take over one run, if its client is gone and there is something to be done for it; return whether there was.
+
+    Args:
+        to_end: Whether to go on to the end; else only as far as the outputs of a job that is over are home.
+    """
+    view = load_run(ledger, run_id)
+    folder = services.folder / view.job_id
+    if not folder.exists() or is_driven(folder):
+        return False
+    if not to_end and view.state not in CAN_DETACH:
+        return True
+    with lock_run(folder):
+        driver = JobDriver.of_machine(run_id, ledger, services, observer)
+        machine = driver.machines[0]
+        if _is_begun_later(machine.view, ledger) or not _take_over(machine):
+            return machine.view.state is RunState.CLOSED
+        _note_adoption(machine)
+        driver.drive(only_home=not to_end)
+    return True
 
 
 def _finish_jobs(ledger: RunStore, services: Services, observer: Observer) -> None:

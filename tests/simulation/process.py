@@ -20,7 +20,7 @@ SECONDS = {"ledger": 0.004, "disk": 0.0, "provider": 0.3, "host": 0.1}
 """What a call takes on average, by what is called."""
 MOST_CALLS = 40_000
 LEASE_OVER = "its lease is over"  # what the runner says to itself when it stops listening for that
-MOST_UNANSWERED_SECONDS = CONFIRM_SECONDS + 60.0  # that one provider call may be repeated
+MOST_UNANSWERED_SECONDS = CONFIRM_SECONDS + 60.0  # that one provider call may be repeated for a job
 
 
 class Killed(BaseException):
@@ -132,11 +132,9 @@ class Process:
         now = self.world.timeline.seconds
         if self._failing is None or self._failing[0] != what:
             self._failing = what, now
-        elif now - self._failing[1] > MOST_UNANSWERED_SECONDS:
+        elif now - self._failing[1] > (most := MOST_UNANSWERED_SECONDS * self.world.schedule.setting.jobs):
             self._failing = what, NEVER
-            self.world.violated(
-                "every wait ends", f"{self.name} repeats {what} for {MOST_UNANSWERED_SECONDS:.0f} s and more"
-            )
+            self.world.violated("every wait ends", f"{self.name} repeats {what} for {most:.0f} s and more")
 
 
 class Remote:

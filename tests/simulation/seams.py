@@ -117,17 +117,17 @@ def _prices(machines: Sequence[Instance]) -> dict[InstanceRef, Decimal]:
     return {machine.ref: Decimal(6) for machine in machines}
 
 
-def _noted(drive: Callable[[JobDriver], RunView]) -> Callable[[JobDriver], RunView]:
+def _noted(drive: Callable[..., RunView]) -> Callable[..., RunView]:
     """The same, and who drives is known."""
 
-    def noted(self: JobDriver) -> RunView:
+    def noted(self: JobDriver, **how: bool) -> RunView:
         process = Felt.process()
         if process is None:
-            return drive(self)
+            return drive(self, **how)
         job_id, told = self.view.job_id, process.world.invariants.driving
         told(job_id, process)
         try:
-            return drive(self)
+            return drive(self, **how)
         finally:
             told(job_id, None)
 

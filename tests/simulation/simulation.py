@@ -47,7 +47,7 @@ NOTICED_SECONDS = 20.0  # until ranks fail that miss others
 FREED_SECONDS = 600.0  # after so long somebody makes room for huge outputs
 FINALE = ((90.0, "attach", ()), (2400.0, "attach", ()), (5400.0, "cancel", (("now", False), ("by_tag", False))))
 """After the calm has begun: what the people do whose jobs are not over."""
-CRON_SECONDS = (30.0, 330.0, 630.0, 930.0, 1530.0, 2130.0, 3600.0, 7200.0)  # after the calm has begun
+CRON_SECONDS = (30.0, 330.0, 630.0, 930.0, 1530.0, 2130.0, 3600.0, 7200.0, 7500.0)  # after the calm has begun
 
 
 @dataclass(kw_only=True)

@@ -16,7 +16,7 @@ from costgpu.job import place_policy
 from costgpu.job.drive import collect
 from costgpu.job.drive.attempt import AttemptDriver
 from costgpu.job.drive.checkpoints import fetch_newer_checkpoint, kept_checkpoints
-from costgpu.job.drive.context import RunContext, Services
+from costgpu.job.drive.context import CAN_DETACH, RunContext, Services
 from costgpu.job.drive.machine import MachineDriver, StopSignal
 from costgpu.job.drive.next_attempt import record_machines
 from costgpu.job.files.selection import Selection
@@ -119,8 +119,11 @@ class JobDriver:
         """Return why the ledger could not be written; None if it could."""
         return next((one.ledger_error for one in self.attempts if one.ledger_error is not None), None)
 
-    def drive(self) -> RunView:
+    def drive(self, *, only_home: bool = False) -> RunView:
         """Take the job to its end and return the last run of its machine 0, closed.
+
+        Args:
+            only_home: Whether to go only as far as what its machines have made is home.
 
         Raises:
             Detached: The user left on purpose, or a detached run was asked for.
@@ -130,7 +133,7 @@ class JobDriver:
         reaction: Callable[[], None] | None = None
         self._is_over = False
         try:
-            while reaction is not None or not self._is_over:
+            while reaction is not None or not (self._is_over or (only_home and self._is_home)):
                 act, reaction = reaction or self._step, None
                 try:
                     act()
@@ -145,6 +148,10 @@ class JobDriver:
             for attempt in self.attempts:
                 attempt.disconnect()
         return self.view
+
+    @property
+    def _is_home(self) -> bool:
+        return not any(view.state in CAN_DETACH for view in self.attempt.views)
 
     def cancel(self) -> RunView:
         """End the job: a running one is asked first, and its outputs are brought home; it does not go on."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import re
 import secrets
 import shutil
 import unicodedata
@@ -26,6 +27,7 @@ from costgpu.units import format_binary_size
 
 OWN_FOLDER = ".costgpu"
 _SPARE_BYTES = 16 * 1024 * 1024  # left free on the disk
+_RUN_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 _LISTED = 5
 _TRIES = 5
 
@@ -83,6 +85,8 @@ def fetch_and_place(
         RunError: The folder cannot be written, or there is no space: not everything is on this machine.
         HostUnreachable: The connection was lost. Call again.
     """
+    if not _RUN_ID.fullmatch(run_id):  # it may be from a tag that somebody else has set
+        raise RunError(f"{run_id!r} is not the name of a run.")
     placement = _Placement(workdir.absolute(), run_id)
     whys = {entry.path: why_impossible(entry.path, os.fspath(workdir.absolute())) for entry in entries}
     possible = [entry for entry in entries if not whys[entry.path]]

@@ -185,6 +185,12 @@ def test_own_folders_and_repositories_are_not_written(work: Path) -> None:
     assert (work / "clone/.git/config").read_bytes() == b"[core]", "a repository that the job made is an output"
 
 
+@pytest.mark.parametrize("run_id", ["", "..", "../x", ".hidden", "a/b"])
+def test_run_names_that_cannot_be(work: Path, run_id: str) -> None:
+    with pytest.raises(RunError, match="not the name of a run"):
+        land(Machine({"a": b""}), work, run_id=run_id)
+
+
 def test_names_that_a_file_system_does_not_tell_apart(work: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(place_outputs, "_folding", lambda folder: str.casefold)
     files = {

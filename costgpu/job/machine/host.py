@@ -21,10 +21,8 @@ from costgpu.models.job import Checkpoint, FileEntry, JobOrder, JobStatus, LogSt
 MAX_OUTPUT_BYTES = 64 << 20
 """What a command may write to stdout: 200,000 files by name, size and checksum."""
 
-_LEAST_TRANSFER_SECONDS, _SLOWEST_BYTES_PER_SECOND = (
-    60.0,
-    50_000.0,
-)  # what a transfer may take, before it counts as stuck
+# What a transfer may take, before it counts as stuck.
+_LEAST_TRANSFER_SECONDS, _SLOWEST_BYTES_PER_SECOND = 60.0, 50_000.0
 
 
 def endless_output(command: str) -> MachineUnusable:

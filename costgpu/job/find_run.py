@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterable, Sequence
-from typing import Protocol
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, NamedTuple, Protocol
 
 from costgpu.errors import (
     ConfigError,
@@ -18,7 +18,7 @@ from costgpu.job.state.attempts import attempts_of_job, machines_of_attempt
 from costgpu.job.state.journal import EventStore
 from costgpu.job.state.states import replay
 from costgpu.models.instance import Instance
-from costgpu.models.run import RunState, RunView
+from costgpu.models.run import EventKind, RunEvent, RunState, RunView
 from costgpu.providers.base import Provider
 
 HINT = "costgpu jobs lists runs; costgpu jobs --by-tag asks the providers."
@@ -152,3 +152,40 @@ def _owned(provider: Provider, not_asked: dict[str, str]) -> Iterable[Instance]:
         return ()
     not_asked.update({f"{provider.name} {region}": why for region, why in owned.unreachable})
     return owned.instances
+
+
+class ExpectedMachine(NamedTuple):
+    """Where the machine of a run is, if there is one; the account is empty if the ledger does not say."""
+
+    provider: str
+    region: str
+    account: str
+
+
+def expected_machine(events: Iterable[RunEvent]) -> ExpectedMachine | None:
+    """Return where a run may have a machine: also one whose create call was never answered. None: it certainly has none."""
+    found: ExpectedMachine | None = None
+    identity: Mapping[str, Any] = {}
+    options: Any = ()
+    for event in events:
+        data = event.data
+        if event.kind is EventKind.INTENDED:
+            identity, options = _mapping(data.get("identity")), data.get("options")
+        elif event.kind is EventKind.ATTEMPTED:
+            number = data.get("option", 0)  # rows of older versions have no offer
+            known = isinstance(options, list | tuple) and isinstance(number, int) and 0 <= number < len(options)
+            offer = _mapping(data.get("offer") or (_mapping(options[number]).get("offer") if known else None))
+            name = str(offer.get("provider", ""))
+            own = identity.get("account", "") if identity.get("provider") == name else ""
+            found = ExpectedMachine(name, str(offer.get("region", "")), str(data.get("account") or own))
+        elif event.kind is EventKind.CREATED:
+            name = str(data.get("provider", ""))
+            account = found.account if found is not None and found.provider == name else ""
+            found = ExpectedMachine(name, str(data.get("region", "")), account)
+        elif event.kind in (EventKind.REFUSED, EventKind.CONFIRMED):
+            found = None
+    return found
+
+
+def _mapping(value: object) -> Mapping[str, Any]:
+    return value if isinstance(value, Mapping) else {}

@@ -21,7 +21,7 @@ from costgpu.errors import (
     Unreachable,
 )
 from costgpu.job.adopt import collect_finished
-from costgpu.job.find_run import load_run
+from costgpu.job.find_run import expected_machine, load_run
 from costgpu.job.launch import current_owner
 from costgpu.job.reap import ReapFilter, agreed_now, end_orphans, find_orphans
 from costgpu.job.spending import shipped_prices
@@ -29,7 +29,7 @@ from costgpu.job.state.observer import Observer
 from costgpu.models.diagnostics import SKEW_WARNS
 from costgpu.models.instance import Instance, InstanceRef
 from costgpu.models.reap import ReapFindings
-from costgpu.models.run import RunState, RunView
+from costgpu.models.run import RunView
 from costgpu.providers import registry
 from costgpu.providers.base import Provider
 from costgpu.render.text.reap import count_text, rate_text
@@ -163,18 +163,15 @@ def _without_credentials(context: AppContext, places: Sequence[Place], *, everyw
     hidden: dict[tuple[str, str], list[str]] = {}
     with contextlib.suppress(ConfigError, LedgerError):
         for run_id in context.ledger.open_runs():
-            view = None
+            machine = None
             with contextlib.suppress(LedgerDamaged, LedgerTooNew):
-                view = load_run(context.ledger, run_id)
-            if view is None or view.option is None or view.state is RunState.INTENT or view.confirmed_at is not None:
-                continue  # it certainly has no machine, or nobody can tell
-            offer = view.option.offer
-            if registry.is_here(offer.provider):
+                machine = expected_machine(context.ledger.events(run_id))
+            if machine is None or registry.is_here(machine.provider):
                 continue  # another computer's own machine is not for these credentials to see, and costs nothing
-            name, account = offer.provider, view.account_at(offer.provider)
+            name, account = machine.provider, machine.account
             if name in asked:
                 provider, regions = asked[name]
-                if not account or (regions is not None and offer.region not in regions):
+                if not account or (regions is not None and machine.region not in regions):
                     continue
                 if name not in accounts:
                     accounts[name] = ""  # whose machines the provider shows with these credentials

@@ -121,7 +121,7 @@ def _collect(run_id: str, ledger: RunStore, services: Services, observer: Observ
     folder = services.folder / view.job_id
     if not folder.exists() or is_driven(folder):
         return False
-    if not to_end and view.state not in CAN_DETACH:
+    if not to_end and view.state not in (RunState.BOOTING, RunState.SYNCING, *CAN_DETACH):
         return True
     with lock_run(folder):
         driver = JobDriver.of_machine(run_id, ledger, services, observer)

@@ -343,7 +343,8 @@ class JobDriver:
         """Return whether somebody has cancelled the job, perhaps while it had no machine."""
         for attempt in self.attempts:
             for driver in attempt.machines:
-                driver.context.journal.refresh()
+                if driver.view.state is not RunState.CLOSED:  # nobody gives up what is over
+                    driver.context.journal.refresh()
         return any(view.given_up for attempt in self.attempts for view in attempt.views)
 
     def _get_from_bucket(self) -> None:

@@ -79,7 +79,7 @@ class Operations:
     def start(self, scope: Scope, kind: str, target: Row, work: Work) -> Row:
         """Accepts something that `work` does in a while; it may raise `OperationFailed`."""
         row = self._new(scope, kind, target, USER)
-        self._world.after("pending_seconds", self._run, row, work)
+        self._world.after("pending_seconds", self._run, row, work, self._world.generation)
         return row
 
     def note(self, scope: Scope, kind: str, target: Row) -> Row:
@@ -117,7 +117,9 @@ class Operations:
             self._rows[name] = (scope, row)
         return row
 
-    def _run(self, row: Row, work: Work) -> None:
+    def _run(self, row: Row, work: Work, generation: int) -> None:
+        if generation != self._world.generation:
+            return  # of an earlier project
         row.update(status="RUNNING", startTime=self._world.stamp())
         try:
             work()

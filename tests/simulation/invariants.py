@@ -293,8 +293,13 @@ class Invariants:
             self._once("a job goes on or is told", f"{view.run_id} {what}, and nobody said why that is the end")
 
     def _is_end_wanted(self, view: RunView) -> bool:
-        """Whether somebody has asked for the end of a job, or a signal has come to the process whose turn it is."""
+        """Whether somebody has asked for the end of a job, or a signal has come to the process whose turn it is.
+
+        A job that has not begun ends as well where its files cannot be kept for going on.
+        """
         process = seams.Felt.process()
+        if not view.is_later_attempt and "state" in self._world.full:
+            return True
         return view.job_id in self._world.end_wanted or (process is not None and process.signalled)
 
     def _closed(self, event: RunEvent, view: RunView) -> None:

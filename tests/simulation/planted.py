@@ -405,7 +405,7 @@ def a_job_that_is_given_up_goes_on(stack: contextlib.ExitStack) -> None:
     put(stack, JobDriver, "_is_given_up", lambda _: False)
 
 
-@bug(822)
+@bug(2545)
 def reap_ends_a_job_that_may_go_on(stack: contextlib.ExitStack) -> None:
     real = next_attempt.record_next_attempt
     put(stack, receipt, "record_next_attempt", lambda run, closing: not run.cancelling and real(run, closing))

@@ -20,7 +20,7 @@ SECONDS = {"ledger": 0.004, "disk": 0.0, "provider": 0.3, "host": 0.1}
 """What a call takes on average, by what is called."""
 MOST_CALLS = 40_000
 LEASE_OVER = "its lease is over"  # what the runner says to itself when it stops listening for that
-MOST_UNANSWERED_SECONDS = CONFIRM_SECONDS + 60.0  # that one provider call may be repeated for a job
+MOST_UNANSWERED_SECONDS = CONFIRM_SECONDS + 60.0  # that one provider call may be repeated for a machine
 
 
 class Killed(BaseException):
@@ -129,10 +129,10 @@ class Process:
         """Notes how long one call has been repeated without an answer."""
         if not isinstance(error, (Throttled, Unreachable)):
             return
-        now = self.world.timeline.seconds
+        now, setting = self.world.timeline.seconds, self.world.schedule.setting
         if self._failing is None or self._failing[0] != what:
             self._failing = what, now
-        elif now - self._failing[1] > (most := MOST_UNANSWERED_SECONDS * self.world.schedule.setting.jobs):
+        elif now - self._failing[1] > (most := MOST_UNANSWERED_SECONDS * setting.jobs * setting.nodes):
             self._failing = what, NEVER
             self.world.violated("every wait ends", f"{self.name} repeats {what} for {most:.0f} s and more")
 

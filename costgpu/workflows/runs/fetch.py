@@ -136,7 +136,13 @@ def _from_bucket(
     context: AppContext, view: RunView | None, run_id: str, home: Path
 ) -> tuple[list[str], RunError | None]:
     folder = context.tools.folder / run_id
-    rescued = context.tools.bucket.rescue(view, folder) if view is not None and context.tools.bucket else None
+    try:
+        rescued = context.tools.bucket.rescue(view, folder) if view is not None and context.tools.bucket else None
+    except OSError as error:
+        raise RunError(
+            f"What run {run_id} has left in the bucket cannot be kept here: {error.strerror or error}.",
+            hint=f"Make room, then: costgpu fetch {run_id}.",
+        ) from error
     if rescued is None:
         raise RunError(
             f"The machine of run {run_id} is gone{', and nothing is in a bucket' if view else ''}.",

@@ -379,7 +379,8 @@ class JobDriver:
             store, home = context.checkpoints.store, own.outputs_home
             well = own.status is not None and own.status.ended_well
             checkpoint = None if home and well else store.newest()
-            if checkpoint is None or collect.place_checkpoint(context, store, checkpoint, only_lacking=home):
+            placed = checkpoint is None or collect.place_checkpoint(context, store, checkpoint, only_lacking=home)
+            if placed and self.ledger_error is None:  # else whoever comes next does not know of the end, and may go on
                 store.remove()
 
 

@@ -130,6 +130,9 @@ def _collect(run_id: str, ledger: RunStore, services: Services, observer: Observ
             return machine.view.state is RunState.CLOSED
         _note_adoption(machine)
         driver.drive(only_home=not to_end)
+        if machine.view.collected and machine.view.state is RunState.TERMINATING:
+            with contextlib.suppress(CostGpuError):  # once; that it has come is confirmed when all are home
+                machine.context.provider().terminate(machine.context.instance)
     return True
 
 

@@ -333,9 +333,8 @@ class JobDriver:
         """Return how many seconds are left until another machine is looked for, where none was to be had."""
         clock, view = self.services.clock, self.view
         due = place_policy.looks_again_at(view)
-        left = (
-            due - max(clock.now(), view.searched_at or view.created_at)
-        ).total_seconds()  # it may have been set back
+        now = max(clock.now(), view.searched_at or view.created_at)  # it may have been set back
+        left = (due - now).total_seconds()
         until = self._looks_at.setdefault(due, clock.monotonic() + left)
         return max(0.0, min(left, until - clock.monotonic()))
 

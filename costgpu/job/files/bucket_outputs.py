@@ -116,6 +116,7 @@ class BucketOutputs:
 
         Raises:
             OutputsDamaged: An archive has names that leave its folder, or cannot be read.
+            OSError: There is no room for it here.
             ProviderError: The bucket does not answer, or refuses.
         """
         if not view.spec.bucket:

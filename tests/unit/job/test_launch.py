@@ -258,6 +258,18 @@ class TestCollectFinished:
         adopt_job(load_run(world.book, "abc"), world.book, world.tools, NullObserver(), {}).cancel()
         assert not world.cloud.alive()
 
+    def test_the_slow_end_of_one_keeps_neither_outputs_nor_ends_of_others(self, world: World) -> None:
+        world.cloud.terminating_seconds = 600.0
+        world.detached("abc")
+        world.detached("abd")
+        world.cloud.clock.sleep(700)
+        assert collect_finished(world.book, world.tools, NullObserver()) == ["abc", "abd"]
+        rows = [row for run_id in ("abc", "abd") for row in world.book.events(run_id)]
+        home = [row.at for row in rows if row.kind is EventKind.COLLECTED]
+        ended = [row.at for row in rows if row.kind is EventKind.CONFIRMED]
+        assert max(home) < min(ended)
+        assert max(ended) - min(ended) < timedelta(seconds=60)
+
     def test_one_failure_does_not_keep_the_others(self, world: World) -> None:
         world.detached("abc")
         world.detached("abd")

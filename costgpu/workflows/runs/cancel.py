@@ -84,15 +84,22 @@ def cancel_run(context: AppContext, view: RunView, observer: Observer, *, now: b
 
 
 def cancel_driven(context: AppContext, view: RunView, *, now: bool) -> None:
-    """End a run that another process drives: its job is asked to end, or the ledger tells the driver."""
-    given_up: set[str] = set()
-    while left := [one.run_id for one in runs_of_job(context.ledger, view) if one.run_id not in given_up]:
+    """End a run that another process drives: its job is asked to end, or the ledger tells the driver.
+
+    Raises:
+        LedgerError: It could not be written, so that the driver does not hear of it.
+    """
+    told: dict[str, RunJournal] = {}
+    while left := [one.run_id for one in runs_of_job(context.ledger, view) if one.run_id not in told]:
         journals = [RunJournal(context.ledger, context.tools.clock, run_id) for run_id in left]
         for journal in journals:  # first: a run that is about to end is not to be followed by another one
-            given_up.add(journal.run_id)
+            told[journal.run_id] = journal
             retry_on_conflict(partial(_give_up, journal))
         for journal in journals:
             retry_on_conflict(partial(_end_driven, context, journal, now=now))
+    if error := next((journal.ledger_error for journal in told.values() if journal.ledger_error is not None), None):
+        error.hint = f"{error.hint} The terminal that drives run {view.run_id} has not heard of it: try again.".strip()
+        raise error
     context.reporter.note(f"Run {view.run_id} is being ended by the terminal that drives it.")
 
 

@@ -13,9 +13,10 @@ from costgpu.job.drive.context import CAN_DETACH, Detached, RunContext, Services
 from costgpu.job.drive.job import JobDriver
 from costgpu.job.drive.machine import MachineDriver
 from costgpu.job.drive.provision import create_request, record_instance
-from costgpu.job.find_run import RunStore, load_run, runs_of_job
+from costgpu.job.find_run import RunStore, load_run
 from costgpu.job.machine.host import LogPosition
 from costgpu.job.machine.keys import load_keys
+from costgpu.job.state.attempts import runs_of_job
 from costgpu.job.state.journal import EventStore, RunJournal
 from costgpu.job.state.lock import is_driven, lock_run
 from costgpu.job.state.observer import NullObserver, Observer

@@ -5,6 +5,7 @@ import json
 import sys
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -96,7 +97,6 @@ SWEEPS = {
 @pytest.fixture(scope="module")
 def ran(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ran]:
     """Each on a computer of its own; two at the same time, for each has a Ray of its own."""
-    pytest.importorskip("ray", reason="sweeps need Ray")
 
     def carry_out(name: str) -> tuple[Here, Result]:
         place = Here.make(tmp_path_factory.getbasetemp() / f"sweep-{name}")
@@ -121,6 +121,7 @@ def table_of(here: Here) -> list[dict[str, str]]:
 
 @pytest.mark.slow
 @pytest.mark.frameworks
+@pytest.mark.skipif(find_spec("ray") is None, reason="sweeps need Ray")
 class TestUnderRay:
     def test_twelve_trials_with_asha(self, ran: Ran) -> None:
         here, result = ran["asha"]

@@ -2,12 +2,15 @@
 
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 from costgpu.errors import (
     DriverFailed,
     InstanceLost,
+    LedgerDamaged,
     RefusedHere,
     TerminationUnconfirmed,
     Unreachable,
@@ -16,11 +19,13 @@ from costgpu.job.drive.context import Detached
 from costgpu.job.state.outcome import exit_code
 from costgpu.models.job import EndReason, LogStream
 from costgpu.models.offer import Accelerator
+from costgpu.models.run import RunEvent
 from costgpu.render.text.receipt import receipts_text
+from costgpu.workflows.runs.cancel import cancel
 from tests.fake_cloud import JobScript, MachineScript
 from tests.fake_cloud.provider import FakeProvider
 from tests.fake_cloud.script import NEVER, PROGRESS
-from tests.job.world import ENVIRONMENT, JOB, RECOVERS, SAVING, World
+from tests.job.world import ENVIRONMENT, JOB, RECOVERS, SAVING, MemoryBook, World
 
 
 @pytest.fixture
@@ -56,6 +61,38 @@ def test_a_machine_that_is_long_in_ending_keeps_nobody_from_the_outputs(tmp_path
     assert (world.work / "model.pt").read_bytes() == b"weights"
     ended = [world.cloud.billing_seconds(one.ref.instance_id) for one in world.machines()]
     assert max(ended) < script.seconds + 120, "the other one is asked to end at once"
+
+
+def test_a_damaged_record_of_one_machine_does_not_keep_another_from_being_ended(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with pytest.raises(Detached):
+        world.launch(detach=True)
+    first, second = world.views
+    read = type(world.book).events
+
+    def events(book: MemoryBook, run_id: str) -> tuple[RunEvent, ...]:
+        if run_id == second.run_id:
+            raise LedgerDamaged("It cannot be read.")
+        return read(book, run_id)
+
+    monkeypatch.setattr(type(world.book), "events", events)
+    context: Any = SimpleNamespace(
+        ledger=world.book,
+        tools=world.tools,
+        provider=world.tools.provider,
+        providers=lambda: [world.cloud.provider()],
+        clock=world.clock,
+        settings=SimpleNamespace(owner="me@here"),
+        reporter=world.who,
+    )
+    with pytest.raises(LedgerDamaged) as caught:
+        cancel(context, first, world.who)
+    assert "costgpu cancel --now" in caught.value.hint
+    assert len(world.cloud.alive()) == 2, "what is on them is not lost unasked"
+    done = cancel(context, first, world.who, now=True)
+    assert {ref.instance_id for ref in done.by_tag} == {one.ref.instance_id for one in world.machines()}
+    assert not world.cloud.alive()
 
 
 @pytest.mark.parametrize("number", [0, 1])

@@ -6,12 +6,13 @@ from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
 
-from costgpu.errors import RunBusy
+from costgpu.errors import LedgerDamaged, LedgerTooNew, RunBusy
 from costgpu.job.adopt import adopt_job, catch_up, job_status, log_tail
 from costgpu.job.drive.context import Detached, retry_on_conflict
 from costgpu.job.drive.job import JobDriver
 from costgpu.job.end_instance import clean_up, end_instance, request_termination
-from costgpu.job.find_run import current_run, load_run, runs_of_job
+from costgpu.job.find_run import load_run
+from costgpu.job.state.attempts import current_run, runs_of_job
 from costgpu.job.state.journal import RunJournal
 from costgpu.job.state.lock import lock_run
 from costgpu.job.state.observer import Observer
@@ -40,10 +41,24 @@ def cancel(context: AppContext, found: RunView | Instance, observer: Observer, *
     Args:
         observer: Shows what the job writes from now on, if it is ended here.
         now: Terminate at once; what is on the machine is lost.
+
+    Raises:
+        LedgerDamaged, LedgerTooNew: A record of another machine of the job cannot be read. With `now` the machines are
+            terminated by their tags instead, if the one of `found` is there.
     """
     if isinstance(found, Instance):
         return Cancelled(by_tag=_cancel_by_tags(context, found))
-    view = current_run(context.ledger, load_run(context.ledger, found.run_id))
+    try:
+        view = current_run(context.ledger, load_run(context.ledger, found.run_id))
+    except (LedgerDamaged, LedgerTooNew) as error:
+        machine = run_and_machine(context, found.run_id)[1] if now else None
+        if machine is None:
+            error.hint = (
+                f"{error.hint} costgpu jobs --by-tag lists the machines of the job; costgpu cancel --now with the id of "
+                "one terminates them by their tags, and what is on them is lost."
+            )
+            raise
+        return Cancelled(by_tag=_cancel_by_tags(context, machine))
     if view.state is RunState.CLOSED:
         return Cancelled(view=view, was_closed=True)
     try:

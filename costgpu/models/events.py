@@ -56,6 +56,7 @@ class Refused:
     error: str = ""
     message: str = ""
     confirmed_state: str = ""  # of a machine that was ended while it was being launched; empty if there was none
+    left_behind: tuple[str, ...] = ()  # what the call has left and could not be removed, in words
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

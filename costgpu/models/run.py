@@ -165,6 +165,7 @@ class RunView:
         changed_at: Time of the last change of state.
         create_call: The last create call.
         refusals: Places that have refused in this look for a machine: option index, zone, message.
+        left_behind: What refused calls have left and could not be removed then: region, words.
         searched_at: End of the last look that found no machine; None before one.
         instance: The instance, once there is one.
         known_since: Time at which its id was recorded.
@@ -204,6 +205,7 @@ class RunView:
     changed_at: datetime
     create_call: CreateCall | None = None
     refusals: tuple[tuple[int, str | None, str], ...] = ()
+    left_behind: tuple[tuple[str, str], ...] = ()
     searched_at: datetime | None = None
     instance: InstanceRef | None = None
     known_since: datetime | None = None

@@ -16,10 +16,12 @@ from costgpu.errors import (
     Unreachable,
 )
 from costgpu.job.drive.context import Detached
+from costgpu.job.find_run import load_run
 from costgpu.job.state.outcome import exit_code
 from costgpu.models.job import EndReason, LogStream
 from costgpu.models.offer import Accelerator
-from costgpu.models.run import RunEvent
+from costgpu.models.run import RunEvent, RunState
+from costgpu.providers.base import TAG_RUN
 from costgpu.render.text.receipt import receipts_text
 from costgpu.workflows.runs.cancel import cancel
 from tests.fake_cloud import JobScript, MachineScript
@@ -69,30 +71,21 @@ def test_a_damaged_record_of_one_machine_does_not_keep_another_from_being_ended(
     with pytest.raises(Detached):
         world.launch(detach=True)
     first, second = world.views
-    read = type(world.book).events
+    read = MemoryBook.events
 
     def events(book: MemoryBook, run_id: str) -> tuple[RunEvent, ...]:
         if run_id == second.run_id:
             raise LedgerDamaged("It cannot be read.")
         return read(book, run_id)
 
-    monkeypatch.setattr(type(world.book), "events", events)
-    context: Any = SimpleNamespace(
-        ledger=world.book,
-        tools=world.tools,
-        provider=world.tools.provider,
-        providers=lambda: [world.cloud.provider()],
-        clock=world.clock,
-        settings=SimpleNamespace(owner="me@here"),
-        reporter=world.who,
-    )
+    monkeypatch.setattr(MemoryBook, "events", events)
+    context: Any = SimpleNamespace(ledger=world.book, tools=world.tools)
     with pytest.raises(LedgerDamaged) as caught:
         cancel(context, first, world.who)
-    assert "costgpu cancel --now" in caught.value.hint
-    assert len(world.cloud.alive()) == 2, "what is on them is not lost unasked"
-    done = cancel(context, first, world.who, now=True)
-    assert {ref.instance_id for ref in done.by_tag} == {one.ref.instance_id for one in world.machines()}
-    assert not world.cloud.alive()
+    assert f"costgpu cancel {second.run_id}" in caught.value.hint
+    closed = load_run(world.book, first.run_id)
+    assert (closed.state, closed.reason) == (RunState.CLOSED, EndReason.CANCELLED)
+    assert [one.tags[TAG_RUN] for one in world.cloud.alive()] == [second.run_id]
 
 
 @pytest.mark.parametrize("number", [0, 1])

@@ -111,7 +111,6 @@ class RunContext:
     last_refusal: CostGpuError | None = None  # why the last place that this process tried was none; None before one
     # what the command line ends with once the run is closed; None for the job's own exit code
     error: CostGpuError | None = None
-    left_behind: tuple[str, ...] = ()  # what refused create calls have left, in words
     own_token: str = ""  # token of the create call that this process was the first to make; empty if it was another one
     create_called_at: float | None = None  # when this process last made it, monotonic; None if it has not
     created_at: float | None = None  # when this process learned the machine's id, monotonic; None if another one did
@@ -123,10 +122,10 @@ class RunContext:
     _told: set[str] = field(default_factory=set)
     _ask_lease_at: float = 0.0  # from then on, monotonic, the provider is asked again whether the lease is over
     _began_at: datetime = field(init=False)
-    _began_monotonic: float = field(init=False)
+    began_monotonic: float = field(init=False)  # when this process took hold of the run
 
     def __post_init__(self) -> None:
-        self._began_at, self._began_monotonic = self.clock.now(), self.clock.monotonic()
+        self._began_at, self.began_monotonic = self.clock.now(), self.clock.monotonic()
 
     @property
     def view(self) -> RunView:
@@ -250,7 +249,7 @@ class RunContext:
         seen = view.synced or view.started_at is not None
         if self.created_at is None and seen and view.known_since is not None and view.known_since <= now:
             return view.known_since
-        since = self._began_monotonic if self.created_at is None else self.created_at
+        since = self.began_monotonic if self.created_at is None else self.created_at
         return now - timedelta(seconds=self.clock.monotonic() - since)
 
     def check_alive(self, instance: Instance | None) -> None:
@@ -274,7 +273,7 @@ class RunContext:
         over = until + timedelta(seconds=CLEAN_UP_SECONDS)
         if monotonic < self._ask_lease_at:
             return False
-        here = max(self.clock.now(), self._began_at + timedelta(seconds=monotonic - self._began_monotonic))
+        here = max(self.clock.now(), self._began_at + timedelta(seconds=monotonic - self.began_monotonic))
         if here <= over:
             return False
         self._ask_lease_at = monotonic + LEASE_CHECK_SECONDS

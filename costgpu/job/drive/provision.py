@@ -51,7 +51,7 @@ def choose_place(context: RunContext) -> None:
             context.excluded = frozenset()
             return
         context.error = error
-        close_run(context, _reason(error), EndedBy.NOTHING_CREATED, context.left_behind)
+        close_run(context, _reason(error), EndedBy.NOTHING_CREATED)
         return
     index, zone = place
     option = context.view.options[index]
@@ -89,7 +89,7 @@ def _cannot_ask(context: RunContext, reason: EndReason, error: CostGpuError) -> 
     if context.view.waits:
         raise error
     context.error = context.error or error
-    close_run(context, reason, EndedBy.NOTHING_CREATED, context.left_behind)
+    close_run(context, reason, EndedBy.NOTHING_CREATED)
 
 
 def _record_call(
@@ -227,8 +227,8 @@ def record_refusal(context: RunContext, error: ProviderError, confirmed_state: s
     assert option is not None  # noqa: S101 - a create call was made
     # first: whoever comes after an end in between cleans up as long as the refusal is not recorded
     left = clean_up(context.provider(), view.run_id, option.offer.region, context.clock)
-    context.left_behind += left
-    context.journal.add(Refused(error=type(error).__name__, message=error.message, confirmed_state=confirmed_state))
+    name, message = type(error).__name__, error.message
+    context.journal.add(Refused(error=name, message=message, confirmed_state=confirmed_state, left_behind=left))
     if is_about_place(error, context.view):
         context.observer.note(error.message)
         context.last_refusal = error
@@ -267,7 +267,7 @@ def record_instance(context: RunContext, instance: Instance) -> None:
 def find_created(context: RunContext) -> Instance | None:
     """Return the machine of a create call whose answer was lost, looked for until it would have to be visible.
 
-    Counted from the last call: this process's own, or the last that another one can have made.
+    Counted from the last call: this process's own, or the last that another one can have made, which is gone by now.
     """
     tried = context.view.create_call
     assert tried is not None  # noqa: S101 - provisioning has one
@@ -275,7 +275,9 @@ def find_created(context: RunContext) -> Instance | None:
     request = create_request(context.view, context.keys())
     last_at = max(tried.at, context.view.adopted_at or tried.at)
     since_attempt = max(0.0, (clock.now() - last_at).total_seconds())  # the clock may have been set back
-    last_call = clock.monotonic() - since_attempt + (0.0 if context.own_token == tried.token else CREATE_SECONDS)
+    last_call = clock.monotonic() - since_attempt
+    if context.own_token != tried.token:
+        last_call = max(last_call + CREATE_SECONDS, context.began_monotonic)  # or have been set forward
     if context.create_called_at is not None:
         last_call = max(last_call, context.create_called_at)
     while True:

@@ -17,9 +17,15 @@ from costgpu.models.run import EndedBy, Receipt, RunView
 _TAKEN = (EndReason.PREEMPTED, EndReason.INSTANCE_LOST)
 
 
-def close_run(context: RunContext, reason: EndReason, by: EndedBy, left_behind: tuple[str, ...]) -> None:
-    """Write the receipt of a run whose end is confirmed, or that never had a machine."""
+def close_run(context: RunContext, reason: EndReason, by: EndedBy, left: tuple[str, ...] | None = None) -> None:
+    """Write the receipt of a run whose end is confirmed, or that never had a machine.
+
+    Args:
+        left: What is there in the region of its last create call, in words; None if nobody has looked.
+    """
     view = context.view
+    here = view.option.offer.region if left is not None and view.option is not None else None
+    earlier = [words for region, words in view.left_behind if region != here]
     seconds, cost = view.metered(context.clock.now())
     made = view.instance is not None
     metered, billed = (round(seconds, 1), cost) if made else (0.0, Decimal(0))
@@ -34,7 +40,7 @@ def close_run(context: RunContext, reason: EndReason, by: EndedBy, left_behind: 
         confirmed_state=view.confirmed_state,
         confirmed_at=view.confirmed_at,
         provider_reason=view.provider_reason,
-        left_behind=left_behind,
+        left_behind=tuple(dict.fromkeys((*earlier, *(left or ())))),
         metered_seconds=metered,
         metered_cost_usd=billed,
         metered_at_most=view.ended_before,

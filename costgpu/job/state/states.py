@@ -172,13 +172,14 @@ def _facts(view: RunView, event: Event, at: datetime) -> RunView:
             )
             return replace(view, create_call=call)
         case Refused():
-            assert view.create_call is not None  # noqa: S101 - provisioning has one
+            assert view.create_call is not None and view.option is not None  # noqa: S101, PT018 - provisioning has them
             if view.instance is not None and not event.confirmed_state:
                 raise IllegalEvent(
                     f"Run {view.run_id} cannot go on: the end of {view.instance.instance_id} is not confirmed."
                 )
             refusal = (view.create_call.option, view.create_call.zone, event.message)
-            refused = replace(view, refusals=(*view.refusals, refusal))
+            left = ((view.option.offer.region, words) for words in event.left_behind)
+            refused = replace(view, refusals=(*view.refusals, refusal), left_behind=(*view.left_behind, *left))
             return replace(refused, instance=None, layers=(), known_since=None, launched_at=None)
         case Searched():
             if view.spec.attempt is None:

@@ -6,12 +6,13 @@ from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
 
-from costgpu.errors import LedgerDamaged, LedgerTooNew, RunBusy
+from costgpu.errors import LedgerDamaged, LedgerError, LedgerTooNew, RunBusy
 from costgpu.job.adopt import adopt_job, catch_up, job_status, log_tail
 from costgpu.job.drive.context import Detached, retry_on_conflict
 from costgpu.job.drive.job import JobDriver
 from costgpu.job.end_instance import clean_up, end_instance, request_termination
 from costgpu.job.find_run import load_run
+from costgpu.job.load_runs import load_runs_of_job
 from costgpu.job.state.attempts import current_run, runs_of_job
 from costgpu.job.state.journal import RunJournal
 from costgpu.job.state.lock import lock_run
@@ -43,22 +44,15 @@ def cancel(context: AppContext, found: RunView | Instance, observer: Observer, *
         now: Terminate at once; what is on the machine is lost.
 
     Raises:
-        LedgerDamaged, LedgerTooNew: A record of another machine of the job cannot be read. With `now` the machines are
-            terminated by their tags instead, if the one of `found` is there.
+        LedgerDamaged, LedgerTooNew: A record of another machine of the job cannot be read. The others are ended.
     """
     if isinstance(found, Instance):
         return Cancelled(by_tag=_cancel_by_tags(context, found))
     try:
         view = current_run(context.ledger, load_run(context.ledger, found.run_id))
     except (LedgerDamaged, LedgerTooNew) as error:
-        machine = run_and_machine(context, found.run_id)[1] if now else None
-        if machine is None:
-            error.hint = (
-                f"{error.hint} costgpu jobs --by-tag lists the machines of the job; costgpu cancel --now with the id of "
-                "one terminates them by their tags, and what is on them is lost."
-            )
-            raise
-        return Cancelled(by_tag=_cancel_by_tags(context, machine))
+        _cancel_each(context, found, observer, error, now=now)
+        raise
     if view.state is RunState.CLOSED:
         return Cancelled(view=view, was_closed=True)
     try:
@@ -86,16 +80,36 @@ def cancel_run(context: AppContext, view: RunView, observer: Observer, *, now: b
     try:
         with lock_run(context.tools.folder / view.job_id):
             driver = adopt_job(view, context.ledger, context.tools, observer, None)
-            for one in driver.machines:
-                if not now:
-                    retry_on_conflict(partial(catch_up, one.context))
-                one.context.cancelling = now
-            if status := job_status(driver.view, context.tools):
-                driver.context.log_position = log_tail(status, 0)  # what it wrote before is for costgpu logs
-            driver.cancel()
+            _end(context, driver, now=now)
             return driver
     except Detached:
         return None
+
+
+def _end(context: AppContext, driver: JobDriver, *, now: bool) -> None:
+    for one in driver.machines:
+        if not now:
+            retry_on_conflict(partial(catch_up, one.context))
+        one.context.cancelling = now
+    if status := job_status(driver.view, context.tools):
+        driver.context.log_position = log_tail(status, 0)  # what it wrote before is for costgpu logs
+    driver.cancel()
+
+
+def _cancel_each(context: AppContext, found: RunView, observer: Observer, error: LedgerError, *, now: bool) -> None:
+    """End each machine of a job by itself, since the record of one cannot be read; the error gets a hint at that one."""
+    views, damaged = load_runs_of_job(context.ledger, found)
+    try:
+        with lock_run(context.tools.folder / found.job_id):
+            for view in views:
+                if view.state is not RunState.CLOSED:
+                    _end(context, JobDriver.of_machine(view.run_id, context.ledger, context.tools, observer), now=now)
+    except Detached:
+        return
+    by_tag = "; ".join(f"costgpu cancel {run_id}" for run_id in damaged)
+    error.hint = (
+        f"{error.hint} The rest of the job is ended. A machine of this record is found by its tag: {by_tag}".strip()
+    )
 
 
 def cancel_driven(context: AppContext, view: RunView, *, now: bool) -> None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
+from itertools import takewhile
 
 from costgpu.errors import CostGpuError, LedgerError, ProviderError, RunCancelled, RunError
 from costgpu.job import place_policy
@@ -73,8 +74,8 @@ class JobDriver:
     def of_machine(cls, run_id: str, ledger: EventStore, services: Services, observer: Observer) -> JobDriver:
         """Return a driver that takes only this machine to its end, whatever becomes of the rest of its job."""
         driver = cls(ledger=ledger, services=services, observer=observer, secrets=None, alone=True)
-        driver.attempts.append(AttemptDriver())
-        driver.attempt.add(MachineDriver(driver._context(run_id)))
+        driver.attempts.append(attempt := AttemptDriver())
+        attempt.add(MachineDriver(driver._context(run_id, attempt)))
         return driver
 
     @property
@@ -204,22 +205,22 @@ class JobDriver:
 
     def _add(self, lead: RunView) -> None:
         """Append an attempt, with drivers for all its machines."""
-        refusal = self.attempts[-1].error if self.attempts else None
-        self.attempts.append(AttemptDriver())
-        self.attempts[-1].add(MachineDriver(self._context(lead.run_id)))
-        if self.context.excluded:
-            self.context.last_refusal = refusal
-        self._complete(self.attempts[-1], record=not lead.waits)
+        attempt = AttemptDriver()
+        attempt.add(MachineDriver(self._context(lead.run_id, attempt)))
+        if attempt.context.excluded and self.attempts:
+            attempt.context.last_refusal = self.attempts[-1].error
+        self._complete(attempt, record=not lead.waits)
+        self.attempts.append(attempt)  # as a whole: Ctrl-C may come in between
 
     def _complete(self, attempt: AttemptDriver, *, record: bool = True) -> None:
         """Add the other machines of an attempt. Those of one that waits are recorded when it begins."""
         if record:
             record_machines(self.ledger, attempt.context, attempt.view)
         for view in machines_of_attempt(self.ledger, attempt.view)[len(attempt.machines) :]:
-            attempt.add(MachineDriver(self._context(view.run_id)))
+            attempt.add(MachineDriver(self._context(view.run_id, attempt)))
 
-    def _context(self, run_id: str) -> RunContext:
-        earlier = [attempt.views for attempt in self.attempts[:-1]]
+    def _context(self, run_id: str, attempt: AttemptDriver) -> RunContext:
+        earlier = [one.views for one in takewhile(lambda one: one is not attempt, self.attempts)]
         journal = RunJournal(self.ledger, self.services.clock, run_id)
         return RunContext(
             journal=journal,

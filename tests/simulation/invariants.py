@@ -284,8 +284,8 @@ class Invariants:
         if not (taken or unbegun) or follows or any(one.given_up for one in machines):
             return
         lead = self.views.get(view.machine_ids[0], view)
-        if lead.status is not None and lead.status.ended_well:
-            return  # the job is done
+        if (lead.status is not None and lead.status.ended_well) or (lead.reason is not None and lead.reason.limit):
+            return  # the job is done, or its receipt names the limit that it has come to
         # perhaps by one that could not write it into the ledger
         told = any(one.told_end and (one is process or job_of(one) == view.job_id) for one in world.processes)
         is_last = all(one.state is RunState.CLOSED for one in machines)
@@ -364,7 +364,10 @@ class Invariants:
                     "a running job is left alone", f"{process.name} ends {name}, whose job runs within its lease"
                 )
             return
-        given_up = whole in world.discards or (job.trouble and whole in world.end_wanted)  # what is there cannot be had
+        out_of_reach = job.trouble or process.cannot_locate
+        given_up = whole in world.discards or (
+            out_of_reach and whole in world.end_wanted
+        )  # what is there cannot be had
         if known and self._owes(machine) and not (given_up or self.is_safe(machine)):
             self._once("outputs come home", f"{process.name} ends {name}, and the outputs of its job are nowhere else")
 

@@ -45,6 +45,7 @@ class Process:
         self.dead = self.over = self.told_end = False
         self.lost: set[str] = set()
         self.discards = self.signalled = self.must_not_end = False
+        self.cannot_locate = False  # whether the provider did not say, when asked last, where a machine is
         self.began_at = world.timeline.seconds
         self._chance = random.Random(world.schedule.seed * 1000 + number)
         self._fates: dict[tuple[str, bool], list[str]] = {}
@@ -80,6 +81,7 @@ class Process:
             self.world.log(self, what, subject, type(error).__name__)
             if kind == "host" and error.message != LEASE_OVER:
                 self.lost.add(subject)
+            self.cannot_locate |= what == "provider.describe"
             self._unanswered(what, error)
             self._struck(number, True, what)
             raise
@@ -87,6 +89,7 @@ class Process:
         self._failing = None if kind == "provider" else self._failing
         if kind == "host":
             self.lost.discard(subject)
+        self.cannot_locate &= what != "provider.describe"
         if average:
             self.world.timeline.sleep(average * 0.9 * self._chance.random())
         self.world.check()

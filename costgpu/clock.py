@@ -20,6 +20,11 @@ class Clock(Protocol):
         """Wait."""
 
 
+def monotonic_of(clock: Clock, at: datetime) -> float:
+    """Return a past time by the monotonic clock, from where no setting of the clock moves it; now for one to come."""
+    return clock.monotonic() - max(0.0, (clock.now() - at).total_seconds())
+
+
 class SystemClock:
     """The machine's own time."""
 

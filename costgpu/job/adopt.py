@@ -20,6 +20,7 @@ from costgpu.job.state.attempts import runs_of_job
 from costgpu.job.state.journal import EventStore, RunJournal
 from costgpu.job.state.lock import is_driven, lock_run
 from costgpu.job.state.observer import NullObserver, Observer
+from costgpu.job.timeouts import VISIBLE_SECONDS
 from costgpu.models.events import Adopted, Reached, Started
 from costgpu.models.instance import InstanceState
 from costgpu.models.job import EndReason, JobPhase, JobStatus
@@ -170,7 +171,7 @@ def _take_over(driver: MachineDriver) -> bool:
     context, view = driver.context, driver.view
     if view.state is RunState.CLOSED:
         return False  # another process was quicker
-    if catch_up(context) is None and driver.view.state is RunState.SYNCING:
+    if catch_up(context) is None and (driver.view.state is RunState.SYNCING or _is_not_shown_yet(context)):
         return _is_gone(context)
     if driver.view.state in (RunState.INTENT, RunState.PROVISIONING, RunState.BOOTING, RunState.SYNCING):
         driver.give_up(EndReason.UNCLAIMED)
@@ -224,4 +225,17 @@ def _is_gone(context: RunContext) -> bool:
     if context.view.instance is None:
         return False
     instance = context.provider().describe(context.instance)
-    return instance is None or not instance.state.alive or instance.state is InstanceState.STOPPED
+    if instance is None:
+        return not _is_new(context)
+    return not instance.state.alive or instance.state is InstanceState.STOPPED
+
+
+def _is_not_shown_yet(context: RunContext) -> bool:
+    """Return whether its provider knows nothing of a machine that may be there, and at work: the next look tells."""
+    return _is_new(context) and context.provider().describe(context.instance) is None
+
+
+def _is_new(context: RunContext) -> bool:
+    since = context.view.known_since
+    age = (context.clock.now() - since).total_seconds() if since is not None else -1.0
+    return 0.0 <= age < VISIBLE_SECONDS

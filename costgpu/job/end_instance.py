@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-from datetime import datetime
 
 from costgpu.clock import Clock
 from costgpu.errors import ProviderError, TerminationUnconfirmed
@@ -30,8 +29,11 @@ def _by_hand(provider: Provider, ref: InstanceRef) -> str:
     return end_by_hand(ref, account)
 
 
-def end_instance(provider: Provider, ref: InstanceRef, clock: Clock, *, known_since: datetime) -> Instance | None:
+def end_instance(provider: Provider, ref: InstanceRef, clock: Clock, *, known_since: float) -> Instance | None:
     """End an instance and return its confirmed last state; None if the provider does not know it any more.
+
+    Args:
+        known_since: By the monotonic clock; a young instance may not be shown yet, and be there.
 
     Raises:
         TerminationUnconfirmed: It may be billing; the message has the command to end it by hand.
@@ -55,18 +57,16 @@ def request_termination(provider: Provider, ref: InstanceRef, clock: Clock) -> N
         ) from error
 
 
-def wait_until_terminated(
-    provider: Provider, ref: InstanceRef, clock: Clock, *, known_since: datetime
-) -> Instance | None:
+def wait_until_terminated(provider: Provider, ref: InstanceRef, clock: Clock, *, known_since: float) -> Instance | None:
     """Wait until the provider says that the instance is gone; None if it does not know it any more.
+
+    Args:
+        known_since: As `end_instance`.
 
     Raises:
         TerminationUnconfirmed: It does not say so.
     """
     started, wait, last = clock.monotonic(), 0.25, "nothing"
-    # monotonic: the clock may be set meanwhile, and may have been set back before
-    since = max(0.0, (clock.now() - known_since).total_seconds())
-    unproven_until = started + VISIBLE_SECONDS - since
     while True:
         try:
             instance = retry_provider_call(clock, lambda: provider.describe(ref), limit_seconds=CONFIRM_SECONDS)
@@ -76,7 +76,7 @@ def wait_until_terminated(
                 hint=f"Look, and end it by hand if it is there: {_by_hand(provider, ref)}",
             ) from error
         if instance is None:
-            if clock.monotonic() > unproven_until:
+            if clock.monotonic() > known_since + VISIBLE_SECONDS:
                 return None
             last = "unknown"
         elif not instance.state.alive:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from decimal import Decimal
 
-from costgpu.clock import Clock
+from costgpu.clock import Clock, monotonic_of
 from costgpu.errors import CostGpuError, LedgerError, ProviderError
 from costgpu.job.end_instance import clean_up, request_termination, wait_until_terminated
 from costgpu.job.timeouts import CLEAN_UP_SECONDS
@@ -208,9 +208,9 @@ def end_orphans(found: ReapFindings, provider: Callable[[str], Provider], clock:
         except CostGpuError as error:
             found.failed[ref.instance_id] = error
     for orphan in asked:
-        ref = orphan.instance.ref
+        ref, known_since = orphan.instance.ref, monotonic_of(clock, orphan.instance.launched_at)
         try:
-            wait_until_terminated(provider(ref.provider), ref, clock, known_since=orphan.instance.launched_at)
+            wait_until_terminated(provider(ref.provider), ref, clock, known_since=known_since)
             found.ended.append(ref)
         except CostGpuError as error:
             found.failed[ref.instance_id] = error

@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
-from costgpu.clock import Clock
+from costgpu.clock import Clock, monotonic_of
 from costgpu.errors import AuthError, CostGpuError, HostUnreachable, LedgerConflict, ProviderError
 from costgpu.job.files.checkpoint_store import CheckpointStore
 from costgpu.job.files.selection import Selection
@@ -238,8 +238,8 @@ class RunContext:
                 self._host.close()
             self._host = None
 
-    def known_since(self) -> datetime:
-        """When the machine's id became known, by the clock as it is now: it may have been set since.
+    def known_since(self) -> float:
+        """When the machine's id became known, by the monotonic clock.
 
         What another process has recorded proves little. A machine that nobody has reached yet may be one that its provider
         does not show yet, and what is recorded for later than now was written by another clock: then it counts as known
@@ -248,14 +248,13 @@ class RunContext:
         view, now = self.view, self.clock.now()
         seen = view.synced or view.started_at is not None
         if self.created_at is None and seen and view.known_since is not None and view.known_since <= now:
-            return view.known_since
-        since = self.began_monotonic if self.created_at is None else self.created_at
-        return now - timedelta(seconds=self.clock.monotonic() - since)
+            return monotonic_of(self.clock, view.known_since)
+        return self.began_monotonic if self.created_at is None else self.created_at
 
     def check_alive(self, instance: Instance | None) -> None:
         """Raise `MachineEnded` for a machine that is no more; not as long as it is there, or may be."""
         if instance is None:
-            if (self.clock.now() - self.known_since()).total_seconds() < VISIBLE_SECONDS:
+            if self.clock.monotonic() - self.known_since() < VISIBLE_SECONDS:
                 return
         elif instance.state in (InstanceState.PENDING, InstanceState.RUNNING):
             return

@@ -252,7 +252,7 @@ def record_instance(context: RunContext, instance: Instance) -> None:
     )
     while context.view.instance is None:
         if context.view.state is RunState.CLOSED:  # from another computer: nobody would come for it
-            end_instance(provider, instance.ref, context.clock, known_since=context.clock.now())
+            end_instance(provider, instance.ref, context.clock, known_since=context.clock.monotonic())
             return
         with contextlib.suppress(LedgerConflict):  # somebody has written meanwhile: the id is not to be lost
             context.journal.add(created)

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
 
+from costgpu.clock import monotonic_of
 from costgpu.errors import LedgerDamaged, LedgerError, LedgerTooNew, RunBusy
 from costgpu.job.adopt import adopt_job, catch_up, job_status, log_tail
 from costgpu.job.drive.context import Detached, retry_on_conflict
@@ -156,7 +157,7 @@ def _end_driven(context: AppContext, journal: RunJournal, *, now: bool) -> None:
 def cancel_by_tag(context: AppContext, ref: InstanceRef, run_id: str, launched_at: datetime) -> tuple[str, ...]:
     """Terminate a machine that the ledger does not know; return the names of what could not be removed with it."""
     provider = context.provider(ref.provider)
-    end_instance(provider, ref, context.clock, known_since=launched_at)
+    end_instance(provider, ref, context.clock, known_since=monotonic_of(context.clock, launched_at))
     return clean_up(provider, run_id, ref.region, context.clock)
 
 

@@ -248,7 +248,8 @@ class Invariants:
         if process is None or process.step.what not in ("queue", "enqueue"):
             return
         self._from_queue.add(view.run_id)
-        others = {one for one in self._from_queue if self.views[one].state is not RunState.CLOSED}
+        begun = (one for one in self._from_queue if not self.views[one].waits)  # a search waits for its next look
+        others = {one for one in begun if self.views[one].state is not RunState.CLOSED}
         others = {one for one in others if self.views[one].job_id != view.job_id}
         if others and len(others) + view.spec.nodes > most and not self._world.here.store.harmed:
             self._once("the queue keeps to its machines", f"{len(others)} + {view.spec.nodes} of {most} are in use")

@@ -62,8 +62,8 @@ def current_run(ledger: EventStore, view: RunView) -> RunView:
 
     Itself, if it is of that attempt.
     """
-    last = attempts_of_job(ledger, view)[-1]
-    return view if view in last else last[0]
+    attempts = attempts_of_job(ledger, view) or ((view,),)  # its record may be lost meanwhile
+    return view if view in attempts[-1] else attempts[-1][0]
 
 
 def _machines(ledger: EventStore, lead: RunView, given: RunView) -> tuple[RunView, ...]:

@@ -194,7 +194,7 @@ def catch_up(context: RunContext) -> bool | None:
             if found := context.provider().find(create_request(context.view, context.keys())):
                 record_instance(context, found)
     before = context.view.state
-    if before is RunState.TERMINATING and context.view.started_at is None and context.view.confirmed_at is None:
+    if before is RunState.TERMINATING and context.view.confirmed_at is None and _may_have_unknown_outputs(context.view):
         bring_unrecorded_home(context)
     if before not in (RunState.BOOTING, RunState.SYNCING):
         return context.view.started_at is not None
@@ -209,6 +209,11 @@ def catch_up(context: RunContext) -> bool | None:
             context.journal.add(Reached())
         context.journal.add(Started())
     return started
+
+
+def _may_have_unknown_outputs(view: RunView) -> bool:
+    """Return whether the job of a run that is to end may be over without the record knowing, and that is all of the job."""
+    return view.started_at is None or (view.status is None and (view.given_up or not view.spec.goes_on))
 
 
 def _job_over(context: RunContext) -> bool:

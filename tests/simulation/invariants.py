@@ -344,11 +344,12 @@ class Invariants:
         machine = self._world.cloud.instances.get(instance_id)
         self._world.cloud.settle()
         lives = machine is not None and machine.ours and machine.state in (InstanceState.PENDING, InstanceState.RUNNING)
+        asked_at = self._world.timeline.seconds
         yield
         if lives and machine is not None and machine.state is InstanceState.TERMINATING:
-            self._may_end(process, machine)
+            self._may_end(process, machine, asked_at)
 
-    def _may_end(self, process: Process, machine: FakeInstance) -> None:
+    def _may_end(self, process: Process, machine: FakeInstance, asked_at: float) -> None:
         world, job, run_id = self._world, self._job(machine), machine.tags[TAG_RUN]
         whole = self.job_of(run_id)
         if process.discards:
@@ -359,7 +360,7 @@ class Invariants:
         if job is None or now > self.lease_end(machine) - abs(world.schedule.setting.provider_skew_seconds):
             return
         known = run_id not in world.here.store.harmed and name not in process.lost and not world.keys_lost
-        if job.finished_at is None:
+        if job.finished_at is None or job.finished_at > asked_at:
             if known and whole not in world.end_wanted and not self._is_disturbed(run_id):
                 self._once(
                     "a running job is left alone", f"{process.name} ends {name}, whose job runs within its lease"

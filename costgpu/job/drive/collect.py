@@ -136,7 +136,7 @@ def place_checkpoint(
 
 
 def bring_unrecorded_home(context: RunContext) -> None:
-    """Bring home what a job has made of whose start the record does not know. Never in the way of the end."""
+    """Bring home what a job has made of whose start or end the record does not know. Never in the way of the end."""
     if context.view.instance is None:
         return
     try:

@@ -393,7 +393,7 @@ def the_queue_counts_no_machines(stack: contextlib.ExitStack) -> None:
     put(stack, queue, "load_runs", waiting_ones)
 
 
-@bug(1239)
+@bug(1258)
 def a_job_that_is_given_up_goes_on(stack: contextlib.ExitStack) -> None:
     real = next_attempt.record_next_attempt
 

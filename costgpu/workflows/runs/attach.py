@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from costgpu.errors import HostUnreachable, RunError
 from costgpu.job.adopt import adopt_job, catch_up, job_status, log_tail
+from costgpu.job.drive.context import retry_on_conflict
 from costgpu.job.drive.job import JobDriver
 from costgpu.job.find_run import load_run
 from costgpu.job.state.attempts import current_run
@@ -47,8 +50,7 @@ def attach_run(context: AppContext, view: RunView, observer: Observer) -> JobDri
             driver.context.log_position = log_tail(status)
         observer.changed(driver.view)
         for one in driver.machines:
-            if one.view.state is RunState.TERMINATING:
-                catch_up(one.context)
+            retry_on_conflict(partial(catch_up, one.context))
         driver.drive()
     return driver
 

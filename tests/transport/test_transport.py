@@ -4,15 +4,17 @@ import hashlib
 import os
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Coroutine, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from costgpu.errors import HostUnreachable, OutputsMissing, RunError
 from costgpu.job.files.download import RemoteFile
 from costgpu.job.machine.host import Transport
+from costgpu.job.machine.transport import event_loop
 from costgpu.portable.processes import process
 from tests.until import until
 
@@ -171,6 +173,24 @@ def test_leaving_a_stream_ends_its_command_and_what_it_started(transport: Transp
     for pid in pids:
         wait_until_gone(pid)
     assert time.monotonic() - started < 15  # long before they would have ended by themselves
+
+
+def test_ctrl_c_before_a_piece_is_waited_for_ends_the_command(
+    transport: Transport, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    submit = event_loop.shared().submit
+
+    def interrupted(coroutine: Coroutine[Any, Any, Any]) -> None:
+        submit(coroutine)
+        monkeypatch.undo()
+        raise KeyboardInterrupt
+
+    with transport.stream(["/bin/sh", "-c", "echo $$; exec sleep 60"], silence_seconds=30) as pieces:
+        pid = int(next(pieces))
+        monkeypatch.setattr(event_loop.shared(), "submit", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            next(pieces)
+    wait_until_gone(pid)
 
 
 def test_a_command_that_ignores_sigterm_is_killed(transport: Transport) -> None:

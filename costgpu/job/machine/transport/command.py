@@ -56,10 +56,19 @@ class Command(ABC):
         self._stdin, self._stdout = stdin, stdout
         self._name, self._where = name, where
         self._stderr = asyncio.create_task(self._tail(stderr))
+        self._reader: asyncio.Task[Any] | None = None
 
-    @abstractmethod
     async def end(self) -> None:
         """End the command, and what it has started, if it may still run. Once."""
+        if self._reader is not None:  # an interrupt may have come before anybody waited for it, to cancel it
+            self._reader.cancel()
+            await asyncio.wait({self._reader})
+        await self._end()
+        self._stderr.cancel()
+
+    @abstractmethod
+    async def _end(self) -> None:
+        """End it; nobody reads any more."""
 
     @abstractmethod
     async def returncode(self) -> int:
@@ -98,6 +107,7 @@ class Command(ABC):
         Raises:
             HostUnreachable: The connection went away before the command had ended.
         """
+        self._reader = asyncio.current_task()
         piece = await self._stdout.read(READ_BYTES)
         if not piece:
             await self.returncode()
@@ -160,9 +170,9 @@ class CommandTransport(ABC):
             HostKeyMismatch: Another machine answers.
         """
         command = self._call(self._start(argv))
-        finishing = event_loop.shared().submit(command.finish())
         left = timeout_seconds
         try:
+            finishing = event_loop.shared().submit(command.finish())
             for piece in (stdin,) if isinstance(stdin, bytes) else stdin:
                 since = time.monotonic()
                 if finishing.done() or not self._call(command.feed(piece, max(0.0, left))):
@@ -174,7 +184,6 @@ class CommandTransport(ABC):
             except TimeoutError:
                 raise command.silent(timeout_seconds) from None
         finally:
-            finishing.cancel()
             self._end(command)
 
     @contextlib.contextmanager

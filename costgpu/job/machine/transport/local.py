@@ -95,8 +95,8 @@ class _LocalCommand(Command):
         """As `Command.returncode`."""
         return await self._process.wait()
 
-    async def end(self) -> None:
-        """As `Command.end`: SIGTERM, and SIGKILL if it has not ended in time."""
+    async def _end(self) -> None:
+        """Send SIGTERM, and SIGKILL if it has not ended in time."""
         for number in (signal.SIGTERM, signal.SIGKILL):
             if self._process.returncode is None:
                 signal_group(self._process.pid, number)
@@ -106,7 +106,6 @@ class _LocalCommand(Command):
                         pass
                     await self._process.wait()
                 break
-        self._stderr.cancel()
 
 
 def _copy(source: int, target: int, size: int, until: float) -> None:

@@ -65,6 +65,7 @@ class SshCommand(Command):
 
     async def read(self) -> bytes:
         """As `Command.read`: what comes after the line that says that it has started."""
+        self._reader = asyncio.current_task()
         if self.pid is None:
             async with asyncio.timeout(_START_SECONDS):
                 if piece := await self._first():
@@ -91,13 +92,12 @@ class SshCommand(Command):
         said = " ".join(held.decode("utf-8", "replace").split())[:300]
         raise HostUnreachable(f"{self._where} lets us in, but runs no command" + (f": {said}" if said else "."))
 
-    async def end(self) -> None:
-        """End the command on the machine if it may still run there, as far as the connection allows. Once."""
+    async def _end(self) -> None:
+        """End the command on the machine if it may still run there, as far as the connection allows."""
         if not self._ended and self.pid is not None and not self._connection.is_closed():
             with contextlib.suppress(asyncssh.Error, OSError):
                 async with asyncio.timeout(_END_SECONDS):
                     await self._connection.run("exec /bin/sh -c " + shlex.quote(_END.format(pid=self.pid)))
-        self._stderr.cancel()
         self._process.channel.abort()
 
     async def returncode(self) -> int:

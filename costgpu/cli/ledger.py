@@ -100,7 +100,7 @@ def job(run: opt.Run, json: opt.Json = False) -> None:
     The machines that it had, at once or one after the other; for one that went on after
     interruptions also the time lost, and what the same work would have cost on demand.
     """
-    from costgpu.job.state.attempts import runs_of_job
+    from costgpu.job.find_run import runs_of_job
     from costgpu.render.text.receipt import receipts_json, receipts_text
     from costgpu.workflows.runs.find_run import recorded_run
 

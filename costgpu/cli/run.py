@@ -96,9 +96,8 @@ def carry_out(
     """
     from costgpu.cli.terminal_observer import signals
     from costgpu.job.drive.context import Detached
-    from costgpu.job.find_run import load_run
+    from costgpu.job.find_run import load_run, runs_of_job
     from costgpu.job.launch import new_run_id
-    from costgpu.job.state.attempts import runs_of_job
     from costgpu.job.state.outcome import error_for
     from costgpu.render.text.run import launched_json
     from costgpu.workflows.runs.start import start_run

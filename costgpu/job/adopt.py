@@ -13,10 +13,9 @@ from costgpu.job.drive.context import CAN_DETACH, Detached, RunContext, Services
 from costgpu.job.drive.job import JobDriver
 from costgpu.job.drive.machine import MachineDriver
 from costgpu.job.drive.provision import create_request, record_instance
-from costgpu.job.find_run import RunStore, load_run
+from costgpu.job.find_run import RunStore, load_run, runs_of_job
 from costgpu.job.machine.host import LogPosition
 from costgpu.job.machine.keys import load_keys
-from costgpu.job.state.attempts import runs_of_job
 from costgpu.job.state.journal import EventStore, RunJournal
 from costgpu.job.state.lock import is_driven, lock_run
 from costgpu.job.state.observer import NullObserver, Observer
@@ -171,8 +170,11 @@ def _take_over(driver: MachineDriver) -> bool:
     context, view = driver.context, driver.view
     if view.state is RunState.CLOSED:
         return False  # another process was quicker
-    if catch_up(context) is None and (driver.view.state is RunState.SYNCING or _is_not_shown_yet(context)):
-        return _is_gone(context)
+    if catch_up(context) is None:
+        if driver.view.state is RunState.SYNCING:
+            return _is_gone(context)
+        if _is_not_shown_yet(context):
+            return False
     if driver.view.state in (RunState.INTENT, RunState.PROVISIONING, RunState.BOOTING, RunState.SYNCING):
         driver.give_up(EndReason.UNCLAIMED)
         return True

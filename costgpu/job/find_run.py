@@ -14,6 +14,7 @@ from costgpu.errors import (
     RunNotFound,
 )
 from costgpu.job.launch import current_owner
+from costgpu.job.state.attempts import attempts_of_job, machines_of_attempt
 from costgpu.job.state.journal import EventStore
 from costgpu.job.state.states import replay
 from costgpu.models.instance import Instance
@@ -45,6 +46,22 @@ def load_run(ledger: EventStore, run_id: str) -> RunView:
     if not events:
         raise RunNotFound(f"The ledger knows no run {run_id}.")
     return replay(events)
+
+
+def runs_of_job(ledger: EventStore, view: RunView) -> tuple[RunView, ...]:
+    """Return the runs of a run's job: of all its machines, by number; of all attempts, if it is one that goes on."""
+    if not view.spec.goes_on:
+        return machines_of_attempt(ledger, view)
+    return tuple(one for machines in attempts_of_job(ledger, view) for one in machines)
+
+
+def current_run(ledger: EventStore, view: RunView) -> RunView:
+    """Return the run that a person means who names any run of a job: the first machine of its last attempt.
+
+    Itself, if it is of that attempt.
+    """
+    attempts = attempts_of_job(ledger, view) or ((view,),)  # its record may be lost meanwhile
+    return view if view in attempts[-1] else attempts[-1][0]
 
 
 def resolve_run(

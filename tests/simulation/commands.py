@@ -9,8 +9,8 @@ from decimal import Decimal
 
 from costgpu.errors import RunBusy, RunError
 from costgpu.job.drive.job import JobDriver
+from costgpu.job.find_run import current_run
 from costgpu.job.plan import LaunchPlace, Limits, options_for
-from costgpu.job.state.attempts import current_run
 from costgpu.job.state.outcome import error_for, exit_code
 from costgpu.models.instance import Identity, Instance
 from costgpu.models.job import JobSpec, OutputsFrom, Recovery

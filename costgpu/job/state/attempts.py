@@ -50,22 +50,6 @@ def machines_of_attempt(ledger: EventStore, view: RunView) -> tuple[RunView, ...
     return _machines(ledger, replay(events), view) if events else (view,)
 
 
-def runs_of_job(ledger: EventStore, view: RunView) -> tuple[RunView, ...]:
-    """Return the runs of a run's job: of all its machines, by number; of all attempts, if it is one that goes on."""
-    if not view.spec.goes_on:
-        return machines_of_attempt(ledger, view)
-    return tuple(one for machines in attempts_of_job(ledger, view) for one in machines)
-
-
-def current_run(ledger: EventStore, view: RunView) -> RunView:
-    """Return the run that a person means who names any run of a job: the first machine of its last attempt.
-
-    Itself, if it is of that attempt.
-    """
-    attempts = attempts_of_job(ledger, view) or ((view,),)  # its record may be lost meanwhile
-    return view if view in attempts[-1] else attempts[-1][0]
-
-
 def _machines(ledger: EventStore, lead: RunView, given: RunView) -> tuple[RunView, ...]:
     ids = lead.machine_ids[1:]
     others = (

@@ -8,8 +8,7 @@ from costgpu.errors import HostUnreachable, RunError
 from costgpu.job.adopt import adopt_job, catch_up, job_status, log_tail
 from costgpu.job.drive.context import retry_on_conflict
 from costgpu.job.drive.job import JobDriver
-from costgpu.job.find_run import load_run
-from costgpu.job.state.attempts import current_run
+from costgpu.job.find_run import current_run, load_run
 from costgpu.job.state.lock import lock_run
 from costgpu.job.state.observer import Observer
 from costgpu.models.run import RunState, RunView

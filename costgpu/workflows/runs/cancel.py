@@ -12,9 +12,8 @@ from costgpu.job.adopt import adopt_job, catch_up, job_status, log_tail
 from costgpu.job.drive.context import Detached, retry_on_conflict
 from costgpu.job.drive.job import JobDriver
 from costgpu.job.end_instance import clean_up, end_instance, request_termination
-from costgpu.job.find_run import load_run
+from costgpu.job.find_run import current_run, load_run, runs_of_job
 from costgpu.job.load_runs import load_runs_of_job
-from costgpu.job.state.attempts import current_run, runs_of_job
 from costgpu.job.state.journal import RunJournal
 from costgpu.job.state.lock import lock_run
 from costgpu.job.state.observer import Observer

@@ -8,7 +8,7 @@ from costgpu.errors import RunError
 from costgpu.job.adopt import finish_job
 from costgpu.job.drive.checkpoints import store_of
 from costgpu.job.drive.collect import bring_home
-from costgpu.job.state.attempts import current_run, runs_of_job
+from costgpu.job.find_run import current_run, runs_of_job
 from costgpu.job.state.lock import lock_run
 from costgpu.job.state.observer import NullObserver
 from costgpu.models.instance import Instance

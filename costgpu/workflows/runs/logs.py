@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from costgpu.errors import CostGpuError, RunError, UsageError
+from costgpu.job.find_run import runs_of_job
 from costgpu.job.machine.host import LogPosition
-from costgpu.job.state.attempts import runs_of_job
 from costgpu.job.state.observer import Observer
 from costgpu.models.run import RunView
 from costgpu.portable.files import open_regular

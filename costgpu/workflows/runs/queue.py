@@ -13,11 +13,10 @@ from costgpu.errors import CostGpuError, LedgerError, ProviderError, RunBusy, Te
 from costgpu.job.adopt import adopt_job, collect_finished
 from costgpu.job.drive.context import Detached
 from costgpu.job.files.sent_folder import keep_sent, sent_folder, sent_selection
-from costgpu.job.find_run import load_run
+from costgpu.job.find_run import current_run, load_run
 from costgpu.job.launch import current_owner, intend
 from costgpu.job.load_runs import load_runs
 from costgpu.job.place_policy import looks_again_at
-from costgpu.job.state.attempts import current_run
 from costgpu.job.state.journal import RunJournal
 from costgpu.job.state.lock import is_driven, lock_run
 from costgpu.job.state.observer import Observer

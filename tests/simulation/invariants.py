@@ -300,7 +300,7 @@ class Invariants:
         A job that has not begun ends as well where its files cannot be kept for going on.
         """
         process = seams.Felt.process()
-        if not view.is_later_attempt and "state" in self._world.full:
+        if not view.is_later_attempt and self._world.counts["fault disk full"]:
             return True
         return view.job_id in self._world.end_wanted or (process is not None and process.signalled)
 

@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
-from costgpu.clock import Clock, monotonic_of
+from costgpu.clock import Clock
 from costgpu.errors import AuthError, CostGpuError, HostUnreachable, LedgerConflict, ProviderError
 from costgpu.job.files.checkpoint_store import CheckpointStore
 from costgpu.job.files.selection import Selection
@@ -120,6 +120,8 @@ class RunContext:
     _accounts: dict[str, str] = field(default_factory=dict)
     _host: Host | None = None
     _told: set[str] = field(default_factory=set)
+    # when the machine's id became known by what another process has recorded, monotonic; None until it is asked for
+    _recorded_since: float | None = None
     _ask_lease_at: float = 0.0  # from then on, monotonic, the provider is asked again whether the lease is over
     _began_at: datetime = field(init=False)
     began_monotonic: float = field(init=False)  # when this process took hold of the run
@@ -243,13 +245,21 @@ class RunContext:
 
         What another process has recorded proves little. A machine that nobody has reached yet may be one that its provider
         does not show yet, and what is recorded for later than now was written by another clock: then it counts as known
-        since this process began.
+        since this process began. The clock here may have been set forward since: the provider's own is asked, once.
         """
         view, now = self.view, self.clock.now()
+        if self.created_at is not None:
+            return self.created_at
         seen = view.synced or view.started_at is not None
-        if self.created_at is None and seen and view.known_since is not None and view.known_since <= now:
-            return monotonic_of(self.clock, view.known_since)
-        return self.began_monotonic if self.created_at is None else self.created_at
+        if not seen or view.known_since is None or view.known_since > now:
+            return self.began_monotonic
+        if self._recorded_since is None:
+            told: datetime | None = None
+            with contextlib.suppress(ProviderError):
+                told = self.provider().list_owned([self.instance.region]).told_at
+            age = (min(now, told or now) - view.known_since).total_seconds()
+            self._recorded_since = self.clock.monotonic() - max(0.0, age)
+        return self._recorded_since
 
     def check_alive(self, instance: Instance | None) -> None:
         """Raise `MachineEnded` for a machine that is no more; not as long as it is there, or may be."""

@@ -267,10 +267,13 @@ def _worst_cost(view: RunView, now: datetime) -> Decimal:
 
 
 def _is_taken_back(view: RunView) -> bool:
-    """Return whether its provider has taken the machine back, or knows nothing any more of a spot machine that worked."""
+    """Return whether its provider has taken the machine back, or knows nothing any more of a spot machine that worked.
+
+    One of a later attempt may have worked: a client that was killed has not recorded the start.
+    """
     told = view.status is not None and view.status.reason is EndReason.PREEMPTED
     spot = view.option is not None and view.option.offer.purchase_option is PurchaseOption.SPOT
-    forgotten = spot and view.forgotten and view.started_at is not None
+    forgotten = spot and view.forgotten and (view.started_at is not None or view.is_later_attempt)
     lost = view.reason is EndReason.INSTANCE_LOST and forgotten
     return told or view.reason in (EndReason.PREEMPTED, EndReason.INTERRUPTED) or lost
 

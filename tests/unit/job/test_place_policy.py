@@ -104,6 +104,15 @@ def test_a_job_that_was_not_interrupted_does_not(reason: EndReason) -> None:
     assert after(view(FIRST, reason=reason)) is None
 
 
+def test_a_spot_machine_that_its_provider_forgot_was_taken_back_if_it_may_have_worked() -> None:
+    forgotten = view(FIRST, reason=EndReason.INSTANCE_LOST, forgotten=True, status=None)
+    assert isinstance(after(forgotten), NextAttempt)
+    assert after(replace(forgotten, started_at=None)) is None
+    later = Attempt(job_id=JOB, index=1, number=2)
+    unrecorded = view(later, reason=EndReason.INSTANCE_LOST, forgotten=True, status=None, started_at=None)
+    assert isinstance(after(view(FIRST), unrecorded), NextAttempt)
+
+
 def test_nor_does_one_without_recovery() -> None:
     alone = view(FIRST)
     assert after(replace(alone, spec=replace(alone.spec, recovery=None))) is None

@@ -191,7 +191,8 @@ def catch_up(context: RunContext) -> bool | None:
     Returns:
         Whether the job has started; None if the machine does not say.
     """
-    if context.view.state is RunState.PROVISIONING:
+    unheard = context.view.state is RunState.TERMINATING and context.view.create_call is not None
+    if context.view.state is RunState.PROVISIONING or (unheard and context.view.instance is None):
         with contextlib.suppress(CostGpuError):
             if found := context.provider().find(create_request(context.view, context.keys())):
                 record_instance(context, found)

@@ -65,12 +65,15 @@ def test_a_machine_that_is_long_in_ending_keeps_nobody_from_the_outputs(tmp_path
     assert max(ended) < script.seconds + 120, "the other one is asked to end at once"
 
 
-def test_a_damaged_record_of_one_machine_does_not_keep_another_from_being_ended(
-    world: World, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("unheard", [False, True])
+def test_a_damaged_record_of_one_machine_does_not_keep_others_from_being_ended(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, unheard: bool
 ) -> None:
+    """Nor does one whose end the provider does not confirm."""
+    world = World(tmp_path, nodes=3)
     with pytest.raises(Detached):
         world.launch(detach=True)
-    first, second = world.views
+    first, second, third = world.views
     read = MemoryBook.events
 
     def events(book: MemoryBook, run_id: str) -> tuple[RunEvent, ...]:
@@ -80,12 +83,17 @@ def test_a_damaged_record_of_one_machine_does_not_keep_another_from_being_ended(
 
     monkeypatch.setattr(MemoryBook, "events", events)
     context: Any = SimpleNamespace(ledger=world.book, tools=world.tools)
-    with pytest.raises(LedgerDamaged) as caught:
+    if unheard:
+        machine = world.machines()[0].ref.instance_id
+        world.cloud.faults.next("terminate", error=Unreachable("no answer"), subject=machine, times=1000)
+    with pytest.raises(TerminationUnconfirmed if unheard else LedgerDamaged) as caught:
         cancel(context, first, world.who)
-    assert f"costgpu cancel {second.run_id}" in caught.value.hint
-    closed = load_run(world.book, first.run_id)
-    assert (closed.state, closed.reason) == (RunState.CLOSED, EndReason.CANCELLED)
-    assert [one.tags[TAG_RUN] for one in world.cloud.alive()] == [second.run_id]
+    assert (f"costgpu cancel {second.run_id}" in caught.value.hint) is not unheard
+    ended = [third] if unheard else [first, third]
+    for view in ended:
+        closed = load_run(world.book, view.run_id)
+        assert (closed.state, closed.reason) == (RunState.CLOSED, EndReason.CANCELLED)
+    assert second.run_id in {one.tags[TAG_RUN] for one in world.cloud.alive()}
 
 
 @pytest.mark.parametrize("number", [0, 1])

@@ -151,6 +151,7 @@ def clock_set(world: Simulation, step: Step) -> None:
 def disk_full(world: Simulation, step: Step) -> None:
     which = step["which"]
     world.full.add(which)
+    world.was_full.add(which)
     world.timeline.at(world.timeline.seconds + step["seconds"], lambda: world.full.discard(which))
 
 

@@ -300,7 +300,7 @@ class Invariants:
         A job that has not begun ends as well where its files cannot be kept for going on.
         """
         process = seams.Felt.process()
-        if not view.is_later_attempt and self._world.counts["fault disk full"]:
+        if not view.is_later_attempt and "state" in self._world.was_full:
             return True
         return view.job_id in self._world.end_wanted or (process is not None and process.signalled)
 
@@ -366,10 +366,8 @@ class Invariants:
                     "a running job is left alone", f"{process.name} ends {name}, whose job runs within its lease"
                 )
             return
-        out_of_reach = job.trouble or process.cannot_locate
-        given_up = whole in world.discards or (
-            out_of_reach and whole in world.end_wanted
-        )  # what is there cannot be had
+        cannot_be_had = (job.trouble or process.cannot_locate) and whole in world.end_wanted
+        given_up = whole in world.discards or cannot_be_had
         if known and self._owes(machine) and not (given_up or self.is_safe(machine)):
             self._once("outputs come home", f"{process.name} ends {name}, and the outputs of its job are nowhere else")
 

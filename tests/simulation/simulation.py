@@ -92,6 +92,7 @@ class Simulation:
         self.unguarded: set[str] = set()
         self._missing: set[str] = set()  # machines whose ranks miss others
         self.full: set[str] = set()
+        self.was_full: set[str] = set()
         self.wrong_answers = 0
         self.ledger_seconds = 0.0
         self.small_disk = schedule.setting.output == "huge"

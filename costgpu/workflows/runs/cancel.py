@@ -7,7 +7,7 @@ from datetime import datetime
 from functools import partial
 
 from costgpu.clock import monotonic_of
-from costgpu.errors import LedgerDamaged, LedgerError, LedgerTooNew, RunBusy
+from costgpu.errors import CostGpuError, LedgerDamaged, LedgerError, LedgerTooNew, RunBusy
 from costgpu.job.adopt import adopt_job, catch_up, job_status, log_tail
 from costgpu.job.drive.context import Detached, retry_on_conflict
 from costgpu.job.drive.job import JobDriver
@@ -97,15 +97,26 @@ def _end(context: AppContext, driver: JobDriver, *, now: bool) -> None:
 
 
 def _cancel_each(context: AppContext, found: RunView, observer: Observer, error: LedgerError, *, now: bool) -> None:
-    """End each machine of a job by itself, since the record of one cannot be read; the error gets a hint at that one."""
+    """End each machine of a job by itself, since the record of one cannot be read; the error gets a hint at that one.
+
+    Raises:
+        CostGpuError: Another machine could not be ended. Those after it are, all the same.
+    """
     views, damaged = load_runs_of_job(context.ledger, found)
+    failed: CostGpuError | None = None
     try:
         with lock_run(context.tools.folder / found.job_id):
             for view in views:
-                if view.state is not RunState.CLOSED:
+                if view.state is RunState.CLOSED:
+                    continue
+                try:
                     _end(context, JobDriver.of_machine(view.run_id, context.ledger, context.tools, observer), now=now)
+                except CostGpuError as problem:
+                    failed = failed or problem
     except Detached:
         return
+    if failed is not None:
+        raise failed from error
     by_tag = "; ".join(f"costgpu cancel {run_id}" for run_id in damaged)
     error.hint = (
         f"{error.hint} The rest of the job is ended. A machine of this record is found by its tag: {by_tag}".strip()

@@ -171,7 +171,7 @@ class Runner:
         self.pid = 0
         if self.answer.exists():
             answer = answer or json.loads(self.answer.read_text())
-        if not answer or answer.get("raised"):  # it was ended: then all must end by itself
+        else:  # it was ended: then all must end by itself
             with contextlib.suppress(AssertionError):
                 until(lambda: not self.processes(), GONE_SECONDS)
         left = [f"left running: {' '.join(process.cmdline())}" for process in self.processes()]

@@ -70,7 +70,7 @@ def test_a_damaged_record_of_one_machine_does_not_keep_others_from_being_ended(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, unheard: bool
 ) -> None:
     """Nor does one whose end the provider does not confirm."""
-    world = World(tmp_path, nodes=3)
+    world = World(tmp_path, replace(JOB, seconds=5000.0), nodes=3)
     with pytest.raises(Detached):
         world.launch(detach=True)
     first, second, third = world.views
@@ -289,7 +289,7 @@ def test_an_outage_after_the_first_machine_is_told_with_its_name(world: World) -
 
 
 def test_an_elastic_job_may_finish_on_one_machine_after_the_other(tmp_path: Path) -> None:
-    world = World(tmp_path, nodes=3)
+    world = World(tmp_path, replace(JOB, seconds=5000.0), nodes=3)
 
     def third_is_lost() -> None:
         world.cloud.terminate_by_somebody(machine(world, 2))

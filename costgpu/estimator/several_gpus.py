@@ -198,7 +198,7 @@ def _share(phase: Phase, place: _Place) -> tuple[float, float] | str:
         if gpus * place.layout.sequences > phase.micro_batches:
             return f"a step has {phase.micro_batches:,.0f} sequences, which {gpus} GPUs cannot share"
         return 1 / gpus, 1 / (gpus * place.layout.sequences)
-    if not keeps_global_batch(parallelism) or phase.inference is not None:
+    if not keeps_global_batch(parallelism) or not phase.unit.trains:
         return 1.0, 1.0
     factor = max(1, parallelism.measured_ranks) / gpus
     micro = phase.micro_batches * factor
@@ -217,7 +217,7 @@ def _share(phase: Phase, place: _Place) -> tuple[float, float] | str:
 def _uneven_notes(phase: Phase, place: _Place, share: tuple[float, float]) -> list[str]:
     """Return a remark where the GPUs do not divide the batch evenly: scripts leave some of it out, or refuse to start."""
     batch = place.parallelism.rank_batch or phase.data.batch_size
-    if place.layout is not None or not keeps_global_batch(place.parallelism) or phase.inference is not None:
+    if place.layout is not None or not keeps_global_batch(place.parallelism) or not phase.unit.trains:
         return []
     ranks, gpus = max(1, place.parallelism.measured_ranks), place.group.gpus
     whole, what = (batch, "samples") if share[1] == 1 else (phase.micro_batches, "micro-batches")
@@ -230,7 +230,7 @@ def _needs(workload: Workload, place: _Place) -> list[float]:
     """GiB that each GPU needs in each phase, without a margin."""
     group, precision, found = place.group, precision_of(workload.profile.framework), []
     for index, phase in enumerate(workload.profile.phases):
-        if phase.inference is not None:
+        if not phase.unit.trains:
             found.append(required_accelerator_gib(phase, precision, workload.execution) / MARGIN)
         elif group.gpus > 1:
             held = _held(workload, index, place)
@@ -249,7 +249,7 @@ def _too_large(workload: Workload, place: _Place, needs: Sequence[float]) -> str
     for index, need in enumerate(needs):
         if need * MARGIN > memory:
             reason = need_words(need * MARGIN, memory, place.parallelism, gpus)
-            if workload.profile.phases[index].inference is not None:
+            if not workload.profile.phases[index].unit.trains:
                 return reason
             half = precision_of(workload.profile.framework).half is not None
             return reason + how_it_fits(_held(workload, index, place), place.parallelism, memory, gpus, half=half)
@@ -298,7 +298,7 @@ def _scaled(workload: Workload, index: int, place: _Place) -> ScaledStep | str:
         step = replace(one, terms={**terms, "loading": loading} if "loading" in one.terms else terms)
         return ScaledStep(step, single, mfu=mfu / single if mfu and single > 0 else None)
     exchanged = 0.0
-    if phase.inference is None:
+    if phase.unit.trains:
         volume = bytes_per_step(_sized_parallelism(parallelism, share[1], phase), phase.micro_batches)
         if volume is None:
             return UNKNOWN_VOLUME

@@ -38,7 +38,7 @@ def checkpoints_of(phase: Phase, steps: float, epochs: float, *, whole: bool = T
 
 def _state_bytes(phase: Phase) -> float:
     """Model and optimizer, as a checkpoint holds them; 0 for inference, which keeps its results."""
-    if phase.inference is not None:
+    if not phase.unit.trains:
         return 0.0
     parameters = sum(optimizer.parameters for optimizer in phase.optimizers)
     state = sum(optimizer.state_bytes for optimizer in phase.optimizers)

@@ -21,7 +21,7 @@ def spot_machine(context: AdviceContext, spot: Sequence[Prediction]) -> Advice |
     offer = before.offer if before is not None else None
     if before is None or offer is None or offer.purchase_option is PurchaseOption.SPOT:
         return None
-    infers = context.workload.profile.phases[-1].inference is not None
+    infers = not context.workload.profile.phases[-1].unit.trains
     places = [
         place if infers else _with_checkpoints(place)
         for place in cheapest_of_each_type(spot, None)
@@ -66,7 +66,7 @@ def _rate_error(found: Interruptions | None) -> float:
 def _action(context: AdviceContext, as_written: Prediction, after: Prediction) -> str:
     found, phase = as_written.interruptions, context.workload.profile.phases[-1]
     words = "Spot" if after.interruptions is None else f"Spot with {recover_option(after.interruptions)}"
-    if phase.inference is not None:
+    if not phase.unit.trains:
         return words
     if found is not None and found.interval_seconds is not None:
         return f"{words}, as the script saves checkpoints"
@@ -82,7 +82,7 @@ def _notes(context: AdviceContext, as_written: Prediction, after: Prediction) ->
     best_words = f"every {format_duration(found.best_interval_seconds)} (Young/Daly)"
     each = format_duration(found.checkpoints.seconds_each)
     wall, usd = format_duration(as_written.wall_seconds.value), format_usd(as_written.cost_usd.value)
-    infers = context.workload.profile.phases[-1].inference is not None
+    infers = not context.workload.profile.phases[-1].unit.trains
     if infers and not context.workload.scope.whole:
         return ["An interruption loses what it has in hand.", *notes]
     if infers:

@@ -160,7 +160,7 @@ def run_probe(
     world = world_environment(ASSUMED_PER_MACHINE, 1) if launched else {}
     environment = {**threads, **world, **child_environment(marker, interpreter.variables)}
     if launch is not None:
-        environment.update({**launch.environment, **rank_environment(launch)})
+        environment.update(rank_environment(launch))
     if alone:
         environment.update({name: "1" for name in ("WORLD_SIZE", "LOCAL_WORLD_SIZE") if name in environment})
     limit = request.start_limit_seconds + settings["hard_limit"] + GRACE_SECONDS

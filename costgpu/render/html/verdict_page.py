@@ -9,7 +9,7 @@ from datetime import date, datetime
 
 from markupsafe import Markup
 
-from costgpu.estimator.spot_words import interruption_sentences
+from costgpu.estimator.spot import interruption_sentences
 from costgpu.models.prediction import Ownership, Prediction, Provenance, Service, Verdict
 from costgpu.models.workload import Phase, WorkloadProfile
 from costgpu.providers import registry
@@ -89,7 +89,7 @@ def verdict_html(
         service: The script as a service at a steady rate, where that was asked for.
     """
     possible = own if own is not None and not own.prediction.infeasible else None
-    interruptions = interruption_sentences(verdict.interruptible) if service is None else []
+    on_spot = interruption_sentences(verdict.interruptible) if service is None else []
     doubts = [f"Doubts: {'; '.join(doubt.words for doubt in verdict.doubts)}."] if verdict.doubts else []
     return render(
         "verdict.html",
@@ -110,7 +110,7 @@ def verdict_html(
         own_sentences=own_sentences(own, verdict.unit) if own else (),
         own_basis=own_basis(own) if own else (),
         prices=_prices(verdict, today),
-        notes=[*doubts, *scaling_sentences(verdict.recommended), *interruptions, *notes_of(verdict, profile)],
+        notes=[*doubts, *scaling_sentences(verdict.recommended), *on_spot, *notes_of(verdict, profile)],
         today=today,
         version=__version__,
         steps_phrase=steps_phrase,

@@ -12,7 +12,7 @@ from dataclasses import replace
 from datetime import date
 from typing import Any
 
-from costgpu.estimator.spot_words import interruption_sentences, interruption_words
+from costgpu.estimator.spot import interruption_sentences, interruption_words
 from costgpu.models.prediction import Prediction, Provenance, Service, Verdict
 from costgpu.models.workload import WorkloadProfile
 from costgpu.providers import registry

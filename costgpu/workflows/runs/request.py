@@ -324,11 +324,6 @@ def job_spec(
         )
     launch, several = script.launch, request.machines > 1
     launcher = _launcher(request.launcher, launch)
-    kept: tuple[
-        str, ...
-    ] = ()  # options of the launcher, but those that a run decides: numbers, and where machines meet
-    if launch is not None and (launch.torchrun or several):
-        kept = launch.torchrun_options if launch.torchrun else launch.kept
     if script.program:
         launcher = Launcher.NONE  # it finds its rank in its variables, and starts what it starts
     return JobSpec(
@@ -353,7 +348,7 @@ def job_spec(
         tags=parse_tags(request.tags),
         nodes=request.machines,
         launcher=launcher,
-        launcher_options=kept,
+        launcher_options=launch.kept if launch is not None and (launch.torchrun or several) else (),
         min_nodes=launch.least_machines
         if several and launch is not None and launch.least_machines < request.machines
         else 0,

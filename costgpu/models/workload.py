@@ -12,7 +12,7 @@ from enum import StrEnum
 from typing import Any
 
 from costgpu.models.footprint import Footprint
-from costgpu.models.parallelism import Parallelism
+from costgpu.models.parallelism import ONE_PROCESS, Parallelism
 
 TensorShape = tuple[list[int], list[int], str]
 """Shape, strides and dtype name of one tensor."""
@@ -339,3 +339,8 @@ class WorkloadProfile:
     workload: str = ""
     parallelism: Parallelism | None = None
     footprint: Footprint | None = None
+
+    @property
+    def ranks(self) -> Parallelism:
+        """How it trains in its processes, be it one."""
+        return self.parallelism or ONE_PROCESS

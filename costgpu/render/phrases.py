@@ -110,13 +110,6 @@ def _times(nodes: int) -> str:
     return f"{nodes}x " if nodes > 1 else ""
 
 
-def gpus_of(prediction: Prediction) -> float:
-    """GPUs that work: all that work together, one of a script in one process, 0 without any."""
-    if prediction.scaling is not None:
-        return prediction.scaling.gpus
-    return min(1.0, prediction.candidate.accelerator_count)
-
-
 def short_offer_name(prediction: Prediction, place: str = "") -> str:
     """``aws g6.xlarge 1xL4 spot``, ``aws 2x p4d.24xlarge 16xA100``, for a column; `place` follows the provider."""
     offer, nodes = prediction.candidate.offer, prediction.candidate.nodes

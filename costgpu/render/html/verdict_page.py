@@ -32,7 +32,7 @@ from costgpu.render.phrases import (
 from costgpu.render.text.buy_vs_rent import cents, energies, own_basis, own_sentences
 from costgpu.render.text.inference import fixed_words
 from costgpu.render.text.offers import price_age_days
-from costgpu.render.text.scaling import scaling_sentences
+from costgpu.render.text.several_gpus import scaling_sentences
 from costgpu.units import format_duration, format_free, format_ratio, format_usd, plural_unit
 from costgpu.version import __version__
 

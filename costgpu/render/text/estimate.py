@@ -40,8 +40,8 @@ from costgpu.render.text.inference import (
 )
 from costgpu.render.text.layout import WIDTH, columns, cut, fold, fold_before, wrap
 from costgpu.render.text.offers import day_span, image_notes, offer_value, price_age_days
-from costgpu.render.text.scaling import scaling_sentences, scaling_value
 from costgpu.render.text.service import service_plans, service_text
+from costgpu.render.text.several_gpus import scaling_sentences, scaling_value
 from costgpu.units import (
     format_bare_usd,
     format_duration,

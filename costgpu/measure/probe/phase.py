@@ -16,8 +16,8 @@ class Phase:
 
     trains = True
     warm_units = 0  # that begin a phase and are none of its intervals
-    looks_ahead = (0, 2)  # numbers of the units after which it is read what comes later
-    kept_events = None  # of what happens beside a unit; None for all
+    looks_ahead: tuple[int, ...] = (0, 2)  # numbers of the units after which it is read what comes later
+    kept_events: tuple[str, ...] | None = None  # of what happens beside a unit; None for all
 
     def __init__(self, frame, top_lines, batch=None, gap_seconds=0.0):
         self.frame, self.top_lines = frame, top_lines

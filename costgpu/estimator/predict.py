@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from costgpu.estimator.cost import priced, ready_seconds, with_run
+from costgpu.estimator.cost import ready_seconds
 from costgpu.estimator.feasibility import infeasible_reason
 from costgpu.estimator.gpu import precision_of
 from costgpu.estimator.inference.steps import Step
@@ -14,7 +14,7 @@ from costgpu.estimator.multi_gpu.constants import RENDEZVOUS_SECONDS
 from costgpu.estimator.prepared import Workload, prepare
 from costgpu.estimator.scope import Scope, scope_of
 from costgpu.estimator.several_gpus import on_several
-from costgpu.estimator.spot import checkpoints_of, interrupted, never_done
+from costgpu.estimator.spot import checkpoints_of, with_interruptions, with_run
 from costgpu.estimator.step import step_on
 from costgpu.estimator.throughput import inference_unit
 from costgpu.estimator.time_limit import limited
@@ -154,17 +154,6 @@ def _modelled(workload: Workload, candidate: Candidate) -> Prediction:
         drift=profile.phases[-1].step.drift,
     )
     overhead = ready_seconds(candidate) if scope.whole else 0.0
-    fixed = ready_seconds(candidate) + profile.setup_seconds
-    interruptions = None
-    if candidate.interruptions is not None:
-        interruptions = interrupted(
-            candidate.interruptions,
-            checkpoints_of(profile.phases[-1], scope.steps[-1], scope.epochs[-1], whole=scope.whole),
-            run_seconds,
-            machines=candidate.nodes,
-            overhead_seconds=overhead,
-            restart_seconds=fixed,
-        )
     prediction = Prediction(
         candidate=candidate,
         step_seconds=seconds,
@@ -185,15 +174,14 @@ def _modelled(workload: Workload, candidate: Candidate) -> Prediction:
             processes=several.group.gpus // several.group.nodes if several is not None else 1,
         )
         or (several.unknown if several is not None else "")
-        or unknown
-        or (never_done(interruptions) if interruptions is not None else ""),
+        or unknown,
         notes=tuple(dict.fromkeys([note for one in steps for note in one.notes] + (several.notes if several else []))),
         phases=tuple(phases),
         scaling=scaling,
-        fixed_seconds=fixed,
-        interruptions=interruptions,
+        fixed_seconds=ready_seconds(candidate) + profile.setup_seconds,
     )
-    return priced(prediction)
+    saves = checkpoints_of(profile.phases[-1], scope.steps[-1], scope.epochs[-1], whole=scope.whole)
+    return with_interruptions(prediction, saves)
 
 
 def _unit_of_all(unit: InferenceUnit | None, measured: Scope, there: Scope, index: int) -> InferenceUnit | None:

@@ -159,6 +159,6 @@ def is_token(one: Throughput) -> bool:
 
 def _throughput(name: str, seconds: Range, count: float, place: Prediction) -> Throughput:
     rate = Range(value=count / seconds.value, low=count / seconds.high, high=count / seconds.low)
-    factor = place.interruptions.factor if place.interruptions is not None else 1.0
-    usd = cost_range(place.candidate, seconds.times(factor), whole=False, undisturbed=seconds).times(1 / count)
+    expected = seconds.times(place.interruption_factor)
+    usd = cost_range(place.candidate, expected, whole=False, undisturbed=seconds).times(1 / count)
     return Throughput(name=name, per_second=rate, usd_each=usd)

@@ -1,15 +1,16 @@
 """Command lines of launchers: which script they start, with which arguments, and in how many processes. Pure.
 
-The first process of those that the launcher would start is measured. Options are read as the launchers read
-them: those that take no value are listed here, every other takes one (torch 2.13, accelerate 1.15, DeepSpeed 0.17; read
-2026-11).
+The first process of those that the launcher would start is measured. The launchers' own parsers are not asked: a
+computer that rents machines may have none of them (DeepSpeed cannot be installed on macOS), and their imports take
+seconds. Known here are the options that costgpu reads or that a run decides itself. An option of another name takes
+a value unless another option or a Python file comes after it.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import PurePath
 
 from costgpu.errors import UsageError
@@ -17,82 +18,21 @@ from costgpu.measure.prefixes import NO_PREFIXES, Prefixes, split_prefixes
 
 DEVICES = ("auto", "gpu", "cpu", "xpu", "-1")  # instead of a number of processes
 MOST_DIGITS = 6
-TORCH_FLAGS = frozenset({"standalone", "module", "no-python", "run-path", "virtual-local-rank", "use-env", "help"})
-ACCELERATE_FLAGS = frozenset(
-    [
-        "help",
-        "quiet",
-        "cpu",
-        "multi-gpu",
-        "tpu",
-        "enable-cpu-affinity",
-        "dynamo-use-fullgraph",
-        "dynamo-use-dynamic",
-        "dynamo-use-regional-compilation",
-        "use-deepspeed",
-        "use-fsdp",
-        "use-parallelism-config",
-        "use-megatron-lm",
-        "same-network",
-        "module",
-        "no-python",
-        "tpu-cluster",
-        "no-tpu-cluster",
-        "tpu-use-sudo",
-        "downcast-bf16",
-        "fp8-use-autocast-during-eval",
-        "debug",
-    ]
-)
-DEEPSPEED_FLAGS = frozenset(
-    [
-        "help",
-        "no-python",
-        "no-local-rank",
-        "module",
-        "force-multi",
-        "save-pid",
-        "bind-cores-to-rank",
-        "no-ssh-check",
-        "no-ssh",
-        "elastic-training",
-    ]
-)
-SHORT = {"-m": "module", "-h": "help", "-q": "quiet", "-i": "include", "-e": "exclude", "-H": "hostfile"}
+LEAST_LETTERS = 5  # of a name that is cut short, as argparse allows
+FLAGS = ("module", "no-python", "cpu", "multi-gpu", "no-local-rank", "standalone", "use-env")
+READ = ("config-file", "max-restarts")  # and passed on as they are
 # How many processes a rented machine can hold is its own business: a run leaves these to the launcher there.
-SIZES = frozenset(
-    [
-        "nproc-per-node",
-        "nnodes",
-        "num-processes",
-        "num-machines",
-        "multi-gpu",
-        "num-gpus",
-        "num-accelerators",
-        "num-nodes",
-        "include",
-        "exclude",
-        "hostfile",
-        "machine-rank",
-        "main-process-ip",
-        "main-process-port",
-        "gpu-ids",
-    ]
+SIZES = (
+    *("nproc-per-node", "nnodes", "num-processes", "num-machines", "multi-gpu", "num-gpus", "num-accelerators"),
+    *("num-nodes", "include", "exclude", "hostfile", "machine-rank", "main-process-ip", "main-process-port", "gpu-ids"),
 )
 # Where the processes of several machines meet is the run's business, too.
-RENDEZVOUS = frozenset(
-    [
-        "rdzv-backend",
-        "rdzv-endpoint",
-        "rdzv-id",
-        "rdzv-conf",
-        "standalone",
-        "node-rank",
-        "local-addr",
-        "master-addr",
-        "master-port",
-    ]
+RENDEZVOUS = (
+    *("rdzv-backend", "rdzv-endpoint", "rdzv-id", "rdzv-conf", "standalone", "node-rank", "local-addr"),
+    *("master-addr", "master-port"),
 )
+KNOWN = (*FLAGS, *READ, *SIZES, *RENDEZVOUS)
+SHORT = {"-m": "module", "-i": "include", "-e": "exclude", "-H": "hostfile"}
 TORCHRUN = ("torchrun", "torch.distributed.run", "torch.distributed.launch")
 _PYTHON = re.compile(r"python(3(\.\d+)?)?(\.exe)?")
 _PYTHON_FLAGS = re.compile(r"-[bBdEiIOPqsSuvx]+")
@@ -105,8 +45,9 @@ class Launch:
 
     launcher: str  # for people: ``torchrun``, ``accelerate launch``, ``python``
     runner: str = ""  # module with which a run starts the script; empty for plain Python or torchrun
-    kept: tuple[str, ...] = ()  # the launcher's options for a run, without those for numbers of processes
-    torchrun_options: tuple[str, ...] = ()  # the same of torchrun, also without those for its rendezvous
+    kept: tuple[
+        str, ...
+    ] = ()  # the launcher's options for a run: not how many processes there are, nor where they meet
     script: str | None = None  # None with `module`
     module: str | None = None
     arguments: tuple[str, ...] = ()
@@ -117,7 +58,6 @@ class Launch:
     python: str | None = None  # the interpreter that the command names
     ranked: bool = False  # whether each process finds its rank in its environment
     local_rank: bool = False  # whether each process is also given its rank as an argument
-    environment: dict[str, str] = field(default_factory=dict)  # what else the launcher sets
     config: str | None = None  # the launcher's file of settings; empty for its default one
     prefixes: Prefixes = NO_PREFIXES  # what stands in front of it
 
@@ -182,18 +122,14 @@ def _launch_of(command: Sequence[str]) -> Launch | None:
 
 
 def with_settings(launch: Launch, text: str) -> Launch:
-    """Return the launch with what accelerate's file of settings says; the command line comes first."""
+    """Return the launch with the numbers of accelerate's file of settings; the command line comes first."""
     settings = dict(_SETTING.findall(text))
-    environment = dict(launch.environment)
-    mixed = settings.get("mixed_precision", "no")
-    if mixed != "no":
-        environment.setdefault("ACCELERATE_MIXED_PRECISION", mixed)
     processes, machines = settings.get("num_processes", ""), settings.get("num_machines", "")
     if launch.processes is None and processes.isdigit():
         launch = replace(launch, processes=int(processes))
     if launch.machines == 1 and machines.isdigit():
         launch = replace(launch, machines=max(1, int(machines)))
-    return replace(launch, environment=environment)
+    return launch
 
 
 def _by_module(module: str, words: Sequence[str]) -> Launch | None:
@@ -229,32 +165,25 @@ def _python(command: Sequence[str]) -> Launch | None:
     return None
 
 
-@dataclass(slots=True)
-class _Line:
-    """A launcher's command line: its options by their long names, and the launch without what they say of processes."""
-
-    options: dict[str, str]
-    launch: Launch
-
-
-def _read(launcher: str, words: Sequence[str], flags: frozenset[str]) -> _Line:
+def _read(launcher: str, words: Sequence[str]) -> tuple[dict[str, str], Launch]:
+    """Return the options of a launcher by their long names, and the launch without what they say of processes."""
     options: dict[str, str] = {}
     kept: list[str] = []
     at = 0
     while at < len(words) and words[at].startswith("-") and words[at] != "-":
         word, equals, value = words[at].partition("=")
-        name = SHORT.get(word, word.lstrip("-").replace("_", "-"))
-        if not word.startswith("--") and len(word) > 2 and word[:2] in SHORT and not equals:
-            name, value, equals = SHORT[word[:2]], word[2:], "="
-        is_flag = name in flags or (len(name) > 2 and any(flag.startswith(name) for flag in flags))
-        size = 1 if is_flag or equals else 2
-        if size == 2:
-            value = words[at + 1] if at + 1 < len(words) else ""
-        if name == "" and word == "--":
+        if word == "--":
             at += 1
             break
-        options[name] = value
-        if not _is(name, SIZES | RENDEZVOUS):
+        name, after = word.lstrip("-").replace("_", "-"), words[at + 1] if at + 1 < len(words) else ""
+        if not word.startswith("--") and word[:2] in SHORT:
+            name, value = SHORT[word[:2]], value or word[2:]
+        elif len(name) >= LEAST_LETTERS and name not in KNOWN:
+            name = next((known for known in KNOWN if known.startswith(name)), name)
+        valued = name in KNOWN or not (after.startswith("-") or after.endswith(".py"))
+        size = 2 if valued and name not in FLAGS and not equals and not value else 1
+        options[name] = after if size == 2 else value
+        if name not in SIZES and name not in RENDEZVOUS:
             kept += words[at : at + size]
         at += size
     if at >= len(words):
@@ -265,21 +194,7 @@ def _read(launcher: str, words: Sequence[str], flags: frozenset[str]) -> _Line:
             f"{launcher} is told to start {script} without Python.", hint="Name the Python script that it starts."
         )
     launch = Launch(launcher=launcher, kept=tuple(kept), script=script, arguments=arguments)
-    return _Line(options, replace(launch, script=None, module=script) if "module" in options else launch)
-
-
-def _is(name: str, names: frozenset[str]) -> bool:
-    """Return whether an option is one of these, perhaps cut short as argparse allows."""
-    return name in names or (len(name) > 4 and any(known.startswith(name) for known in names))
-
-
-def _option(line: _Line, *names: str) -> str | None:
-    """Return the value of the first of these options that is given, perhaps by a name cut short."""
-    for full in names:
-        for name, value in line.options.items():
-            if name == full or (len(name) > 4 and full.startswith(name)):
-                return value
-    return None
+    return options, replace(launch, script=None, module=script) if "module" in options else launch
 
 
 def _number(text: str | None, default: int | None) -> int | None:
@@ -300,68 +215,49 @@ def _number(text: str | None, default: int | None) -> int | None:
     return int(last)
 
 
-def _least(text: str | None) -> str | None:
-    """Return the beginning of a range (``1:4``); a number as it is."""
-    return text.partition(":")[0] if text is not None else None
-
-
 def _torch(launcher: str, words: Sequence[str], *, local_rank: bool = False) -> Launch:
-    line = _read(launcher, words, TORCH_FLAGS)
-    each, machines = _number(_option(line, "nproc-per-node"), 1), _number(_option(line, "nnodes"), 1) or 1
-    restarts = _option(line, "max-restarts") or "0"
+    options, launch = _read(launcher, words)
+    nodes, restarts = options.get("nnodes"), options.get("max-restarts", "0")
+    each, machines = _number(options.get("nproc-per-node"), 1), _number(nodes, 1) or 1
     return replace(
-        line.launch,
-        kept=(),
-        torchrun_options=line.launch.kept,
+        launch,
         processes=each * machines if each is not None else None,
         machines=machines,
-        least_machines=_number(_least(_option(line, "nnodes")), 1) or 1,
+        least_machines=_number(nodes and nodes.partition(":")[0], 1) or 1,
         max_restarts=int(restarts) if restarts.isdigit() and len(restarts) <= MOST_DIGITS else 0,
         ranked=True,
-        local_rank=local_rank and "use-env" not in line.options,
+        local_rank=local_rank and "use-env" not in options,
     )
 
 
 def _accelerate(words: Sequence[str]) -> Launch:
-    line = _read("accelerate launch", words, ACCELERATE_FLAGS)
-    environment = {}
-    for option, variable in (
-        ("mixed-precision", "ACCELERATE_MIXED_PRECISION"),
-        ("dynamo-backend", "ACCELERATE_DYNAMO_BACKEND"),
-        ("gradient-accumulation-steps", "ACCELERATE_GRADIENT_ACCUMULATION_STEPS"),
-    ):
-        value = _option(line, option)
-        if value is not None:
-            environment[variable] = value.upper() if option == "dynamo-backend" else value
-    one = 1 if "cpu" in line.options else None
+    options, launch = _read("accelerate launch", words)
     return replace(
-        line.launch,
+        launch,
         runner="accelerate.commands.launch",
-        processes=_number(_option(line, "num-processes"), one),
-        machines=_number(_option(line, "num-machines"), 1) or 1,
-        environment=environment,
-        config=_option(line, "config-file") or "",
+        processes=_number(options.get("num-processes"), 1 if "cpu" in options else None),
+        machines=_number(options.get("num-machines"), 1) or 1,
+        config=options.get("config-file", ""),
     )
 
 
 def _deepspeed(words: Sequence[str]) -> Launch:
-    line = _read("deepspeed", words, DEEPSPEED_FLAGS)
-    machines = _number(_option(line, "num-nodes"), 1) or 1
-    each = _number(_option(line, "num-gpus", "num-accelerators"), None)
+    options, launch = _read("deepspeed", words)
+    machines = _number(options.get("num-nodes"), 1) or 1
+    each = _number(options.get("num-gpus", options.get("num-accelerators")), None)
     processes = each * machines if each is not None else None
-    included = _option(line, "include")
-    if included is not None:
-        hosts = [host for host in included.split("@") if host]
+    if "include" in options:
+        hosts = [host for host in options["include"].split("@") if host]
         counts = [host.partition(":")[2].split(",") for host in hosts if ":" in host]
         machines = max(1, len(hosts))
         processes = sum(map(len, counts)) if len(counts) == len(hosts) else None
     return replace(
-        line.launch,
+        launch,
         runner="deepspeed.launcher.runner",
         processes=processes,
         machines=machines,
         ranked=True,
-        local_rank="no-local-rank" not in line.options,
+        local_rank="no-local-rank" not in options,
     )
 
 

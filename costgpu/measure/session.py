@@ -18,7 +18,7 @@ from costgpu.measure.footprint.watch import FileWatch
 from costgpu.measure.interpreter import Interpreter
 from costgpu.measure.isolation.layers import Changes, SizeLimit
 from costgpu.measure.isolation.levels import Isolation
-from costgpu.measure.isolation.start import Command, start_isolated
+from costgpu.measure.isolation.start import IsolatedCommand, start_isolated
 from costgpu.measure.launcher import Launch
 from costgpu.measure.probe.record import ProbeConfig, ProbeRecord
 from costgpu.measure.process_tree import MARKER, adopting, end_everything, interruptible, own_children, uninterrupted
@@ -160,7 +160,7 @@ def run_probe(
     world = world_environment(ASSUMED_PER_MACHINE, 1) if launched else {}
     environment = {**threads, **world, **child_environment(marker, interpreter.variables)}
     if launch is not None:
-        environment.update({**launch.environment, **rank_environment(launch)})
+        environment.update(rank_environment(launch))
     if alone:
         environment.update({name: "1" for name in ("WORLD_SIZE", "LOCAL_WORLD_SIZE") if name in environment})
     limit = request.start_limit_seconds + settings["hard_limit"] + GRACE_SECONDS
@@ -171,7 +171,7 @@ def run_probe(
         contextlib.closing(FileWatch(request.workdir, folder / "watches.json")) as watch,
         adopting(),
     ):
-        command = Command(
+        command = IsolatedCommand(
             [interpreter.path, str(probe), "run", str(config)],
             request.workdir,
             environment,

@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from costgpu.estimator.spot_words import interruption_words
+from costgpu.estimator.spot import interruption_words
 from costgpu.models.estimate import Estimate
 from costgpu.models.prediction import Advice
 from costgpu.models.workload import WorkloadProfile

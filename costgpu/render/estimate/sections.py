@@ -6,7 +6,7 @@ import math
 from datetime import datetime
 
 from costgpu.estimator.scope import WHOLE_JOB
-from costgpu.estimator.spot_words import interruption_sentences
+from costgpu.estimator.spot import interruption_sentences
 from costgpu.estimator.throughput import fixed_usd
 from costgpu.models.estimate import Estimate
 from costgpu.models.prediction import Ownership, Prediction, Service, Verdict

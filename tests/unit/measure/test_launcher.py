@@ -27,7 +27,6 @@ CASES: list[tuple[str, dict[str, Any]]] = [
         "accelerate launch --multi_gpu --num_processes 4 --mixed_precision bf16 train.py --num_processes 9",
         {
             "processes": 4,
-            "environment": {"ACCELERATE_MIXED_PRECISION": "bf16"},
             "kept": ("--mixed_precision", "bf16"),
             "arguments": ("--num_processes", "9"),
             "ranked": False,
@@ -96,8 +95,7 @@ SETTINGS = """
 compute_environment: LOCAL_MACHINE
 fsdp_config:
   num_processes: 99
-mixed_precision: 'fp16'  # half
-num_machines: 2
+num_machines: '2'  # of ours
 num_processes: 8
 """
 
@@ -105,10 +103,8 @@ num_processes: 8
 def test_accelerates_settings_fill_in_what_the_command_line_leaves_open() -> None:
     launch = with_settings(Launch(launcher="accelerate launch", processes=None), SETTINGS)
     assert (launch.processes, launch.machines) == (8, 2)
-    assert launch.environment == {"ACCELERATE_MIXED_PRECISION": "fp16"}
-    given = Launch(launcher="accelerate launch", processes=4, environment={"ACCELERATE_MIXED_PRECISION": "bf16"})
-    assert with_settings(given, SETTINGS).environment == {"ACCELERATE_MIXED_PRECISION": "bf16"}
-    assert with_settings(given, "mixed_precision: no\n").environment == given.environment
+    given = Launch(launcher="accelerate launch", processes=4, machines=3)
+    assert with_settings(given, SETTINGS) == given
 
 
 def test_what_is_asked_for_is_said() -> None:
@@ -121,7 +117,7 @@ def test_what_is_asked_for_is_said() -> None:
 def test_what_torchrun_is_told_besides_sizes_and_meeting_places_is_kept() -> None:
     line = "torchrun --nnodes 2:4 --nproc-per-node 8 --rdzv-backend c10d --rdzv_endpoint=h:1 --max-restarts 3 -t 3 a.py"
     launch = find_launch(line.split())
-    assert launch.torchrun_options == ("--max-restarts", "3", "-t", "3")
+    assert launch.kept == ("--max-restarts", "3", "-t", "3")
     assert (launch.least_machines, launch.machines, launch.max_restarts) == (2, 4, 3)
     assert launch.elastic
     steady = find_launch(["torchrun", "--nnodes", "4", "a.py"])

@@ -52,7 +52,7 @@ def test_the_rank_as_an_argument_comes_first() -> None:
 def test_accelerates_settings_are_read() -> None:
     launch = measured("accelerate launch --config_file settings.yaml src/train.py").launch
     assert launch is not None
-    assert (launch.processes, launch.environment) == (8, {"ACCELERATE_MIXED_PRECISION": "bf16"})
+    assert launch.processes == 8
     launch = measured("accelerate launch src/train.py").launch
     assert launch is not None
     assert launch.processes is None

@@ -1,0 +1,51 @@
+"""The split of a launcher's command line, held against the launcher's own parser, option by option."""
+
+import argparse
+import importlib
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import pytest
+
+from costgpu.measure.launcher import find_launch
+from tests.measure.test_frameworks import needs
+
+ARGUMENTS = ("--lr", "1", "data.csv")
+PARSERS = [  # words, module with the parser, what makes it, where it has the script's arguments
+    pytest.param(
+        *(("torchrun",), "torch.distributed.run", "get_args_parser", "training_script_args"),
+        marks=pytest.mark.torch,
+    ),
+    pytest.param(
+        *(("accelerate", "launch"), "accelerate.commands.launch", "launch_command_parser", "training_script_args"),
+        marks=[pytest.mark.torch, pytest.mark.frameworks],
+    ),
+]
+
+
+def options(parser: argparse.ArgumentParser) -> Iterator[Sequence[str]]:
+    """Each option of a parser by each of its names, with a value where it takes one."""
+    for action in parser._actions:
+        for name in action.option_strings:
+            value = next(iter(action.choices), "1") if action.choices else "1"
+            yield (name,) if action.nargs == 0 else (name, str(value))
+
+
+@pytest.mark.parametrize(("words", "module", "made_by", "behind"), PARSERS)
+def test_every_option_leaves_the_script_where_the_launcher_finds_it(
+    words: tuple[str, ...], module: str, made_by: str, behind: str
+) -> None:
+    needs(module.partition(".")[0])
+    parser: Any = getattr(importlib.import_module(module), made_by)()
+    read = 0
+    for option in options(parser):
+        if option[0] in ("-h", "--help", "--no_python", "--no-python"):
+            continue
+        told = parser.parse_args([*option, "train.py", *ARGUMENTS])
+        launch = find_launch([*words, *option, "train.py", *ARGUMENTS])
+        assert launch is not None
+        found = (launch.script or launch.module, launch.arguments)
+        assert found == (told.training_script, tuple(getattr(told, behind))), option
+        assert (launch.module is not None) is bool(told.module), option
+        read += 1
+    assert read > 30

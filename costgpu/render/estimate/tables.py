@@ -22,7 +22,7 @@ from costgpu.render.phrases import (
     steps_phrase,
     visible,
 )
-from costgpu.render.report import ASKED_FOR, RECOMMENDED, Cell, Heading, Row, Table
+from costgpu.render.report import ASKED_FOR, RECOMMENDED, Cell, Heading, Row, Table, cell_of
 from costgpu.render.text.layout import cut
 from costgpu.render.text.offers import day_span, image_notes, price_age_days
 from costgpu.units import (
@@ -76,8 +76,7 @@ def candidates_table(verdict: Verdict, rows: Sequence[Prediction], today: date, 
         Heading("price"),
         Heading("step time is", words=True),
     ]
-    asked = any(one is each for one in rows for each in verdict.asked)
-    return Table("The fastest first", head, cells, legend=legend(rows, today, asked=asked))
+    return Table("The fastest first", head, cells, legend=_legend(rows, today, cells))
 
 
 def own_name(prediction: Prediction) -> str:
@@ -125,7 +124,7 @@ def _steps_made(prediction: Prediction) -> str:
     return f"{format_number(made.value)} [{format_number(made.low)}-{format_number(made.high)}]"
 
 
-def legend(rows: Sequence[Prediction], today: date, *, asked: bool = False) -> list[str]:
+def _legend(rows: Sequence[Prediction], today: date, cells: Sequence[Row]) -> list[str]:
     """Return how old the prices of a table are, if it has offers, and what the marks of a terminal mean."""
     offers = [p.candidate.offer for p in rows if p.candidate.offer is not None]
     if not offers:
@@ -140,7 +139,7 @@ def legend(rows: Sequence[Prediction], today: date, *, asked: bool = False) -> l
     return [
         f"{prices}{RECOMMENDED} is the recommendation.",
         *own,
-        *([f"{ASKED_FOR} was asked for with -t."] if asked else []),
+        *([f"{ASKED_FOR} was asked for with -t."] if any(cell_of(row[0]).mark == ASKED_FOR for row in cells) else []),
         *image_notes(offers),
     ]
 
@@ -273,7 +272,7 @@ def service_table(service: Service, today: date) -> Table:
         Heading("answer", 7, long="answer, average"),
         Heading("a month", 9, "80 %", 17),
     ]
-    return Table("", head, rows, legend=legend([one.prediction for one in plans], today))
+    return Table("", head, rows, legend=_legend([one.prediction for one in plans], today, rows))
 
 
 def sources_table(verdict: Verdict, today: date, own: Ownership | None) -> Table:

@@ -23,5 +23,5 @@ class Estimate:
     fits_colab: bool = False  # whether it fits the machine that Google lends free of charge
     # kWh of this machine and of each row of the verdict's table; None if not asked for
     energy: tuple[tuple[Prediction, float], ...] | None = None
-    scaling: tuple[Prediction, ...] = ()  # what fewer or more GPUs of the recommended kind would do
+    by_gpus: tuple[Prediction, ...] = ()  # what fewer or more GPUs of the recommended kind would do
     service: Service | None = None  # the script as a service at a steady rate; None if that was not asked for

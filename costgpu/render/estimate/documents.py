@@ -22,7 +22,7 @@ from costgpu.models.prediction import (
 from costgpu.models.workload import WorkloadProfile
 from costgpu.render.document import document, json_object, json_value, picked
 from costgpu.render.estimate.tables import throughput_rows
-from costgpu.render.phrases import gpus_of, offer_name
+from costgpu.render.phrases import offer_name
 from costgpu.render.text.offers import offer_value
 
 SCHEMA = "costgpu.verdict"
@@ -61,7 +61,7 @@ def estimate_json(found: Estimate) -> str:
         workload=workload,
         advice=advice_values(found.advice),
         own=own_value(found.own) if found.own is not None else None,
-        by_gpus=scaling_values(found.scaling),
+        by_gpus=scaling_values(found.by_gpus),
         service=service_value(found.service) if found.service is not None else None,
         **energy,
     )
@@ -99,12 +99,16 @@ def inference_values(verdict: Verdict, profile: WorkloadProfile) -> list[dict[st
             {
                 "label": phase.label,
                 "steps": phase.total.steps,
-                **picked(phase, "unit", "inference"),
+                "unit": phase.unit.name,
+                "inference": {
+                    "items_per_step": phase.unit.items,
+                    **picked(phase.unit, "item", "independent", "weights_dtype", "activation_bytes", "generation"),
+                },
                 "places": [_place_value(place, rates) for place, rates in throughput_rows(verdict, index)],
             }
         )
         for index, phase in enumerate(profile.phases)
-        if phase.inference is not None
+        if not phase.unit.trains
     ]
 
 
@@ -216,7 +220,7 @@ def own_value(own: Ownership) -> dict[str, Any]:
 def scaling_value(prediction: Prediction) -> dict[str, Any]:
     """Return the machines and GPUs that work, and how well together, as JSON values."""
     scaling = prediction.scaling
-    value: dict[str, Any] = {"nodes": prediction.candidate.nodes, "gpus": gpus_of(prediction), "scaling": None}
+    value: dict[str, Any] = {"nodes": prediction.candidate.nodes, "gpus": prediction.gpus, "scaling": None}
     if scaling is not None:
         step = prediction.step_seconds
         value["scaling"] = {

@@ -15,7 +15,7 @@ from costgpu.models.workload import Phase, WorkloadProfile
 from costgpu.pricing.speedups import speedups
 from costgpu.render.estimate.advice import advice_section
 from costgpu.render.estimate.own_gpu import COLAB, cents, energy_section, own_section
-from costgpu.render.estimate.scaling import scaling_sentences
+from costgpu.render.estimate.several_gpus import scaling_sentences
 from costgpu.render.estimate.speedups import speedup_section
 from costgpu.render.estimate.tables import (
     candidates_table,
@@ -81,7 +81,7 @@ def estimate_report(found: Estimate) -> Report:
     turns = [doubt.turns for doubt in verdict.doubts if doubt.turns]
     spot = interruption_sentences(verdict.interruptible) if service is None else []
     made, phases = throughput_tables(verdict, profile), phases_table(verdict, profile)
-    by_gpus, several = scaling_table(found.scaling, verdict.recommended), scaling_sentences(verdict.recommended)
+    by_gpus, several = scaling_table(found.by_gpus, verdict.recommended), scaling_sentences(verdict.recommended)
     sections = [
         Section(title=service_title(service), parts=[service_table(service, found.today)])
         if service is not None
@@ -288,7 +288,7 @@ def _lengths(profile: WorkloadProfile) -> list[Section]:
         parts += step_lines(profile, phase)
         if phase.step.count >= LEAST_STEPS:
             low, high = format_duration(phase.step.low_seconds), format_duration(phase.step.high_seconds)
-            parts.append(f"Eight of ten {plural_unit(phase.unit or 'step')} took between {low} and {high} here.")
+            parts.append(f"Eight of ten {plural_unit(phase.unit.name or 'step')} took between {low} and {high} here.")
         parts += _some(f"On a GPU: {phase.gpu_reason}" if phase.gpu_reason else "")
         if phase is profile.phases[-1]:
             for later in profile.later_phases:
@@ -306,11 +306,11 @@ def step_lines(profile: WorkloadProfile, phase: Phase) -> list[str]:
     size = model_phrase(phase)
     if not step.count:
         mean = format_duration(step.seconds)
-        return [f"Not measured: {size}; on {where} {with_article(phase.unit)} would take about {mean}."]
+        return [f"Not measured: {size}; on {where} {with_article(phase.unit.name)} would take about {mean}."]
     how = "median" if step.by_median else "mean"
-    facts = [f"{format_duration(step.seconds)} {with_article(phase.unit)} ({how} of {step.count})"]
+    facts = [f"{format_duration(step.seconds)} {with_article(phase.unit.name)} ({how} of {step.count})"]
     if step.count == 1 and profile.ended:
-        facts = [f"{format_duration(step.seconds)} for the {phase.unit}"]
+        facts = [f"{format_duration(step.seconds)} for the {phase.unit.name}"]
     if waiting := waiting_phrase(phase):
         facts.append(waiting)
     if profile.setup_seconds > 0 and phase is profile.phases[-1]:
@@ -319,8 +319,8 @@ def step_lines(profile: WorkloadProfile, phase: Phase) -> list[str]:
         facts.append(size)
     lines = [f"Measured on {where}: {', '.join(facts)}."]
     if phase.extras:
-        extras = "; ".join(extra_phrase(extra, phase.unit) for extra in phase.extras)
-        lines.append(f"Beside the {plural_unit(phase.unit)}: {extras}.")
+        extras = "; ".join(extra_phrase(extra, phase.unit.name) for extra in phase.extras)
+        lines.append(f"Beside the {plural_unit(phase.unit.name)}: {extras}.")
     return lines
 
 

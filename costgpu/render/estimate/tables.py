@@ -213,7 +213,7 @@ def throughput_rows(verdict: Verdict, index: int) -> list[tuple[Prediction, tupl
 def phases_table(verdict: Verdict, profile: WorkloadProfile) -> Table | None:
     """Return the time of each phase of a script that trains and infers, or infers in several; None for any other."""
     places = [(title, place) for title, place in places_of(verdict) if place.phases]
-    kinds = ["training" if one.unit is None else "inference" for one in verdict.here.phases]
+    kinds = ["training" if phase.unit.trains else "inference" for phase in profile.phases]
     if len(kinds) < 2 or verdict.unit != WHOLE_JOB or "inference" not in kinds:
         return None
     rows: list[Row] = [

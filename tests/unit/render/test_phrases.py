@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from costgpu.models.workload import Extra, ExtraKind, Phase, Rhythm
+from costgpu.models.workload import Extra, ExtraKind, Phase, Rhythm, Unit
 from costgpu.render.phrases import extra_phrase, steps_phrase
 from tests.unit.estimator import inferring
 
@@ -15,8 +15,8 @@ from tests.unit.estimator import inferring
     [
         (inferring.scoring(), "1,000 batches of 64 images"),
         (inferring.scoring(1), "1,000 batches of 1 image"),
-        (inferring.chat(1, 300, unit="prompt"), "300 prompts, 128 new tokens each"),
-        (replace(inferring.scoring(), inference=None), "1,000 batches"),
+        (inferring.chat(1, 300, name="prompt"), "300 prompts, 128 new tokens each"),
+        (replace(inferring.scoring(), unit=Unit(name="batch")), "1,000 batches"),
         (
             replace(inferring.scoring(), total=replace(inferring.known(1000), steps_per_epoch=500.0)),
             "1,000 batches of 64 images in 2 epochs",

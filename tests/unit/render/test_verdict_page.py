@@ -61,7 +61,7 @@ def test_hostile_texts_are_shown_and_do_nothing() -> None:
     phase = replace(
         whose.phases[0],
         gpu_reason=EVIL,
-        unit=EVIL,
+        unit=replace(whose.phases[0].unit, name=EVIL),
         label=EVIL,
         total=replace(whose.phases[0].total, how=EVIL),
         extras=[Extra(kind=ExtraKind.VALIDATION, seconds_each=1, rhythm=Rhythm.EPOCH, note=EVIL)],
@@ -83,8 +83,7 @@ def test_hostile_texts_are_shown_and_do_nothing() -> None:
 @pytest.mark.parametrize("rate", [None, 3.0])
 def test_hostile_names_of_what_is_inferred_do_nothing(rate: float | None) -> None:
     scoring = inferring.scoring()
-    assert scoring.inference is not None
-    evil = replace(scoring, label=EVIL, inference=replace(scoring.inference, item=EVIL))
+    evil = replace(scoring, label=EVIL, unit=replace(scoring.unit, item=EVIL))
     training = replace(advisable.phase(advisable.product(512, 1)), label=EVIL)
     found = answer(inferring.profile(training, evil, script=EVIL), rate=rate)
     advised = tuple(replace(one, action=EVIL, notes=(EVIL,)) for one in found.advice)

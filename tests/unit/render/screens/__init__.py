@@ -17,9 +17,9 @@ from costgpu.estimator.buy_vs_rent import OwnershipTerms, ownership
 from costgpu.estimator.cost import energy_kwh
 from costgpu.estimator.doubts import doubts_of
 from costgpu.estimator.inference.notes import inference_notes
+from costgpu.estimator.multi_gpu.words import rows_by_gpus
 from costgpu.estimator.predict import predict
 from costgpu.estimator.prepared import prepare
-from costgpu.estimator.scaling_rows import scaling_rows
 from costgpu.estimator.scope import scope_of
 from costgpu.estimator.service import as_served, serve
 from costgpu.estimator.verdict import Preferences, decide
@@ -73,7 +73,7 @@ def answer(
         verdict=replace(verdict, doubts=doubts_of(verdict, of, scope, wanted, TODAY)),
         service=service,
         advice=() if service is not None else advise(workload, verdict, offers, wanted),
-        scaling=scaling_rows(offers, verdict.recommended),
+        by_gpus=rows_by_gpus(offers, verdict.recommended),
     )
 
 

@@ -31,7 +31,7 @@ from costgpu.measure.prefixes import NO_PREFIXES
 from costgpu.measure.profile_file import load_profile
 from costgpu.models.instance import CreateRequest, Identity, NodeGroup
 from costgpu.models.job import JobSpec, Launcher
-from costgpu.models.run import Option, Plan
+from costgpu.models.run import LaunchOption, Plan
 from costgpu.models.workload import WorkloadProfile
 from costgpu.pricing.hardware import accelerators
 from costgpu.providers import registry
@@ -227,8 +227,8 @@ def _completed(
 
 
 def _first_possible(
-    context: AppContext, options: tuple[Option, ...]
-) -> tuple[tuple[Option, ...], tuple[str | None, ...], list[str]]:
+    context: AppContext, options: tuple[LaunchOption, ...]
+) -> tuple[tuple[LaunchOption, ...], tuple[str | None, ...], list[str]]:
     """Return the options from the first one on that its provider can launch, that one's zones, and what was passed over."""
     passed: list[str] = []
     for index, option in enumerate(options):
@@ -244,8 +244,8 @@ def _first_possible(
 
 
 def _identities(
-    context: AppContext, options: tuple[Option, ...]
-) -> tuple[tuple[Option, ...], dict[str, Identity], list[str]]:
+    context: AppContext, options: tuple[LaunchOption, ...]
+) -> tuple[tuple[LaunchOption, ...], dict[str, Identity], list[str]]:
     """Return the options that credentials here can pay for, whose money it is at each provider, and what was left out."""
     refused: dict[str, ProviderError] = {}
     found: dict[str, Identity] = {}

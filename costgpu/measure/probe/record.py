@@ -121,8 +121,9 @@ class Loop(_Loop, total=False):
 
 def new_loop(**known: Any) -> Loop:
     """Return a loop of which nothing is known but these values."""
-    unread: Any = {"trips": None, "why": "", "index": None, "start": 0, "stride": 1, "bounds": [], "early_exit": []}
-    return {**unread, "optimizers": False, "ragged": False, "varies": False, **known}
+    made: Any = {"trips": None, "why": "", "index": None, "start": 0, "stride": 1, "bounds": [], "early_exit": []}
+    made.update(known, optimizers=False, ragged=False, varies=False)
+    return made
 
 
 class Snapshot(TypedDict):

@@ -168,8 +168,8 @@ def energy_kwh(prediction: Prediction, machine: Machine) -> float:
     boot = vcpu_watts(watts, offer.vcpus, HOST_UTILISATION) * prediction.overhead_seconds
     if spec is None or offer.accelerator is None:
         return (boot + vcpu_watts(watts, offer.vcpus, 1.0) * run) / 3.6e6
-    count, nodes, scaling = offer.accelerator.count, prediction.candidate.nodes, prediction.scaling
-    used = min(count, 1.0) if scaling is None else scaling.gpus / scaling.nodes  # of one machine
+    count, nodes = offer.accelerator.count, prediction.candidate.nodes
+    used = prediction.gpus / nodes  # of one machine
     resting = max(0.0, count - max(used, 1.0)) * spec.tdp_watts * power_share(0.0)
     host = vcpu_watts(watts, offer.vcpus, HOST_UTILISATION)
     boot += count * spec.tdp_watts * power_share(0.0) * prediction.overhead_seconds

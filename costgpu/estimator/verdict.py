@@ -319,6 +319,6 @@ def _common_reason(offers: Sequence[Prediction]) -> str:
 
     gpus = [p for p in offers if p.candidate.is_gpu]
     reasons = {p.infeasible for p in gpus}
-    if len(reasons) > 1 and "" not in reasons and any(p.scaling is not None for p in gpus):
+    if len(reasons) > 1 and "" not in reasons and any(p.gpus > 1 for p in gpus):
         return max(gpus, key=lambda p: (-p.candidate.nodes, accelerator_gib(p))).infeasible
     return reasons.pop() if len(reasons) == 1 else ""

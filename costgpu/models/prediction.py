@@ -189,6 +189,11 @@ class Prediction:
         return self.time_limit.unlimited_seconds if self.time_limit is not None else self.run_seconds
 
     @property
+    def gpus(self) -> float:
+        """GPUs that work: all that work together, one of a script in one process, 0 without any."""
+        return self.scaling.gpus if self.scaling is not None else min(1.0, self.candidate.accelerator_count)
+
+    @property
     def interruption_factor(self) -> float:
         """Wall clock with interruptions over that without; 1 on demand."""
         plain = self.run_seconds.value + self.overhead_seconds

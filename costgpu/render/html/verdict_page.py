@@ -32,7 +32,7 @@ from costgpu.render.phrases import (
 from costgpu.render.text.buy_vs_rent import cents, energies, own_basis, own_sentences
 from costgpu.render.text.inference import fixed_words
 from costgpu.render.text.offers import price_age_days
-from costgpu.render.text.scaling import scaling_sentences
+from costgpu.render.text.several_gpus import scaling_sentences
 from costgpu.units import format_duration, format_free, format_ratio, format_usd, plural_unit
 from costgpu.version import __version__
 
@@ -322,7 +322,7 @@ def _style(key: str) -> str:
 
 def _phase_facts(phase: Phase) -> str:
     """Return what was measured of a step."""
-    step, unit = phase.step, phase.unit or "step"
+    step, unit = phase.step, phase.unit.name or "step"
     took = f"{format_duration(step.median_seconds)} a {unit} here (median of {step.count:,})"
     if step.count >= LEAST_STEPS:
         took += f", eight of ten between {format_duration(step.low_seconds)} and {format_duration(step.high_seconds)}"

@@ -10,7 +10,7 @@ from functools import cached_property
 from pathlib import Path
 
 from costgpu.errors import UsageError
-from costgpu.estimator.multi_gpu.constants import NODE_COUNTS
+from costgpu.estimator.multi_gpu.layouts import NODE_COUNTS
 from costgpu.estimator.verdict import Preferences
 from costgpu.measure.isolation.levels import Isolation
 from costgpu.measure.launcher import Launch, find_launch

@@ -137,8 +137,7 @@ def plan_run(request: RunRequest, script: Request, context: AppContext, adapt: A
             larger = find_places(wider, context, profile, now.date(), workload_key=key)
             places = replace(places, larger=larger.ranked)
     first = places.ranked[0]
-    parallelism = profile.parallelism if profile is not None else None
-    if parallelism is not None and parallelism.needs_gpu_backend and first.offer.accelerator is None:
+    if profile is not None and profile.ranks.needs_gpu_backend and first.offer.accelerator is None:
         raise UsageError(
             f"The script asks for NCCL, which works between GPUs only, and {first.offer.instance_type} has none.",
             hint='Choose one with --gpus L4:1, or init_process_group("gloo") where torch.cuda.is_available() is False.',

@@ -119,6 +119,13 @@ class Loop(_Loop, total=False):
     clock: EarlyExit  # the test that does so
 
 
+def new_loop(**known: Any) -> Loop:
+    """Return a loop of which nothing is known but these values."""
+    made: Any = {"trips": None, "why": "", "index": None, "start": 0, "stride": 1, "bounds": [], "early_exit": []}
+    made.update(known, optimizers=False, ragged=False, varies=False)
+    return made
+
+
 class Snapshot(TypedDict):
     """The loops around one step, outermost first, and what was counted up to it."""
 

@@ -5,9 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from costgpu.estimator.cpu import StepSplit
-from costgpu.estimator.gpu import Precision
+from costgpu.estimator.gpu import Precision, Runtime
 from costgpu.estimator.inference.cpu import half_gain
-from costgpu.estimator.inference.gpu import Runtime
 from costgpu.estimator.prepared import Workload
 from costgpu.estimator.resize import larger_data, scaled_step, waiting_of
 from costgpu.models.offer import CpuSpec

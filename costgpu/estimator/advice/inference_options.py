@@ -17,8 +17,8 @@ from costgpu.estimator.advice.inference_changes import (
     with_weights,
 )
 from costgpu.estimator.advice.options import half_for
+from costgpu.estimator.gpu import Runtime
 from costgpu.estimator.inference.cpu import HalfUnit, half_unit
-from costgpu.estimator.inference.gpu import Runtime
 from costgpu.estimator.inference.memory import largest_batch, memory_need
 from costgpu.estimator.inference.options import best_batch
 from costgpu.estimator.inference.unit import unit_terms

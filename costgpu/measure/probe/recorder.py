@@ -13,7 +13,10 @@ import traceback
 from .activity import Activity
 from .evaluation import Evaluation
 from .first_step import FirstStep
+from .frameworks.predict_hooks import Predictions
+from .frameworks.registry import FRAMEWORKS
 from .frameworks.saving_hooks import Saving
+from .frameworks.sklearn_hooks import EstimatorFits
 from .frameworks.torch_hooks import TorchHooks
 from .frameworks.trainers import TRAINERS, told_by
 from .inference.follower import InferenceFollower
@@ -73,8 +76,10 @@ class Recorder:
         self.finished = threading.Lock()
         self.libraries = ()
         self.outer_stride, self.outer_due = 1, 0
-        self.progress, self.loops, self.plain_stack = ProgressTracker(self), ScriptLoops(self), None
-        self.fits = self.imports = self.reads = None
+        self.progress, self.loops, self.plain_stack = ProgressTracker(self, FRAMEWORKS), ScriptLoops(self), None
+        self.fits = EstimatorFits(self.progress)
+        self.predictions = Predictions(self.progress, self.fits)
+        self.imports = self.reads = None
         self.inference, self.module_hooks = InferenceFollower(self), None
         self.first = FirstStep(self)
         self.schemes, self.data_parts = Schemes(), DataParts(self)
@@ -322,7 +327,7 @@ class Recorder:
 
     def take_snapshot(self, phase, frame):
         loops = self.loop_stack.snapshot(frame)
-        phase.told = told_by(frame, TRAINERS) or self.progress.keras_length() or phase.told
+        phase.told = told_by(frame, TRAINERS) or self.progress.fit_length() or phase.told
         batches = self.loaders.batches_of(phase.loader)
         fed = self.loaders.batches - self.loaders.batches_beside
         phase.snapshots.append(make_snapshot(phase.anchors, loops, batches, fed))

@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 
+from costgpu.measure.probe.frameworks.framework import BESIDE_TRAINING
+from costgpu.measure.probe.frameworks.registry import BY_NAME, FRAMEWORKS
 from costgpu.measure.probe.record import (
     Intervals,
     LoopProgress,
@@ -38,7 +40,6 @@ LEAST_STEPS = 2
 SLOW_SECONDS = 30.0  # a step that takes so long is an answer by itself
 LEAST_RUN_SECONDS = 1.0  # a script that ended sooner has done nothing that is worth a machine
 LEAST_WITH_FRAMEWORK_SECONDS = 3.0  # the same beside importing a framework: a script that trains may have done nothing
-_FAMILY = {"xgboost": 1, "lightgbm": 1, "catboost": 1, "sklearn": 2, "keras": 3}  # trainings that do not nest
 ONE_STEP = "it makes a single step, of which no trace was taken: how long a GPU takes for it is not known"
 WITHOUT_STEPS = (
     "No training step was seen, and the run as a whole is the answer: if it should train for longer, does it need"
@@ -90,7 +91,8 @@ def later_fits(record: ProbeRecord) -> list[LaterPhase]:
 
 def _same_family(one: SeriesRecord, other: SeriesRecord) -> bool:
     """Return whether neither can be inside the other: trainings of boosted trees, fits of scikit-learn, of Keras."""
-    return not one["setup"] and one["steps"] > 0 and _FAMILY.get(one["source"], 0) == _FAMILY.get(other["source"], -1)
+    families = [BY_NAME[each["source"]].family for each in (one, other) if each["source"] in BY_NAME]
+    return not one["setup"] and one["steps"] > 0 and bool(families[0]) and families[:1] == families[1:]
 
 
 def _phase_without_series(record: ProbeRecord) -> Phase:
@@ -116,10 +118,10 @@ def framework_of(record: ProbeRecord) -> tuple[str, str]:
         return "torch", torch["version"]
     if series is None:
         return "Python", str(record["python"])
-    name = {"sklearn": "scikit-learn", "tqdm": "Python"}.get(series["source"], series["source"])
-    name = series["facts"].get("framework", name)
-    if series["source"] == "keras" and series["facts"].get("backend"):
-        name = f"keras ({series['facts']['backend']})"
+    name = series["facts"].get("framework", "")
+    if not name:
+        known = BY_NAME[series["source"]]
+        name = known.label or known.name
     return name, str(record["versions"].get(series["source"], record["python"] if name == "Python" else ""))
 
 
@@ -221,11 +223,12 @@ def _only_beside(seconds: float, elsewhere: float) -> bool:
 
 def _has_enough(series: SeriesRecord, record: ProbeRecord) -> bool:
     ended = record["status"] == "ended"
-    if series["source"] == "log" or (ended and series["source"] == "sklearn"):
+    framework = BY_NAME.get(series["source"])
+    if framework is None or (ended and framework.fits):
         return series["steps"] >= 1
     if series["steps"] > LEAST_STEPS or (series["steps"] == LEAST_STEPS and ended):
         return True
-    return series["source"] not in ("tqdm", "sklearn") and _stepped_slowly(series)
+    return framework.rank < BESIDE_TRAINING and not framework.fits and _stepped_slowly(series)
 
 
 def _stepped_slowly(series: SeriesRecord) -> bool:
@@ -244,7 +247,7 @@ def _whole_run(record: ProbeRecord) -> bool:
 
 def _frameworks(record: ProbeRecord) -> list[str]:
     """Return the frameworks that were imported and that compute on a GPU, too."""
-    return [name for name in ("torch", "jax", "keras", "tensorflow") if name in (record.get("versions") or {})]
+    return [one.name for one in FRAMEWORKS if one.counts and one.name in (record.get("versions") or {})]
 
 
 def _only_step(record: ProbeRecord) -> bool:
@@ -292,9 +295,7 @@ def _series_phase(series: SeriesRecord, record: ProbeRecord, *, over: bool = Fal
         model_bytes=int(facts.get("model_bytes") or 0),
         # what steps take beyond the median is in the mean of fits whose lengths are known
         extras=found if typical.median_seconds == step.median_seconds else [],
-        unit="batch"
-        if inference and series["source"] == "jax"
-        else {"it": "iteration"}.get(series["unit"], series["unit"]),
+        unit={"it": "iteration"}.get(series["unit"], series["unit"]),
         inference=inference,
         gpu=gpu,
         gpu_reason=reason,
@@ -305,7 +306,7 @@ def _series_phase(series: SeriesRecord, record: ProbeRecord, *, over: bool = Fal
             kernels=totals["kernels"],
             convolutions=totals["convolutions"] / totals["flops"] if totals["flops"] else 0.0,
             dtype=totals["dtype"],
-            source="the jitted function's operations" if series["source"] == "jax" else "the layers' shapes",
+            source=BY_NAME[series["source"]].counts,
         )
         if totals
         else None,

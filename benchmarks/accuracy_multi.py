@@ -3,7 +3,7 @@
     python -m benchmarks.accuracy_multi [ROWS.csv] [--left-out] [--worst N]
 
 Rows of one `group` differ only in the number of GPUs. From the row with the fewest, the seconds of one GPU are told
-(`multi_gpu.inverse`), and from those the throughput of each other row, by the functions that `costgpu estimate` uses.
+(`alone_seconds`), and from those the throughput of each other row, by the functions that `costgpu estimate` uses.
 With --left-out the constants, links and networks are also fitted anew on the rows of all other sources for each source
 (some minutes): what to expect of a cluster that nobody has seen. Rows with tensor parallelism are left out, which is not
 predicted, and full sharding over more than 128 GPUs, for which the formula does not hold.
@@ -22,21 +22,16 @@ from pathlib import Path
 
 import numpy as np
 
-from costgpu.estimator.multi_gpu.constants import (
+from costgpu.estimator.multi_gpu.network import GB, Group, Links, bytes_per_step, communication_seconds
+from costgpu.estimator.multi_gpu.step_time import (
     FITTED,
     MOST_SHARDED_GPUS,
     StepConstants,
-)
-from costgpu.estimator.multi_gpu.interval import scaling_interval
-from costgpu.estimator.multi_gpu.links import GB, Links
-from costgpu.estimator.multi_gpu.step_time import (
-    Group,
     StepSeconds,
-    communication_seconds,
+    scaling_interval,
     step_seconds,
     window_share,
 )
-from costgpu.estimator.multi_gpu.volume import bytes_per_step
 from costgpu.models.parallelism import Parallelism, Scheme
 
 ROWS = Path(__file__).parent.parent / "tools" / "facts" / "multi_gpu_rows.csv"

@@ -19,7 +19,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from costgpu.estimator.interruptions import daly_interval, expected_seconds
+from costgpu.estimator.spot import daly_interval, expected_seconds
 
 HOUR = 3600.0
 RESTART_SECONDS, SAVE_SECONDS = 150.0, 10.0

@@ -23,11 +23,11 @@ _TYPES: dict[type[options.Option[Any, Any]], Any] = {
     options.Alternatives: list[str] | None,
     options.Word: str,
     options.Text: str | None,
-    options.Whole: int,
+    options.WholeNumber: int,
     options.WholeOrNone: int | None,
     options.Real: float | None,
     options.Switch: bool,
-    options.Choice: bool | None,
+    options.OptionalFlag: bool | None,
 }
 
 

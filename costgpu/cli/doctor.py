@@ -16,8 +16,8 @@ from costgpu.workflows.context import AppContext
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from costgpu.models.first_run import Trial
-    from costgpu.render.text.doctor import Place
+    from costgpu.models.first_run import TrialMachine
+    from costgpu.render.text.doctor import PlaceReport
     from costgpu.workflows.first_run.trial import Allowance
 
 REPORT = "costgpu-first-run.json"
@@ -99,7 +99,13 @@ def _prepared(max_cost: str | None, report: str | None, *, force: bool) -> Allow
 
 
 def _live(
-    context: AppContext, places: Sequence[Place], allowance: Allowance | None, path: Path, *, force: bool, yes: bool
+    context: AppContext,
+    places: Sequence[PlaceReport],
+    allowance: Allowance | None,
+    path: Path,
+    *,
+    force: bool,
+    yes: bool,
 ) -> CostGpuError | None:
     """Create the machines that may be created, and write the report whatever came of them; the gravest error.
 
@@ -110,7 +116,7 @@ def _live(
     from costgpu.workflows.first_run.trial import redactor_for
     from costgpu.workflows.write_file import write_file
 
-    trials: list[Trial] = []
+    trials: list[TrialMachine] = []
     error: CostGpuError | None = None
     most = allowance.left_usd if allowance is not None else None
     try:
@@ -140,7 +146,7 @@ def _live(
     return error
 
 
-def _why_not(place: Place) -> str:
+def _why_not(place: PlaceReport) -> str:
     """Why no machine is created in a place; empty if one may be."""
     from costgpu.models.diagnostics import Status
 
@@ -150,7 +156,7 @@ def _why_not(place: Place) -> str:
     return "there are no credentials" if "credentials" in unknown else ""
 
 
-def _try(place: Place, allowance: Allowance, trials: list[Trial], *, yes: bool) -> CostGpuError | None:
+def _try(place: PlaceReport, allowance: Allowance, trials: list[TrialMachine], *, yes: bool) -> CostGpuError | None:
     """Create one machine, if that is agreed to; why it did not come as far as its job."""
     from costgpu.cli.terminal_observer import Terminal, signals
     from costgpu.render.text.first_run import trial_text

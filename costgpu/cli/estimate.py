@@ -102,13 +102,13 @@ def _extra_blocks(found: Estimate) -> list[Block]:
     from costgpu.render.text.blocks import Block, asked_for
     from costgpu.render.text.buy_vs_rent import COLAB, energy_text, own_text
     from costgpu.render.text.layout import wrap
-    from costgpu.render.text.scaling import scaling_table
+    from costgpu.render.text.several_gpus import scaling_table
     from costgpu.render.text.speedups import speedups_table
 
     verdict = found.verdict
     energy = [(offer_name(place), kwh) for place, kwh in found.energy or ()]
     return [
-        Block(full=scaling_table(found.scaling, verdict.recommended)),
+        Block(full=scaling_table(found.by_gpus, verdict.recommended)),
         advice_block(found.advice, unit=verdict.unit),
         asked_for(own_text(found.own, verdict.unit) if found.own is not None else ""),
         asked_for(energy_text(energy) if energy else ""),
@@ -122,13 +122,13 @@ def _extra_documents(found: Estimate) -> dict[str, Any]:
     from costgpu.render.phrases import offer_name
     from costgpu.render.text.advice import advice_values
     from costgpu.render.text.buy_vs_rent import own_value
-    from costgpu.render.text.scaling import scaling_values
     from costgpu.render.text.service import service_value
+    from costgpu.render.text.several_gpus import scaling_values
 
     documents: dict[str, Any] = {
         "advice": advice_values(found.advice),
         "own": own_value(found.own) if found.own is not None else None,
-        "by_gpus": scaling_values(found.scaling),
+        "by_gpus": scaling_values(found.by_gpus),
         "service": service_value(found.service) if found.service is not None else None,
     }
     if found.energy is not None:

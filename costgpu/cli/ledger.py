@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
     from datetime import datetime
 
-    from costgpu.ledger.costs.charges import Selection
+    from costgpu.ledger.costs.charges import RunFilter
     from costgpu.ledger.costs.totals import By
     from costgpu.workflows.spending.billed import Bills
 
@@ -270,11 +270,11 @@ def accuracy(
             say(accuracy_text(summary(found), found[::-1][: limit or None]))
 
 
-def _selection(provider: str | None, person: str | None, name: str | None, tag: list[str] | None) -> Selection:
-    from costgpu.ledger.costs.charges import Selection
+def _selection(provider: str | None, person: str | None, name: str | None, tag: list[str] | None) -> RunFilter:
+    from costgpu.ledger.costs.charges import RunFilter
 
     tags = dict(split_tag(word) for word in tag or [])
-    return Selection(provider=(provider or "").lower(), owner=person or "", name=name or "", tags=tags)
+    return RunFilter(provider=(provider or "").lower(), owner=person or "", name=name or "", tags=tags)
 
 
 def _group(text: str) -> tuple[By, str]:
@@ -289,7 +289,7 @@ def _group(text: str) -> tuple[By, str]:
 
 
 def _exported(
-    app: AppContext, form: str, chosen: Selection, low: datetime | None, high: datetime | None
+    app: AppContext, form: str, chosen: RunFilter, low: datetime | None, high: datetime | None
 ) -> Iterator[str]:
     import json as documents
 

@@ -14,14 +14,12 @@ data centre adds for cooling is not in it.
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 from itertools import pairwise
 
 from costgpu.errors import PriceNotFound
-from costgpu.estimator.spot import interrupted, never_done
 from costgpu.models.defaults import BOOT_DISK_GIB
 from costgpu.models.offer import PurchaseOption
-from costgpu.models.prediction import Candidate, Checkpoints, Prediction, Range
+from costgpu.models.prediction import Candidate, Prediction, Range
 from costgpu.models.provider_costs import DEFAULT_VCPU_WATTS
 from costgpu.models.workload import Machine
 
@@ -71,8 +69,7 @@ def hourly_usd(candidate: Candidate) -> float:
 
 def expected_usd_per_hour(prediction: Prediction) -> float:
     """Return the rate of an hour without interruptions, with what they are expected to add to it."""
-    factor = prediction.interruptions.factor if prediction.interruptions is not None else 1.0
-    return hourly_usd(prediction.candidate) * factor
+    return hourly_usd(prediction.candidate) * prediction.interruption_factor
 
 
 def ready_seconds(candidate: Candidate) -> float:
@@ -115,44 +112,6 @@ def cost_range(candidate: Candidate, wall: Range, *, whole: bool = True, undistu
         on_demand = candidate.nodes * float(worst) + extras_usd_per_hour(candidate)
         high = max(high, usd((undisturbed or wall).high, on_demand))
     return Range(value=value, low=low, high=high)
-
-
-def priced(prediction: Prediction) -> Prediction:
-    """Return the prediction with wall clock and cost from its run and its interruptions."""
-    found = prediction.interruptions
-    plain = prediction.run_seconds.plus(prediction.overhead_seconds)
-    wall = plain if found is None else found.wall_seconds
-    cost = cost_range(prediction.candidate, wall, whole=prediction.overhead_seconds > 0, undisturbed=plain)
-    return replace(prediction, wall_seconds=wall, cost_usd=cost)
-
-
-def with_run(prediction: Prediction, run: Range) -> Prediction:
-    """Return the prediction with other seconds of the run, and so of wall clock and cost."""
-    found = prediction.interruptions
-    if found is not None:
-        found = interrupted(
-            found.rate,
-            found.checkpoints,
-            run,
-            machines=prediction.candidate.nodes,
-            overhead_seconds=prediction.overhead_seconds,
-            restart_seconds=found.restart_seconds,
-        )
-    return priced(replace(prediction, run_seconds=run, interruptions=found))
-
-
-def at_best_interval(prediction: Prediction) -> Prediction:
-    """Return the prediction for the job if it saved a checkpoint at every best interval; itself on demand."""
-    found = prediction.interruptions
-    if found is None:
-        return prediction
-    each, had = found.checkpoints.seconds_each, (found.checkpoints.count or 0.0) * found.checkpoints.seconds_each
-    run = prediction.run_seconds
-    count = max(0.0, run.value - had) / found.best_interval_seconds
-    changed = replace(found, checkpoints=Checkpoints(seconds_each=each, count=count))
-    infeasible = "" if prediction.infeasible == never_done(found) else prediction.infeasible
-    better = replace(prediction, interruptions=changed, infeasible=infeasible)
-    return with_run(better, run.plus(count * each - had))
 
 
 def power_share(load: float) -> float:
@@ -209,8 +168,8 @@ def energy_kwh(prediction: Prediction, machine: Machine) -> float:
     boot = vcpu_watts(watts, offer.vcpus, HOST_UTILISATION) * prediction.overhead_seconds
     if spec is None or offer.accelerator is None:
         return (boot + vcpu_watts(watts, offer.vcpus, 1.0) * run) / 3.6e6
-    count, nodes, scaling = offer.accelerator.count, prediction.candidate.nodes, prediction.scaling
-    used = min(count, 1.0) if scaling is None else scaling.gpus / scaling.nodes  # of one machine
+    count, nodes = offer.accelerator.count, prediction.candidate.nodes
+    used = prediction.gpus / nodes  # of one machine
     resting = max(0.0, count - max(used, 1.0)) * spec.tdp_watts * power_share(0.0)
     host = vcpu_watts(watts, offer.vcpus, HOST_UTILISATION)
     boot += count * spec.tdp_watts * power_share(0.0) * prediction.overhead_seconds

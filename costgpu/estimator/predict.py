@@ -5,17 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from costgpu.estimator.cost import priced, ready_seconds, with_run
+from costgpu.estimator.cost import ready_seconds
 from costgpu.estimator.feasibility import infeasible_reason
 from costgpu.estimator.gpu import precision_of
 from costgpu.estimator.inference.steps import Step
 from costgpu.estimator.interval import FINISHED_SIGMA, Interval, mean_interval, run_range, sigma_of_runs
-from costgpu.estimator.multi_gpu.constants import RENDEZVOUS_SECONDS
+from costgpu.estimator.multi_gpu.on_gpus import on_gpus
 from costgpu.estimator.prepared import Workload, prepare
 from costgpu.estimator.scope import Scope, scope_of
-from costgpu.estimator.several_gpus import on_several
-from costgpu.estimator.spot import checkpoints_of, interrupted, never_done
-from costgpu.estimator.step import step_on
+from costgpu.estimator.spot import checkpoints_of, with_interruptions, with_run
 from costgpu.estimator.throughput import inference_unit
 from costgpu.estimator.time_limit import limited
 from costgpu.models.prediction import (
@@ -101,21 +99,20 @@ def _phase_as_measured(phase: PhasePrediction, modelled: Prediction, seconds: fl
 
 def _modelled(workload: Workload, candidate: Candidate) -> Prediction:
     profile = workload.profile
-    several = on_several(workload, candidate)
-    scope = several.scope if several is not None else workload.scope
+    there = on_gpus(workload, candidate)
+    scope = there.scope
     parts: dict[str, float] = {}
     unknown = ""
     unseen = doubtful = 0.0
     phases: list[PhasePrediction] = []
     steps: list[Step] = []
     for index, phase in enumerate(profile.phases):
-        step = several.steps[index].step if several is not None else step_on(workload, index, candidate)
+        step = there.steps[index].step
         unknown = unknown or step.unknown
         seconds = sum(step.terms.values()) or phase.step.seconds
         name = steps_name(profile.phases, index)
         parts[name] = parts.get(name, 0.0) + seconds * scope.steps[index]
-        alone = several.steps[index].single_seconds if several is not None else seconds
-        beside = _extras(phase, alone, scope, index, candidate)
+        beside = _extras(phase, there.steps[index].single_seconds, scope, index, candidate)
         for one in beside:
             parts[one.name] = parts.get(one.name, 0.0) + one.seconds
             unseen += 0.0 if one.measured else one.seconds
@@ -133,11 +130,10 @@ def _modelled(workload: Workload, candidate: Candidate) -> Prediction:
                 unit=_unit_of_all(inference_unit(phase, step.prefill_share), workload.scope, scope, index),
             )
         )
-    scaling = several.scaling if several is not None else None
     if scope.whole:
         parts["set-up"] = profile.setup_seconds
-        if scaling is not None:
-            parts["rendezvous"] = RENDEZVOUS_SECONDS
+        if there.rendezvous_seconds:
+            parts["rendezvous"] = there.rendezvous_seconds
     run = sum(parts.values())
     interval = mean_interval([(one.interval, phase.seconds) for one, phase in zip(steps, phases, strict=True)])
     own_steps = tuple(float(phase.total.steps or 0.0) for phase in profile.phases)
@@ -154,17 +150,6 @@ def _modelled(workload: Workload, candidate: Candidate) -> Prediction:
         drift=profile.phases[-1].step.drift,
     )
     overhead = ready_seconds(candidate) if scope.whole else 0.0
-    fixed = ready_seconds(candidate) + profile.setup_seconds
-    interruptions = None
-    if candidate.interruptions is not None:
-        interruptions = interrupted(
-            candidate.interruptions,
-            checkpoints_of(profile.phases[-1], scope.steps[-1], scope.epochs[-1], whole=scope.whole),
-            run_seconds,
-            machines=candidate.nodes,
-            overhead_seconds=overhead,
-            restart_seconds=fixed,
-        )
     prediction = Prediction(
         candidate=candidate,
         step_seconds=seconds,
@@ -181,19 +166,18 @@ def _modelled(workload: Workload, candidate: Candidate) -> Prediction:
             candidate,
             precision_of(profile.framework),
             workload.execution,
-            too_large=several.too_large if several is not None else None,
-            processes=several.group.gpus // several.group.nodes if several is not None else 1,
+            too_large=there.too_large,
+            processes=there.group.each,
         )
-        or (several.unknown if several is not None else "")
-        or unknown
-        or (never_done(interruptions) if interruptions is not None else ""),
-        notes=tuple(dict.fromkeys([note for one in steps for note in one.notes] + (several.notes if several else []))),
+        or there.unknown
+        or unknown,
+        notes=tuple(dict.fromkeys([note for one in steps for note in one.notes] + there.notes)),
         phases=tuple(phases),
-        scaling=scaling,
-        fixed_seconds=fixed,
-        interruptions=interruptions,
+        scaling=there.scaling,
+        fixed_seconds=ready_seconds(candidate) + profile.setup_seconds,
     )
-    return priced(prediction)
+    saves = checkpoints_of(profile.phases[-1], scope.steps[-1], scope.epochs[-1], whole=scope.whole)
+    return with_interruptions(prediction, saves)
 
 
 def _unit_of_all(unit: InferenceUnit | None, measured: Scope, there: Scope, index: int) -> InferenceUnit | None:
@@ -211,10 +195,10 @@ def _unit_of_all(unit: InferenceUnit | None, measured: Scope, there: Scope, inde
 
 def steps_name(phases: Sequence[Phase], index: int) -> str:
     """Return the part of a run that the steps of a phase are; training and inference apart where a script does both."""
-    kinds = {phase.inference is None for phase in phases}
+    kinds = {phase.unit.trains for phase in phases}
     if len(kinds) == 1:
         return "steps"
-    return "training" if phases[index].inference is None else "inference"
+    return "training" if phases[index].unit.trains else "inference"
 
 
 def _extras(phase: Phase, seconds: float, scope: Scope, index: int, candidate: Candidate) -> list[_Beside]:

@@ -13,17 +13,11 @@ from costgpu.estimator.interval import COUNTED, FEW_STEPS, PRIOR, Interval, cpu_
 from costgpu.estimator.op_costs import HALF_TYPES
 from costgpu.estimator.prepared import Workload, busy_seconds
 from costgpu.models.offer import AcceleratorSpec
-from costgpu.models.parallelism import Scheme
 from costgpu.models.prediction import Candidate, Provenance
-from costgpu.models.workload import GpuPath, Machine, Phase, WorkloadProfile
+from costgpu.models.workload import GpuPath, Machine, Phase
 
 NOT_MEASURED = "nothing was measured: a reference workload stands for the script"
 FEW_STEPS_LOW, FEW_STEPS_HIGH = 0.8, 1.2  # a step on a CPU of which few were timed: assumed
-
-
-def trains_alone(profile: WorkloadProfile) -> bool:
-    """Return whether the script is one process on one GPU, however many a machine has."""
-    return profile.parallelism is None or profile.parallelism.scheme is Scheme.SINGLE
 
 
 def step_on(workload: Workload, index: int, candidate: Candidate, core_share: float = 1.0) -> Step:
@@ -87,13 +81,13 @@ def _table_step(workload: Workload, phase: Phase, candidate: Candidate, spec: Ac
     seconds = busy_seconds(phase)
     serial = min(1.0, phase.host_seconds_per_step / seconds) if seconds > 0 else 0.0
     rate = benchmark_table.cpu_rate(cpu_model.rates_here(workload.profile.machine), serial)
-    work = benchmark_table.Work(phase.kind, workload.profile.framework.name, phase.unit, seconds, rate)
+    work = benchmark_table.Work(phase.kind, workload.profile.framework.name, phase.unit.name, seconds, rate)
     found = benchmark_table.table_speed(work, spec, workload.speedups)
     if found is None:
         why = f"no speed-up of {phase.kind or 'this kind of work'} on a GPU is known"
         return Step({"table": seconds}, PRIOR, [], unknown=why)
     notes = [phase.gpu_reason, *found.notes] if phase.gpu_reason else list(found.notes)
-    if candidate.accelerator_count > 1 and trains_alone(workload.profile):
+    if candidate.accelerator_count > 1 and workload.profile.ranks.alone:
         notes.append(f"taken to use one of its {candidate.accelerator_count:g} GPUs")
     terms = {"table": seconds / found.speedup, "waiting": phase.waiting_seconds_per_step}
     terms["loading"] = loading_seconds(phase, sum(terms.values()), cpu_model.host_cores(candidate))
@@ -117,7 +111,7 @@ def _gpu_step(workload: Workload, index: int, candidate: Candidate, spec: Accele
         else:
             interval = interval.covering(PRIOR)
             notes.append(NOT_MEASURED)
-    if candidate.accelerator_count > 1 and trains_alone(workload.profile):
+    if candidate.accelerator_count > 1 and workload.profile.ranks.alone:
         notes.append(f"the script uses one of its {candidate.accelerator_count:g} GPUs")
     terms = calibrated(workload.calibration, index, step.terms, spec)
     if workload.calibration is not None:

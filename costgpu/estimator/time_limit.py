@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 
-from costgpu.estimator.cost import with_run
 from costgpu.estimator.interval import Z80
 from costgpu.estimator.scope import Scope
+from costgpu.estimator.spot import with_run
 from costgpu.models.prediction import LEAST, Prediction, Range, TimeLimit
 
 ONCE = ("set-up", "rendezvous")  # parts of a run that come before the clock starts
@@ -35,10 +35,6 @@ def limited(prediction: Prediction, scope: Scope) -> Prediction:
     shares = [done / one if one > 0 else 1.0 for done, one in zip(bounded(1.0), whole, strict=True)]
     part = sum(bounded(1.0)) / max(sum(whole), LEAST)
     ends = [math.inf if clock is None else clock.seconds for clock in scope.limits]
-    found = prediction.interruptions
-    if found is not None and found.checkpoints.count is not None:
-        checkpoints = replace(found.checkpoints, count=found.checkpoints.count * shares[-1])
-        found = replace(found, checkpoints=checkpoints)
     cut = replace(
         prediction,
         parts={name: seconds * (1.0 if name in ONCE else part) for name, seconds in prediction.parts.items()},
@@ -47,7 +43,6 @@ def limited(prediction: Prediction, scope: Scope) -> Prediction:
             for phase, share in zip(prediction.phases, shares, strict=True)
         ),
         sigma=math.log(max(high, LEAST) / max(low, LEAST)) / 2 / Z80,
-        interruptions=found,
         time_limit=TimeLimit(
             seconds=sum(ends),
             steps=Range(value=steps[0], low=steps[2], high=steps[1]),
@@ -55,7 +50,7 @@ def limited(prediction: Prediction, scope: Scope) -> Prediction:
             reached=whole[-1] >= ends[-1] or (scope.limits[-1] is not None and scope.limits[-1].alone),
         ),
     )
-    return with_run(cut, Range(value=value, low=low, high=high))
+    return with_run(cut, Range(value=value, low=low, high=high), saves=shares[-1])
 
 
 def _most(scope: Scope) -> float:

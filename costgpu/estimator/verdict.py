@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from costgpu.estimator.cost import GPU_READY_SECONDS, billed_usd, expected_usd_per_hour, hourly_usd
 from costgpu.estimator.interval import BUSY_SHARE, Z80, probability_less
 from costgpu.estimator.scope import Scope
-from costgpu.estimator.spot import HARDLY_DONE
+from costgpu.estimator.spot import ruled_out_notes
 from costgpu.estimator.throughput import pays_from
 from costgpu.estimator.verdict_sentence import describe, verdict_sentence
 from costgpu.models.prediction import Choice, Objective, PaysFrom, Prediction, Provenance, Range, Verdict
@@ -151,7 +151,7 @@ def decide(
     if preferences.limits and not scope.whole:
         notes = [*notes, f"The limits were held against {scope.unit}: the length of the job is not known."]
     if cpu is None or gpu is None:
-        notes = [*notes, *_interrupted_notes(offers)]
+        notes = [*notes, *ruled_out_notes(offers)]
     table = _with_rows(pareto(offers, preferences), [p for p in (cpu, gpu) if p is not None])
     asked = tuple(
         best(group, preferences) or min(group, key=lambda p: (bool(p.infeasible), p.cost_usd.value))
@@ -319,15 +319,6 @@ def _common_reason(offers: Sequence[Prediction]) -> str:
 
     gpus = [p for p in offers if p.candidate.is_gpu]
     reasons = {p.infeasible for p in gpus}
-    if len(reasons) > 1 and "" not in reasons and any(p.scaling is not None for p in gpus):
+    if len(reasons) > 1 and "" not in reasons and any(p.gpus > 1 for p in gpus):
         return max(gpus, key=lambda p: (-p.candidate.nodes, accelerator_gib(p))).infeasible
     return reasons.pop() if len(reasons) == 1 else ""
-
-
-def _interrupted_notes(offers: Sequence[Prediction]) -> list[str]:
-    """Return how many spot offers interruptions rule out, and why the rarest taken back of them is."""
-    out = [p for p in offers if p.infeasible.startswith(HARDLY_DONE) and p.interruptions is not None]
-    if not out:
-        return []
-    best_of_them = min(out, key=lambda p: p.interruptions.rate.per_hour if p.interruptions is not None else math.inf)
-    return [f"{len(out):,} of {len(offers):,} spot offers are left out: {best_of_them.infeasible}, at best."]

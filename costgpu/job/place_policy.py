@@ -20,7 +20,7 @@ from costgpu.job.timeouts import POWER_OFF_SECONDS, SEARCH_SECONDS
 from costgpu.models.attempts import job_seconds
 from costgpu.models.job import Attempt, CostOutcome, EndReason, Launcher, OutputsFrom
 from costgpu.models.offer import Offer, PurchaseOption
-from costgpu.models.run import Option, RunView
+from costgpu.models.run import LaunchOption, RunView
 from costgpu.units import format_duration
 
 MOST_FAILED_RESUMES = 3  # attempts in a row that fail as soon as they go on
@@ -50,7 +50,7 @@ class NextAttempt:
 
     attempt: Attempt
     max_duration_seconds: float | None  # what is left for the job
-    options: tuple[Option, ...]  # what is left of their leases
+    options: tuple[LaunchOption, ...]  # what is left of their leases
 
 
 @dataclass(frozen=True, slots=True)
@@ -295,7 +295,9 @@ def _least_size(attempts: Sequence[Machines]) -> int:
     return max(small) + 1 if small else 0
 
 
-def _what_is_left(option: Option, usd_left: Decimal, used: float, duration_left: float | None) -> Option | None:
+def _what_is_left(
+    option: LaunchOption, usd_left: Decimal, used: float, duration_left: float | None
+) -> LaunchOption | None:
     """Return the option with the lease that the limits of the job still allow; None if that is too short for a machine.
 
     Args:

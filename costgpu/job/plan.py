@@ -15,7 +15,7 @@ from costgpu.job.timeouts import POWER_OFF_SECONDS
 from costgpu.models.defaults import BOOT_DISK_GIB
 from costgpu.models.offer import Offer
 from costgpu.models.prediction import Prediction
-from costgpu.models.run import Lease, Option
+from costgpu.models.run import LaunchOption, Lease
 from costgpu.providers import registry
 from costgpu.units import format_dollars, format_duration
 
@@ -58,7 +58,7 @@ class LaunchPlace:
     efa_interfaces: int = 0  # network interfaces with EFA that such a machine can have
 
 
-def options_for(places: Sequence[LaunchPlace], limits: Limits) -> tuple[Option, ...]:
+def options_for(places: Sequence[LaunchPlace], limits: Limits) -> tuple[LaunchOption, ...]:
     """Return the places with their leases, in the order given; without those that cost far more than the first one.
 
     Raises:
@@ -67,7 +67,7 @@ def options_for(places: Sequence[LaunchPlace], limits: Limits) -> tuple[Option, 
     """
     if not places:
         raise UsageError("No offer that can be launched matches.", hint="costgpu offers shows what there is.")
-    options: list[Option] = []
+    options: list[LaunchOption] = []
     for place in places:
         try:
             option = _option(place, limits)
@@ -83,7 +83,9 @@ def options_for(places: Sequence[LaunchPlace], limits: Limits) -> tuple[Option, 
     return tuple(options)
 
 
-def larger_options(places: Sequence[LaunchPlace], options: Sequence[Option], limits: Limits) -> tuple[Option, ...]:
+def larger_options(
+    places: Sequence[LaunchPlace], options: Sequence[LaunchOption], limits: Limits
+) -> tuple[LaunchOption, ...]:
     """Return options on larger machines, for a job that runs out of memory: the first places of each size.
 
     A larger machine has more memory of each kind, so that it does not matter which has run out, and as many GPUs.
@@ -93,10 +95,10 @@ def larger_options(places: Sequence[LaunchPlace], options: Sequence[Option], lim
         options: Options that they are to be larger than.
         limits: What the user allows; what it does not allow is left out.
     """
-    first, found = options[0].offer, list[Option]()
+    first, found = options[0].offer, list[LaunchOption]()
     for size in range(1, LARGER_SIZES + 1):
         smaller = [option.offer for option in (*options, *found) if _is_like(option.offer, first)]
-        of_size: list[Option] = []
+        of_size: list[LaunchOption] = []
         for place in places:
             offer = place.offer
             another = not of_size or not _is_larger(offer, of_size[0].offer)
@@ -119,7 +121,7 @@ def _is_larger(offer: Offer, than: Offer) -> bool:
     return memory.memory_gib >= SIZE_GROWTH * before.memory_gib and offer.memory_gib > than.memory_gib
 
 
-def _option(place: LaunchPlace, limits: Limits) -> Option:
+def _option(place: LaunchPlace, limits: Limits) -> LaunchOption:
     lease = lease_for(
         place.offer,
         limits,
@@ -128,7 +130,7 @@ def _option(place: LaunchPlace, limits: Limits) -> Option:
     )
     disk = limits.disk_gib or BOOT_DISK_GIB[place.offer.accelerator is not None]
     several = limits.nodes > 1
-    return Option(
+    return LaunchOption(
         offer=place.offer,
         lease=lease,
         disk_gib=disk,

@@ -18,7 +18,7 @@ from costgpu.measure.footprint.watch import FileWatch
 from costgpu.measure.interpreter import Interpreter
 from costgpu.measure.isolation.layers import Changes, SizeLimit
 from costgpu.measure.isolation.levels import Isolation
-from costgpu.measure.isolation.start import Command, start_isolated
+from costgpu.measure.isolation.start import IsolatedCommand, start_isolated
 from costgpu.measure.launcher import Launch
 from costgpu.measure.probe.record import ProbeConfig, ProbeRecord
 from costgpu.measure.process_tree import MARKER, adopting, end_everything, interruptible, own_children, uninterrupted
@@ -171,7 +171,7 @@ def run_probe(
         contextlib.closing(FileWatch(request.workdir, folder / "watches.json")) as watch,
         adopting(),
     ):
-        command = Command(
+        command = IsolatedCommand(
             [interpreter.path, str(probe), "run", str(config)],
             request.workdir,
             environment,

@@ -15,7 +15,7 @@ from typing import Any
 from costgpu.models.instance import Identity, Safeguard
 from costgpu.models.job import EndReason, JobSpec, JobStatus
 from costgpu.models.offer import Offer
-from costgpu.models.run import EndedBy, EventKind, Option, Receipt
+from costgpu.models.run import EndedBy, EventKind, LaunchOption, Receipt
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,7 +27,7 @@ class Intended:
     client: str = ""  # host name
     spec: JobSpec
     identity: Identity
-    options: tuple[Option, ...] = ()
+    options: tuple[LaunchOption, ...] = ()
     estimate: Mapping[str, float] | None = None  # what was predicted for the run, by the names of its columns
     workload: Mapping[str, Any] = field(default_factory=dict)  # key and steps, by which measured speeds are found
 

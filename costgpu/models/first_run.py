@@ -12,7 +12,7 @@ from costgpu.models.offer import Offer
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Phase:
+class TrialPhase:
     """One event of the run, as the ledger has it."""
 
     kind: str  # `EventKind`
@@ -20,7 +20,7 @@ class Phase:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Sighting:
+class MachineSighting:
     """The machine as its provider described it from some moment on."""
 
     seconds: float
@@ -41,14 +41,14 @@ class Maintenance:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Trial:
+class TrialMachine:
     """One machine from the create call to its end. None where something was not seen."""
 
     offer: Offer
     worst_cost_usd: Decimal  # of its lease
     run_id: str = ""  # for this computer's ledger; left out of the report
     cost_usd: Decimal | None = None  # as the receipt has it
-    phases: tuple[Phase, ...] = ()
+    phases: tuple[TrialPhase, ...] = ()
     first_answer_seconds: float | None = None  # something answered over SSH, whosever key it showed
     our_key_seconds: float | None = None  # it showed the key of the run
     foreign_key: bool = False  # whether it has shown another key before
@@ -56,7 +56,7 @@ class Trial:
     console_end_seconds: float | None = None  # it had what was said right before the power-off
     power_off_seconds: float | None = None  # that was said
     said: str = ""  # by the job: its GPU and driver
-    sightings: tuple[Sighting, ...] = ()
+    sightings: tuple[MachineSighting, ...] = ()
     maintenance: Maintenance | None = None  # None where the provider cannot simulate it
     reason: str = ""  # why the run ended, in costgpu's words
     ended_by: str = ""

@@ -137,6 +137,14 @@ class Parallelism:
     needs_gpu_backend: bool = False
     chosen: bool = False
 
+    @property
+    def alone(self) -> bool:
+        """Return whether it is one process on one GPU, however many a machine has."""
+        return self.scheme is Scheme.SINGLE
+
+
+ONE_PROCESS = Parallelism(scheme=Scheme.SINGLE)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scaling:

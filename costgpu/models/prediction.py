@@ -146,12 +146,6 @@ class Interruptions:
     best_seconds: float  # the same with a checkpoint at every best interval
     bare_seconds: float  # the same without any checkpoint; infinite where no float holds it
 
-    @property
-    def factor(self) -> float:
-        """Wall clock with interruptions over that without."""
-        plain = self.undisturbed_seconds.value
-        return self.wall_seconds.value / plain if plain > 0 else 1.0
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TimeLimit:
@@ -193,6 +187,17 @@ class Prediction:
     def work_seconds(self) -> Range:
         """Seconds of the run for the same work on every candidate: without the clock that would end it earlier."""
         return self.time_limit.unlimited_seconds if self.time_limit is not None else self.run_seconds
+
+    @property
+    def gpus(self) -> float:
+        """GPUs that work: all that work together, one of a script in one process, 0 without any."""
+        return self.scaling.gpus if self.scaling is not None else min(1.0, self.candidate.accelerator_count)
+
+    @property
+    def interruption_factor(self) -> float:
+        """Wall clock with interruptions over that without; 1 on demand."""
+        plain = self.run_seconds.value + self.overhead_seconds
+        return self.wall_seconds.value / plain if plain > 0 else 1.0
 
     @property
     def work_share(self) -> float:

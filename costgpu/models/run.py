@@ -114,7 +114,7 @@ class Receipt:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Option:
+class LaunchOption:
     """An offer that the run may be launched on, with what it may cost there."""
 
     offer: Offer
@@ -200,7 +200,7 @@ class RunView:
     client: str
     spec: JobSpec
     identity: Identity
-    options: tuple[Option, ...]
+    options: tuple[LaunchOption, ...]
     created_at: datetime
     changed_at: datetime
     create_call: CreateCall | None = None
@@ -233,7 +233,7 @@ class RunView:
     next_sequence: int = field(default=1)
 
     @property
-    def option(self) -> Option | None:
+    def option(self) -> LaunchOption | None:
         """Option of the last create call."""
         return self.options[self.create_call.option] if self.create_call else None
 
@@ -348,7 +348,9 @@ class Plan:
     """What a launch is going to do."""
 
     spec: JobSpec
-    options: tuple[Option, ...]  # offers in order; the first is the plan, the others are for when it has no capacity
+    options: tuple[
+        LaunchOption, ...
+    ]  # offers in order; the first is the plan, the others are for when it has no capacity
     # prediction for the first option; None if it was not measured, or its length is not known
     prediction: Prediction | None
     verdict: str  # sentence of the estimate that chose the place; empty if the user did

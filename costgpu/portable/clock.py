@@ -1,4 +1,4 @@
-"""The system's time. Whoever waits is handed a `Clock`, so that tests can simulate hours."""
+"""The system's time. Whoever waits is handed a `MachineClock`, so that tests can simulate hours."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def system_time() -> float:
     return min(system, time.time())
 
 
-class Clock:
+class MachineClock:
     """Tells the time and waits. All values are in seconds."""
 
     def time(self) -> float:

@@ -42,7 +42,7 @@ class Trial:
 
 
 @dataclass(slots=True, kw_only=True)
-class Event:
+class TunerEvent:
     """A line of the tuner's: the sweep begins or is over, or what is known of a trial after its start, report or end."""
 
     event: str
@@ -74,7 +74,7 @@ class Results:
     def feed(self, line: str) -> Trial | None:
         """Take one event, or nothing of a line that is none; return the trial that it is about."""
         try:
-            event = read(Event, json.loads(line), ValueError)
+            event = read(TunerEvent, json.loads(line), ValueError)
         except ValueError:
             return None
         if event.event == "begin":

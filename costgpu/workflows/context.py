@@ -12,7 +12,7 @@ from costgpu.errors import CostGpuError
 if TYPE_CHECKING:
     from costgpu.config import Settings
     from costgpu.job.drive.context import Services
-    from costgpu.job.files.selection import Selection
+    from costgpu.job.files.selection import FileSelection
     from costgpu.ledger import Ledger
     from costgpu.models.run import RunView
     from costgpu.providers.base import Provider
@@ -177,7 +177,7 @@ class AppContext:
 
         return ask_budgets(self.ledger, view.spec, view.options, view.owner, self.clock.now()).refusal
 
-    def _select(self, view: RunView) -> Selection:
+    def _select(self, view: RunView) -> FileSelection:
         from costgpu.job.files.select import select_for
         from costgpu.workflows.sweep.bundle import with_bundle
 

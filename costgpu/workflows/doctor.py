@@ -24,7 +24,7 @@ from costgpu.pricing.not_supported import place_error
 from costgpu.pricing.query import OfferQuery
 from costgpu.providers import registry
 from costgpu.providers.spec import ProviderConfig, ProviderSpec
-from costgpu.render.text.doctor import Place
+from costgpu.render.text.doctor import PlaceReport
 from costgpu.units import AcceleratorRequest, NumberRange, parse_accelerator
 from costgpu.version import __version__
 from costgpu.workflows.context import AppContext
@@ -43,7 +43,7 @@ def examine(
     *,
     spot: bool,
     smallest: bool = False,
-) -> list[Place]:
+) -> list[PlaceReport]:
     """Return this computer, and the clouds that were named or can be examined; the clouds are asked side by side.
 
     Args:
@@ -70,10 +70,10 @@ def examine(
     threads = [threading.Thread(target=ask, args=(place,), name=place, daemon=True) for place in names]
     for thread in threads:
         thread.start()
-    here = Place(name="this computer", checks=own_checks(context))
+    here = PlaceReport(name="this computer", checks=own_checks(context))
     for thread in threads:
         thread.join()
-    return [here, *(Place(name=place, checks=found[place], offer=offers[place]) for place in names)]
+    return [here, *(PlaceReport(name=place, checks=found[place], offer=offers[place]) for place in names)]
 
 
 def permissions(provider: str) -> str:

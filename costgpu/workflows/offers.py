@@ -18,7 +18,7 @@ from costgpu.pricing.interruptions import interruption_rate
 from costgpu.pricing.query import OfferQuery, SortKey
 from costgpu.providers import registry
 from costgpu.units import AcceleratorRequest, parse_accelerator, parse_range, parse_usd
-from costgpu.workflows.options import Alternatives, Choice, PlaceOptions, SizeOptions, Text, Texts, Word
+from costgpu.workflows.options import Alternatives, OptionalFlag, PlaceOptions, SizeOptions, Text, Texts, Word
 from costgpu.workflows.reporter import Reporter
 
 PURCHASE_OPTIONS = {None: (), True: (PurchaseOption.SPOT,), False: (PurchaseOption.ON_DEMAND,)}
@@ -32,7 +32,7 @@ class OfferRequest:
     cpus: Text = vars(SizeOptions)["cpus"]
     memory: Text = vars(SizeOptions)["memory"]
     infra: Texts = vars(PlaceOptions)["infra"]
-    spot: Choice = Choice("Spot or on-demand prices; default: both.", "--spot/--on-demand", "--use-spot")
+    spot: OptionalFlag = OptionalFlag("Spot or on-demand prices; default: both.", "--spot/--on-demand", "--use-spot")
     max_price: Text = Text("Highest price of the machine in USD per hour.")
     sort: Word = Word("Order: price, gpu-price, memory or name.", default=SortKey.PRICE.value)
 

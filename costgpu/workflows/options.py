@@ -132,7 +132,7 @@ class Words(Texts):
     """Texts that are no option of the command line, but its arguments."""
 
 
-class Whole(Option[int, int]):
+class WholeNumber(Option[int, int]):
     """A whole number."""
 
 
@@ -148,7 +148,7 @@ class Switch(Option[bool, bool]):
     """Something that is on or off."""
 
 
-class Choice(Option[bool, bool | None]):
+class OptionalFlag(Option[bool, bool | None]):
     """The same, or None where nobody has said."""
 
 

@@ -10,7 +10,7 @@ from costgpu.errors import InvalidRequest
 from costgpu.models.instance import CreateRequest
 from costgpu.models.offer import Offer, PurchaseOption
 from costgpu.providers.aws.facts import needs_own_image
-from costgpu.providers.aws.network import Place, aws_tags
+from costgpu.providers.aws.network import Placement, aws_tags
 from costgpu.providers.aws.sdk import Clients
 from costgpu.providers.base import OUR_TAGS
 from costgpu.providers.common import BOOTHOOK, Image, ImageCache, boot_script_of, our_tags
@@ -126,7 +126,7 @@ def user_data(script: str) -> bytes:
 
 
 def parameters(
-    request: CreateRequest, image: Image, place: Place, groups: Sequence[str], placement_group: str = ""
+    request: CreateRequest, image: Image, place: Placement, groups: Sequence[str], placement_group: str = ""
 ) -> dict[str, Any]:
     """Return the arguments of RunInstances; the same for the same request.
 
@@ -169,7 +169,7 @@ def parameters(
     return call
 
 
-def _interface(place: Place, groups: Sequence[str], *, efa: bool) -> dict[str, Any]:
+def _interface(place: Placement, groups: Sequence[str], *, efa: bool) -> dict[str, Any]:
     """Return the only network interface, also of types that could have EFA on several.
 
     AWS gives no public address to a machine that is launched with more than one. An Elastic IP address would be billed

@@ -23,7 +23,7 @@ SETTLE_TRIES, SETTLE_SECONDS = 6, 0.5  # a new group is not at once known to eve
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
+class Placement:
     """Where to put a machine."""
 
     vpc_id: str  # the network that the subnet is in
@@ -49,7 +49,7 @@ class Network:
         self._subnets: dict[str, list[Any]] = {}
         self._offerings: dict[tuple[str, str], frozenset[str]] = {}
 
-    def place(self, request: CreateRequest) -> Place:
+    def place(self, request: CreateRequest) -> Placement:
         """Return the subnet for a request.
 
         Raises:
@@ -61,7 +61,7 @@ class Network:
                 row = self._clients.client("ec2", region).describe_subnets(SubnetIds=[self._subnet])["Subnets"][0]
             if zone not in (None, row["AvailabilityZone"]):
                 raise InvalidRequest(f"The subnet {self._subnet} is in {row['AvailabilityZone']}, not in {zone}.")
-            return Place(vpc_id=row["VpcId"], subnet_id=self._subnet)
+            return Placement(vpc_id=row["VpcId"], subnet_id=self._subnet)
         rows = self._default_subnets(region)
         if not rows:
             raise InvalidRequest(
@@ -69,7 +69,7 @@ class Network:
                 hint=f"aws ec2 create-default-vpc --region {region} makes one; or name a subnet with --subnet.",
             )
         if zone is None and all(row.get("MapPublicIpOnLaunch") for row in rows):
-            return Place(vpc_id=rows[0]["VpcId"], subnet_id=None)
+            return Placement(vpc_id=rows[0]["VpcId"], subnet_id=None)
         if zone is None:  # AWS gives machines in such subnets an address only where the call names the subnet
             fit = self._offering(request.offer)
             inside = [row for row in rows if row["AvailabilityZone"] in fit] or rows
@@ -78,7 +78,7 @@ class Network:
         if not inside:
             zones = ", ".join(row["AvailabilityZone"] for row in rows)
             raise InvalidRequest(f"There is no default subnet in the zone {zone}.", hint=f"There are some in {zones}.")
-        return Place(vpc_id=inside[0]["VpcId"], subnet_id=inside[0]["SubnetId"])
+        return Placement(vpc_id=inside[0]["VpcId"], subnet_id=inside[0]["SubnetId"])
 
     def zones(self, offer: Offer) -> tuple[str | None, ...]:
         """Return where to try, in this order; None leaves the choice to AWS.

@@ -15,7 +15,7 @@ from costgpu.providers.aws.facts import end_by_hand
 from costgpu.providers.aws.instances import NOT_FOUND, instance_from
 from costgpu.providers.aws.inventory import Inventory
 from costgpu.providers.aws.launch import Images
-from costgpu.providers.aws.network import Network, Place
+from costgpu.providers.aws.network import Network, Placement
 from costgpu.providers.aws.node_group import ensure_shared
 from costgpu.providers.aws.sdk import VCPU_QUOTA, Clients
 from costgpu.providers.aws.termination_schedule import Schedules
@@ -170,5 +170,5 @@ class AwsProvider(Inventory):
         return self._clients.told_at()
 
 
-def _where(request: CreateRequest, place: Place) -> str:
+def _where(request: CreateRequest, place: Placement) -> str:
     return request.zone or (f"{request.offer.region} ({place.subnet_id})" if place.subnet_id else request.offer.region)

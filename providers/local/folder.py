@@ -25,7 +25,7 @@ from costgpu.portable.files import written_whole
 from costgpu.portable.processes import Process
 from costgpu.providers.local import records
 from costgpu.providers.local.processes import Noted, end_all, members
-from costgpu.providers.local.records import Damaged, Ending, Facts
+from costgpu.providers.local.records import DamagedDocument, EndRecord, Facts
 
 BALLAST = "ballast-of-the-keeper"
 _RESERVED_BYTES = 64 * 1024
@@ -50,18 +50,18 @@ class Folder:
         """
         return records.load(Facts, self.path / "instance.json")
 
-    def ending(self, name: str) -> Ending | None:
+    def ending(self, name: str) -> EndRecord | None:
         """``end.json`` or ``terminated.json``; None if it is not there. One that is damaged says that it was."""
         try:
-            return records.load(Ending, self.path / name)
-        except Damaged as error:
-            return Ending("unknown", f"the record is damaged: {error}", self._changed(name))
+            return records.load(EndRecord, self.path / name)
+        except DamagedDocument as error:
+            return EndRecord("unknown", f"the record is damaged: {error}", self._changed(name))
 
     def agent_record(self, name: str) -> dict[str, object]:
         """Return a document of the agent's; empty if it is missing or damaged."""
         try:
             return records.read(self.path / name) or {}
-        except Damaged:
+        except DamagedDocument:
             return {}
 
     def _changed(self, name: str) -> float:

@@ -21,7 +21,7 @@ from typing import Any
 from costgpu import version
 from costgpu.providers.local import processes
 from costgpu.providers.local.folder import Folder, locked
-from costgpu.providers.local.records import Damaged
+from costgpu.providers.local.records import DamagedDocument
 
 _PROGRAM = "import sys; sys.path.insert(0, sys.argv.pop(1)); from costgpu.providers.local.keeper import main; main()"
 _ROOT = Path(version.__file__).absolute().parents[1]
@@ -59,7 +59,9 @@ def keep(folder: Folder) -> None:
     folder.reserve()
     with contextlib.suppress(OSError):
         folder.write_once("keeper.json", {"monotonic": began})
-    with contextlib.suppress(Damaged, TypeError, ValueError):  # of a record that cannot be read the lease is over
+    with contextlib.suppress(
+        DamagedDocument, TypeError, ValueError
+    ):  # of a record that cannot be read the lease is over
         facts, first = folder.facts(), folder.agent_record("keeper.json").get("monotonic", began)
         if facts is not None:
             lease, lifetime, began = float(facts.lease_epoch), float(facts.lifetime_seconds), float(str(first))

@@ -27,7 +27,7 @@ from costgpu.providers.common import facts_in, leftover_from, our_tags
 from costgpu.providers.local import retention
 from costgpu.providers.local.folder import Folder, locked
 from costgpu.providers.local.keeper import button, command, finish
-from costgpu.providers.local.records import INSTANCE_ID, PREFIX, Damaged, Facts, fingerprint, id_of
+from costgpu.providers.local.records import INSTANCE_ID, PREFIX, DamagedDocument, Facts, fingerprint, id_of
 
 STUCK_SECONDS = 5.0  # an end that was asked for and has not come by then must be asked for again
 _KEPT_VARIABLES = frozenset({"PATH", "LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH"})  # of the client's, for the keeper
@@ -296,7 +296,7 @@ class LocalProvider:
         """
         try:
             return home.facts()
-        except Damaged as error:
+        except DamagedDocument as error:
             raise ProviderError(
                 f"What is known of the local instance {home.path.name} cannot be read ({error}). Its keeper ends it at its"
                 " lease all the same.",

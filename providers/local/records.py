@@ -15,12 +15,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 if TYPE_CHECKING:
     from costgpu.models.instance import CreateRequest
 
-T = TypeVar("T", "Facts", "Ending")
+T = TypeVar("T", "Facts", "EndRecord")
 PREFIX = "local-"
 INSTANCE_ID = re.compile(r"local-[a-z0-9-]{1,80}")
 
 
-class Damaged(ValueError):
+class DamagedDocument(ValueError):
     """A document that is there and cannot be used; its text says why."""
 
 
@@ -38,7 +38,7 @@ class Facts(NamedTuple):
     boot_id: str
 
 
-class Ending(NamedTuple):
+class EndRecord(NamedTuple):
     """``end.json`` and ``terminated.json``: who ended it, why and when."""
 
     by: str
@@ -57,11 +57,11 @@ def read(path: Path) -> dict[str, object] | None:
     except FileNotFoundError:
         return None
     except OSError as error:
-        raise Damaged(f"{path.name} cannot be read: {error.strerror or error}") from error
+        raise DamagedDocument(f"{path.name} cannot be read: {error.strerror or error}") from error
     except ValueError as error:
-        raise Damaged(f"{path.name} is no JSON") from error
+        raise DamagedDocument(f"{path.name} is no JSON") from error
     if not isinstance(found, dict):
-        raise Damaged(f"{path.name} is no JSON object")
+        raise DamagedDocument(f"{path.name} is no JSON object")
     return found
 
 
@@ -77,7 +77,7 @@ def load(kind: type[T], path: Path) -> T | None:
     try:
         return kind(**{name: document[name] for name in kind._fields})
     except KeyError as error:
-        raise Damaged(f"it has no `{error.args[0]}`") from error
+        raise DamagedDocument(f"it has no `{error.args[0]}`") from error
 
 
 def id_of(token: str) -> str:

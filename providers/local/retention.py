@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from costgpu.providers.local.folder import KEPT, Folder
-from costgpu.providers.local.records import Ending
+from costgpu.providers.local.records import EndRecord
 
 KEEP_SECONDS = 7 * 86400.0  # so long outputs that nobody fetched are kept
 _OUTPUTS = {"work", "order.json", "state.json"}
@@ -49,7 +49,7 @@ def _remove(folder: Path) -> None:
     subprocess.run(["rm", "-rf", "--", folder], stdin=quiet, stdout=quiet, stderr=quiet, check=False)
 
 
-def reason_of(home: Folder, over: Ending | None) -> str:
+def reason_of(home: Folder, over: EndRecord | None) -> str:
     """Return why it is over, in words."""
     words = over.reason if over is not None else "how it ended could not be written down"
     if over is not None and over.by == "instance":

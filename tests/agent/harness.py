@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from costgpu.job.files.selection import Selection
+from costgpu.job.files.selection import FileSelection
 from costgpu.job.machine.agent_client import AgentHost
 from costgpu.job.machine.host import Completed, LogPosition
 from costgpu.job.machine.transport.local import LocalTransport
@@ -63,7 +63,7 @@ class ShellTransport(LocalTransport):
             left = None if left is None else left - len(piece)
 
 
-def selection(root: Path, links: Mapping[str, str] | None = None) -> Selection:
+def selection(root: Path, links: Mapping[str, str] | None = None) -> FileSelection:
     """All regular files below `root`."""
     files = [
         FileEntry(
@@ -75,7 +75,7 @@ def selection(root: Path, links: Mapping[str, str] | None = None) -> Selection:
         for path in sorted(root.rglob("*"))
         if path.is_file() and not path.is_symlink()
     ]
-    return Selection(root=root, files=tuple(files), links=dict(links or {}))
+    return FileSelection(root=root, files=tuple(files), links=dict(links or {}))
 
 
 class Machine:

@@ -9,7 +9,7 @@ import pytest
 
 from costgpu.errors import HostUnreachable, MachineUnusable, SyncRefused
 from costgpu.job.files.place_outputs import fetch_and_place
-from costgpu.job.files.selection import Selection
+from costgpu.job.files.selection import FileSelection
 from costgpu.job.machine.agent_client import AgentHost
 from costgpu.job.machine.host import LogPosition
 from costgpu.job.machine.install_agent import agent_sha256
@@ -143,7 +143,7 @@ def test_a_file_that_changes_while_it_is_sent_is_refused(machine: Machine) -> No
     machine.host.install()
     entry = FileEntry(path="a", size=5, sha256="0" * 64)
     with pytest.raises(SyncRefused, match="changed"):
-        machine.host.send(Selection(root=machine.source, files=(entry,)))
+        machine.host.send(FileSelection(root=machine.source, files=(entry,)))
 
 
 def test_nothing_is_sent_into_a_running_job(machine: Machine) -> None:

@@ -16,7 +16,7 @@ from tests.fake_cloud.guest import FakeJob, Guest
 from tests.fake_cloud.script import PROGRESS
 
 if TYPE_CHECKING:
-    from costgpu.job.files.selection import Selection
+    from costgpu.job.files.selection import FileSelection
     from costgpu.job.machine.host import LogPosition
     from tests.fake_cloud.cloud import FakeCloud
 
@@ -57,7 +57,7 @@ class FakeHost:
 
         return self._call("driver", ask)
 
-    def send(self, selection: Selection) -> int:
+    def send(self, selection: FileSelection) -> int:
         """Sends what is not there yet."""
 
         def put(guest: Guest) -> int:

@@ -11,7 +11,7 @@ from costgpu.ledger.codec import to_json
 from costgpu.models.instance import Identity
 from costgpu.models.job import JobSpec
 from costgpu.models.offer import Offer, PurchaseOption
-from costgpu.models.run import EventKind, Option, RunEvent
+from costgpu.models.run import EventKind, LaunchOption, RunEvent
 from tests.emulators.create_requests import offer_of
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
@@ -29,11 +29,11 @@ def offer(region: str = "north", price: str = "1.00", *, provider: str = "fake",
 
 def option(
     region: str = "north", price: str = "1.00", *, max_cost: str = "2.00", provider: str = "fake", spot: bool = False
-) -> Option:
+) -> LaunchOption:
     found = offer(region, price, provider=provider)
     if spot:
         found = replace(found, purchase_option=PurchaseOption.SPOT)
-    return Option(offer=found, lease=lease_for(found, Limits(max_cost_usd=Decimal(max_cost))), disk_gib=50)
+    return LaunchOption(offer=found, lease=lease_for(found, Limits(max_cost_usd=Decimal(max_cost))), disk_gib=50)
 
 
 def spec(workdir: str = "/w", **changes: Any) -> JobSpec:

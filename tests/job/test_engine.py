@@ -32,7 +32,7 @@ from costgpu.errors import (
     Unreachable,
 )
 from costgpu.job.adopt import adopt_job
-from costgpu.job.files.selection import Selection
+from costgpu.job.files.selection import FileSelection
 from costgpu.job.state.outcome import error_for
 from costgpu.models.job import EndReason, LogStream
 from costgpu.models.offer import Accelerator, Offer
@@ -65,7 +65,7 @@ def machine(**facts: Any) -> Act:
 
 
 def unsendable(error: Exception) -> Act:
-    def refuse(view: RunView) -> Selection:
+    def refuse(view: RunView) -> FileSelection:
         raise error
 
     return lambda world: setattr(world.tools, "select", refuse)

@@ -10,7 +10,7 @@ from costgpu.errors import LedgerConflict, RunNotFound
 from costgpu.job.adopt import adopt_job, collect_finished
 from costgpu.job.drive.context import Services
 from costgpu.job.drive.job import JobDriver
-from costgpu.job.files.selection import Selection
+from costgpu.job.files.selection import FileSelection
 from costgpu.job.find_run import load_run
 from costgpu.job.launch import launch
 from costgpu.job.reap import end_orphans, find_orphans
@@ -82,8 +82,8 @@ def tools(cloud: FakeCloud, folder: Path) -> Services:
     )
 
 
-def selection(view: RunView) -> Selection:
-    return Selection(root=Path(view.spec.workdir), files=(FileEntry(path="train.py", size=5, sha256="0" * 64),))
+def selection(view: RunView) -> FileSelection:
+    return FileSelection(root=Path(view.spec.workdir), files=(FileEntry(path="train.py", size=5, sha256="0" * 64),))
 
 
 def plan(

@@ -20,7 +20,7 @@ from sqlalchemy.exc import DBAPIError
 
 from costgpu.errors import LedgerConflict, LedgerError, LedgerTooNew
 from costgpu.ledger import Ledger, dialect, migrations, schema
-from costgpu.ledger.costs.charges import Selection, spent
+from costgpu.ledger.costs.charges import RunFilter, spent
 from costgpu.ledger.costs.closed_runs import closed_runs
 from costgpu.ledger.costs.periods import Every
 from costgpu.ledger.records.billed import compare_with_bills, latest_bills, record_bill
@@ -76,8 +76,8 @@ def test_reading_makes_nothing(empty: Place) -> None:
     with empty.open() as ledger:
         assert ledger.recent_runs() == ledger.open_runs() == ledger.resolve("x") == ()
         assert ledger.events("nobody") == ()
-        assert spent(ledger, Selection(), None, None) == 0
-        assert not list(closed_runs(ledger, Selection()))
+        assert spent(ledger, RunFilter(), None, None) == 0
+        assert not list(closed_runs(ledger, RunFilter()))
         assert latest_bills(ledger, START, START + timedelta(days=1)) == ()
     if empty.file is not None:
         assert not empty.file.exists()
@@ -212,7 +212,7 @@ def test_a_ledger_of_the_first_version_is_migrated_with_all_that_is_in_it(
         applied = ledger.read(lambda connection: set(connection.scalars(select(schema.migrations.c.name))), none)
         assert applied == {step.name for step in migrations.MIGRATIONS}
         ledger.append(happened("old", 1, EventKind.CLOSED, metered_cost_usd="1.5", reason="succeeded"))
-        assert spent(ledger, Selection(), None, None) == Decimal("1.5")
+        assert spent(ledger, RunFilter(), None, None) == Decimal("1.5")
         assert set_budget(ledger, Budget(name="b", amount_usd=Decimal(1), every=Every.TOTAL, time_zone="UTC"), START)
 
 

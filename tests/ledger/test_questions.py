@@ -7,7 +7,7 @@ import pytest
 from sqlalchemy import Connection
 
 from costgpu.ledger import Ledger
-from costgpu.ledger.costs.charges import Selection, spent
+from costgpu.ledger.costs.charges import RunFilter, spent
 from costgpu.ledger.costs.closed_runs import closed_runs
 from costgpu.ledger.costs.totals import By, totals
 from costgpu.ledger.records.accuracy import comparisons
@@ -42,29 +42,29 @@ def ids(ledger: Ledger) -> list[str]:
 
 def test_who_is_meant(ledger: Ledger, ids: list[str]) -> None:
     for selection, meant in (
-        (Selection(), ids),
-        (Selection(owner="ann"), [ids[0], *ids[2:]]),
-        (Selection(owner="Ann"), ids[1:2]),
-        (Selection(tags={"team": "nlp"}, provider="aws", name="train"), ids[:1]),
+        (RunFilter(), ids),
+        (RunFilter(owner="ann"), [ids[0], *ids[2:]]),
+        (RunFilter(owner="Ann"), ids[1:2]),
+        (RunFilter(tags={"team": "nlp"}, provider="aws", name="train"), ids[:1]),
     ):
         assert [run.run_id for run in closed_runs(ledger, selection)] == meant
         assert [run.run_id for run in closed_runs(ledger, selection, newest_first=True)] == meant[::-1]
-    assert [run.run_id for run in closed_runs(ledger, Selection(), since=NOVEMBER, limit=2)] == ids[:2]
+    assert [run.run_id for run in closed_runs(ledger, RunFilter(), since=NOVEMBER, limit=2)] == ids[:2]
 
 
 def test_sums(ledger: Ledger, ids: list[str]) -> None:
-    assert spent(ledger, Selection(), None, None) == Decimal("3.000000001")
-    assert spent(ledger, Selection(), None, NOVEMBER) + spent(ledger, Selection(), NOVEMBER, None) == Decimal(
+    assert spent(ledger, RunFilter(), None, None) == Decimal("3.000000001")
+    assert spent(ledger, RunFilter(), None, NOVEMBER) + spent(ledger, RunFilter(), NOVEMBER, None) == Decimal(
         "3.000000001"
     )
     for by in By:
-        found = totals(ledger, Selection(), by, tag="team", since=AT - timedelta(days=9), until=AT + timedelta(days=9))
+        found = totals(ledger, RunFilter(), by, tag="team", since=AT - timedelta(days=9), until=AT + timedelta(days=9))
         assert sum(total.cost_usd for total in found) == Decimal("3.000000001"), by
         assert sum(total.runs for total in found) == 4, by
         assert sum(total.wasted_usd for total in found) == Decimal("0.25"), by
         assert sum(total.machine_seconds for total in found) == pytest.approx(14400.0)
-    assert [(t.key, t.runs) for t in totals(ledger, Selection(), By.MONTH)] == [("2026-10", 1), ("2026-11", 3)]
-    by_tag = totals(ledger, Selection(tags={"team": "nlp"}), By.TAG, tag="team")
+    assert [(t.key, t.runs) for t in totals(ledger, RunFilter(), By.MONTH)] == [("2026-10", 1), ("2026-11", 3)]
+    by_tag = totals(ledger, RunFilter(tags={"team": "nlp"}), By.TAG, tag="team")
     assert [(t.key, t.runs) for t in by_tag] == [("nlp", 1)]
 
 
@@ -76,7 +76,7 @@ def test_outcomes_and_bills(ledger: Ledger, ids: list[str]) -> None:
             connection.execute(billed.insert(), {**row, "nano_usd": nano, "source": "test"})
 
     ledger.write(bill)
-    (one,) = comparisons(ledger, Selection())
+    (one,) = comparisons(ledger, RunFilter())
     assert (one.run.run_id, one.billed_usd, one.held) == (ids[0], Decimal("2.1"), True)
     (speed,) = measured_speeds(ledger, "w").values()
     assert (speed.job_seconds, speed.runs, speed.steps) == (7000.0, 1, 10.0)

@@ -17,7 +17,7 @@ from sqlalchemy import text
 from costgpu.job.find_run import load_run
 from costgpu.job.spending import gather
 from costgpu.ledger import Ledger, to_json
-from costgpu.ledger.costs.charges import Selection, spent
+from costgpu.ledger.costs.charges import RunFilter, spent
 from costgpu.ledger.costs.closed_runs import closed_runs
 from costgpu.ledger.costs.export import as_json
 from costgpu.ledger.costs.focus import as_focus
@@ -58,14 +58,14 @@ def test_jobs(ledger: Ledger) -> None:
 
 
 def test_exports(ledger: Ledger) -> None:
-    assert json.loads("".join(as_json(closed_runs(ledger, Selection()), AT))) == ANSWERS["export"]
+    assert json.loads("".join(as_json(closed_runs(ledger, RunFilter()), AT))) == ANSWERS["export"]
     names = {spec.name: (spec.publisher, spec.service) for spec in registry.specs()}
-    assert "".join(as_focus(closed_runs(ledger, Selection()), names)).splitlines() == ANSWERS["focus"]
+    assert "".join(as_focus(closed_runs(ledger, RunFilter()), names)).splitlines() == ANSWERS["focus"]
 
 
 @pytest.mark.parametrize("by", By)
 def test_totals(ledger: Ledger, by: By) -> None:
-    assert to_json(totals(ledger, Selection(), by, tag="team")) == ANSWERS["totals"][by.value]
+    assert to_json(totals(ledger, RunFilter(), by, tag="team")) == ANSWERS["totals"][by.value]
 
 
 def test_budgets_and_alerts(ledger: Ledger) -> None:
@@ -83,7 +83,7 @@ def test_budgets_and_alerts(ledger: Ledger) -> None:
 
 def test_bills_and_speeds(ledger: Ledger) -> None:
     assert to_json(compare_with_bills(ledger, *NOVEMBER)) == ANSWERS["billed"]
-    assert to_json(accuracy(comparisons(ledger, Selection()))) == ANSWERS["accuracy"]
+    assert to_json(accuracy(comparisons(ledger, RunFilter()))) == ANSWERS["accuracy"]
     speeds = [speed for workload in ("w-train", "w-aws") for speed in measured_speeds(ledger, workload).values()]
     assert to_json(speeds) == ANSWERS["speeds"]
     for machine, said in zip(sightings_since(ledger), map(dict, ANSWERS["unrecorded_machines"]), strict=True):
@@ -97,12 +97,12 @@ def test_bills_and_speeds(ledger: Ledger) -> None:
 
 
 def test_it_goes_on(ledger: Ledger) -> None:
-    before = spent(ledger, Selection(), None, None)
+    before = spent(ledger, RunFilter(), None, None)
     (open_run,) = ledger.open_runs()
     data = {"reason": "succeeded", "metered_seconds": 60.0, "metered_cost_usd": "0.25"}
     ledger.append(RunEvent(run_id=open_run, sequence=7, at=AT, kind=EventKind.CLOSED, data=data))
     assert ledger.open_runs() == ()
-    assert spent(ledger, Selection(), None, None) == before + Decimal("0.25")
+    assert spent(ledger, RunFilter(), None, None) == before + Decimal("0.25")
 
 
 def test_a_new_ledger_has_the_tables_of_that_version(ledger: Ledger, tmp_path: Path) -> None:

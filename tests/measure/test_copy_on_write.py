@@ -39,7 +39,7 @@ def work(tmp_path: Path) -> Path:
 def started(source: str, work: Path, scratch: Scratch) -> subprocess.Popen[bytes]:
     """A Python program in the copy-on-write world."""
     with scratch.log.open("wb") as output:
-        command = start.Command([sys.executable, "-c", source], work, os.environ, output.fileno(), scratch)
+        command = start.IsolatedCommand([sys.executable, "-c", source], work, os.environ, output.fileno(), scratch)
         return start.start_isolated(command, Isolation.COPY_ON_WRITE).process
 
 
@@ -144,7 +144,9 @@ def test_the_launcher_shows_no_way_to_the_real_files(
     (work / "old").write_text("old")
     mode, launch = listener.stat().st_mode, start._launch
 
-    def forbidding(launcher: str, command: start.Command, **spec: object) -> tuple[subprocess.Popen[bytes], str]:
+    def forbidding(
+        launcher: str, command: start.IsolatedCommand, **spec: object
+    ) -> tuple[subprocess.Popen[bytes], str]:
         return launch(launcher, command, **{**spec, "own_processes": own_processes})
 
     monkeypatch.setattr(start, "_launch", forbidding)

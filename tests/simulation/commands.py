@@ -15,7 +15,7 @@ from costgpu.job.state.outcome import error_for, exit_code
 from costgpu.models.instance import Identity, Instance
 from costgpu.models.job import JobSpec, OutputsFrom, Recovery
 from costgpu.models.offer import Offer
-from costgpu.models.run import Option, Plan, RunState, RunView
+from costgpu.models.run import LaunchOption, Plan, RunState, RunView
 from costgpu.workflows.runs.attach import attach_run, watch_run
 from costgpu.workflows.runs.cancel import cancel as cancel_found
 from costgpu.workflows.runs.fetch import fetch_outputs
@@ -194,7 +194,7 @@ def plan(setting: Setting, workdir: str) -> Plan:
     )
 
 
-def options(setting: Setting) -> tuple[Option, ...]:
+def options(setting: Setting) -> tuple[LaunchOption, ...]:
     """Two regions; larger machines too, if those may be taken."""
     sizes = range(3 if setting.next_size else 1)
     limits = Limits(max_cost_usd=Decimal(setting.cap_usd), disk_gib=50, nodes=setting.nodes)

@@ -9,7 +9,7 @@ from typing import Any
 from costgpu.errors import Unreachable
 from costgpu.job.drive.context import Services
 from costgpu.job.files.bucket_outputs import BucketOutputs
-from costgpu.job.files.selection import Selection
+from costgpu.job.files.selection import FileSelection
 from costgpu.job.machine.agent_reply import bad_reply
 from costgpu.job.state.observer import Answer
 from costgpu.models.instance import Instance
@@ -170,5 +170,5 @@ class Machine(Remote):
         process.call("host.collected", self._subject, carry_out)
 
 
-def _selection(view: RunView) -> Selection:
-    return Selection(root=Path(view.spec.workdir), files=(FileEntry(path="train.py", size=5, sha256="0" * 64),))
+def _selection(view: RunView) -> FileSelection:
+    return FileSelection(root=Path(view.spec.workdir), files=(FileEntry(path="train.py", size=5, sha256="0" * 64),))

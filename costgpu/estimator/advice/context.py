@@ -11,10 +11,11 @@ import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from costgpu.estimator.cost import hourly_usd, with_run
+from costgpu.estimator.cost import hourly_usd
 from costgpu.estimator.interval import probability_less
 from costgpu.estimator.predict import predict
 from costgpu.estimator.prepared import Workload
+from costgpu.estimator.spot import with_run
 from costgpu.estimator.verdict import Preferences, best
 from costgpu.models.prediction import Advice, AdviceKind, Candidate, Prediction, Provenance
 

@@ -13,7 +13,6 @@ from costgpu.estimator.feasibility import incompatible, required_accelerator_gib
 from costgpu.estimator.gpu import precision_of
 from costgpu.estimator.inference.memory import what_fits
 from costgpu.estimator.prepared import Workload
-from costgpu.estimator.step import trains_alone
 from costgpu.estimator.verdict import best
 from costgpu.estimator.verdict_sentence import describe
 from costgpu.models.prediction import Advice, AdviceKind, Prediction
@@ -46,7 +45,7 @@ def preprocessing(context: AdviceContext) -> Advice | None:
     """Return what the script does before its first step, done before on a cheap CPU machine."""
     workload, before = context.workload, context.before
     movable = workload.profile.setup_seconds - START_SECONDS
-    loads_model = all(phase.inference is not None for phase in workload.profile.phases)
+    loads_model = all(not phase.unit.trains for phase in workload.profile.phases)
     if before is None or not workload.scope.whole or movable <= 0 or loads_model:
         return None
     return _moved(
@@ -151,7 +150,7 @@ def _instance(before: Prediction, after: Prediction) -> str:
     if chip.name != was.name:
         return f"{_chips(gpus, chip.name)} instead of {_chips(had, was.name)}"
     if gpus != had:
-        unused = ", of which the script uses one" if before.scaling is None else ""
+        unused = ", of which the script uses one" if before.gpus <= 1 else ""
         return f"{gpus:g}x {chip.name} instead of {had:g}x{unused}"
     size = "smaller" if other.vcpus < one.vcpus else "cheaper"
     return f"A {size} host for the {chip.name} ({other.instance_type})"
@@ -214,7 +213,7 @@ def need_gib(workload: Workload) -> float:
 
 def does_not_fit(context: AdviceContext, wider: Sequence[Prediction]) -> Advice | None:
     """Return the cheapest accelerator that holds the job, or, where none does, the number of them that would."""
-    if not trains_alone(context.workload.profile):
+    if not context.workload.profile.ranks.alone:
         return _sharded_instead(context, wider)
     if not traced(context.workload):
         return None
@@ -258,16 +257,15 @@ def does_not_fit(context: AdviceContext, wider: Sequence[Prediction]) -> Advice 
 
 def _sharded_instead(context: AdviceContext, wider: Sequence[Prediction]) -> Advice | None:
     """FSDP for a training in several processes of which each holds more than any GPU; None if it fits, or shards already."""
-    parallelism = context.workload.profile.parallelism
+    scheme = context.workload.profile.ranks.scheme
     gpus = [place for place in [*context.offers, *wider] if place.candidate.is_gpu]
-    shards = parallelism is None or parallelism.scheme.shards_parameters or not parallelism.scheme.predicted
-    if shards or not gpus or any(not place.infeasible for place in gpus):
+    if scheme.shards_parameters or not scheme.predicted or not gpus or any(not place.infeasible for place in gpus):
         return None
     shared = sharded_place(context.workload, gpus, context.preferences)
-    if shared is None or parallelism is None:
+    if shared is None:
         return None
     return _unpriced(
-        f"It fits no GPU under {parallelism.scheme.phrase}; under FSDP it fits {describe(shared)}: about"
+        f"It fits no GPU under {scheme.phrase}; under FSDP it fits {describe(shared)}: about"
         f" {format_duration(shared.wall_seconds.value)} and {format_usd(shared.cost_usd.value)}",
         context.before,
         shared if context.before is None else None,
@@ -277,7 +275,7 @@ def _sharded_instead(context: AdviceContext, wider: Sequence[Prediction]) -> Adv
 
 def _made_to_fit(workload: Workload, places: Sequence[Prediction]) -> str:
     """Return the cheapest GPU that inference would fit after a change of batch or precision, and the change; else empty."""
-    if any(phase.inference is None for phase in workload.profile.phases):
+    if any(phase.unit.trains for phase in workload.profile.phases):
         return ""
     for place in sorted(places, key=lambda place: hourly_usd(place.candidate)):
         offer = place.offer

@@ -8,12 +8,11 @@ from dataclasses import replace
 from costgpu.estimator.advice.context import MIN_PROBABILITY, AdviceContext, error_between
 from costgpu.estimator.gpu import precision_of
 from costgpu.estimator.interval import probability_less
-from costgpu.estimator.multi_gpu.words import sharded
+from costgpu.estimator.multi_gpu.layouts import sharded
 from costgpu.estimator.predict import predict
 from costgpu.estimator.prepared import Workload
-from costgpu.estimator.step import trains_alone
 from costgpu.estimator.verdict import Preferences, allowed, best, effective_cost
-from costgpu.models.parallelism import BatchScaling, Parallelism, Scheme
+from costgpu.models.parallelism import BatchScaling, Parallelism, Scaling, Scheme
 from costgpu.models.prediction import Advice, AdviceKind, Prediction
 
 LEAST_SECONDS = 3600.0  # a shorter job is not worth the change
@@ -33,9 +32,9 @@ def as_several(workload: Workload, scheme: Scheme = Scheme.DDP) -> Workload | No
     """
     profile = workload.profile
     phases = profile.phases
-    trains = profile.framework.name == "torch" and all(phase.inference is None for phase in phases)
+    trains = profile.framework.name == "torch" and all(phase.unit.trains for phase in phases)
     parameters = max((sum(one.parameters for one in phase.optimizers) for phase in phases), default=0)
-    if not trains or not trains_alone(profile) or not parameters:
+    if not trains or not profile.ranks.alone or not parameters:
         return None
     counted = any(fixed and steps for fixed, steps in zip(workload.scope.fixed, workload.scope.steps, strict=False))
     spread = Parallelism(
@@ -69,13 +68,14 @@ def several_gpus(context: AdviceContext) -> Advice | None:
         if allowed(after, context.preferences) and after.wall_seconds.value <= limit
     ]
     after = min(found, key=lambda one: effective_cost(one, context.preferences), default=None)
-    if after is None or after.scaling is None:
+    scaling = after.scaling if after is not None else None
+    if after is None or scaling is None:
         return None
     sigma = error_between(before, after)
     probability = probability_less(after.wall_seconds.value, before.wall_seconds.value, sigma)
     if probability < MIN_PROBABILITY:
         return None
-    gpus = after.scaling.gpus
+    gpus = scaling.gpus
     return Advice(
         kind=AdviceKind.DDP,
         action=f"DistributedDataParallel on {gpus} GPUs, started by torchrun --nproc-per-node {gpus}",
@@ -85,14 +85,12 @@ def several_gpus(context: AdviceContext) -> Advice | None:
         after=after,
         probability=probability,
         basis=BASIS,
-        notes=(f"{100 * after.scaling.efficiency:.0f} % of {gpus} single GPUs.", _batch_words(after, changed), RECIPE),
+        notes=(f"{100 * scaling.efficiency:.0f} % of {gpus} single GPUs.", _batch_words(scaling, changed), RECIPE),
     )
 
 
-def _batch_words(after: Prediction, changed: Workload) -> str:
+def _batch_words(scaling: Scaling, changed: Workload) -> str:
     """Return what becomes of the batch and of the steps."""
-    scaling = after.scaling
-    assert scaling is not None  # noqa: S101 - the caller's condition
     size = changed.profile.phases[-1].data.batch_size
     if scaling.strong:
         return f"Each GPU takes 1/{scaling.gpus} of the batch, in as many steps."
@@ -113,10 +111,9 @@ def _on_several(changed: Workload, places: Iterable[Prediction]) -> list[Predict
 
 def sharded_place(workload: Workload, places: Sequence[Prediction], preferences: Preferences) -> Prediction | None:
     """Return the best place whose GPUs hold the training together under FSDP; None if it is not known that any do."""
-    parallelism = workload.profile.parallelism
-    if parallelism is None or trains_alone(workload.profile):
+    if workload.profile.ranks.alone:
         changed = as_several(workload, Scheme.FSDP)
     else:
-        spread = sharded(parallelism, half=precision_of(workload.profile.framework).half is not None)
+        spread = sharded(workload.profile.ranks, half=precision_of(workload.profile.framework).half is not None)
         changed = replace(workload, profile=replace(workload.profile, parallelism=spread))
     return best(_on_several(changed, places), preferences) if changed is not None else None

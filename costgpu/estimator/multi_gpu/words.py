@@ -1,34 +1,27 @@
-"""Words for what several GPUs need and how a training is spread over them. Pure."""
+"""Words for what several GPUs need and how a training is spread over them, and which other numbers to show. Pure."""
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Sequence
 
 from costgpu.estimator.feasibility import MARGIN
-from costgpu.estimator.multi_gpu.constants import CHECKPOINTING_TIME
-from costgpu.estimator.multi_gpu.layouts import Layout
-from costgpu.estimator.multi_gpu.memory import HALF_GATHERED_BYTES, least_gpus
+from costgpu.estimator.multi_gpu.layouts import Layout, keeps_global_batch, least_gpus, sharded
+from costgpu.estimator.multi_gpu.network import Group
+from costgpu.estimator.multi_gpu.step_time import CHECKPOINTING_TIME
 from costgpu.estimator.training_memory import TrainingBytes
-from costgpu.models.parallelism import Parallelism, Scheme
+from costgpu.models.parallelism import Parallelism
+from costgpu.models.prediction import Candidate, Prediction
+from costgpu.models.workload import Phase, WorkloadProfile
 
 NEEDS = "needs "  # begins the reason where memory is too small
-
-
-def lacks_memory(reason: str) -> bool:
-    """Return whether a reason why it cannot run somewhere is memory."""
-    return reason.startswith(NEEDS)
+WHOLE_UNITS = "how large the units of its model are is not known: all of it is taken to be gathered at once"
+MOST_ROWS = 8
 
 
 def need_words(need: float, memory: float, parallelism: Parallelism, gpus: int) -> str:
     """``needs 45.0 GiB on each of 4 GPUs under DDP, each has 24 GiB``; amounts in GiB, the margin included."""
     where = f"on each of {gpus} GPUs under {parallelism.scheme.phrase}, each has" if gpus > 1 else "on one GPU, has"
     return f"{NEEDS}{need:.1f} GiB of accelerator memory {where} {memory:g} GiB"
-
-
-def sharded(parallelism: Parallelism, *, half: bool) -> Parallelism:
-    """Return the same training under FSDP, which gathers units in half precision if the training uses it."""
-    each = HALF_GATHERED_BYTES if half else 4.0
-    return replace(parallelism, scheme=Scheme.FSDP, gathered_bytes=each, reduced_bytes=each)
 
 
 def how_it_fits(held: TrainingBytes, parallelism: Parallelism, memory: float, gpus: int, *, half: bool) -> str:
@@ -41,21 +34,99 @@ def how_it_fits(held: TrainingBytes, parallelism: Parallelism, memory: float, gp
         gpus: Number of GPUs that it does not fit.
         half: Whether it trains in half precision.
     """
-    now = least_gpus(held, parallelism, memory, MARGIN) if gpus > 1 and parallelism.scheme.shards_parameters else None
-    if now is not None and now > gpus:
-        return f"; it would fit on {now} of them"
     if not parallelism.scheme.shards_parameters:
         number = least_gpus(held, sharded(parallelism, half=half), memory, MARGIN)
         if number is not None:
             return f"; it would fit under FSDP on {number} of them"
+    elif gpus > 1:
+        number = least_gpus(held, parallelism, memory, MARGIN)
+        if number is not None and number > gpus:
+            return f"; it would fit on {number} of them"
     return "; it would not fit on 64 of them, either" if gpus > 1 else ""
 
 
-def layout_words(layout: Layout, gpus: int) -> str:
-    """``taken to train under FSDP, 4 sequences at a time on each GPU, with activation checkpointing (1.33 times ...)``."""
-    how = f"under {layout.scheme.phrase}, " if gpus > 1 else ""
-    count = "one sequence" if layout.sequences == 1 else f"{layout.sequences} sequences"
-    words = f"taken to train {how}{count} at a time on each GPU"
-    if layout.checkpointed:
-        words += f", with activation checkpointing ({CHECKPOINTING_TIME:g} times the arithmetic)"
-    return words
+def place_notes(parallelism: Parallelism, layout: Layout | None, group: Group, candidate: Candidate) -> list[str]:
+    """Return remarks on what of a place is used, and how."""
+    notes, count, links = [], int(candidate.accelerator_count), candidate.interconnect
+    if 1 <= group.each < count:
+        notes.append(f"it uses {group.each} of the {count} GPUs of a machine")
+    if group.gpus > 1 and parallelism.scheme.shards_parameters and not parallelism.largest_unit_parameters:
+        notes.append(WHOLE_UNITS)
+    if group.nodes > 1 and links is not None and links.all_interfaces_gbit and links.network_gbit:
+        notes.append(
+            f"costgpu run gives each machine one network interface, {links.network_gbit:g} of {links.all_interfaces_gbit:g}"
+            " Gbit/s: predicted with that one"
+        )
+    if layout is not None:
+        how = f"under {layout.scheme.phrase}, " if group.gpus > 1 else ""
+        size = "one sequence" if layout.sequences == 1 else f"{layout.sequences} sequences"
+        words = f"taken to train {how}{size} at a time on each GPU"
+        if layout.checkpointed:
+            words += f", with activation checkpointing ({CHECKPOINTING_TIME:g} times the arithmetic)"
+        notes.append(words)
+    return notes
+
+
+def step_notes(phase: Phase, parallelism: Parallelism, group: Group, candidate: Candidate, micro: float) -> list[str]:
+    """Return remarks where processes start more workers than there are vCPUs, or do not divide the batch evenly.
+
+    Args:
+        phase: As measured.
+        parallelism: As written; a layout that the prediction chose divides its batch.
+        micro: Micro-batches of a step of one process over those measured.
+    """
+    notes, wanted = [], group.each * phase.data.workers
+    if candidate.offer is not None and wanted > candidate.offer.vcpus:
+        notes.append(f"its {group.each} processes start {wanted} workers for data, on {candidate.offer.vcpus} vCPUs")
+    if not parallelism.chosen and keeps_global_batch(parallelism) and phase.unit.trains:
+        ranks, gpus = max(1, parallelism.measured_ranks), group.gpus
+        batch = parallelism.rank_batch or phase.data.batch_size
+        whole, what = (batch, "samples") if micro == 1 else (phase.micro_batches, "micro-batches")
+        if whole is not None and ranks * whole % gpus:
+            each = f"{ranks * whole:g} {what}"
+            notes.append(f"{gpus} GPUs do not divide the {each} of a step evenly: some scripts refuse that")
+    return notes
+
+
+# --------------------------------------------------------------------------------------------- other numbers of GPUs
+
+
+def needs_nodes(profile: WorkloadProfile, offers: Sequence[Prediction], deadline_seconds: float | None) -> bool:
+    """Return True if several machines are worth a look: the job can use them, and one is too small or too slow."""
+    if profile.ranks.alone or not profile.ranks.scheme.predicted:
+        return False
+    gpus = [one for one in offers if one.candidate.is_gpu]
+    possible = [one for one in gpus if not one.infeasible]
+    if not possible:
+        return any(one.infeasible.startswith(NEEDS) for one in gpus)
+    return deadline_seconds is not None and all(one.wall_seconds.value > deadline_seconds for one in possible)
+
+
+def rows_by_gpus(offers: Sequence[Prediction], recommended: Prediction | None) -> tuple[Prediction, ...]:
+    """For each number of GPUs of the recommended kind the cheapest place, fewest first; empty for one process.
+
+    Args:
+        offers: Predictions for all places.
+        recommended: The verdict's recommendation.
+    """
+    kind = _kind(recommended)
+    if recommended is None or kind is None:
+        return ()
+    found: dict[float, Prediction] = {max(1, recommended.gpus): recommended}
+    for one in offers:
+        if one.infeasible or _kind(one) != kind:
+            continue
+        gpus = max(1, one.gpus)
+        known = found.get(gpus)
+        if known is None or (known is not recommended and one.cost_usd.value < known.cost_usd.value):
+            found[gpus] = one
+    if all(one.scaling is None for one in found.values()):
+        return ()
+    return tuple(found[gpus] for gpus in sorted(found))[:MOST_ROWS]
+
+
+def _kind(place: Prediction | None) -> tuple[str, str, str] | None:
+    offer = place.offer if place is not None else None
+    if offer is None or offer.accelerator is None:
+        return None
+    return offer.provider, offer.accelerator.name, offer.purchase_option.value

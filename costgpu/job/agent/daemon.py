@@ -14,12 +14,12 @@ import socket
 import traceback
 from typing import Any
 
-from ...portable.clock import Clock
+from ...portable.clock import MachineClock
 from ...portable.supervise import prefer_for_oom, reap
 from .guard import MachineGuard
 from .outputs import upload_at_shutdown
 from .power import power_off
-from .rpc import SOCKET, Line
+from .rpc import SOCKET, LineConnection
 from .state_files import Home, setting
 from .status import LOGS
 from .supervisor_process import start_supervisor
@@ -30,7 +30,7 @@ _REQUEST_SECONDS = 5.0  # a client that has died keeps the daemon from looking a
 class Daemon:
     """The daemon of one machine."""
 
-    def __init__(self, home: Home, program: str, clock: Clock) -> None:
+    def __init__(self, home: Home, program: str, clock: MachineClock) -> None:
         self.home, self.program, self.clock = home, program, clock
         self.tick = setting("TICK_SECONDS", 1.0)
         self.guard = MachineGuard(home, clock, self.tick)
@@ -88,7 +88,7 @@ class Daemon:
     def _answer(self, listener: socket.socket) -> None:
         connection, _ = listener.accept()
         with connection:
-            line = Line(connection)
+            line = LineConnection(connection)
             request = line.read(_REQUEST_SECONDS)
             try:
                 reply = self._handle(request)

@@ -9,7 +9,7 @@ import traceback
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from ...portable.clock import Clock
+from ...portable.clock import MachineClock
 from . import limits
 from .observe.idle import IdleWatch
 from .observe.spot_notice import POLL_SECONDS, NoticeWatch
@@ -38,7 +38,7 @@ class MachineGuard:
     def __init__(
         self,
         home: Home,
-        clock: Clock,
+        clock: MachineClock,
         tick: float = 1.0,
         supervisor_of: Callable[[Mapping[str, Any]], SupervisorProcess] = SupervisorProcess,
     ) -> None:

@@ -52,10 +52,10 @@ def main() -> None:
     elif command == launch_ray.NAME:
         sys.exit(launch_ray.launch(home, arguments[0]))
     elif command == "daemon":
-        from ...portable.clock import Clock
+        from ...portable.clock import MachineClock
         from .daemon import Daemon
 
-        Daemon(home, program, Clock()).run()
+        Daemon(home, program, MachineClock()).run()
     elif command == "serve":
         from .systemd import start_service
 
@@ -108,7 +108,7 @@ def _call(home: Home, request: dict[str, Any]) -> dict[str, Any]:
             else expect_files(home, request["files"], request["links"], request.get("folders", []))
         }
     if method == "checkpoint":
-        from ...portable.clock import Clock
+        from ...portable.clock import MachineClock
         from .outputs.checkpoints import take_checkpoint
 
         order = home.read("order.json")
@@ -118,7 +118,7 @@ def _call(home: Home, request: dict[str, Any]) -> dict[str, Any]:
             from .outputs.checkpoint_upload import uploaded
 
             return uploaded(home)
-        return take_checkpoint(home, order, Clock(), bool(request.get("everything")))
+        return take_checkpoint(home, order, MachineClock(), bool(request.get("everything")))
     if method == "outputs":
         from .outputs.find_outputs import with_checksums
         from .outputs.outside import find_all

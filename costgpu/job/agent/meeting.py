@@ -17,7 +17,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from .observe.machine_stats import gpu_count
-from .rpc import Line
+from .rpc import LineConnection
 from .run_quietly import run_quietly
 from .state_files import Home, setting
 
@@ -133,7 +133,7 @@ def _host(rendezvous: Mapping[str, Any], stage: str, facts: dict[str, Any], seco
             listener.settimeout(max(0.01, until - time.monotonic()))
             try:
                 connection, _ = listener.accept()
-                line = Line(connection)
+                line = LineConnection(connection)
                 said = line.read(_connect_seconds())
                 rank = int(said["node"])
                 if said.get("stage") != stage or not 0 < rank < rendezvous["nodes"]:
@@ -167,7 +167,10 @@ def _missing(missing: list[int], stage: str, rendezvous: Mapping[str, Any], seco
 
 
 def _all_reach_all(
-    rendezvous: Mapping[str, Any], told: Mapping[int, Mapping[str, Any]], lines: Mapping[int, Line], own: socket.socket
+    rendezvous: Mapping[str, Any],
+    told: Mapping[int, Mapping[str, Any]],
+    lines: Mapping[int, LineConnection],
+    own: socket.socket,
 ) -> str:
     """Return collectives connect every machine with every other, at ports of their own choice."""
     places = {rank: [str(each["address"]), int(each["port"])] for rank, each in told.items() if rank}
@@ -189,7 +192,7 @@ def _all_reach_all(
     return ""
 
 
-def _tell(line: Line, value: Mapping[str, Any]) -> None:
+def _tell(line: LineConnection, value: Mapping[str, Any]) -> None:
     """To one that may be gone: that is noticed when it does not answer."""
     try:
         line.write(value, _connect_seconds())
@@ -204,7 +207,7 @@ def _join(rendezvous: Mapping[str, Any], stage: str, facts: dict[str, Any], seco
         while True:
             try:
                 connection = socket.create_connection((rendezvous["address"], rendezvous["port"]), _connect_seconds())
-                line = Line(connection)
+                line = LineConnection(connection)
                 hello = {**facts, "stage": stage, "node": rank, "address": rendezvous["own_address"]}
                 if stage == "reach":
                     hello.update(epoch=time.time(), port=own.getsockname()[1])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 
-from ...portable.clock import Clock
+from ...portable.clock import MachineClock
 from .run_quietly import run_quietly
 from .state_files import Home
 
@@ -17,7 +17,7 @@ def _run(argv: Sequence[str]) -> bool:
     return ended is not None and ended.returncode == 0
 
 
-def power_off(home: Home, reason: str, clock: Clock) -> None:
+def power_off(home: Home, reason: str, clock: MachineClock) -> None:
     """Return only where the machine is a folder, and its power-off command has succeeded."""
     home.write_console("agent %s: powering off (wall %d)" % (reason, clock.time()))
     if not home.exists("ended_by"):
@@ -41,7 +41,7 @@ def power_off(home: Home, reason: str, clock: Clock) -> None:
         clock.sleep(5)
 
 
-def lifetime_left(home: Home, clock: Clock) -> float:
+def lifetime_left(home: Home, clock: MachineClock) -> float:
     """Seconds by the watchdog's own count, which a wrong clock does not change; infinite without a watchdog."""
     try:
         lived, boot, at = _words(home, "life")

@@ -56,12 +56,12 @@ def _call_once(request: dict[str, Any], seconds: float = _REPLY_SECONDS) -> dict
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
         connection.settimeout(seconds)
         connection.connect(SOCKET)
-        line = Line(connection)
+        line = LineConnection(connection)
         line.write(request, seconds)
         return line.read(seconds)
 
 
-class Line:
+class LineConnection:
     """A connection with one JSON object a line, both ways."""
 
     def __init__(self, connection: socket.socket) -> None:

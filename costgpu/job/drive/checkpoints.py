@@ -10,7 +10,7 @@ from pathlib import Path
 from costgpu.errors import CostGpuError, HostUnreachable, OutputsDamaged, RunError
 from costgpu.job.drive.context import KeptCheckpoints, RunContext
 from costgpu.job.files.checkpoint_store import CheckpointStore, newest_path
-from costgpu.job.files.selection import Selection
+from costgpu.job.files.selection import FileSelection
 from costgpu.job.timeouts import CHECKPOINT_SECONDS, CHECKPOINT_SHARE
 from costgpu.models.events import Restored, Saved
 from costgpu.models.job import Checkpoint
@@ -132,7 +132,7 @@ def checkpoint_to_restore(context: RunContext) -> Checkpoint | None:
     return context.keeping.lead.newest(attempt.failed_resumes)
 
 
-def with_checkpoint(context: RunContext, selection: Selection) -> Selection:
+def with_checkpoint(context: RunContext, selection: FileSelection) -> FileSelection:
     """Return the files to send, with what the job goes on from put over them; the same for a machine of a first attempt.
 
     Where each of several machines has saved files of its own, those of machine 0 are put over them: ranks that all save

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NoReturn
 from costgpu.clock import Clock
 from costgpu.errors import AuthError, CostGpuError, HostUnreachable, LedgerConflict, ProviderError
 from costgpu.job.files.checkpoint_store import CheckpointStore
-from costgpu.job.files.selection import Selection
+from costgpu.job.files.selection import FileSelection
 from costgpu.job.machine.host import Connector, Host, Keys, LogPosition
 from costgpu.job.machine.keys import load_keys, make_keys
 from costgpu.job.state.journal import RunJournal
@@ -71,7 +71,7 @@ class Services:
     connect: Connector  # opens a connection to a machine
     clock: Clock  # tells the time and waits
     folder: Path  # private folder of all runs
-    select: Callable[[RunView], Selection]  # chooses the files of a working folder that travel
+    select: Callable[[RunView], FileSelection]  # chooses the files of a working folder that travel
     allow_from: Callable[[str], str]  # provider name -> CIDR that may reach the machine
     # why a job may not get a machine now, such as a budget; asked when a create call is recorded. None to ask nobody
     refusal: Callable[[RunView], CostGpuError | None] | None = None

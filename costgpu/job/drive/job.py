@@ -20,7 +20,7 @@ from costgpu.job.drive.checkpoints import fetch_newer_checkpoint, kept_checkpoin
 from costgpu.job.drive.context import CAN_DETACH, RunContext, Services
 from costgpu.job.drive.machine import MachineDriver, StopSignal
 from costgpu.job.drive.next_attempt import record_machines
-from costgpu.job.files.selection import Selection
+from costgpu.job.files.selection import FileSelection
 from costgpu.job.files.sent_folder import keep_sent, sent_folder, sent_selection
 from costgpu.job.state.attempts import attempt_id, attempts_of_job, machines_of_attempt
 from costgpu.job.state.journal import EventStore, RunJournal
@@ -387,7 +387,7 @@ class JobDriver:
 def with_sent_files(services: Services) -> Services:
     """Return the services, with the files that a job was begun with where these are kept."""
 
-    def select(view: RunView) -> Selection:
+    def select(view: RunView) -> FileSelection:
         kept = sent_selection(sent_folder(services.folder, view))
         if kept is None and (view.spec.queued or view.is_later_attempt):  # the folder may have been edited meanwhile
             raise RunError(

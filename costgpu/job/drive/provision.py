@@ -32,7 +32,7 @@ from costgpu.job.timeouts import CREATE_SECONDS, FIND_POLL_SECONDS, VISIBLE_SECO
 from costgpu.models.events import Adopted, Attempted, Created, Refused, Searched
 from costgpu.models.instance import CreateRequest, Instance, NodeGroup
 from costgpu.models.job import EndReason
-from costgpu.models.run import EndedBy, Option, RunState, RunView
+from costgpu.models.run import EndedBy, LaunchOption, RunState, RunView
 from costgpu.providers import registry
 from costgpu.retry import retry_provider_call
 
@@ -97,7 +97,7 @@ def _record_call(
     admit: Callable[[], None],
     index: int,
     zone: str | None,
-    option: Option,
+    option: LaunchOption,
     until: datetime,
     account: str,
 ) -> None:
@@ -204,7 +204,7 @@ def create_request(view: RunView, keys: Keys) -> CreateRequest:
     )
 
 
-def _group(view: RunView, option: Option) -> NodeGroup | None:
+def _group(view: RunView, option: LaunchOption) -> NodeGroup | None:
     """Return the machines that this one works with; None if it works alone."""
     if not view.has_peers:
         return None

@@ -18,7 +18,7 @@ from costgpu.job.files.checksums import with_checksums
 from costgpu.job.files.git_index import ignored_paths, tracked_files
 from costgpu.job.files.gitignore import RuleFile, read_rules, repository_of, repository_rules
 from costgpu.job.files.paths import printable_path
-from costgpu.job.files.selection import Selection
+from costgpu.job.files.selection import FileSelection
 from costgpu.models.job import JobSpec
 from costgpu.units import format_binary_size
 
@@ -31,7 +31,9 @@ MAX_SENT = 200_000  # files
 _LISTED = 5
 
 
-def select(workdir: Path, *, limit_bytes: int, include: Sequence[str] = (), exclude: Sequence[str] = ()) -> Selection:
+def select(
+    workdir: Path, *, limit_bytes: int, include: Sequence[str] = (), exclude: Sequence[str] = ()
+) -> FileSelection:
     """Return the files of the folder that travel, with checksums.
 
     Rules, strongest first: secrets, repositories and virtual environments never travel; `exclude`; `include`;
@@ -61,7 +63,7 @@ def select(workdir: Path, *, limit_bytes: int, include: Sequence[str] = (), excl
     if total > limit_bytes:
         raise _too_large(walk.files, total, limit_bytes)
     files = with_checksums(workdir, walk.files, walk.stays)
-    return Selection(
+    return FileSelection(
         root=workdir,
         files=tuple(files),
         links=dict(sorted(walk.links.items())),
@@ -70,7 +72,7 @@ def select(workdir: Path, *, limit_bytes: int, include: Sequence[str] = (), excl
     )
 
 
-def select_for(spec: JobSpec, limit_mib: float) -> Selection:
+def select_for(spec: JobSpec, limit_mib: float) -> FileSelection:
     """Return the files that travel for a job.
 
     Raises:

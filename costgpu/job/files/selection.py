@@ -11,7 +11,7 @@ from costgpu.models.job import FileEntry
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Selection:
+class FileSelection:
     """The files of a working folder that travel."""
 
     root: Path
@@ -29,7 +29,7 @@ class Selection:
         """Return the size of all files."""
         return sum(entry.size for entry in self.files)
 
-    def with_files(self, files: Sequence[FileEntry], contents: Path) -> Selection:
+    def with_files(self, files: Sequence[FileEntry], contents: Path) -> FileSelection:
         """Return the same with files of an earlier attempt put over it; what is in their way does not travel.
 
         Args:

@@ -8,7 +8,7 @@ import shutil
 from pathlib import Path
 
 from costgpu.errors import CostGpuError, RunError
-from costgpu.job.files.selection import Selection
+from costgpu.job.files.selection import FileSelection
 from costgpu.ledger.codec import from_json, to_json
 from costgpu.models.job import FileEntry
 from costgpu.models.run import RunView
@@ -30,7 +30,7 @@ def forget_sent(folder: Path, view: RunView) -> None:
     shutil.rmtree(sent_folder(folder, view), ignore_errors=True)
 
 
-def keep_sent(selection: Selection, folder: Path) -> None:
+def keep_sent(selection: FileSelection, folder: Path) -> None:
     """Copy the files of a selection into `folder`, which is complete or not there.
 
     Raises:
@@ -58,11 +58,11 @@ def keep_sent(selection: Selection, folder: Path) -> None:
         ) from error
 
 
-def sent_selection(folder: Path) -> Selection | None:
+def sent_selection(folder: Path) -> FileSelection | None:
     """Return the selection that was kept there; None if there is none."""
     try:
         listed = json.loads((folder / LIST).read_text())
         files = from_json(tuple[FileEntry, ...], listed["files"])
-        return Selection(root=folder / FILES, files=files, links=listed["links"], folders=tuple(listed["folders"]))
+        return FileSelection(root=folder / FILES, files=files, links=listed["links"], folders=tuple(listed["folders"]))
     except (OSError, ValueError, KeyError, TypeError, CostGpuError):
         return None

@@ -13,7 +13,7 @@ from costgpu.errors import HostUnreachable, OutputsDamaged
 from costgpu.job.agent.outputs.checkpoints import STORE
 from costgpu.job.files import agent_report
 from costgpu.job.files.download import fetch_verified
-from costgpu.job.files.selection import Selection
+from costgpu.job.files.selection import FileSelection
 from costgpu.job.files.tar import tar_stream
 from costgpu.job.machine import agent_reply
 from costgpu.job.machine.agent_reply import Reply, bad_reply, checked_reply
@@ -58,7 +58,7 @@ class AgentHost:
             seconds=seconds,
         )
 
-    def send(self, selection: Selection) -> int:
+    def send(self, selection: FileSelection) -> int:
         """As `Host.send`."""
         files = [
             [one.path, one.size, one.sha256, one.mode, *([one.modified_ns] if one.modified_ns else [])]

@@ -78,7 +78,7 @@ def checked_reply(completed: Completed, request: str) -> Reply:
         raise unusable("the agent failed", completed)
     if not isinstance(reply, AgentError):
         return reply
-    if reply.kind == "Damaged":
+    if reply.kind == "DamagedArchive":
         raise SyncRefused(
             f"The working folder could not be sent: {reply.text.partition(': ')[2]}",
             hint="Run it again when nothing changes the folder.",

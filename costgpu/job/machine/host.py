@@ -14,7 +14,7 @@ from typing import Protocol
 
 from costgpu.errors import MachineUnusable
 from costgpu.job.files.download import RemoteFile
-from costgpu.job.files.selection import Selection
+from costgpu.job.files.selection import FileSelection
 from costgpu.models.instance import Instance
 from costgpu.models.job import Checkpoint, FileEntry, JobOrder, JobStatus, LogStream, Outputs
 
@@ -125,7 +125,7 @@ class Host(Protocol):
             seconds: What its answer may take.
         """
 
-    def send(self, selection: Selection) -> int:
+    def send(self, selection: FileSelection) -> int:
         """Send the working folder, verified on arrival; return the bytes that travelled. Idempotent.
 
         Raises:

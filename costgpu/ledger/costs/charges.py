@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 from sqlalchemy import ColumnElement, Select, case, func, select
 
-from costgpu.ledger.costs.periods import Part, share
+from costgpu.ledger.costs.periods import PeriodPart, share
 from costgpu.ledger.projections import plain
 from costgpu.ledger.schema import (
     closings,
@@ -40,7 +40,7 @@ HOUR_US = 3_600_000_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Selection:
+class RunFilter:
     """Which runs are meant; an empty field means all."""
 
     provider: str = ""
@@ -88,7 +88,7 @@ class Charge(NamedTuple):
         """Return its share of [low, high), in 1e-9 US dollars, by time."""
         return share(self.nano_usd or 0, self.began, self.ended, low, high)
 
-    def is_of(self, selection: Selection) -> bool:
+    def is_of(self, selection: RunFilter) -> bool:
         """Return whether what is still open belongs to a selection."""
         return selection.includes(provider=self.provider, owner=self.owner, name=self.name, tags=self.tags)
 
@@ -96,7 +96,7 @@ class Charge(NamedTuple):
         """Return whether some of its time is in [low, high)."""
         return (low is None or self.ended > low) and (high is None or self.began < high)
 
-    def seconds_in(self, part: Part) -> float:
+    def seconds_in(self, part: PeriodPart) -> float:
         """Return the machine seconds of a part."""
         return (
             self.seconds * (part.ended - part.began) / (self.ended - self.began)
@@ -123,7 +123,7 @@ class Charge(NamedTuple):
 
 def charges(
     ledger: Ledger,
-    selection: Selection,
+    selection: RunFilter,
     since: datetime | None,
     until: datetime | None,
     facts: Sequence[str] = (),
@@ -149,7 +149,7 @@ def charges(
         yield from ledger.readable(rows, partial(_closed, facts), run_named)
 
 
-def spent(ledger: Ledger, selection: Selection, start: datetime | None, end: datetime | None) -> Decimal:
+def spent(ledger: Ledger, selection: RunFilter, start: datetime | None, end: datetime | None) -> Decimal:
     """Return the US dollars that closed runs have cost in [start, end): a run across an edge counts by its share of time.
 
     Periods that follow on each other add up exactly to the whole.
@@ -240,7 +240,7 @@ def run_named(row: Any) -> str:
     return f"run {row.run_id}"
 
 
-def conditions(selection: Selection, since: datetime | None, until: datetime | None) -> list[ColumnElement[bool]]:
+def conditions(selection: RunFilter, since: datetime | None, until: datetime | None) -> list[ColumnElement[bool]]:
     """Return what a selection means in the database, and a period: what overlaps it; what took no time happened in it."""
     found: list[ColumnElement[bool]] = []
     if since is not None:

@@ -11,7 +11,7 @@ from typing import Any
 
 from sqlalchemy import ColumnElement, select
 
-from costgpu.ledger.costs.charges import Selection, conditions, pages, run_named
+from costgpu.ledger.costs.charges import RunFilter, conditions, pages, run_named
 from costgpu.ledger.dialect import batches
 from costgpu.ledger.schema import (
     CLOSING_TEXTS,
@@ -66,7 +66,7 @@ class ClosedRun:
 
 def closed_runs(
     ledger: Ledger,
-    selection: Selection,
+    selection: RunFilter,
     *,
     since: datetime | None = None,
     until: datetime | None = None,

@@ -18,7 +18,7 @@ from typing import Any
 
 from costgpu.ledger.costs.closed_runs import ClosedRun
 from costgpu.ledger.costs.export import lines
-from costgpu.ledger.costs.periods import Calendar, Every, Part
+from costgpu.ledger.costs.periods import Calendar, Every, PeriodPart
 from costgpu.ledger.schema import from_microseconds, from_nano, to_microseconds, to_nano
 from costgpu.version import __version__
 
@@ -99,7 +99,7 @@ def rows_of(run: ClosedRun, names: Names, months: Calendar) -> Iterator[dict[str
         yield _row(run, names, part)
 
 
-def _row(run: ClosedRun, names: Names, part: Part) -> dict[str, Any]:
+def _row(run: ClosedRun, names: Names, part: PeriodPart) -> dict[str, Any]:
     cost, seconds = from_nano(part.amount), Decimal(part.ended - part.began) / SECOND_US
     itself = run.provider or UNKNOWN
     publisher, service = names.get(run.provider, (itself, itself))

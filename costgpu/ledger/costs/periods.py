@@ -85,7 +85,7 @@ def share(amount: int, began: int, ended: int, low: int | None, high: int | None
     return (amount if high is None else _until(amount, began, ended, high)) - before
 
 
-class Part(NamedTuple):
+class PeriodPart(NamedTuple):
     """What of an amount falls into one period; times are microseconds."""
 
     start: int  # of the period, of which only a part may be asked for
@@ -114,14 +114,14 @@ class Calendar:
         there = ZoneInfo(self._zone)
         return {at: from_microseconds(at).astimezone(there).date() for at in self._edges[first:end]}
 
-    def split(self, amount: int, began: int, ended: int) -> Iterator[Part]:
+    def split(self, amount: int, began: int, ended: int) -> Iterator[PeriodPart]:
         """Yield the parts of an amount by period, by their shares of the time; they add up to what is within the limits."""
         first = began if self._low is None else max(began, self._low)
         last = ended if self._high is None else min(ended, self._high)
         if first > last or (first == last and (began != ended or last == self._high)):
             return
         if self._every is Every.TOTAL:
-            yield Part(first, last, first, last, share(amount, began, ended, self._low, self._high))
+            yield PeriodPart(first, last, first, last, share(amount, began, ended, self._low, self._high))
             return
         self._reach(first, last)
         number = bisect_right(self._edges, first) - 1
@@ -129,7 +129,7 @@ class Calendar:
             start, end = self._edges[number], self._edges[number + 1]
             low = start if self._low is None else max(start, self._low)
             high = end if self._high is None else min(end, self._high)
-            yield Part(start, end, max(first, start), min(last, end), share(amount, began, ended, low, high))
+            yield PeriodPart(start, end, max(first, start), min(last, end), share(amount, began, ended, low, high))
             if end >= last:
                 return
             number += 1

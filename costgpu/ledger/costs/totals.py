@@ -13,7 +13,7 @@ from datetime import date, datetime
 from decimal import Decimal
 from enum import StrEnum
 
-from costgpu.ledger.costs.charges import Charge, Selection, charges
+from costgpu.ledger.costs.charges import Charge, RunFilter, charges
 from costgpu.ledger.costs.periods import Calendar, Every
 from costgpu.ledger.schema import NANO, from_microseconds, from_nano
 from costgpu.ledger.store import Ledger
@@ -48,7 +48,7 @@ _KEYS: Mapping[By, tuple[str, ...]] = {  # fields of a charge
 
 
 @dataclass(slots=True, kw_only=True)
-class Total:
+class SpendTotal:
     """What the runs of one group have used, as metered."""
 
     key: str = ""  # the group: ``2026-11``, ``aws g5.xlarge``, ``nlp``, ...; empty for runs that have none
@@ -65,9 +65,9 @@ class Total:
         self.wasted_usd += wasted
 
 
-def total_of(totals: Iterable[Total], key: str = "") -> Total:
+def total_of(totals: Iterable[SpendTotal], key: str = "") -> SpendTotal:
     """Return the sum of totals."""
-    found = Total(key=key)
+    found = SpendTotal(key=key)
     for one in totals:
         found.add(one.cost_usd, one.machine_seconds, one.runs, wasted=one.wasted_usd)
     return found
@@ -75,13 +75,13 @@ def total_of(totals: Iterable[Total], key: str = "") -> Total:
 
 def totals(
     ledger: Ledger,
-    selection: Selection,
+    selection: RunFilter,
     by: By,
     *,
     tag: str = "",
     since: datetime | None = None,
     until: datetime | None = None,
-) -> tuple[Total, ...]:
+) -> tuple[SpendTotal, ...]:
     """Sum by group: days and months in their order, everything else by cost, the dearest first.
 
     Args:
@@ -89,7 +89,7 @@ def totals(
     """
     form = {By.DAY: "%Y-%m-%d", By.MONTH: "%Y-%m"}.get(by)
     calendar = Calendar({By.DAY: Every.DAILY, By.MONTH: Every.MONTHLY}.get(by, Every.TOTAL), "UTC", since, until)
-    found: dict[str, Total] = {}
+    found: dict[str, SpendTotal] = {}
     names = _KEYS.get(by, ())
     facts = tuple({*names, "reason"} - {"tag"})
     for charge in charges(ledger, selection, since, until, facts, tag=tag if by is By.TAG else None):
@@ -100,7 +100,7 @@ def totals(
         for number, part in enumerate(calendar.split(charge.nano_usd or 0, charge.began, charge.ended)):
             key = from_microseconds(part.start).strftime(form) if form else key
             usd = from_nano(part.amount)
-            total = found.setdefault(key, Total(key=key))
+            total = found.setdefault(key, SpendTotal(key=key))
             total.add(usd, charge.seconds_in(part), number == 0, wasted=usd * wasted)
     if form:
         return tuple(sorted(found.values(), key=lambda one: one.key))
@@ -114,18 +114,18 @@ class Summary:
     days: Sequence[date]  # of the period, in UTC; `gpu_usd` and `cpu_usd` have an amount for each
     gpu_usd: list[Decimal]
     cpu_usd: list[Decimal]
-    total: Total = field(default_factory=Total)
+    total: SpendTotal = field(default_factory=SpendTotal)
     # totals by (provider, purchase option)
-    providers: dict[tuple[str, str], Total] = field(default_factory=lambda: defaultdict(Total))
+    providers: dict[tuple[str, str], SpendTotal] = field(default_factory=lambda: defaultdict(SpendTotal))
     # totals by name; CPU machines under the empty name
-    accelerators: dict[str, Total] = field(default_factory=lambda: defaultdict(Total))
-    outcomes: dict[CostOutcome, Total] = field(default_factory=lambda: defaultdict(Total))
-    jobs: dict[str, Total] = field(default_factory=lambda: defaultdict(Total))
-    people: dict[str, Total] = field(default_factory=lambda: defaultdict(Total))
+    accelerators: dict[str, SpendTotal] = field(default_factory=lambda: defaultdict(SpendTotal))
+    outcomes: dict[CostOutcome, SpendTotal] = field(default_factory=lambda: defaultdict(SpendTotal))
+    jobs: dict[str, SpendTotal] = field(default_factory=lambda: defaultdict(SpendTotal))
+    people: dict[str, SpendTotal] = field(default_factory=lambda: defaultdict(SpendTotal))
     unpriced: int = 0  # how many machines had a cost that is not known
 
     @property
-    def wasted(self) -> Total:
+    def wasted(self) -> SpendTotal:
         """Return the totals of what was wasted together."""
         return total_of(total for outcome, total in self.outcomes.items() if outcome.wasted)
 

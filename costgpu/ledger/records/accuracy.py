@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from decimal import Decimal
 
-from costgpu.ledger.costs.charges import Selection
+from costgpu.ledger.costs.charges import RunFilter
 from costgpu.ledger.costs.closed_runs import ClosedRun, closed_runs
 from costgpu.ledger.records.billed import LATE, BilledCost, latest_bills, without_repeats
 from costgpu.ledger.store import Ledger
@@ -63,7 +63,7 @@ class Accuracy:
 
 
 def comparisons(
-    ledger: Ledger, selection: Selection, *, since: datetime | None = None, until: datetime | None = None
+    ledger: Ledger, selection: RunFilter, *, since: datetime | None = None, until: datetime | None = None
 ) -> tuple[Comparison, ...]:
     """Return the runs with an estimate that can be held against what happened, oldest first."""
     bills = _billed(ledger)

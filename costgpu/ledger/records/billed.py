@@ -14,7 +14,7 @@ from typing import Any
 
 from sqlalchemy import Connection, func, select
 
-from costgpu.ledger.costs.charges import Selection, charges
+from costgpu.ledger.costs.charges import RunFilter, charges
 from costgpu.ledger.projections import plain
 from costgpu.ledger.schema import billed, from_nano, instant, text, to_microseconds, to_nano
 from costgpu.ledger.store import Ledger
@@ -122,7 +122,7 @@ def compare_with_bills(
     low, high = to_microseconds(start), to_microseconds(end)
     metered: dict[str, tuple[str, Decimal]] = {}
     for name in sorted(said if providers is None else providers):
-        for run in charges(ledger, Selection(provider=name), start, end, ("name",)):
+        for run in charges(ledger, RunFilter(provider=name), start, end, ("name",)):
             metered[run.run_id] = run.name, from_nano(run.cost_in(low, high))
     rows = [
         Compared(

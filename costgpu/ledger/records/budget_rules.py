@@ -12,7 +12,7 @@ from decimal import Decimal
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError, available_timezones
 
 from costgpu.errors import UsageError
-from costgpu.ledger.costs.charges import Selection
+from costgpu.ledger.costs.charges import RunFilter
 from costgpu.ledger.costs.periods import Every, Period
 from costgpu.units import parse_usd
 
@@ -46,9 +46,9 @@ class Budget:
     enforce_spent: bool = False  # with `enforce`: whether only a budget that is spent refuses
 
     @property
-    def selection(self) -> Selection:
+    def selection(self) -> RunFilter:
         """Return which runs it counts."""
-        return Selection(provider=self.provider, owner=self.owner, tags=self.tags)
+        return RunFilter(provider=self.provider, owner=self.owner, tags=self.tags)
 
     def same_rule(self, other: Budget) -> bool:
         """Return whether the same money is counted against the same amount: what was told once need not be told again."""

@@ -11,7 +11,7 @@ from collections import defaultdict
 from collections.abc import Iterable
 
 from costgpu.measure.footprint.packages import imported_packages
-from costgpu.measure.footprint.paths import Places, fold, source_of
+from costgpu.measure.footprint.paths import KnownFolders, fold, source_of
 from costgpu.measure.footprint.watch import FileWatch
 from costgpu.measure.isolation.layers import Changes
 from costgpu.measure.isolation.levels import Isolation
@@ -29,7 +29,7 @@ def gather(watch: FileWatch, scratch: Scratch, changes: Changes, level: Isolatio
     are the program's.
     """
     alone, journal = level is Isolation.COPY_ON_WRITE, read_journal(scratch.opened())
-    places = Places(
+    places = KnownFolders(
         workdir=watch.workdir,
         home=os.path.realpath(os.path.expanduser("~")),
         own=(os.path.realpath(scratch.folder.parent.parent),),
@@ -75,7 +75,7 @@ def read_journal(text: str) -> defaultdict[str, set[str]]:
 class _Look:
     """Looks at files, and at the way to each folder only once."""
 
-    def __init__(self, places: Places, since_ns: int | None) -> None:
+    def __init__(self, places: KnownFolders, since_ns: int | None) -> None:
         self._places, self._since_ns = places, since_ns
         self._known: dict[str, dict[str, int]] = {}
         self._folders: dict[str, list[str]] = {}

@@ -36,7 +36,7 @@ _NOBODYS = re.compile(
 _COMPILED = re.compile(r"__pycache__/([^/]+?)\.cpython-[^/]*\.pyc$")
 
 
-class Places:
+class KnownFolders:
     """What decides whose a path is; all are absolute and have no links in them."""
 
     def __init__(self, *, workdir: str, home: str, own: Iterable[str] = (), prefixes: Iterable[str] = ()) -> None:

@@ -67,7 +67,7 @@ class NotGivenError(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Command:
+class IsolatedCommand:
     """What is to be started."""
 
     argv: Sequence[str]  # absolute path of the program, and its arguments
@@ -111,7 +111,7 @@ def _real(paths: Sequence[Path]) -> list[str]:
 _refused: dict[Isolation, str] = {}  # in this process so far: what a machine does not give is asked for once
 
 
-def start_isolated(command: Command, wanted: Isolation | None = None) -> IsolatedProcess:
+def start_isolated(command: IsolatedCommand, wanted: Isolation | None = None) -> IsolatedProcess:
     """Start a command in a session of its own.
 
     Args:
@@ -139,8 +139,8 @@ def start_isolated(command: Command, wanted: Isolation | None = None) -> Isolate
     )
 
 
-def _write_protected(command: Command) -> IsolatedProcess:
-    def start(inside: Command, writable: list[str]) -> subprocess.Popen[bytes]:
+def _write_protected(command: IsolatedCommand) -> IsolatedProcess:
+    def start(inside: IsolatedCommand, writable: list[str]) -> subprocess.Popen[bytes]:
         process, said = _launch("landlock.py", inside, **landlock.specification(writable))
         if said != READY.decode():
             raise NotGivenError(said)
@@ -151,12 +151,12 @@ def _write_protected(command: Command) -> IsolatedProcess:
     return _in_copy(command, Isolation.WRITE_PROTECTED, start)
 
 
-def _copied(command: Command) -> IsolatedProcess:
+def _copied(command: IsolatedCommand) -> IsolatedProcess:
     return _in_copy(command, Isolation.COPY, lambda inside, _: inside.popen())
 
 
 def _in_copy(
-    command: Command, level: Isolation, start: Callable[[Command, list[str]], subprocess.Popen[bytes]]
+    command: IsolatedCommand, level: Isolation, start: Callable[[IsolatedCommand, list[str]], subprocess.Popen[bytes]]
 ) -> IsolatedProcess:
     """Start the command in a copy of its folder, with a temporary folder that goes when the process object does."""
     scratch = command.scratch
@@ -194,7 +194,7 @@ def _in_copy(
     return IsolatedProcess(process=process, isolation=level, copy=copy)
 
 
-def _copy_on_write(command: Command) -> IsolatedProcess:
+def _copy_on_write(command: IsolatedCommand) -> IsolatedProcess:
     """In namespaces, with what it writes in the scratch folder, or where overlays can be written."""
     command.prepare(lambda path: path)
     needed, wanted = command.places()
@@ -237,7 +237,7 @@ def other_places() -> list[Path]:
     return [place / f"{prefix}{uuid.uuid4().hex[:8]}" for place in places]
 
 
-def _launch(launcher: str, command: Command, **spec: object) -> tuple[subprocess.Popen[bytes], str]:
+def _launch(launcher: str, command: IsolatedCommand, **spec: object) -> tuple[subprocess.Popen[bytes], str]:
     """Start the command through a launcher; return what that reports."""
     reader, writer = os.pipe()
     try:
@@ -285,7 +285,7 @@ def examine_isolation(cache: Path) -> tuple[Isolation, dict[Isolation, str]]:
     try:
         with scratch.log.open("wb") as output:
             argv = [shutil.which("true") or sys.executable, "--version"]
-            started = start_isolated(Command(argv, scratch.folder, os.environ, output.fileno(), scratch))
+            started = start_isolated(IsolatedCommand(argv, scratch.folder, os.environ, output.fileno(), scratch))
             started.process.wait()
         return started.isolation, started.refused
     finally:

@@ -30,7 +30,7 @@ class Sample(NamedTuple):
 
 
 @dataclass(slots=True)
-class Stream:
+class CounterReadings:
     """The readings of one counter."""
 
     pattern: Pattern  # that matches its lines
@@ -82,7 +82,7 @@ class ProgressLog:
 
     def __init__(self, patterns: tuple[Pattern, ...] = PATTERNS) -> None:
         self.patterns = patterns
-        self.streams: dict[str, Stream] = {}
+        self.streams: dict[str, CounterReadings] = {}
         self.facts: dict[str, str] = {}
         self.lines = 0
         self.epochs: float | None = None
@@ -106,19 +106,19 @@ class ProgressLog:
             if found.step is None and found.pattern.step_group != 0:
                 self.unreadable = found.text
             elif found.stream in self.streams or len(self.streams) < MOST_STREAMS:
-                stream = self.streams.setdefault(found.stream, Stream(found.pattern, found))
+                stream = self.streams.setdefault(found.stream, CounterReadings(found.pattern, found))
                 stream.beside |= names
                 stream.add(found, self._epoch)
                 self.last_at, hit = line.at, True
         return hit
 
-    def best(self, now: float | None = None) -> Stream | None:
+    def best(self, now: float | None = None) -> CounterReadings | None:
         """Return the counter of the training, by all that has been read until `now`; None if nothing counts yet."""
         counters = [stream for stream in self.streams.values() if stream.counts]
         end = self.last_at if now is None else max(now, self.last_at)
         return min(counters, key=lambda stream: _rank(stream, end), default=None)
 
-    def outer(self, inner: Stream) -> Stream | None:
+    def outer(self, inner: CounterReadings) -> CounterReadings | None:
         """Return the bar around the bar of the training, if there is one: it moves when that one starts again."""
         for stream in self.streams.values():
             if stream is inner or not stream.pattern.named or not stream.total or stream.first.evaluating:
@@ -129,7 +129,7 @@ class ProgressLog:
                 return stream
         return None
 
-    def others(self, chosen: Stream) -> list[Stream]:
+    def others(self, chosen: CounterReadings) -> list[CounterReadings]:
         """Return counters in other lines than those of the chosen one, best first."""
         found = [
             stream
@@ -143,7 +143,7 @@ class ProgressLog:
         return sorted(found, key=lambda stream: _rank(stream, self.last_at))
 
 
-def _rank(stream: Stream, now: float) -> tuple[bool, bool, bool, int, bool, int]:
+def _rank(stream: CounterReadings, now: float) -> tuple[bool, bool, bool, int, bool, int]:
     """Rank by what trains, what is running, what is proven, what is specific, what has most readings; least is best."""
     first, last = stream.samples[0].at, stream.samples[-1]
     gaps = sorted(later.at - earlier.at for earlier, later in pairwise(stream.samples[-50:]))

@@ -31,7 +31,7 @@ from costgpu.measure.footprint.gather import gather
 from costgpu.measure.footprint.watch import FileWatch
 from costgpu.measure.isolation.layers import SizeLimit
 from costgpu.measure.isolation.levels import Isolation
-from costgpu.measure.isolation.start import Command, start_isolated
+from costgpu.measure.isolation.start import IsolatedCommand, start_isolated
 from costgpu.measure.log.counters import ProgressLog
 from costgpu.measure.log.lines import Line, LineSplitter
 from costgpu.measure.log.patterns import Pattern
@@ -107,7 +107,9 @@ class ProcessMonitor:
             try:
                 environment = child_environment(marker)
                 started = start_isolated(
-                    Command(unbuffered(command), workdir, environment, writer, scratch, named=command[1:], watch=watch),
+                    IsolatedCommand(
+                        unbuffered(command), workdir, environment, writer, scratch, named=command[1:], watch=watch
+                    ),
                     isolation,
                 )
             except OSError as error:

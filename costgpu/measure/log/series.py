@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import cast
 
-from costgpu.measure.log.counters import ProgressLog, Sample, Stream
+from costgpu.measure.log.counters import CounterReadings, ProgressLog, Sample
 from costgpu.measure.log.patterns import MAY_STOP, NETS, Tier
 from costgpu.measure.probe.record import ActivityRecord, Intervals, ProbeRecord, SeriesFacts, SeriesRecord
 from costgpu.measure.profile.step_times import SPIKE, step_times
@@ -162,7 +162,7 @@ def _intervals(samples: list[Sample], *, by_epochs: bool) -> list[_Interval]:
     return found
 
 
-def starts_again(stream: Stream, log: ProgressLog) -> bool | None:
+def starts_again(stream: CounterReadings, log: ProgressLog) -> bool | None:
     """Return whether the counter starts again with every epoch; None if the log does not tell."""
     if stream.pattern.unit == "epoch" or stream.pattern.whole:
         return False
@@ -184,7 +184,7 @@ def starts_again(stream: Stream, log: ProgressLog) -> bool | None:
     return False if stream.samples[-1].epoch is None and not bars else None
 
 
-def _facts(stream: Stream, log: ProgressLog, by_epochs: bool | None, seconds: float, kind: str) -> SeriesFacts:
+def _facts(stream: CounterReadings, log: ProgressLog, by_epochs: bool | None, seconds: float, kind: str) -> SeriesFacts:
     """Return what the log says of the counter, whose steps take so many seconds each."""
     pattern = stream.pattern
     epochs, how_epochs = _epochs(stream, log)
@@ -219,13 +219,13 @@ def _facts(stream: Stream, log: ProgressLog, by_epochs: bool | None, seconds: fl
     return facts
 
 
-def _is_resumed(stream: Stream, possible: float) -> bool:
+def _is_resumed(stream: CounterReadings, possible: float) -> bool:
     """Return whether an earlier run made most steps before the first line, for which there was time for `possible`."""
     apart = max((later.step - earlier.step for earlier, later in pairwise(stream.samples[:5])), default=1.0)
     return stream.samples[0].step > RESUMED_FACTOR * (possible + apart)
 
 
-def _epochs(stream: Stream, log: ProgressLog) -> tuple[float | None, str]:
+def _epochs(stream: CounterReadings, log: ProgressLog) -> tuple[float | None, str]:
     """Return the number of epochs, and who says so."""
     if stream.epochs:
         return stream.epochs, f"{stream.epochs:,.0f} epochs by the same lines"
@@ -239,7 +239,7 @@ def _epochs(stream: Stream, log: ProgressLog) -> tuple[float | None, str]:
     return None, ""
 
 
-def _per_epoch(stream: Stream, log: ProgressLog, seconds: float) -> tuple[float | None, str]:
+def _per_epoch(stream: CounterReadings, log: ProgressLog, seconds: float) -> tuple[float | None, str]:
     """Return steps of an epoch, and who says so."""
     facts, steps = log.facts, list(pairwise(stream.samples))
     if stream.total:
@@ -263,7 +263,7 @@ def _per_epoch(stream: Stream, log: ProgressLog, seconds: float) -> tuple[float 
     return None, ""
 
 
-def _counted(stream: Stream, whole: float | None, each: float | None) -> float:
+def _counted(stream: CounterReadings, whole: float | None, each: float | None) -> float:
     """Return the steps of a program that ran to its end: its last lines may not have been printed."""
     steps = [sample.step for sample in stream.samples]
     if stream.pattern.unit == "percent":
@@ -275,7 +275,7 @@ def _counted(stream: Stream, whole: float | None, each: float | None) -> float:
     return max(1.0, whole if whole is not None and 0 <= whole - counted <= apart else counted)
 
 
-def _work(stream: Stream, log: ProgressLog, kind: str) -> tuple[str, str]:
+def _work(stream: CounterReadings, log: ProgressLog, kind: str) -> tuple[str, str]:
     """Return how its seconds on a GPU can be known, and the kind of its work; an empty kind if they cannot."""
     if kind:
         return f"only its output was seen; by --like its work is taken to be of the kind {kind}", kind
@@ -292,7 +292,7 @@ def _work(stream: Stream, log: ProgressLog, kind: str) -> tuple[str, str]:
     return UNKNOWN_WORK, ""
 
 
-def _chosen(stream: Stream, log: ProgressLog) -> str:
+def _chosen(stream: CounterReadings, log: ProgressLog) -> str:
     counted = "counted as steps" if stream.pattern.step_group == 0 else "read as progress"
     text = f"Lines of {stream.pattern.label} were {counted}, such as: {_shortened(stream.first.text)}"
     others = log.others(stream) if stream.pattern.tier is not Tier.USER else []

@@ -9,7 +9,7 @@ from decimal import Decimal
 
 from markupsafe import Markup
 
-from costgpu.ledger.costs.totals import Summary, Total, total_of
+from costgpu.ledger.costs.totals import SpendTotal, Summary, total_of
 from costgpu.ledger.records.accuracy import Comparison, accuracy
 from costgpu.ledger.records.budget_sums import BudgetUse
 from costgpu.models.job import CostOutcome, EndReason
@@ -94,7 +94,7 @@ def _tiles(report: Report) -> list[Tile]:
     total, wasted = summary.total, summary.wasted
     gpu = sum(summary.gpu_usd, Decimal(0))
     running = len(report.open_runs)
-    succeeded = summary.outcomes.get(CostOutcome.SUCCEEDED, Total()).runs
+    succeeded = summary.outcomes.get(CostOutcome.SUCCEEDED, SpendTotal()).runs
     wasted_note = f"{percent(wasted.cost_usd, total.cost_usd)} of it, in {counted(wasted.runs, 'run')}"
     tiles = [
         ("Spent", format_usd(total.cost_usd), f"{hours(total.machine_seconds)} of machines"),
@@ -134,14 +134,14 @@ def _open_runs(report: Report) -> Table:
 
 
 def _providers(summary: Summary) -> list[BarRow]:
-    found: dict[str, dict[str, Total]] = {}
+    found: dict[str, dict[str, SpendTotal]] = {}
     for (provider, purchase), tally in summary.providers.items():
         found.setdefault(provider or "no machine", {})[purchase] = tally
     ranked = _ranked({provider: total_of(kinds.values()) for provider, kinds in found.items()})
     most = _most(ranked)
     rows = []
     for provider, tally in ranked:
-        spot = found[provider].get("spot", Total()).cost_usd
+        spot = found[provider].get("spot", SpendTotal()).cost_usd
         shown = registry.label(provider) or provider
         cells = [format_usd(tally.cost_usd), format_usd(spot), hours(tally.machine_seconds), f"{tally.runs:,}"]
         rows.append(
@@ -192,7 +192,7 @@ def _outcome_table() -> Table:
     return Table("A run counts as a whole", head, rows, text=(1, 2))
 
 
-def _names(tallies: Mapping[str, Total], total: Decimal) -> list[BarRow]:
+def _names(tallies: Mapping[str, SpendTotal], total: Decimal) -> list[BarRow]:
     ranked = _ranked(tallies)
     most, rest = _most(ranked), ranked[MOST_ROWS:]
     rows = [
@@ -206,15 +206,15 @@ def _names(tallies: Mapping[str, Total], total: Decimal) -> list[BarRow]:
     return rows
 
 
-def _share_cells(tally: Total, total: Decimal) -> list[str]:
+def _share_cells(tally: SpendTotal, total: Decimal) -> list[str]:
     runs = f"{tally.runs:,}" if tally.runs else "–"
     return [format_usd(tally.cost_usd), percent(tally.cost_usd, total), hours(tally.machine_seconds), runs]
 
 
-def _ranked(tallies: Mapping[str, Total]) -> list[tuple[str, Total]]:
+def _ranked(tallies: Mapping[str, SpendTotal]) -> list[tuple[str, SpendTotal]]:
     """Return the most expensive first."""
     return sorted(tallies.items(), key=lambda item: (-item[1].cost_usd, -item[1].machine_seconds, item[0]))
 
 
-def _most(tallies: Iterable[tuple[str, Total]]) -> Decimal:
+def _most(tallies: Iterable[tuple[str, SpendTotal]]) -> Decimal:
     return max((tally.cost_usd for _, tally in tallies), default=Decimal(0))

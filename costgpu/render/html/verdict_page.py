@@ -9,7 +9,7 @@ from datetime import date, datetime
 
 from markupsafe import Markup
 
-from costgpu.estimator.spot_words import interruption_sentences
+from costgpu.estimator.spot import interruption_sentences
 from costgpu.models.prediction import Ownership, Prediction, Provenance, Service, Verdict
 from costgpu.models.workload import Phase, WorkloadProfile
 from costgpu.providers import registry
@@ -32,7 +32,7 @@ from costgpu.render.phrases import (
 from costgpu.render.text.buy_vs_rent import cents, energies, own_basis, own_sentences
 from costgpu.render.text.inference import fixed_words
 from costgpu.render.text.offers import price_age_days
-from costgpu.render.text.scaling import scaling_sentences
+from costgpu.render.text.several_gpus import scaling_sentences
 from costgpu.units import format_duration, format_free, format_ratio, format_usd, plural_unit
 from costgpu.version import __version__
 
@@ -89,7 +89,7 @@ def verdict_html(
         service: The script as a service at a steady rate, where that was asked for.
     """
     possible = own if own is not None and not own.prediction.infeasible else None
-    interruptions = interruption_sentences(verdict.interruptible) if service is None else []
+    on_spot = interruption_sentences(verdict.interruptible) if service is None else []
     doubts = [f"Doubts: {'; '.join(doubt.words for doubt in verdict.doubts)}."] if verdict.doubts else []
     return render(
         "verdict.html",
@@ -110,7 +110,7 @@ def verdict_html(
         own_sentences=own_sentences(own, verdict.unit) if own else (),
         own_basis=own_basis(own) if own else (),
         prices=_prices(verdict, today),
-        notes=[*doubts, *scaling_sentences(verdict.recommended), *interruptions, *notes_of(verdict, profile)],
+        notes=[*doubts, *scaling_sentences(verdict.recommended), *on_spot, *notes_of(verdict, profile)],
         today=today,
         version=__version__,
         steps_phrase=steps_phrase,
@@ -322,7 +322,7 @@ def _style(key: str) -> str:
 
 def _phase_facts(phase: Phase) -> str:
     """Return what was measured of a step."""
-    step, unit = phase.step, phase.unit or "step"
+    step, unit = phase.step, phase.unit.name or "step"
     took = f"{format_duration(step.median_seconds)} a {unit} here (median of {step.count:,})"
     if step.count >= LEAST_STEPS:
         took += f", eight of ten between {format_duration(step.low_seconds)} and {format_duration(step.high_seconds)}"

@@ -21,7 +21,7 @@ FREE = "Nothing was created, nothing was changed, nothing costs money."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
+class PlaceReport:
     """What was found of one place."""
 
     name: str  # ``aws``, ``gcp/us-central1``, ``this computer``
@@ -29,13 +29,13 @@ class Place:
     offer: Offer | None = None  # the machine that was asked about; None if none was
 
 
-def doctor_text(places: Sequence[Place], closing: str = FREE) -> str:
+def doctor_text(places: Sequence[PlaceReport], closing: str = FREE) -> str:
     """Return a paragraph for each place, the sum, and a last line."""
     blocks = ["\n".join([_title(place), *(_lines(check) for check in place.checks)]) for place in places]
     return "\n\n".join([*blocks, f"{_sum(places)}\n{closing}"])
 
 
-def _title(place: Place) -> str:
+def _title(place: PlaceReport) -> str:
     if place.offer is None:
         return place.name
     way = place.offer.purchase_option.value.replace("_", "-")
@@ -48,7 +48,7 @@ def _lines(check: Check) -> str:
     return f"{text}\n{wrap(check.fix, ' ' * len(lead))}" if check.fix else text
 
 
-def _sum(places: Sequence[Place]) -> str:
+def _sum(places: Sequence[PlaceReport]) -> str:
     found = [check.status for place in places for check in place.checks]
     counts = [(Status.FAILED, "failed"), (Status.WARNING, "to be looked at"), (Status.UNKNOWN, "not known")]
     words = [f"{found.count(status)} {text}" for status, text in counts if status in found]
@@ -56,7 +56,7 @@ def _sum(places: Sequence[Place]) -> str:
     return f"{count}: {', '.join(words)}." if words else f"{count}, all well."
 
 
-def doctor_json(places: Sequence[Place], now: datetime, exit_code: int) -> str:
+def doctor_json(places: Sequence[PlaceReport], now: datetime, exit_code: int) -> str:
     """Return the same as a versioned document."""
     rows = [
         {

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from decimal import Decimal
 
-from costgpu.models.first_run import Trial
+from costgpu.models.first_run import TrialMachine
 from costgpu.render.phrases import counted
 from costgpu.render.text.layout import wrap
 from costgpu.units import format_usd
@@ -14,7 +14,7 @@ SO_FAR = "Nothing was created so far, nothing was changed, nothing costs money."
 WIDTH = 20
 
 
-def trial_text(trial: Trial) -> str:
+def trial_text(trial: TrialMachine) -> str:
     """Return a paragraph for one machine."""
     lines = [f"{trial.offer.provider}: {trial.offer.instance_type} in {trial.offer.region}, from the create call on"]
     for name, text in _rows(trial):
@@ -23,7 +23,7 @@ def trial_text(trial: Trial) -> str:
     return "\n".join(lines)
 
 
-def _rows(trial: Trial) -> list[tuple[str, str]]:
+def _rows(trial: TrialMachine) -> list[tuple[str, str]]:
     key = _seconds(trial.our_key_seconds)
     other = ", with another key before" if trial.foreign_key else ""
     rows = [
@@ -50,7 +50,7 @@ def _seconds(value: float | None) -> str:
     return f"{value:.1f} s" if value is not None else "not seen"
 
 
-def total_text(trials: Sequence[Trial], report: str) -> str:
+def total_text(trials: Sequence[TrialMachine], report: str) -> str:
     """Return what it has cost, and where the report is."""
     where = f"The report is in {report}: read it, and send it to the authors of costgpu."
     if not trials:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from costgpu.ledger.costs.export import document as run_value
 from costgpu.ledger.costs.export import plain_decimal
-from costgpu.ledger.costs.totals import Total, total_of
+from costgpu.ledger.costs.totals import SpendTotal, total_of
 from costgpu.ledger.records.billed import LATE, Compared
 from costgpu.models.job import EndReason
 from costgpu.providers import registry
@@ -59,12 +59,12 @@ def history_json(runs: Sequence[ClosedRun], now: datetime) -> str:
     return document("costgpu.ledger", at=now, runs=[run_value(run) for run in runs])
 
 
-def totals_text(found: Sequence[Total], by: str, since: datetime | None, until: datetime | None) -> str:
+def totals_text(found: Sequence[SpendTotal], by: str, since: datetime | None, until: datetime | None) -> str:
     """One line a group, and the sum."""
     if not found:
         return "No such runs."
     total = total_of(found, "in all")
-    columns: tuple[Column[Total], ...] = (
+    columns: tuple[Column[SpendTotal], ...] = (
         Column(by.upper(), lambda group: group.key or "(none)", width=34),
         Column("RUNS", lambda group: f"{group.runs:,}", right=True),
         Column("HOURS", lambda group: _hours(group.machine_seconds), right=True),
@@ -82,7 +82,9 @@ def totals_text(found: Sequence[Total], by: str, since: datetime | None, until: 
     return "\n".join(lines)
 
 
-def totals_json(found: Sequence[Total], by: str, since: datetime | None, until: datetime | None, now: datetime) -> str:
+def totals_json(
+    found: Sequence[SpendTotal], by: str, since: datetime | None, until: datetime | None, now: datetime
+) -> str:
     """Return the same as a versioned document."""
     return document(
         "costgpu.ledger-totals",
@@ -95,7 +97,7 @@ def totals_json(found: Sequence[Total], by: str, since: datetime | None, until: 
     )
 
 
-def _total_value(group: Total, key: str | None) -> dict[str, Any]:
+def _total_value(group: SpendTotal, key: str | None) -> dict[str, Any]:
     return {
         "key": key,
         "runs": group.runs,

@@ -28,7 +28,7 @@ EXIT_NO_RAY = 3
 EXIT_CODES = {"failed": 1, "no_metric": 2, "broken": EXIT_NO_RAY, "ended": 128 + signal.SIGTERM}
 
 
-class Sweep:
+class SweepRun:
     """One sweep, from Ray's start to its end.
 
     Attributes:
@@ -169,7 +169,7 @@ def number_of(trial_id: str) -> int:
     return int(trial_id.rpartition("_")[2]) + 1
 
 
-def _watch(tune: Any, sweep: Sweep) -> Any:
+def _watch(tune: Any, sweep: SweepRun) -> Any:
     class Watch(tune.Stopper, tune.Callback):  # type: ignore[misc]
         """Writes down what Tune tells of the trials, and ends all of them once the sweep says so.
 
@@ -251,7 +251,7 @@ def main(argv: Optional[List[str]] = None) -> None:
     words = sys.argv[1:] if argv is None else argv
     with open(words[0], encoding="utf-8") as stream:
         spec = json.load(stream)
-    code = Sweep(spec, os.environ.get(WORK_VARIABLE) or os.getcwd()).run()
+    code = SweepRun(spec, os.environ.get(WORK_VARIABLE) or os.getcwd()).run()
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(code)  # not through what Ray does at exit: all of it is over

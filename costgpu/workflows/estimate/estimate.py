@@ -12,15 +12,13 @@ from costgpu.estimator.buy_vs_rent import COLAB_GPU, OwnershipTerms, find_gpu, f
 from costgpu.estimator.cost import energy_kwh
 from costgpu.estimator.doubts import doubts_of, ending_prices
 from costgpu.estimator.inference.notes import inference_notes
-from costgpu.estimator.multi_gpu.constants import NODE_COUNTS
-from costgpu.estimator.multi_gpu.words import lacks_memory
+from costgpu.estimator.multi_gpu.layouts import NODE_COUNTS
+from costgpu.estimator.multi_gpu.words import needs_nodes, rows_by_gpus
 from costgpu.estimator.predict import predict
 from costgpu.estimator.prepared import prepare
-from costgpu.estimator.scaling_rows import scaling_rows
 from costgpu.estimator.scope import scope_of
 from costgpu.estimator.service import as_served, serve
-from costgpu.estimator.step import trains_alone
-from costgpu.estimator.verdict import Preferences, decide
+from costgpu.estimator.verdict import decide
 from costgpu.models.offer import AcceleratorSpec
 from costgpu.models.prediction import (
     Advice,
@@ -58,7 +56,7 @@ class Estimate:
     fits_colab: bool  # the machine that Google lends free of charge
     # kWh of this machine and of each row of the verdict's table; None if not asked for
     energy: tuple[tuple[Prediction, float], ...] | None
-    scaling: tuple[Prediction, ...] = ()  # what fewer or more GPUs of the recommended kind would do
+    by_gpus: tuple[Prediction, ...] = ()  # what fewer or more GPUs of the recommended kind would do
     service: Service | None = None  # the script as a service at a steady rate; None if that was not asked for
 
 
@@ -103,7 +101,7 @@ def estimate(request: EstimateRequest, reporter: Reporter, profile: WorkloadProf
     if found.epochs is not None and not found.profile.phases[-1].total.steps_per_epoch:
         raise UsageError("No epochs could be found in this script.", hint="Use --total-steps.")
     rate = request.items_per_second
-    if rate is not None and found.profile.phases[-1].inference is None:
+    if rate is not None and found.profile.phases[-1].unit.trains:
         raise UsageError(NOT_SERVED, hint="Leave out --rate for the time and cost of the job.")
     scope = scope_of(found.profile, epochs=found.epochs, total_steps=request.total_steps, per_items=rate is not None)
     workload = prepare(found.profile, scope, year=now.year, speedups=speedups(), cards=accelerators().values())
@@ -113,7 +111,7 @@ def estimate(request: EstimateRequest, reporter: Reporter, profile: WorkloadProf
         offers = [
             predict(workload, place, history.speed(place.offer, place.nodes)) for place in as_nodes(places, counts)
         ]
-        if request.nodes is None and needs_nodes(found.profile, offers, preferences):
+        if request.nodes is None and needs_nodes(found.profile, offers, preferences.deadline_seconds):
             counts = (1, *NODE_COUNTS)
             more = on_nodes(places, NODE_COUNTS)
             offers += [predict(workload, place, history.speed(place.offer, place.nodes)) for place in more]
@@ -153,15 +151,14 @@ def estimate(request: EstimateRequest, reporter: Reporter, profile: WorkloadProf
         fits_colab=verdict.choice is not Choice.HERE and fits_colab(workload, accelerators()[COLAB_GPU]),
         energy=tuple((p, energy_kwh(p, found.profile.machine)) for p in shown) if request.energy else None,
         service=service,
-        scaling=scaling_rows(offers, verdict.recommended),
+        by_gpus=rows_by_gpus(offers, verdict.recommended),
     )
 
 
 def _node_counts(request: EstimateRequest, profile: WorkloadProfile) -> tuple[int, ...]:
     """Return the numbers of machines to predict first: those that the user, or else the script's launcher, asks for."""
-    asked = profile.parallelism.nodes if profile.parallelism is not None else 1  # of its launcher
-    counts = request.node_counts or (asked,)
-    if max(counts) > 1 and trains_alone(profile):
+    counts = request.node_counts or (profile.ranks.nodes,)
+    if max(counts) > 1 and profile.ranks.alone:
         raise UsageError(
             "--nodes is for a training in several processes; this script has one, which cannot use several machines.",
             hint="Put its launcher before it, such as torchrun or accelerate launch.",
@@ -174,16 +171,3 @@ def as_nodes(places: Sequence[Candidate], counts: Sequence[int]) -> list[Candida
     if tuple(counts) == (1,):
         return list(places)
     return [*(place for place in places if not place.is_gpu), *on_nodes(places, counts)]
-
-
-def needs_nodes(profile: WorkloadProfile, offers: Sequence[Prediction], preferences: Preferences) -> bool:
-    """Return True if several machines are worth a look: the job can use them, and one is too small or too slow."""
-    parallelism = profile.parallelism
-    if parallelism is None or trains_alone(profile) or not parallelism.scheme.predicted:
-        return False
-    gpus = [one for one in offers if one.candidate.is_gpu]
-    possible = [one for one in gpus if not one.infeasible]
-    if not possible:
-        return any(lacks_memory(one.infeasible) for one in gpus)
-    limit = preferences.deadline_seconds
-    return limit is not None and all(one.wall_seconds.value > limit for one in possible)

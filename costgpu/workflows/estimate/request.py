@@ -10,7 +10,7 @@ from functools import cached_property
 from pathlib import Path
 
 from costgpu.errors import UsageError
-from costgpu.estimator.multi_gpu.constants import NODE_COUNTS
+from costgpu.estimator.multi_gpu.layouts import NODE_COUNTS
 from costgpu.estimator.verdict import Preferences
 from costgpu.measure.isolation.levels import Isolation
 from costgpu.measure.launcher import Launch, find_launch
@@ -18,7 +18,7 @@ from costgpu.measure.prefixes import split_prefixes
 from costgpu.models.defaults import MEASURE_FOR_SECONDS, START_LIMIT_SECONDS
 from costgpu.models.prediction import Objective
 from costgpu.units import LARGEST_WHOLE, WORK, NumberRange, parse_duration, parse_range, parse_rate, parse_usd
-from costgpu.workflows.options import PlaceOptions, Real, Switch, Text, Whole, WholeOrNone, Word, Words
+from costgpu.workflows.options import PlaceOptions, Real, Switch, Text, WholeNumber, WholeOrNone, Word, Words
 
 MEASURE_FOR = f"{MEASURE_FOR_SECONDS:.0f}s"
 START_LIMIT = f"{START_LIMIT_SECONDS:.0f}s"
@@ -92,7 +92,9 @@ class EstimateRequest(ScriptOptions):
     rate: Text = Text("Requests that a service gets, e.g. 5/s or 1M/day.")
     nodes: Text = Text("Machines that train together, e.g. 4, or 2-16 to choose from.", metavar="N")
     spot: Switch = Switch("Spot or on-demand prices.", "--spot/--on-demand", "--use-spot", default=False)
-    rows: Whole = Whole("Number of rows of the table.", "--top", default=TABLE_ROWS, low=1, high=LARGEST_WHOLE)
+    rows: WholeNumber = WholeNumber(
+        "Number of rows of the table.", "--top", default=TABLE_ROWS, low=1, high=LARGEST_WHOLE
+    )
     own: Text = Text("GPU of your own to compare with, e.g. RTX 3090.")
     own_price: Text = Text("Purchase price of --own in USD.")
     power_price: Text = Text("Price of electricity in USD per kWh.")

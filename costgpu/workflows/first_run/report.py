@@ -11,9 +11,9 @@ from datetime import datetime
 from decimal import Decimal
 
 from costgpu.models.diagnostics import Check
-from costgpu.models.first_run import Trial
+from costgpu.models.first_run import TrialMachine
 from costgpu.render.document import VERSION, json_object, picked
-from costgpu.render.text.doctor import Place
+from costgpu.render.text.doctor import PlaceReport
 from costgpu.version import __version__
 from costgpu.workflows.first_run.redact import Redactor
 
@@ -22,7 +22,11 @@ PERSONAL = frozenset({"credentials"})  # checks whose words are nothing but who 
 
 
 def report(
-    places: Sequence[Place], trials: Sequence[Trial], now: datetime, most_usd: Decimal | None, redactor: Redactor
+    places: Sequence[PlaceReport],
+    trials: Sequence[TrialMachine],
+    now: datetime,
+    most_usd: Decimal | None,
+    redactor: Redactor,
 ) -> str:
     """Return the JSON document.
 
@@ -57,7 +61,7 @@ def _check(check: Check, *, words: bool) -> dict[str, object]:
     return told | picked(check, "detail") if words and check.name not in PERSONAL else told
 
 
-def _trial(trial: Trial) -> dict[str, object]:
+def _trial(trial: TrialMachine) -> dict[str, object]:
     facts = asdict(trial)
     del facts["run_id"], facts["offer"]
     offer = picked(trial.offer, "provider", "region", "instance_type", "purchase_option", "price_usd_per_hour")

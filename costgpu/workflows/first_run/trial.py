@@ -17,7 +17,7 @@ from costgpu.job.find_run import load_run
 from costgpu.job.launch import current_owner, new_run_id
 from costgpu.job.state.observer import Observer
 from costgpu.job.state.outcome import error_for
-from costgpu.models.first_run import Phase, Trial
+from costgpu.models.first_run import TrialMachine, TrialPhase
 from costgpu.models.offer import Offer, PurchaseOption
 from costgpu.models.run import EventKind, RunEvent, RunState, RunView
 from costgpu.units import format_dollars
@@ -25,7 +25,7 @@ from costgpu.workflows.context import AppContext
 from costgpu.workflows.estimate.measure import script_request
 from costgpu.workflows.first_run import trial_job
 from costgpu.workflows.first_run.redact import Redactor
-from costgpu.workflows.first_run.watch import Watch
+from costgpu.workflows.first_run.watch import MachineWatch
 from costgpu.workflows.reporter import Reporter
 from costgpu.workflows.runs.cancel import cancel_driven
 from costgpu.workflows.runs.plan import PlannedRun, plan_run
@@ -94,7 +94,9 @@ def planned_trial(offer: Offer, allowance: Allowance, reporter: Reporter) -> Ite
             yield PlannedTrial(offer=offer, context=context, planned=plan_run(request, script, context))
 
 
-def carry_out(trial: PlannedTrial, allowance: Allowance, observer: Observer) -> tuple[Trial, CostGpuError | None]:
+def carry_out(
+    trial: PlannedTrial, allowance: Allowance, observer: Observer
+) -> tuple[TrialMachine, CostGpuError | None]:
     """Create the machine, measures it, and end it.
 
     Returns:
@@ -107,7 +109,7 @@ def carry_out(trial: PlannedTrial, allowance: Allowance, observer: Observer) -> 
     context = trial.context
     allowance.take(trial.worst_usd)
     provider = context.provider(trial.offer.provider)
-    watch = Watch(provider, context.clock, observer, ask_to_end=lambda view: _ask_to_end(context, view))
+    watch = MachineWatch(provider, context.clock, observer, ask_to_end=lambda view: _ask_to_end(context, view))
     context.tools = replace(context.tools, connect=watch.connector(context.tools.connect))
     run_id, error, view = new_run_id(), None, None
     try:
@@ -145,8 +147,8 @@ def _ask_to_end(context: AppContext, view: RunView) -> None:
 
 
 def _trial(
-    planned: PlannedTrial, watch: Watch, view: RunView, events: Sequence[RunEvent], error: CostGpuError | None
-) -> Trial:
+    planned: PlannedTrial, watch: MachineWatch, view: RunView, events: Sequence[RunEvent], error: CostGpuError | None
+) -> TrialMachine:
     begun = next((event.at for event in events if event.kind is EventKind.ATTEMPTED), None)
 
     def since(at: datetime | None) -> float | None:
@@ -154,12 +156,12 @@ def _trial(
 
     receipt = view.receipt
     said = watch.said.decode(errors="replace").replace(trial_job.LAST_WORDS, "").strip()
-    return Trial(
+    return TrialMachine(
         offer=view.option.offer if view.option is not None else planned.offer,
         worst_cost_usd=planned.worst_usd,
         run_id=view.run_id,
         cost_usd=receipt.metered_cost_usd if receipt is not None else None,
-        phases=tuple(Phase(kind=event.kind.value, seconds=since(event.at) or 0.0) for event in events),
+        phases=tuple(TrialPhase(kind=event.kind.value, seconds=since(event.at) or 0.0) for event in events),
         first_answer_seconds=since(watch.answered_at),
         our_key_seconds=since(watch.key_at),
         foreign_key=watch.foreign_key,
@@ -179,7 +181,7 @@ def _trial(
     )
 
 
-def redactor_for(context: AppContext, providers: Sequence[str], trials: Sequence[Trial]) -> Redactor:
+def redactor_for(context: AppContext, providers: Sequence[str], trials: Sequence[TrialMachine]) -> Redactor:
     """Take what is known of the accounts, of this computer and of the trials out of every text."""
     settings = context.settings
     found = [settings.bucket, settings.owner, current_owner(), settings.caller_address, str(Path.home())]

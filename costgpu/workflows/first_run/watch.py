@@ -12,7 +12,7 @@ from costgpu.clock import Clock
 from costgpu.errors import CostGpuError, HostKeyMismatch, ProviderError
 from costgpu.job.machine.host import Connector, Host, Keys
 from costgpu.job.state.observer import Answer, Observer
-from costgpu.models.first_run import Maintenance, Sighting
+from costgpu.models.first_run import MachineSighting, Maintenance
 from costgpu.models.instance import Instance, InstanceRef
 from costgpu.models.job import LogStream
 from costgpu.models.run import RunState, RunView
@@ -28,7 +28,7 @@ LATE_CONSOLE_SECONDS = 300.0  # for the last words, once the machine is gone
 
 
 @dataclass(slots=True)
-class Watch:
+class MachineWatch:
     """What is seen of one machine. An `Observer` that passes everything on to another one.
 
     Args:
@@ -49,7 +49,7 @@ class Watch:
     last_words_at: datetime | None = None
     console_end_at: datetime | None = None
     said: bytes = b""
-    seen: list[tuple[datetime, Sighting]] = field(default_factory=list)
+    seen: list[tuple[datetime, MachineSighting]] = field(default_factory=list)
     maintenance: Maintenance | None = None
     stopped: bool = False  # whether somebody has pressed Ctrl-C
     _over: threading.Event = field(default_factory=threading.Event)
@@ -119,7 +119,7 @@ class Watch:
         """Note how the provider describes the machine, if that is new."""
         with contextlib.suppress(ProviderError):
             found = self.provider.describe(ref)
-            now = Sighting(
+            now = MachineSighting(
                 seconds=0.0,
                 state=found.state.value if found is not None else "unknown",
                 words=found.reason if found is not None else "",

@@ -12,7 +12,7 @@ from costgpu.errors import BudgetExceeded, CapTooSmall, CostGpuError, LedgerDama
 from costgpu.job.plan import LaunchPlace, Limits, extras_usd_per_hour, options_for
 from costgpu.ledger.records.budget_rules import BudgetState
 from costgpu.models.job import JobSpec
-from costgpu.models.run import Option
+from costgpu.models.run import LaunchOption
 from costgpu.units import us_dollars
 
 if TYPE_CHECKING:
@@ -29,7 +29,9 @@ class BudgetAnswer:
     refusal: CostGpuError | None = None
 
 
-def ask_budgets(ledger: Ledger, spec: JobSpec, options: Sequence[Option], owner: str, now: datetime) -> BudgetAnswer:
+def ask_budgets(
+    ledger: Ledger, spec: JobSpec, options: Sequence[LaunchOption], owner: str, now: datetime
+) -> BudgetAnswer:
     """Ask the budgets whether a job may begin. A job that costs nothing falls under none.
 
     A budget that enforces and cannot be counted refuses: what cannot be read might be what has used it up.

@@ -16,7 +16,7 @@ from costgpu.job.files import secret_files
 from costgpu.job.files.gitignore import RuleFile
 from costgpu.job.files.paths import printable_path
 from costgpu.job.files.select import EXCLUDED, is_by_rule, select_for
-from costgpu.job.files.selection import Selection
+from costgpu.job.files.selection import FileSelection
 from costgpu.measure import Request
 from costgpu.models.footprint import FileUse, Footprint
 from costgpu.models.inputs import Inputs, StayingInput
@@ -46,7 +46,7 @@ _LEAVES = "a link that leads out of the folder"
 
 
 def compare(
-    spec: JobSpec, selection: Selection, script: Path | None, footprint: Footprint | None, *, here: bool = False
+    spec: JobSpec, selection: FileSelection, script: Path | None, footprint: Footprint | None, *, here: bool = False
 ) -> tuple[Inputs, list[str]]:
     """Return what the script reads and nobody has decided about, and notes on the rest of what it uses.
 
@@ -86,7 +86,7 @@ def compare(
     return Inputs(known=footprint is not None, complete=complete, staying=undecided), notes
 
 
-def _whole_folders(staying: Iterable[StayingInput], selection: Selection) -> list[StayingInput]:
+def _whole_folders(staying: Iterable[StayingInput], selection: FileSelection) -> list[StayingInput]:
     """Return the folder in the place of many files in it, or of several if it has more, where nothing of it travels.
 
     The measurement has seen a part of the job only: of a data set, which would else be sent in that part.
@@ -108,7 +108,7 @@ def _whole_folders(staying: Iterable[StayingInput], selection: Selection) -> lis
     return found
 
 
-def _staying(use: FileUse, selection: Selection, travelling: set[str], excluded: RuleFile) -> StayingInput | None:
+def _staying(use: FileUse, selection: FileSelection, travelling: set[str], excluded: RuleFile) -> StayingInput | None:
     """Return a file or folder as one that does not travel; None if it does, or if nobody misses it."""
     if use.path in travelling:
         return None
@@ -260,7 +260,7 @@ def _short(path: str, beside: Path) -> str:
     return printable_path(f"~{path.removeprefix(home)}" if path.startswith(f"{home}/") else path)
 
 
-def largest_left_out(selection: Selection) -> tuple[FileUse, ...]:
+def largest_left_out(selection: FileSelection) -> tuple[FileUse, ...]:
     """Return the largest of what ignore rules leave out, as far as a bounded look at it tells."""
     found: list[FileUse] = []
     left = _LOOKED_AT

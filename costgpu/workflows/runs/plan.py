@@ -31,7 +31,7 @@ from costgpu.measure.prefixes import NO_PREFIXES
 from costgpu.measure.profile_file import load_profile
 from costgpu.models.instance import CreateRequest, Identity, NodeGroup
 from costgpu.models.job import JobSpec, Launcher
-from costgpu.models.run import Option, Plan
+from costgpu.models.run import LaunchOption, Plan
 from costgpu.models.workload import WorkloadProfile
 from costgpu.pricing.hardware import accelerators
 from costgpu.providers import registry
@@ -137,8 +137,7 @@ def plan_run(request: RunRequest, script: Request, context: AppContext, adapt: A
             larger = find_places(wider, context, profile, now.date(), workload_key=key)
             places = replace(places, larger=larger.ranked)
     first = places.ranked[0]
-    parallelism = profile.parallelism if profile is not None else None
-    if parallelism is not None and parallelism.needs_gpu_backend and first.offer.accelerator is None:
+    if profile is not None and profile.ranks.needs_gpu_backend and first.offer.accelerator is None:
         raise UsageError(
             f"The script asks for NCCL, which works between GPUs only, and {first.offer.instance_type} has none.",
             hint='Choose one with --gpus L4:1, or init_process_group("gloo") where torch.cuda.is_available() is False.',
@@ -227,8 +226,8 @@ def _completed(
 
 
 def _first_possible(
-    context: AppContext, options: tuple[Option, ...]
-) -> tuple[tuple[Option, ...], tuple[str | None, ...], list[str]]:
+    context: AppContext, options: tuple[LaunchOption, ...]
+) -> tuple[tuple[LaunchOption, ...], tuple[str | None, ...], list[str]]:
     """Return the options from the first one on that its provider can launch, that one's zones, and what was passed over."""
     passed: list[str] = []
     for index, option in enumerate(options):
@@ -244,8 +243,8 @@ def _first_possible(
 
 
 def _identities(
-    context: AppContext, options: tuple[Option, ...]
-) -> tuple[tuple[Option, ...], dict[str, Identity], list[str]]:
+    context: AppContext, options: tuple[LaunchOption, ...]
+) -> tuple[tuple[LaunchOption, ...], dict[str, Identity], list[str]]:
     """Return the options that credentials here can pay for, whose money it is at each provider, and what was left out."""
     refused: dict[str, ProviderError] = {}
     found: dict[str, Identity] = {}

@@ -25,7 +25,7 @@ from costgpu.models.run import Plan
 from costgpu.providers import registry
 from costgpu.units import DISK_GIB, parse_duration, parse_usd
 from costgpu.workflows.estimate.request import MOST_NODES, SYSTEM_FOLDERS, ScriptOptions
-from costgpu.workflows.options import Choice, Real, SizeOptions, Switch, Text, Texts, WholeOrNone, Word
+from costgpu.workflows.options import OptionalFlag, Real, SizeOptions, Switch, Text, Texts, WholeOrNone, Word
 from costgpu.workflows.runs.patterns import output_pattern, rule_pattern
 from costgpu.workflows.tags import parse_tags
 
@@ -47,7 +47,9 @@ E = TypeVar("E", bound=StrEnum)
 class RunRequest(ScriptOptions, SizeOptions):
     """The options of `costgpu run`, as texts: amounts of US dollars."""
 
-    spot: Choice = Choice("Spot or on-demand prices; default: on-demand.", "--spot/--on-demand", "--use-spot")
+    spot: OptionalFlag = OptionalFlag(
+        "Spot or on-demand prices; default: on-demand.", "--spot/--on-demand", "--use-spot"
+    )
     max_cost: Text = Text("Highest cost of the run in USD; default: 3 times the estimate.")
     fit: Switch = Switch("Lower the highest cost to what budgets with --enforce leave.", "--fit", default=False)
     max_duration: Text = Text("Longest time of the job, e.g. 2h.")

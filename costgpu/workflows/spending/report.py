@@ -8,7 +8,7 @@ from itertools import chain
 from costgpu.errors import UsageError
 from costgpu.job.load_runs import load_runs
 from costgpu.ledger import Ledger
-from costgpu.ledger.costs.charges import FACTS, Selection, charges, open_charge, spent
+from costgpu.ledger.costs.charges import FACTS, RunFilter, charges, open_charge, spent
 from costgpu.ledger.costs.periods import bounds
 from costgpu.ledger.costs.totals import summarise
 from costgpu.ledger.records.accuracy import comparisons
@@ -40,7 +40,7 @@ def report_page(context: AppContext, low: datetime, high: datetime) -> str:
     report = report_of(context.ledger, low, high, context.clock.now())
     for run_id in report.unreadable:
         context.reporter.note(f"run {run_id} cannot be read and is not counted.")
-    all_time = spent(context.ledger, Selection(), None, None)
+    all_time = spent(context.ledger, RunFilter(), None, None)
     return report_html(report, place=context.ledger.place, version=__version__, all_time=all_time)
 
 
@@ -57,9 +57,9 @@ def report_of(ledger: Ledger, low: datetime, high: datetime, now: datetime) -> R
         since=low,
         until=high,
         now=now,
-        summary=summarise(chain(charges(ledger, Selection(), low, high, tuple(FACTS)), live), low, high),
+        summary=summarise(chain(charges(ledger, RunFilter(), low, high, tuple(FACTS)), live), low, high),
         budgets=uses,
-        comparisons=comparisons(ledger, Selection(), since=low, until=high),
+        comparisons=comparisons(ledger, RunFilter(), since=low, until=high),
         open_runs=views,
         unreadable=tuple(unreadable),
     )

@@ -12,7 +12,7 @@ from typing import Any
 
 from costgpu.config import data_folder
 from costgpu.errors import SyncRefused
-from costgpu.job.files.selection import Selection
+from costgpu.job.files.selection import FileSelection
 from costgpu.models.job import FileEntry
 from costgpu.portable.bundle import bundle
 from costgpu.sweep.bundle import PROGRAM, SPEC, sweep_of
@@ -50,7 +50,7 @@ def read_spec(argv: Sequence[str]) -> dict[str, Any] | None:
     return spec
 
 
-def with_bundle(selection: Selection, argv: Sequence[str]) -> Selection:
+def with_bundle(selection: FileSelection, argv: Sequence[str]) -> FileSelection:
     """Return what a run sends; of a sweep with the tuner and what it is to do.
 
     Raises:

@@ -10,7 +10,7 @@ from costgpu.sweep.asha import parse_asha
 from costgpu.sweep.bundle import Sweep
 from costgpu.sweep.metric import Mode, parse_metric
 from costgpu.sweep.space import parse_space
-from costgpu.workflows.options import Switch, Text, Texts, Whole, WholeOrNone, Word
+from costgpu.workflows.options import Switch, Text, Texts, WholeNumber, WholeOrNone, Word
 from costgpu.workflows.runs.request import DEFAULT_GRACE, OF_MEASURING, RunRequest, check
 
 OF_ONE_JOB = (  # options that a sweep does not have
@@ -27,7 +27,7 @@ class SweepRequest(RunRequest):
     grid: Texts = Texts("Parameter and all of its values. Repeatable.", metavar="NAME=A,B,C")
     param: Texts = Texts("Parameter to draw: a range, LO..HI:log, or A|B|C. Repeatable.", metavar="NAME=LO..HI")
     random: WholeOrNone = WholeOrNone("Random draws of --param, for each point of the grid.")
-    seed: Whole = Whole("Seed of the draws.", default=0)
+    seed: WholeNumber = WholeNumber("Seed of the draws.", default=0)
     args: Text = Text("How settings are passed on; default: --NAME VALUE.", metavar="TEMPLATE")
     metric: Text = Text("Number to compare by: a pattern of a line, with one group.", metavar="REGEX")
     mode: Word = Word("Better values: min or max.", default=Mode.MIN.value)

@@ -39,7 +39,7 @@ VARIABLES: Mapping[str, tuple[str, str]] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Command:
+class TaskCommand:
     """What a job runs.
 
     Attributes:
@@ -55,7 +55,7 @@ class Command:
 
 def command_of(
     text: str, folder: Path, nodes: int, given: Collection[str], wrong: Callable[[str, str], UsageError]
-) -> Command:
+) -> TaskCommand:
     """Return the command that a text means when it is run in a folder, on so many machines.
 
     Args:
@@ -85,10 +85,10 @@ def command_of(
         if not value:
             raise _unknown(name, wrong)
         exports.append(f"export {name}={value}\n")
-    return Command(("bash", "-c", "".join(exports) + text))
+    return TaskCommand(("bash", "-c", "".join(exports) + text))
 
 
-def _script(line: str, folder: Path) -> Command | None:
+def _script(line: str, folder: Path) -> TaskCommand | None:
     """Return the Python script that a line starts by itself; None if it needs a shell, or the script is not there."""
     if _NEEDS_A_SHELL.search(line):
         return None
@@ -104,7 +104,7 @@ def _script(line: str, folder: Path) -> Command | None:
         if not path.is_file():  # something on the machine makes it
             return None
         words[words.index(launch.script)] = str(path)
-    return Command(tuple(words), is_script=True, launched=launch.launcher != "python")
+    return TaskCommand(tuple(words), is_script=True, launched=launch.launcher != "python")
 
 
 def _unknown(name: str, wrong: Callable[[str, str], UsageError]) -> UsageError:

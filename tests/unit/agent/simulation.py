@@ -8,10 +8,10 @@ from typing import Any
 from costgpu.job.agent.guard import MachineGuard
 from costgpu.job.agent.state_files import Home
 from costgpu.job.agent.status import job_status
-from costgpu.portable.clock import Clock
+from costgpu.portable.clock import MachineClock
 
 
-class SimulatedClock(Clock):
+class SimulatedClock(MachineClock):
     """Moves only when it is told to, or slept on; begins now, as files have real times."""
 
     def __init__(self) -> None:

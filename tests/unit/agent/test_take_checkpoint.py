@@ -13,13 +13,13 @@ import pytest
 from costgpu.job.agent.outputs import checkpoints
 from costgpu.job.agent.outputs.checkpoints import take_checkpoint
 from costgpu.job.agent.state_files import Home
-from costgpu.portable.clock import Clock
+from costgpu.portable.clock import MachineClock
 
 LONG_AGO = 1_000_000_000
 Look = Callable[..., dict[str, Any]]
 
 
-class LateClock(Clock):
+class LateClock(MachineClock):
     """So many seconds ahead."""
 
     def __init__(self, ahead: float) -> None:

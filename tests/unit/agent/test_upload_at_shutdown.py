@@ -28,7 +28,7 @@ def world(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
     """A machine that goes down; nothing that is done to it ends this process."""
     made = SimpleNamespace(stopping=True, words="", settled=[], ended=[])
     monkeypatch.setattr(upload_at_shutdown, "_machine_is_shutting_down", lambda: made.stopping)
-    monkeypatch.setattr(upload_at_shutdown, "read_notice", lambda _: spot_notice.Answer(made.words))
+    monkeypatch.setattr(upload_at_shutdown, "read_notice", lambda _: spot_notice.MetadataAnswer(made.words))
     monkeypatch.setattr(
         guard,
         "finalize_outputs",

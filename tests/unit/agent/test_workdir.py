@@ -17,10 +17,10 @@ from costgpu.errors import SyncRefused
 from costgpu.job.agent.outputs import find_outputs, workdir
 from costgpu.job.agent.outputs.checkpoints import take_checkpoint
 from costgpu.job.agent.state_files import Home
-from costgpu.job.files.selection import Selection
+from costgpu.job.files.selection import FileSelection
 from costgpu.job.files.tar import tar_stream
 from costgpu.models.job import FileEntry
-from costgpu.portable.clock import Clock
+from costgpu.portable.clock import MachineClock
 
 
 @pytest.fixture
@@ -113,7 +113,7 @@ def test_what_an_earlier_attempt_has_made_takes_the_place_of_what_is_sent_and_is
     def entry(path: str, data: bytes, modified_ns: int = 0) -> FileEntry:
         return FileEntry(path=path, size=len(data), sha256=hashlib.sha256(data).hexdigest(), modified_ns=modified_ns)
 
-    sent = Selection(
+    sent = FileSelection(
         root=tmp_path,
         files=tuple(entry(path, b"1") for path in ("a/old", "b", "train.py")),
         links={"c": "a", "d": "b"},
@@ -131,19 +131,19 @@ def test_what_an_earlier_attempt_has_made_takes_the_place_of_what_is_sent_and_is
             workdir.apply_manifest(home)
         assert _outputs(home) == ["a", "b/new", "c/x", "e"]
         assert Path(home.work, "a").stat().st_mtime_ns == 5
-    taken = take_checkpoint(home, {"outputs": [], "checkpoints": ["a"]}, Clock())
+    taken = take_checkpoint(home, {"outputs": [], "checkpoints": ["a"]}, MachineClock())
     assert (taken["number"], len(taken["files"])) == (0, 4), "nothing new"
 
 
 def test_what_was_not_announced_is_refused(home: Home) -> None:
     workdir.expect_files(home, [_row("a", b"1")], {})
-    with pytest.raises(workdir.Damaged, match="not announced"):
+    with pytest.raises(workdir.DamagedArchive, match="not announced"):
         workdir.receive(home, _tar({"b": b"1"}))
 
 
 def test_a_changed_file_never_gets_its_name(home: Home) -> None:
     workdir.expect_files(home, [_row("a", b"1")], {})
-    with pytest.raises(workdir.Damaged, match="changed"):
+    with pytest.raises(workdir.DamagedArchive, match="changed"):
         workdir.receive(home, _tar({"a": b"2"}))
     assert not Path(home.work, "a").exists()
 
@@ -153,7 +153,7 @@ def test_an_interrupted_transfer_keeps_what_arrived(home: Home) -> None:
     rows = [_row(path, data) for path, data in members.items()]
     workdir.expect_files(home, rows, {})
     whole = _tar(members).getvalue()
-    with pytest.raises((tarfile.TarError, workdir.Damaged)):
+    with pytest.raises((tarfile.TarError, workdir.DamagedArchive)):
         workdir.receive(home, io.BytesIO(whole[: len(whole) // 2]))
     lacking = workdir.expect_files(home, rows, {})
     assert 0 < len(lacking) < 10

@@ -6,11 +6,11 @@ from typing import Any
 import pytest
 
 from costgpu.estimator.cost import energy_kwh, hourly_usd
-from costgpu.estimator.multi_gpu.constants import RENDEZVOUS_SECONDS
+from costgpu.estimator.multi_gpu.step_time import RENDEZVOUS_SECONDS
+from costgpu.estimator.multi_gpu.words import rows_by_gpus
 from costgpu.estimator.predict import predict
 from costgpu.estimator.prepared import prepare
 from costgpu.estimator.reference_profiles import language_model_profile
-from costgpu.estimator.scaling_rows import scaling_rows
 from costgpu.estimator.scope import scope_of
 from costgpu.models.parallelism import BatchScaling, Scheme
 from costgpu.models.prediction import Candidate, Prediction
@@ -222,7 +222,7 @@ class TestALanguageModelOfAKnownSize:
 
 def test_rows_by_the_number_of_gpus() -> None:
     offers = [predicted(script(), place(count)) for count in (8, 1, 4, 2)]
-    rows = scaling_rows(offers, offers[0])
+    rows = rows_by_gpus(offers, offers[0])
     assert [one.scaling.gpus if one.scaling else 1 for one in rows] == [1, 2, 4, 8]
     alone = [predicted(profile(training()), place(count)) for count in (1, 8)]
-    assert scaling_rows(alone, alone[0]) == ()
+    assert rows_by_gpus(alone, alone[0]) == ()

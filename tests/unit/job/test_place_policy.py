@@ -28,14 +28,14 @@ from costgpu.job.plan import LEAST_JOB_SECONDS, boot_seconds
 from costgpu.job.state.attempts import attempt_id
 from costgpu.models.instance import Identity, InstanceRef
 from costgpu.models.job import Attempt, EndReason, JobPhase, JobStatus, Recovery
-from costgpu.models.run import CreateCall, EndedBy, Option, Receipt, RunState, RunView
+from costgpu.models.run import CreateCall, EndedBy, LaunchOption, Receipt, RunState, RunView
 from tests.job.examples import START, option, spec
 
 JOB = "r1"
 
 
 def view(
-    attempt: Attempt, *, cost: str = "0.10", job: float = 300.0, options: tuple[Option, ...] = (), **changes: Any
+    attempt: Attempt, *, cost: str = "0.10", job: float = 300.0, options: tuple[LaunchOption, ...] = (), **changes: Any
 ) -> RunView:
     """A closed run of the job that was interrupted after so many seconds of it."""
     run_id = attempt_id(JOB, attempt.index)

@@ -22,13 +22,13 @@ from costgpu.job.files import checksums, secret_files
 from costgpu.job.files import select as select_module
 from costgpu.job.files.paths import printable_path
 from costgpu.job.files.select import select
-from costgpu.job.files.selection import Selection
+from costgpu.job.files.selection import FileSelection
 from tests.unit.job.test_place_outputs import in_child
 
 GIB = 1 << 30
 
 
-def chosen(folder: Path, *extra: str) -> Selection:
+def chosen(folder: Path, *extra: str) -> FileSelection:
     include = [pattern[1:] for pattern in extra if pattern.startswith("!")]
     return select(folder, limit_bytes=GIB, include=include, exclude=[one for one in extra if not one.startswith("!")])
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from costgpu.ledger import Ledger
-from costgpu.ledger.costs.charges import Selection
+from costgpu.ledger.costs.charges import RunFilter
 from costgpu.ledger.records.accuracy import accuracy, comparisons
 from costgpu.ledger.schema import billed, to_microseconds, to_nano
 from costgpu.render.text.ledger import accuracy_text
@@ -62,8 +62,8 @@ def test_run_by_run_and_by_provider() -> None:
         ids = plant(ledger, runs)
         corrected = [bill(ids[0], "9"), bill(ids[0], "1.2"), bill(ids[0], "1.2", account="2")]
         ledger.insert(billed, [*corrected, bill(ids[0], "0.12", day=1), bill("", "5"), bill("other", "7")])
-        found = comparisons(ledger, Selection())
-        none = comparisons(ledger, Selection(name="nobody"))
+        found = comparisons(ledger, RunFilter())
+        none = comparisons(ledger, RunFilter(name="nobody"))
     assert [one.run.run_id for one in found] == ids[:4]
     assert [round(one.time_error, 3) for one in found] == [0.1, 0.3, -0.05, 0.0]
     assert [one.held for one in found] == [True, False, True, True]
@@ -105,7 +105,7 @@ def test_a_bill_that_may_be_incomplete_is_none(rows: list[tuple[str, int, float]
         (run,) = plant(ledger, [ran(3600.0, "3", expected=3600.0)])
         facts = [bill(run, usd, day, timedelta(hours=hours)) for usd, day, hours in rows]
         ledger.insert(billed, facts)
-        found = comparisons(ledger, Selection())
+        found = comparisons(ledger, RunFilter())
     assert [one.billed_usd for one in found] == [expected]
     assert accuracy(found)[0].billed_runs == (expected is not None)
     words = accuracy_text(accuracy(found), found).splitlines()[-1].split()

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from costgpu.ledger import Ledger
 from costgpu.ledger.costs import focus
-from costgpu.ledger.costs.charges import Selection, spent
+from costgpu.ledger.costs.charges import RunFilter, spent
 from costgpu.ledger.costs.closed_runs import ClosedRun, closed_runs
 from costgpu.ledger.costs.export import COLUMNS, as_csv, as_json
 from costgpu.ledger.costs.periods import Calendar, Every
@@ -35,7 +35,7 @@ SHARED = Ledger.open("sqlite://")  # making one takes longer than all that is as
 
 def runs_of(*planted: Closed) -> list[ClosedRun]:
     plant(SHARED, planted)
-    return list(closed_runs(SHARED, Selection(), newest_first=True, limit=len(planted)))[::-1]
+    return list(closed_runs(SHARED, RunFilter(), newest_first=True, limit=len(planted)))[::-1]
 
 
 def rows_in(text: str) -> list[dict[str, str]]:
@@ -159,9 +159,9 @@ def test_a_part_of_the_time_is_what_was_spent_in_it(planted: list[Closed], after
     high = low + timedelta(seconds=length)
     mine = {"example": str(next(EXAMPLES))}
     plant(SHARED, [replace(run, tags=mine) for run in planted])
-    runs = closed_runs(SHARED, Selection(tags=mine), since=low, until=high)
+    runs = closed_runs(SHARED, RunFilter(tags=mine), since=low, until=high)
     rows = rows_in("".join(focus.as_focus(runs, NAMES, since=low, until=high)))
-    assert sum(Decimal(row["BilledCost"]) for row in rows) == spent(SHARED, Selection(tags=mine), low, high)
+    assert sum(Decimal(row["BilledCost"]) for row in rows) == spent(SHARED, RunFilter(tags=mine), low, high)
     for row in rows:
         conforms(row)
         assert f"{low:%Y-%m-%dT%H:%M:%SZ}" <= row["ChargePeriodStart"] < row["ChargePeriodEnd"]

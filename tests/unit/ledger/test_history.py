@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from costgpu.ledger import Ledger
-from costgpu.ledger.costs.charges import Selection, spent
+from costgpu.ledger.costs.charges import RunFilter, spent
 from costgpu.ledger.costs.closed_runs import closed_runs
 from costgpu.ledger.costs.periods import Calendar, Every, Period, bounds, share
 from costgpu.ledger.costs.totals import By, totals
@@ -41,11 +41,11 @@ def shared() -> Iterator[Ledger]:
         yield ledger
 
 
-def planted(ledger: Ledger, runs: list[Closed]) -> tuple[list[Closed], Selection]:
+def planted(ledger: Ledger, runs: list[Closed]) -> tuple[list[Closed], RunFilter]:
     mine = {"example": str(next(EXAMPLES))}
     tagged = [replace(run, tags={**run.tags, **mine}) for run in runs]
     plant(ledger, tagged)
-    return tagged, Selection(tags=mine)
+    return tagged, RunFilter(tags=mine)
 
 
 EXAMPLES = itertools.count()
@@ -169,12 +169,12 @@ def test_pages_in_both_directions(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("costgpu.ledger.costs.charges.AT_ONCE", 3)
     runs = [Closed(started=START + timedelta(hours=n), name=f"n{n}") for n in range(10)]
     with ledger_of(*runs) as ledger:
-        names = [run.name for run in closed_runs(ledger, Selection())]
+        names = [run.name for run in closed_runs(ledger, RunFilter())]
         assert names == [f"n{n}" for n in range(10)]
-        newest = [run.name for run in closed_runs(ledger, Selection(), newest_first=True, limit=7)]
+        newest = [run.name for run in closed_runs(ledger, RunFilter(), newest_first=True, limit=7)]
         assert newest == names[::-1][:7]
-        assert list(closed_runs(ledger, Selection(), limit=0)) == []
-        later = closed_runs(ledger, Selection(), since=START + timedelta(hours=8), newest_first=True)
+        assert list(closed_runs(ledger, RunFilter(), limit=0)) == []
+        later = closed_runs(ledger, RunFilter(), since=START + timedelta(hours=8), newest_first=True)
         assert [run.name for run in later] == ["n9", "n8"]
 
 
@@ -182,5 +182,5 @@ def test_a_run_that_ends_in_the_year_9999_is_damaged() -> None:
     far = Closed(started=START, seconds=(datetime(9999, 12, 31, 12, tzinfo=UTC) - START).total_seconds())
     with ledger_of(Closed(started=START), far) as ledger:
         for by in (By.MONTH, By.DAY):
-            assert [(total.runs, total.cost_usd) for total in totals(ledger, Selection(), by)] == [(1, Decimal(1))]
+            assert [(total.runs, total.cost_usd) for total in totals(ledger, RunFilter(), by)] == [(1, Decimal(1))]
         assert len(ledger.damage) == 1

@@ -13,7 +13,7 @@ import pytest
 
 from costgpu.measure.footprint.gather import gather, read_journal
 from costgpu.measure.footprint.packages import imported_packages
-from costgpu.measure.footprint.paths import Places, fold, source_of
+from costgpu.measure.footprint.paths import KnownFolders, fold, source_of
 from costgpu.measure.footprint.watch import FileWatch, _held
 from costgpu.measure.isolation.layers import Changes
 from costgpu.measure.isolation.levels import Isolation
@@ -24,7 +24,7 @@ from costgpu.models.footprint import FileUse, Footprint
 from tests.unit.measure.records import build, phase, result
 
 WORK = "/home/ada/work"
-PLACES = Places(
+PLACES = KnownFolders(
     workdir=WORK, home="/home/ada", own=("/home/ada/.cache/costgpu",), prefixes=("/opt/conda", f"{WORK}/.venv", "/usr")
 )
 
@@ -57,7 +57,7 @@ def test_what_every_machine_has_is_not_told(path: str) -> None:
 
 
 def test_a_working_folder_below_the_systems_own_is_the_users() -> None:
-    places = Places(workdir="/usr/local/app/train", home="/root", prefixes=["/usr/local"])
+    places = KnownFolders(workdir="/usr/local/app/train", home="/root", prefixes=["/usr/local"])
     assert places.is_told("/usr/local/app/train/lib/x.py")
     assert not places.is_told("/usr/lib/x.so")
     assert not places.is_told("/usr/local/lib/python3.12/os.py")

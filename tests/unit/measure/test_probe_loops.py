@@ -4,6 +4,7 @@ One file of more than 400 lines: most of it is the loops themselves, which are r
 """
 
 import ast
+import contextlib
 import functools
 import itertools
 import math
@@ -12,7 +13,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 from hypothesis import given
@@ -20,6 +21,7 @@ from hypothesis import strategies as st
 
 from costgpu.measure.probe.loaders import Loaders
 from costgpu.measure.probe.loops import script_loops, upcoming_work
+from costgpu.measure.probe.loops.clocks import clock_seconds
 from costgpu.measure.probe.loops.generators import generator_trips
 from costgpu.measure.probe.loops.reach import Reach
 from costgpu.measure.probe.loops.safe_eval import Evaluator, Unknown
@@ -241,16 +243,16 @@ def test_what_is_still_being_filled_has_no_length_yet() -> None:
     first, second, third = tree.body
     here: Any = upcoming_work
     torch = SimpleNamespace(nn=SimpleNamespace(Module=Model), optim=SimpleNamespace())
-    reader = here.UpcomingWork(torch, None)
+    passes = here.BackwardPasses(here.UpcomingWork(torch, None).trainings)
 
     def reach(passed: list[ast.stmt]) -> Any:
         source: Any = SimpleNamespace(attributes_changed=set, names_shared=set, tree=ast.parse(FILLS))
         return Reach(source, ast.parse(FILLS), Evaluator({"found": [1], "epochs": 5}, {}), passed)
 
     with pytest.raises(Unknown, match="found changes"):
-        reader.static_trips([second], reach([first]), 0)
-    assert reader.static_trips([third], reach([first]), 0) == 5
-    assert reader.static_trips([second], reach([]), 0) == 30
+        passes.of(second, reach([first]))
+    assert passes.of(third, reach([first])) == 5
+    assert passes.of(second, reach([])) == 30
 
 
 class Model:
@@ -661,3 +663,48 @@ def test_the_loop_of_a_command_line_is_none_of_the_training(tmp_path: Path) -> N
 
     spaces["fire/core.py"]["run"](lambda: spaces["trainer/loops.py"]["fit"](step))
     assert [loop["trips"] for loop in found[0]] == [3, 20]
+
+
+class Touchy:
+    """Tells of everything that is asked of it, but for its length."""
+
+    asked: ClassVar[list[str]] = []
+
+    def __getattr__(self, name: str) -> Any:
+        self.asked.append(name)
+        raise RuntimeError(name)
+
+    def __hash__(self) -> int:
+        self.asked.append("hash")
+        return 1
+
+    def __eq__(self, other: object) -> bool:
+        self.asked.append("eq")
+        return False
+
+    def __call__(self, *given: Any) -> Any:
+        self.asked.append("call")
+        return [1, 2]
+
+    def __iter__(self) -> Any:
+        self.asked.append("iter")
+        return iter([1])
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["it", "it(data)", "it.split(data)", "zip(it, it(1))", "it.chunk(3)", "data[it]", "it.x.split(2)", "tqdm(it)"],
+)
+def test_nothing_is_asked_of_objects_of_the_script(text: str) -> None:
+    Touchy.asked.clear()
+    names: dict[str, Any] = {"it": Touchy(), "data": [1, 2, 3]}
+    evaluator: Any = Evaluator
+    with pytest.raises((Unknown, TypeError)):
+        evaluator(names, {}).trips(ast.parse(text, mode="eval").body)
+    for test in ("it() - 5 > 3", "it > 3", "it.elapsed() > it", "it.over"):
+        place = SimpleNamespace(evaluator=evaluator(names, {}), loops=list, repeated=False)
+        loop = ast.parse("while True: it()").body[0]
+        seconds: Any = clock_seconds
+        with contextlib.suppress(Unknown):
+            assert seconds(ast.parse(test, mode="eval").body, True, loop, place) is None
+    assert not Touchy.asked

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from costgpu.measure.profile.total_steps import total_steps
 from costgpu.models.workload import TotalKind
 from tests.properties import examples
+from tests.unit.measure.live_stack import TooLong
+from tests.unit.measure.live_stack import run as run_script
 from tests.unit.measure.records import phase
-from tests.unit.measure.test_loop_ends import TooLong
-from tests.unit.measure.test_loop_ends import run as run_script
 
 MIRROR = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "==": "==", "!=": "!="}
 

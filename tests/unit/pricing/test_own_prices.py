@@ -16,7 +16,7 @@ from costgpu.job.launch import launch
 from costgpu.job.plan import OWN_PRICE_SLACK_SECONDS, Limits, lease_for
 from costgpu.job.timeouts import POWER_OFF_SECONDS
 from costgpu.models.offer import Offer, OwnPrice, PurchaseOption
-from costgpu.models.run import Option
+from costgpu.models.run import LaunchOption
 from costgpu.pricing import own_prices, price_store
 from costgpu.pricing.catalog import Catalog
 from costgpu.pricing.own_prices import StoredPrice, parse_last_day, parse_price, set_price, unset_price, with_own_prices
@@ -211,14 +211,14 @@ class TestCap:
         start = datetime(2026, 11, 28, tzinfo=UTC) + timedelta(seconds=second)
         offer = own(str(price), str(listed), TODAY + timedelta(days=days))
         lease = lease_for(offer, Limits(max_cost_usd=Decimal(cap), now=start))
-        place = Option(offer=offer, lease=lease, disk_gib=50)
+        place = LaunchOption(offer=offer, lease=lease, disk_gib=50)
         lived = Decimal(str(round(lease.lifetime_seconds + POWER_OFF_SECONDS, 1)))
         for late in (0, OWN_PRICE_SLACK_SECONDS):
             assert place.cost_usd(start + timedelta(seconds=late), lived) <= lease.worst_cost_usd + Decimal("0.000001")
         assert lease.worst_cost_usd <= cap + Decimal("0.000001")
 
     def test_a_receipt_counts_each_hour_at_its_price(self) -> None:
-        place = Option(
+        place = LaunchOption(
             offer=own("1", "10", TODAY), lease=option().lease, disk_gib=50, extras_usd_per_hour=Decimal("0.5")
         )
         assert place.cost_usd(NOW, Decimal(12 * 3600)) == Decimal(18)

@@ -9,7 +9,7 @@ from typing import Any
 from costgpu.ledger import Ledger
 from costgpu.ledger.codec import to_json
 from costgpu.models.instance import Instance, InstanceRef, InstanceState
-from costgpu.models.run import EventKind, Option, RunEvent
+from costgpu.models.run import EventKind, LaunchOption, RunEvent
 from costgpu.providers.base import OwnedResources
 from tests.job.examples import facts_of, intent, offer, option, spec
 
@@ -17,7 +17,7 @@ NOW = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
 HOUR = timedelta(hours=1)
 
 
-def on(provider: str = "aws", price: str = "1.00", *, cap: str = "20.00") -> Option:
+def on(provider: str = "aws", price: str = "1.00", *, cap: str = "20.00") -> LaunchOption:
     """An option at so much an hour, disk and address included, with this cap."""
     found = option()
     return replace(
@@ -32,12 +32,12 @@ def opened(
     run_id: str,
     started: datetime,
     *,
-    where: Option | None = None,
+    where: LaunchOption | None = None,
     owner: str = "me@here",
     tags: Mapping[str, str] | None = None,
     lease: timedelta = timedelta(hours=20),
     created: bool = True,
-) -> Option:
+) -> LaunchOption:
     """A run that runs."""
     where = where or on()
     facts = intent(run_id, owner=owner, options=[to_json(where)], spec=to_json(spec(tags=dict(tags or {})))).data
@@ -70,7 +70,7 @@ def closed(
     hours: float,
     cost: str,
     *,
-    where: Option | None = None,
+    where: LaunchOption | None = None,
     owner: str = "me@here",
     tags: Mapping[str, str] | None = None,
 ) -> None:

@@ -37,7 +37,7 @@ from costgpu.providers.aws import diagnostics as aws
 from costgpu.providers.aws.facts import POLICY_FILE
 from costgpu.providers.gcp import diagnostics as gcp
 from costgpu.providers.gcp.facts import ROLE_FILE
-from costgpu.render.text.doctor import FREE, Place, doctor_text
+from costgpu.render.text.doctor import FREE, PlaceReport, doctor_text
 
 NOON = datetime(2026, 11, 21, 12, tzinfo=UTC)
 TEXT = st.text(st.characters(codec="utf-8", exclude_categories=("C", "Z")), min_size=1, max_size=30)
@@ -187,8 +187,8 @@ NO_QUOTA = QuotaExceeded(
     "The account's quota for Running On-Demand P instances (L-417A185B) in us-east-1 is 0.", hint="Ask AWS for more."
 )
 PLACES = [
-    Place(name="this computer", checks=[ok("python", "3.11.2, costgpu 1.0")]),
-    Place(
+    PlaceReport(name="this computer", checks=[ok("python", "3.11.2, costgpu 1.0")]),
+    PlaceReport(
         name="aws",
         checks=[
             failed("quota", NO_QUOTA),
@@ -226,5 +226,5 @@ NAMES, STATUSES = st.sampled_from(["credentials", "API, billing"]), st.sampled_f
 
 @given(st.lists(st.builds(Check, name=NAMES, status=STATUSES, detail=WORDS, fix=WORDS)))
 def test_no_line_is_too_long(checks: list[Check]) -> None:
-    for line in doctor_text([Place(name="aws", checks=checks)]).splitlines():
+    for line in doctor_text([PlaceReport(name="aws", checks=checks)]).splitlines():
         assert len(line) <= 80

@@ -9,7 +9,7 @@ from costgpu.models.instance import Identity, Instance, InstanceRef, InstanceSta
 from costgpu.models.job import EndReason, JobPhase, JobSpec, JobStatus
 from costgpu.models.offer import Offer
 from costgpu.models.prediction import Candidate, Prediction, Provenance, Range
-from costgpu.models.run import CreateCall, EndedBy, Option, Plan, Receipt, RunState, RunView
+from costgpu.models.run import CreateCall, EndedBy, LaunchOption, Plan, Receipt, RunState, RunView
 from tests.unit.estimator.builders import offer
 
 NOW = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
@@ -48,9 +48,9 @@ LAYERS = (
 )
 
 
-def option(place: Offer = GPU, cost: Decimal | None = Decimal(2)) -> Option:
+def option(place: Offer = GPU, cost: Decimal | None = Decimal(2)) -> LaunchOption:
     lease = lease_for(place, Limits(max_cost_usd=cost), on_demand_usd_per_hour=Decimal("1.006"))
-    return Option(offer=place, lease=lease, disk_gib=100, extras_usd_per_hour=Decimal("0.016"))
+    return LaunchOption(offer=place, lease=lease, disk_gib=100, extras_usd_per_hour=Decimal("0.016"))
 
 
 def prediction() -> Prediction:

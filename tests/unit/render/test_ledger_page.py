@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from costgpu.config import data_path
 from costgpu.ledger import Ledger
-from costgpu.ledger.costs.charges import Selection, charges, spent
+from costgpu.ledger.costs.charges import RunFilter, charges, spent
 from costgpu.ledger.costs.periods import Calendar, Every, bounds
 from costgpu.ledger.costs.totals import summarise
 from costgpu.ledger.records.budget_rules import Budget
@@ -133,9 +133,9 @@ def test_every_way_to_look_at_it_adds_up_to_what_the_ledger_says(
         budget = Budget(name="b", amount_usd=Decimal(100), every=Every.MONTHLY, time_zone=zone)
         whole = Budget(name="w", amount_usd=Decimal(100), every=Every.TOTAL, time_zone=zone)
         report = report_with(ledger, [budget, whole])
-        exact = spent(ledger, Selection(), SINCE, NOW)
-        since_period = spent(ledger, Selection(), bounds(Every.MONTHLY, zone, SINCE).start, NOW)
-        ever = spent(ledger, Selection(), None, NOW)
+        exact = spent(ledger, RunFilter(), SINCE, NOW)
+        since_period = spent(ledger, RunFilter(), bounds(Every.MONTHLY, zone, SINCE).start, NOW)
+        ever = spent(ledger, RunFilter(), None, NOW)
     found = report.summary
     assert found.total.cost_usd == exact
     for part in (found.providers, found.accelerators, found.outcomes, found.jobs, found.people):
@@ -254,7 +254,7 @@ def test_a_long_period_goes_by_week_or_month() -> None:
 def test_many_runs_make_a_small_page() -> None:
     with ledger_with(Closed(started=NOW - DAY, estimate={"seconds": 3000, "seconds_low": 2000})) as ledger:
         report = report_with(ledger)
-        (one,) = charges(ledger, Selection(), None, None)
+        (one,) = charges(ledger, RunFilter(), None, None)
     (pair,) = report.comparisons
     many = [
         one._replace(name=f"job {n % 5000}", owner=f"p{n % 50}", began=one.began - 3 * 10**8 * n) for n in range(20_000)

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from costgpu.errors import SyncRefused
-from costgpu.job.files.selection import Selection
+from costgpu.job.files.selection import FileSelection
 from costgpu.job.files.tar import tar_stream
 from costgpu.models.job import FileEntry
 from costgpu.portable.bundle import bundle
@@ -61,7 +61,7 @@ def test_a_trial_gets_its_share_of_a_machine(
 def test_a_run_of_the_tuner_sends_it_along(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
     (tmp_path / "train.py").write_text("print()")
-    selection = Selection(root=tmp_path, files=(FileEntry(path="train.py", size=7, sha256="0" * 64),))
+    selection = FileSelection(root=tmp_path, files=(FileEntry(path="train.py", size=7, sha256="0" * 64),))
     assert with_bundle(selection, ["train.py"]) is selection
     argv = tuner_argv("x-1")
     with pytest.raises(SyncRefused, match=r"tuner\.pyz cannot be read"):

@@ -29,7 +29,7 @@ from costgpu.ledger.records.budget_store import all_budgets, set_budget
 from costgpu.ledger.records.budget_sums import budget_state
 from costgpu.ledger.store import FILE_NAME
 from costgpu.models.job import EndReason, JobNode
-from costgpu.models.run import EventKind, Option, RunEvent, RunState, RunView
+from costgpu.models.run import EventKind, LaunchOption, RunEvent, RunState, RunView
 from costgpu.units import Currency, format_usd, show_amounts_in
 from costgpu.workflows.runs.budgets import BudgetAnswer, ask_budgets, fit_to_budgets
 from tests.job.examples import facts_of, intent, spec
@@ -121,7 +121,7 @@ def test_refusals_and_notes_are_in_us_dollars(ledger: Ledger) -> None:
     assert "$50.00" in answer.refusal.message
 
 
-def begin(ledger: Ledger, run_id: str, where: Option, nodes: tuple[str, ...] = ()) -> None:
+def begin(ledger: Ledger, run_id: str, where: LaunchOption, nodes: tuple[str, ...] = ()) -> None:
     """The intent of a run."""
     node = JobNode(node=nodes.index(run_id), run_ids=nodes) if nodes else None
     facts = intent(run_id, options=[to_json(where)], spec=to_json(spec(node=node, nodes=len(nodes) or 1))).data

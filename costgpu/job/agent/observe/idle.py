@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from ....portable.clock import Clock
+from ....portable.clock import MachineClock
 from ....portable.processes import descendants, process
 from . import machine_stats
 
@@ -52,7 +52,7 @@ def is_active(before: Counters, now: Counters) -> bool:
 class IdleWatch:
     """Measures for how long nothing has happened."""
 
-    def __init__(self, supervisor: int, interval: float, clock: Clock) -> None:
+    def __init__(self, supervisor: int, interval: float, clock: MachineClock) -> None:
         self.supervisor, self.interval, self.clock = supervisor, interval, clock
         self.last: Counters = read_counters(supervisor, 0, clock.uptime())
         self.active_at = self.last.at

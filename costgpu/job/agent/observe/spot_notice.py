@@ -19,45 +19,45 @@ _WAIT_SECONDS = 20  # how long one question to Google's metadata server stays op
 _PAUSE_SECONDS = 1.0  # between two of those, should a server answer at once that nothing has changed
 
 
-class Answer(NamedTuple):
+class MetadataAnswer(NamedTuple):
     """What the provider says, empty if nothing; and what to ask with next, so that the answer comes with the change."""
 
     words: str
     mark: str = ""
 
 
-def _get(url: str, method: str = "GET", seconds: float = _SECONDS, **headers: str) -> Answer | None:
+def _get(url: str, method: str = "GET", seconds: float = _SECONDS, **headers: str) -> MetadataAnswer | None:
     """Body and ETag. None if there is nothing there or no answer. Never through a proxy."""
     request = urllib.request.Request(url, method=method, headers={k.replace("_", "-"): v for k, v in headers.items()})
     opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
     try:
         with opener.open(request, timeout=seconds) as reply:
             body = str(reply.read(4096).decode("utf-8", "replace"))
-            return Answer(body.strip(), str(reply.headers.get("ETag") or ""))
+            return MetadataAnswer(body.strip(), str(reply.headers.get("ETag") or ""))
     except (OSError, ValueError):
         return None
 
 
-def read_notice(kind: str, mark: str = "") -> Answer:
+def read_notice(kind: str, mark: str = "") -> MetadataAnswer:
     """Return what the provider says now.
 
     With the mark of an earlier answer, a server that can do so waits until there is news. The kind is that of the order:
     a key of `READERS`, or empty for a provider without notices.
     """
-    return READERS[kind](mark) if kind in READERS else Answer("")
+    return READERS[kind](mark) if kind in READERS else MetadataAnswer("")
 
 
-def _imdsv2(_mark: str) -> Answer:
+def _imdsv2(_mark: str) -> MetadataAnswer:
     """Instance metadata version 2, ``spot/instance-action``, two minutes ahead (docs.aws.amazon.com, 2026-11)."""
     root = (os.environ.get(_BASE) or _LINK_LOCAL) + "/latest/"
     token = _get(root + "api/token", "PUT", X_aws_ec2_metadata_token_ttl_seconds="60")
     if token is None:
-        return Answer("")
+        return MetadataAnswer("")
     said = _get(root + "meta-data/spot/instance-action", X_aws_ec2_metadata_token=token.words)
-    return Answer(said.words if said else "")
+    return MetadataAnswer(said.words if said else "")
 
 
-def _computemetadata(mark: str) -> Answer:
+def _computemetadata(mark: str) -> MetadataAnswer:
     """Metadata server, ``preempted``, at most 30 seconds ahead if no longer notice was asked for, and ``wait_for_change``.
 
     Source: cloud.google.com/compute/docs/instances/create-use-spot and .../metadata/querying-metadata (2026-11).
@@ -69,11 +69,11 @@ def _computemetadata(mark: str) -> Answer:
         seconds += _WAIT_SECONDS
     said = _get(url, seconds=seconds, Metadata_Flavor="Google")
     if said is None:
-        return Answer("")
-    return Answer("preempted" if said.words.upper() == "TRUE" else "", said.mark)
+        return MetadataAnswer("")
+    return MetadataAnswer("preempted" if said.words.upper() == "TRUE" else "", said.mark)
 
 
-READERS: dict[str, Callable[[str], Answer]] = {"imdsv2": _imdsv2, "computemetadata": _computemetadata}
+READERS: dict[str, Callable[[str], MetadataAnswer]] = {"imdsv2": _imdsv2, "computemetadata": _computemetadata}
 
 
 class NoticeWatch(threading.Thread):

@@ -11,7 +11,7 @@ import traceback
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from ....portable.clock import Clock
+from ....portable.clock import MachineClock
 from ..state_files import Home, setting
 from .checkpoints import STORE, take_checkpoint
 from .find_outputs import find_outputs
@@ -28,7 +28,7 @@ _STOP_SECONDS = 2.0  # for an upload that is to end; one that waits for an answe
 class CheckpointUploads(threading.Thread):
     """Looks for a new checkpoint again and again, beside the daemon's own work, and uploads it."""
 
-    def __init__(self, home: Home, order: Mapping[str, Any], uploads: Mapping[str, str], clock: Clock) -> None:
+    def __init__(self, home: Home, order: Mapping[str, Any], uploads: Mapping[str, str], clock: MachineClock) -> None:
         super().__init__(daemon=True)
         self.home, self.order, self.uploads, self.clock = home, order, uploads, clock
         self._stop_it = threading.Event()
@@ -58,7 +58,7 @@ def upload_checkpoint(
     order: Mapping[str, Any],
     uploads: Mapping[str, str],
     give_up: Callable[[], bool],
-    clock: Clock,
+    clock: MachineClock,
     everything: bool = False,
 ) -> bool:
     """Upload what is whole now, if it is news; return whether anything was uploaded.
@@ -88,7 +88,7 @@ def upload_last_checkpoint(
     order: Mapping[str, Any],
     uploads: Mapping[str, str],
     give_up: Callable[[], bool],
-    clock: Clock,
+    clock: MachineClock,
     alone: bool = True,
 ) -> dict[str, str]:
     """For a machine that is taken back: uploads what the job goes on from, and after that all else that it has made.

@@ -16,7 +16,7 @@ import threading
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from ....portable.clock import Clock
+from ....portable.clock import MachineClock
 from ....portable.files import open_regular
 from ..limits import min_free_bytes
 from ..state_files import Home
@@ -35,7 +35,9 @@ class _Changed(Exception):
     """Raised when files of a folder are being changed."""
 
 
-def take_checkpoint(home: Home, order: Mapping[str, Any], clock: Clock, everything: bool = False) -> dict[str, Any]:
+def take_checkpoint(
+    home: Home, order: Mapping[str, Any], clock: MachineClock, everything: bool = False
+) -> dict[str, Any]:
     """Copy what has changed and is whole; whoever else looks meanwhile has to wait.
 
     With `everything` the outputs belong to it, too: for the end of a job that is to go on elsewhere. After the end of any
@@ -50,7 +52,7 @@ def take_checkpoint(home: Home, order: Mapping[str, Any], clock: Clock, everythi
         return _take(home, order, clock, everything)
 
 
-def _take(home: Home, order: Mapping[str, Any], clock: Clock, everything: bool) -> dict[str, Any]:
+def _take(home: Home, order: Mapping[str, Any], clock: MachineClock, everything: bool) -> dict[str, Any]:
     last, ended = _record(home), job_end(home)
     if ended is not None and not everything and job_status(home)["reason"] != "preempted":
         return {"number": last["number"], "at": last["at"], "files": last["files"], "trouble": ""}
@@ -86,7 +88,7 @@ def _take(home: Home, order: Mapping[str, Any], clock: Clock, everything: bool) 
     return {key: last[key] for key in ("number", "at", "files", "trouble")}
 
 
-def _is_whole(each: Output, ended: JobEnd | None, clock: Clock) -> bool:
+def _is_whole(each: Output, ended: JobEnd | None, clock: MachineClock) -> bool:
     """Return whether nobody is writing a file, or was when the job ended.
 
     Its times do not tell that it was renamed into place: the last write and the renaming mostly have the same.

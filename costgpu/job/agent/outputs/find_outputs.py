@@ -30,7 +30,7 @@ class Output(NamedTuple):
     outside: bool = False  # whether it lies outside the working folder, and comes home under another path
 
 
-class Found(NamedTuple):
+class FoundOutputs(NamedTuple):
     """The outputs, sorted by path, and what there is besides them."""
 
     outputs: list[Output]
@@ -93,16 +93,16 @@ def _is_tool_folder(entry: os.DirEntry[str]) -> bool:
     )
 
 
-def find_outputs(home: Home, patterns: Sequence[str]) -> Found:
+def find_outputs(home: Home, patterns: Sequence[str]) -> FoundOutputs:
     """Return the files that match the patterns; without patterns, every file that is new or changed."""
     if list(patterns) == NO_OUTPUTS:
-        return Found([], [], {}, {}, [])
+        return FoundOutputs([], [], {}, {}, [])
     search = _Search(home, bool(patterns))
     if not patterns:
         found = {each.path: each for each in search.changed()}
     else:
         found = {each.path: each for pattern in patterns for each in search.matching(pattern)}
-    return Found(
+    return FoundOutputs(
         sorted(found.values()), search.missing, search.unreadable, search.elsewhere, [] if patterns else search.empty
     )
 
@@ -281,7 +281,7 @@ def _may_hold(folder: Sequence[str], wanted: Sequence[str]) -> bool:
     return True
 
 
-def without_unreadable(found: Found) -> Found:
+def without_unreadable(found: FoundOutputs) -> FoundOutputs:
     """Return the same without what cannot be opened, which is noted."""
     outputs = []
     for each in found.outputs:
@@ -293,7 +293,7 @@ def without_unreadable(found: Found) -> Found:
     return found._replace(outputs=outputs)
 
 
-def with_checksums(home: Home, found: Found) -> list[list[Any]]:
+def with_checksums(home: Home, found: FoundOutputs) -> list[list[Any]]:
     """``[path, size, sha256, mode]`` each; what cannot be read is noted there.
 
     Checksums are remembered as long as size and time stay.

@@ -15,7 +15,7 @@ from typing import Any
 from ..state_files import Home
 from ..status import job_status
 from . import find_outputs
-from .find_outputs import Found, Output, walk
+from .find_outputs import FoundOutputs, Output, walk
 from .kept_away import SHARED, WITHIN_SYSTEM, is_secret_entry, job_began, other_file_systems, stays_outside
 
 OUTSIDE, PARENT = "outside", "parent"
@@ -25,7 +25,7 @@ MOST_FILES_IN_ALL = 100_000  # a client takes no more than twice as many
 WORK_SECONDS = 60.0  # a job that has worked longer has made something
 
 
-def find_all(home: Home, order: Mapping[str, Any]) -> Found:
+def find_all(home: Home, order: Mapping[str, Any]) -> FoundOutputs:
     """Return what comes home of a job: also what it wrote outside its folder, unless outputs are named and all there."""
     patterns = order.get("outputs", [])
     found = find_outputs.find_outputs(home, patterns)
@@ -52,7 +52,7 @@ def _why_nothing_is_strange(home: Home, order: Mapping[str, Any]) -> str:
     )
 
 
-def _find_outside(home: Home, inside: Found) -> list[Output]:
+def _find_outside(home: Home, inside: FoundOutputs) -> list[Output]:
     """Return files that were made or changed since the job began, wherever the machine's end would take them along.
 
     Secrets, and more than is brought home, are noted with what was found inside.

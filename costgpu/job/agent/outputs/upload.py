@@ -16,12 +16,12 @@ import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-from ....portable.clock import Clock
+from ....portable.clock import MachineClock
 from ....portable.files import open_regular
 from ..state_files import Home
 from ..status import LOGS, job_status
 from . import find_outputs
-from .find_outputs import Found
+from .find_outputs import FoundOutputs
 from .outside import find_all
 
 STATUS = "status.json"  # the job's end, beside the logs in the bucket
@@ -57,7 +57,7 @@ def archive_chunks(files: Sequence[tuple[str, str, int, int]]) -> Iterator[bytes
 
 
 def upload_archive(
-    url: str, files: Sequence[tuple[str, str, int, int]], give_up: Callable[[], bool], clock: Clock
+    url: str, files: Sequence[tuple[str, str, int, int]], give_up: Callable[[], bool], clock: MachineClock
 ) -> None:
     """Upload files (name, path, size, mode) as one archive; the store verifies what arrived by its MD5.
 
@@ -107,7 +107,7 @@ def upload_archive(
 
 
 def finalize_outputs(
-    home: Home, order: Mapping[str, Any], uploads: Mapping[str, str], give_up: Callable[[], bool], clock: Clock
+    home: Home, order: Mapping[str, Any], uploads: Mapping[str, str], give_up: Callable[[], bool], clock: MachineClock
 ) -> dict[str, Any]:
     """Upload what is to be uploaded and compute checksums; may take long, never raises.
 
@@ -132,7 +132,9 @@ def finalize_outputs(
     return changes
 
 
-def _upload(home: Home, found: Found, uploads: Mapping[str, str], give_up: Callable[[], bool], clock: Clock) -> None:
+def _upload(
+    home: Home, found: FoundOutputs, uploads: Mapping[str, str], give_up: Callable[[], bool], clock: MachineClock
+) -> None:
     """Upload the archives; the one that may be too large for the time or the bucket comes last."""
     status = {**job_status(home), "uploaded": True}  # who reads it has found it there
     status["detail"] = (status["detail"] + " " + _describe(found)).strip()
@@ -147,7 +149,7 @@ def _upload(home: Home, found: Found, uploads: Mapping[str, str], give_up: Calla
             upload_archive(uploads[name], members, give_up, clock)
 
 
-def _describe(found: Found) -> str:
+def _describe(found: FoundOutputs) -> str:
     """Say why the machine is not to be given up; empty if nothing is lost with it."""
     if not found.unreadable:
         return found.trouble

@@ -19,7 +19,7 @@ _CHUNK = 1 << 20
 _TAR_BUFFER = 1 << 15  # tarfile copies all of it at every read
 
 
-class Damaged(Exception):
+class DamagedArchive(Exception):
     """What arrived is not what was announced."""
 
 
@@ -58,7 +58,7 @@ def receive(home: Home, stream: IO[bytes]) -> int:
     """Unpack an uncompressed tar of expected files, each verified before it gets its name; return their number."""
     incoming = home.read("incoming.json")
     if incoming is None:
-        raise Damaged("Nothing was announced.")
+        raise DamagedArchive("Nothing was announced.")
     expected, count = {entry[0]: entry for entry in incoming["files"]}, 0
     twins: dict[str, list[Any]] = {}  # checksum -> files with this content: it travels once
     for entry in incoming["files"]:
@@ -67,7 +67,7 @@ def receive(home: Home, stream: IO[bytes]) -> int:
         for member in archive:
             content = archive.extractfile(member) if member.isreg() and member.name in expected else None
             if content is None:
-                raise Damaged("%r was not announced." % member.name)
+                raise DamagedArchive("%r was not announced." % member.name)
             _place(home, content, expected[member.name])
             for twin in twins[expected[member.name][2]]:
                 if not _is_there(home, *twin[:3]):
@@ -91,7 +91,7 @@ def _place(home: Home, content: IO[bytes], entry: Sequence[Any]) -> None:
             written += len(chunk)
             home.record_contact()  # somebody is there, however slow the line
     if written != size or digest.hexdigest() != sha256:
-        raise Damaged("%r changed while it was sent." % path)
+        raise DamagedArchive("%r changed while it was sent." % path)
     os.chmod(partial, stat.S_IMODE(mode) & 0o777)
     if os.path.isdir(target) and not os.path.islink(target):
         shutil.rmtree(target)

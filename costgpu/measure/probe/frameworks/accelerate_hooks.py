@@ -7,7 +7,7 @@ import os
 
 from ..patching import harmless, wrap
 from ..ranks.world import MEETING_PORT, WORLD
-from .framework import Framework
+from .framework import FrameworkSpec
 
 # What `accelerate launch` decides for a whole machine, not for what a script does.
 LEFT_ALONE = ("OMP_NUM_THREADS", "CUDA_VISIBLE_DEVICES", "PYTHONPATH")
@@ -91,4 +91,4 @@ def hooks(recorder):
     }
 
 
-ACCELERATE = Framework(name="accelerate", hooks=hooks, on_torch=True, spreads=("accelerate",))
+ACCELERATE = FrameworkSpec(name="accelerate", hooks=hooks, on_torch=True, spreads=("accelerate",))

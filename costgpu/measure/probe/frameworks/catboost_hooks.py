@@ -7,7 +7,7 @@ from functools import partial
 
 from ..patching import harmless, wrap
 from .boosting_hooks import FAMILY, ROUNDS_RANK, on_gpu, open_rounds
-from .framework import Framework
+from .framework import FrameworkSpec
 
 ON_GPU = ("task_type", "devices", "gpu_ram_part")
 
@@ -46,7 +46,7 @@ def attach_catboost(progress, module):
     wrap(module._CatBoostBase, "_train", train)
 
 
-CATBOOST = Framework(
+CATBOOST = FrameworkSpec(
     name="catboost",
     hooks=lambda recorder: {"catboost.core": partial(attach_catboost, recorder.progress)},
     computes=True,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 
 from ..patching import harmless, wrap
-from .framework import Framework
+from .framework import FrameworkSpec
 
 ZERO_STAGES = {0: "ddp", 1: "zero1", 2: "zero2", 3: "zero3"}
 
@@ -34,4 +34,4 @@ def hooks(recorder):
     }
 
 
-DEEPSPEED = Framework(name="deepspeed", hooks=hooks, on_torch=True, spreads=("deepspeed",))
+DEEPSPEED = FrameworkSpec(name="deepspeed", hooks=hooks, on_torch=True, spreads=("deepspeed",))

@@ -9,7 +9,7 @@ BESIDE_TRAINING = 5  # ranks from this on are of what only may be the job
 
 
 @dataclass(frozen=True)
-class Framework:
+class FrameworkSpec:
     """A library that a script computes with.
 
     Attributes:

@@ -10,7 +10,7 @@ from ..loops.script_frames import package_of_file
 from ..patching import harmless, known, patch
 from ..schedstat import clock
 from .distribution_hooks import DistributionHooks
-from .framework import Framework
+from .framework import FrameworkSpec
 
 HEAVY = (
     "dot_general conv_general_dilated gather scatter sort fft cumsum cumlogsumexp cummax argmax argmin"
@@ -261,7 +261,7 @@ def hooks(recorder):
     return {"jax": attach}
 
 
-JAX = Framework(
+JAX = FrameworkSpec(
     name="jax",
     hooks=hooks,
     computes=True,

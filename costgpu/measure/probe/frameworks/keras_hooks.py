@@ -11,7 +11,7 @@ from ..loops.script_frames import locals_of, own_place
 from ..patching import attribute, harmless, known, observe, patch
 from ..schedstat import clock
 from .distribution_hooks import DistributionHooks
-from .framework import Framework
+from .framework import FrameworkSpec
 from .layer_counter import LayerCounter, product
 from .saving_hooks import keras_saves
 from .told_validation import keras_validation
@@ -298,8 +298,8 @@ def hooks(recorder):
     return {"keras": attach, "tf_keras": keras.attach, functions: keras.attach_functions}
 
 
-KERAS = Framework(name="keras", hooks=hooks, computes=True, rank=0, family="keras", counts="the layers' shapes")
-TENSORFLOW = Framework(
+KERAS = FrameworkSpec(name="keras", hooks=hooks, computes=True, rank=0, family="keras", counts="the layers' shapes")
+TENSORFLOW = FrameworkSpec(
     name="tensorflow",
     hooks=lambda recorder: DistributionHooks(recorder.schemes).of_tensorflow(),
     computes=True,

@@ -15,7 +15,7 @@ from .boosting_hooks import (
     on_gpu,
     open_rounds,
 )
-from .framework import Framework
+from .framework import FrameworkSpec
 
 
 def hooks(recorder):
@@ -46,7 +46,7 @@ def lightgbm_series(progress, booster):
     )
 
 
-LIGHTGBM = Framework(
+LIGHTGBM = FrameworkSpec(
     name="lightgbm",
     hooks=hooks,
     computes=True,

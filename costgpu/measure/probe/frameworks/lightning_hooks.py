@@ -7,7 +7,7 @@ import os
 from ..patching import observe, wrap
 from ..ranks.schemes import sizes_of
 from ..ranks.world import WORLD
-from .framework import Framework
+from .framework import FrameworkSpec
 
 ALL = ("auto", -1, "-1", None)
 GPUS = ("auto", "gpu", "cuda", None)
@@ -83,7 +83,7 @@ class LightningHooks:
             self.recorder.schemes.sampler_inserted = kwargs.get("use_distributed_sampler", True)
 
 
-LIGHTNING = Framework(
+LIGHTNING = FrameworkSpec(
     name="lightning",
     hooks=lambda recorder: LightningHooks(recorder).callbacks(),
     refusals="cudaaccelerator|no supported gpu backend",

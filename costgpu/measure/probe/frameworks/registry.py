@@ -5,7 +5,7 @@ from __future__ import annotations
 from .accelerate_hooks import ACCELERATE
 from .catboost_hooks import CATBOOST
 from .deepspeed_hooks import DEEPSPEED
-from .framework import Framework
+from .framework import FrameworkSpec
 from .horovod_hooks import HOROVOD
 from .jax_hooks import JAX
 from .keras_hooks import KERAS, TENSORFLOW
@@ -32,9 +32,9 @@ FRAMEWORKS = (
     DEEPSPEED,
     HOROVOD,
     TQDM,
-    Framework(name="diffusers", on_torch=True),
-    Framework(name="fastai", on_torch=True, telling=frozenset(("fit_one_cycle",))),
-    Framework(name="timm", on_torch=True),
+    FrameworkSpec(name="diffusers", on_torch=True),
+    FrameworkSpec(name="fastai", on_torch=True, telling=frozenset(("fit_one_cycle",))),
+    FrameworkSpec(name="timm", on_torch=True),
 )
 BY_NAME = {one.name: one for one in FRAMEWORKS}
 

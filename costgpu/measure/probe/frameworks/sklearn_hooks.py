@@ -9,7 +9,7 @@ from ..loops.script_frames import library_loops, own_place
 from ..loops.search_plan import TRAIN_SIZE, read_plan
 from ..patching import harmless, known, observe, wrap
 from ..schedstat import clock
-from .framework import Framework
+from .framework import FrameworkSpec
 
 GROWER, NETWORK = "sklearn.ensemble._hist_gradient_boosting.grower", "sklearn.neural_network._multilayer_perceptron"
 PARTS = (  # what each call of a class's (or module's) function is, the setting that says how many, and what may end them
@@ -262,7 +262,7 @@ def hooks(recorder):
     return {"sklearn.base": attach_base, **search, **recorder.fits.attach_parts()}
 
 
-SKLEARN = Framework(
+SKLEARN = FrameworkSpec(
     name="sklearn",
     label="scikit-learn",
     hooks=hooks,

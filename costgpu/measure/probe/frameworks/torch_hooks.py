@@ -11,7 +11,7 @@ from ..ranks.sharded import Sharded
 from ..sandbox.fake_cuda import FakeCuda
 from ..sandbox.files import note_overwritten
 from ..schedstat import clock, cpu_clock, run_delay
-from .framework import Framework
+from .framework import FrameworkSpec
 from .one_rank import ONE_RANK
 
 ATTENTION_PACKAGES = ("flash_attn", "flash_attn_interface", "xformers")
@@ -278,7 +278,7 @@ def hooks_of_torch(recorder):
     return {"torch": recorder.attach, **recorder.schemes.callbacks(), **Sharded(recorder.schemes).callbacks()}
 
 
-TORCH = Framework(
+TORCH = FrameworkSpec(
     name="torch",
     hooks=hooks_of_torch,
     computes=True,

@@ -7,7 +7,7 @@ from functools import partial
 from ..inference.hooks import attach_generate
 from ..patching import observe
 from ..ranks.schemes import sizes_of
-from .framework import Framework
+from .framework import FrameworkSpec
 
 
 def attach_trainer(schemes, module):
@@ -29,7 +29,7 @@ def hooks(recorder):
     return {"transformers.trainer": attach, "transformers.generation.utils": partial(attach_generate, recorder)}
 
 
-TRANSFORMERS = Framework(
+TRANSFORMERS = FrameworkSpec(
     name="transformers",
     hooks=hooks,
     telling=frozenset("Trainer TrainingArguments from_pretrained AutoModel pipeline".split()),

@@ -15,7 +15,7 @@ from .boosting_hooks import (
     on_gpu,
     open_rounds,
 )
-from .framework import Framework
+from .framework import FrameworkSpec
 
 
 def hooks(recorder):
@@ -56,7 +56,7 @@ def on_gpu_unless_linear(facts):
     return on_gpu("device='cuda'")(facts)
 
 
-XGBOOST = Framework(
+XGBOOST = FrameworkSpec(
     name="xgboost",
     hooks=hooks,
     computes=True,

@@ -56,6 +56,10 @@ class Values:
         inside.depth, inside.shorter = self.depth, self.shorter
         return inside
 
+    def given(self, name, value):
+        """Return an evaluator of the same variables, but for one."""
+        return self.within({**self.local, name: value}, self.globals)
+
     def trips(self, node):
         raise Unknown("a length")
 

@@ -33,6 +33,18 @@ class Reach:
         made.constants = Constants(scope.body, source, evaluator)
         return made
 
+    def given(self, name, value):
+        """Return the same with another value for one variable."""
+        inner = self.evaluator.given(name, value)
+        return Reach(self.source, self.scope, inner, self.passed, self.around)
+
+    def trips(self, node):
+        self.refuse_changing(node)
+        return self.evaluator.trips(node)
+
+    def truth(self, test):
+        return self.evaluator.truth(test)
+
     def pass_by(self, statements):
         self.passed += statements
         self.changing |= changed_by(statements)

@@ -10,14 +10,15 @@ import types
 
 from ..patching import attribute, known
 from .call_binding import bind_call, evaluated, plain_function
+from .executions import REPEATS, Executions
 from .exit_paths import INNER, ExitTaken, Walker, product
-from .forward_passes import REPEATS, ForwardPasses, Trains
+from .forward_passes import ForwardPasses, Trains
 from .gates import Body, Outside
 from .loop_exits import words_of_all
 from .openings import NEVER, Rhythm, rhythm_of
 from .reach import Reach
-from .safe_eval import Evaluator, Unknown
-from .source import Source, encloses, literal_values, loops_around, own_statements
+from .safe_eval import Unknown
+from .source import Source, encloses, loops_around, own_statements
 from .syntax import dotted, is_docstring, is_none
 from .trainings import Trainings
 
@@ -29,6 +30,33 @@ SMALL_CALLS = (  # what is gated by `if n % every` to report, and takes no time 
 MOST_CALLS_DEEP = 2
 MOST_PERIODIC = 40
 SAVING_CALLS = ("save", "save_checkpoint", "save_model", "save_state", "save_pretrained", "save_weights")
+
+
+class BackwardPasses(Executions):
+    """Counts the backward passes that statements will make, each of which sees a `Reach`."""
+
+    def __init__(self, trainings):
+        self.trainings = trainings
+
+    def of(self, node, there, depth=0):
+        if isinstance(node, ast.stmt) and not self.trainings.trains(there, node):
+            return 0
+        return super().of(node, there, depth)
+
+    def event(self, node, there, depth):
+        if not isinstance(node, ast.Call):
+            return 0
+        if dotted(node.func).endswith(".backward"):
+            return 1
+        if not self.trainings.call_trains(node, there):
+            return 0
+        for given in (*node.args, *(keyword.value for keyword in node.keywords)):
+            there.refuse_changing(given, filled_only=True)
+        source, scope, inside = bind_call(node, there.evaluator)
+        passes = self.of_function(scope, Reach.of_call(source, scope, inside, there.changing), depth)
+        if not passes:
+            raise Unknown("it trains out of sight")
+        return passes
 
 
 class UpcomingWork:
@@ -123,62 +151,13 @@ class UpcomingWork:
     def later_phase(self, statement, path, reach, going):
         found = dict(self.place(statement, reach.source, path), trips=None)
         try:
-            found["trips"] = self.static_trips([statement], reach, 0)
+            found["trips"] = BackwardPasses(self.trainings).of(statement, reach)
         except Exception as error:  # noqa: BLE001 - unknown is an honest answer here
             found["why"] = str(error) or type(error).__name__
         for now in going:
             times = known(self.trainings.times, statement, now, reach)  # None of another training, of whatever length
             found.update({"times": times} if times is not None else {})
         return found
-
-    def static_trips(self, body, reach, depth):
-        """Backward passes that these statements will make, from loop bounds alone; raises Unknown."""
-        if depth > 4:
-            raise Unknown("too deep")
-        total, evaluator = 0, reach.evaluator
-        for statement in body:
-            if not self.trainings.trains(reach, statement):
-                continue
-            if isinstance(statement, ast.For):
-                values = literal_values(statement)
-                if values is not None:  # for phase in ["train", "val"]: each value takes its own way through the body
-                    for value in values:
-                        local = dict(evaluator.local)
-                        local[statement.target.id] = value
-                        inner = Evaluator(local, evaluator.globals, self.torch)
-                        inner = Reach(reach.source, reach.scope, inner, reach.passed, reach.around)
-                        total += self.static_trips(statement.body, inner, depth)
-                    continue
-                reach.refuse_changing(statement.iter)
-                trips = evaluator.trips(statement.iter)
-                if math.isinf(trips):
-                    raise Unknown("unbounded")
-                total += trips * self.static_trips(statement.body, reach, depth)
-            elif isinstance(statement, (ast.With, ast.Try)):
-                total += self.static_trips(statement.body, reach, depth)
-            elif isinstance(statement, ast.If):
-                branch = statement.body if evaluator.truth(statement.test) else statement.orelse
-                total += self.static_trips(branch, reach, depth)
-            elif isinstance(statement, (ast.Expr, ast.Assign, ast.AugAssign, ast.Return, ast.AnnAssign)):
-                calls = [n for n in reach.nodes(statement) if isinstance(n, ast.Call)]
-                if any(dotted(c.func).endswith(".backward") for c in calls):
-                    total += 1
-                    continue
-                for call in calls:
-                    if not self.trainings.call_trains(call, reach):
-                        continue
-                    for given in (*call.args, *(keyword.value for keyword in call.keywords)):
-                        reach.refuse_changing(given, filled_only=True)
-                    source, scope, inside = bind_call(call, evaluator)
-                    trips = self.static_trips(
-                        scope.body, Reach.of_call(source, scope, inside, reach.changing), depth + 1
-                    )
-                    if not trips:
-                        raise Unknown("it trains out of sight")
-                    total += trips
-            else:
-                raise Unknown(type(statement).__name__)
-        return total
 
     def periodic_work(self, loop, key, body, training_loader, passed):
         """Yield what a loop's body does beside the step: DataLoaders that it reads, what it saves, what takes its time."""

@@ -2,8 +2,7 @@
 
 from typing import Any
 
-from costgpu.estimator.multi_gpu.links import GB, Links
-from costgpu.estimator.multi_gpu.step_time import Group
+from costgpu.estimator.multi_gpu.network import GB, Group, Links
 from costgpu.models.offer import Interconnect
 from costgpu.models.parallelism import BatchScaling, Parallelism, Scheme
 

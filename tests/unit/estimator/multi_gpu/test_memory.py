@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from costgpu.estimator.multi_gpu.memory import GIB, least_gpus, memory_gib
+from costgpu.estimator.multi_gpu.layouts import GIB, least_gpus, memory_gib
 from costgpu.estimator.multi_gpu.words import how_it_fits
 from costgpu.estimator.training_memory import TrainingBytes
 from costgpu.models.parallelism import Scheme

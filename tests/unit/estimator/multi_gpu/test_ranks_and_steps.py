@@ -7,13 +7,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from costgpu.estimator.interval import Interval
-from costgpu.estimator.multi_gpu.interval import scaling_interval
-from costgpu.estimator.multi_gpu.links import Links
-from costgpu.estimator.multi_gpu.ranks import ONE, group_on
-from costgpu.estimator.multi_gpu.step_time import Group
-from costgpu.estimator.multi_gpu.steps import FIXED, NOT_SPLIT, scope_with, step_ratio
+from costgpu.estimator.multi_gpu.layouts import FIXED, NOT_SPLIT, ONE, group_on, scope_with, step_ratio
+from costgpu.estimator.multi_gpu.network import Group, Links
+from costgpu.estimator.multi_gpu.step_time import scaling_interval
 from costgpu.estimator.scope import scope_of
-from costgpu.models.parallelism import BatchScaling, Parallelism, Scheme
+from costgpu.models.parallelism import ONE_PROCESS, BatchScaling, Parallelism, Scheme
 from costgpu.models.prediction import Candidate
 from tests.properties import examples
 from tests.unit.estimator.builders import candidate, gpu_spec, offer, phase, profile, total
@@ -33,13 +31,13 @@ def test_all_gpus_of_all_machines_work() -> None:
         assert isinstance(found, Group)
         assert (found.gpus, found.nodes) == (gpus, nodes)
     assert group_on(parallelism(), place(1)) == ONE
-    assert group_on(None, place(8)) == ONE
+    assert group_on(ONE_PROCESS, place(8)) == ONE
 
 
 @pytest.mark.parametrize(
     ("spread", "machine", "reason"),
     [
-        (None, place(8, 2), "one process, which cannot use 2 machines"),
+        (ONE_PROCESS, place(8, 2), "one process, which cannot use 2 machines"),
         (parallelism(Scheme.TENSOR), place(8), "tensor parallelism, whose time on 8 GPUs is not predicted: measure it"),
         (parallelism(Scheme.PIPELINE), place(1, 2), "pipeline parallelism, whose time on 2 GPUs is not predicted"),
         (
@@ -55,7 +53,7 @@ def test_all_gpus_of_all_machines_work() -> None:
         (parallelism(), candidate(offer(gpu="GPU", count=2), accelerator=gpu_spec()), "not known: measure it"),
     ],
 )
-def test_where_it_cannot_run_or_be_told(spread: Parallelism | None, machine: Candidate, reason: str) -> None:
+def test_where_it_cannot_run_or_be_told(spread: Parallelism, machine: Candidate, reason: str) -> None:
     found = group_on(spread, machine)
     assert isinstance(found, str)
     assert reason in found

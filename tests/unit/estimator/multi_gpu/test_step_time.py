@@ -4,14 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from costgpu.estimator.multi_gpu.step_time import (
-    Group,
-    StepSeconds,
-    communication_seconds,
-    step_seconds,
-    window_share,
-)
-from costgpu.estimator.multi_gpu.volume import Volume, bytes_per_step
+from costgpu.estimator.multi_gpu.network import Group, Volume, bytes_per_step, communication_seconds
+from costgpu.estimator.multi_gpu.step_time import StepSeconds, step_seconds, window_share
 from costgpu.models.parallelism import Collective, Parallelism, Scheme
 from tests.properties import examples
 from tests.unit.estimator.multi_gpu.groups import group, parallelism

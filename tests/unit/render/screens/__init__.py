@@ -12,9 +12,9 @@ from typing import Any
 from costgpu.estimator.advice.advise import advise
 from costgpu.estimator.doubts import doubts_of
 from costgpu.estimator.inference.notes import inference_notes
+from costgpu.estimator.multi_gpu.words import rows_by_gpus
 from costgpu.estimator.predict import predict
 from costgpu.estimator.prepared import prepare
-from costgpu.estimator.scaling_rows import scaling_rows
 from costgpu.estimator.scope import scope_of
 from costgpu.estimator.service import as_served, serve
 from costgpu.estimator.verdict import Preferences, decide
@@ -23,7 +23,7 @@ from costgpu.models.workload import Extra, ExtraKind, Rhythm, Total, TotalKind, 
 from costgpu.render.text.advice import advice_block
 from costgpu.render.text.blocks import Block
 from costgpu.render.text.estimate import verdict_text
-from costgpu.render.text.scaling import scaling_table
+from costgpu.render.text.several_gpus import scaling_table
 from tests.unit.estimator import builders, inferring
 from tests.unit.estimator.advisable import MACHINE, checkpoint, gpu, host, loading, phase, product, profile
 from tests.unit.estimator.test_several_gpus import place, script
@@ -53,11 +53,11 @@ class Answer:
     verdict: Verdict
     service: Service | None
     advice: tuple[Advice, ...]
-    scaling: tuple[Prediction, ...]
+    by_gpus: tuple[Prediction, ...]
 
     def text(self, *besides: Block, explain: bool = False, log: str | None = None) -> str:
         blocks = [
-            Block(full=scaling_table(self.scaling, self.verdict.recommended)),
+            Block(full=scaling_table(self.by_gpus, self.verdict.recommended)),
             advice_block(self.advice, unit=self.verdict.unit),
             *besides,
         ]
@@ -85,7 +85,7 @@ def answer(
         verdict=replace(verdict, doubts=doubts_of(verdict, of, scope, wanted, TODAY)),
         service=service,
         advice=() if service is not None else advise(workload, verdict, offers, wanted),
-        scaling=scaling_rows(offers, verdict.recommended),
+        by_gpus=rows_by_gpus(offers, verdict.recommended),
     )
 
 

@@ -30,12 +30,12 @@ from costgpu.models.diagnostics import Check, failed, ok, unknown, warning
 from costgpu.models.instance import Identity, Instance, InstanceRef, InstanceState
 from costgpu.models.job import LogStream
 from costgpu.providers.base import HostMaintenance
-from costgpu.render.text.doctor import Place
+from costgpu.render.text.doctor import PlaceReport
 from costgpu.workflows.first_run import trial
 from costgpu.workflows.first_run.redact import Redactor
 from costgpu.workflows.first_run.trial import Allowance, carry_out
 from costgpu.workflows.first_run.trial_job import LAST_WORDS
-from costgpu.workflows.first_run.watch import BOOT_WORDS, LATE_CONSOLE_SECONDS, Watch
+from costgpu.workflows.first_run.watch import BOOT_WORDS, LATE_CONSOLE_SECONDS, MachineWatch
 from tests.properties import examples
 from tests.unit.estimator import builders
 
@@ -114,8 +114,8 @@ class Maintaining(Cloud):
         return HostMaintenance(events=("insert", "asked", *(("moved",) if over else ())), over=over)
 
 
-def watch_of(cloud: Any) -> Watch:
-    return Watch(cloud, cloud.clock, NullObserver(), ask_to_end=lambda _: None)
+def watch_of(cloud: Any) -> MachineWatch:
+    return MachineWatch(cloud, cloud.clock, NullObserver(), ask_to_end=lambda _: None)
 
 
 class View:
@@ -124,7 +124,7 @@ class View:
     instance = REF
 
 
-def finished(watch: Watch) -> Watch:
+def finished(watch: MachineWatch) -> MachineWatch:
     view: Any = View()
     watch.finish(view)
     return watch
@@ -219,12 +219,12 @@ def test_no_machine_follows_one_that_may_still_be_billing(
     ends: dict[str, CostGpuError | None] = {"a": BootFailed("no boot"), "b": gravest, "c": None}
     created = []
 
-    def create(place: Place, *_: object, **__: object) -> CostGpuError | None:
+    def create(place: PlaceReport, *_: object, **__: object) -> CostGpuError | None:
         created.append(place.name)
         return ends[place.name]
 
     monkeypatch.setattr(doctor, "_try", create)
-    places = [Place(name=name, checks=(), offer=builders.offer("1")) for name in ends]
+    places = [PlaceReport(name=name, checks=(), offer=builders.offer("1")) for name in ends]
     monkeypatch.setattr(trial, "redactor_for", lambda *_: Redactor(()))
     context: Any = SimpleNamespace(clock=ManualClock())
     error = doctor._live(context, places, Allowance(Decimal(1)), tmp_path / "r.json", force=False, yes=True)
@@ -242,7 +242,9 @@ def test_no_machine_follows_one_that_may_still_be_billing(
     ],
 )
 def test_where_no_machine_is_created(check: Check, why: str) -> None:
-    said = doctor._why_not(Place(name="a", checks=(check, unknown("organisation", "?")), offer=builders.offer("1")))
+    said = doctor._why_not(
+        PlaceReport(name="a", checks=(check, unknown("organisation", "?")), offer=builders.offer("1"))
+    )
     assert (why in said, bool(said)) == (True, bool(why))
 
 

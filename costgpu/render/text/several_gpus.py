@@ -8,7 +8,7 @@ from typing import Any
 from costgpu.models.parallelism import Scaling
 from costgpu.models.prediction import Prediction
 from costgpu.render.document import json_object, picked
-from costgpu.render.phrases import gpus_of, offer_name, short_offer_name
+from costgpu.render.phrases import offer_name, short_offer_name
 from costgpu.units import format_duration, format_usd
 
 NAME_WIDTH = 42
@@ -74,7 +74,7 @@ def _line(mark: str, name: str, time: str, cost: str, efficiency: str) -> str:
 def scaling_value(prediction: Prediction) -> dict[str, Any]:
     """Return the machines and GPUs that work, and how well together, as JSON values."""
     scaling = prediction.scaling
-    value: dict[str, Any] = {"nodes": prediction.candidate.nodes, "gpus": gpus_of(prediction), "scaling": None}
+    value: dict[str, Any] = {"nodes": prediction.candidate.nodes, "gpus": prediction.gpus, "scaling": None}
     if scaling is not None:
         step = prediction.step_seconds
         value["scaling"] = {

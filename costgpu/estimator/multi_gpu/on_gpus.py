@@ -1,6 +1,7 @@
-"""A workload on all GPUs of a candidate: its steps, their number, memory and efficiency. Pure.
+"""A workload on all GPUs of a candidate that it uses: its steps, their number, memory and efficiency. Pure.
 
-`step` knows what one process takes for its share of the batch; `multi_gpu` what it takes several of them together.
+The door of this room: a script of one process is a group of one GPU. `step` knows what one process takes for its share of
+the batch, the other modules here what several of them take together.
 """
 
 from __future__ import annotations
@@ -14,19 +15,30 @@ from costgpu.estimator.feasibility import MARGIN, RUNTIME_GIB, required_accelera
 from costgpu.estimator.gpu import Precision, precision_of
 from costgpu.estimator.inference.steps import Step
 from costgpu.estimator.interval import Interval
-from costgpu.estimator.multi_gpu.constants import CHECKPOINTING_TIME, LOADER_SHARE
-from costgpu.estimator.multi_gpu.interval import scaling_interval
-from costgpu.estimator.multi_gpu.layouts import Layout, held_under, layouts
-from costgpu.estimator.multi_gpu.memory import GIB, memory_gib
-from costgpu.estimator.multi_gpu.ranks import ONE, group_on
-from costgpu.estimator.multi_gpu.step_time import Group, StepSeconds, communication_seconds, step_seconds, window_share
-from costgpu.estimator.multi_gpu.steps import keeps_global_batch, scope_with
-from costgpu.estimator.multi_gpu.volume import bytes_per_step
-from costgpu.estimator.multi_gpu.words import how_it_fits, layout_words, need_words
+from costgpu.estimator.multi_gpu.layouts import (
+    GIB,
+    ONE,
+    Layout,
+    group_on,
+    held_under,
+    keeps_global_batch,
+    layouts,
+    memory_gib,
+    scope_with,
+)
+from costgpu.estimator.multi_gpu.network import Group, bytes_per_step, communication_seconds
+from costgpu.estimator.multi_gpu.step_time import (
+    CHECKPOINTING_TIME,
+    RENDEZVOUS_SECONDS,
+    scaling_interval,
+    step_seconds,
+    window_share,
+)
+from costgpu.estimator.multi_gpu.words import how_it_fits, need_words, place_notes, step_notes
 from costgpu.estimator.prepared import Workload
 from costgpu.estimator.resize import resized, with_optimizer_share
 from costgpu.estimator.scope import Scope
-from costgpu.estimator.step import loading_seconds, step_on, trains_alone
+from costgpu.estimator.step import loading_seconds, step_on
 from costgpu.estimator.training_memory import TrainingBytes, training_bytes
 from costgpu.models.offer import AcceleratorSpec
 from costgpu.models.parallelism import Parallelism, Scaling, Scheme
@@ -34,37 +46,37 @@ from costgpu.models.prediction import Candidate
 from costgpu.models.workload import Phase
 
 UNKNOWN_VOLUME = "how much its processes exchange in a step is not known: measure it there"
-WHOLE_UNITS = "how large the units of its model are is not known: all of it is taken to be gathered at once"
 ONCE_COMPUTED = frozenset({"copy", "waiting", "host"})  # terms of a step that checkpointing does not repeat
-CLEARLY_FASTER = (
-    0.9  # a way to spread a model that is harder to write has to take less than this of the time: our choice
-)
+# A way to spread a model that is harder to write has to take less than this of the time: our choice.
+CLEARLY_FASTER = 0.9
+LOADER_SHARE = 0.9  # of a machine's vCPUs, that its loaders get. Source: the rows of `step_time`
 
 
 @dataclass(slots=True)
-class ScaledStep:
+class StepOnGpus:
     """One step of a phase on all GPUs."""
 
     step: Step
     single_seconds: float  # of a step on one GPU with all samples of the measured batch, loading included
-    efficiency: float = 1.0
-    spread: Interval = field(default_factory=lambda: Interval(1.0, 1.0))  # what several GPUs add to the interval
-    parts: StepSeconds | None = None  # None with one GPU
-    input_seconds: float = 0.0
-    mfu: float | None = None
+    scaling: Scaling | None = None  # None with one GPU
 
 
 @dataclass(slots=True)
-class SeveralGpus:
+class OnGpus:
     """What the GPUs of a candidate make of a workload whose processes work together."""
 
     group: Group
     scope: Scope
-    steps: list[ScaledStep]
+    steps: list[StepOnGpus]
     unknown: str = ""  # why it cannot run there, or not be predicted; empty if it can
-    too_large: str = ""  # why it does not fit the memory of the GPUs; empty if it does
+    too_large: str | None = None  # why it does not fit the GPUs, empty if it does; None for one process, as any memory
     notes: list[str] = field(default_factory=list)
     scaling: Scaling | None = None  # None with one GPU
+
+    @property
+    def rendezvous_seconds(self) -> float:
+        """Return the seconds that come on top of the script's set-up until its processes have met."""
+        return RENDEZVOUS_SECONDS if self.scaling is not None else 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,119 +88,97 @@ class _Place:
     parallelism: Parallelism
     layout: Layout | None  # None for a script, which has chosen
 
+    @property
+    def vcpus_each(self) -> float:
+        """VCPUs of a machine for each process on it."""
+        vcpus = self.candidate.offer.vcpus if self.candidate.offer is not None else 1
+        return vcpus * self.group.nodes / self.group.gpus
 
-def on_several(workload: Workload, candidate: Candidate) -> SeveralGpus | None:
-    """Return what all GPUs of the candidate make of it; None for a script of one process on one machine, which uses one."""
-    profile = workload.profile
-    if trains_alone(profile) and candidate.nodes == 1:
-        return None
-    offer = candidate.offer
-    if offer is None:
+    @property
+    def divides(self) -> bool:
+        """Return whether its processes divide the global batch of a script."""
+        return self.layout is None and keeps_global_batch(self.parallelism)
+
+
+def on_gpus(workload: Workload, candidate: Candidate) -> OnGpus:
+    """Return what all GPUs of the candidate that it can use make of the workload."""
+    offer, alone = candidate.offer, workload.profile.ranks.alone and candidate.nodes == 1
+    if offer is None or alone:
         return _on_group(workload, candidate)
     machine = (offer.provider, offer.instance_type, offer.vcpus, offer.memory_gib, offer.accelerator)
     key = (machine, candidate.nodes, candidate.interconnect)
     if key not in workload.known:
         workload.known[key] = _on_group(workload, candidate)
-    found: SeveralGpus = workload.known[key]
+    found: OnGpus = workload.known[key]
     return found
 
 
-def _on_group(workload: Workload, candidate: Candidate) -> SeveralGpus:
-    parallelism = workload.profile.parallelism
+def _on_group(workload: Workload, candidate: Candidate) -> OnGpus:
+    parallelism = workload.profile.ranks
     group = group_on(parallelism, candidate)
-    if parallelism is None or isinstance(group, str):
-        reason = group if isinstance(group, str) else ""
+    if parallelism.alone or isinstance(group, str):
         single = [_single(workload, index, candidate) for index in range(len(workload.profile.phases))]
-        return SeveralGpus(ONE, workload.scope, single, unknown=reason)
-    chosen: list[Layout | None] = [None]
-    if parallelism.chosen and candidate.is_gpu:
-        chosen = [*layouts(group, workload.profile.phases[-1].micro_batches)]
+        if isinstance(group, str):
+            return OnGpus(ONE, workload.scope, single, unknown=group, too_large="")
+        return OnGpus(ONE, workload.scope, single)
+    if not parallelism.chosen or not candidate.is_gpu:
+        return _in_full(workload, _Place(candidate, group, parallelism, None))
     places = [
-        _Place(candidate, group, layout.of(parallelism) if layout is not None else parallelism, layout)
-        for layout in chosen
+        _Place(candidate, group, replace(parallelism, scheme=layout.scheme), layout)
+        for layout in layouts(group, workload.profile.phases[-1].micro_batches)
     ]
-    if len(places) > 1:
-        needs = [_needs(workload, place) for place in places]
-        memory = candidate.offer.accelerator.memory_gib if candidate.offer and candidate.offer.accelerator else 0.0
-        fitting = [place for place, need in zip(places, needs, strict=True) if max(need) * MARGIN <= memory]
-        if not fitting:
-            return _in_full(workload, places[min(range(len(places)), key=lambda index: max(needs[index]))])
-        return _simplest([_in_full(workload, place) for place in fitting])
-    return _in_full(workload, places[0])
+    needs = [max(_needs(workload, place)) for place in places]
+    memory = candidate.offer.accelerator.memory_gib if candidate.offer and candidate.offer.accelerator else 0.0
+    fitting = [place for place, need in zip(places, needs, strict=True) if need * MARGIN <= memory]
+    if not fitting:
+        return _in_full(workload, places[needs.index(min(needs))])
 
-
-def _simplest(found: Sequence[SeveralGpus]) -> SeveralGpus:
-    """Return the fastest; DDP, which is the easiest to write, unless another way is clearly faster."""
-
-    def seconds(one: SeveralGpus) -> float:
+    def seconds(one: OnGpus) -> float:
+        """Return its time; DDP, which is the easiest to write, counts less, so that others must be clearly faster."""
         easy = one.scaling is None or one.scaling.scheme is Scheme.DDP
-        return _seconds(one) * (CLEARLY_FASTER if easy else 1.0)
+        steps = zip(one.steps, one.scope.steps, strict=True)
+        return (CLEARLY_FASTER if easy else 1.0) * sum(sum(s.step.terms.values()) * count for s, count in steps)
 
-    return min(found, key=seconds)
-
-
-def _seconds(found: SeveralGpus) -> float:
-    return sum(sum(one.step.terms.values()) * steps for one, steps in zip(found.steps, found.scope.steps, strict=True))
+    return min((_in_full(workload, place) for place in fitting), key=seconds)
 
 
-def _in_full(workload: Workload, place: _Place) -> SeveralGpus:
+def _in_full(workload: Workload, place: _Place) -> OnGpus:
     """Return everything about the workload there."""
-    group, parallelism = place.group, place.parallelism
+    group, parallelism, layout = place.group, place.parallelism, place.layout
     scope, notes = scope_with(workload.scope, parallelism, group.gpus)
-    found = SeveralGpus(group, scope, [], notes=notes)
+    notes += place_notes(parallelism, layout, group, place.candidate)
     needs = _needs(workload, place) if place.candidate.is_gpu else []
-    found.too_large = _too_large(workload, place, needs)
+    found = OnGpus(group, scope, [], too_large=_too_large(workload, place, needs), notes=notes)
     for index in range(len(workload.profile.phases)):
         step = _scaled(workload, index, place)
         if isinstance(step, str):
             found.unknown = found.unknown or step
             step = _single(workload, index, place.candidate)
         found.steps.append(step)
-    each, count = group.gpus // group.nodes, int(place.candidate.accelerator_count)
-    if 1 <= each < count:
-        notes.append(f"it uses {each} of the {count} GPUs of a machine")
-    if group.gpus > 1 and parallelism.scheme.shards_parameters and not parallelism.largest_unit_parameters:
-        notes.append(WHOLE_UNITS)
-    links = place.candidate.interconnect
-    if group.nodes > 1 and links is not None and links.all_interfaces_gbit and links.network_gbit:
-        notes.append(
-            f"costgpu run gives each machine one network interface, {links.network_gbit:g} of {links.all_interfaces_gbit:g}"
-            " Gbit/s: predicted with that one"
-        )
-    if place.layout is not None:
-        notes.append(layout_words(place.layout, group.gpus))
     if group.gpus > 1:
-        found.scaling = _scaling(workload, found, place, max(needs, default=0.0))
+        size = workload.profile.phases[-1].data.batch_size
+        known = found.steps[-1].scaling or Scaling(
+            gpus=group.gpus,
+            nodes=group.nodes,
+            scheme=parallelism.scheme,
+            efficiency=1.0,
+            efficiency_low=1.0,
+            efficiency_high=1.0,
+        )
+        found.scaling = replace(
+            known,
+            steps=sum(scope.steps) if scope.steps != workload.scope.steps else None,
+            memory_gib=max(needs, default=0.0) or None,
+            strong=keeps_global_batch(parallelism),
+            checkpointed=layout is not None and layout.checkpointed,
+            rank_batch=layout.sequences * (size or 1) if layout is not None else None,
+        )
     return found
 
 
-def _scaling(workload: Workload, found: SeveralGpus, place: _Place, need: float) -> Scaling:
-    last, layout = found.steps[-1], place.layout
-    parts = last.parts or StepSeconds(alone=last.single_seconds)
-    changed = found.scope.steps != workload.scope.steps
-    size = workload.profile.phases[-1].data.batch_size
-    return Scaling(
-        gpus=place.group.gpus,
-        nodes=place.group.nodes,
-        scheme=place.parallelism.scheme,
-        efficiency=last.efficiency,
-        efficiency_low=min(last.efficiency, last.efficiency / last.spread.high),
-        efficiency_high=min(1.0, last.efficiency / last.spread.low),
-        steps=sum(found.scope.steps) if changed else None,
-        communication_seconds=parts.communication,
-        straggler_seconds=parts.stragglers,
-        input_seconds=last.input_seconds,
-        memory_gib=need or None,
-        mfu=last.mfu,
-        strong=keeps_global_batch(place.parallelism),
-        checkpointed=layout is not None and layout.checkpointed,
-        rank_batch=layout.sequences * (size or 1) if layout is not None else None,
-    )
-
-
-def _single(workload: Workload, index: int, candidate: Candidate) -> ScaledStep:
+def _single(workload: Workload, index: int, candidate: Candidate) -> StepOnGpus:
     step = step_on(workload, index, candidate)
-    return ScaledStep(step, sum(step.terms.values()))
+    return StepOnGpus(step, sum(step.terms.values()) or workload.profile.phases[index].step.seconds)
 
 
 def _share(phase: Phase, place: _Place) -> tuple[float, float] | str:
@@ -198,7 +188,7 @@ def _share(phase: Phase, place: _Place) -> tuple[float, float] | str:
         if gpus * place.layout.sequences > phase.micro_batches:
             return f"a step has {phase.micro_batches:,.0f} sequences, which {gpus} GPUs cannot share"
         return 1 / gpus, 1 / (gpus * place.layout.sequences)
-    if not keeps_global_batch(parallelism) or phase.inference is not None:
+    if not place.divides or not phase.unit.trains:
         return 1.0, 1.0
     factor = max(1, parallelism.measured_ranks) / gpus
     micro = phase.micro_batches * factor
@@ -214,27 +204,19 @@ def _share(phase: Phase, place: _Place) -> tuple[float, float] | str:
     return share / batch, 1.0
 
 
-def _uneven_notes(phase: Phase, place: _Place, share: tuple[float, float]) -> list[str]:
-    """Return a remark where the GPUs do not divide the batch evenly: scripts leave some of it out, or refuse to start."""
-    batch = place.parallelism.rank_batch or phase.data.batch_size
-    if place.layout is not None or not keeps_global_batch(place.parallelism) or phase.inference is not None:
-        return []
-    ranks, gpus = max(1, place.parallelism.measured_ranks), place.group.gpus
-    whole, what = (batch, "samples") if share[1] == 1 else (phase.micro_batches, "micro-batches")
-    if whole is None or ranks * whole % gpus == 0:
-        return []
-    return [f"{gpus} GPUs do not divide the {ranks * whole:g} {what} of a step evenly: some scripts refuse that"]
+# ----------------------------------------------------------------------------------------------------------- memory
 
 
 def _needs(workload: Workload, place: _Place) -> list[float]:
     """GiB that each GPU needs in each phase, without a margin."""
-    group, precision, found = place.group, precision_of(workload.profile.framework), []
+    group, found = place.group, []
     for index, phase in enumerate(workload.profile.phases):
-        if phase.inference is not None:
+        if not phase.unit.trains:
+            precision = precision_of(workload.profile.framework)
             found.append(required_accelerator_gib(phase, precision, workload.execution) / MARGIN)
         elif group.gpus > 1:
             held = _held(workload, index, place)
-            found.append(memory_gib(held, place.parallelism, group.gpus, group.gpus // group.nodes))
+            found.append(memory_gib(held, place.parallelism, group.gpus, group.each))
         else:
             found.append(_held(workload, index, place).total / GIB + RUNTIME_GIB)
     return found
@@ -249,7 +231,7 @@ def _too_large(workload: Workload, place: _Place, needs: Sequence[float]) -> str
     for index, need in enumerate(needs):
         if need * MARGIN > memory:
             reason = need_words(need * MARGIN, memory, place.parallelism, gpus)
-            if workload.profile.phases[index].inference is not None:
+            if not workload.profile.phases[index].unit.trains:
                 return reason
             half = precision_of(workload.profile.framework).half is not None
             return reason + how_it_fits(_held(workload, index, place), place.parallelism, memory, gpus, half=half)
@@ -261,54 +243,53 @@ def _held(workload: Workload, index: int, place: _Place) -> TrainingBytes:
     share = _share(phase, place)
     samples, micro = (1.0, 1.0) if isinstance(share, str) else share
     precision = precision_of(workload.profile.framework)
-    held = training_bytes(
-        replace(phase, saved_tensor_bytes=round(phase.saved_tensor_bytes * samples / micro)), precision
-    )
+    saved = round(phase.saved_tensor_bytes * samples / micro)
+    held = training_bytes(replace(phase, saved_tensor_bytes=saved), precision)
     if place.layout is None:
         return held
     units = place.parallelism.largest_unit_parameters
     return held_under(place.layout, held, place.parallelism.parameters / units if units else 1.0)
 
 
-def _scaled(workload: Workload, index: int, place: _Place) -> ScaledStep | str:
+# ------------------------------------------------------------------------------------------------------------- time
+
+
+def _scaled(workload: Workload, index: int, place: _Place) -> StepOnGpus | str:
     """One step of a phase on all GPUs; or why it cannot be told."""
     candidate, group, parallelism, layout = place.candidate, place.group, place.parallelism, place.layout
-    phase_here = workload.profile.phases[index]
-    share = _share(phase_here, place)
+    share = _share(workload.profile.phases[index], place)
     if isinstance(share, str):
         return share
-    shards = group.gpus // group.nodes if parallelism.scheme is Scheme.HSDP else group.gpus
+    shards = group.each if parallelism.scheme is Scheme.HSDP else group.gpus
     sized = with_optimizer_share(
         resized(workload, index, *share), index, shards if parallelism.scheme.shards_optimizer else 1
     )
     phase = sized.profile.phases[index]
-    core_share = min(1.0, _vcpus_each(candidate, group))
+    core_share = min(1.0, place.vcpus_each)
     one = step_on(sized, index, candidate, core_share)
     lost = 0.0 if core_share == 1 else sum(one.terms.values()) - sum(step_on(sized, index, candidate).terms.values())
     terms = dict(one.terms)
     loading = terms.pop("loading", 0.0)
     checkpointed = layout is not None and layout.checkpointed
     if checkpointed:
-        again = {name: seconds for name, seconds in terms.items() if name not in ONCE_COMPUTED}
-        terms |= {name: seconds * CHECKPOINTING_TIME for name, seconds in again.items()}
+        terms = {name: s * (1.0 if name in ONCE_COMPUTED else CHECKPOINTING_TIME) for name, s in terms.items()}
     alone = sum(terms.values())
     single = alone + loading - lost
-    mfu = _mfu(sized, index, candidate.accelerator)
     if group.gpus == 1:
         step = replace(one, terms={**terms, "loading": loading} if "loading" in one.terms else terms)
-        return ScaledStep(step, single, mfu=mfu / single if mfu and single > 0 else None)
+        return StepOnGpus(step, single)
     exchanged = 0.0
-    if phase.inference is None:
+    if phase.unit.trains:
         volume = bytes_per_step(_sized_parallelism(parallelism, share[1], phase), phase.micro_batches)
         if volume is None:
             return UNKNOWN_VOLUME
         exchanged = communication_seconds(volume, group)
     window = window_share(parallelism.scheme, phase.micro_batches, checkpointed=checkpointed)
     together = step_seconds(alone, group, exchanged, window)
-    cores_each = min(host_cores(candidate), LOADER_SHARE * _vcpus_each(candidate, group))
+    cores_each = min(host_cores(candidate), LOADER_SHARE * place.vcpus_each)
     waits = loading_seconds(phase, together.seconds, cores_each) if "loading" in one.terms else 0.0
     seconds = together.seconds + waits
-    if layout is None and keeps_global_batch(parallelism):
+    if place.divides:
         single = _whole_batch_seconds(workload, index, place)
         efficiency = min(1.0, single / (group.gpus * seconds))
     else:
@@ -320,16 +301,24 @@ def _scaled(workload: Workload, index: int, place: _Place) -> ScaledStep | str:
         return (step_seconds(alone * factor, group, exchanged, window).seconds * other + waits * factor) / seconds
 
     interval = Interval(end(one.interval.low, spread.low), end(one.interval.high, spread.high))
-    remarks = [*_loader_notes(phase, candidate, group), *_uneven_notes(phase_here, place, share)]
+    remarks = step_notes(workload.profile.phases[index], parallelism, group, candidate, share[1])
     terms |= {"communication": together.communication, "stragglers": together.stragglers, "loading": waits}
-    return ScaledStep(
+    peak_seconds = _peak_seconds(sized, index, candidate.accelerator)
+    return StepOnGpus(
         replace(one, terms=terms, interval=interval, notes=[*one.notes, *reasons, *remarks]),
         single if layout is None else single * group.gpus,
-        efficiency=efficiency,
-        spread=spread,
-        parts=together,
-        input_seconds=waits,
-        mfu=mfu / seconds if mfu and seconds > 0 else None,
+        Scaling(
+            gpus=group.gpus,
+            nodes=group.nodes,
+            scheme=parallelism.scheme,
+            efficiency=efficiency,
+            efficiency_low=min(efficiency, efficiency / spread.high),
+            efficiency_high=min(1.0, efficiency / spread.low),
+            communication_seconds=together.communication,
+            straggler_seconds=together.stragglers,
+            input_seconds=waits,
+            mfu=peak_seconds / seconds if peak_seconds and seconds > 0 else None,
+        ),
     )
 
 
@@ -352,21 +341,7 @@ def _whole_batch_seconds(workload: Workload, index: int, place: _Place) -> float
     return sum(step_on(resized(workload, index, *share), index, place.candidate).terms.values())
 
 
-def _vcpus_each(candidate: Candidate, group: Group) -> float:
-    """VCPUs of a machine for each process on it."""
-    vcpus = candidate.offer.vcpus if candidate.offer is not None else 1
-    return vcpus * group.nodes / group.gpus
-
-
-def _loader_notes(phase: Phase, candidate: Candidate, group: Group) -> list[str]:
-    each = group.gpus // group.nodes
-    wanted = each * phase.data.workers
-    if candidate.offer is None or wanted <= candidate.offer.vcpus:
-        return []
-    return [f"its {each} processes start {wanted} workers for data, on {candidate.offer.vcpus} vCPUs"]
-
-
-def _mfu(workload: Workload, index: int, spec: AcceleratorSpec | None) -> float | None:
+def _peak_seconds(workload: Workload, index: int, spec: AcceleratorSpec | None) -> float | None:
     """Seconds that the FLOPs of one process's step would take at the peak of the unit for them; None if not known."""
     flops = workload.works[index].total_flops
     peak = _peak(spec, precision_of(workload.profile.framework)) if spec is not None else None

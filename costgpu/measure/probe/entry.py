@@ -18,6 +18,7 @@ from ...portable.supervise import PARENT_DEATH_SIGNAL, control
 from .frameworks.accelerate_hooks import set_launch_environment
 from .frameworks.registry import callbacks
 from .loops.script_frames import PROBE_ROOT, package_of_file
+from .patching import put
 from .recorder import Recorder
 from .sandbox import fake_nvidia
 from .sandbox.child_processes import follow_child_processes, follow_hdf5, follow_safetensors
@@ -31,9 +32,9 @@ from .watchdog import Watchdog
 class AfterImport(importlib.abc.MetaPathFinder):
     """Calls back when a module has been imported, and leaves the import itself to the finders that exist."""
 
-    def __init__(self, callbacks):
-        self.callbacks, self.asking = callbacks, set()
-        self.importing, self.seconds, self.cpu_seconds = False, 0.0, 0.0  # of the imports, the outermost of each
+    def __init__(self, callbacks, tell):
+        self.callbacks, self.asking, self.tell = callbacks, set(), tell
+        self.importing = False
 
     def find_spec(self, name, path=None, target=None):
         if name not in self.callbacks or name in self.asking:
@@ -55,12 +56,11 @@ class AfterImport(importlib.abc.MetaPathFinder):
             finally:
                 if outermost:
                     self.importing = False
-                    self.seconds += clock() - begin
-                    self.cpu_seconds += time.process_time() - busy
+                    self.tell(clock() - begin, time.process_time() - busy)
             for callback in self.callbacks.pop(name, ()):  # not before: a script may only ask whether it is there
                 callback(module)
 
-        spec.loader.exec_module = exec_module
+        put(spec.loader, exec_module=exec_module)
         return spec
 
 
@@ -79,7 +79,7 @@ def run_script(config):
     with io.open(path, "rb") as stream:
         code = compile(stream.read(), path, "exec", dont_inherit=True)
     module = types.ModuleType("__main__")
-    module.__file__, module.__builtins__ = path, builtins
+    put(module, __file__=path, __builtins__=builtins)
     sys.modules["__main__"] = module
     exec(code, module.__dict__)  # noqa: S102 - this is what the probe is for
 
@@ -87,19 +87,18 @@ def run_script(config):
 def run(config):
     control(PARENT_DEATH_SIGNAL, signal.SIGKILL)()  # where this is not Linux, the watchdog looks after it
     files = Files(config["scratch"])
-    recorder = Recorder(config, files)
+    reads = Reads(config["scratch"])
+    recorder = Recorder(config, files, reads)
     os.register_at_fork(after_in_child=recorder.forked)
     follow_child_processes(config["scratch"])
     rename_folders()
-    recorder.reads = Reads(config["scratch"])
-    sys.addaudithook(recorder.reads.audit)
+    sys.addaudithook(reads.audit)
     sys.addaudithook(files.audit)
     after = {**callbacks(recorder), "safetensors.torch": [follow_safetensors], "h5py._hl.files": [follow_hdf5]}
     if config["fake_cuda"]:
         fake_nvidia.put_program(config["scratch"], config["gpus"])
         after["pynvml"] = [partial(fake_nvidia.attach_nvml, config["gpus"])]
-    recorder.imports = AfterImport(after)
-    sys.meta_path.insert(0, recorder.imports)
+    sys.meta_path.insert(0, AfterImport(after, recorder.imported))
     sys.path.pop(0)  # the probe's own folder
     watchdog = Watchdog(recorder)
     watchdog.start()

@@ -68,8 +68,9 @@ def progress_phases(record: ProbeRecord) -> list[Phase]:
     series = _chosen(record)
     if series is None:
         return [_phase_without_series(record)]
-    others = [one for one in record["series"] if one is not series and _same_family(one, series)]
-    others = [one for one in others if not one["facts"].get("inside")]
+    family = _family(series)  # neither can be inside the other
+    others = [one for one in record["series"] if one is not series and family and _family(one) == family]
+    others = [one for one in others if one["steps"] > 0 and not one["setup"] and not one["facts"].get("inside")]
     earlier = [one for one in others if not one["open"] or one["unit"] == "fit"]
     if series["openings"] > 1 and not series["facts"].get("inference"):  # predicted between trainings: no phase
         earlier = [one for one in earlier if not one["facts"].get("inference")]
@@ -90,10 +91,8 @@ def later_fits(record: ProbeRecord) -> list[LaterPhase]:
     return found
 
 
-def _same_family(one: SeriesRecord, other: SeriesRecord) -> bool:
-    """Return whether neither can be inside the other: trainings of boosted trees, fits of scikit-learn, of Keras."""
-    families = [BY_NAME[each["source"]].family for each in (one, other) if each["source"] in BY_NAME]
-    return not one["setup"] and one["steps"] > 0 and bool(families[0]) and families[:1] == families[1:]
+def _family(series: SeriesRecord) -> str:
+    return BY_NAME[series["source"]].family if series["source"] in BY_NAME else ""
 
 
 def _phase_without_series(record: ProbeRecord) -> Phase:
@@ -229,12 +228,9 @@ def _has_enough(series: SeriesRecord, record: ProbeRecord) -> bool:
         return series["steps"] >= 1
     if series["steps"] > LEAST_STEPS or (series["steps"] == LEAST_STEPS and ended):
         return True
-    return framework.rank < BESIDE_TRAINING and not framework.fits and _stepped_slowly(series)
-
-
-def _stepped_slowly(series: SeriesRecord) -> bool:
-    """Return whether it made one or two steps, each so long that no more of them could be waited for."""
-    return bool(series["steps"]) and min([series["lead"], *series["seconds"]]) >= SLOW_SECONDS
+    # one or two steps, each so long that no more of them could be waited for
+    slow = series["steps"] > 0 and min([series["lead"], *series["seconds"]]) >= SLOW_SECONDS
+    return slow and framework.rank < BESIDE_TRAINING and not framework.fits
 
 
 def _whole_run(record: ProbeRecord) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 
 from ..loops.script_frames import own_place
-from ..patching import observe
+from ..patching import observe, put
 
 FAMILY = "boosted trees"
 TREES = "gradient-boosted-trees"  # in the benchmark table
@@ -38,7 +38,8 @@ def count_updates(progress, booster_class, open_series):
     def count(booster, *args, **_):
         series = getattr(booster, "_costgpu_series", None)
         if series is None:
-            series = booster._costgpu_series = open_series(progress, booster)
+            series = open_series(progress, booster)
+            put(booster, _costgpu_series=series)
         progress.step(series)
 
     observe(booster_class, "update", count)

@@ -21,7 +21,7 @@ from .framework import FrameworkSpec
 def hooks(recorder):
     def attach(module):
         attach_lightgbm(recorder.progress, module)
-        recorder.predictions.attach_booster(LIGHTGBM, module)
+        recorder.fits.predictions.attach_booster(LIGHTGBM, module)
 
     return {"lightgbm.basic": attach}
 

@@ -10,6 +10,7 @@ from ..loops.search_plan import TRAIN_SIZE, read_plan
 from ..patching import harmless, known, observe, wrap
 from ..schedstat import clock
 from .framework import FrameworkSpec
+from .predict_hooks import Predictions
 
 GROWER, NETWORK = "sklearn.ensemble._hist_gradient_boosting.grower", "sklearn.neural_network._multilayer_perceptron"
 PARTS = (  # what each call of a class's (or module's) function is, the setting that says how many, and what may end them
@@ -29,6 +30,7 @@ class EstimatorFits:
 
     def __init__(self, progress):
         self.progress = progress
+        self.predictions = Predictions(progress, self)  # with what has been fitted
         self.depth = threading.local()
         self.scoring = 0  # fits of searches and cross-validations that are going on
         self.plan = None  # of the search whose candidates are fitted
@@ -256,7 +258,7 @@ def on_gpu(facts):
 def hooks(recorder):
     def attach_base(module):
         recorder.fits.attach_base(module)
-        recorder.predictions.attach_estimators(SKLEARN, module)
+        recorder.fits.predictions.attach_estimators(SKLEARN, module)
 
     search = {"sklearn.model_selection._validation": recorder.fits.attach_search}
     return {"sklearn.base": attach_base, **search, **recorder.fits.attach_parts()}

@@ -21,7 +21,7 @@ from .framework import FrameworkSpec
 def hooks(recorder):
     def attach(module):
         attach_xgboost(recorder.progress, module)
-        recorder.predictions.attach_booster(XGBOOST, module)
+        recorder.fits.predictions.attach_booster(XGBOOST, module)
 
     return {"xgboost.core": attach}
 

@@ -42,10 +42,8 @@ class JaxHooks:
             def gradient(*args, **kwargs):
                 if not self.by_hand and not self.tracing():
                     self.by_hand = True
-                    for one in self.progress.series:  # what is only applied is a part of training steps
-                        if one.facts.pop("applied", None):
-                            one.facts.pop("inference", None)
-                            one.rank, one.unit = JAX.rank, "step"
+                    for one in self.progress.series:
+                        one.trains_after_all()
                 return made(*args, **kwargs)
 
             return gradient
@@ -119,11 +117,7 @@ class JaxHooks:
             series.facts["totals"] = JaxprTotals(traced.jaxpr.jaxpr).record()
             given, returned = taken_and_given_back(traced.jaxpr)
             if not self.by_hand and given and (returned == 0 or (returned == 1 and given >= LEAST_APPLIED)):
-                series.rank += 0.5 if given >= LEAST_APPLIED else 0.25
-                series.facts["applied"] = "only"
-                if given >= LEAST_APPLIED:
-                    series.facts.update(inference=True, batch=items_of(shapes[0]))
-                    series.unit = "batch"
+                series.only_applies(given >= LEAST_APPLIED, items_of(shapes[0]))
             analysis = traced.lower().cost_analysis() or {}
             series.facts["cost_analysis_flops"] = float(analysis.get("flops") or 0.0)
         except Exception as error:  # noqa: BLE001 - an older JAX, or a function that cannot be traced alone

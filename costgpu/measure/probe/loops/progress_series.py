@@ -40,14 +40,19 @@ def make_snapshot(anchor, loops, batches=0, all_batches=0) -> Snapshot:
     return {"anchor": anchor, "batches": batches, "all_batches": all_batches, "loops": loops}
 
 
+def rank_of(framework, facts):
+    """Return where a series stands among others: what is trained here and then used is for the training."""
+    beside = facts.get("inside") or facts.get("applied")
+    return framework.rank + (0.5 if facts.get("inference") else 0.25 if beside else 0.0)
+
+
 class Series:
     """One thing that repeats. Times are seconds of the probe's clock; `facts` travel to the result as they are."""
 
     def __init__(self, framework, unit, total, facts, around):
         self.framework, self.source = framework, framework.name
         self.unit, self.total, self.facts, self.around = unit, total, facts, around
-        # what is trained here and then used is for the training
-        self.rank = framework.rank + (0.5 if facts.get("inference") else 0.25 if facts.get("inside") else 0.0)
+        self.rank = rank_of(framework, facts)
         self.opened, self.last = clock(), None
         self.label, self.open, self.openings = own_place(), True, 1
         self.steps, self.seconds, self.special, self.events = 0, array("d"), {}, {}
@@ -69,6 +74,20 @@ class Series:
                 self.special[len(self.seconds) - 1] = self.events
         self.events = {}
         self.steps += steps
+
+    def only_applies(self, model, items):
+        """Note that its steps update nothing; those of a `model` are predictions for so many items."""
+        self.facts["applied"] = "only"
+        if model:
+            self.unit = "batch"
+            self.facts.update(inference=True, batch=items)
+        self.rank = rank_of(self.framework, self.facts)
+
+    def trains_after_all(self):
+        """Note that what it seemed only to apply is a part of training steps."""
+        if self.facts.pop("applied", None):
+            self.facts.pop("inference", None)
+            self.unit, self.rank = "step", rank_of(self.framework, self.facts)
 
     @property
     def weight(self):

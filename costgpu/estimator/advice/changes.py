@@ -13,7 +13,7 @@ from dataclasses import replace
 from costgpu.estimator.cpu import host_cores
 from costgpu.estimator.gpu import CONSTANTS
 from costgpu.estimator.prepared import Workload
-from costgpu.estimator.resize import larger_data, scaled_split, scaled_step, scaled_work, waiting_of, weight_bytes
+from costgpu.estimator.resize import larger_data, scaled_split, scaled_step, waiting_of, weight_bytes
 from costgpu.models.prediction import Prediction
 from costgpu.models.workload import Autocast, DataLoading, Extra, ExtraKind, GpuPath, Phase, Rhythm
 
@@ -111,7 +111,7 @@ def with_batch(workload: Workload, factor: float) -> Workload:
         )
 
     works = [
-        scaled_work(work, size=factor, same_bytes=weight_bytes(phase))
+        work.scaled(size=factor, same_bytes=weight_bytes(phase))
         for work, phase in zip(workload.works, workload.profile.phases, strict=True)
     ]
     splits = [scaled_split(split, factor) for split in workload.splits]
@@ -131,7 +131,7 @@ def with_fewer_accumulations(workload: Workload, factor: int) -> Workload:
             micro_batches=phase.micro_batches / factor,
         )
 
-    works = [scaled_work(work, launches=1.0 / factor) for work in workload.works]
+    works = [work.scaled(launches=1.0 / factor, same_bytes=0.0) for work in workload.works]
     return replace(_phases(workload, change), works=works)
 
 

@@ -9,7 +9,7 @@ from costgpu.estimator.gpu import Precision
 from costgpu.estimator.inference.cpu import half_gain
 from costgpu.estimator.inference.gpu import Runtime
 from costgpu.estimator.prepared import Workload
-from costgpu.estimator.resize import larger_data, scaled_step, scaled_work, waiting_of
+from costgpu.estimator.resize import larger_data, scaled_step, waiting_of
 from costgpu.models.offer import CpuSpec
 from costgpu.models.workload import Phase, Rhythm
 
@@ -33,7 +33,7 @@ def with_items(workload: Workload, factor: float) -> Workload:
         workload,
         profile=replace(profile, phases=[*profile.phases[:-1], _larger_phase(phase, factor, ratio)]),
         scope=replace(scope, steps=(*scope.steps[:-1], scope.steps[-1] / factor)),
-        works=[*workload.works[:-1], scaled_work(work, size=factor, same_bytes=weights)],
+        works=[*workload.works[:-1], work.scaled(size=factor, same_bytes=weights)],
         splits=[*workload.splits[:-1], larger],
         units=(*workload.units[:-1], unit.scaled(factor)),
     )

@@ -22,9 +22,9 @@ from costgpu.estimator.inference.gpu import Runtime
 from costgpu.estimator.inference.memory import largest_batch, memory_need
 from costgpu.estimator.inference.options import best_batch
 from costgpu.estimator.inference.unit import unit_terms
-from costgpu.estimator.op_costs import HALF_TYPES
 from costgpu.estimator.prepared import Workload
 from costgpu.estimator.throughput import inference_phase
+from costgpu.estimator.work import HALF_TYPES
 from costgpu.models.prediction import AdviceKind, Candidate, Prediction
 from costgpu.models.workload import Phase
 from costgpu.units import format_percent, plural_unit

@@ -17,8 +17,8 @@ from costgpu.estimator.advice.changes import (
 from costgpu.estimator.advice.context import SHARED_CORES_SIGMA, AdviceContext, Option
 from costgpu.estimator.cpu import STEADY
 from costgpu.estimator.gpu import foreign_optimizer, precision_of
-from costgpu.estimator.op_costs import HALF_TYPES
 from costgpu.estimator.prepared import Workload
+from costgpu.estimator.work import HALF_TYPES
 from costgpu.models.prediction import AdviceKind, Candidate, Prediction
 
 GPU_MODEL = "the GPU model and the traced step"

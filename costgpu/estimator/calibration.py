@@ -93,7 +93,7 @@ def calibration_of(
     precision = precision_of(profile.framework)
     ratios = []
     for phase, work in zip(profile.phases, works, strict=True):
-        if phase.inference is not None:
+        if not phase.unit.trains:
             kernels, added = unit_terms(unit_of(phase), spec, execution_of(profile.framework)).seconds, 0.0
         else:
             host = Host(script_seconds=phase.host_seconds_per_step)

@@ -180,7 +180,7 @@ def ending_prices(predictions: Iterable[Prediction]) -> list[str]:
 
 def _unbounded(verdict: Verdict, profile: WorkloadProfile, scope: Scope, today: date) -> Iterator[Doubt]:
     """Yield what no factor is known of."""
-    if not scope.whole and any(phase.inference is not None for phase in profile.phases):
+    if not scope.whole and any(not phase.unit.trains for phase in profile.phases):
         yield Doubt(words=f"length unknown: amounts for {scope.unit}", weight=0.09)
     if unfit := sum(bool(one.infeasible) for one in verdict.asked):
         named = "a type that was asked for" if unfit == 1 else f"{unfit} types that were asked for"

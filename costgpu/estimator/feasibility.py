@@ -44,7 +44,7 @@ def required_accelerator_gib(phase: Phase, precision: Precision, execution: Exec
     Args:
         execution: How inference runs there; None for this precision, as written.
     """
-    if phase.inference is not None:
+    if not phase.unit.trains:
         return memory_need(phase, execution or Execution(precision)).gib_with_margin
     return accelerator_need_gib(phase, precision) * MARGIN
 
@@ -107,7 +107,7 @@ def host_need_gib(profile: WorkloadProfile, processes: int = 1) -> float:
     """
     moved = max(
         phase.saved_tensor_bytes
-        + (phase.inference.activation_bytes if phase.inference is not None else 0)
+        + phase.unit.activation_bytes
         + phase.model_bytes
         + sum(4 * o.parameters + o.state_bytes for o in phase.optimizers)
         for phase in profile.phases

@@ -195,10 +195,10 @@ def _unit_of_all(unit: InferenceUnit | None, measured: Scope, there: Scope, inde
 
 def steps_name(phases: Sequence[Phase], index: int) -> str:
     """Return the part of a run that the steps of a phase are; training and inference apart where a script does both."""
-    kinds = {phase.inference is None for phase in phases}
+    kinds = {phase.unit.trains for phase in phases}
     if len(kinds) == 1:
         return "steps"
-    return "training" if phases[index].inference is None else "inference"
+    return "training" if phases[index].unit.trains else "inference"
 
 
 def _extras(phase: Phase, seconds: float, scope: Scope, index: int, candidate: Candidate) -> list[_Beside]:

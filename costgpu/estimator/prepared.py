@@ -65,7 +65,7 @@ def prepare(
         for phase, work in zip(profile.phases, works, strict=True)
     ]
     calibration = calibration_of(profile, works, local_gpu(profile.machine.accelerators, cards))
-    units = tuple(unit_of(phase) if phase.inference is not None else None for phase in profile.phases)
+    units = tuple(unit_of(phase) if not phase.unit.trains else None for phase in profile.phases)
     return Workload(
         profile,
         scope,

@@ -59,7 +59,7 @@ def scope_of(
         total_steps: Overrides its number of steps.
         per_items: Whether 1,000 items of the last phase are wanted, even if the length of the job is known.
     """
-    if per_items and profile.phases[-1].inference is not None:
+    if per_items and not profile.phases[-1].unit.trains:
         return items_scope(profile.phases)
     last = profile.phases[-1].total
     notes: list[str] = []
@@ -71,7 +71,7 @@ def scope_of(
     limits = tuple(ClockLimit(one.seconds, one.steps is None) if one.seconds else None for one in totals)
     totals = [_in_time(total, phase) for total, phase in zip(totals, profile.phases, strict=True)]
     last = totals[-1]
-    trains = [phase.inference is None for phase in profile.phases]
+    trains = [phase.unit.trains for phase in profile.phases]
     counted = [_is_fixed(total) and training for total, training in zip(totals, trains, strict=True)]
     fixed = (*counted[:-1], total_steps is not None or (epochs is None and counted[-1]))
     unknown_later = [phase for phase in profile.later_phases if phase.steps is None]
@@ -79,7 +79,7 @@ def scope_of(
         if unknown_later:
             where = ", ".join(phase.label for phase in unknown_later)
             notes.append(f"The training at {where} is of unknown length: give --total-steps for the whole job.")
-        if profile.phases[-1].inference is not None:
+        if not profile.phases[-1].unit.trains:
             return items_scope(profile.phases, tuple(notes))
         if last.steps_per_epoch:
             steps_, epochs_ = _only(len(totals), last.steps_per_epoch), _only(len(totals), 1.0)

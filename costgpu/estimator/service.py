@@ -140,20 +140,21 @@ def serve(
     mine, others = [here], list(offers)
     if served is not workload:
         mine, others = [predict(served, here.candidate)], [predict(served, place.candidate) for place in offers]
-    inference = served.profile.phases[-1].inference
-    if inference is not None and inference.independent and (inference.items_per_step or 1.0) > 1:
-        single = with_items(served, 1 / (inference.items_per_step or 1.0))
+    unit = served.profile.phases[-1].unit
+    items = unit.items or 1.0
+    if unit.independent and items > 1:
+        single = with_items(served, 1 / items)
         mine.append(_never_measured(predict(single, here.candidate)))
         others += [predict(single, place.candidate) for place in offers]
     answer = service(rate, mine, others, objective, instance_types)
-    alone = inference is None or inference.independent or (inference.items_per_step or 1.0) <= 1
+    alone = unit.independent or items <= 1
     return answer if alone or answer is None else replace(answer, notes=(*answer.notes, FULL_BATCHES))
 
 
 def _served(workload: Workload) -> Workload | None:
     """Return the workload with its last phase of inference alone; None without one."""
     profile, scope, calibration = workload.profile, workload.scope, workload.calibration
-    last = max((n for n, phase in enumerate(profile.phases) if phase.inference is not None), default=None)
+    last = max((n for n, phase in enumerate(profile.phases) if not phase.unit.trains), default=None)
     if last is None or len(profile.phases) == 1:
         return None if last is None else workload
     return replace(

@@ -110,7 +110,7 @@ def checkpoints_of(phase: Phase, steps: float, epochs: float, *, whole: bool = T
     if found:
         return max(found, key=lambda one: one.count or 0.0)
     held = 0.0  # of inference, which keeps its results
-    if phase.inference is None:
+    if phase.unit.trains:
         parameters = sum(optimizer.parameters for optimizer in phase.optimizers)
         state = sum(optimizer.state_bytes for optimizer in phase.optimizers)
         held = max(phase.model_bytes, FLOAT32_BYTES * parameters) + state

@@ -38,13 +38,12 @@ def inference_unit(phase: Phase, prefill_share: float | None = None) -> Inferenc
     Args:
         prefill_share: Share of its seconds in which prompts are read; None to take what was measured here, if it was.
     """
-    inference = phase.inference
-    if inference is None:
+    unit, generation = phase.unit, phase.unit.generation
+    if unit.trains:
         return None
-    known = bool(inference.items_per_step)
-    item = inference.item if known else phase.unit if phase.unit not in ("", "step") else CALL
-    items = inference.items_per_step or 1.0
-    generation = inference.generation
+    known = bool(unit.items)
+    item = unit.item if known else unit.name if unit.name not in ("", "step") else CALL
+    items = unit.items or 1.0
     if generation is None:
         return InferenceUnit(item=item, items=items)
     prompts = items if known else generation.sequences  # beams compete for the tokens of one prompt
@@ -59,7 +58,7 @@ def inference_unit(phase: Phase, prefill_share: float | None = None) -> Inferenc
 
 def measured_prefill_share(phase: Phase) -> float | None:
     """Share of a unit's op time that reads prompts, by the traced prefill and decodes; None if either was not timed."""
-    generation = phase.inference.generation if phase.inference is not None else None
+    generation = phase.unit.generation
     if generation is None or generation.traced_decodes <= 0 or phase.trace_steps <= 0:
         return None
     prefill = sum(row.seconds for row in phase.ops if row.phase == PREFILL) / phase.trace_steps

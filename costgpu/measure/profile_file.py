@@ -18,7 +18,7 @@ from costgpu.files import FileKind, read_json, write_whole
 from costgpu.models.workload import WorkloadProfile
 
 FORMAT = "costgpu.workload-profile"
-VERSION = 1
+VERSION = 2  # 1 had no units
 _MORE_THAN_NOTHING = ("cores", "gemm_gflops", "copy_gbps")
 AGAIN = "Measure again: costgpu estimate SCRIPT --save profile.json"
 PROFILE = FileKind(
@@ -57,9 +57,9 @@ def load_profile(path: Path) -> WorkloadProfile:
     if not isinstance(document, dict) or document.get("format") != FORMAT:
         raise ProfileError(f"{path} is not a costgpu workload profile.", hint=AGAIN)
     version = document.get("version")
-    if not isinstance(version, int) or version > VERSION or version < 1:
+    if version != VERSION:
         raise ProfileError(
-            f"{path} has profile version {version!r}; this costgpu reads up to {VERSION}.",
+            f"{path} has profile version {version!r}; this costgpu reads version {VERSION}.",
             hint="Upgrade costgpu, or measure again.",
         )
     profile = border.read(

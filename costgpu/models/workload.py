@@ -7,7 +7,7 @@ seconds on the machine that measured, memory is bytes unless the name says other
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any
 
@@ -142,7 +142,7 @@ class OptimizerFacts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Generation:
-    """How one unit of inference makes tokens: one prefill of all prompts, then one decode for each further token."""
+    """How a unit makes tokens: one prefill of all prompts, then one decode for each further token."""
 
     sequences: float  # sequences decoded together: prompts times beams
     prompt_tokens: float  # tokens of one prompt, median
@@ -155,15 +155,29 @@ class Generation:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Inference:
-    """What a phase that only runs a model forward makes; its steps are units of inference, such as batches."""
+class Unit:
+    """What a phase repeats and its total counts: a training step, a scored batch, or prompts that are answered."""
 
-    items_per_step: float | None = None  # items of one unit, such as rows, images or prompts; None if it cannot be told
+    name: str = "step"  # ``step``, ``round``, ``tree``, ``fit``, ``iteration``, ``batch``, ``prompt``
+    trains: bool = True  # whether it changes a model; False where models only run forward
+    items: float | None = None  # rows, images or prompts that it makes results of; None if it cannot be told, or trains
     item: str = "item"  # name of an item
-    independent: bool = False  # whether the items of a unit can be grouped into other batches
+    independent: bool = False  # whether the items can be grouped into other batches
     weights_dtype: str = "float32"  # type of most parameters
-    activation_bytes: int = 0  # most bytes alive at once in one unit, parameters not counted; 0 if not known
+    activation_bytes: int = (
+        0  # most bytes alive at once, beside parameters; 0 if not known, or kept for a backward pass
+    )
     generation: Generation | None = None  # None unless it generates tokens
+
+    def times(self, factor: float) -> Unit:
+        """Return the unit with `factor` times the items."""
+        made = self.generation
+        return replace(
+            self,
+            items=None if self.items is None else self.items * factor,
+            activation_bytes=round(self.activation_bytes * factor),
+            generation=None if made is None else replace(made, sequences=made.sequences * factor),
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -227,12 +241,11 @@ class Phase:
     frozen_bytes: int = 0  # part of `model_bytes` that takes no gradient
     micro_batches: float = 1.0  # backward passes per step
     extras: list[Extra] = field(default_factory=list)  # validation, checkpoints and other work beside the steps
-    unit: str = "step"  # name of a step: ``step``, ``round``, ``tree``, ``fit``, ``iteration``
+    unit: Unit = field(default_factory=Unit)
     gpu: GpuPath = GpuPath.TRACED
     gpu_reason: str = ""  # explanation for people: why it is only a table's figure, or why a GPU does nothing for it
     kind: str = ""  # kind of work, as the benchmark table names it (``gradient-boosted-trees``); empty if it is traced
     totals: StepTotals | None = None  # sums of a step, with `GpuPath.COUNTED`
-    inference: Inference | None = None  # None for training
     # seconds of a step in which nothing of the program computes: it sleeps, or waits for network, disk or a device
     waiting_seconds_per_step: float = 0.0
 

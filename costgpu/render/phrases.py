@@ -122,7 +122,7 @@ def short_offer_name(prediction: Prediction, place: str = "") -> str:
 
 def steps_phrase(phase: Phase) -> str:
     """``at most 20,000 steps in 40 epochs``."""
-    total, unit = phase.total, phase.unit or "step"
+    total, unit = phase.total, phase.unit.name or "step"
     if total.kind is TotalKind.UNBOUNDED:
         return "runs until it is stopped"
     if total.kind is TotalKind.TIMED and total.seconds:
@@ -140,14 +140,12 @@ def steps_phrase(phase: Phase) -> str:
 
 def unit_phrase(phase: Phase) -> str:
     """`` of 64 images``, `` of 8 prompts, 128 new tokens each``; empty for training and where items are not known."""
-    inference = phase.inference
-    if inference is None or not inference.items_per_step:
+    items, item, generation = phase.unit.items, phase.unit.item, phase.unit.generation
+    if not items:
         return ""
-    items, item = inference.items_per_step, inference.item
     words = f" of {_number(items)} {item if items == 1 else plural_unit(item)}"
-    if items == 1 and item == phase.unit:
+    if items == 1 and item == phase.unit.name:
         words = ""
-    generation = inference.generation
     return words if generation is None else f"{words}, {_number(generation.new_tokens)} new tokens each"
 
 

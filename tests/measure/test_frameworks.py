@@ -169,7 +169,7 @@ def test_boosted_trees(
     needs(library)
     profile, phase = measured(tmp_path, "trees.py", library, way)
     assert profile.framework.name == library
-    assert (phase.unit, phase.total.kind, phase.total.steps) == ("round", kind, steps)
+    assert (phase.unit.name, phase.total.kind, phase.total.steps) == ("round", kind, steps)
     assert per_epoch in (None, phase.total.steps_per_epoch)
     assert words in phase.total.how
     assert (phase.gpu, phase.kind) == (GpuPath.TABLE, "gradient-boosted-trees")
@@ -199,7 +199,7 @@ def test_trees_that_ask_for_a_gpu_are_measured_without(tmp_path: Path, library: 
     assert outcome.record is not None
     assert not outcome.record.get("probe_errors")
     (phase,) = progress_phases(outcome.record)
-    assert (phase.unit, phase.total.steps, phase.gpu) == ("round", 20000, GpuPath.TABLE)
+    assert (phase.unit.name, phase.total.steps, phase.gpu) == ("round", 20000, GpuPath.TABLE)
     assert notes_of(outcome.record)[0] == "It asks for a GPU and was measured on the CPU."
 
 
@@ -228,7 +228,7 @@ def test_what_is_counted_inside_a_fit(
     profile, phase = measured(tmp_path, "sklearn_fits.py", model, steps=30 if after else 6, before=after)
     kind = TotalKind.UPPER_BOUND if model == "network" else TotalKind.EXACT  # its loss may end it any time
     assert profile.framework.name == "scikit-learn"
-    assert (phase.unit, phase.total.kind, phase.total.steps) == (unit, kind, steps)
+    assert (phase.unit.name, phase.total.kind, phase.total.steps) == (unit, kind, steps)
     assert phase.gpu is gpu
     assert words in phase.gpu_reason
 
@@ -237,7 +237,7 @@ def test_a_whole_fit_is_its_own_measure(tmp_path: Path) -> None:
     needs("sklearn")
     profile, phase = measured(tmp_path, "sklearn_fits.py", "svm", "3000", steps=None)
     assert profile.ended
-    assert (phase.unit, phase.total.steps, phase.kind) == ("fit", 1, "svm")
+    assert (phase.unit.name, phase.total.steps, phase.kind) == ("fit", 1, "svm")
     assert 0.01 < phase.step.median_seconds < profile.wall_seconds
 
 
@@ -262,7 +262,7 @@ def test_plain_loops(tmp_path: Path) -> None:
     needs("numpy")
     profile, phase = measured(tmp_path, "plain_numpy.py", steps=None, seconds=3)
     assert profile.framework.name == "Python"
-    assert (phase.unit, phase.total.kind, phase.total.steps) == ("iteration", TotalKind.EXACT, 1_000_000)
+    assert (phase.unit.name, phase.total.kind, phase.total.steps) == ("iteration", TotalKind.EXACT, 1_000_000)
     assert phase.total.steps_per_epoch == 500
     assert (phase.gpu, phase.gpu_reason) == (GpuPath.NONE, "a GPU does nothing for this code as it is written")
 

@@ -28,14 +28,13 @@ def scored(folder: Path, way: str, shape: str, steps: int = 8) -> Phase:
 )
 def test_a_script_that_only_scores_is_inference(tmp_path: Path, way: str, shape: str, steps: float, items: int) -> None:
     phase = scored(tmp_path, way, shape)
-    assert phase.inference is not None
     assert (phase.total.kind, phase.total.steps) == (TotalKind.EXACT, steps)
-    assert (phase.inference.items_per_step, phase.inference.item) == (items, "image")
-    assert phase.inference.independent
+    assert (phase.unit.items, phase.unit.item) == (items, "image")
+    assert phase.unit.independent
     assert phase.gpu is GpuPath.TRACED
     assert {op.phase for op in phase.ops} == {"forward"}
     assert sum(op.count for op in phase.ops if op.op == "aten::convolution") == CONVOLUTIONS
-    assert phase.inference.activation_bytes >= items * 8 * 16 * 16 * 4
+    assert phase.unit.activation_bytes >= items * 8 * 16 * 16 * 4
     assert (phase.optimizers, phase.saved_tensor_bytes) == ([], 0)
     assert phase.step.count >= 5
 
@@ -48,7 +47,7 @@ def test_several_models_are_one_unit(tmp_path: Path) -> None:
 
 def test_a_loop_beside_a_model_is_not_inference(tmp_path: Path) -> None:
     profile, _ = profile_of(request("score.py", "eval", "numpy", workdir=tmp_path), tmp_path)
-    assert profile.phases[0].inference is None
+    assert profile.phases[0].unit.trains
     assert (profile.phases[0].gpu, profile.phases[0].gpu_reason) == (GpuPath.NONE, NOTHING)
     assert profile.phases[0].total.steps == 200000
 
@@ -56,8 +55,7 @@ def test_a_loop_beside_a_model_is_not_inference(tmp_path: Path) -> None:
 def test_training_stays_training_and_what_follows_it_is_a_phase(tmp_path: Path) -> None:
     profile, _ = profile_of(request("score.py", "eval", "train", workdir=tmp_path, steps=None), tmp_path)
     training, scoring = profile.phases
-    assert (training.inference, training.total.steps) == (None, 3 * 50)
+    assert (training.unit.trains, training.total.steps) == (True, 3 * 50)
     assert {op.phase for op in training.ops} == {"forward", "backward", "optimizer"}
-    assert scoring.inference is not None
     assert scoring.total.steps == 126
     assert ExtraKind.VALIDATION not in {extra.kind for extra in scoring.extras}

@@ -16,8 +16,8 @@ PROMPTS, TOKENS, LAYERS, HEADS, HEAD_SIZE = 50, 9, 3, 2, 8  # of generate.py
 def inferred(folder: Path, script: str, *arguments: str, trained: tuple[str, ...] = ()) -> Phase:
     """The phase of inference, after trainings in these units."""
     profile, _ = profile_of(request(FRAMEWORKS / script, *arguments, workdir=folder, steps=8), folder)
-    assert [(one.unit, one.inference) for one in profile.phases[:-1]] == [(unit, None) for unit in trained]
-    assert profile.phases[-1].inference is not None
+    assert [(one.unit.name, one.unit.trains) for one in profile.phases[:-1]] == [(unit, True) for unit in trained]
+    assert not profile.phases[-1].unit.trains
     return profile.phases[-1]
 
 
@@ -25,9 +25,9 @@ def inferred(folder: Path, script: str, *arguments: str, trained: tuple[str, ...
 def test_generation_is_a_prefill_and_decodes(tmp_path: Path, way: str) -> None:
     needs("transformers")
     phase = inferred(tmp_path, "generate.py", way)
-    made = phase.inference.generation if phase.inference is not None else None
+    made = phase.unit.generation
     assert made is not None
-    assert (phase.unit, phase.total.kind, phase.total.steps) == ("prompt batch", TotalKind.EXACT, PROMPTS)
+    assert (phase.unit.name, phase.total.kind, phase.total.steps) == ("prompt batch", TotalKind.EXACT, PROMPTS)
     assert (made.sequences, made.prompt_tokens, made.new_tokens, made.decodes) == (4, 12, TOKENS, TOKENS - 1)
     assert (made.most_new_tokens, made.traced_decodes) == (TOKENS, 1)
     assert (made.layers, made.cache_bytes_per_token) == (LAYERS, 2 * LAYERS * HEADS * HEAD_SIZE * 4)
@@ -47,8 +47,7 @@ def test_the_loops_of_libraries(tmp_path: Path, package: str, way: str, steps: f
     needs({"pipeline": "transformers"}.get(package, package))
     phase = inferred(tmp_path, "predict_loops.py", package, way)
     assert (phase.total.kind, phase.total.steps) == (TotalKind.EXACT, steps)
-    assert phase.inference is not None
-    assert phase.inference.items_per_step == items
+    assert phase.unit.items == items
     assert (phase.gpu, phase.trace_steps) == (GpuPath.TRACED, 1)
     assert phase.label.startswith("predict_loops.py:")
 
@@ -70,8 +69,7 @@ def test_predictions_of_other_frameworks(
     monkeypatch.setenv("KERAS_BACKEND", "jax")
     phase = inferred(tmp_path, "predictors.py", way, trained=("tree",) if way == "sklearn" else ())
     assert (phase.total.kind, phase.total.steps) == (TotalKind.EXACT, steps)
-    assert phase.inference is not None
-    assert (phase.gpu, phase.inference.items_per_step) == (gpu, items)
+    assert (phase.gpu, phase.unit.items) == (gpu, items)
     if phase.totals is not None:  # 16 inputs, 64 neurons, one result, forward only
         assert phase.totals.flops == pytest.approx(2 * items * (16 * 64 + 64))
     else:

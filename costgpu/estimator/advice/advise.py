@@ -77,7 +77,7 @@ def advise(
 
 def script_advice(context: AdviceContext) -> list[Advice]:
     """Return everything that a change of the script would save, and what several changes would save together."""
-    trains = any(phase.inference is None for phase in context.workload.profile.phases)
+    trains = any(phase.unit.trains for phase in context.workload.profile.phases)
     training = (mixed_precision, tf32, host_python, fewer_accumulations) if trains else ()
     every = [*(options(context) for options in training), workers(context), *inference_options(context)]
     found = [pair for options in every if (pair := _best(context, (), options)) is not None]

@@ -11,7 +11,7 @@ from costgpu.estimator.inference.gpu import Runtime
 from costgpu.estimator.prepared import Workload
 from costgpu.estimator.resize import larger_data, scaled_step, scaled_work, waiting_of
 from costgpu.models.offer import CpuSpec
-from costgpu.models.workload import Inference, Phase, Rhythm
+from costgpu.models.workload import Phase, Rhythm
 
 
 def with_items(workload: Workload, factor: float) -> Workload:
@@ -22,7 +22,7 @@ def with_items(workload: Workload, factor: float) -> Workload:
     """
     profile, scope = workload.profile, workload.scope
     phase, unit, work, split = profile.phases[-1], workload.units[-1], workload.works[-1], workload.splits[-1]
-    if phase.inference is None or unit is None:
+    if phase.unit.trains or unit is None:
         return workload
     weights = sum(one.times * one.work.weight_bytes for one in unit.passes)
     same = min(1.0, weights / work.bytes_moved) if work.bytes_moved > 0 else 0.0
@@ -31,7 +31,7 @@ def with_items(workload: Workload, factor: float) -> Workload:
     ratio = _seconds(larger) / before if before > 0 else 1.0  # all of it waits
     return replace(
         workload,
-        profile=replace(profile, phases=[*profile.phases[:-1], _larger_phase(phase, phase.inference, factor, ratio)]),
+        profile=replace(profile, phases=[*profile.phases[:-1], _larger_phase(phase, factor, ratio)]),
         scope=replace(scope, steps=(*scope.steps[:-1], scope.steps[-1] / factor)),
         works=[*workload.works[:-1], scaled_work(work, size=factor, same_bytes=weights)],
         splits=[*workload.splits[:-1], larger],
@@ -43,9 +43,9 @@ def _seconds(split: StepSplit) -> float:
     return split.compute + split.memory + split.calls + split.host
 
 
-def _larger_phase(phase: Phase, inference: Inference, factor: float, ratio: float) -> Phase:
+def _larger_phase(phase: Phase, factor: float, ratio: float) -> Phase:
     """Return the phase with `factor` times the items in a unit, which takes `ratio` times as long here, loading apart."""
-    total, waited, made = phase.total, phase.data.wait_seconds_per_step, inference.generation
+    total, waited = phase.total, phase.data.wait_seconds_per_step
     waiting = waiting_of(phase, factor)
     apart = waited + phase.waiting_seconds_per_step
     return replace(
@@ -62,12 +62,7 @@ def _larger_phase(phase: Phase, inference: Inference, factor: float, ratio: floa
             replace(extra, every=extra.every / factor, first=None) if extra.rhythm is Rhythm.STEPS else extra
             for extra in phase.extras
         ],
-        inference=replace(
-            inference,
-            items_per_step=None if inference.items_per_step is None else inference.items_per_step * factor,
-            activation_bytes=round(inference.activation_bytes * factor),
-            generation=None if made is None else replace(made, sequences=made.sequences * factor),
-        ),
+        unit=phase.unit.times(factor),
     )
 
 
@@ -113,6 +108,6 @@ def with_cpu_bfloat16(workload: Workload, cpu: CpuSpec, vcpus: int) -> Workload:
 def with_cpu_float32(workload: Workload) -> Workload:
     """Return the workload with its half-precision models in fp32 on CPUs, which doubles the memory of their weights."""
     profile = workload.profile
-    more = max(phase.model_bytes for phase in profile.phases if phase.inference is not None)
+    more = max(phase.model_bytes for phase in profile.phases if not phase.unit.trains)
     rss = None if profile.peak_rss_bytes is None else profile.peak_rss_bytes + more
     return replace(workload, profile=replace(profile, peak_rss_bytes=rss), cpu_dtype="float32")

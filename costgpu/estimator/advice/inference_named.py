@@ -29,10 +29,10 @@ BYTES_PER_PARAMETER = {"float32": 4.0, "float64": 8.0}
 def named_options(context: AdviceContext) -> Iterator[Advice]:
     """Yield the engines and quantization for the last phase, on the GPU that is recommended."""
     phase, before = context.workload.profile.phases[-1], context.before
-    if phase.inference is None or before is None or before.candidate.accelerator is None:
+    if phase.unit.trains or before is None or before.candidate.accelerator is None:
         return
-    if phase.inference.generation is None:
-        speech = any(word in phase.inference.item for word in SPEECH)
+    if phase.unit.generation is None:
+        speech = any(word in phase.unit.item for word in SPEECH)
         gains = "; ".join(
             f"{gain.engine}: {gain.gain:g}x over {gain.over} ({gain.model}, {gain.accelerator})"
             for gain in GAINS
@@ -41,7 +41,7 @@ def named_options(context: AdviceContext) -> Iterator[Advice]:
         action = "An engine instead of PyTorch, if there is one for the model"
         yield _named(AdviceKind.ENGINE, action, before, f"Measured elsewhere: {gains}.")
         return
-    yield _engine(phase, phase.inference.generation, before, before.candidate.accelerator)
+    yield _engine(phase, phase.unit.generation, before, before.candidate.accelerator)
     sizes = ", ".join(f"{name} {share:.0%}" for name, share in QUANTIZED_BYTES.items())
     yield _named(
         AdviceKind.QUANTIZATION,
@@ -54,7 +54,7 @@ def named_options(context: AdviceContext) -> Iterator[Advice]:
 
 def _engine(phase: Phase, made: Generation, before: Prediction, spec: AcceleratorSpec) -> Advice:
     """Return what an engine with CUDA graphs would make of the same prompts, one batch at a time."""
-    dtype = phase.inference.weights_dtype if phase.inference is not None else ""
+    dtype = phase.unit.weights_dtype
     parameters = phase.model_bytes / BYTES_PER_PARAMETER.get(dtype, 2.0)
     narrower = 2.0 / BYTES_PER_PARAMETER.get(dtype, 2.0)
     cache = narrower * made.cache_bytes_per_token * made.sequences * mean_context(made)

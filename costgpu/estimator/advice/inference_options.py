@@ -42,7 +42,7 @@ SAME_RESULTS = "Compare some results with and without it."
 
 def inference_options(context: AdviceContext) -> list[list[Option]]:
     """Return all of them, those of one kind together; empty without inference."""
-    if all(phase.inference is None for phase in context.workload.profile.phases):
+    if all(phase.unit.trains for phase in context.workload.profile.phases):
         return []
     return [batch(context), half(context), tf32(context), channels_last(context), compiled(context), cpu_type(context)]
 
@@ -50,12 +50,11 @@ def inference_options(context: AdviceContext) -> list[list[Option]]:
 def batch(context: AdviceContext) -> list[Option]:
     """More items in a unit, where they are independent: the batch that nearly saturates the GPU, if it fits."""
     last = context.workload.profile.phases[-1]
-    inference, before = last.inference, context.before
-    if inference is None or not inference.items_per_step or before is None or not _only_inference(context.workload):
+    items, item = last.unit.items, last.unit.item
+    if not items or context.before is None or not _only_inference(context.workload):
         return []
-    if not inference.independent or not traced(context.workload):
+    if not last.unit.independent or not traced(context.workload):
         return []
-    items, item = inference.items_per_step, inference.item
 
     def change(base: Workload, place: Candidate) -> Workload | None:
         factor = batch_factor(base, place)
@@ -71,7 +70,7 @@ def batch(context: AdviceContext) -> list[Option]:
         name = after.candidate.accelerator.name if after.candidate.accelerator is not None else "GPU"
         return f"B{words(after)} (at {items:,.0f} the {name} idles {format_percent(idle)} of the time)"
 
-    made = inference.generation is not None
+    made = last.unit.generation is not None
     own = last.host_seconds_per_step > OWN_SHARE * last.step.seconds
     option = Option(
         kind=AdviceKind.BATCH_SIZE,
@@ -243,7 +242,7 @@ def _in_float32(base: Workload, place: Candidate) -> Workload | None:
 
 
 def _half_types(workload: Workload) -> set[str]:
-    return {phase.inference.weights_dtype for phase in _inferences(workload) if phase.inference is not None}
+    return {phase.unit.weights_dtype for phase in _inferences(workload)}
 
 
 def _torch(workload: Workload) -> bool:
@@ -251,7 +250,7 @@ def _torch(workload: Workload) -> bool:
 
 
 def _inferences(workload: Workload) -> list[Phase]:
-    return [phase for phase in workload.profile.phases if phase.inference is not None]
+    return [phase for phase in workload.profile.phases if not phase.unit.trains]
 
 
 def _only_inference(workload: Workload) -> bool:
@@ -260,12 +259,12 @@ def _only_inference(workload: Workload) -> bool:
 
 def _any_wide(workload: Workload) -> bool:
     """Return whether a model is in fp32."""
-    return any(p.inference is not None and p.inference.weights_dtype not in HALF_TYPES for p in _inferences(workload))
+    return any(p.unit.weights_dtype not in HALF_TYPES for p in _inferences(workload))
 
 
 def _wide(workload: Workload) -> bool:
     """Return whether all models are PyTorch's and in fp32, and stay so on a GPU."""
-    narrow = any(p.inference is not None and p.inference.weights_dtype in HALF_TYPES for p in _inferences(workload))
+    narrow = any(p.unit.weights_dtype in HALF_TYPES for p in _inferences(workload))
     return _torch(workload) and not narrow and workload.execution.weights is None
 
 

@@ -45,7 +45,7 @@ def preprocessing(context: AdviceContext) -> Advice | None:
     """Return what the script does before its first step, done before on a cheap CPU machine."""
     workload, before = context.workload, context.before
     movable = workload.profile.setup_seconds - START_SECONDS
-    loads_model = all(phase.inference is not None for phase in workload.profile.phases)
+    loads_model = all(not phase.unit.trains for phase in workload.profile.phases)
     if before is None or not workload.scope.whole or movable <= 0 or loads_model:
         return None
     return _moved(
@@ -275,7 +275,7 @@ def _sharded_instead(context: AdviceContext, wider: Sequence[Prediction]) -> Adv
 
 def _made_to_fit(workload: Workload, places: Sequence[Prediction]) -> str:
     """Return the cheapest GPU that inference would fit after a change of batch or precision, and the change; else empty."""
-    if any(phase.inference is None for phase in workload.profile.phases):
+    if any(phase.unit.trains for phase in workload.profile.phases):
         return ""
     for place in sorted(places, key=lambda place: hourly_usd(place.candidate)):
         offer = place.offer

@@ -32,7 +32,7 @@ def as_several(workload: Workload, scheme: Scheme = Scheme.DDP) -> Workload | No
     """
     profile = workload.profile
     phases = profile.phases
-    trains = profile.framework.name == "torch" and all(phase.inference is None for phase in phases)
+    trains = profile.framework.name == "torch" and all(phase.unit.trains for phase in phases)
     parameters = max((sum(one.parameters for one in phase.optimizers) for phase in phases), default=0)
     if not trains or not profile.ranks.alone or not parameters:
         return None

@@ -20,7 +20,7 @@ def spot_machine(context: AdviceContext, spot: Sequence[Prediction]) -> Advice |
     if before is None or offer is None or offer.purchase_option is PurchaseOption.SPOT:
         return None
     last = context.workload.profile.phases[-1]
-    infers = last.inference is not None
+    infers = not last.unit.trains
     places = [
         place if infers else _with_checkpoints(place)
         for place in cheapest_of_each_type(spot, None)

@@ -63,12 +63,11 @@ def memory_need(phase: Phase, execution: Execution, *, quantized: str = "") -> M
     Args:
         quantized: ``int8`` or ``int4`` for weights that are quantized to it; the computation is then in half precision.
     """
-    inference = phase.inference
-    if inference is None:
+    unit, made = phase.unit, phase.unit.generation
+    if unit.trains:
         raise ValueError("only a phase of inference has this need")
-    wide = inference.weights_dtype not in HALF_TYPES
-    weights, cache, activations = float(phase.model_bytes), 0.0, float(inference.activation_bytes)
-    made = inference.generation
+    wide = unit.weights_dtype not in HALF_TYPES
+    weights, cache, activations = float(phase.model_bytes), 0.0, float(unit.activation_bytes)
     if made is not None:
         cache = CACHE_BYTES * made.cache_bytes_per_token * made.sequences * (made.prompt_tokens + made.new_tokens)
     if wide and (execution.weights is not None or quantized):
@@ -76,7 +75,7 @@ def memory_need(phase: Phase, execution: Execution, *, quantized: str = "") -> M
     elif wide and execution.precision.half is not None:
         weights, cache, activations = weights * 1.5, cache / 2, activations / 2  # fp32 and the casts that are kept
     return MemoryNeed(
-        weights * QUANTIZED_BYTES.get(quantized, 1.0), cache, activations, traced=inference.activation_bytes > 0
+        weights * QUANTIZED_BYTES.get(quantized, 1.0), cache, activations, traced=unit.activation_bytes > 0
     )
 
 
@@ -92,11 +91,10 @@ def largest_batch(need: MemoryNeed, memory_gib: float) -> float:
 def what_fits(phase: Phase, execution: Execution, memory_gib: float) -> tuple[Fit, ...]:
     """Return the changes with which a phase fits so much memory, least change first, each with its largest batch."""
     half = replace(execution, weights="float16")
-    wide = phase.inference is not None and phase.inference.weights_dtype not in HALF_TYPES
+    wide = phase.unit.weights_dtype not in HALF_TYPES
     tried = [("as written", memory_need(phase, execution))]
     if wide and execution.weights is None:
         tried.append(("half", memory_need(phase, half)))
     tried += [(name, memory_need(phase, half, quantized=name)) for name in QUANTIZED_BYTES]
-    items = phase.inference.items_per_step if phase.inference is not None else None
-    least = 1.0 / items if items else 1.0  # one item
+    least = 1.0 / phase.unit.items if phase.unit.items else 1.0  # one item
     return tuple(Fit(name, batch) for name, need in tried if (batch := largest_batch(need, memory_gib)) >= least)

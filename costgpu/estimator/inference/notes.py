@@ -17,12 +17,11 @@ def inference_notes(profile: WorkloadProfile) -> tuple[str, ...]:
 
 
 def _notes(phase: Phase) -> Iterator[str]:
-    inference = phase.inference
-    if inference is None:
+    unit, made = phase.unit, phase.unit.generation
+    if unit.trains:
         return
-    if not inference.items_per_step:
-        yield f"How many items a {phase.unit or 'call'} holds could not be told: the amounts are for each {phase.unit}."
-    made = inference.generation
+    if not unit.items:
+        yield f"How many items a {unit.name or 'call'} holds could not be told: the amounts are for each {unit.name}."
     if made is not None:
         length = f"An answer is taken to have {format_number(made.new_tokens)} tokens, the median of what was seen"
         if made.most_new_tokens is not None and made.most_new_tokens > made.new_tokens:

@@ -70,10 +70,9 @@ def on_cpu_in_half(
         other: Type that the model is converted to; empty for its own.
         own: Seconds of the script's own Python in it there; None for as many as here.
     """
-    dtype = phase.inference.weights_dtype if phase.inference is not None else ""
-    if dtype not in HALF_TYPES:
+    if phase.unit.weights_dtype not in HALF_TYPES:
         return None
-    dtype = other or dtype
+    dtype = other or phase.unit.weights_dtype
     notes = [f"{dtype} on a CPU: from its peak, not from what was measured here"]
     interval, has = ABSOLUTE, half_unit(cpu, dtype) if dtype in HALF_TYPES else None
     if has is HalfUnit.NONE:
@@ -95,7 +94,7 @@ def _first_share(seconds: list[float]) -> float | None:
 
 def unit_rows(phase: Phase) -> list[OpRow]:
     """Return the rows of a phase's trace, its decodes as often as the units of the trace make them."""
-    generation = phase.inference.generation if phase.inference is not None else None
+    generation = phase.unit.generation
     if generation is None or not generation.traced_decodes:
         return phase.ops
     factor = generation.decodes * max(1, phase.trace_steps) / generation.traced_decodes

@@ -44,12 +44,10 @@ class Unit:
 
 def unit_of(phase: Phase) -> Unit:
     """Return the unit of a phase of inference."""
-    inference = phase.inference
-    items = inference.items_per_step if inference is not None else None
+    items, generation = phase.unit.items, phase.unit.generation
     own = phase.host_seconds_per_step if phase.step.count and phase.host_seconds_per_step > 0 else None
     if phase.gpu is GpuPath.COUNTED and phase.totals is not None:
         return Unit((Pass(counted_forward(phase.totals)),), items, own)
-    generation = inference.generation if inference is not None else None
     if generation is None or not generation.traced_decodes:
         return Unit((Pass(forward_work(phase.ops, phase.trace_steps)),), items, own)
     decode = [row for row in phase.ops if row.phase == "decode"]

@@ -188,7 +188,7 @@ def _share(phase: Phase, place: _Place) -> tuple[float, float] | str:
         if gpus * place.layout.sequences > phase.micro_batches:
             return f"a step has {phase.micro_batches:,.0f} sequences, which {gpus} GPUs cannot share"
         return 1 / gpus, 1 / (gpus * place.layout.sequences)
-    if not place.divides or phase.inference is not None:
+    if not place.divides or not phase.unit.trains:
         return 1.0, 1.0
     factor = max(1, parallelism.measured_ranks) / gpus
     micro = phase.micro_batches * factor
@@ -211,7 +211,7 @@ def _needs(workload: Workload, place: _Place) -> list[float]:
     """GiB that each GPU needs in each phase, without a margin."""
     group, found = place.group, []
     for index, phase in enumerate(workload.profile.phases):
-        if phase.inference is not None:
+        if not phase.unit.trains:
             precision = precision_of(workload.profile.framework)
             found.append(required_accelerator_gib(phase, precision, workload.execution) / MARGIN)
         elif group.gpus > 1:
@@ -231,7 +231,7 @@ def _too_large(workload: Workload, place: _Place, needs: Sequence[float]) -> str
     for index, need in enumerate(needs):
         if need * MARGIN > memory:
             reason = need_words(need * MARGIN, memory, place.parallelism, gpus)
-            if workload.profile.phases[index].inference is not None:
+            if not workload.profile.phases[index].unit.trains:
                 return reason
             half = precision_of(workload.profile.framework).half is not None
             return reason + how_it_fits(_held(workload, index, place), place.parallelism, memory, gpus, half=half)
@@ -279,7 +279,7 @@ def _scaled(workload: Workload, index: int, place: _Place) -> StepOnGpus | str:
         step = replace(one, terms={**terms, "loading": loading} if "loading" in one.terms else terms)
         return StepOnGpus(step, single)
     exchanged = 0.0
-    if phase.inference is None:
+    if phase.unit.trains:
         volume = bytes_per_step(_sized_parallelism(parallelism, share[1], phase), phase.micro_batches)
         if volume is None:
             return UNKNOWN_VOLUME

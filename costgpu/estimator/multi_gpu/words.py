@@ -78,7 +78,7 @@ def step_notes(phase: Phase, parallelism: Parallelism, group: Group, candidate: 
     notes, wanted = [], group.each * phase.data.workers
     if candidate.offer is not None and wanted > candidate.offer.vcpus:
         notes.append(f"its {group.each} processes start {wanted} workers for data, on {candidate.offer.vcpus} vCPUs")
-    if not parallelism.chosen and keeps_global_batch(parallelism) and phase.inference is None:
+    if not parallelism.chosen and keeps_global_batch(parallelism) and phase.unit.trains:
         ranks, gpus = max(1, parallelism.measured_ranks), group.gpus
         batch = parallelism.rank_batch or phase.data.batch_size
         whole, what = (batch, "samples") if micro == 1 else (phase.micro_batches, "micro-batches")

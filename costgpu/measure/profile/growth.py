@@ -28,7 +28,7 @@ def growth_notes(raw: PhaseRecord, phase: Phase) -> list[str]:
     if growth > 0 and max(growth, 1 / growth) >= LEAST_GROWTH:
         word = f"{growth:.1f} times" if growth > 1 else f"{growth:.0%} of"
         notes.append(
-            f"Its {phase.unit}s change in size: a late one computes {word} the values of the one that was traced first."
+            f"Its {phase.unit.name}s change in size: a late one computes {word} the values of the one that was traced first."
             " Those to come may go on so."
         )
     for size in raw["followed"]:

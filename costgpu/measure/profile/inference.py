@@ -8,20 +8,27 @@ from dataclasses import replace
 
 from costgpu.measure.probe.record import GenerationFacts, InferenceFacts, Loop, PhaseRecord, SeriesRecord, Snapshot
 from costgpu.measure.profile.total_steps import total_steps
-from costgpu.models.workload import Extra, ExtraKind, Generation, Inference, Phase, Rhythm, Total
+from costgpu.models.workload import Extra, ExtraKind, Generation, Phase, Rhythm, Total, Unit
 
 MOST_SIZES = 2  # numbers of items of a unit, beside the last: with more, the leading dimension is something else
 
 
-def inference_of(raw: PhaseRecord) -> Inference | None:
-    """Return what the units of the phase make; None for training."""
+def unit_of(raw: PhaseRecord) -> Unit:
+    """Return what the phase repeats."""
     facts = raw.get("inference")
     if facts is None:
-        return None
-    generation = _generation(facts["generation"])
-    return Inference(
-        items_per_step=_items(facts, raw),
-        item="prompt" if generation is not None else facts["kind"],
+        return Unit()
+    items, generation = _items(facts, raw), _generation(facts["generation"])
+    item = "prompt" if generation is not None else facts["kind"]
+    if generation is not None:
+        name = "prompt batch" if (items or 1) > 1 else "prompt"
+    else:
+        name = "call" if items is None else "batch" if items > 1 else item
+    return Unit(
+        name=name,
+        trains=False,
+        items=items,
+        item=item,
         independent=_independent(raw, _counting_loops(raw, facts)),
         weights_dtype=facts["weights_dtype"] or "float32",
         activation_bytes=facts["activation_bytes"],
@@ -29,14 +36,17 @@ def inference_of(raw: PhaseRecord) -> Inference | None:
     )
 
 
-def inference_of_series(series: SeriesRecord) -> Inference | None:
-    """Return what the steps of a framework's predictions make; None for training."""
+def unit_of_series(series: SeriesRecord) -> Unit:
+    """Return what a framework's series repeats: steps of a training, or predictions."""
     facts = series["facts"]
+    name = {"it": "iteration"}.get(series["unit"], series["unit"])
     if not facts.get("inference"):
-        return None
+        return Unit(name=name)
     totals, items = facts.get("totals") or {}, facts.get("batch")
-    return Inference(
-        items_per_step=float(items) if items else None,
+    return Unit(
+        name="batch" if series["source"] == "jax" else name,
+        trains=False,
+        items=float(items) if items else None,
         item="row" if series["unit"] == "call" else "item",
         independent=True,
         weights_dtype=totals.get("dtype", "float32"),
@@ -46,15 +56,6 @@ def inference_of_series(series: SeriesRecord) -> Inference | None:
 def known_by_one(raw: PhaseRecord) -> bool:
     """Return whether one unit of inference tells enough: it was traced, and timed as a whole or by its parts."""
     return bool(raw.get("inference") and raw["seconds"] and raw["trace_steps"])
-
-
-def unit_of(inference: Inference) -> str:
-    """Return what one unit is called."""
-    if inference.generation is not None:
-        return "prompt batch" if (inference.items_per_step or 1) > 1 else "prompt"
-    if inference.items_per_step is None:
-        return "call"
-    return "batch" if inference.items_per_step > 1 else inference.item
 
 
 def inference_total(raw: PhaseRecord, *, ended: bool) -> Total:

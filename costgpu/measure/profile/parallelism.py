@@ -87,7 +87,7 @@ def of_whole_model(phase: Phase, parallelism: Parallelism | None) -> Phase:
 
     Sharded parameters and optimizer states are spread evenly, so that one factor fits all of an optimizer.
     """
-    if parallelism is None or not parallelism.scheme.shards_optimizer or phase.inference is not None:
+    if parallelism is None or not parallelism.scheme.shards_optimizer or not phase.unit.trains:
         return phase
     held, whole = sum(one.parameters for one in phase.optimizers), parallelism.trained_parameters
     factor = whole / held if held and whole > held else 1.0

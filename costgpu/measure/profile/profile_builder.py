@@ -19,7 +19,6 @@ from costgpu.measure.probe.record import (
 from costgpu.measure.profile.accumulation import accumulation, batches_per_step
 from costgpu.measure.profile.growth import growing
 from costgpu.measure.profile.inference import (
-    inference_of,
     inference_total,
     known_by_one,
     tail,
@@ -102,7 +101,7 @@ def build_profile(
         later = later_fits(record)
         name, number = framework_of(record)
         framework = Framework(version=number, python=record["python"], name=name)
-        notes = notes_of(record) + [trains_again(one, phases[-1].unit) for one in later if one.source]
+        notes = notes_of(record) + [trains_again(one, phases[-1].unit.name) for one in later if one.source]
     phases[-1] = replace(phases[-1], total=within_budget(phases[-1].total, record.get("budget")))
     if phases[-1].total.kind is TotalKind.UPPER_BOUND:
         notes.append("The script may stop early: the number of steps is an upper bound.")
@@ -118,7 +117,7 @@ def build_profile(
         costgpu_version=version,
         machine=replace(machine, disturbed_share=found.share),
         framework=framework,
-        setup_seconds=max(0.0, setup - (0.0 if phases[0].inference else phases[0].step.median_seconds)),
+        setup_seconds=max(0.0, setup - (phases[0].step.median_seconds if phases[0].unit.trains else 0.0)),
         ended=record["status"] == "ended",
         wall_seconds=record["wall_seconds"],
         peak_rss_bytes=record["peak_rss_bytes"],
@@ -208,15 +207,14 @@ def _phase(raw: PhaseRecord, activity: ActivityRecord | None, *, ended: bool, ga
     micro_batches = float(max(1, raw["micro_batches"])) if once else 1.0
     drawn = raw["snapshots"][0]["all_batches"] if once and raw["snapshots"] else 0
     data = data_loading(raw, used, batches_per_step(raw["snapshots"]) or min(micro_batches, drawn))
-    inference = inference_of(raw)
-    if inference is None:
-        total = total_steps(raw, ended=ended, micro_batches=micro_batches)
-    else:
-        total = inference_total(raw, ended=ended)
+    unit = unit_of(raw)
+    total = (
+        total_steps(raw, ended=ended, micro_batches=micro_batches) if unit.trains else inference_total(raw, ended=ended)
+    )
     if raw.get("call", 1) > 1 and not ended and total.steps is not None:
         by = next((loop["caller"] for shot in raw["snapshots"] for loop in shot["loops"] if "caller" in loop), "")
         total = replace(called_again(total.how, raw["call"], by, total.steps), loops=total.loops)
-    if inference is None and raw["told"] and not ended:
+    if unit.trains and raw["told"] and not ended:
         total = told_total(raw["told"], raw["steps"]) or total
     if 0 < raw.get("elsewhere", 0) < raw["steps"] / 2 and total.kind is TotalKind.EXACT and not ended:
         how = f"{total.how}; {raw['elsewhere']} steps at another place for {raw['steps']} here are not counted"
@@ -256,8 +254,7 @@ def _phase(raw: PhaseRecord, activity: ActivityRecord | None, *, ended: bool, ga
         micro_batches=max(1.0, raw["micro_batches"] / steps),
         waiting_seconds_per_step=waiting_of_phase(raw, used, activity),
         extras=found,
-        unit=unit_of(inference) if inference is not None else "step",
-        inference=inference,
+        unit=unit,
     )
 
 
@@ -284,10 +281,9 @@ def _host_seconds(raw: PhaseRecord) -> float:
 
 def _unite(phases: list[Phase]) -> list[Phase]:
     """Give phases too short to have been timed the times and the trace of their longest neighbour."""
-    if len({phase.inference is None for phase in phases}) > 1:  # training and inference have nothing to lend each other
-        kinds = (True, False)
-        united = {kind: iter(_unite([p for p in phases if (p.inference is None) is kind])) for kind in kinds}
-        return [next(united[phase.inference is None]) for phase in phases]
+    if len({phase.unit.trains for phase in phases}) > 1:  # training and inference have nothing to lend each other
+        united = {kind: iter(_unite([p for p in phases if p.unit.trains is kind])) for kind in (True, False)}
+        return [next(united[phase.unit.trains]) for phase in phases]
     best = max(phases, key=lambda phase: (phase.step.count, phase.steps_observed))
     return [
         phase

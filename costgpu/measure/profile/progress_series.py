@@ -13,7 +13,7 @@ from costgpu.measure.probe.record import (
     SeriesRecord,
 )
 from costgpu.measure.profile.gpu_paths import NOTHING, gpu_path
-from costgpu.measure.profile.inference import inference_of_series
+from costgpu.measure.profile.inference import unit_of_series
 from costgpu.measure.profile.rhythms import left_out, works_of
 from costgpu.measure.profile.search_times import note_of_search, of_all_fits
 from costgpu.measure.profile.series_totals import place_of, total_of, total_of_calls
@@ -31,6 +31,7 @@ from costgpu.models.workload import (
     StepTotals,
     Total,
     TotalKind,
+    Unit,
 )
 from costgpu.units import format_duration
 
@@ -102,7 +103,7 @@ def _phase_without_series(record: ProbeRecord) -> Phase:
         total=Total(kind=TotalKind.EXACT, steps=1.0, steps_per_epoch=None, how="it ran to its end"),
         steps_observed=1,
         step=single_step(record["wall_seconds"]),
-        unit="run",
+        unit=Unit(name="run"),
         gpu=GpuPath.NONE,
         gpu_reason=ONE_STEP if _only_step(record) else UNSEEN.format(names[0]) if names else NOTHING,
     )
@@ -279,7 +280,7 @@ def _series_phase(series: SeriesRecord, record: ProbeRecord, *, over: bool = Fal
         note = "between the last line of an epoch and the first of the next"
         found.append(Extra(kind=ExtraKind.EPOCH_START, seconds_each=between, rhythm=Rhythm.EPOCH, note=note))
     totals = facts.get("totals") if gpu is GpuPath.COUNTED else None
-    inference = inference_of_series(series)
+    unit = unit_of_series(series)
     return Phase(
         label=series["label"] or series["source"],
         total=total,
@@ -288,14 +289,11 @@ def _series_phase(series: SeriesRecord, record: ProbeRecord, *, over: bool = Fal
         data=DataLoading(batch_size=facts.get("batch")),
         optimizers=_optimizers(facts) if facts.get("parameters") else [],
         # of three passes, the outputs of one
-        saved_tensor_bytes=int(totals["bytes"] / 6) if totals and inference is None else 0,
+        saved_tensor_bytes=int(totals["bytes"] / 6) if totals and unit.trains else 0,
         model_bytes=int(facts.get("model_bytes") or 0),
         # what steps take beyond the median is in the mean of fits whose lengths are known
         extras=found if typical.median_seconds == step.median_seconds else [],
-        unit="batch"
-        if inference and series["source"] == "jax"
-        else {"it": "iteration"}.get(series["unit"], series["unit"]),
-        inference=inference,
+        unit=unit,
         gpu=gpu,
         gpu_reason=reason,
         kind=kind,
@@ -343,7 +341,7 @@ def _loops_phase(progress: LoopProgress) -> Phase:
         total=replace(total, loops=texts),
         steps_observed=max(1, round(passed)),
         step=summarize(_rates(progress["times"]) or [mean], mean),
-        unit="second" if clock is not None else "iteration",
+        unit=Unit(name="second" if clock is not None else "iteration"),
         gpu=GpuPath.NONE,
         gpu_reason=f"what its loop computes with {libraries[0]} was not traced, so that no GPU time is known"
         if libraries

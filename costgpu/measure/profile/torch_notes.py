@@ -55,9 +55,9 @@ def torch_notes(phases: list[Phase], later: list[LaterPhase], record: ProbeRecor
         notes.append(f"Only its first step was seen, which took {seconds}: later ones may take less.")
     elif last.step.traced_only:
         notes.append("Only traced steps could be timed; their times are a little high.")
-    if last.inference is not None and last.steps_observed == 1:
-        notes.append(f"Only one {last.unit} was begun: its time is that of its parts.")
-    if not last.optimizers and last.inference is None:
+    if not last.unit.trains and last.steps_observed == 1:
+        notes.append(f"Only one {last.unit.name} was begun: its time is that of its parts.")
+    if not last.optimizers and last.unit.trains:
         notes.append("No optimizer steps: backward passes were counted.")
     told = [raw["told"] for raw in stepped(record)]
     beside = [untold(one.get("validation"), phase.extras) for one, phase in zip(told, phases, strict=True) if one]

@@ -54,7 +54,7 @@ def throughput_tables(verdict: Verdict, profile: WorkloadProfile) -> list[Table]
 
 def phases_table(verdict: Verdict, profile: WorkloadProfile) -> Table | None:
     """Each phase of a script that trains and infers, or infers in several; None for any other."""
-    if len(profile.phases) < 2 or verdict.unit != WHOLE_JOB or all(p.inference is None for p in profile.phases):
+    if len(profile.phases) < 2 or verdict.unit != WHOLE_JOB or all(p.unit.trains for p in profile.phases):
         return None
     places = [place for place in places_of(verdict) if place.phases]
     rows = [

@@ -322,7 +322,7 @@ def _style(key: str) -> str:
 
 def _phase_facts(phase: Phase) -> str:
     """Return what was measured of a step."""
-    step, unit = phase.step, phase.unit or "step"
+    step, unit = phase.step, phase.unit.name or "step"
     took = f"{format_duration(step.median_seconds)} a {unit} here (median of {step.count:,})"
     if step.count >= LEAST_STEPS:
         took += f", eight of ten between {format_duration(step.low_seconds)} and {format_duration(step.high_seconds)}"

@@ -180,11 +180,11 @@ def _step_lines(profile: WorkloadProfile) -> list[str]:
     size = model_phrase(last)
     if not step.count:
         mean = format_duration(step.seconds)
-        return [f"Not measured: {size}; on {where} {with_article(last.unit)} would take about {mean}."]
+        return [f"Not measured: {size}; on {where} {with_article(last.unit.name)} would take about {mean}."]
     how = "median" if step.by_median else "mean"
-    facts = [f"{format_duration(step.seconds)} {with_article(last.unit)} ({how} of {step.count})"]
+    facts = [f"{format_duration(step.seconds)} {with_article(last.unit.name)} ({how} of {step.count})"]
     if step.count == 1 and profile.ended:
-        facts = [f"{format_duration(step.seconds)} for the {last.unit}"]
+        facts = [f"{format_duration(step.seconds)} for the {last.unit.name}"]
     if waiting := waiting_phrase(last):
         facts.append(waiting)
     if profile.setup_seconds > 0:
@@ -193,8 +193,8 @@ def _step_lines(profile: WorkloadProfile) -> list[str]:
         facts.append(size)
     lines = [f"Measured on {where}: {', '.join(facts)}."]
     if last.extras:
-        extras = "; ".join(extra_phrase(extra, last.unit) for extra in last.extras)
-        lines.append(f"Beside the {plural_unit(last.unit)}: {extras}.")
+        extras = "; ".join(extra_phrase(extra, last.unit.name) for extra in last.extras)
+        lines.append(f"Beside the {plural_unit(last.unit.name)}: {extras}.")
     return lines
 
 

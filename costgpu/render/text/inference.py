@@ -25,13 +25,13 @@ def places_of(verdict: Verdict) -> list[Prediction]:
 
 def inference_text(verdict: Verdict, profile: WorkloadProfile) -> str:
     """Return the phases of a script that trains and infers, and what each phase of inference makes; empty for training."""
-    if all(phase.inference is None for phase in profile.phases):
+    if all(phase.unit.trains for phase in profile.phases):
         return ""
     blocks = [phases_text(verdict, profile)] if len(profile.phases) > 1 and verdict.unit == WHOLE_JOB else []
-    several = sum(phase.inference is not None for phase in profile.phases) > 1
+    several = sum(not phase.unit.trains for phase in profile.phases) > 1
     for index, phase in enumerate(profile.phases):
         rows = throughput_rows(verdict, index)
-        if phase.inference is not None and rows:
+        if not phase.unit.trains and rows:
             blocks.append("\n".join(_throughput_lines(rows, verdict, f" ({phase.label})" if several else "")))
     if len(blocks) > 0 and (fixed := fixed_words(verdict)):
         blocks[-1] += "\n" + wrap(fixed, "  ")
@@ -40,7 +40,7 @@ def inference_text(verdict: Verdict, profile: WorkloadProfile) -> str:
 
 def inference_rows(verdict: Verdict, profile: WorkloadProfile, most: int) -> list[str]:
     """Return what its last phase of inference makes, in the kind that says the most, if so many rows hold it."""
-    inferring = [index for index, phase in enumerate(profile.phases) if phase.inference is not None]
+    inferring = [index for index, phase in enumerate(profile.phases) if not phase.unit.trains]
     rows = throughput_rows(verdict, inferring[-1]) if inferring else []
     lines = _throughput_lines(rows, verdict, "", kinds=1) if rows else []
     return lines if len(lines) <= most else []
@@ -114,7 +114,7 @@ def phases_text(verdict: Verdict, profile: WorkloadProfile) -> str:
 
 def phase_name(phase: Phase) -> str:
     """``training (train.py:41)``."""
-    return f"{'training' if phase.inference is None else 'inference'} ({phase.label})"
+    return f"{'training' if phase.unit.trains else 'inference'} ({phase.label})"
 
 
 def inference_values(verdict: Verdict, profile: WorkloadProfile) -> list[dict[str, Any]]:
@@ -124,12 +124,16 @@ def inference_values(verdict: Verdict, profile: WorkloadProfile) -> list[dict[st
             {
                 "label": phase.label,
                 "steps": phase.total.steps,
-                **picked(phase, "unit", "inference"),
+                "unit": phase.unit.name,
+                "inference": {
+                    "items_per_step": phase.unit.items,
+                    **picked(phase.unit, "item", "independent", "weights_dtype", "activation_bytes", "generation"),
+                },
                 "places": [_place_value(place, rates) for place, rates in throughput_rows(verdict, index)],
             }
         )
         for index, phase in enumerate(profile.phases)
-        if phase.inference is not None
+        if not phase.unit.trains
     ]
 
 

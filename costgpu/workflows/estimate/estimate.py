@@ -101,7 +101,7 @@ def estimate(request: EstimateRequest, reporter: Reporter, profile: WorkloadProf
     if found.epochs is not None and not found.profile.phases[-1].total.steps_per_epoch:
         raise UsageError("No epochs could be found in this script.", hint="Use --total-steps.")
     rate = request.items_per_second
-    if rate is not None and found.profile.phases[-1].inference is None:
+    if rate is not None and found.profile.phases[-1].unit.trains:
         raise UsageError(NOT_SERVED, hint="Leave out --rate for the time and cost of the job.")
     scope = scope_of(found.profile, epochs=found.epochs, total_steps=request.total_steps, per_items=rate is not None)
     workload = prepare(found.profile, scope, year=now.year, speedups=speedups(), cards=accelerators().values())

@@ -6,11 +6,11 @@ from typing import Any
 from costgpu.models.workload import (
     DataLoading,
     Generation,
-    Inference,
     OpRow,
     Phase,
     Total,
     TotalKind,
+    Unit,
     WorkloadProfile,
 )
 from tests.unit.estimator import advisable, builders
@@ -60,7 +60,6 @@ def scoring(batch: int = 64, steps: float | None = 1000, *, seconds: float = 0.0
         ]
     usual: dict[str, Any] = {
         "label": "score.py:9",
-        "unit": "batch",
         "total": known(steps),
         "step": builders.step_times(seconds * batch),
         "ops": ops,
@@ -68,8 +67,13 @@ def scoring(batch: int = 64, steps: float | None = 1000, *, seconds: float = 0.0
         "host_seconds_per_step": 0.002,
         "model_bytes": 102_000_000,
         "data": DataLoading(batches_per_step=1, batch_size=batch, batch_bytes=batch * 3 * 224 * 224 * 4),
-        "inference": Inference(
-            items_per_step=float(batch), item="image", independent=True, activation_bytes=batch * 10_000_000
+        "unit": Unit(
+            name="batch",
+            trains=False,
+            items=float(batch),
+            item="image",
+            independent=True,
+            activation_bytes=batch * 10_000_000,
         ),
     }
     return builders.phase(**{**usual, **facts})
@@ -91,7 +95,13 @@ def layers(batch: int, tokens: int, *, phase: str, hidden: int, count: int, dtyp
 
 
 def chat(
-    batch: int = 1, steps: float | None = 500, *, dtype: str = "bfloat16", seconds: float = 20.0, **facts: Any
+    batch: int = 1,
+    steps: float | None = 500,
+    *,
+    name: str = "batch",
+    dtype: str = "bfloat16",
+    seconds: float = 20.0,
+    **facts: Any,
 ) -> Phase:
     """A language model of about a billion parameters that answers prompts of 256 tokens with 128 new ones."""
     hidden, count, prompt, new = 2048, 22, 256, 128
@@ -109,15 +119,16 @@ def chat(
     )
     usual: dict[str, Any] = {
         "label": "chat.py:14",
-        "unit": "batch",
         "total": replace(known(steps), how=f"{steps} (chat.py:12)" if steps else "it runs until it is stopped"),
         "step": builders.step_times(seconds),
         "ops": ops,
         "calls_per_step": 22.0 * 40 * new,
         "host_seconds_per_step": 0.5,
         "model_bytes": 2_600_000_000,
-        "inference": Inference(
-            items_per_step=float(batch),
+        "unit": Unit(
+            name=name,
+            trains=False,
+            items=float(batch),
             item="prompt",
             independent=True,
             weights_dtype=dtype,
@@ -133,15 +144,19 @@ def embedding(batch: int = 32, steps: float | None = 2000, *, seconds: float = 0
     ops = layers(batch, 64, phase="forward", hidden=768, count=12, dtype="float32")
     usual: dict[str, Any] = {
         "label": "embed.py:7",
-        "unit": "batch",
         "total": replace(known(steps), how=f"{steps} (embed.py:7)"),
         "step": builders.step_times(seconds),
         "ops": ops,
         "calls_per_step": 12.0 * 40,
         "host_seconds_per_step": 0.004,
         "model_bytes": 440_000_000,
-        "inference": Inference(
-            items_per_step=float(batch), item="sentence", independent=True, activation_bytes=batch * 2_000_000
+        "unit": Unit(
+            name="batch",
+            trains=False,
+            items=float(batch),
+            item="sentence",
+            independent=True,
+            activation_bytes=batch * 2_000_000,
         ),
     }
     return builders.phase(**{**usual, **facts})

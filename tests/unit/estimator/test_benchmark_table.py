@@ -21,7 +21,7 @@ from costgpu.estimator.scope import scope_of
 from costgpu.estimator.verdict import Preferences, decide
 from costgpu.models.offer import Grade, Speedup
 from costgpu.models.prediction import Candidate, Choice, Prediction, Provenance, Range
-from costgpu.models.workload import Framework, GpuPath, Phase, StepTotals, WorkloadProfile
+from costgpu.models.workload import Framework, GpuPath, Phase, StepTotals, Unit, WorkloadProfile
 from costgpu.pricing.hardware import accelerators, cpus
 from costgpu.pricing.speedups import speedups
 from tests.unit.estimator import builders
@@ -269,7 +269,7 @@ def phase_of(gpu: GpuPath, seconds: float = 4.0, **changes: Any) -> Phase:
 TREES = phase_of(
     GpuPath.TABLE,
     kind="gradient-boosted-trees",
-    unit="round",
+    unit=Unit(name="round"),
     gpu_reason="on a GPU it takes device='cuda'",
     host_seconds_per_step=0.4,
 )
@@ -317,7 +317,7 @@ def test_a_cpu_candidate_uses_its_cores_and_here_stays_as_measured() -> None:
 
 def test_code_that_a_gpu_does_nothing_for() -> None:
     reason = "no GPU implementation of scikit-learn's HistGradientBoostingClassifier: CPU"
-    work = profile(phase_of(GpuPath.NONE, gpu_reason=reason, unit="fit"), "scikit-learn")
+    work = profile(phase_of(GpuPath.NONE, gpu_reason=reason, unit=Unit(name="fit")), "scikit-learn")
     gpu, cpu = predicted(work, candidate("V100")), predicted(work, candidate(None))
     assert gpu.infeasible == reason
     assert not cpu.infeasible
@@ -333,7 +333,7 @@ def test_code_that_a_gpu_does_nothing_for() -> None:
 
 def test_a_wide_figure_is_too_close_to_call_even_where_the_costs_differ_by_more_than_two() -> None:
     rows = (claimed(10, 10),)
-    work = profile(phase_of(GpuPath.TABLE, kind="svm", unit="fit", seconds=40.0), "scikit-learn")
+    work = profile(phase_of(GpuPath.TABLE, kind="svm", unit=Unit(name="fit"), seconds=40.0), "scikit-learn")
     cpu = predicted(work, candidate(None), rows)
     gpu = predicted(work, candidate("V100"), rows)
     price = cpu.cost_usd.value / gpu.cost_usd.value / 2.5  # so that the GPU costs 1 / 2.5

@@ -77,15 +77,13 @@ def test_a_larger_batch_scores_the_same_images() -> None:
 def test_a_larger_batch_must_fit() -> None:
     """20 GiB of activations a batch: nothing larger fits any of these."""
     phase = inferring.scoring(1, 1_000_000)
-    assert phase.inference is not None
-    hungry = replace(phase, inference=replace(phase.inference, activation_bytes=8 * 2**30))
+    hungry = replace(phase, unit=replace(phase.unit, activation_bytes=8 * 2**30))
     assert batch_factor(workload_of(inferring.profile(hungry)), T4) == 1.0
 
 
 def test_items_that_are_not_independent_keep_their_batch() -> None:
     phase = inferring.scoring(1, 40_000_000)
-    assert phase.inference is not None
-    bound = replace(phase, inference=replace(phase.inference, independent=False))
+    bound = replace(phase, unit=replace(phase.unit, independent=False))
     assert AdviceKind.BATCH_SIZE not in advised(inferring.profile(bound))
 
 
@@ -114,7 +112,6 @@ def test_tf32_is_for_matrix_products_on_gpus_that_have_it() -> None:
 
 def test_channels_last_is_for_images_in_half_precision() -> None:
     halved = inferring.scoring(64, 600_000)
-    assert halved.inference is not None
     rows = [
         replace(
             row,
@@ -123,7 +120,7 @@ def test_channels_last_is_for_images_in_half_precision() -> None:
         )
         for row in halved.ops
     ]
-    halved = replace(halved, ops=rows, inference=replace(halved.inference, weights_dtype="float16"))
+    halved = replace(halved, ops=rows, unit=replace(halved.unit, weights_dtype="float16"))
     assert AdviceKind.CHANNELS_LAST in advised(inferring.profile(halved), A100)
     assert AdviceKind.CHANNELS_LAST not in advised(scoring(64), A100)
     assert AdviceKind.HALF_PRECISION not in advised(inferring.profile(halved), A100)
@@ -155,10 +152,9 @@ def test_float16_is_left_for_bf16_where_only_that_has_units() -> None:
 def test_an_engine_is_compared_with_the_same_tokens_in_the_same_time() -> None:
     """A long prompt and a short answer: reading the prompt belongs to both figures, or to neither."""
     made = inferring.chat(8, 20_000, seconds=200.0)
-    assert made.inference is not None
-    assert made.inference.generation is not None
-    short = replace(made.inference.generation, new_tokens=8.0, decodes=7.0)
-    short_chat = replace(made, inference=replace(made.inference, generation=short))
+    assert made.unit.generation is not None
+    short = replace(made.unit.generation, new_tokens=8.0, decodes=7.0)
+    short_chat = replace(made, unit=replace(made.unit, generation=short))
     found = advised(inferring.profile(short_chat), A100)[AdviceKind.ENGINE]
     rates = re.search(r"about ([\d,.]+) output tokens/s .* instead of ([\d,.]+)$", found.action)
     assert rates is not None, found.action
@@ -206,8 +202,7 @@ def test_what_was_not_traced_gets_no_advice_on_its_arithmetic(path: GpuPath) -> 
 def test_a_model_that_fits_nowhere_is_told_with_what_it_would_fit() -> None:
     """30 GiB of fp32 weights on a T4 of 16 GiB: in half precision they are 15, in int8 8.3, in int4 5.1."""
     phase = inferring.scoring(1, 1_000_000, model_bytes=30 * 2**30)
-    assert phase.inference is not None
-    phase = replace(phase, inference=replace(phase.inference, activation_bytes=2**30))
+    phase = replace(phase, unit=replace(phase.unit, activation_bytes=2**30))
     found = advised(inferring.profile(phase, peak_rss_bytes=2**30), T4, HOST)[AdviceKind.DOES_NOT_FIT]
     assert found.saving_usd == 0
     assert "more than any offer has" in found.action

@@ -76,8 +76,7 @@ def test_a_batch_is_filled_before_it_is_computed_unless_items_can_come_alone() -
 
 def test_where_items_cannot_come_alone_the_wait_for_a_full_batch_is_explained() -> None:
     together = inferring.scoring(64)
-    assert together.inference is not None
-    together = replace(together, inference=replace(together.inference, independent=False))
+    together = replace(together, unit=replace(together.unit, independent=False))
     assert any("waits until" in note for note in answered(2.0, together).notes)
     assert not any("waits until" in note for note in answered(2.0, inferring.scoring(64)).notes)
 
@@ -121,8 +120,7 @@ def test_the_fastest_answers_soonest() -> None:
 
 def test_a_batch_that_does_not_fit_is_served_by_median() -> None:
     large = inferring.scoring(512)
-    assert large.inference is not None
-    large = replace(large, inference=replace(large.inference, activation_bytes=512 * 60_000_000))
+    large = replace(large, unit=replace(large.unit, activation_bytes=512 * 60_000_000))
     assert one(large).infeasible
     found = answered(5.0, large, T4)
     assert (found.best_gpu.batch, found.best_gpu.prediction.infeasible) == (1, "")

@@ -102,18 +102,16 @@ def test_the_share_of_the_prefill_here_is_the_measured_one() -> None:
 
 def test_beams_make_one_answer() -> None:
     phase = inferring.chat(batch=2)
-    assert phase.inference is not None
-    assert phase.inference.generation is not None
-    beams = replace(phase.inference, generation=replace(phase.inference.generation, sequences=8.0))
-    unit = inference_unit(replace(phase, inference=beams))
+    assert phase.unit.generation is not None
+    beams = replace(phase.unit, generation=replace(phase.unit.generation, sequences=8.0))
+    unit = inference_unit(replace(phase, unit=beams))
     assert (unit.items, unit.output_tokens) == (2, 2 * 128)
 
 
 def test_units_are_counted_where_items_are_not_known() -> None:
     phase = inferring.scoring()
-    assert phase.inference is not None
-    unknown = replace(phase, inference=replace(phase.inference, items_per_step=None))
-    unit, call = inference_unit(unknown), inference_unit(replace(unknown, unit="step"))
+    unknown = replace(phase, unit=replace(phase.unit, items=None))
+    unit, call = inference_unit(unknown), inference_unit(replace(unknown, unit=replace(unknown.unit, name="step")))
     assert (unit.item, unit.items) == ("batch", 1.0)
     assert call.item == "call"
     assert inference_unit(training_phase()) is None

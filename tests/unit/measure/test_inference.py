@@ -1,13 +1,12 @@
 """Units of inference, from the probe's records: how many, of how many items, and what is left out."""
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from costgpu.measure.profile.inference import inference_of, inference_total, unit_of
+from costgpu.measure.profile.inference import inference_total, unit_of
 from costgpu.measure.profile.profile_builder import trained_by_torch
-from costgpu.models.workload import ExtraKind, Inference, Phase, TotalKind
+from costgpu.models.workload import ExtraKind, Phase, TotalKind
 from tests.unit.measure.records import build, loop, phase, result, shot
 
 TOLD = {"trainer": "pipeline", "total": 25.0, "per_epoch": None, "may_stop": [], "how": "25 batches"}
@@ -41,17 +40,11 @@ def raw(*loops: Any, told: Any = None, **other: Any) -> Any:
     return phase(*shots, seconds=[0.5] * 8, told=told, optimizers=[], inference=facts(**other))
 
 
-def seen(record: Any) -> Inference:
-    found = inference_of(record)
-    assert found is not None
-    return found
-
-
 def test_a_loop_over_batches() -> None:
     record = raw(loop(3, 100, source="loader"))
-    found = seen(record)
-    assert (found.items_per_step, found.item, found.weights_dtype) == (8, "image", "float16")
-    assert (found.independent, unit_of(found), unit_of(replace(found, items_per_step=1.0))) == (True, "batch", "image")
+    found = unit_of(record)
+    assert (found.items, found.item, found.weights_dtype) == (8, "image", "float16")
+    assert (found.independent, found.name, unit_of(raw(loop(3, 100), sizes=[1, 1, 1])).name) == (True, "batch", "image")
     total = inference_total(record, ended=False)
     assert (total.kind, total.steps) == (TotalKind.EXACT, 100)
 
@@ -60,7 +53,7 @@ def test_a_loop_over_batches() -> None:
     ("source", "stride", "independent"), [("range(50)", 1, False), ("range(0, 50, 5)", 5, True), ("files", 1, True)]
 )
 def test_items_that_can_be_grouped_otherwise(source: str, stride: int, independent: bool) -> None:
-    assert seen(raw(loop(3, 50, source=source, stride=stride))).independent is independent
+    assert unit_of(raw(loop(3, 50, source=source, stride=stride))).independent is independent
 
 
 def test_what_drives_the_units_counts_and_the_loops_of_its_library_do_not() -> None:
@@ -80,19 +73,20 @@ def test_a_loop_over_the_parts_of_one_unit_does_not_count() -> None:
 
 def test_a_leading_dimension_that_always_changes_is_no_number_of_items() -> None:
     record = raw(loop(3, 100), sizes=[17, 23, 5, 91, 40])
-    assert (seen(record).items_per_step, unit_of(seen(record))) == (None, "call")
+    assert (unit_of(record).items, unit_of(record).name) == (None, "call")
     loader = {"workers": 0, "batch_size": 16, "pin_memory": False, "length": 9, "fetch_seconds": None, "fetches": 0}
-    assert seen({**record, "loader": loader | {"fetch_waits": 0.0}}).items_per_step == 16
+    loaded: Any = {**record, "loader": loader | {"fetch_waits": 0.0}}
+    assert unit_of(loaded).items == 16
 
 
 def test_generation_leaves_out_the_unit_that_was_cut_off() -> None:
-    made = seen(raw(loop(3, 100), generation=TOKENS)).generation
+    made = unit_of(raw(loop(3, 100), generation=TOKENS)).generation
     assert made is not None
     assert (made.decodes, made.new_tokens, made.most_new_tokens, made.prompt_tokens) == (8, 9, 20, 12)
 
 
 def test_generation_of_which_one_unit_was_begun_makes_as_many_tokens_as_it_may() -> None:
-    made = seen(raw(loop(3, 100), generation={**TOKENS, "decodes": [5], "prompt_tokens": [10]})).generation
+    made = unit_of(raw(loop(3, 100), generation={**TOKENS, "decodes": [5], "prompt_tokens": [10]})).generation
     assert made is not None
     assert (made.decodes, made.new_tokens) == (19, 20)
 
@@ -102,7 +96,7 @@ def test_a_profile_with_its_warm_up_and_what_follows_the_last_unit() -> None:
     profile = build(result(record, setup_seconds=4.0, before={"validation": 0.0, "save": 0.0}))
     found: Phase = profile.phases[0]
     assert profile.setup_seconds == pytest.approx(4.0 + 2.0)
-    assert (found.unit, found.optimizers, found.inference is not None) == ("batch", [], True)
+    assert (found.unit.name, found.optimizers, found.unit.trains) == ("batch", [], False)
     assert [extra.seconds_each for extra in found.extras if extra.kind is ExtraKind.OTHER] == [3.0]
     assert not any("backward" in note for note in profile.notes)
 
@@ -111,7 +105,7 @@ def test_training_lends_nothing_to_inference() -> None:
     training, scoring = phase(shot(1, loop(2, 50)), seconds=[0.5] * 20), raw(loop(3, 100))
     scoring["ops"], scoring["trace_steps"] = [], 0
     phases = build(result(training, scoring)).phases
-    assert [one.inference is None for one in phases] == [True, False]
+    assert [one.unit.trains for one in phases] == [True, False]
     assert phases[1].ops == []
 
 

@@ -41,7 +41,7 @@ def loop(trips: Any, line: int = 2, **more: Any) -> Any:
 
 def test_rounds_are_steps() -> None:
     phase = progress_phase(record(series()))
-    assert (phase.unit, phase.total.kind, phase.total.steps) == ("round", TotalKind.EXACT, 100)
+    assert (phase.unit.name, phase.total.kind, phase.total.steps) == ("round", TotalKind.EXACT, 100)
     assert phase.step.median_seconds == 0.5
     assert (phase.gpu, phase.kind) == (GpuPath.TABLE, "gradient-boosted-trees")
     assert phase.steps_observed == 12
@@ -122,12 +122,12 @@ def test_what_a_script_that_ended_did_beside_its_work_is_not_the_job() -> None:
     short = bar("a.py:1", 6, 6)
     ended: Any = {"status": "ended", "wall_seconds": 60.0, "cpu_seconds": 60.0}
     assert progress_phase(record(short, **ended)).label == "a.py:1"
-    assert progress_phase(record({**short, "after": 30.0}, **ended)).unit == "run"
-    assert progress_phase(record({**short, "after": 30.0}, **ended, versions={"torch": "2.9"})).unit == "run"
+    assert progress_phase(record({**short, "after": 30.0}, **ended)).unit.name == "run"
+    assert progress_phase(record({**short, "after": 30.0}, **ended, versions={"torch": "2.9"})).unit.name == "run"
     loops: Any = {"loops": [loop(4)], "first": 0.0, "last": 4.0, "seconds": 2.0, "times": [[0.0, 1.0], [2.0, 4.0]]}
     for lead, wall, unit in ((1.5, 5.0, "iteration"), (57.0, 60.0, "run"), (1.5, 60.0, "run")):
         phase = progress_phase(record(loops={**loops, "lead": lead}, **{**ended, "wall_seconds": wall}))
-        assert phase.unit == unit
+        assert phase.unit.name == unit
 
 
 def test_a_single_step_of_a_script_that_ends_is_an_answer() -> None:
@@ -162,7 +162,7 @@ def test_nested_bars() -> None:
     fast = progress_phase(record(inner, bar("a.py:4", 100, 9)))
     assert (fast.label, fast.total.steps) == ("a.py:4", 100)
     nameless = progress_phase(record(bar("a.py:4", None, 9)))
-    assert (nameless.total.kind, nameless.unit) == (TotalKind.UNKNOWN, "iteration")
+    assert (nameless.total.kind, nameless.unit.name) == (TotalKind.UNKNOWN, "iteration")
     assert progress_phase(record(inner, bar("a.py:4", None, 0))).total.steps is None
 
 
@@ -209,12 +209,12 @@ def test_loops_that_a_library_begins_again_and_again() -> None:
     total = progress_phase(record(loops=searched)).total
     assert (total.kind, total.steps) == (TotalKind.APPROXIMATE, 6000)
     assert "a trial may choose another length" in total.how
-    assert progress_phase(record(status="ended", loops=called)).unit == "run"
+    assert progress_phase(record(status="ended", loops=called)).unit.name == "run"
 
 
 def test_a_script_that_ends_is_one_run_if_it_did_something() -> None:
     phase = progress_phase(record(status="ended"))
-    assert (phase.unit, phase.total.steps, phase.step.median_seconds) == ("run", 1, 10)
+    assert (phase.unit.name, phase.total.steps, phase.step.median_seconds) == ("run", 1, 10)
     assert not usable(record(status="ended", wall_seconds=0.2))
     assert not usable(record(status="ended", cpu_seconds=0.1)), "it slept"
     assert not usable(record())
@@ -225,7 +225,7 @@ def test_a_script_that_ends_without_a_step_is_its_own_run(framework: str) -> Non
     ended: Any = {"status": "ended", "versions": {framework: "2.9"}}
     seen = record(**ended)
     phase = progress_phase(seen)
-    assert (phase.unit, phase.total.steps, phase.gpu) == ("run", 1, GpuPath.NONE)
+    assert (phase.unit.name, phase.total.steps, phase.gpu) == ("run", 1, GpuPath.NONE)
     assert phase.gpu_reason == f"what it computes with {framework} was not seen, so that no GPU time is known"
     assert "does it need arguments?" in notes_of(seen)[0]
     assert notes_of(record(status="ended")) == []

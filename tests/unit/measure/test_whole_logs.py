@@ -60,7 +60,7 @@ def test_recorded_logs(name: str) -> None:
     (phase,) = reading.phases
     total = phase.total
     assert phase.step.seconds == pytest.approx(case["seconds"], rel=0.03)
-    assert (reading.framework.name, phase.unit) == (case.get("framework", "log lines"), case.get("unit", "step"))
+    assert (reading.framework.name, phase.unit.name) == (case.get("framework", "log lines"), case.get("unit", "step"))
     assert (total.steps, total.steps_per_epoch) == (case.get("steps"), case.get("each"))
     assert total.kind is (TotalKind.EXACT if "steps" in case else TotalKind.UNKNOWN)
     assert total.how
@@ -173,7 +173,7 @@ def test_a_bar_at_the_end_of_its_first_epoch_is_still_the_training() -> None:
     lines = [(0.0, "Epoch 1/9"), *[(1.0 + n, f"{n:3d}/10 [==>.......] - ETA: 1s - loss: 1") for n in range(1, 11)]]
     lines += [(12.0, "Epoch 2/9")]
     phase = read(lines).phases[0]
-    assert (phase.unit, phase.total.steps) == ("step", 90)
+    assert (phase.unit.name, phase.total.steps) == ("step", 90)
     assert phase.step.seconds == pytest.approx(1.0)
 
 

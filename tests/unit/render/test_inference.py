@@ -14,7 +14,7 @@ from costgpu.estimator.scope import scope_of
 from costgpu.estimator.service import as_served, serve
 from costgpu.estimator.verdict import Preferences, decide
 from costgpu.models.prediction import Candidate, Service, Verdict
-from costgpu.models.workload import Phase, WorkloadProfile
+from costgpu.models.workload import Phase, Unit, WorkloadProfile
 from costgpu.render.html.verdict_page import verdict_html
 from costgpu.render.phrases import steps_phrase
 from costgpu.render.text.estimate import verdict_json, verdict_text
@@ -52,7 +52,7 @@ def document_of(profile: WorkloadProfile) -> Any:
 
 
 def test_a_prompt_of_one_prompt_is_a_prompt() -> None:
-    profile = inferring.profile(inferring.chat(1, 300, unit="prompt"))
+    profile = inferring.profile(inferring.chat(1, 300, name="prompt"))
     assert steps_phrase(profile.phases[0]) == "300 prompts, 128 new tokens each"
 
 
@@ -145,8 +145,7 @@ def test_a_service_as_a_document() -> None:
 
 
 def evil(phase: Phase) -> Phase:
-    assert phase.inference is not None
-    return replace(phase, label=EVIL, inference=replace(phase.inference, item=EVIL))
+    return replace(phase, label=EVIL, unit=replace(phase.unit, item=EVIL))
 
 
 @pytest.mark.parametrize("rate", [None, 3.0])
@@ -161,7 +160,7 @@ def test_hostile_names_do_nothing(rate: float | None) -> None:
     [
         (inferring.scoring(), "1,000 batches of 64 images"),
         (inferring.scoring(1), "1,000 batches of 1 image"),
-        (replace(inferring.scoring(), inference=None), "1,000 batches"),
+        (replace(inferring.scoring(), unit=Unit(name="batch")), "1,000 batches"),
         (
             replace(inferring.scoring(), total=replace(inferring.known(1000), steps_per_epoch=500.0)),
             "1,000 batches of 64 images in 2 epochs",

@@ -144,7 +144,7 @@ def test_hostile_texts_are_shown_and_do_nothing() -> None:
     phase = replace(
         whose.phases[0],
         gpu_reason=EVIL,
-        unit=EVIL,
+        unit=replace(whose.phases[0].unit, name=EVIL),
         label=EVIL,
         total=replace(whose.phases[0].total, how=EVIL),
         extras=[Extra(kind=ExtraKind.VALIDATION, seconds_each=1, rhythm=Rhythm.EPOCH, note=EVIL)],

@@ -7,7 +7,7 @@ from typing import Any
 
 from costgpu.estimator.gpu import Precision
 from costgpu.estimator.inference.gpu import Execution
-from costgpu.models.workload import Generation, Inference, OpRow, Phase, StepTimes, Total, TotalKind
+from costgpu.models.workload import Generation, OpRow, Phase, StepTimes, Total, TotalKind, Unit
 from tests.unit.estimator.advisable import tensor
 
 PLAIN = Execution(Precision(half=None, matmul_tf32=False, conv_tf32=True))
@@ -58,7 +58,7 @@ def phase(ops: list[OpRow], **changes: Any) -> Phase:
         ops=ops,
         trace_steps=1,
         model_bytes=400_000_000,
-        inference=Inference(items_per_step=8.0, item="image", independent=True, activation_bytes=50_000_000),
+        unit=Unit(trains=False, items=8.0, item="image", independent=True, activation_bytes=50_000_000),
     )
     return replace(plain, **changes)
 
@@ -79,5 +79,5 @@ def generating(decodes: int = 100, traced: int = 1, dtype: str = "float16") -> P
         cache_bytes_per_token=524_288.0,
         layers=32,
     )
-    one = Inference(items_per_step=2.0, item="prompt", weights_dtype=dtype, activation_bytes=1 << 28, generation=made)
-    return phase(ops, inference=one, model_bytes=13_500_000_000)
+    one = Unit(trains=False, items=2.0, item="prompt", weights_dtype=dtype, activation_bytes=1 << 28, generation=made)
+    return phase(ops, unit=one, model_bytes=13_500_000_000)

@@ -49,8 +49,7 @@ def test_families_and_their_units(provider: str, family: str, unit: HalfUnit) ->
 def test_units_for_bf16_are_none_for_float16(family: str, unit: HalfUnit) -> None:
     assert half_unit(cpu("aws", family), "float16") is unit
     half = replace(LARGE, ops=[linear(4096, 4096, dtype="float16")])
-    assert half.inference is not None
-    half = replace(half, inference=replace(half.inference, weights_dtype="float16"))
+    half = replace(half, unit=replace(half.unit, weights_dtype="float16"))
     found = on_cpu_in_half(unit_of(half), half, cpu("aws", family), 16)
     assert any("faster in float32" in note for note in found.notes) == (unit is HalfUnit.NONE)
     assert any("not measured" in note for note in found.notes) == (unit is HalfUnit.UNMEASURED)
@@ -65,8 +64,7 @@ def test_bf16_gains_on_amx_and_loses_without_units() -> None:
 
 def test_half_models_are_not_scaled_from_here_and_fp32_ones_are() -> None:
     half = replace(LARGE, ops=[linear(4096, 4096, dtype="bfloat16")])
-    assert half.inference is not None
-    half = replace(half, inference=replace(half.inference, weights_dtype="bfloat16"))
+    half = replace(half, unit=replace(half.unit, weights_dtype="bfloat16"))
     amx = on_cpu_in_half(unit_of(half), half, cpu("aws", "c7i"), 16)
     none = on_cpu_in_half(unit_of(half), half, cpu("aws", "c6i"), 16)
     assert sum(none.terms.values()) > 5 * sum(amx.terms.values())

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from costgpu.estimator.gpu import Precision
 from costgpu.estimator.inference.gpu import Execution
 from costgpu.estimator.inference.memory import largest_batch, memory_need, what_fits
-from costgpu.models.workload import Generation, Inference
+from costgpu.models.workload import Generation, Unit
 from tests.unit.estimator.inference.builders import PLAIN, generating, linear, phase
 
 
@@ -21,8 +21,8 @@ def test_the_measured_case_of_a_large_language_model() -> None:
     made = Generation(
         sequences=2 * 64, prompt_tokens=512, new_tokens=256, decodes=255, cache_bytes_per_token=2 * 32 * 4096 * 2
     )
-    one = Inference(items_per_step=64, weights_dtype="float16", activation_bytes=1, generation=made)
-    need = memory_need(phase([], inference=one, model_bytes=13_500_000_000), PLAIN)
+    one = Unit(trains=False, items=64, weights_dtype="float16", activation_bytes=1, generation=made)
+    need = memory_need(phase([], unit=one, model_bytes=13_500_000_000), PLAIN)
     assert need.weights + need.cache == pytest.approx(65.1e9, rel=0.06)
 
 
@@ -36,7 +36,7 @@ def test_autocast_keeps_both_weights_and_half_halves_them() -> None:
 
 
 def test_without_a_trace_the_margin_is_wider() -> None:
-    known, unknown = phase([]), phase([], inference=Inference(items_per_step=8))
+    known, unknown = phase([]), phase([], unit=Unit(trains=False, items=8))
     assert memory_need(known, PLAIN).gib_with_margin == pytest.approx(1.10 * memory_need(known, PLAIN).gib)
     assert memory_need(unknown, PLAIN).gib_with_margin == pytest.approx(1.25 * memory_need(unknown, PLAIN).gib)
 
@@ -58,7 +58,7 @@ def test_what_fits_a_small_card_is_quantized() -> None:
     wide = phase(
         [],
         model_bytes=28_000_000_000,
-        inference=Inference(items_per_step=1, weights_dtype="float32", activation_bytes=1),
+        unit=Unit(trains=False, items=1, weights_dtype="float32", activation_bytes=1),
     )
     assert [fit.change for fit in what_fits(wide, PLAIN, 15.0)] == ["int8", "int4"]
     assert [fit.change for fit in what_fits(wide, PLAIN, 80.0)] == ["as written", "half", "int8", "int4"]
@@ -66,4 +66,4 @@ def test_what_fits_a_small_card_is_quantized() -> None:
 
 def test_only_inference_has_this_need() -> None:
     with pytest.raises(ValueError, match="inference"):
-        memory_need(replace(phase([]), inference=None), PLAIN)
+        memory_need(replace(phase([]), unit=Unit()), PLAIN)

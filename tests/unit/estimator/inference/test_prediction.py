@@ -12,7 +12,7 @@ from costgpu.estimator.predict import predict
 from costgpu.estimator.prepared import prepare
 from costgpu.estimator.scope import scope_of
 from costgpu.models.prediction import Prediction
-from costgpu.models.workload import Framework, Inference, Phase, WorkloadProfile
+from costgpu.models.workload import Framework, Phase, Unit, WorkloadProfile
 from costgpu.pricing.hardware import accelerator, cpu
 from tests.unit.estimator import builders
 from tests.unit.estimator.inference.builders import convolution, generating, linear, phase, relu
@@ -58,7 +58,7 @@ def test_what_does_not_fit_is_told_with_the_need_of_inference() -> None:
 def test_a_half_model_on_a_cpu_is_fast_only_where_it_has_units() -> None:
     measured = phase(
         [linear(4096, 4096, dtype="bfloat16", count=20)],
-        inference=Inference(items_per_step=8, weights_dtype="bfloat16", activation_bytes=1),
+        unit=Unit(trains=False, items=8, weights_dtype="bfloat16", activation_bytes=1),
     )
     whole = _profile(measured)
     workload = prepare(whole, scope_of(whole), year=2026)
@@ -82,7 +82,7 @@ def test_a_gpu_that_measured_it_calibrates_the_device() -> None:
 
 HALF = phase(
     [linear(8, dtype="bfloat16")],
-    inference=Inference(items_per_step=8, weights_dtype="bfloat16", activation_bytes=1),
+    unit=Unit(trains=False, items=8, weights_dtype="bfloat16", activation_bytes=1),
 )
 
 

@@ -67,11 +67,10 @@ def test_the_cache_of_a_decode_is_that_of_the_middle_of_the_answer() -> None:
     made = generating(decodes=100)
     there = replace(made, ops=[*made.ops, attention])
     assert traced_context([attention]) == 257
-    inference = there.inference
-    assert inference is not None
-    assert inference.generation is not None
-    assert mean_context(inference.generation) == 256 + 101 / 2
+    generation = there.unit.generation
+    assert generation is not None
+    assert mean_context(generation) == 256 + 101 / 2
     extra = 3 * 524_288 * 2 * (256 + 101 / 2 - 257)
     with_cache = unit_of(there).passes[1].work.total_bytes
-    no_cache = replace(inference, generation=replace(inference.generation, cache_bytes_per_token=0.0))
-    assert with_cache - unit_of(replace(there, inference=no_cache)).passes[1].work.total_bytes == pytest.approx(extra)
+    no_cache = replace(there.unit, generation=replace(generation, cache_bytes_per_token=0.0))
+    assert with_cache - unit_of(replace(there, unit=no_cache)).passes[1].work.total_bytes == pytest.approx(extra)

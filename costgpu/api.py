@@ -18,6 +18,7 @@ from os import PathLike, fspath
 from typing import TYPE_CHECKING, ParamSpec, TypeVar
 
 from costgpu.job.state.observer import NullObserver
+from costgpu.models.estimate import Estimate
 from costgpu.models.job import LogStream
 from costgpu.models.prediction import Verdict as _Verdict
 from costgpu.models.workload import WorkloadProfile
@@ -60,19 +61,19 @@ class Verdict(_Verdict):
     service: Service | None = None
 
     def __str__(self) -> str:
-        from costgpu.render.text.advice import advice_block
-        from costgpu.render.text.estimate import verdict_text
+        from costgpu.render.estimate.first_screen import estimate_text
 
-        advice = advice_block(self.advice, unit=self.unit)
-        return verdict_text(self, self.profile, self.day, explain=True, besides=[advice], service=self.service)
+        return estimate_text(self._estimate(), explain=True)
 
     def to_html(self) -> str:
         """Return the HTML report: one page that needs nothing else."""
-        from costgpu.render.html.verdict_page import verdict_html
-        from costgpu.render.text.advice import sentences
+        from costgpu.render.estimate.sections import estimate_report
+        from costgpu.render.html.page import report_html
 
-        advice = [" ".join(sentences(one)) for one in self.advice]
-        return verdict_html(self, self.profile, advice, self.day, service=self.service)
+        return report_html(estimate_report(self._estimate()))
+
+    def _estimate(self) -> Estimate:
+        return Estimate(verdict=self, profile=self.profile, advice=self.advice, today=self.day, service=self.service)
 
     def _repr_html_(self) -> str:
         """Return the report in a frame, so that its styles do not touch the notebook's."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import unicodedata
 from collections.abc import Iterable
 from dataclasses import replace
+from datetime import date
 
 from costgpu.models.footprint import FileUse
 from costgpu.models.inputs import StayingInput
@@ -33,9 +34,33 @@ TERM_PHRASES = {
     "table": "a step, by the benchmark table",
     "nominal": "a step of the reference workload, by this CPU's rates",
 }
+DRAWN_TERMS = (
+    "compute",
+    "on-chip",
+    "memory",
+    "depthwise",
+    "launch",
+    "calls",
+    "host",
+    "copy",
+    "loading",
+    "communication",
+    "stragglers",
+)  # with a colour each in the style sheet
+MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
 KNOWN_TOTALS = {TotalKind.EXACT: "", TotalKind.APPROXIMATE: "about ", TotalKind.UPPER_BOUND: "at most "}
 WITHOUT_EPOCHS = ("round", "tree", "stage", "fit", "search fit")  # what repeats these is a fold, or another fit
 _INVISIBLE = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"})
+
+
+def day_name(at: date) -> str:
+    """``3 Nov``."""
+    return f"{at.day} {MONTHS[at.month - 1]}"
+
+
+def day(at: date) -> str:
+    """``3 Nov 2026``."""
+    return f"{day_name(at)} {at.year}"
 
 
 def counted(number: int, noun: str, plural: str = "") -> str:

@@ -105,7 +105,7 @@ class TestSavedProfile:
         assert document(*words.split(), str(saved))["verdict"]["choice"] == choice
 
     def test_explain_shows_terms_and_sources(self, saved: Path) -> None:
-        said = ["How each number came about", "memory bandwidth", "break-even", "price:", "loops around the step"]
+        said = ["How each number came about", "memory bandwidth", "break-even", "price:", "How long the script runs"]
         costgpu("estimate", "--explain", "--objective", "balanced", "--deadline", "10d", str(saved)).check(0, out=said)
 
     def test_a_damaged_profile(self, saved: Path, tmp_path: Path) -> None:
@@ -186,7 +186,7 @@ class TestInference:
         page = tmp_path / "service.html"
         words = ["estimate", "--rate", "300/min", "--report", str(page), str(scoring)]
         costgpu(*words).check(0, out=["Serve 5 images/s on a CPU: ", "a month", " days old. * is the rec"])
-        assert "The machines for this load" in page.read_text()
+        assert "For 5 images/s, boot and set-up apart" in page.read_text()
         found = document("--rate", "5/s", str(scoring))
         assert found["service"]["rate_per_second"] == 5.0
         assert found["service"]["best_cpu"]["price_as_of"]

@@ -17,9 +17,9 @@ from costgpu.estimator.gpu import CONSTANTS, precision_of
 from costgpu.estimator.inference.cpu import HalfUnit, half_gain, half_unit
 from costgpu.estimator.inference.gpu import Runtime
 from costgpu.estimator.multi_gpu.layouts import sharded
-from costgpu.estimator.op_costs import HALF_TYPES
 from costgpu.estimator.prepared import Workload
-from costgpu.estimator.resize import larger_data, scaled_split, scaled_step, scaled_work, waiting_of, weight_bytes
+from costgpu.estimator.resize import larger_data, scaled_split, scaled_step, waiting_of, weight_bytes
+from costgpu.estimator.work import HALF_TYPES
 from costgpu.models.parallelism import BatchScaling, Parallelism, Scheme
 from costgpu.models.prediction import Candidate, Prediction
 from costgpu.models.workload import Autocast, DataLoading, Extra, ExtraKind, GpuPath, Phase, Rhythm
@@ -251,7 +251,7 @@ def with_batch(workload: Workload, factor: float) -> Workload:
         )
 
     works = [
-        scaled_work(work, size=factor, same_bytes=weight_bytes(phase))
+        work.scaled(size=factor, same_bytes=weight_bytes(phase))
         for work, phase in zip(workload.works, workload.profile.phases, strict=True)
     ]
     splits = [scaled_split(split, factor) for split in workload.splits]
@@ -286,7 +286,7 @@ def with_items(workload: Workload, factor: float) -> Workload:
         workload,
         profile=replace(profile, phases=[*profile.phases[:-1], last]),
         scope=replace(scope, steps=(*scope.steps[:-1], scope.steps[-1] / factor)),
-        works=[*workload.works[:-1], scaled_work(work, size=factor, same_bytes=weights)],
+        works=[*workload.works[:-1], work.scaled(size=factor, same_bytes=weights)],
         splits=[*workload.splits[:-1], larger],
         units=(*workload.units[:-1], unit.scaled(factor)),
     )
@@ -325,7 +325,7 @@ def with_fewer_accumulations(workload: Workload, factor: int) -> Workload:
             micro_batches=phase.micro_batches / factor,
         )
 
-    works = [scaled_work(work, launches=1.0 / factor) for work in workload.works]
+    works = [work.scaled(launches=1.0 / factor, same_bytes=0.0) for work in workload.works]
     return replace(_phases(workload, change), works=works)
 
 

@@ -12,9 +12,9 @@ from costgpu.estimator.inference.gpu import Runtime
 from costgpu.estimator.inference.memory import largest_batch, memory_need
 from costgpu.estimator.inference.options import best_batch
 from costgpu.estimator.inference.unit import unit_terms
-from costgpu.estimator.op_costs import HALF_TYPES
 from costgpu.estimator.prepared import Workload
 from costgpu.estimator.throughput import inference_phase
+from costgpu.estimator.work import HALF_TYPES
 from costgpu.models.prediction import AdviceKind, Candidate
 from costgpu.units import format_percent, plural_unit
 
@@ -173,7 +173,7 @@ def _python_share(context: AdviceContext) -> float:
 
 
 def _launches_known(context: AdviceContext) -> bool:
-    """Return whether there are changes.traced launches to spread, and the memory of a larger batch can be told."""
+    """Return whether there are traced launches to spread, and the memory of a larger batch can be told."""
     workload = context.workload
     known = changes.traced(workload) and all(phase.saved_tensor_bytes > 0 for phase in workload.profile.phases)
     return known and context.before is not None and context.before.candidate.is_gpu
@@ -289,7 +289,7 @@ TABLE = (
             " Dataset or onto the GPU"
         ),
         short=lambda _: "no Python of its own in the step",
-        basis="the changes.traced time between ops",
+        basis="the traced time between ops",
         at_most=lambda _: True,
         notes=_amdahl,
     ),

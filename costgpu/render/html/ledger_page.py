@@ -18,8 +18,6 @@ from costgpu.providers import registry
 from costgpu.render.html.ledger_sections import MOST_PICTURES, budget_sections, estimates_section, spending_section
 from costgpu.render.html.page import (
     BarRow,
-    Table,
-    day,
     fraction,
     hours,
     minute,
@@ -29,7 +27,8 @@ from costgpu.render.html.page import (
     share,
     two_lines,
 )
-from costgpu.render.phrases import counted
+from costgpu.render.phrases import counted, day
+from costgpu.render.report import Table
 from costgpu.units import format_duration, format_usd
 
 MOST_OPEN = 40  # open runs that are listed

@@ -14,9 +14,9 @@ from costgpu.ledger.records.accuracy import Comparison, accuracy
 from costgpu.ledger.records.budget_rules import Budget
 from costgpu.ledger.records.budget_sums import BudgetUse
 from costgpu.render.html.charts import MOST_POINTS, estimate_against_actual, spending_against_budget, stacked_bars
-from costgpu.render.html.page import PageSection, Table, day, name, percent, responsive, share
-from costgpu.render.html.svg import MONTHS
-from costgpu.render.phrases import counted, visible
+from costgpu.render.html.page import PageSection, name, percent, responsive, share
+from costgpu.render.phrases import MONTHS, counted, day, visible
+from costgpu.render.report import Table
 from costgpu.render.text.budget import RATE_PHRASES
 from costgpu.units import format_duration, format_usd
 

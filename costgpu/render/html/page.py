@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from datetime import UTC, date, datetime
+from datetime import UTC, datetime
 from decimal import Decimal
 from functools import cache
 from typing import Any
@@ -16,23 +16,15 @@ from typing import Any
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
-from costgpu.models.prediction import Range
-from costgpu.render.html.svg import LONGEST_TEXT, day_name, picture
-from costgpu.render.phrases import LONGEST_NAME, counted, visible
+from costgpu.render.html.charts import STACK_HEIGHT, cost_and_time, shares
+from costgpu.render.html.svg import LONGEST_TEXT, picture
+from costgpu.render.phrases import DRAWN_TERMS, LONGEST_NAME, counted, day, visible
+from costgpu.render.report import ASKED_FOR, RECOMMENDED, Cell, CostAndTime, Figure, Report, Table, cell_of
 from costgpu.units import currency_note, format_duration, format_usd
 
 WIDE, NARROW = 918, 330  # pixels: the width of a section on a desk, and on a phone
-
-
-@dataclass(frozen=True, slots=True)
-class Table:
-    """Cells: names in the first column, numbers in the others but for the columns in `text`."""
-
-    caption: str
-    head: Sequence[str]
-    rows: Sequence[Sequence[str]]
-    foot: Sequence[str] = ()
-    text: Sequence[int] = ()
+LONGEST_CELL = 200
+MARKS = {RECOMMENDED: " ★", ASKED_FOR: " (asked for)"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,11 +58,17 @@ def _environment() -> Environment:
         finalize=_printable,
     )
     environment.filters |= {
+        "cell": _cell,
         "counted": counted,
         "day": day,
         "name": name,
+        "picture": _figure,
         "share": share,
         "usd": format_usd,
+    }
+    environment.tests |= {
+        "table": lambda part: isinstance(part, Table),
+        "figure": lambda part: isinstance(part, Figure),
     }
     return environment
 
@@ -79,9 +77,40 @@ def _printable(value: Any) -> Any:
     return visible(value, LONGEST_TEXT) if isinstance(value, str) and not isinstance(value, Markup) else value
 
 
+def report_html(report: Report) -> str:
+    """Return a report as a page."""
+    return render("report.html", report=report, drawn_terms=DRAWN_TERMS)
+
+
 def render(template: str, **values: Any) -> str:
     """Return a page from a template of this room."""
     return _environment().get_template(template).render(currency_note=currency_note(), **values)
+
+
+def _cell(of: Cell | str) -> Markup:
+    """Return what stands in a cell: a name or a figure with its mark, and what is softer below."""
+    cell = cell_of(of)
+    first = cell.text if isinstance(cell.text, Markup) else name(cell.long or cell.text, LONGEST_CELL)
+    words = Markup("{}{}").format(first, MARKS.get(cell.mark, ""))
+    below = cell.below or cell.span
+    return two_lines(words, name(below, LONGEST_CELL)) if below else words
+
+
+def _figure(figure: Figure) -> Markup:
+    """Return a figure, drawn for wide and for narrow screens."""
+    chart = figure.chart
+    if isinstance(chart, CostAndTime):
+        return responsive(
+            lambda width, height: cost_and_time(width, height, chart),
+            figure.label,
+            figure.description,
+            wide=400,
+            narrow=340,
+        )
+    height = len(chart) * STACK_HEIGHT - 4
+    return responsive(
+        lambda width, _: shares(width, chart), figure.label, figure.description, wide=height, narrow=height
+    )
 
 
 def responsive(
@@ -109,11 +138,6 @@ def two_lines(first: str, second: str) -> Markup:
     return Markup('{}<br><span class="soft">{}</span>').format(first, second)
 
 
-def ranged(values: Range, shown: Callable[[float], str]) -> str:
-    """Return a cell with a value and its interval below."""
-    return two_lines(shown(values.value), interval(shown(values.low), shown(values.high)))
-
-
 def fraction(usd: Decimal, most: Decimal) -> float:
     """Return the share of a bar's width."""
     return float(usd / most) if most else 0.0
@@ -132,17 +156,6 @@ def share(part_of_one: float) -> str:
 def hours(seconds: float) -> str:
     """Machine time: ``1,234 h``."""
     return f"{seconds / 3600:,.0f} h" if seconds >= 36000 else format_duration(seconds) if seconds else "–"
-
-
-def interval(low: str, high: str) -> str:
-    """Return an interval that breaks only behind its dash."""
-    first, last = (words.replace(" ", "\N{NO-BREAK SPACE}") for words in (low, high))
-    return f"{first}\N{NO-BREAK SPACE}– {last}"
-
-
-def day(at: date) -> str:
-    """``3 Nov 2026``."""
-    return f"{day_name(at)} {at.year}"
 
 
 def minute(at: datetime) -> str:

@@ -13,10 +13,9 @@ from datetime import date
 
 from markupsafe import Markup
 
-from costgpu.render.phrases import visible
+from costgpu.render.phrases import MONTHS, day_name, visible
 from costgpu.units import currency_note, format_duration, format_usd
 
-MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
 LEFT, RIGHT, TOP, BOTTOM = 56, 12, 14, 28  # margins in pixels
 LONGEST_TEXT = 1200
 MARGIN = 0.06  # of a logarithmic scale, around what is drawn
@@ -220,11 +219,6 @@ def round_usd(value: float, step: float) -> str:
     scaled = step / 10 ** math.floor(math.log10(step))
     another_digit = step < 1 and abs(scaled - round(scaled)) > 1e-6  # 0.25
     return f"${value:.{max(1, -math.floor(math.log10(step)) + another_digit)}f}"
-
-
-def day_name(day: date) -> str:
-    """``3 Nov``."""
-    return f"{day.day} {MONTHS[day.month - 1]}"
 
 
 def day_labels(width: int, height: int, days: Sequence[date], scale: Scale, offset: float = 0) -> list[Markup]:

@@ -9,8 +9,9 @@ from datetime import datetime
 from markupsafe import Markup
 
 from costgpu.render.html import svg
-from costgpu.render.html.page import PageSection, Table, minute, name, render, responsive
+from costgpu.render.html.page import PageSection, minute, name, render, responsive
 from costgpu.render.phrases import counted
+from costgpu.render.report import Table
 from costgpu.render.text.sweep import STATUS_WORDS, counts_text, number_text
 from costgpu.sweep.arguments import setting_words
 from costgpu.sweep.metric import Metric, Mode

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from datetime import UTC, date, datetime
+from dataclasses import replace
+from datetime import UTC, datetime
 
 from costgpu.errors import UsageError
 from costgpu.estimator.advice.advise import advise
@@ -19,16 +19,9 @@ from costgpu.estimator.prepared import prepare
 from costgpu.estimator.scope import scope_of
 from costgpu.estimator.service import as_served, serve
 from costgpu.estimator.verdict import decide
+from costgpu.models.estimate import Estimate
 from costgpu.models.offer import AcceleratorSpec
-from costgpu.models.prediction import (
-    Advice,
-    Candidate,
-    Choice,
-    Ownership,
-    Prediction,
-    Service,
-    Verdict,
-)
+from costgpu.models.prediction import Candidate, Choice, Prediction
 from costgpu.models.workload import GpuPath, WorkloadProfile
 from costgpu.pricing.hardware import accelerators
 from costgpu.pricing.speedups import speedups
@@ -40,24 +33,6 @@ from costgpu.workflows.offers import candidates, on_nodes
 from costgpu.workflows.reporter import Reporter
 
 NOT_SERVED = "--rate is for a script that only runs a model, such as one that scores or generates; this one trains."
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Estimate:
-    """An answer with what it rests on, and what else there is to say."""
-
-    verdict: Verdict
-    profile: WorkloadProfile
-    log: str | None  # file with the program's output; None if nothing was run
-    today: date  # day from which the age of prices is counted
-    advice: tuple[Advice, ...]  # changes that would make the job cheaper, best first
-    own: Ownership | None  # the job on the user's own GPU; None without one
-    looked_up: tuple[str, ...]  # kinds of work whose GPU times come from the benchmark table
-    fits_colab: bool  # the machine that Google lends free of charge
-    # kWh of this machine and of each row of the verdict's table; None if not asked for
-    energy: tuple[tuple[Prediction, float], ...] | None
-    by_gpus: tuple[Prediction, ...] = ()  # what fewer or more GPUs of the recommended kind would do
-    service: Service | None = None  # the script as a service at a steady rate; None if that was not asked for
 
 
 def own_gpu(request: EstimateRequest) -> tuple[AcceleratorSpec, OwnershipTerms] | None:

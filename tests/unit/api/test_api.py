@@ -113,7 +113,7 @@ class TestEstimate:
             verdict.sentence = "another"  # type: ignore[misc]
         text = " ".join(str(verdict).split())
         assert verdict.sentence in text
-        assert "For the whole job, boot included:" in text
+        assert "Cost against time, for the whole job, boot included:" in text
         frame = verdict._repr_html_()
         assert frame.startswith("<iframe srcdoc=")
         assert frame.count("<") == 2

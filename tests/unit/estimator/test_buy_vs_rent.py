@@ -36,12 +36,9 @@ from costgpu.estimator.gpu import HOST_GHZ
 from costgpu.estimator.predict import predict
 from costgpu.models.prediction import Candidate, Ownership, Range
 from costgpu.pricing.hardware import accelerators
-from costgpu.render.text.buy_vs_rent import (
-    energies,
-    energy_text,
-    own_text,
-    own_value,
-)
+from costgpu.render.estimate.documents import own_value
+from costgpu.render.estimate.own_gpu import energies, own_section
+from costgpu.render.text.sections import section_text
 from tests.unit.estimator.verdicts import OFFERS, candidate, offer, profile, verdict, workload
 
 CARDS = accelerators()
@@ -213,7 +210,7 @@ def test_buying_never_pays_when_the_energy_alone_costs_more() -> None:
     found = ownership(work, CARDS["RTX 3090"], OwnershipTerms(price_usd=Decimal(700), power_usd_per_kwh=5.0), giveaway)
     assert all(math.isinf(b.jobs.value) and not b.in_life for b in found.break_evens)
     assert found.break_evens
-    assert "never pays" in own_text(found, "the whole job")
+    assert "never pays" in section_text(own_section(found, "the whole job"))
     document = own_value(found)
     assert document["break_even"][0]["jobs"]["value"] is None
     json.dumps(document, allow_nan=False)
@@ -235,13 +232,13 @@ def test_amortisation_spreads_the_price_over_the_hours_of_use() -> None:
     found = owned(OwnershipTerms(price_usd=Decimal(1000), hours_per_year=1000))
     assert found.amortised_usd is not None
     assert found.amortised_usd == pytest.approx(1000 / 5000 * found.prediction.run_seconds.value / 3600, rel=1e-9)
-    assert "spread over the hours of use" in own_text(found, "the whole job")
+    assert "spread over the hours of use" in section_text(own_section(found, "the whole job"))
 
 
 def test_a_card_that_cannot_run_it_says_why_and_no_more() -> None:
     found = owned(OwnershipTerms(price_usd=Decimal(100)), card="GTX 1050", size=16384)
     assert found.break_evens == ()
-    text = own_text(found, "the whole job")
+    text = section_text(own_section(found, "the whole job"))
     assert "cannot run this: needs" in text
     assert "electricity" not in text
     assert own_value(found)["infeasible"]
@@ -268,7 +265,7 @@ def test_terms_that_cannot_be_meant_are_refused(terms: dict[str, object]) -> Non
 def test_the_text_fits_a_terminal_and_the_document_is_json() -> None:
     found = owned(OwnershipTerms(price_usd=Decimal(699), power_usd_per_kwh=POWER, hours_per_year=500))
     for unit in ("the whole job", "one epoch", "1,000 steps"):
-        text = own_text(found, unit)
+        text = section_text(own_section(found, unit))
         assert max(map(len, text.splitlines())) <= 80
         assert "$699" in text
         assert "(assumed)" in text  # what is not measured says so
@@ -281,8 +278,6 @@ def test_energy_is_a_column_in_one_unit() -> None:
     assert energies([0.05, 0.002]) == ["50 Wh", "2 Wh"]
     assert energies([1234.0, 0.5]) == ["1,234 kWh", "0.5 kWh"]
     assert energies([]) == []
-    text = energy_text([("this machine", 0.5), ("x" * 90, 12.0)])
-    assert max(map(len, text.splitlines())) <= 80
 
 
 @pytest.mark.parametrize(
@@ -298,5 +293,5 @@ def test_a_range_of_jobs_is_said_with_two_digits() -> None:
     found = owned(OwnershipTerms(price_usd=Decimal(699), power_usd_per_kwh=0.0))
     one = found.break_evens[0]
     exact = replace(one, jobs=Range(value=43_558.2, low=1.2, high=math.inf))
-    text = own_text(replace(found, break_evens=(exact,)), "the whole job")
+    text = section_text(own_section(replace(found, break_evens=(exact,)), "the whole job"))
     assert "44,000 jobs (80 %: 2 to never)" in " ".join(text.split())

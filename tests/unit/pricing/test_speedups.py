@@ -9,8 +9,9 @@ from costgpu.errors import UsageError
 from costgpu.models.offer import Grade
 from costgpu.pricing.hardware import accelerators
 from costgpu.pricing.speedups import kinds, reference, references, speedups
+from costgpu.render.estimate.speedups import speedup_section
 from costgpu.render.text.layout import WIDTH
-from costgpu.render.text.speedups import speedups_table
+from costgpu.render.text.sections import section_text
 
 # -- what ships
 
@@ -81,21 +82,19 @@ def test_references_are_what_they_must_be() -> None:
 # -- what it looks like
 
 
+def told(kind: str) -> str:
+    return section_text(speedup_section(kind, [row for row in speedups() if row.kind == kind]))
+
+
 def test_the_lines_of_every_kind_are_80_wide_and_have_their_source() -> None:
     for kind in kinds(speedups()):
-        rows = [row for row in speedups() if row.kind == kind]
-        text = speedups_table(rows)
+        text = told(kind)
         assert max(map(len, text.splitlines())) <= WIDTH, kind
-        for source in {row.source for row in rows}:
+        for source in {row.source for row in speedups() if row.kind == kind}:
             assert source.split()[0].removeprefix("https://") in text
 
 
 def test_measured_lines_stand_by_ratio_and_say_all() -> None:
-    text = speedups_table([row for row in speedups() if row.kind == "stacked-lstm"])
-    assert "stacked-lstm: 1 measured line" in text
-    assert "3.3x  K80 against AWS c4.8xlarge (Xeon E5-2666 v3), 18 cores" in text
-    assert "[1] github.com/mkroutikov/tf-lstm-char-cnn/issues/3" in text
-    trees = speedups_table([row for row in speedups() if row.kind == "gradient-boosted-trees"])
-    ratios = [float(line.split("x")[0]) for line in trees.splitlines() if " against " in line and "x  " in line[:14]]
+    ratios = [float(found) for found in re.findall(r"(?m)^- ([0-9.]+)x ", told("gradient-boosted-trees"))]
     assert ratios == sorted(ratios, reverse=True)
     assert len(ratios) == 75

@@ -9,15 +9,16 @@ import os
 import re
 import shutil
 import subprocess
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from costgpu.render.html.verdict_page import verdict_html
-from tests.unit.estimator.verdicts import TODAY, profile
-from tests.unit.render.test_verdict_page import BASE, WORK, owned
+from tests.unit.estimator.verdicts import profile
+from tests.unit.render.screens import EXAMPLES
+from tests.unit.render.test_verdict_page import owned, page_of
 
 BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 LIMIT_SECONDS = 120  # a busy machine
@@ -115,8 +116,8 @@ def measured(tmp_path: Path, html: str, *flags: str) -> dict[str, dict[str, Any]
 def long_page() -> str:
     """With names as long as they come."""
     whose = profile(script="a_very_long_name_of_a_training_script_" * 4 + ".py", loops=["train.py:1 for " + "x" * 150])
-    advice = ["Use mixed precision: saves $0.10 of $0.20.", "w" * 300]
-    return verdict_html(BASE, whose, advice, TODAY, own=owned(), notebooks=["Colab would do."])
+    advice = [replace(one, action=f"{one.action} {'w' * 300}") for one in EXAMPLES["gpu"]().advice]
+    return page_of(whose=whose, advice=tuple(advice), own=owned(), fits_colab=True)
 
 
 @pytest.mark.timeout(400)
@@ -157,7 +158,7 @@ def test_the_page_prints(tmp_path: Path) -> None:
 
 
 def test_the_probe_sees_a_page_that_is_too_wide(tmp_path: Path) -> None:
-    html = verdict_html(BASE, WORK.profile, (), TODAY)
+    html = page_of()
     wide = html.replace("<section>", "<section style='min-width:900px'>", 1)
     found = measured(tmp_path, wide)
     assert found["360"]["overflow"] > 400

@@ -1,15 +1,20 @@
-"""Answers of `estimate` made without measuring, and the first screens of eight of them; `python -m` this rewrites these.
+"""Answers of `estimate` made without measuring: their first screens, explanations, pages and documents.
 
-It is `python -m tests.unit.render.screens`.
+`python -m tests.unit.render.screens` rewrites the files.
 """
 
+import json
+import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import date
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
 from costgpu.estimator.advice.advise import advise
+from costgpu.estimator.buy_vs_rent import OwnershipTerms, ownership
+from costgpu.estimator.cost import energy_kwh
 from costgpu.estimator.doubts import doubts_of
 from costgpu.estimator.inference.notes import inference_notes
 from costgpu.estimator.multi_gpu.words import rows_by_gpus
@@ -18,12 +23,15 @@ from costgpu.estimator.prepared import prepare
 from costgpu.estimator.scope import scope_of
 from costgpu.estimator.service import as_served, serve
 from costgpu.estimator.verdict import Preferences, decide
-from costgpu.models.prediction import Advice, Candidate, Objective, Prediction, Service, Verdict
+from costgpu.models.estimate import Estimate
+from costgpu.models.prediction import Candidate, Objective
 from costgpu.models.workload import Extra, ExtraKind, Rhythm, Total, TotalKind, WorkloadProfile
-from costgpu.render.text.advice import advice_block
-from costgpu.render.text.blocks import Block
-from costgpu.render.text.estimate import verdict_text
-from costgpu.render.text.several_gpus import scaling_table
+from costgpu.pricing.hardware import accelerators
+from costgpu.render.estimate.documents import estimate_json
+from costgpu.render.estimate.first_screen import estimate_text
+from costgpu.render.estimate.sections import estimate_report
+from costgpu.render.html.page import report_html
+from costgpu.version import __version__
 from tests.unit.estimator import builders, inferring
 from tests.unit.estimator.advisable import MACHINE, checkpoint, gpu, host, loading, phase, product, profile
 from tests.unit.estimator.test_several_gpus import place, script
@@ -45,34 +53,13 @@ PLACES = (
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Answer:
-    """Everything that an answer is told from."""
-
-    profile: WorkloadProfile
-    verdict: Verdict
-    service: Service | None
-    advice: tuple[Advice, ...]
-    by_gpus: tuple[Prediction, ...]
-
-    def text(self, *besides: Block, explain: bool = False, log: str | None = None) -> str:
-        blocks = [
-            Block(full=scaling_table(self.by_gpus, self.verdict.recommended)),
-            advice_block(self.advice, unit=self.verdict.unit),
-            *besides,
-        ]
-        return verdict_text(
-            self.verdict, self.profile, TODAY, explain=explain, log=log, besides=blocks, service=self.service
-        )
-
-
 def answer(
     of: WorkloadProfile,
     places: Sequence[Candidate] = PLACES,
     wanted: Preferences = ANY,
     *,
     rate: float | None = None,
-) -> Answer:
+) -> Estimate:
     """Decide as the workflow does, with other offers."""
     scope = scope_of(of, per_items=rate is not None)
     workload = prepare(of, scope, year=2026)
@@ -80,8 +67,9 @@ def answer(
     verdict = decide(scope, here, offers, wanted, inference_notes(of), of.machine.disturbed_share)
     service = None if rate is None else serve(workload, rate, here, offers, wanted.objective, wanted.instance_types)
     verdict = verdict if service is None else as_served(verdict, service)
-    return Answer(
+    return Estimate(
         profile=of,
+        today=TODAY,
         verdict=replace(verdict, doubts=doubts_of(verdict, of, scope, wanted, TODAY)),
         service=service,
         advice=() if service is not None else advise(workload, verdict, offers, wanted),
@@ -113,8 +101,25 @@ def tiny(seconds: float, of: Total, share: float) -> WorkloadProfile:
     return training(16, 10, total=of, step=step, machine=busy, calls_per_step=400, notes=[note])
 
 
+def everything() -> Estimate:
+    """Return an answer with all that an option can ask for."""
+    loops = ["train.py:74 for epoch in range(30): 30", "train.py:76 for batch in loader: 391"]
+    of = training(4096, 40, total=replace(KNOWN, loops=loops), gpu_reason="no GPU was there.")
+    found = answer(of)
+    work = prepare(of, scope_of(of), year=2026)
+    terms = OwnershipTerms(price_usd=Decimal(699), power_usd_per_kwh=0.3, hours_per_year=500)
+    shown = (found.verdict.here, *found.verdict.table)
+    return replace(
+        found,
+        own=ownership(work, accelerators()["RTX 3090"], terms, found.verdict),
+        energy=tuple((one, energy_kwh(one, of.machine)) for one in shown),
+        fits_colab=True,
+        looked_up=("stacked-lstm",),
+    )
+
+
 SEVERAL = (host(0.4), place(1), place(4), place(8), place(8, 2))
-EXAMPLES: dict[str, Callable[[], Answer]] = {
+EXAMPLES: dict[str, Callable[[], Estimate]] = {
     "gpu": lambda: answer(
         training(4096, 40, total=KNOWN, data=loading(0.2, 2, wait=0.3), extras=[VALIDATION, checkpoint()])
     ),
@@ -125,13 +130,41 @@ EXAMPLES: dict[str, Callable[[], Answer]] = {
     "service": lambda: answer(inferring.profile(inferring.scoring(8, None)), rate=30.0),
     "several_gpus": lambda: answer(script(), SEVERAL, Preferences(objective=Objective.FASTEST)),
     "timed": lambda: answer(training(1024, 50, total=total(TotalKind.TIMED, None, seconds=7200.0))),
+    "everything": everything,
+    "nowhere": lambda: answer(training(4096, 40), (), Preferences(deadline_seconds=1.0)),
+    "spot": lambda: answer(training(4096, 40), SPOTS),
+    "trains_and_infers": lambda: answer(
+        profile(phase(product(2048, 20), label="score.py:3"), inferring.scoring(), script="score.py")
+    ),
 }
 
 
+def page(of: Estimate) -> str:
+    """Return the page of an answer."""
+    return report_html(estimate_report(of))
+
+
+def shown(of: Estimate) -> dict[str, str]:
+    """Return the texts of an answer by the endings of their files: of the page without its style sheet, of the document
+    without the workload."""
+    of = replace(of, log=LOG)
+    told = json.loads(estimate_json(of), parse_float=lambda digits: float(f"{float(digits):.5g}"))
+    told.pop("workload")
+    return {
+        "txt": f"{estimate_text(of)}\n",
+        "explained.txt": f"{estimate_text(of, explain=True)}\n",
+        "html": re.sub("<style>.*?</style>", "", page(of), flags=re.DOTALL).replace(
+            f"costgpu {__version__}", "costgpu"
+        ),
+        "json": f"{json.dumps(told, indent=1)}\n",
+    }
+
+
 def rewrite() -> None:
-    """Write the first screens as they are now."""
+    """Write all of them as they are now."""
     for name, make in EXAMPLES.items():
-        (FOLDER / f"{name}.txt").write_text(f"{make().text(log=LOG)}\n")
+        for ending, text in shown(make()).items():
+            (FOLDER / f"{name}.{ending}").write_text(text)
 
 
 LOG = "/home/ada/.cache/costgpu/measurements/20261121-100000/output.log"

@@ -1,16 +1,14 @@
-"""Rent or own, and energy: sentences, text blocks, and parts of a JSON document."""
+"""Rent or own, and energy, in words."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
 
 from costgpu.estimator.throughput import inference_phase
-from costgpu.models.prediction import BreakEven, Ownership, Range
-from costgpu.render.document import json_object, picked
+from costgpu.models.prediction import BreakEven, Ownership, Prediction, Range
 from costgpu.render.phrases import offer_name, visible, with_article
-from costgpu.render.text.layout import wrap
+from costgpu.render.report import Cell, Heading, Items, Row, Section, Table
 from costgpu.units import format_duration, format_usd
 
 LONGEST_BREAK_EVEN = 10_000_000  # jobs; above it the number says nothing any more
@@ -110,18 +108,21 @@ def own_basis(own: Ownership) -> list[str]:
     ]
 
 
-def own_text(own: Ownership, unit: str) -> str:
-    """Return the block below the verdict's table."""
-    lines = ["Rent or own", *(wrap(line, "  ") for line in own_sentences(own, unit))]
-    return "\n".join([*lines, *(wrap(line, "  - ") for line in own_basis(own))])
+def own_section(own: Ownership | None, unit: str) -> Section:
+    """Return what there is to say about an own GPU, and what it rests on; without parts where there is none."""
+    if own is None:
+        return Section(title="")
+    basis = own_basis(own)
+    return Section(title="Rent or own", parts=[*own_sentences(own, unit), *([Items(basis, "soft")] if basis else [])])
 
 
-def energy_text(rows: Sequence[tuple[str, float]]) -> str:
-    """Return the energy of each candidate: rows of its name and kWh, in the order of the verdict's table."""
-    lines = ["Energy of the machine, without cooling (modelled from published figures)"]
-    for (name, _), shown in zip(rows, energies([amount for _, amount in rows]), strict=True):
-        lines.append(f"  {visible(name, 64):64} {shown:>12}")
-    return "\n".join(lines)
+def energy_section(rows: Sequence[tuple[Prediction, float]]) -> Section:
+    """Return the energy of each candidate in kWh, in the order given; without parts where there are none."""
+    amounts = energies([amount for _, amount in rows])
+    cells: list[Row] = [[Cell(offer_name(place)), shown] for (place, _), shown in zip(rows, amounts, strict=True)]
+    table = Table("", [Heading("", long="where"), Heading("energy", 12)], cells)
+    title = "Energy of the machine, without cooling (modelled from published figures)"
+    return Section(title=title, parts=[table] if rows else [])
 
 
 def energies(amounts: Sequence[float]) -> list[str]:
@@ -129,31 +130,3 @@ def energies(amounts: Sequence[float]) -> list[str]:
     if max(amounts, default=0.0) < 0.1:
         return [f"{amount * 1000:.2g} Wh" for amount in amounts]
     return [f"{amount:,.0f} kWh" if amount >= 10 else f"{amount:.2g} kWh" for amount in amounts]
-
-
-def own_value(own: Ownership) -> dict[str, Any]:
-    """Return a part of a document; an infinite number of jobs is null."""
-    spec = own.prediction.candidate.accelerator
-    value = {
-        "accelerator": spec.name if spec else None,
-        "model": spec.model if spec else None,
-        "infeasible": own.prediction.infeasible or None,
-        **picked(own, "price_usd", "power_usd_per_kwh", "power_source"),
-        "step_seconds": own.prediction.step_seconds,
-        "run_seconds": own.prediction.run_seconds,
-        "terms_seconds": own.prediction.terms,
-        **picked(own, "card_watts", "host_watts", "energy_kwh"),
-        "energy_cost_usd": own.prediction.cost_usd,
-        "amortised_usd": own.amortised_usd,
-        "provenance": own.prediction.provenance,
-        "break_even": [
-            {
-                "against": offer_name(found.against),
-                "cost_usd": found.against.cost_usd.value,
-                **picked(found, "saving_usd", "jobs", "hours", "in_life"),
-            }
-            for found in own.break_evens
-        ],
-        "notes": own.notes,
-    }
-    return json_object(value)

@@ -1,0 +1,359 @@
+"""The report of an estimate: everything that its answer rests on, for a terminal and for a page."""
+
+from __future__ import annotations
+
+import math
+from datetime import datetime
+
+from costgpu.estimator.scope import WHOLE_JOB
+from costgpu.estimator.spot import interruption_sentences
+from costgpu.estimator.throughput import fixed_usd
+from costgpu.models.estimate import Estimate
+from costgpu.models.prediction import Ownership, Prediction, Service, Verdict
+from costgpu.models.provider_costs import HOURS_PER_MONTH
+from costgpu.models.workload import Phase, WorkloadProfile
+from costgpu.pricing.speedups import speedups
+from costgpu.render.estimate.advice import advice_section
+from costgpu.render.estimate.own_gpu import COLAB, cents, energy_section, own_section
+from costgpu.render.estimate.several_gpus import scaling_sentences
+from costgpu.render.estimate.speedups import speedup_section
+from costgpu.render.estimate.tables import (
+    candidates_table,
+    month_cell,
+    own_name,
+    phases_table,
+    places_of,
+    scaling_table,
+    service_table,
+    shown_places,
+    sources_table,
+    throughput_tables,
+)
+from costgpu.render.phrases import (
+    DRAWN_TERMS,
+    TERM_PHRASES,
+    THIS_MACHINE,
+    day,
+    extra_phrase,
+    model_phrase,
+    notes_of,
+    offer_name,
+    steps_phrase,
+    visible,
+    waiting_phrase,
+    with_article,
+)
+from costgpu.render.report import CostAndTime, Figure, Items, Part, Point, Report, Section, Stack, Tile
+from costgpu.render.text.offers import day_span, price_age_days
+from costgpu.units import (
+    format_duration,
+    format_free,
+    format_frequency,
+    format_percent,
+    format_ratio,
+    format_usd,
+    plural_unit,
+)
+from costgpu.version import __version__
+
+LEAST_SHARE = 0.005  # of a step, to be in the legend
+LEAST_USD = 1e-9  # a cost on a logarithmic axis
+LEAST_STEPS = 5  # for tenths of them to mean anything
+BELOW = "The table below has the numbers."
+FINE_PRINT = (
+    "An 80 % interval is one in which the truth lies in eight cases of ten. Costs are what the provider's list price"
+    " comes to, without taxes, discounts, free tiers or traffic."
+)
+LEGEND = (
+    ("gpu round", "GPU"),
+    ("cpu", "CPU"),
+    ("ring", "recommended"),
+    ("stroke", "80 % interval: slower costs more"),
+    ("front", "no other is cheaper and faster"),
+    ("dots", THIS_MACHINE),
+)
+
+
+def estimate_report(found: Estimate) -> Report:
+    """Return the report."""
+    verdict, profile, service = found.verdict, found.profile, found.service
+    own = found.own if found.own is not None and not found.own.prediction.infeasible else None
+    turns = [doubt.turns for doubt in verdict.doubts if doubt.turns]
+    spot = interruption_sentences(verdict.interruptible) if service is None else []
+    made, phases = throughput_tables(verdict, profile), phases_table(verdict, profile)
+    by_gpus, several = scaling_table(found.by_gpus, verdict.recommended), scaling_sentences(verdict.recommended)
+    sections = [
+        Section(title=service_title(service), parts=[service_table(service, found.today)])
+        if service is not None
+        else Section(title=""),
+        _cost_and_time(found, own),
+        Section(title="By the number of GPUs", parts=[*_some(" ".join(several)), *_some(by_gpus)]),
+        Section(
+            title="Phase by phase",
+            introduction="Each with its own total; the whole job is their sum, with boot and set-up.",
+            parts=_some(phases),
+        ),
+        Section(
+            title="Once it runs, boot and set-up apart",
+            introduction="Below each figure is its 80 % interval.",
+            parts=[*made, *_some(fixed_words(verdict))] if made else [],
+        ),
+        Section(title="Interruptions", parts=_some(" ".join(spot))),
+        advice_section(found.advice, verdict.unit),
+        Section(title="Free of charge", parts=_some(COLAB * found.fits_colab)),
+        own_section(found.own, verdict.unit),
+        energy_section(found.energy or ()),
+        *_lengths(profile),
+        Section(
+            title="How each number came about",
+            introduction="Each bar is one step of its machine, cut by cause; its length at the right.",
+            parts=[*_some(_steps(verdict, own)), sources_table(verdict, found.today, own), Items(_basis(found))],
+        ),
+        *(speedup_section(kind, [row for row in speedups() if row.kind == kind]) for kind in found.looked_up),
+        Section(title="What to know", parts=_some(_notes(found))),
+    ]
+    machine, framework = profile.machine, profile.framework
+    command = " ".join([profile.script, *profile.arguments])
+    return Report(
+        title=f"Where to run {profile.script}",
+        subtitle=f"{command}. Measured {_day(profile.created)} on {machine.cores} cores of {machine.cpu_model}.",
+        answer=" ".join([verdict.sentence, *turns]),
+        tiles=_tiles(verdict) if service is None else _service_tiles(service),
+        sections=sections,
+        footer=[
+            f"Made {day(found.today)} by costgpu {__version__}. Measured with {framework.name} {framework.version}.",
+            FINE_PRINT,
+        ],
+    )
+
+
+def _some(part: Part | None) -> list[Part]:
+    """Return a part, if there is one."""
+    return [part] if part else []
+
+
+def job_title(verdict: Verdict) -> str:
+    """``For the whole job, boot included``."""
+    return f"For {verdict.unit}{', boot included' if verdict.unit == WHOLE_JOB else ''}"
+
+
+def service_title(service: Service) -> str:
+    """``For 30 images/s, boot and set-up apart``."""
+    return f"For {format_frequency(service.rate_per_second, service.item)}, boot and set-up apart"
+
+
+def _day(created: str) -> str:
+    try:
+        return day(datetime.fromisoformat(created).date())
+    except ValueError:
+        return created
+
+
+def _tiles(verdict: Verdict) -> list[Tile]:
+    tiles: list[Tile] = []
+    if (chosen := verdict.recommended) is not None:
+        offer, wall, cost, nodes = chosen.candidate.offer, chosen.wall_seconds, chosen.cost_usd, chosen.candidate.nodes
+        time = (
+            "Time",
+            format_duration(wall.value),
+            f"80 %: {format_duration(wall.low)} – {format_duration(wall.high)}",
+        )
+        if offer is None:
+            tiles += [("Recommended", THIS_MACHINE, "no rent"), time, ("Cost", format_free(), f"of {verdict.unit}")]
+        else:
+            chips = offer.accelerator
+            gpus = f", {nodes * chips.count:g}× {visible(chips.name)}" if chips else ""
+            machine = f"{nodes}× {offer.instance_type}" if nodes > 1 else offer.instance_type
+            span = f"80 %: {format_usd(cost.low)} – {format_usd(cost.high)}"
+            tiles.append(("Recommended", machine, f"{visible(offer.provider)}, {visible(offer.region)}{gpus}"))
+            tiles += [time, ("Cost", format_usd(cost.value), span)]
+        if (scaling := chosen.scaling) is not None:
+            note = f"of {scaling.gpus} single GPUs, under {scaling.scheme.phrase}"
+            tiles.append(("Efficiency", f"{scaling.efficiency:.0%}", note))
+    speedup = verdict.speedup_range
+    if speedup is not None and verdict.premium is not None and verdict.break_even is not None:
+        even = "never" if math.isinf(verdict.break_even) else f"from {format_ratio(verdict.break_even)}"
+        span = f"80 %: {format_ratio(speedup.low)} – {format_ratio(speedup.high)}"
+        note = f"{span}; for {format_ratio(verdict.premium)} the price; pays {even}"
+        tiles.append(("GPU speed-up", format_ratio(speedup.value), note))
+    if (chance := verdict.probability_gpu_cheaper) is not None:
+        words = f"{chance:.0%}" if 0.01 <= chance <= 0.99 else ">99%" if chance > 0.5 else "<1%"  # never certain
+        tiles.append(("GPU is cheaper", words, "probability, by the intervals"))
+    return tiles
+
+
+def _service_tiles(service: Service) -> list[Tile]:
+    if (one := service.recommended) is None:
+        return []
+    cost, offer, place = month_cell(one), one.prediction.candidate.offer, offer_name(one.prediction)
+    span = f"80 %: {cost.span}" if cost.span else f"{HOURS_PER_MONTH} hours, disk and address included"
+    answer = f"on average, {format_duration(one.wait_seconds)} of it waiting"
+    return [
+        ("Recommended", offer.instance_type if offer is not None else place, place),
+        ("Machines", str(one.machines), f"{format_percent(one.utilisation)} of their time in use"),
+        ("Cost a month", cost.text, span),
+        ("Answer", format_duration(one.answer_seconds), answer),
+    ]
+
+
+def _cost_and_time(found: Estimate, own: Ownership | None) -> Section:
+    """Return the candidates as a picture and a table."""
+    verdict, rows = found.verdict, found.verdict.table
+    table = candidates_table(verdict, (verdict.here, *rows), found.today, own)
+    title = f"Cost against time, f{job_title(verdict)[1:]}"
+    points = [_point(one, str(number), offer_name(one), verdict) for number, one in enumerate(rows, 1)]
+    if own is not None and own.prediction.cost_usd.value > 0:
+        points.append(_point(own.prediction, "own", own_name(own.prediction), verdict))
+    if not points:
+        return Section(title=title, parts=["No offer is possible within the limits.", table])
+    description = BELOW
+    if rows:
+        cheapest = _cost_in_time(min(rows, key=lambda one: one.cost_usd.value))
+        fastest = _cost_in_time(min(rows, key=lambda one: one.wall_seconds.value))
+        description = f"The cheapest is {cheapest}; the fastest is {fastest}. {BELOW}"
+    here = verdict.here.wall_seconds.value
+    chart = CostAndTime(
+        points=points, here_seconds=here, here_title=f"{THIS_MACHINE}: {format_duration(here)}, {format_free()}"
+    )
+    mine = [("own diamond", "your GPU, electricity only")] if own is not None else []
+    label = "Cost against time of each candidate"
+    return Section(
+        title=title,
+        introduction="Down and left is better. Both scales are logarithmic. The numbers are those of the table, where ★ is"
+        " the recommendation, and below each figure is its 80 % interval. Cost: price × time, disk and address included.",
+        parts=[Figure(chart=chart, label=label, description=description, legend=[*LEGEND, *mine]), table],
+    )
+
+
+def _cost_in_time(prediction: Prediction) -> str:
+    cost, time = format_usd(prediction.cost_usd.value), format_duration(prediction.wall_seconds.value)
+    return f"{offer_name(prediction)} at {cost} in {time}"
+
+
+def _point(one: Prediction, label: str, where: str, verdict: Verdict) -> Point:
+    wall, cost, mine = one.wall_seconds, one.cost_usd, label == "own"
+    return Point(
+        label=label,
+        style="own" if mine else "gpu" if one.candidate.is_gpu else "cpu",
+        title=f"{label}. {where}: {format_duration(wall.value)}, {cents(cost.value)}",
+        seconds=(wall.value, wall.low, wall.high),
+        usd=(max(cost.value, LEAST_USD), max(cost.low, LEAST_USD), max(cost.high, LEAST_USD)),
+        chosen=one is verdict.recommended,
+        front=not mine,
+    )
+
+
+def _steps(verdict: Verdict, own: Ownership | None) -> Figure | None:
+    """Return what a step's time goes into, of this machine and the best candidates; None if nothing is known."""
+    stacks, used = [], set()
+    for title, prediction in shown_places(verdict, own):
+        terms = (
+            {key: seconds for key, seconds in prediction.terms.items() if seconds > 0} if prediction is not None else {}
+        )
+        if prediction is None or not terms:
+            continue
+        used |= {key for key, seconds in terms.items() if seconds >= LEAST_SHARE * sum(terms.values())}
+        parts = [(_style(key), TERM_PHRASES.get(key, visible(key)), seconds) for key, seconds in terms.items()]
+        stacks.append(Stack(name=title, total=f"{format_duration(prediction.step_seconds)} a step", parts=parts))
+    if not stacks:
+        return None
+    totals = "; ".join(f"{stack.name}: {stack.total}" for stack in stacks)
+    known = [key for key in [*TERM_PHRASES, *sorted(used - TERM_PHRASES.keys())] if key in used]
+    legend = [(_style(key), TERM_PHRASES.get(key, visible(key))) for key in known]
+    return Figure(chart=stacks, label="What a step's time goes into", description=f"{totals}. {BELOW}", legend=legend)
+
+
+def _style(key: str) -> str:
+    return key if key in DRAWN_TERMS else "other"
+
+
+def fixed_words(verdict: Verdict) -> str:
+    """Return what comes once, on the best offers."""
+    words = [
+        f"{format_duration(place.fixed_seconds)} and {format_usd(fixed_usd(place))} on {place.offer.instance_type}"
+        for _, place in places_of(verdict)
+        if place.offer is not None
+    ]
+    return f"Boot and set-up come once: {', '.join(words)}." if words else ""
+
+
+def _lengths(profile: WorkloadProfile) -> list[Section]:
+    """Return how long each phase runs, by its loops, and what was measured of it."""
+    sections, several = [], len(profile.phases) > 1
+    for phase in profile.phases:
+        place = "" if phase.label == profile.script else f" ({phase.label})"
+        parts: list[Part] = [f"{profile.script}{place}: {steps_phrase(phase)}: {phase.total.how}."]
+        loops = [*phase.total.loops, "the step"]
+        parts += [Items(loops, "nested")] if phase.total.loops else ["No loop around the step was seen."]
+        parts += step_lines(profile, phase)
+        if phase.step.count >= LEAST_STEPS:
+            low, high = format_duration(phase.step.low_seconds), format_duration(phase.step.high_seconds)
+            parts.append(f"Eight of ten {plural_unit(phase.unit.name or 'step')} took between {low} and {high} here.")
+        parts += _some(f"On a GPU: {phase.gpu_reason}" if phase.gpu_reason else "")
+        if phase is profile.phases[-1]:
+            for later in profile.later_phases:
+                steps = "an unknown number of steps" if later.steps is None else f"{later.steps:,.0f} steps"
+                parts.append(f"Later, not measured: {later.label}, {steps}.")
+        what = phase.label if several else "the script"
+        sections.append(Section(title=f"How long {what} runs, and how that was found", parts=parts))
+    return sections
+
+
+def step_lines(profile: WorkloadProfile, phase: Phase) -> list[str]:
+    """Return what a step of a phase takes here, and what comes beside the steps."""
+    step = phase.step
+    where = f"{profile.machine.cores} cores of {profile.machine.cpu_model}"
+    size = model_phrase(phase)
+    if not step.count:
+        mean = format_duration(step.seconds)
+        return [f"Not measured: {size}; on {where} {with_article(phase.unit.name)} would take about {mean}."]
+    how = "median" if step.by_median else "mean"
+    facts = [f"{format_duration(step.seconds)} {with_article(phase.unit.name)} ({how} of {step.count})"]
+    if step.count == 1 and profile.ended:
+        facts = [f"{format_duration(step.seconds)} for the {phase.unit.name}"]
+    if waiting := waiting_phrase(phase):
+        facts.append(waiting)
+    if profile.setup_seconds > 0 and phase is profile.phases[-1]:
+        facts.append(f"set-up {format_duration(profile.setup_seconds)}")
+    if size:
+        facts.append(size)
+    lines = [f"Measured on {where}: {', '.join(facts)}."]
+    if phase.extras:
+        extras = "; ".join(extra_phrase(extra, phase.unit.name) for extra in phase.extras)
+        lines.append(f"Beside the {plural_unit(phase.unit.name)}: {extras}.")
+    return lines
+
+
+def _basis(found: Estimate) -> list[str]:
+    """Return what the figures rest on."""
+    verdict, machine = found.verdict, found.profile.machine
+    speed = f"{machine.gemm_gflops:.0f} GFLOP/s fp32 (low {machine.gemm_gflops_low:.0f})"
+    if machine.conv_gflops:
+        speed += f", {machine.conv_gflops:.0f} in convolutions"
+    if machine.single_thread_mbps:
+        speed += f", {machine.single_thread_mbps:.0f} MB/s of bzip2 on one thread"
+    lines = []
+    speedup = verdict.speedup_range
+    if speedup is not None and verdict.premium is not None and verdict.break_even is not None:
+        even = "none" if math.isinf(verdict.break_even) else format_ratio(verdict.break_even)
+        lines.append(
+            f"Speed-up {format_ratio(speedup.value)} [{format_ratio(speedup.low)}-{format_ratio(speedup.high)}],"
+            f" premium {format_ratio(verdict.premium)}, break-even {even},"
+            f" P(GPU cheaper) {verdict.probability_gpu_cheaper:.0%}."
+        )
+    offers = [one.offer for one in verdict.table if one.offer is not None]
+    if offers:
+        age = max(price_age_days(offer, found.today) for offer in offers)
+        lines.append(f"Prices of {day_span([offer.price_as_of for offer in offers])}: up to {age} days old.")
+    return [
+        *lines,
+        "GPU steps: models fitted on public measurements (benchmarks/accuracy.py).",
+        "CPU steps: scaled from the measurement here by published CPU figures.",
+        f"This machine: {speed}, {machine.copy_gbps:.0f} GB/s, {machine.op_seconds * 1e6:.1f} µs a call.",
+    ]
+
+
+def _notes(found: Estimate) -> Items | None:
+    words = [doubt.words for doubt in found.verdict.doubts if doubt.words]
+    notes = [*([f"Doubts: {'; '.join(words)}."] if words else []), *notes_of(found.verdict, found.profile)]
+    return Items(notes) if notes else None

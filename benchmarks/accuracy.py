@@ -26,7 +26,7 @@ import torch
 from benchmarks.fitting import LEFT_OUT, NAMES, SHIPPED, Table, model_family
 from benchmarks.rows import PRECISIONS, Row, load
 from costgpu.estimator.gpu import Execution
-from costgpu.estimator.interval import gpu_interval
+from costgpu.estimator.gpu_interval import gpu_interval
 from costgpu.estimator.roofline import TRAINING, GpuTerms, gpu_terms
 
 CUTS: dict[str, Callable[[Row], bool]] = {

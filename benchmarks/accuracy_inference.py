@@ -30,9 +30,9 @@ from benchmarks.accuracy import percent
 from benchmarks.models.inference import forward_rows, generation_rows
 from benchmarks.rows import PRECISIONS, family
 from costgpu.estimator.gpu import Execution, Runtime
+from costgpu.estimator.gpu_interval import gpu_interval
 from costgpu.estimator.inference.cpu import unit_seconds_on_cpu
 from costgpu.estimator.inference.unit import Pass, UnitWork
-from costgpu.estimator.interval import gpu_interval
 from costgpu.estimator.op_costs import work_of
 from costgpu.estimator.roofline import FORWARD, OVERLAP, device_sums, gpu_terms
 from costgpu.estimator.work import Work

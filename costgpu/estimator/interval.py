@@ -7,14 +7,11 @@ inside (benchmarks/accuracy.py and benchmarks/accuracy_cpu.py, 2026-11-23).
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
 
 from costgpu.estimator.cpu import LEAST_SWING, STEADY, core_of, same_chip
-from costgpu.estimator.gpu import GEFORCE, Execution, Runtime, is_blackwell_server
-from costgpu.estimator.roofline import OVERLAP, GpuTerms
-from costgpu.models.offer import AcceleratorSpec, CpuSpec
+from costgpu.models.offer import CpuSpec
 from costgpu.models.prediction import MeasuredSpeed, Range
 from costgpu.models.workload import Machine, StepTimes
 
@@ -56,34 +53,6 @@ class Interval:
         return Range(value=value, low=value * self.low, high=value * self.high)
 
 
-# Beginnings of the names of NVIDIA's architectures of which public measurements were fitted, by what was measured.
-MEASURED_INFERENCE = ("Pascal", "Volta", "Turing", "Ampere", "Ada")
-MEASURED_TRAINING = (*MEASURED_INFERENCE, "Hopper")
-# Standard deviations of the logarithm of the GPU model's error, set so that 75-90 % of the public rows lie inside when
-# their model, their chip or both were left out of the fit (benchmarks/accuracy.py, 2026-11-23).
-GPU_SIGMA = 0.10  # of the device's seconds, for what most networks are made of
-HOST_SIGMA = 0.40  # of the host's seconds: the two hosts of the rows of batch 12 differ by a factor of two
-DEPTHWISE_SIGMA = 0.35  # of depthwise convolutions
-GROUPED_SIGMA, GROUPED_SHARE = 0.25, 0.05  # of a step with more than that share of its FLOPs in grouped convolutions
-NEWEST = (
-    1.1  # of the newest of `MEASURED_TRAINING`: the study's rows of the newest boards took 8-10 % longer than predicted
-)
-# Half-precision convolutions on data-centre Blackwell: 1 / 0.54 where nothing is repaired (channels-last). Source: that of
-# `roofline.TRAINING`.
-BLACKWELL_CONVOLUTIONS = Interval(0.65, 1.90)
-# Professional boards of GeForce chips (compute capability), whose power limits differ: RTX 6000 Ada, told 25 % too short to
-# 24 % too long, had 55 % of its trainings in the interval without it.
-GEFORCE_CHIPS, PROFESSIONAL = ((8, 6), (8, 9)), Interval(0.90, 1.15)
-TURING_CONVOLUTIONS = 1.1  # upper end; in half precision they were told 12 % too short (20 rows of batch 12)
-AMD = Interval(0.80, 1.40)  # of a share that is assumed
-UNMEASURED = 1.35  # upper end of an architecture without public rows
-HOST_BOUND = 0.3  # share of the host's seconds in the error from which on it is worth a word
-HOST_WORDS = "host-CPU bound: kernels are too small to keep the GPU busy"
-# Of forward passes. The width where host and device take turns is assumed.
-FORWARD_BASE, FORWARD_HOST_BOUND = Interval(0.86, 1.28), Interval(0.65, 1.50)
-FORWARD_COMPILED, TURNS = Interval(0.80, 1.55), Interval(0.65, 1.60)
-HOST_BOUND_FROM = 1.0  # host seconds over device seconds
-UNRULED = Interval(0.60, 1.70)
 # Only the sums of a step are known. With sums 80 % of the measured times lie between 0.71 and 1.30 times what is predicted
 # (255 public rows, benchmarks/counted.py, 2026-11-23), and frameworks count bytes and kernels before their compilers fuse
 # them: assumed.
@@ -121,164 +90,6 @@ LEAST_SIGMA = math.log(1.05) / Z80
 # 90 % quantile of Student's t by degrees of freedom: the upper end of an 80 % interval. Source: any table; the last one
 # is the normal distribution's.
 T90 = {1: 3.078, 2: 1.886, 3: 1.638, 4: 1.533, 5: 1.476, 6: 1.440, 7: 1.415, 8: 1.397, 9: 1.383, 10: 1.372}
-
-
-class GpuCase(NamedTuple):
-    """A step or forward pass on a GPU, as the rules below ask for it."""
-
-    terms: GpuTerms
-    spec: AcceleratorSpec
-    execution: Execution
-    trains: bool
-    year: int  # of the prediction, to tell a new architecture
-
-    @property
-    def host_share(self) -> float:
-        """Return how much longer the host makes it."""
-        seconds = self.terms.seconds
-        return 1 - (self.terms.device_seconds / seconds) ** OVERLAP if seconds > 0 else 0.0
-
-    @property
-    def host_bound(self) -> bool:
-        """Return whether the host decides about its seconds."""
-        if self.trains:
-            return self.host_share > HOST_BOUND
-        return self.terms.calls_alone > HOST_BOUND_FROM * self.terms.device_seconds
-
-    @property
-    def measured(self) -> bool:
-        """Return whether the model was fitted on this architecture."""
-        return self.spec.architecture.startswith(MEASURED_TRAINING if self.trains else MEASURED_INFERENCE)
-
-    @property
-    def convolves_in_half(self) -> bool:
-        """Return whether it convolves in half precision."""
-        return self.terms.half_convolution_share > 0
-
-
-class WideningRule(NamedTuple):
-    """A reason for which the interval of a GPU's step is wider than its base."""
-
-    trains: bool | None  # whether it is for training or for forward passes; None for both
-    applies: Callable[[GpuCase], bool]
-    covers: Interval | None  # what the interval then holds at least
-    stretches: Interval  # multipliers of its ends
-    words: Callable[[GpuCase], str] | str = ""
-
-
-AS_IS = Interval(1.0, 1.0)
-RULES = (
-    WideningRule(True, lambda step: step.host_bound, None, AS_IS, HOST_WORDS),
-    WideningRule(False, lambda step: step.host_bound, FORWARD_HOST_BOUND, AS_IS, HOST_WORDS),
-    WideningRule(
-        None,
-        lambda step: step.terms.takes_turns,
-        TURNS,
-        AS_IS,
-        lambda step: f"the host waits for the GPU {step.terms.waits:.0f} times in a pass: they take turns",
-    ),
-    WideningRule(
-        True,
-        lambda step: step.terms.grouped_share > GROUPED_SHARE,
-        None,
-        AS_IS,
-        "grouped convolutions, whose libraries differ",
-    ),
-    WideningRule(
-        None,
-        lambda step: step.terms.unruled_share > 0.2,
-        UNRULED,
-        AS_IS,
-        lambda step: f"{step.terms.unruled_share:.0%} of the bytes are in ops without a rule",
-    ),
-    WideningRule(
-        False,
-        lambda step: step.execution.runtime is not Runtime.EAGER,
-        FORWARD_COMPILED,
-        AS_IS,
-        "torch.compile: its gain is only roughly known",
-    ),
-    WideningRule(
-        None,
-        lambda step: step.year - step.spec.year < 1,
-        None,
-        Interval(1.0, 1.6),
-        lambda step: f"{step.spec.architecture} is too new for public measurements",
-    ),
-    WideningRule(
-        None,
-        lambda step: step.year - step.spec.year >= 1 and step.spec.vendor == "NVIDIA" and not step.measured,
-        None,
-        Interval(0.9, UNMEASURED),
-        lambda step: f"no measurement of {step.spec.architecture} is among those that the model was fitted on",
-    ),
-    WideningRule(None, lambda step: step.spec.vendor == "AMD", None, AMD, "AMD: few public measurements"),
-    WideningRule(None, lambda step: step.spec.tdp_watts <= 75, None, Interval(1.0, 1.1)),
-    WideningRule(
-        True,
-        lambda step: step.terms.unusual_half_share > 0.5,
-        None,
-        Interval(1.0, 1.6),
-        "one- or three-dimensional convolutions at half precision",
-    ),
-    WideningRule(
-        True,
-        lambda step: step.spec.compute_capability in GEFORCE_CHIPS and not GEFORCE.match(step.spec.model),
-        None,
-        PROFESSIONAL,
-    ),
-    WideningRule(
-        True,
-        lambda step: is_blackwell_server(step.spec) and step.convolves_in_half,
-        BLACKWELL_CONVOLUTIONS,
-        AS_IS,
-        "convolutions in half precision, which take longer on such a GPU than its figures say",
-    ),
-    WideningRule(
-        True,
-        lambda step: step.spec.architecture.startswith("Turing") and step.convolves_in_half,
-        None,
-        Interval(1.0, TURING_CONVOLUTIONS),
-    ),
-    WideningRule(
-        True, lambda step: step.spec.architecture.startswith(MEASURED_TRAINING[-1]), None, Interval(1.0, NEWEST)
-    ),
-    WideningRule(
-        True,
-        lambda step: step.execution.runtime is not Runtime.EAGER,
-        None,
-        Interval(0.6, 1.0),
-        "torch.compile may be faster than what was traced",
-    ),
-)
-
-
-def gpu_interval(
-    terms: GpuTerms, spec: AcceleratorSpec, execution: Execution, *, trains: bool, year: int
-) -> tuple[Interval, list[str]]:
-    """Return the interval of the GPU model, and the reasons why it is wider than the base.
-
-    In training the relative errors of the terms add up by their weight in the step; that of the host is how much the step
-    would be longer with a slower host.
-
-    Args:
-        trains: Whether it is a training step, and not a forward pass.
-        year: Year of the prediction, to tell a new architecture.
-    """
-    case, interval, reasons = GpuCase(terms, spec, execution, trains, year), FORWARD_BASE, []
-    if trains:
-        depthwise = terms.depthwise / terms.seconds if terms.seconds > 0 else 0.0
-        grouped = GROUPED_SIGMA if terms.grouped_share > GROUPED_SHARE else 0.0
-        sigma = math.hypot(GPU_SIGMA, HOST_SIGMA * case.host_share, DEPTHWISE_SIGMA * depthwise, grouped)
-        interval = Interval.of_sigma(sigma)
-    for rule in RULES:
-        if rule.trains not in (None, trains) or not rule.applies(case):
-            continue
-        interval = interval.covering(rule.covers) if rule.covers is not None else interval
-        interval = interval.stretched(low=rule.stretches.low, high=rule.stretches.high)
-        if rule.words:
-            reasons.append(rule.words if isinstance(rule.words, str) else rule.words(case))
-    return interval, reasons
 
 
 def cpu_interval(

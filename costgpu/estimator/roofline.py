@@ -11,6 +11,8 @@ peak of the fp32 cores; kernels. The device's terms are added, not maxed, becaus
 host run side by side. Cs and Cq are slow and quick calls of the framework. What training steps and forward passes
 have in common is code; in what they differ is in their `Roofline`s, which were fitted apart. Measured error: README.md,
 by benchmarks/accuracy.py and benchmarks/accuracy_inference.py.
+
+One file of more than 400 lines: the sums and the two tables of their coefficients are read together.
 """
 
 from __future__ import annotations

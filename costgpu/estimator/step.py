@@ -8,6 +8,7 @@ from costgpu.estimator import benchmark_table
 from costgpu.estimator import cpu as cpu_model
 from costgpu.estimator.calibration import calibrated
 from costgpu.estimator.gpu import HOST_GHZ, copy_seconds, execution_of
+from costgpu.estimator.gpu_interval import gpu_interval
 from costgpu.estimator.inference.cpu import (
     ABSOLUTE,
     ABSOLUTE_UNMEASURED,
@@ -17,7 +18,7 @@ from costgpu.estimator.inference.cpu import (
     unit_terms_on_cpu,
 )
 from costgpu.estimator.inference.unit import UnitWork, pass_terms, terms_of, training_unit
-from costgpu.estimator.interval import COUNTED, FEW_STEPS, PRIOR, Interval, cpu_interval, gpu_interval, local_interval
+from costgpu.estimator.interval import COUNTED, FEW_STEPS, PRIOR, Interval, cpu_interval, local_interval
 from costgpu.estimator.prepared import Workload, busy_seconds
 from costgpu.estimator.work import HALF_TYPES
 from costgpu.models.offer import AcceleratorSpec, CpuSpec

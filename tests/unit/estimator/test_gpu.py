@@ -26,7 +26,8 @@ from costgpu.estimator.gpu import (
     precision_of,
     sm_gigahertz,
 )
-from costgpu.estimator.interval import Interval, gpu_interval
+from costgpu.estimator.gpu_interval import gpu_interval
+from costgpu.estimator.interval import Interval
 from costgpu.estimator.roofline import OVERLAP, TRAINING, GpuTerms, Host, beside, gpu_terms
 from costgpu.estimator.work import Work
 from costgpu.models.offer import AcceleratorSpec

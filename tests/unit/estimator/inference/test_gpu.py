@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from costgpu.estimator.gpu import Execution, Precision, Runtime
-from costgpu.estimator.interval import gpu_interval
+from costgpu.estimator.gpu_interval import gpu_interval
 from costgpu.estimator.op_costs import work_of
 from costgpu.estimator.roofline import FORWARD, Host, call_seconds, device_sums
 from costgpu.estimator.work import Work

@@ -19,27 +19,27 @@ from costgpu.estimator.roofline import OVERLAP, TRAINING, call_seconds, device_s
 # The calibration study's figures (447 rows, 2026-11); the unusual, grouped and host ones are of this form.
 STUDY = {
     "flops": 1.02,
-    "matmul half": 0.0023,
-    "matmul tf32": 0.0046,
-    "matmul fp32": 0.0082,
-    "conv half": 0.0183,
-    "conv3x3 half": 0.0061,
+    "matmul/half": 0.0023,
+    "matmul/tf32": 0.0046,
+    "matmul/fp32": 0.0082,
+    "conv/half": 0.0183,
+    "conv3x3/half": 0.0061,
     "half_nhwc": 0.0008,
-    "conv tf32": 0.012,
-    "conv fp32": 0.016,
-    "grouped fp32": 0.05,
-    "conv_unusual half": 0.034,
+    "conv/tf32": 0.012,
+    "conv/fp32": 0.016,
+    "grouped/fp32": 0.05,
+    "conv_unusual/half": 0.034,
     "moved": 1.08,
     "loaded": 0.5,
     "unaligned": 4.8,
     "depthwise": 28.0,
     "depthwise_nhwc": 10.7,
-    "grouped_wide half_nhwc": 10.0,
+    "grouped_wide/half_nhwc": 10.0,
     "kernels": 13e-6,
 }
 SHIPPED = {name: seconds for name, (_, seconds) in TRAINING.seconds.items()}
 NAMES = list(SHIPPED)
-SET_BY_ONE = "grouped_wide half_nhwc"  # one network tells it: a fit that takes it along only moves the others
+SET_BY_ONE = "grouped_wide/half_nhwc"  # one network tells it: a fit that takes it along only moves the others
 PULL, SQUARES = 0.05, 0.3  # weights of the pull and of squared errors, beside absolute ones
 FAMILIES = ("inception", "resnext", "resnet", "densenet", "efficientnet", "convnext", "vit", "deit", "vgg", "mnasnet")
 FAMILIES += ("shufflenet", "squeezenet", "swin", "bert", "gpt")

@@ -45,9 +45,9 @@ LEAST_SHARE = 1e-6  # of the longer one, below which the shorter one adds nothin
 SM_BYTES = 32.0  # that an SM loads or stores in a clock
 COMPUTE, ON_CHIP, MEMORY, DEPTHWISE, LAUNCH = "compute", "on-chip", "memory", "depthwise", "launch"
 MOVED_AS = {
-    DENSE: "moved beside",
-    MATMUL: "moved beside",
-    GEMV: "moved gemv",
+    DENSE: "moved/beside",
+    MATMUL: "moved/beside",
+    GEMV: "moved/gemv",
 }  # sums of bytes by group, where told apart
 # Tensor FLOPs of a clock and multiprocessor over the A100's, and fp32 lanes over the 64 of the chips that the constant
 # was fitted on, by major compute capability. Source: accelerators.csv; NVIDIA's kernel times of nine GPUs, of which the
@@ -98,17 +98,17 @@ class Roofline:
 TRAINING = Roofline(
     seconds={
         "flops": (COMPUTE, 1.02),
-        "matmul half": (ON_CHIP, 0.0021),
-        "matmul tf32": (ON_CHIP, 0.0055),
-        "matmul fp32": (ON_CHIP, 0.0068),
-        "conv half": (ON_CHIP, 0.021),
-        "conv3x3 half": (ON_CHIP, 0.0072),
+        "matmul/half": (ON_CHIP, 0.0021),
+        "matmul/tf32": (ON_CHIP, 0.0055),
+        "matmul/fp32": (ON_CHIP, 0.0068),
+        "conv/half": (ON_CHIP, 0.021),
+        "conv3x3/half": (ON_CHIP, 0.0072),
         "half_nhwc": (ON_CHIP, 0.00075),
-        "conv tf32": (ON_CHIP, 0.0148),
-        "conv fp32": (ON_CHIP, 0.023),
-        "grouped fp32": (ON_CHIP, 0.05),
+        "conv/tf32": (ON_CHIP, 0.0148),
+        "conv/fp32": (ON_CHIP, 0.023),
+        "grouped/fp32": (ON_CHIP, 0.05),
         # of one or three dimensions: 1.9 times that of two, for the study's WaveGlow under AMP was 31 % too fast with it
-        "conv_unusual half": (ON_CHIP, 0.034),
+        "conv_unusual/half": (ON_CHIP, 0.034),
         "moved": (MEMORY, 1.08),
         "loaded": (MEMORY, 0.40),
         "unaligned": (MEMORY, 6.2),
@@ -116,7 +116,7 @@ TRAINING = Roofline(
         "depthwise_nhwc": (DEPTHWISE, 8.0),
         # wide groups in half precision and channels-last, for which libraries fall back to the fp32 cores: from
         # regnety_032 alone, and no other network of the rows judges it
-        "grouped_wide half_nhwc": (DEPTHWISE, 10.0),
+        "grouped_wide/half_nhwc": (DEPTHWISE, 10.0),
         "kernels": (LAUNCH, 10e-6),
     },
     conv_clock=lambda clock: max(clock, 1.0),
@@ -133,27 +133,27 @@ OLD_HOST = 1.6  # times the seconds of calls on hosts of 2018-21 with their torc
 # (benchmarks/accuracy_inference.py --refit, 2026-11-23), see benchmarks/README.md.
 FORWARD = Roofline(
     seconds={
-        "flops conv": (COMPUTE, 0.96),
-        "flops matmul": (COMPUTE, 0.72),
-        "flops grouped": (COMPUTE, 2.1),
+        "flops/conv": (COMPUTE, 0.96),
+        "flops/matmul": (COMPUTE, 0.72),
+        "flops/grouped": (COMPUTE, 2.1),
         "depthwise": (COMPUTE, 5.0),
         "depthwise_nhwc": (COMPUTE, 17.0),
-        "depthwise half": (COMPUTE, 15.0),
-        "depthwise half_nhwc": (COMPUTE, 6.2),
-        "conv half": (ON_CHIP, 0.0135),
-        "conv3x3 half": (ON_CHIP, 0.0082),
+        "depthwise/half": (COMPUTE, 15.0),
+        "depthwise/half_nhwc": (COMPUTE, 6.2),
+        "conv/half": (ON_CHIP, 0.0135),
+        "conv3x3/half": (ON_CHIP, 0.0082),
         "half_nhwc": (ON_CHIP, 0.0030),
-        "half older": (ON_CHIP, 0.0080),  # compute capability below 8.0, any layout
-        "conv tf32": (ON_CHIP, 0.0125),
-        "conv fp32": (ON_CHIP, 0.012),
-        "conv3x3 fp32": (ON_CHIP, 0.012 * WINOGRAD),  # as much for a FLOP of the convolution as of others
-        "matmul half": (ON_CHIP, 0.00051),
-        "attention half": (ON_CHIP, 0.0032),
-        "matmul tf32": (ON_CHIP, 0.00085),
-        "matmul fp32": (ON_CHIP, 0.0041),
+        "half/older": (ON_CHIP, 0.0080),  # compute capability below 8.0, any layout
+        "conv/tf32": (ON_CHIP, 0.0125),
+        "conv/fp32": (ON_CHIP, 0.012),
+        "conv3x3/fp32": (ON_CHIP, 0.012 * WINOGRAD),  # as much for a FLOP of the convolution as of others
+        "matmul/half": (ON_CHIP, 0.00051),
+        "attention/half": (ON_CHIP, 0.0032),
+        "matmul/tf32": (ON_CHIP, 0.00085),
+        "matmul/fp32": (ON_CHIP, 0.0041),
         "moved": (MEMORY, 1.08),
-        "moved beside": (MEMORY, 0.6),  # of dense convolutions and large products, which read while they compute
-        "moved gemv": (MEMORY, 4.8),  # batched products of one row: decodes without fused attention
+        "moved/beside": (MEMORY, 0.6),  # of dense convolutions and large products, which read while they compute
+        "moved/gemv": (MEMORY, 4.8),  # batched products of one row: decodes without fused attention
         "unaligned": (MEMORY, 1.6),
         "loaded": (MEMORY, 0.37),
         "kernels": (LAUNCH, 2.1e-6),
@@ -162,11 +162,11 @@ FORWARD = Roofline(
     compiled={
         "moved": 0.60,
         "loaded": 0.60,
-        "moved beside": 0.50,
-        "conv half": 0.37,
-        "conv3x3 half": 0.37,
+        "moved/beside": 0.50,
+        "conv/half": 0.37,
+        "conv3x3/half": 0.37,
         "half_nhwc": 0.37,
-        "half older": 0.37,
+        "half/older": 0.37,
     },
     compute_only=frozenset({"grouped", "grouped_wide", "conv_unusual"}),
     conv_clock=math.sqrt,
@@ -346,20 +346,20 @@ def device_sums(
         peak, mode = peak_for(spec, shape, execution.dtype(traced), execution.precision)
         laid = mode + NHWC if last else mode
         if shape == "depthwise":
-            sums[model.name(f"depthwise {laid}", "depthwise" + NHWC if last else "depthwise")] += flops / fp32
+            sums[model.name(f"depthwise/{laid}", "depthwise" + NHWC if last else "depthwise")] += flops / fp32
             continue
-        if shape == "grouped_wide" and f"{shape} {laid}" in model.seconds:
-            sums[f"{shape} {laid}"] += flops / fp32
+        if shape == "grouped_wide" and f"{shape}/{laid}" in model.seconds:
+            sums[f"{shape}/{laid}"] += flops / fp32
             continue
         done = flops / (WINOGRAD if shape == "conv3x3" and mode == "fp32" else 1.0)
         family = "matmul" if shape in PRODUCTS else "conv" if shape in ("conv", "conv3x3") else "grouped"
-        sums[model.name(f"flops {family}", "flops")] += done / (peak * clock)
+        sums[model.name(f"flops/{family}", "flops")] += done / (peak * clock)
         if shape in PRODUCTS:
             traffic = work.tiled.get((kind, traced), flops)
-            sums[model.name(f"{shape} {mode}", f"matmul {mode}")] += traffic / model.tile_rate(spec, mode, clock)
+            sums[model.name(f"{shape}/{mode}", f"matmul/{mode}")] += traffic / model.tile_rate(spec, mode, clock)
         elif shape not in model.compute_only:
-            names = [f"{mode} older"] if older else []
-            names += [laid, f"{shape.removesuffix('_wide')} {mode}", f"conv {mode}"]
+            names = [f"{mode}/older"] if older else []
+            names += [laid, f"{shape.removesuffix('_wide')}/{mode}", f"conv/{mode}"]
             slower = model.blackwell_convolutions if mode == "half" and is_blackwell_server(spec) else 1.0
             sums[model.name(*names)] += slower * done / (on_chip_rate(spec) * model.conv_clock(clock))
             convolves_in_half |= mode == "half"

@@ -248,14 +248,14 @@ class Filled(ast.NodeTransformer):
 
 def rebuilt(node: ast.expr, change: Callable[[ast.expr], ast.expr]) -> Any:
     """Return a copy of an expression with its parts changed; a set becomes a list."""
-    made = ast.copy_location(ast.List(elts=node.elts, ctx=ast.Load()), node) if isinstance(node, ast.Set) else node
-    made = copy.copy(made)
-    for field, value in ast.iter_fields(made):
+    fields = dict(ast.iter_fields(node))
+    for field, value in fields.items():
         if isinstance(value, ast.expr):
-            setattr(made, field, change(value))
+            fields[field] = change(value)
         elif isinstance(value, list):
-            setattr(made, field, [change(one) if isinstance(one, ast.expr) else one for one in value])
-    return made
+            fields[field] = [change(one) if isinstance(one, ast.expr) else one for one in value]
+    made = ast.List(ctx=ast.Load(), **fields) if isinstance(node, ast.Set) else type(node)(**fields)
+    return ast.copy_location(made, node)
 
 
 def counted_in(node):

@@ -18,7 +18,7 @@ from costgpu.files import FileKind, read_json, write_whole
 from costgpu.models.workload import WorkloadProfile
 
 FORMAT = "costgpu.workload-profile"
-VERSION = 2  # 1 had no units
+VERSION = 2  # 1, of costgpu 0.1.0, named a phase's unit, and kept apart what inference makes
 _MORE_THAN_NOTHING = ("cores", "gemm_gflops", "copy_gbps")
 AGAIN = "Measure again: costgpu estimate SCRIPT --save profile.json"
 PROFILE = FileKind(
@@ -57,9 +57,11 @@ def load_profile(path: Path) -> WorkloadProfile:
     if not isinstance(document, dict) or document.get("format") != FORMAT:
         raise ProfileError(f"{path} is not a costgpu workload profile.", hint=AGAIN)
     version = document.get("version")
-    if version != VERSION:
+    if version == 1:
+        document = _with_units(document)
+    elif version != VERSION:
         raise ProfileError(
-            f"{path} has profile version {version!r}; this costgpu reads version {VERSION}.",
+            f"{path} has profile version {version!r}; this costgpu reads up to {VERSION}.",
             hint="Upgrade costgpu, or measure again.",
         )
     profile = border.read(
@@ -71,3 +73,18 @@ def load_profile(path: Path) -> WorkloadProfile:
     if not profile.phases or any(phase.steps_observed < 1 for phase in profile.phases):
         raise ProfileError(f"{path} is damaged: it has no measured training phase.", hint=AGAIN)
     return profile
+
+
+def _with_units(document: dict[str, Any]) -> dict[str, Any]:
+    """Return a document of version 1 as one of version 2; what is damaged in it stays so."""
+    phases = document.get("phases")
+    if not isinstance(phases, list) or not all(isinstance(phase, dict) for phase in phases):
+        return document
+    changed = []
+    for phase in phases:
+        made = phase.get("inference")
+        unit = {"name": phase.get("unit", "step"), "trains": made is None}
+        if isinstance(made, dict):
+            unit |= {"items" if name == "items_per_step" else name: value for name, value in made.items()}
+        changed.append({**phase, "unit": unit})
+    return {**document, "phases": changed}

@@ -22,10 +22,10 @@ from .frameworks.jax_hooks import JaxHooks
 from .frameworks.keras_hooks import KerasHooks
 from .frameworks.lightning_hooks import LightningHooks
 from .frameworks.predict_hooks import Predictions
-from .frameworks.sklearn_hooks import SklearnHooks
 from .frameworks.tqdm_hooks import attach_tqdm
 from .inference.hooks import attach_generate
 from .loops.script_frames import PROBE_ROOT, package_of_file
+from .patching import put
 from .ranks.sharded import Sharded
 from .recorder import Recorder
 from .sandbox import fake_nvidia
@@ -40,9 +40,9 @@ from .watchdog import Watchdog
 class AfterImport(importlib.abc.MetaPathFinder):
     """Calls back when a module has been imported, and leaves the import itself to the finders that exist."""
 
-    def __init__(self, callbacks):
-        self.callbacks, self.asking = callbacks, set()
-        self.importing, self.seconds, self.cpu_seconds = False, 0.0, 0.0  # of the imports, the outermost of each
+    def __init__(self, callbacks, tell):
+        self.callbacks, self.asking, self.tell = callbacks, set(), tell
+        self.importing = False
 
     def find_spec(self, name, path=None, target=None):
         if name not in self.callbacks or name in self.asking:
@@ -64,21 +64,20 @@ class AfterImport(importlib.abc.MetaPathFinder):
             finally:
                 if outermost:
                     self.importing = False
-                    self.seconds += clock() - begin
-                    self.cpu_seconds += time.process_time() - busy
+                    self.tell(clock() - begin, time.process_time() - busy)
             callback = self.callbacks.pop(name, None)  # not before: a script may only ask whether it is there
             if callback is not None:
                 callback(module)
 
-        spec.loader.exec_module = exec_module
+        put(spec.loader, exec_module=exec_module)
         return spec
 
 
 def frameworks(recorder):
     """Return what to do after a module has been imported, by the module's name."""
     progress = recorder.progress
-    keras, fits = KerasHooks(progress), SklearnHooks(progress)
-    recorder.fits, predictions = fits, Predictions(progress, fits)
+    keras, fits = KerasHooks(progress), recorder.fits
+    predictions = Predictions(progress, fits)
     distribution, saving = DistributionHooks(recorder.schemes).callbacks(), recorder.saving.callbacks()
     return {
         **distribution,
@@ -130,7 +129,7 @@ def run_script(config):
     with io.open(path, "rb") as stream:
         code = compile(stream.read(), path, "exec", dont_inherit=True)
     module = types.ModuleType("__main__")
-    module.__file__, module.__builtins__ = path, builtins
+    put(module, __file__=path, __builtins__=builtins)
     sys.modules["__main__"] = module
     exec(code, module.__dict__)  # noqa: S102 - this is what the probe is for
 
@@ -138,19 +137,18 @@ def run_script(config):
 def run(config):
     control(PARENT_DEATH_SIGNAL, signal.SIGKILL)()  # where this is not Linux, the watchdog looks after it
     files = Files(config["scratch"])
-    recorder = Recorder(config, files)
+    reads = Reads(config["scratch"])
+    recorder = Recorder(config, files, reads)
     os.register_at_fork(after_in_child=recorder.forked)
     follow_child_processes(config["scratch"])
     rename_folders()
-    recorder.reads = Reads(config["scratch"])
-    sys.addaudithook(recorder.reads.audit)
+    sys.addaudithook(reads.audit)
     sys.addaudithook(files.audit)
     callbacks = frameworks(recorder)
     if config["fake_cuda"]:
         fake_nvidia.put_program(config["scratch"], config["gpus"])
         callbacks["pynvml"] = partial(fake_nvidia.attach_nvml, config["gpus"])
-    recorder.imports = AfterImport(callbacks)
-    sys.meta_path.insert(0, recorder.imports)
+    sys.meta_path.insert(0, AfterImport(callbacks, recorder.imported))
     sys.path.pop(0)  # the probe's own folder
     watchdog = Watchdog(recorder)
     watchdog.start()

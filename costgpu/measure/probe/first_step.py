@@ -9,8 +9,8 @@ from __future__ import annotations
 import sys
 import threading
 
+from .interval import Interval
 from .op_tracer import StepTrace
-from .phase import shared_out
 from .ranks.world import WORLD
 from .schedstat import clock
 
@@ -24,21 +24,23 @@ MOST_TRACED_CALLS = 200000  # of modules, without a backward pass: a simulator a
 
 
 class _Trace(StepTrace):
+    def __init__(self, first, *args, **kwargs):
+        super().__init__(*args, **kwargs)
+        self.called = first.called
+
     def entered(self, module, inputs):
         super().entered(module, inputs)
-        self.phase.called()
+        self.called()
 
 
 class FirstStep:
-    """Begins and ends the trace, and keeps what belongs to it; in the place of a phase for `StepTrace`."""
+    """Begins and ends the trace, and keeps what belongs to it."""
 
     def __init__(self, recorder):
         self.recorder = recorder
         self.optimizers = {}
-        self.trace = self.seconds = self.interval = self.hook = None
-        self.answered = 0.0
-        self.micro_batches, self.backwards, self.draws, self.calls = 0, 0, 0, 0
-        self.saved_tensor_bytes, self.model = 0, {}
+        self.trace = self.seconds = self.interval = self.times = self.hook = None
+        self.draws = self.calls = 0
         self.over = self.useless = False
 
     def optimizer_made(self, optimizer):
@@ -78,7 +80,7 @@ class FirstStep:
         if threading.get_ident() != recorder.thread or not torch.is_grad_enabled():
             return
         self.forget_hook()
-        recorder.inference.tracer.stop(recorder.inference.phase)
+        recorder.inference.stop_trace()
         dispatch = sys.modules.get("torch.utils._python_dispatch")
         stack = getattr(dispatch, "_get_current_dispatch_mode_stack", None)
         try:
@@ -86,24 +88,29 @@ class FirstStep:
                 self.over = True
                 return
             count_saved = recorder.config.get("saved_hooks", True)
-            self.trace = _Trace(torch, self, count_saved=count_saved, compiled=False)
-            self.trace.start()
+            trace = _Trace(
+                self,
+                torch,
+                self.optimizers.values(),
+                count_saved=count_saved,
+                compiled=False,
+                backwards=recorder.backwards,
+            )
+            recorder.trace_begins(trace)
         except Exception:  # noqa: BLE001 - the next step may be traced
-            self.over, self.trace = True, None
+            self.over = True
             return
-        self.backwards, self.answered = recorder.backwards, WORLD.collectives.seconds
+        self.trace, self.interval = trace, Interval(recorder.waits)
         WORLD.collectives.step_begins()
-        recorder.wait, recorder.loader_blocked = 0.0, 0.0
-        recorder.lap.begin()
         recorder.activity.begin()
-        recorder.step_trace, recorder.tracing = self.trace, self.trace.tracer
+        self.interval.begin()
         self.trace.tracer.resume()
 
     def called(self):
         """Count a module that was called in the trace."""
         self.calls += 1
-        if self.calls == MOST_TRACED_CALLS and self.recorder.backwards == self.backwards:
-            self.trace.tracer.muted += 1  # it goes on inside whatever it is in now, and counts nothing
+        if self.calls == MOST_TRACED_CALLS and self.recorder.backwards == self.trace.backwards:
+            self.trace.tracer.mute()  # it goes on inside whatever it is in now, and counts nothing
             self.useless = True
 
     def draw(self):
@@ -111,7 +118,7 @@ class FirstStep:
         self.begin()
         self.draws += 1
         if self.trace is not None and not self.over and self.draws > MOST_DRAWS:
-            if self.recorder.backwards == self.backwards:
+            if self.recorder.backwards == self.trace.backwards:
                 self.end(clock())
 
     @property
@@ -126,29 +133,23 @@ class FirstStep:
         self.over, self.optimizers = True, {}
         if not running:
             return
-        recorder = self.recorder
-        recorder.tracing = None
-        self.trace.stop()
-        answered = WORLD.collectives.seconds - self.answered
-        self.interval = shared_out(recorder.lap.end(now), recorder.wait, recorder.loader_blocked, answered)
-        self.seconds = self.interval[0]
-        recorder.loader_blocked = 0.0
-        self.micro_batches = recorder.backwards - self.backwards
-        if not self.micro_batches or self.useless:  # a step without a backward pass prepares something
+        self.recorder.trace_ends()
+        self.times = self.interval.end(now)
+        self.seconds = self.times[0]
+        if not self.trace.micro_batches or self.useless:  # a step without a backward pass prepares something
             self.trace = None
 
     def is_slow(self):
         """Return whether it took so long that a second step should not be needed for the trace."""
         return self.trace is not None and (self.seconds or 0.0) >= SLOW_SHARE * self.recorder.config["measure_for"]
 
-    def use(self, phase):
-        """Make its trace the trace of the phase that it began."""
+    def whole_trace(self):
+        """Return its trace, without what optimizers do once."""
         rows = self.trace.tracer.rows
         for key in [one for one, row in rows.items() if row["phase"] == "optimizer" and row["op"] in MAKES_STATE]:
             del rows[key]
-        phase.trace, phase.trace_steps, phase.first_traced = self.trace.tracer, 1, True
-        phase.micro_batches, phase.model = self.micro_batches, self.model
-        phase.saved_tensor_bytes = self.saved_tensor_bytes
+        self.trace.step_made()
+        return self.trace
 
     def settle(self, phase, status):
         """At the end of the measurement: its trace where there is no other, its time where there is no second step."""
@@ -157,10 +158,8 @@ class FirstStep:
         else:
             traced = phase.trace is None or (phase.trace_steps == 0 and not phase.untraceable)
             if traced:
-                self.use(phase)
+                phase.use_first(self.whole_trace())
         least = LEAST_SECONDS if status == "ended" else max(LEAST_SECONDS, self.recorder.config["measure_for"])
         evaluating = status == "cut" and self.recorder.is_evaluating()
         if traced and not phase.seconds and phase.anchors == 1 and (evaluating or self.seconds >= least):
-            phase.first = self.interval
-            if evaluating:
-                phase.special[0] = {"validation": clock() - self.recorder.last}  # so far
+            phase.first_is_all(self.times, {"validation": clock() - self.recorder.last} if evaluating else {})

@@ -36,6 +36,9 @@ class Loaders:
         self.starting[id(iterator)] = seconds if anew else None
         self.opened.append(id(loader))
 
+    def fit_begins_epoch(self):
+        self.opened.append(FIT)
+
     def fetched(self, iterator, waited):
         """`next` has taken `waited` seconds."""
         begun = self.starting.pop(id(iterator), None)

@@ -46,7 +46,7 @@ def make_tracer(torch):
     class OpTracer(TorchDispatchMode):
         """Counts every op by name, phase, shapes, strides and dtypes, with the seconds that it took."""
 
-        def __init__(self):
+        def __init__(self, made=None):
             super().__init__()
             self.rows, self.phase, self.muted = {}, "forward", 0
             self.masks = {}  # storage -> mask; the reference keeps the address from being used again
@@ -55,7 +55,7 @@ def make_tracer(torch):
             # In the script's own code: between ops outside backward and optimizer.
             self.host_calls, self.host_seconds = 0, 0.0
             self.script_since = None  # when the script's own code took over; None while torch works
-            self.made = None  # called with every tensor that an op returns, and the op's inputs
+            self.made = made  # None, or called with every tensor that an op returns, and the op's inputs
 
         def __torch_dispatch__(self, func, types, args=(), kwargs=None):
             kwargs = kwargs or {}
@@ -78,15 +78,32 @@ def make_tracer(torch):
                 self.script_since = cpu_clock()
             return result
 
-        def pause(self):
-            """Torch takes over: a backward pass, an optimizer, a loader."""
+        def pause(self, phase=None):
+            """Let torch take over: a backward pass, an optimizer, a loader; ops are of this phase from now on."""
             if self.script_since is not None:
                 self.host_seconds += cpu_clock() - self.script_since
                 self.script_since = None
+            self.phase = phase or self.phase
 
-        def resume(self):
-            """Return to the script's own code."""
+        def resume(self, phase=None):
+            """Return to the script's own code; ops are of this phase from now on."""
+            self.phase = phase or self.phase
             self.script_since = cpu_clock()
+
+        def enter(self, phase):
+            """Take ops for those of another phase from now on."""
+            self.phase = phase
+
+        def mute(self):
+            """Count nothing until `unmute`: what follows is none of the script's steps."""
+            self.muted += 1
+
+        def unmute(self):
+            self.muted -= 1
+
+        def keep(self, phase, *, muted):
+            """Count the ops of this phase, or none of them where one pass through it is enough."""
+            self.phase, self.muted = phase, int(muted)
 
         def record(self, func, args, kwargs, result, seconds):
             name = str(getattr(func, "_schema", func).name if hasattr(func, "_schema") else func)
@@ -144,19 +161,22 @@ def argument(func, name, args, kwargs):
 
 
 class StepTrace:
-    """Switches the tracer on between two steps, and what must go with it."""
+    """Traces whole steps: switches the tracer on between two of them, and what must go with it; holds what was found."""
 
-    def __init__(self, torch, phase, *, count_saved, compiled):
-        self.torch, self.phase = torch, phase
+    def __init__(self, torch, optimizers, *, count_saved, compiled, backwards=0, made=None):
+        self.torch, self.backwards = torch, backwards  # backward passes before it began
+        self.steps = self.micro_batches = 0  # that it holds whole
+        self.saved_tensor_bytes, self.model = 0, {}
+        self.sizes = {}  # sides of tensors that follow a loop
         self.compiled = compiled and hasattr(getattr(torch, "compiler", None), "set_stance")
-        self.tracer = make_tracer(torch)()
+        self.tracer = make_tracer(torch)(made)
         self.roots = {}
         self.seen, self.live, self.peak = {}, 0, 0
         hooks = getattr(torch.autograd.graph, "saved_tensors_hooks", None) if count_saved else None
         self.saved_hooks = hooks(self.pack, lambda value: value) if hooks is not None else None
         self.parameters = {
             storage_key(value)[0]
-            for optimizer in phase.optimizers.values()
+            for optimizer in optimizers
             for group in optimizer.param_groups
             for value in group["params"]
         }
@@ -173,13 +193,20 @@ class StepTrace:
         if id(module) not in self.roots:
             self.roots[id(module)] = module
         if self.tracer.phase == "optimizer" and self.torch.is_grad_enabled():
-            self.tracer.phase = "forward"  # of a closure that the optimizer calls
-            self.tracer.resume()
+            self.tracer.resume("forward")  # a closure that the optimizer calls
 
     def graph_freed(self):
         """Forget what a backward pass has freed; the next micro-batch saves its own tensors."""
         self.seen.clear()
         self.live = 0
+
+    def step_made(self):
+        """Count a step that it holds whole, and return their number."""
+        self.steps += 1
+        return self.steps
+
+    def note_sizes(self, sizes):
+        self.sizes = sizes
 
     def start(self):
         register = getattr(sys.modules.get("torch.nn.modules.module"), "register_module_forward_pre_hook", None)
@@ -190,7 +217,9 @@ class StepTrace:
             self.saved_hooks.__enter__()
         self.tracer.__enter__()
 
-    def stop(self):
+    def stop(self, backwards):
+        """Switch it off, after so many backward passes in all."""
+        self.micro_batches = backwards - self.backwards
         self.tracer.__exit__(None, None, None)
         if self.saved_hooks is not None:
             self.saved_hooks.__exit__(None, None, None)
@@ -203,8 +232,8 @@ class StepTrace:
             for value in chain(module.parameters(recurse=False), module.buffers(recurse=False)):
                 key, size = storage_key(value)
                 sizes[key] = (size, value.requires_grad)
-        self.phase.saved_tensor_bytes = self.peak
-        self.phase.model = {
+        self.saved_tensor_bytes = self.peak
+        self.model = {
             "bytes": sum(size for size, _ in sizes.values()),
             "frozen_bytes": sum(size for size, grad in sizes.values() if not grad),
         }

@@ -36,6 +36,12 @@ def harmless(hook):
     return call
 
 
+def put(owner, /, **values):
+    """Set attributes of a library's object or of the script's: in place of its own, or as a mark of ours."""
+    for name, value in values.items():
+        setattr(owner, name, value)
+
+
 def replace(owner, name, make):
     """Put ``make(what is there)`` in the place of ``owner.name``, where there is something, and return it."""
     inner = getattr(owner, name, None)
@@ -46,7 +52,7 @@ def replace(owner, name, make):
         functools.update_wrapper(made, inner)  # also so that it is pickled by its name
     except (AttributeError, TypeError):
         pass
-    setattr(owner, name, made)
+    put(owner, **{name: made})
     return made
 
 
@@ -67,8 +73,7 @@ def patch(owner, name, make):
     inner = owner.__dict__.get(name) if isinstance(owner, type) else getattr(owner, name, None)
     if owner is not None and inner is not None and not getattr(inner, "_costgpu", False):
         made = replace(owner, name, make)
-        made._costgpu = True
-        made.autograph_info__ = {}  # TensorFlow's autograph is to call it as it is
+        put(made, _costgpu=True, autograph_info__={})  # TensorFlow's autograph is to call it as it is
 
 
 def observe(owner, name, hook, *, before=False):

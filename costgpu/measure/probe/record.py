@@ -119,6 +119,13 @@ class Loop(_Loop, total=False):
     clock: EarlyExit  # the test that does so
 
 
+def new_loop(**known: Any) -> Loop:
+    """Return a loop of which nothing is known but these values."""
+    made: Any = {"trips": None, "why": "", "index": None, "start": 0, "stride": 1, "bounds": [], "early_exit": []}
+    made.update(known, optimizers=False, ragged=False, varies=False)
+    return made
+
+
 class Snapshot(TypedDict):
     """The loops around one step, outermost first, and what was counted up to it."""
 
@@ -320,7 +327,6 @@ class _PhaseRecord(Intervals):
     file: str
     told: TrainerLength | None
     elsewhere: int  # steps of the same optimizer at other places, which are not counted
-    own_seconds: list[float]  # of the probe, between the intervals
     gap_seconds: float  # before the phase
     blocked: list[float]  # in which the script's thread waited for anything but a core and next(loader)
     run_delay: list[float]  # in which it was ready and had no core; no part of `seconds` and `waits`

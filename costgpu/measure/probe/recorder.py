@@ -14,55 +14,49 @@ from .activity import Activity
 from .evaluation import Evaluation
 from .first_step import FirstStep
 from .frameworks.saving_hooks import Saving
+from .frameworks.sklearn_hooks import SklearnHooks
 from .frameworks.torch_hooks import TorchHooks
-from .frameworks.trainers import TRAINERS, told_by
 from .inference.follower import InferenceFollower
 from .inference.hooks import ModuleHooks
-from .inference.phase import InferencePhase
+from .interval import Interval, Waits
 from .loaders import VALIDATION, Loaders
-from .loops.growing_sizes import elements_of, followed, sizes_at
 from .loops.loop_stack import LoopStack
-from .loops.progress_series import COUNTS_BYTES, ProgressTracker, is_snapshot_due, make_snapshot
+from .loops.progress_series import COUNTS_BYTES, ProgressTracker
 from .loops.script_frames import PROBE_ROOT, called_by_libraries, library_roots, outwards
 from .loops.script_loops import ScriptLoops, plain_loop_stack
-from .loops.source import loops_around
 from .loops.upcoming_work import UpcomingWork
-from .op_tracer import StepTrace
-from .patching import harmless
-from .phase import ANYWHERE, LateTrace, Phase, shared_out
 from .ranks.data_parts import DataParts
 from .ranks.schemes import Schemes
 from .ranks.world import WORLD
 from .result import describe_batch, write_result
-from .schedstat import Lap, clock, run_delay
+from .schedstat import clock, run_delay
+from .training import LOOKS_FOR_MEMBERS, Training
 
 MOST_ERRORS = 3
-QUICK_SHARE = 0.25  # of the first step's time: the first did something once, and another one can be traced
-LOOKS_FOR_MEMBERS = 20  # steps at which it is looked for loops over several optimizers
+LEAST_KEPT = 5  # units of inference before training that are work of their own
 
 
 class Recorder:
-    """Hooks into torch, times the steps, and writes the result."""
+    """Holds what was seen of the script: hooks tell it by its events, and nobody else writes to it."""
 
-    def __init__(self, config, files):
-        self.config, self.files = config, files
+    def __init__(self, config, files, reads):
+        self.config, self.files, self.reads = config, files, reads
         self.start()
         self.torch = None
         self.first_step = self.last = None
         self.phases, self.phase = [], None
         self.loaders = Loaders()
-        self.events, self.wait = {}, 0.0  # since the last counted step
-        self.loader_blocked = 0.0
-        self.lap = Lap()  # since `last`
-        self.in_backward = False
+        self.events, self.waits = {}, Waits()  # the events of now since the last counted step
+        self.interval = Interval(self.waits)  # since `last`
+        self.backwards_going = 0  # one in the other
         self.in_optimizer = False  # which may call a closure that runs the model
         self.activity = Activity()
         self.batch = None  # of the last interval before the first step
         self.backwards = self.optimizers_made = self.optimizer_steps = 0
         self.made = set()  # optimizers that were made since the last counted step, by their id
         self.manual = 0  # backward passes before the first optimizer step
-        self.tuning = 0  # calls that are going on of what trains only to find a setting: its steps are preparation
-        self.tracing, self.evaluation = None, Evaluation(self)
+        self.tunings_going = 0  # calls of what trains only to find a setting: its steps are preparation
+        self.tracing, self.step_trace, self.evaluation = None, None, Evaluation(self)
         self.autocast, self.compiled = {}, 0
         self.before = {"validation": 0.0, "save": 0.0}  # before the first step
         self.saving = Saving(self)
@@ -72,13 +66,11 @@ class Recorder:
         self.status, self.detail = "running", {}
         self.finished = threading.Lock()
         self.libraries = ()
-        self.outer_stride, self.outer_due = 1, 0
         self.progress, self.loops, self.plain_stack = ProgressTracker(self), ScriptLoops(self), None
-        self.fits = self.imports = self.reads = None
+        self.fits, self.importing = SklearnHooks(self.progress), (0.0, 0.0)
         self.inference, self.module_hooks = InferenceFollower(self), None
         self.first = FirstStep(self)
         self.schemes, self.data_parts = Schemes(), DataParts(self)
-        self.answered = 0.0  # seconds for answering collectives, up to the last counted step
 
     def start(self):
         self.started, self.run_delay_before = clock(), run_delay()
@@ -107,7 +99,7 @@ class Recorder:
     @property
     def trains(self):
         """Return whether a training phase has begun; a phase of inference may be what comes before it."""
-        return self.phase is not None and self.inference.phase is None
+        return self.phase is not None and self.phase.trains
 
     def loops_count(self):
         """Return whether the script's bare loops have been seen to advance, and may be what it is for."""
@@ -130,42 +122,131 @@ class Recorder:
         self.module_hooks = ModuleHooks(self.inference, torch)
         self.module_hooks.attach()
 
+    def imported(self, seconds, cpu_seconds):
+        """Count the time of an import, with what the module imported itself."""
+        self.importing = self.importing[0] + seconds, self.importing[1] + cpu_seconds
+
     def add(self, kind, seconds):
+        """Count seconds of something beside the steps, or bytes of what was saved."""
         self.events[kind] = self.events.get(kind, 0.0) + seconds
 
-    def batch_drawn(self, iterator, batch):
+    def saved(self, seconds, size=None):
+        """Count a checkpoint, of so many bytes where they are known."""
+        self.add("save", seconds)
+        if size is not None:
+            self.add("save_bytes", size)
+
+    def tuning_begins(self):
+        """Take steps for preparation, up to `tuning_ends`: they look for a setting."""
+        self.tunings_going += 1
+
+    def tuning_ends(self):
+        self.tunings_going -= 1
+
+    def autocast_entered(self, device, dtype, enabled):
+        self.autocast[device, dtype, enabled] = True
+
+    def compiling(self):
+        """Note that the script compiles a model."""
+        self.compiled += 1
+
+    def fetches_are_timed(self, others, firsts):
+        """Keep the figures of the fetches of batches, which the workers share: of each one's first, and of the others."""
+        self.fetch, self.first_fetch = others, firsts
+
+    def epoch_begins(self):
+        """Note that an epoch of a fit begins, as its framework says."""
+        self.loaders.fit_begins_epoch()
+
+    def loader_opened(self, iterator, loader, seconds):
+        self.loaders.open(iterator, loader, seconds)
+
+    def batch_asked(self):
+        """Note that the script asks a loader for a batch, and return the tracer that looks away until the loader answers."""
+        self.evaluation.look()
+        tracing, self.in_loader = self.tracing, True
+        if tracing is not None:
+            tracing.pause()
+            tracing.mute()
+        return tracing
+
+    def batch_awaited(self, iterator, seconds, blocked, tracing):
+        """Note that the loader has answered, or raised, after so many seconds, `blocked` of them not on a core."""
+        self.in_loader = False
+        self.waits.add(seconds, blocked)
+        self.loaders.fetched(iterator, seconds)
+        if tracing is not None:
+            tracing.unmute()
+
+    def batch_fetched(self, iterator, batch, tracing):
+        """Note that the script gets this batch."""
         validates, evaluates = not self.torch.is_grad_enabled(), self.evaluation.began is not None
         self.loaders.draw(iterator, validates=validates, libraries=self.libraries, evaluates=evaluates)
         if not self.trains:
             self.first.draw()
             self.batch = describe_batch(batch, self.torch)
         elif self.phase.batch is None:
-            self.batch = self.phase.batch = describe_batch(batch, self.torch)
+            self.batch = describe_batch(batch, self.torch)
+            self.phase.batch_is(self.batch)
+        if tracing is not None:
+            tracing.resume()
 
     def trace_as(self, phase):
+        """Take ops from now on for those of a ``forward`` pass or of a ``validation``."""
         if self.tracing is not None:
-            self.tracing.phase = phase
+            self.tracing.enter(phase)
 
-    def enter_optimizer(self):
+    def trace_begins(self, trace):
+        """Follow what the script does by this trace."""
+        trace.start()
+        self.step_trace, self.tracing = trace, trace.tracer
+
+    def trace_ends(self):
+        """Stop the trace that goes on."""
+        self.tracing = None
+        self.step_trace.stop(self.backwards)
+
+    def optimizer_made(self, optimizer):
+        self.optimizers_made += 1
+        self.made.add(id(optimizer))
+        self.first.optimizer_made(optimizer)
+
+    def optimizer_enters(self):
+        """Note that an optimizer is about to step."""
         self.in_optimizer = threading.get_ident() == self.thread
         if self.tracing is not None:
-            self.tracing.pause()
-            self.tracing.phase = "optimizer"
+            self.tracing.pause("optimizer")
 
     def training_seen(self):
         """Stop following calls of models, since a backward pass or a step was seen."""
         self.module_hooks.detach()
         self.inference.training_begins()
 
-    def after_backward(self):
+    def backward_begins(self):
+        """Note that a backward pass begins, and return the tracer that follows it."""
+        self.backwards_going += 1
+        if self.tracing is not None:
+            self.tracing.pause("backward")
+        return self.tracing
+
+    def backward_ends(self, tracing, frame):
+        """Note that a backward pass has ended, which was called at this frame."""
+        self.backwards_going -= 1
+        self.backwards += 1
+        if tracing is not None and self.in_optimizer:
+            tracing.enter("optimizer")
+        elif tracing is not None:
+            tracing.resume("forward")
+        if self.backwards_going:
+            return
         if threading.get_ident() == self.thread:
             self.training_seen()
         if self.tracing is not None:
             self.step_trace.graph_freed()  # this graph is freed; the next micro-batch saves its own
-        if self.optimizer_steps == 0 and threading.get_ident() == self.thread and not self.tuning:
+        if self.optimizer_steps == 0 and threading.get_ident() == self.thread and not self.tunings_going:
             self.manual += 1
             if self.optimizers_made == 0:
-                self.step(None, sys._getframe(2))
+                self.step(None, frame)
 
     # -- steps
 
@@ -175,23 +256,23 @@ class Recorder:
         if threading.get_ident() != self.thread or self.status != "running":
             return
         tracing, self.in_optimizer = self.tracing, False
-        if self.tuning:
+        if self.tunings_going:
             return
         if tracing is not None:
-            tracing.muted += 1
+            tracing.mute()
         try:
             self.count_step(optimizer, frame, now)
         except Exception:  # noqa: BLE001 - the probe's own failure must not change what the script does
             errors = self.detail.setdefault("probe_errors", [])
             if len(errors) < MOST_ERRORS:
                 errors.append(traceback.format_exc()[-1500:])
-            self.lap.begin()
-            self.last = self.lap.since
+            self.last = self.interval.begin()
+            if self.phase is not None:
+                self.phase.begin_unit(self.last)
         finally:
             if tracing is not None:
-                tracing.muted -= 1
-                tracing.phase = "forward"
-                tracing.resume()
+                tracing.unmute()
+                tracing.resume("forward")
 
     def count_step(self, optimizer, frame, now):
         if optimizer is not None:
@@ -207,13 +288,13 @@ class Recorder:
         caller = next((live for live in outwards(frame) if not live.f_code.co_filename.startswith(torch_root)), None)
         site = (caller.f_code, caller.f_lineno) if caller is not None else None
         if phase.own is None and caller is not None and self.loop_stack.is_library(caller.f_code.co_filename):
-            phase.own = self.own_site(caller)
+            phase.led_by(self.own_site(caller))
         counts = phase.is_anchor(site, optimizer, self.backwards, id(optimizer) in self.made)
         if site == phase.anchor and phase.anchors < LOOKS_FOR_MEMBERS:
             phase.look_around(self.loop_stack.variables(frame), counts=counts)
         if counts:
             self.made.clear()
-            self.end_interval(phase, frame, now)
+            phase.end_unit(self, frame, now)
 
     def own_site(self, frame):
         for live in outwards(frame):
@@ -223,84 +304,19 @@ class Recorder:
         return None
 
     def new_phase(self, frame, now):
-        if self.tracing is not None:
-            self.end_trace(self.phase)
-        frames, before = self.loop_stack.frames(frame), self.phase
-        top, lines = frames[0] if frames else None, ANYWHERE
-        for live in frames:
-            loops = loops_around(live)
-            if loops:
-                top, lines = live, (loops[0].lineno, loops[0].end_lineno)
-                break
-        self.phase = Phase(top, lines)
+        """Begin a phase of training with this step."""
+        frames, before, last = self.loop_stack.frames(frame), self.phase, self.last
+        top, lines, _ = self.inference.places.outermost_loop(frame)
+        phase = Training(top, lines, batch=self.batch, gap_seconds=now - (last or self.started))
         called = called_by_libraries(frames)
-        self.phase.follow(called[-1][0] if called else None, before)
-        if before is not None:
-            before.leave()
-        self.phases.append(self.phase)
+        phase.follow(called[-1][0] if called else None, before)
+        self.phase_begins(phase)
         if self.first_step is None:
             self.note_first_step(now)
         if len(self.phases) == 1:
             self.before["validation"] += self.events.get("validation", 0.0)
             self.before["save"] += self.events.get("save", 0.0)
-        self.phase.batch = self.batch
-        self.phase.gap_seconds = now - (self.last or self.started)
-        self.last = None
-        return self.phase
-
-    def end_interval(self, phase, frame, now):
-        earlier = phase.anchors  # steps of this phase before this one
-        phase.anchors += 1
-        answered, self.answered = WORLD.collectives.seconds - self.answered, WORLD.collectives.seconds
-        if phase is self.phases[0]:
-            WORLD.collectives.step_made()
-        self.evaluation.forget()
-        if self.last is not None:
-            phase.add_interval(shared_out(self.lap.end(now), self.wait, self.loader_blocked, answered))
-            kept = dict(self.events)
-            if self.loaders.drawn.get(VALIDATION):
-                kept["validation_batches"] = self.loaders.drawn[VALIDATION]
-            if self.loaders.was_opened(phase.loader):
-                kept["opened"] = len(self.loaders.opened)
-            if kept:
-                phase.special[len(phase.seconds) - 1] = kept
-            self.activity.end_interval(plain=not kept)
-        if phase.loader is None:
-            phase.loader = self.loaders.feeds(earlier == 0)
-        if phase is self.phases[0]:
-            self.weigh_first(phase, earlier)
-        was_traced = self.tracing is not None
-        if was_traced:
-            traced = phase.late or phase
-            traced.trace_steps += 1
-            if traced.trace_steps >= phase.turn():
-                self.end_trace(phase)
-                self.compare_sizes(phase, frame)
-            else:
-                phase.mark("traced", True)
-        if is_snapshot_due(phase.anchors):
-            self.take_snapshot(phase, frame)
-        if earlier == 0 and phase is self.phases[0]:
-            self.data_parts.look(frame)
-        if earlier in (0, 2):
-            phase.upcoming = self.upcoming_work.read(frame, phase.loader, phase.anchors)
-        self.watch_outer(phase, earlier)
-        if phase.trace is None and earlier >= 1 and not was_traced and not phase.untraceable:
-            self.begin_trace(phase)
-        alone = earlier == 0 and phase.first_traced and self.first.seconds > self.config["hard_limit"]
-        enough = alone or self.enough(now - self.first_step)
-        if enough and phase.may_trace_again():
-            self.begin_trace(phase, LateTrace(phase.optimizers))
-        elif enough:
-            self.take_snapshot(phase, frame)
-            self.finish("cut")
-        self.events, self.wait = ({"traced": True} if self.tracing is not None else {}), 0.0
-        self.loader_blocked = 0.0
-        self.batch = None
-        self.loaders.forget()
-        self.lap.begin()
-        self.last = self.lap.since
-        phase.own_seconds.append(self.last - now)
+        return phase
 
     def enough(self, elapsed):
         """Return whether what was seen answers the question, after `elapsed` seconds from the first step."""
@@ -318,95 +334,63 @@ class Recorder:
         """Return whether an evaluation goes on after the last counted step."""
         return (self.evaluation.began is not None and self.evaluation.used) or VALIDATION in self.loaders.drawn
 
-    # -- loops
+    # -- phases
 
-    def take_snapshot(self, phase, frame):
-        loops = self.loop_stack.snapshot(frame)
-        phase.told = told_by(frame, TRAINERS) or self.progress.keras_length() or phase.told
-        batches = self.loaders.batches_of(phase.loader)
-        fed = self.loaders.batches - self.loaders.batches_beside
-        phase.snapshots.append(make_snapshot(phase.anchors, loops, batches, fed))
-        if phase.outer is None:
-            self.choose_outer(phase, frame, loops)
+    @property
+    def provisional(self):
+        """Return whether what goes on may be a preparation: what training asks for stays as it was."""
+        return self.phase is not None and not self.phase.trains and self.first_step is None
 
-    def choose_outer(self, phase, frame, loops):
-        loops = [loop for loop in loops if not loop["optimizers"] and (loop["path"], loop["line"]) not in phase.members]
-        named = [loop for loop in loops[:-1] if loop.get("target") and not loop["library"]]
-        if not named or phase.loader is not None:
-            return
-        frames = self.loop_stack.frames(frame)
-        if named[-1]["depth"] < len(frames):
-            phase.outer = (frames[named[-1]["depth"]], named[-1]["target"])
+    def phase_begins(self, phase, instead_of=None):
+        """Begin a phase: another loop makes the units from now on."""
+        if self.tracing is not None and not self.first.running:
+            self.trace_ends()
+        if self.phase is not None:
+            self.phase.leave()
+        if instead_of is not None:
+            self.phases.remove(instead_of)
+        self.phases.append(phase)
+        self.phase, self.last = phase, None
 
-    def watch_outer(self, phase, earlier):
-        """Note when an outer loop moves on, for scripts without a DataLoader to show where an epoch starts."""
-        if phase.outer is None or earlier < self.outer_due:
-            return
-        begin = clock()
-        live, name = phase.outer
-        value = live.f_locals.get(name)
-        if phase.outer_value is not None and value != phase.outer_value:
-            phase.mark("opened", 1)
-        phase.outer_value = value
-        if phase.seconds and (clock() - begin) > 0.005 * phase.seconds[-1] * self.outer_stride:
-            self.outer_stride = min(self.outer_stride * 2, 1024)
-        self.outer_due = earlier + self.outer_stride
+    def drop_preparation(self, phase):
+        """Drop a phase of inference where training begins: its units were forward passes of it, or came before it."""
+        self.phases.remove(phase)
+        if not any(one.trains for one in self.phases):
+            self.phases = [one for one in self.phases if one.own_work and one.anchors >= LEAST_KEPT]
+            self.first_step = None
+            if self.phases:
+                self.note_first_step(self.phases[0].began)
+        self.phase, self.last = None, phase.preceded
+        phase.leave()
 
-    # -- the trace
+    def nothing_was_work(self):
+        """Drop what was seen: it is only beside what the script is for."""
+        self.phases = []
 
-    def begin_trace(self, phase, late=None):
-        """Trace the next steps for the phase, or `late` to compare them with those that were traced first."""
-        traced = late or phase
-        traced.backwards = self.backwards
-        count_saved = self.config.get("saved_hooks", True)
-        try:
-            self.step_trace = StepTrace(self.torch, traced, count_saved=count_saved, compiled=self.compiled > 0)
-        except Exception as error:  # noqa: BLE001 - torch before 2.0 has no dispatch mode that we could use
-            traced.untraceable = "{}: {}".format(type(error).__name__, error)[:300]
-            return
-        traced.trace = self.tracing = self.step_trace.tracer
-        phase.late = late
-        self.step_trace.start()
-        self.tracing.resume()
-
-    def end_trace(self, phase):
-        traced = phase.late or phase
-        self.tracing = None
-        self.step_trace.stop()
-        traced.micro_batches = self.backwards - traced.backwards
-        phase.mark("traced", True)
-
-    @harmless
-    def compare_sizes(self, phase, frame):
-        """Note what the traced steps make of a loop's variable, and how much more or less a late step computes."""
-        traced = phase.late or phase
-        rows = list(traced.trace.rows.values())
-        traced.sizes = sizes_at(self.loop_stack, frame, rows)
-        if phase.late is not None:
-            early = elements_of(phase.trace.rows.values()) / max(1, phase.trace_steps)
-            phase.growth = elements_of(rows) / traced.trace_steps / early if early else 1.0
-            phase.followed = followed(phase.sizes, traced.sizes)
-
-    def weigh_first(self, phase, earlier):
-        """Take the trace of a slow first step, unless other optimizers step after it, or the next is quick."""
-        if earlier == 0 and self.first.is_slow():
-            self.first.use(phase)
-        elif earlier == 1 and phase.first_traced:
-            if len(phase.sites) > 1 or (phase.seconds and phase.seconds[-1] < QUICK_SHARE * self.first.seconds):
-                phase.trace, phase.trace_steps, phase.first_traced = None, 0, False
+    def unit_ended(self):
+        """End a unit, and return when the next one begins."""
+        if not self.provisional:
+            self.events, self.batch = {}, None
+            self.loaders.forget()
+        self.last = self.interval.begin()
+        return self.last
 
     # -- the end
+
+    def resume(self):
+        """Go on after a result that could not be written."""
+        self.finished.release()
+        self.status = "running"
 
     def finish(self, status, **detail):
         """Write the result and end this process at once; the parent ends its children."""
         if not self.finished.acquire(False):
             return
         self.status = status
-        training = next((one for one in self.phases if not isinstance(one, InferencePhase)), None)
+        training = next((one for one in self.phases if one.trains), None)
         if training is not None:
             self.first.settle(training, status)
-        if self.reads is not None:
-            self.reads.tell_modules()
+        self.reads.tell_modules()
         write_result(self, status, detail)
         try:
             sys.stdout.flush()

@@ -9,8 +9,6 @@ import sys
 from .activity import peak_memory
 from .frameworks.one_rank import ONE_RANK
 from .frameworks.torch_hooks import GPU_REQUESTS
-from .inference.phase import InferencePhase
-from .inference.phase import describe as inference_facts
 from .loops.progress_series import MOST_EVENTS, MOST_TIMES
 from .loops.prospects import TRAINERS
 from .loops.time_budgets import time_budget
@@ -27,8 +25,7 @@ def write_result(recorder, status, detail):
     """Write the result file whole, or not at all."""
     recorder.inference.settle(status)
     times = os.times()
-    imports = recorder.imports
-    fit = recorder.fits.going if recorder.fits is not None else None
+    fit = recorder.fits.going
     result = {
         "version": RESULT_VERSION,
         "status": status,
@@ -44,7 +41,7 @@ def write_result(recorder, status, detail):
         "loops": harmless(recorder.loops.progress)() if not recorder.phases else None,
         "awaits_training": recorder.progress.awaits_training(),
         "versions": {n: str(getattr(sys.modules[n], "__version__", "")) for n in TRAINERS if n in sys.modules},
-        "importing": [imports.seconds, imports.cpu_seconds] if imports is not None else None,
+        "importing": list(recorder.importing),
         "budget": harmless(time_budget)(recorder.thread, recorder.progress.own_loops_around),
         "fit_going": {"estimator": type(fit[0]).__name__, "label": fit[1]} if fit is not None else None,
     }
@@ -56,7 +53,7 @@ def write_result(recorder, status, detail):
     if recorder.torch is not None:
         result["torch"] = torch_facts(recorder.torch, recorder.autocast, recorder.compiled)
         # the figures of the fetches but for each worker's first one; of those where there were no others
-        fetch = recorder.fetch if recorder.fetch and recorder.fetch[1].value else recorder.first_fetch
+        fetch = recorder.fetch if recorder.fetch and recorder.fetch[1] else recorder.first_fetch
         result["phases"] = [phase_record(phase, recorder.torch, fetch) for phase in recorder.phases]
         for phase, facts in zip(recorder.phases, result["phases"]):
             if facts["loader"] is not None:
@@ -97,7 +94,7 @@ def torch_facts(torch, autocast, compiled) -> TorchFacts:
 
 def ranks_record(recorder) -> RanksRecord:
     """Return how it trains in several processes; of the first training phase."""
-    phase = next((one for one in recorder.phases if not isinstance(one, InferencePhase)), None)
+    phase = next((one for one in recorder.phases if one.trains), None)
     schemes, parts, collectives = recorder.schemes, recorder.data_parts, WORLD.collectives
     return {
         "asked": max(ONE_RANK.processes, WORLD.asked_processes),
@@ -124,7 +121,7 @@ def ranks_record(recorder) -> RanksRecord:
 
 def phase_record(phase, torch, fetch) -> PhaseRecord:
     """Return a phase as JSON-ready values."""
-    trace = phase.trace
+    trace, tracer = phase.trace, phase.trace.tracer if phase.trace is not None else None
     path, line = phase.own or (phase.anchor[0].co_filename, phase.anchor[1]) if phase.anchor else ("", 0)
     counts: dict[int, int] = {}
     seconds, waits, blocked, run_delay = phase.whole_intervals(MOST_TIMES)
@@ -137,51 +134,48 @@ def phase_record(phase, torch, fetch) -> PhaseRecord:
         "steps": phase.anchors,
         # of the anchor's optimizer at other places: what is left of an epoch after its loop, for example
         "elsewhere": sum(
-            number
-            for (site, one), number in phase.sites.items()
-            if one == phase.anchor_optimizer and site != phase.anchor
+            number for (site, one), number in phase.sites.items() if one == phase.anchor_key and site != phase.anchor
         ),
         "seconds": seconds,
         "waits": waits,
         "blocked": blocked,
         "run_delay": run_delay,
-        "own_seconds": [round(value, 7) for value in phase.own_seconds[:MOST_TIMES]],
         "special": {str(k): v for k, v in list(phase.special.items())[:MOST_EVENTS]},
         "snapshots": phase.counted_snapshots(),
         "upcoming": {"later": phase.upcoming[0], "periodic": phase.upcoming[1], "applied": phase.upcoming[2]},
         "gap_seconds": phase.gap_seconds,
         "first": phase.first,
-        "saved_tensor_bytes": phase.saved_tensor_bytes,
-        "model": phase.model,
-        "micro_batches": phase.micro_batches,
+        "saved_tensor_bytes": trace.saved_tensor_bytes if trace is not None else 0,
+        "model": trace.model if trace is not None else {},
+        "micro_batches": trace.micro_batches if trace is not None else 0,
         "device": device_type(phase, torch),
         "batch": phase.batch,
         "trace_steps": phase.trace_steps,
-        "growth": getattr(phase, "growth", 1.0),
-        "followed": getattr(phase, "followed", []),
-        "ops": list(trace.rows.values()) if trace is not None else [],
-        "op_seconds": trace.op_seconds if trace is not None else 0.0,
-        "calls": trace.calls if trace is not None else 0,
-        "host_seconds": trace.host_seconds if trace is not None else 0.0,
-        "host_calls": trace.host_calls if trace is not None else 0,
+        "growth": phase.growth,
+        "followed": phase.followed,
+        "ops": list(tracer.rows.values()) if tracer is not None else [],
+        "op_seconds": tracer.op_seconds if tracer is not None else 0.0,
+        "calls": tracer.calls if tracer is not None else 0,
+        "host_seconds": tracer.host_seconds if tracer is not None else 0.0,
+        "host_calls": tracer.host_calls if tracer is not None else 0,
         "optimizers": [describe_optimizer(value, counts.get(key, 0), torch) for key, value in phase.optimizers.items()],
         "loader": describe_loader(phase.loader, fetch) if phase.loader is not None else None,
         "call": phase.call,
-        "inference": inference_facts(phase) if isinstance(phase, InferencePhase) else None,
+        "inference": phase.own_facts(),
     }
 
 
 def describe_loader(loader, fetch) -> Loader:
-    """Return a DataLoader; `fetch` holds CPU seconds, number, waits and queues of fetches, None if they were not timed."""
+    """Return a DataLoader; `fetch` holds CPU seconds, number, waits and run delay of fetches; None if untimed."""
     return {
         "workers": attribute(loader, "num_workers", 0),
         "batch_size": attribute(loader, "batch_size"),
         "pin_memory": bool(attribute(loader, "pin_memory")),
         "length": known(len, loader),
-        "fetch_seconds": fetch[0].value if fetch else None,
-        "fetches": fetch[1].value if fetch else 0,
-        "fetch_waits": fetch[2].value if fetch else 0.0,
-        "fetch_run_delay": fetch[3].value if fetch else 0.0,
+        "fetch_seconds": fetch[0] if fetch else None,
+        "fetches": int(fetch[1]) if fetch else 0,
+        "fetch_waits": fetch[2] if fetch else 0.0,
+        "fetch_run_delay": fetch[3] if fetch else 0.0,
     }
 
 

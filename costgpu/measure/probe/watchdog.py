@@ -70,8 +70,7 @@ class Watchdog(threading.Thread):
             try:
                 recorder.finish(status, **detail)
             except RuntimeError:  # the main thread changed a dictionary meanwhile
-                recorder.finished.release()
-                recorder.status = "running"
+                recorder.resume()
 
 
 def main_stack(thread):

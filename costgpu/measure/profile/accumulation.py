@@ -53,10 +53,12 @@ def accumulation(snapshots: list[Snapshot], micro_batches: float = 1.0) -> Accum
     uneven = len(same) > 1 and max(rate.each for rate in same) - min(rate.each for rate in same) > NEARLY
     if uneven:
         measured = sum(rate.steps * rate.each for rate in same) / sum(rate.steps for rate in same)
+    passed = passed_by(inner)
+    at_its_end = passed is None or trips is None or passed >= trips - 1
     why = ""
     if uneven or abs(measured - round(measured)) > NEARLY or (gate is not None and gate["every"] != measured):
         why = "on average"
-    elif inner["ragged"] and measured > 1 and len(same) == 1 and _at_its_end(snapshots):
+    elif inner["ragged"] and measured > 1 and len(same) == 1 and at_its_end:
         why = "one step was timed, and it ended the loop"
     return Accumulation(measured, trips is not None and measured > max(1.0, trips), why)
 
@@ -67,13 +69,6 @@ def _agree(snapshots: list[Snapshot], every: float) -> bool:
     if loops_of(snapshots)[-1]["ragged"]:
         return all(each <= every + NEARLY for each in same)
     return all(abs(each - every) <= NEARLY for each in same)
-
-
-def _at_its_end(snapshots: list[Snapshot]) -> bool:
-    inner = loops_of(snapshots)[-1]
-    trips = number(inner["trips"])
-    passed = passed_by(inner)
-    return passed is None or trips is None or passed >= trips - 1
 
 
 def loops_of(snapshots: list[Snapshot]) -> list[Loop]:
@@ -117,14 +112,11 @@ def rates_of(snapshots: list[Snapshot]) -> list[Rate]:
             found.append(Rate(steps, (second - first) / inner[-1]["stride"] / steps, within=True, sure=sure))
         elif first is None and (raised or by_batches):
             each = raised / steps if raised else batches
-            found.append(Rate(steps, each, within=not _new_lap(before, after), sure=sure))
+            trips = number(later[-1]["trips"])
+            # its loader ran out between the two: what it had left over came on top of a step
+            new_lap = trips is not None and trips > 0 and before["batches"] // trips < (after["batches"] - 1) // trips
+            found.append(Rate(steps, each, within=not new_lap, sure=sure))
     return found
-
-
-def _new_lap(before: Snapshot, after: Snapshot) -> bool:
-    """Return whether the innermost loop's loader ran out between the two: what it had left over came on top of a step."""
-    trips = number(loops_of([after])[-1]["trips"])
-    return trips is not None and trips > 0 and before["batches"] // trips < (after["batches"] - 1) // trips
 
 
 def position(loops: list[Loop]) -> float:

@@ -6,7 +6,15 @@ import statistics
 from collections import Counter
 from dataclasses import replace
 
-from costgpu.measure.probe.record import GenerationFacts, InferenceFacts, Loop, PhaseRecord, SeriesRecord, Snapshot
+from costgpu.measure.probe.record import (
+    GenerationFacts,
+    InferenceFacts,
+    Loop,
+    PhaseRecord,
+    SeriesRecord,
+    Snapshot,
+    new_loop,
+)
 from costgpu.measure.profile.total_steps import total_steps
 from costgpu.models.workload import Extra, ExtraKind, Generation, Phase, Rhythm, Total, Unit
 
@@ -105,26 +113,8 @@ def tail(raw: PhaseRecord) -> list[Extra]:
 
 def _driver(trips: float | str | None, name: str) -> Loop:
     """Return a loop of a library's that says how long it is."""
-    return {
-        "file": name,
-        "path": name,
-        "line": 0,
-        "kind": "for",
-        "function": "",
-        "depth": 1 << 10,
-        "library": False,
-        "trips": trips,
-        "why": "",
-        "index": None,
-        "start": 0,
-        "stride": 1,
-        "bounds": [],
-        "early_exit": [],
-        "optimizers": False,
-        "ragged": False,
-        "varies": False,
-        "source": "batches",
-    }
+    place = {"file": name, "path": name, "line": 0, "function": "", "depth": 1 << 10, "library": False}
+    return new_loop(kind="for", trips=trips, source="batches", **place)
 
 
 def _items(facts: InferenceFacts, raw: PhaseRecord) -> float | None:

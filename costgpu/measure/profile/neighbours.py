@@ -99,7 +99,7 @@ def neighbours_of(activity: ActivityRecord | None, threads: int) -> Neighbours:
     each = min(MOST, others / (wall * max(1, threads - 1)))
     someone = 1 - (1 - each) ** max(1, threads - 1)  # of the other threads has no core
     spinning = min(MOST, max(0.0, SPINNING * someone * (cpu + blocked) - team * blocked) / cpu)
-    queue, stolen = queue_share(activity), 0.0
+    queue, stolen = queue_share(activity["neighbours_cpu"], activity["children_cpu"]), 0.0
     if activity["stolen"] > 0:
         stolen = activity["stolen"] / (activity["stolen"] + activity["neighbours_cpu"] + activity["cpu"])
     taken = queue * (main + team * blocked + spinning * cpu) + stolen * cpu
@@ -122,9 +122,8 @@ def _unknown(activity: ActivityRecord) -> Neighbours:
     return Neighbours(share=min(MOST, activity["neighbours_cpu"] / both))
 
 
-def queue_share(activity: ActivityRecord) -> float:
-    """Return the part of the time without a core that is other programs' doing, and not its own processes'."""
-    theirs, own = activity["neighbours_cpu"], activity["children_cpu"]
+def queue_share(theirs: float, own: float) -> float:
+    """Return the part of the time without a core that is other programs' doing, by the seconds that these computed."""
     return theirs / (theirs + own) if theirs + own > 0 else 1.0
 
 
@@ -139,6 +138,5 @@ def neighbours_of_program(activity: ActivityRecord | None, cores: int) -> Neighb
         activity["run_delay"] / (activity["run_delay"] + activity["cpu"]), activity["run_delay"] / activity["wall"]
     )
     own = max(0.0, activity["cpu"] + activity["run_delay"] - cores * activity["wall"])  # it has more threads than cores
-    theirs = activity["neighbours_cpu"]
-    queue = theirs / (theirs + own) if theirs + own > 0 else 1.0
+    queue = queue_share(activity["neighbours_cpu"], own)
     return Neighbours(queue=queue, share=min(MOST, queue * share))

@@ -70,7 +70,16 @@ def parallelism_of(record: ProbeRecord, launch: Launch | None = None) -> Paralle
         reductions_per_step=_sharded_reductions(reduced, trained, models)
         if sharded
         else _reductions(gradients, trained),
-        collectives=[_collective(row) for row in rows],
+        collectives=[
+            Collective(
+                op=row["op"],
+                dtype=row["dtype"],
+                calls_per_step=row["calls"],
+                bytes_per_step=row["bytes"],
+                group_size=row["ranks"],
+            )
+            for row in rows
+        ],
         batch=_batch(ranks),
         sampler_distributed=_distributed(ranks),
         epoch_samples=ranks["data"]["samples"] if ranks["data"] else None,
@@ -195,16 +204,6 @@ def _weight_bytes(record: ProbeRecord) -> float:
             for dtype, count in one["dtypes"].items():
                 dtypes[dtype] = dtypes.get(dtype, 0) + count
     return float(_BYTES.get(max(dtypes, key=lambda name: dtypes[name]), 4)) if dtypes else 4.0
-
-
-def _collective(row: CollectiveRow) -> Collective:
-    return Collective(
-        op=row["op"],
-        dtype=row["dtype"],
-        calls_per_step=row["calls"],
-        bytes_per_step=row["bytes"],
-        group_size=row["ranks"],
-    )
 
 
 def _batch(ranks: RanksRecord) -> BatchScaling:

@@ -67,8 +67,9 @@ def progress_phases(record: ProbeRecord) -> list[Phase]:
     series = _chosen(record)
     if series is None:
         return [_phase_without_series(record)]
-    others = [one for one in record["series"] if one is not series and _same_family(one, series)]
-    others = [one for one in others if not one["facts"].get("inside")]
+    family = _FAMILY.get(series["source"], -1)  # neither can be inside the other
+    others = [one for one in record["series"] if one is not series and _FAMILY.get(one["source"]) == family]
+    others = [one for one in others if one["steps"] > 0 and not one["setup"] and not one["facts"].get("inside")]
     earlier = [one for one in others if not one["open"] or one["unit"] == "fit"]
     if series["openings"] > 1 and not series["facts"].get("inference"):  # predicted between trainings: no phase
         earlier = [one for one in earlier if not one["facts"].get("inference")]
@@ -87,11 +88,6 @@ def later_fits(record: ProbeRecord) -> list[LaterPhase]:
     if series["facts"].get("applied") == "trains":
         found.append(LaterPhase(label="a place that was not reached", source="", steps=None))
     return found
-
-
-def _same_family(one: SeriesRecord, other: SeriesRecord) -> bool:
-    """Return whether neither can be inside the other: trainings of boosted trees, fits of scikit-learn, of Keras."""
-    return not one["setup"] and one["steps"] > 0 and _FAMILY.get(one["source"], 0) == _FAMILY.get(other["source"], -1)
 
 
 def _phase_without_series(record: ProbeRecord) -> Phase:
@@ -226,12 +222,9 @@ def _has_enough(series: SeriesRecord, record: ProbeRecord) -> bool:
         return series["steps"] >= 1
     if series["steps"] > LEAST_STEPS or (series["steps"] == LEAST_STEPS and ended):
         return True
-    return series["source"] not in ("tqdm", "sklearn") and _stepped_slowly(series)
-
-
-def _stepped_slowly(series: SeriesRecord) -> bool:
-    """Return whether it made one or two steps, each so long that no more of them could be waited for."""
-    return bool(series["steps"]) and min([series["lead"], *series["seconds"]]) >= SLOW_SECONDS
+    # one or two steps, each so long that no more of them could be waited for
+    slow = series["steps"] > 0 and min([series["lead"], *series["seconds"]]) >= SLOW_SECONDS
+    return slow and series["source"] not in ("tqdm", "sklearn")
 
 
 def _whole_run(record: ProbeRecord) -> bool:

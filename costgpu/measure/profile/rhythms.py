@@ -97,7 +97,8 @@ def _work(
     per_iteration: float,
 ) -> Work:
     every, count = number(raw["every"]), len(phase["seconds"])
-    level = max((n for n, loop in enumerate(loops) if in_loop(raw, loop)), default=None)
+    home = (raw["loop_line"], raw["path"])
+    level = max((n for n, loop in enumerate(loops) if (loop["line"], loop["path"]) == home), default=None)
     if level is None:
         return Work(raw=raw, rhythm=Rhythm.RUN, every=every and 1.0, first=None, due=None)
     if level == len(loops) - 1 or raw["by_steps"]:
@@ -122,11 +123,6 @@ def _work(
         first = max(1.0, sum(i < raw["step"] - 1 for i in boundaries) + 1.0 + raw["opens"][0])
     times = len(raw["opens"] or ())
     return Work(raw=raw, rhythm=Rhythm.EPOCH, every=every and every * between, first=first, due=due, times=times)
-
-
-def in_loop(work: PeriodicWork, loop: Loop) -> bool:
-    """Return whether a piece of work stands in the body of this loop."""
-    return work["loop_line"] == loop["line"] and work["path"] == loop["path"]
 
 
 def _is_regular(raw: PeriodicWork) -> bool:

@@ -5,8 +5,9 @@ from typing import Any
 import pytest
 
 from costgpu.measure.probe import phase as probe_phase
+from costgpu.measure.probe import training
 
-new_phase: Any = probe_phase.Phase
+new_phase: Any = training.Training
 ROUNDS = 20
 
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from costgpu.measure.probe import schedstat
 from costgpu.measure.probe.activity import Activity
-from costgpu.measure.probe.phase import shared_out
+from costgpu.measure.probe.interval import shared_out
 from costgpu.measure.profile.neighbours import MOST, Neighbours, neighbours_of, neighbours_of_program
 from tests.unit.estimator import builders
 from tests.unit.measure.records import build, phase, record, result, shot

@@ -22,6 +22,7 @@ from costgpu.models.workload import (
     StepTimes,
     Total,
     TotalKind,
+    Unit,
     WorkloadProfile,
 )
 from tests.properties import examples
@@ -55,6 +56,21 @@ def test_a_profile_from_before_convolutions_were_timed_still_reads(saved: Path) 
     old = load_profile(saved)
     assert (old.machine.conv_gflops, old.machine.disturbed_share) == (0, 0)
     assert old.phases[0].step.seconds == old.phases[0].step.mean_seconds
+
+
+def test_a_profile_of_the_first_release_still_reads(saved: Path) -> None:
+    """It named a phase's unit, and kept apart what inference makes."""
+    document = json.loads(saved.read_text())
+    training, made = document["phases"][0], {"items_per_step": 8.0, "item": "image", "independent": True}
+    scoring = {**training, "unit": "batch", "inference": made}
+    saved.write_text(json.dumps({**document, "version": 1, "phases": [{**training, "unit": "round"}, scoring]}))
+    first, second = load_profile(saved).phases
+    assert first.unit == Unit(name="round")
+    assert second.unit == Unit(name="batch", trains=False, items=8.0, item="image", independent=True)
+    for damaged in ([1], "no list", [{**training, "unit": [], "inference": 7}]):
+        saved.write_text(json.dumps({**document, "version": 1, "phases": damaged}))
+        with pytest.raises(ProfileError, match="damaged"):
+            load_profile(saved)
 
 
 LEAST, MOST = 1e-30, 1e18

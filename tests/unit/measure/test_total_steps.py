@@ -48,27 +48,6 @@ def raised_elsewhere(n: int) -> list[Any]:
     return [loop(10, None, "while", bounds=[ends], source="state.step < 100")]
 
 
-def breaks_at(limit: int) -> Callable[[int], list[Any]]:
-    """`step` counts from 0 in a loop of 500 that it ends, below the step."""
-
-    def make(n: int) -> list[Any]:
-        counts = counter("step", increment=1, increment_line=13, loop_line=10)
-        ends = bound("break", 14, counts, "==", n - 1, limit, 12)
-        return [loop(10, 500, index=n - 1, target="i", bounds=[ends])]
-
-    return make
-
-
-def breaks_on_variable(operator: str) -> Callable[[int], list[Any]]:
-    """`if i >= 20: break` of an inner loop, above the step."""
-
-    def make(n: int) -> list[Any]:
-        ends = bound("break", 12, counter("i", targets=[11]), operator, n - 1, 20, 14)
-        return [loop(10, 4, index=0, target="epoch"), loop(11, 500, index=n - 1, target="i", bounds=[ends])]
-
-    return make
-
-
 def downwards(n: int) -> list[Any]:
     return [loop(10, 20, index=105 - 10 * n, start=100, stride=-5, target="i")]
 
@@ -128,13 +107,10 @@ OPENED = {24: {"opened": 1}, 49: {"opened": 1}}
 Case = tuple[Any, TotalKind, float | None, float | None, str]  # record, kind, steps, of an epoch, words
 CASES: dict[str, Case] = {
     "trip counts multiply": (nested(3, 40), EXACT, 120, 40, "3 (train.py:10) × 40 (train.py:11)"),
-    "of three loops": (nested(2, 5, 30), EXACT, 300, 30, ""),
     "a critic's five steps are no epoch": (nested(1000, 5), EXACT, 5000, None, ""),
     "accumulation": (accumulated(4, 40), EXACT, 70, 10, " / 4 per step"),
-    "a rest is dropped": (accumulated(4, 43), EXACT, 70, 10, " / 4 per step"),
     "three of ten, of a loop that is named an epoch": (accumulated(3, 10), EXACT, 21, 3, " / 3 per step"),
     "no accumulation": (accumulated(1, 10), EXACT, 70, 10, "7 (train.py:10) × 10 (train.py:11)"),
-    "a rest that steps too": (accumulated(4, 43, ragged=True), EXACT, 77, 11, ""),
     "range(100, 0, -5), a step at every second": (seen(downwards), EXACT, 10, None, ""),
     "accumulation by the batches drawn": (seen(lambda n: LOADER, batches=4, loader={"length": 43}), EXACT, 70, 10, ""),
     "an epoch as long as the one seen": (
@@ -179,11 +155,6 @@ CASES: dict[str, Case] = {
     ),
     "an early exit of the outer loop": (nested(5, 40, outer=STOPS), UPPER, 200, 40, f"{EARLIER} (line 30: {TEST})"),
     "a test on what moves unevenly": (seen(loss_falls, anchors=(1, 2, 3, 5)), UPPER, 500, None, "line 15: loss < 0.5"),
-    "a break at >= 20": (seen(breaks_on_variable(">=")), EXACT, 80, 20, ""),
-    "a break at > 20": (seen(breaks_on_variable(">")), EXACT, 84, 21, ""),
-    "a break at == 20": (seen(breaks_on_variable("==")), EXACT, 80, 20, ""),
-    "a limit below the length": (seen(breaks_at(30)), EXACT, 30, None, "step == 30"),
-    "a limit above the length": (seen(breaks_at(900)), EXACT, 500, None, ""),
     "loops of a library": (seen(library_loops), UNKNOWN, None, 40, "a library's loop at trainer.py:200 (not done)"),
     "a loop of the script's in a library's": (seen(within_a_library), EXACT, 40, 40, ""),
     "a library's limit around the script's": (seen(library_limit), EXACT, 3 * 40, 40, ""),

@@ -193,7 +193,7 @@ def test_what_is_saved_inside_of_another_saving_counts_once() -> None:
             return "saved"
 
     seconds: list[float] = []
-    timer = saving.Saving(SimpleNamespace(add=lambda kind, value: seconds.append(value)))
+    timer = saving.Saving(SimpleNamespace(saved=seconds.append))
     timer.time(Trainer, "save_all")
     timer.time(Trainer, "save_part")
     assert Trainer().save_all() == "saved"

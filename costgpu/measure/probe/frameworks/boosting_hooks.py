@@ -6,7 +6,7 @@ import os
 import sys
 
 from ..loops.script_frames import locals_of, own_place
-from ..patching import harmless, observe, wrap
+from ..patching import harmless, observe, put, wrap
 
 SOURCES = ("xgboost", "lightgbm", "catboost")
 TRAININGS = ("train", "cv")
@@ -21,7 +21,7 @@ def open_rounds(progress, source, total, folds=None, **facts):
         if earlier.source in SOURCES:
             earlier.open = False  # one training ends before another begins
     fits, around = progress.recorder.fits, None
-    if fits is not None and fits.facts() is not None:
+    if fits.facts() is not None:
         facts["search"] = fits.facts()
     if folds is not None:
         around = [*progress.loops_around(sys._getframe(1)), {"trips": len(folds), "file": "folds", "line": 0}]
@@ -38,7 +38,8 @@ def count_updates(progress, booster_class, open_series):
     def count(booster, *args, **_):
         series = getattr(booster, "_costgpu_series", None)
         if series is None:
-            series = booster._costgpu_series = open_series(progress, booster)
+            series = open_series(progress, booster)
+            put(booster, _costgpu_series=series)
         progress.step(series)
 
     observe(booster_class, "update", count)

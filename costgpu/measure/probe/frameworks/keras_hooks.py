@@ -6,7 +6,6 @@ import sys
 import threading
 from functools import partial
 
-from ..loaders import FIT
 from ..loops.script_frames import locals_of, own_place
 from ..patching import attribute, harmless, known, observe, patch
 from ..schedstat import clock
@@ -90,7 +89,7 @@ class KerasHooks:
         if self.fitting is not None:
             self.fitting.seen = 0
             self.progress.event(self.fitting, "opened", 1)
-            self.progress.recorder.loaders.opened.append(FIT)  # for the torch backend's own steps
+            self.progress.recorder.epoch_begins()  # for the torch backend's own steps
 
     def batch_ends(self, kind, callbacks, batch=None, *_, **__):
         series = getattr(self, kind)

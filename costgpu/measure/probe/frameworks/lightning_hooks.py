@@ -32,11 +32,11 @@ class LightningHooks:
 
     def tune(self, inner, *args, **kwargs):
         """Return the learning rate, or the size of a batch, is looked for with fits that are not the job."""
-        self.recorder.tuning += 1
+        self.recorder.tuning_begins()
         try:
             return inner(*args, **kwargs)
         finally:
-            self.recorder.tuning -= 1
+            self.recorder.tuning_ends()
 
     def attach_launcher(self, module):
         """Keep the launcher from starting processes where one process answers for all ranks."""

@@ -28,7 +28,7 @@ class Saving:
             finally:
                 self.inside = False
                 seconds = work_clock() - begin
-                self.recorder.add("save", seconds)
+                self.recorder.saved(seconds)
                 if also is not None:
                     also(seconds)
 

@@ -6,7 +6,7 @@ import sys
 import time
 import types
 
-from ..patching import known, replace, wrap
+from ..patching import known, put, replace, wrap
 from ..sandbox.fake_cuda import FakeCuda
 from ..sandbox.files import note_overwritten
 from ..schedstat import clock, cpu_clock, run_delay
@@ -24,6 +24,9 @@ class GpuRequests:
         self.attention = {}  # kernels that it chooses, in order
         self.failures = []  # of our own patches
 
+    def cuda_is_faked(self):
+        self.fake_cuda = True
+
     def attention_kernels(self):
         """Return the kernels that it chose and packages that it brought along, when the script has set what it sets."""
         packages = [name for name in ATTENTION_PACKAGES if sys.modules.get(name) is not None]
@@ -38,7 +41,7 @@ class TorchHooks:
 
     def __init__(self, recorder):
         self.recorder = recorder
-        self.in_train = False
+        self.mode_calls = 0  # that are going on, one in the other
 
     def attach(self, torch):
         self.attach_optimizers(torch)
@@ -56,18 +59,16 @@ class TorchHooks:
         made = optimizer.__init__
 
         def __init__(self, *args, **kwargs):
-            recorder.optimizers_made += 1
-            recorder.made.add(id(self))
             made(self, *args, **kwargs)
-            recorder.first.optimizer_made(self)
+            recorder.optimizer_made(self)
             if not hooked and not hasattr(self, "_costgpu_step"):
                 hooks.wrap_step(self)
 
-        optimizer.__init__ = __init__
+        put(optimizer, __init__=__init__)
         module = sys.modules.get("torch.optim.optimizer")
         hooked = hasattr(module, "register_optimizer_step_post_hook")
         if hooked:
-            module.register_optimizer_step_pre_hook(lambda opt, args, kwargs: recorder.enter_optimizer())
+            module.register_optimizer_step_pre_hook(lambda opt, args, kwargs: recorder.optimizer_enters())
             module.register_optimizer_step_post_hook(lambda opt, args, kwargs: recorder.step(opt, sys._getframe(1)))
 
     def hook_again(self, kind):
@@ -76,46 +77,35 @@ class TorchHooks:
         step = vars(kind).get("step")
         if hook is not None and getattr(step, "hooked", False):
             if getattr(step, "__code__", None) is not hook(lambda one: None).__code__:
-                kind.step = hook(step)
-                kind.step.hooked = True
+                put(kind, step=hook(step))
+                put(kind.step, hooked=True)
         for derived in kind.__subclasses__():
             self.hook_again(derived)
 
     def wrap_step(self, optimizer):
         """Torch before 2.0 has no global step hooks."""
         inner, recorder = optimizer.step, self.recorder
-        optimizer._costgpu_step = True
 
         def step(_, *args, **kwargs):
-            recorder.enter_optimizer()
+            recorder.optimizer_enters()
             result = inner(*args, **kwargs)
             recorder.step(optimizer, sys._getframe(1))
             return result
 
-        optimizer.step = types.MethodType(step, optimizer)  # schedulers of that time take it apart
+        # schedulers of that time take it apart
+        put(optimizer, step=types.MethodType(step, optimizer), _costgpu_step=True)
 
     def attach_backward(self, torch):
         inner, recorder = torch.autograd.backward, self.recorder
 
         def backward(*args, **kwargs):
-            nested, recorder.in_backward = recorder.in_backward, True
-            tracing = recorder.tracing
-            if tracing is not None:
-                tracing.pause()
-                tracing.phase = "backward"
+            tracing = recorder.backward_begins()
             try:
                 return inner(*args, **kwargs)
             finally:
-                recorder.in_backward = nested
-                recorder.backwards += 1
-                if tracing is not None:
-                    tracing.phase = "optimizer" if recorder.in_optimizer else "forward"
-                    if not recorder.in_optimizer:
-                        tracing.resume()
-                if not nested:
-                    recorder.after_backward()
+                recorder.backward_ends(tracing, sys._getframe(1))
 
-        torch.autograd.backward = backward
+        put(torch.autograd, backward=backward)
 
     def attach_data(self, torch):
         data = sys.modules.get("torch.utils.data.dataloader")
@@ -125,26 +115,14 @@ class TorchHooks:
         following, start = iterator.__next__, data.DataLoader.__iter__
 
         def __next__(it):
-            recorder.evaluation.look()
-            tracing = recorder.tracing
-            if tracing is not None:
-                tracing.pause()
-                tracing.muted += 1
+            tracing = recorder.batch_asked()
             begin, busy = clock(), cpu_clock()
-            recorder.in_loader = True
             try:
                 batch = following(it)
             finally:
-                recorder.in_loader = False
                 waited = clock() - begin
-                recorder.wait += waited
-                recorder.loaders.fetched(it, waited)
-                recorder.loader_blocked += max(0.0, waited - (cpu_clock() - busy))
-                if tracing is not None:
-                    tracing.muted -= 1
-            recorder.batch_drawn(it, batch)
-            if tracing is not None:
-                tracing.resume()
+                recorder.batch_awaited(it, waited, max(0.0, waited - (cpu_clock() - busy)), tracing)
+            recorder.batch_fetched(it, batch, tracing)
             return batch
 
         def __iter__(loader):
@@ -154,18 +132,17 @@ class TorchHooks:
             finally:
                 started = clock() - begin
                 recorder.add("loader_start", started)
-            recorder.loaders.open(it, loader, started)
+            recorder.loader_opened(it, loader, started)
             return it
 
-        iterator.__next__ = __next__
-        iterator.next = __next__
-        data.DataLoader.__iter__ = __iter__
+        put(iterator, __next__=__next__, next=__next__)
+        put(data.DataLoader, __iter__=__iter__)
         fetchers = sys.modules.get("torch.utils.data._utils.fetch")
         try:  # shared with the workers, which inherit it by fork
             methods = multiprocessing.get_all_start_methods()
             context = multiprocessing.get_context(methods[0])  # by its name: the script may still choose the default
             # of all fetches, and of the first of each worker of each iterator, which may open files or build an index
-            recorder.fetch, recorder.first_fetch = ([context.Value(kind, 0) for kind in "dldd"] for _ in range(2))
+            recorder.fetches_are_timed(context.Array("d", 4), context.Array("d", 4))
         except OSError:
             return
         for name in ("_MapDatasetFetcher", "_IterableDatasetFetcher"):
@@ -175,19 +152,17 @@ class TorchHooks:
         recorder, begun = self.recorder, "_costgpu_fetched"
 
         def fetch(fetcher, index):
-            seconds, count, waited, queue = recorder.fetch if hasattr(fetcher, begun) else recorder.first_fetch
-            setattr(fetcher, begun, True)
+            figures = recorder.fetch if hasattr(fetcher, begun) else recorder.first_fetch
+            put(fetcher, **{begun: True})
             worker = os.getpid() != recorder_pid
             before = run_delay() if worker else 0.0
             begin, cpu = clock(), time.process_time()
             result = inner(fetcher, index)
             wall, busy = clock() - begin, time.process_time() - cpu
             lost = min(run_delay() - before, max(0.0, wall - busy)) if worker else 0.0
-            with seconds.get_lock():
-                seconds.value += busy if worker else min(busy, wall)
-                waited.value += max(0.0, wall - busy - lost)
-                queue.value += lost
-                count.value += 1
+            took = (busy if worker else min(busy, wall), 1, max(0.0, wall - busy - lost), lost)
+            with figures.get_lock():
+                figures[:] = [one + more for one, more in zip(figures, took)]
             return result
 
         recorder_pid = os.getpid()
@@ -204,8 +179,7 @@ class TorchHooks:
                     return inner(obj, f, *args, **kwargs)
                 finally:
                     if not recorder.saving.inside:
-                        recorder.add("save", clock() - begin)
-                        recorder.add("save_bytes", size_of(f))
+                        recorder.saved(clock() - begin, size_of(f))
 
             return save
 
@@ -217,26 +191,30 @@ class TorchHooks:
             if kind is not None and "save" in vars(kind):
                 replace(kind, "save", timed)
 
+    def mode_call(self, more):
+        """Count a call of `train` that begins or ends (-1), and return how many go on."""
+        self.mode_calls += more
+        return self.mode_calls
+
     def attach_modules(self, torch):
         recorder, hooks = self.recorder, self
 
         def make_train(train):
             def set_mode(module, mode=True):
-                if hooks.in_train:  # of the module that this one is part of
-                    return train(module, mode)
-                hooks.in_train = True
+                outermost = hooks.mode_call(1) == 1  # else of the module that this one is part of
                 try:
                     return train(module, mode)
                 finally:
-                    hooks.in_train = False
-                    recorder.evaluation.mode_changed(module, mode)
+                    hooks.mode_call(-1)
+                    if outermost:
+                        recorder.evaluation.mode_changed(module, mode)
 
             return set_mode
 
         def make_init(made):
             def __init__(cast, *args, **kwargs):  # CUDA autocast disables itself here: keep what was asked for
                 given = dict(zip(("device_type", "dtype", "enabled"), args))
-                cast._costgpu_enabled = bool(kwargs.get("enabled", given.get("enabled", True)))
+                put(cast, _costgpu_enabled=bool(kwargs.get("enabled", given.get("enabled", True))))
                 made(cast, *args, **kwargs)
 
             return __init__
@@ -245,13 +223,13 @@ class TorchHooks:
             def __enter__(cast):
                 enabled = bool(getattr(cast, "_costgpu_enabled", getattr(cast, "_enabled", True)))
                 dtype = str(getattr(cast, "fast_dtype", "")).replace("torch.", "")
-                recorder.autocast[(str(getattr(cast, "device", "")), dtype, enabled)] = True
+                recorder.autocast_entered(str(getattr(cast, "device", "")), dtype, enabled)
                 return entered(cast)
 
             return __enter__
 
         def compile_(compiled, *args, **kwargs):
-            recorder.compiled += 1
+            recorder.compiling()
             try:
                 result = compiled(*args, **kwargs)
             finally:

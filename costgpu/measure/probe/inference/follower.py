@@ -8,30 +8,24 @@ from __future__ import annotations
 
 import threading
 
-from ..frameworks.trainers import DRIVERS, told_by
-from ..loops.progress_series import is_snapshot_due, make_snapshot
 from ..loops.script_frames import outwards
 from ..patching import harmless
-from ..phase import shared_out
-from ..result import describe_batch
 from ..schedstat import clock
-from .arguments import first_tensor, kind_of, tokens_of
-from .forward_trace import UnitTracer
-from .generation import GenerateCall, Generation
-from .phase import ENOUGH_UNITS, InferencePhase
+from .arguments import first_tensor, tokens_of
+from .generation import GenerateCall
+from .phase import ENOUGH_UNITS, Inference
 from .places import Places
 
 ENOUGH_DECODES = 8
 GROWS = 3  # calls in a row that are each a token longer: the same sequence, and no new item
 IDLE_SECONDS = 1.0
-LEAST_KEPT = 5  # units of a phase before training that are work of their own
 
 
 class InferenceFollower:
     """Knows which module the script is calling from outside of modules, and what that call is part of."""
 
     def __init__(self, recorder):
-        self.recorder, self.places, self.tracer = recorder, Places(recorder), UnitTracer(recorder)
+        self.recorder, self.places = recorder, Places(recorder)
         self.root = self.frame = None  # the outermost module that runs now, and torch's frame that runs it
         self.generating = None
         self.lengths = {}  # id of a module -> tokens of its last call
@@ -43,7 +37,7 @@ class InferenceFollower:
     def phase(self):
         """Return the phase of inference that is going on; None in training and before anything."""
         phase = self.recorder.phase
-        return phase if isinstance(phase, InferencePhase) else None
+        return phase if phase is not None and not phase.trains else None
 
     # -- what the hooks tell
 
@@ -59,15 +53,17 @@ class InferenceFollower:
         tracing = recorder.tracing
         if tracing is not None:
             tracing.pause()
-            tracing.muted += 1
+            tracing.mute()
         try:
             self.called(module, args, frame.f_locals.get("kwargs") or {})
         finally:
             if tracing is not None:
-                tracing.muted -= 1
-            self.tracer.set_phase_of_ops(self.phase)
-            if recorder.tracing is not None and not recorder.tracing.muted:
-                recorder.tracing.resume()
+                tracing.unmute()
+            phase, tracing = self.phase, recorder.tracing
+            if phase is not None and phase.is_tracing(recorder):
+                phase.call_enters(tracing)
+            if tracing is not None and not tracing.muted:
+                tracing.resume()
 
     def leave(self, module):
         """After that call."""
@@ -77,33 +73,28 @@ class InferenceFollower:
         phase, now = self.phase, clock()
         if phase is None or self.call_began is None:
             return
-        phase.ended = now
+        phase.call_ended(now)
         made = phase.generation
-        if made is not None and module is made.module and made.decodes:
-            tracing = self.tracer.going
-            if not made.decodes[-1]:
-                made.prefill_seconds.append(now - self.call_began)
-            elif tracing is None:
-                made.decode_seconds.append(now - self.call_began)
-            elif not tracing.muted:  # one decode is enough
-                made.traced_decodes, phase.trace_steps, phase.traced_here = 1, 1, True
-                self.tracer.end()
+        if made is not None and module is made.module:
+            tracing = self.recorder.tracing if phase.is_tracing(self.recorder) else None
+            if made.call_ended(now - self.call_began, tracing):
+                self.recorder.step_trace.step_made()
+                self.recorder.trace_ends()
+
+    def forget_call(self):
+        """Follow nothing that runs now."""
+        self.root = self.frame = None
+
+    def gradients_taken(self):
+        """Expect no inference any more: what updates from gradients of its own is not counted as training."""
+        self.no_more = True
+        self.training_begins()
 
     def training_begins(self):
         """End the phase of inference where training begins, and keep it only if it was work of its own."""
-        recorder, phase = self.recorder, self.phase
-        if phase is None:
-            return
-        self.tracer.stop(self.phase)
-        recorder.phases.remove(phase)  # its units were the forward passes of this step, or are in the same loop
-        if all(isinstance(one, InferencePhase) for one in recorder.phases):
-            recorder.phases = [one for one in recorder.phases if one.own_work and one.anchors >= LEAST_KEPT]
-            recorder.first_step = None
-            if recorder.phases:
-                recorder.note_first_step(recorder.phases[0].began)
-        recorder.phase = None
-        recorder.last = phase.preceded
-        phase.leave()
+        if self.phase is not None:
+            self.stop_trace()
+            self.recorder.drop_preparation(self.phase)
 
     @harmless
     def generate_begins(self, model, args, kwargs, frame):
@@ -113,14 +104,14 @@ class InferenceFollower:
         if self.phase is None and recorder.phase is not None and recorder.phase.holds(frame):
             return  # samples that are drawn while it trains
         self.generating = GenerateCall(model, kwargs)
-        self.unit(model, first_tensor(recorder.torch, args, kwargs), frame, "prompt")
+        self.unit(model, first_tensor(recorder.torch, args, kwargs), frame)
 
     @harmless
     def generate_ends(self, model):
         if self.generating is not None and self.generating.model is model:
             self.generating = None
             if self.phase is not None:
-                self.phase.ended = clock()
+                self.phase.call_ended(clock())
 
     # -- units
 
@@ -131,10 +122,10 @@ class InferenceFollower:
         if self.phase is None and recorder.phase is not None and recorder.phase.holds(self.frame):
             return  # evaluation inside of training
         self.call_began = clock()
-        if self.generating is not None:
-            self.generated(module, tokens_of(torch, args, kwargs))
-            return
         tokens = tokens_of(torch, args, kwargs)
+        if self.generating is not None:
+            self.generated(module, tokens)
+            return
         before, length = self.lengths.get(id(module)), tokens[1] if tokens else None
         self.lengths[id(module)] = length
         self.growing = self.growing + 1 if before and length == before + 1 else 0
@@ -143,10 +134,10 @@ class InferenceFollower:
             return
         if before and length == 1 and self.decoding(module, before, frame):
             return
-        self.unit(module, first_tensor(torch, args, kwargs), frame, None, direct=frame is not near)
+        self.unit(module, first_tensor(torch, args, kwargs), frame, direct=frame is not near)
         phase = self.phase
         if phase is not None and self.growing >= GROWS:
-            phase.grows = True
+            phase.makes_longer()
         made = phase.generation if phase is not None else None
         if made is not None and tokens and module is made.module:
             made.prefill(*tokens)
@@ -156,14 +147,11 @@ class InferenceFollower:
         phase, going = self.phase, self.generating
         if phase is None or module is not going.model:
             return
-        if phase.generation is None:
-            phase.generation = Generation(module)
-        made = phase.generation
-        going.calls += 1
-        if going.calls == 1:
+        made = phase.generates(module)
+        if going.model_called() == 1:
             sequences, length = tokens or (1, 0)
             made.prefill(sequences, length)
-            made.most_new_tokens = going.limit(length) or made.most_new_tokens
+            made.limited_to(going.limit(length))
         else:
             made.decode()
 
@@ -176,18 +164,18 @@ class InferenceFollower:
         if made is None:
             if before == 1:
                 return False
-            made = phase.generation = Generation(module)
-            made.same_loop = self.places.nest(frame) == phase.nests.get((phase.anchor, phase.anchor_optimizer))
+            same_loop = self.places.nest(frame) == phase.nests.get((phase.anchor, phase.anchor_key))
+            made = phase.generates(module, same_loop=same_loop)
             made.prefill(phase.sizes[-1] if phase.sizes else 1, before)
         made.decode()
         if made.decodes[-1] == 1:
             loops = self.recorder.loop_stack.snapshot(frame)
             trips = loops[-1]["trips"] if loops else None
             if isinstance(trips, (int, float)):
-                made.most_new_tokens = trips + (0 if made.same_loop else 1)
+                made.limited_to(trips + (0 if made.same_loop else 1))
         return True
 
-    def unit(self, module, tensor, frame, kind, *, direct=False):
+    def unit(self, module, tensor, frame, *, direct=False):
         """Follow a call from outside of modules, which may begin a unit."""
         recorder, now = self.recorder, clock()
         site = (frame.f_code, frame.f_lineno)
@@ -197,17 +185,12 @@ class InferenceFollower:
             nest = self.places.nest(frame)
             phase = self.find_phase(frame, now)
         if phase.own is None and recorder.loop_stack.is_library(frame.f_code.co_filename):
-            phase.own = recorder.own_site(frame)
+            phase.led_by(recorder.own_site(frame))
         self.choose_inner(phase, now)
-        if not phase.is_anchor(site, module, nest, direct=direct):
-            return
-        phase.size(tensor)
-        if phase.anchors == 0:
-            phase.kind = kind or kind_of(recorder.torch, tensor)
-            phase.batch = phase.batch or describe_batch(tensor, recorder.torch)
-        if phase.generation is None and self.generating is not None:
-            phase.generation = Generation(module)
-        self.end_unit(phase, frame, now)
+        if phase.is_anchor(site, module, nest, direct=direct):
+            generating = self.generating.model if self.generating is not None else None
+            phase.call_begins(recorder.torch, tensor, self.root, generating)
+            phase.end_unit(recorder, frame, now)
 
     def find_phase(self, frame, now):
         """Return the phase that this call is in, which may begin with it."""
@@ -215,23 +198,20 @@ class InferenceFollower:
         top, lines, looped = self.places.outermost_loop(frame)
         if phase is not None and phase.looped == looped and phase.holds(frame):
             return phase
-        if self.tracer.going is not None and phase is None:
-            recorder.end_trace(recorder.phase)
-        self.tracer.stop(self.phase)
-        if recorder.phase is not None:
-            recorder.phase.leave()
-        if phase is not None and phase.tried:
-            recorder.phases.remove(phase)  # it tried its model before the loop
-        elif phase is not None:
+        preceded = phase.ended if phase is not None else recorder.last
+        if phase is not None and not phase.tried:
             self.close(phase)
-        made = InferencePhase(top, lines, looped)
-        made.began, made.batch = now, recorder.batch
-        made.preceded = phase.ended if phase is not None else recorder.last
-        made.gap_seconds = now - (made.preceded or recorder.started)
-        made.wait_before = recorder.wait
-        recorder.last = None
-        recorder.phase = made
-        recorder.phases.append(made)
+        made = Inference(
+            top,
+            lines,
+            batch=recorder.batch,
+            gap_seconds=now - (preceded or recorder.started),
+            looped=looped,
+            began=now,
+            preceded=preceded,
+        )
+        # a phase that only tried its model came before this loop
+        recorder.phase_begins(made, instead_of=phase if phase is not None and phase.tried else None)
         return made
 
     def choose_inner(self, phase, now):
@@ -240,80 +220,20 @@ class InferenceFollower:
         if phase.anchors == 1 and phase.generation is None and now - phase.began > 0.5 * limit:
             key = phase.inner_key()
             if key is not None:
-                self.tracer.stop(self.phase)
+                self.stop_trace()
                 phase.restart(key)
-                self.recorder.last = None
 
-    def end_unit(self, phase, frame, now):
-        """One unit has ended, another begins."""
-        recorder = self.recorder
-        earlier = phase.anchors  # units of this phase that began before
-        phase.anchors += 1
-        if recorder.last is not None and phase.unit_began is not None:
-            if earlier == 1:
-                phase.warm_seconds = recorder.lap.end(now)[0]
-            else:
-                wait = recorder.wait - phase.wait_before
-                phase.add_interval(shared_out(recorder.lap.end(now), wait, recorder.loader_blocked))
-                kept = self.events_of(phase)
-                if kept:
-                    phase.special[len(phase.seconds) - 1] = kept
-        if phase.loader is None:
-            phase.loader = recorder.loaders.last_drawn()
-        if self.tracer.going is not None:
-            phase.trace_steps, phase.traced_here = 1, True
-            self.tracer.end()
-        if phase.traced_here and earlier > 1:
-            phase.mark("traced", True)
-        phase.traced_here = False
-        if is_snapshot_due(phase.anchors):
-            self.take_snapshot(phase, frame)
-        if earlier == 1:
-            phase.upcoming = recorder.upcoming_work.read(frame, phase.loader, phase.anchors, training=False)
-            phase.may_train = self.places.trains_around(frame)
-        if phase.generation is None:
-            recorder.watch_outer(phase, earlier)
-        # of generation the first unit, too, lest there is no second one; its trace is given up for that of the second
-        due = earlier == 1 or (phase.trace is None and (earlier > 1 or self.generating is not None))
-        if due and not phase.untraceable and not recorder.first.running:
-            phase.trace_steps = 0
-            self.tracer.begin(phase, self.root)
-        if recorder.first_step is None and phase.anchors >= ENOUGH_UNITS and not self.places.may_train(phase):
-            self.note_first_step(phase)  # this is the job, and no preparation of it
-        if recorder.first_step is not None and recorder.enough(now - recorder.first_step):
-            self.take_snapshot(phase, frame)
-            recorder.finish("cut")
-        if recorder.first_step is not None:  # no more than provisional: what a training step asks for stays as it was
-            recorder.events, recorder.wait = {}, 0.0
-            recorder.evaluation.forget()
-            recorder.loaders.forget()
-        phase.wait_before = recorder.wait
-        recorder.loader_blocked = 0.0
-        recorder.lap.begin()
-        recorder.last = phase.unit_began = recorder.lap.since
-        if earlier > 1:
-            phase.own_seconds.append(recorder.last - now)
-
-    def events_of(self, phase):
-        """Return what a unit held beside its work."""
-        recorder = self.recorder
-        kept = {}
-        if recorder.first_step is not None:
-            kept = {k: v for k, v in recorder.events.items() if k in ("save", "loader_start")}
-            if recorder.loaders.was_opened(phase.loader):
-                kept["opened"] = len(recorder.loaders.opened)
-        return kept
-
-    def take_snapshot(self, phase, frame):
-        recorder = self.recorder
-        loops = recorder.loop_stack.snapshot(frame)
-        phase.told = told_by(frame, DRIVERS) or phase.told
-        batches = recorder.loaders.batches_of(phase.loader)
-        phase.snapshots.append(make_snapshot(phase.anchors, loops, batches, recorder.loaders.batches))
-        if phase.outer is None:
-            recorder.choose_outer(phase, frame, loops)
+    def stop_trace(self):
+        """End the trace of a unit that will not be complete."""
+        if self.phase is not None and self.phase.is_tracing(self.recorder):
+            self.recorder.trace_ends()
 
     # -- provisional or not
+
+    def may_be_the_job(self, phase):
+        """Take so many units for the job, unless they may be a preparation of it."""
+        if self.recorder.first_step is None and phase.anchors >= ENOUGH_UNITS and not self.places.may_train(phase):
+            self.note_first_step(phase)
 
     def note_first_step(self, phase):
         recorder = self.recorder
@@ -358,16 +278,9 @@ class InferenceFollower:
 
     def close(self, phase):
         """Close the phase, and time one that had hardly a unit; note whether the script could have left it out."""
-        phase.own_work = not self.places.may_train(phase)
-        if len(phase.seconds) == 0 and phase.ended is not None and phase.unit_began is not None:
-            whole = phase.generation.unit_seconds() if phase.generation is not None else None
-            last = phase.ended - phase.unit_began
-            if self.generating is not None and whole is not None:
-                seconds = whole
-            else:
-                seconds = last if phase.anchors > 1 else phase.warm_seconds or last
-            phase.seconds.append(seconds)
-            phase.waits.append(0.0)
+        made = phase.generation if self.generating is not None else None
+        seconds = made.unit_seconds() if made is not None else None
+        phase.close(own_work=not self.places.may_train(phase), seconds=seconds)
 
     def settle(self, status):
         """End the measurement, and keep the inference that is the job, not what is only beside it."""
@@ -375,18 +288,18 @@ class InferenceFollower:
         phase = self.phase
         if phase is None:
             return
-        if self.tracer.going is not None:
+        if phase.is_tracing(recorder):
             if self.root is None and self.generating is None:
-                phase.trace_steps = 1
-            self.tracer.end()
+                recorder.step_trace.step_made()
+            recorder.trace_ends()
         self.close(phase)
-        calls = [one for one in recorder.phases if isinstance(one, InferencePhase) and one.ended is not None]
+        calls = [one for one in recorder.phases if not one.trains and one.ended is not None]
         busy = sum(one.ended - one.began for one in calls)
         tail = now - phase.ended if phase.ended is not None and self.root is None else 0.0
         median = sorted(phase.seconds)[len(phase.seconds) // 2] if len(phase.seconds) else 0.0
-        phase.tail_seconds = tail if status == "ended" else 0.0
+        phase.followed_by(tail if status == "ended" else 0.0)
         elsewhere = tail > busy and (phase.tried or tail > IDLE_SECONDS + 3 * median)
         if len(calls) == len(recorder.phases) and elsewhere and recorder.loops.moved():
-            recorder.phases = []
+            recorder.nothing_was_work()
         elif recorder.first_step is None:
             self.note_first_step(recorder.phases[0])

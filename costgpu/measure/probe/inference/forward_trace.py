@@ -41,10 +41,10 @@ class LiveBytes:
 class ForwardTrace(StepTrace):
     """Traces a unit without saved tensors, and with the layers' own ops where PyTorch would take a fast path."""
 
-    def __init__(self, torch, phase, *, compiled):
-        StepTrace.__init__(self, torch, phase, count_saved=False, compiled=compiled)
-        self.live_bytes = LiveBytes(weights_of(phase.roots.values())[1])
-        self.tracer.made = self.live_bytes.made
+    def __init__(self, torch, modules, *, compiled, running):
+        self.running = running  # a module that was called before the trace begins
+        self.live_bytes = LiveBytes(weights_of(modules)[1])
+        StepTrace.__init__(self, torch, (), count_saved=False, compiled=compiled, made=self.live_bytes.made)
         self.fast_path = None
 
     def start(self):
@@ -53,65 +53,13 @@ class ForwardTrace(StepTrace):
             self.fast_path = attention
             attention.set_fastpath_enabled(False)
         StepTrace.start(self)
-        self.tracer.muted += 1
+        self.tracer.mute()
         self.torch.zeros(1, device="cpu")  # the first op under any mode imports parts of torch for a second
-        self.tracer.muted -= 1
+        self.tracer.unmute()
+        if self.running is not None:
+            self.entered(self.running, ())
 
-    def stop(self):
-        StepTrace.stop(self)
+    def stop(self, backwards):
+        StepTrace.stop(self, backwards)
         if self.fast_path is not None:
             self.fast_path.set_fastpath_enabled(True)
-        self.tracer.made = None
-        self.phase.activation_bytes = self.live_bytes.peak
-
-
-class UnitTracer:
-    """Begins and ends the trace of a unit."""
-
-    def __init__(self, recorder):
-        self.recorder = recorder
-
-    @property
-    def going(self):
-        """Return the tracer that goes on, unless it follows what may be the first training step."""
-        return None if self.recorder.first.running else self.recorder.tracing
-
-    def begin(self, phase, root):
-        """Trace from here on; `root` is the module that runs now."""
-        recorder = self.recorder
-        try:
-            trace = ForwardTrace(recorder.torch, phase, compiled=recorder.compiled > 0)
-        except Exception as error:  # noqa: BLE001 - torch before 2.0 has no dispatch mode that we could use
-            phase.untraceable = "{}: {}".format(type(error).__name__, error)[:300]
-            return
-        recorder.step_trace = trace
-        phase.trace = recorder.tracing = trace.tracer
-        if phase.generation is not None:
-            trace.tracer.phase, phase.generation.traced_decodes = "prefill", 0
-        trace.start()
-        if root is not None:
-            trace.entered(root, ())  # it was called before the trace began
-
-    def end(self):
-        self.recorder.tracing = None
-        self.recorder.step_trace.stop()
-
-    def stop(self, phase):
-        """End the trace of a unit that will not be complete."""
-        if phase is not None and self.going is not None:
-            self.end()
-
-    def set_phase_of_ops(self, phase):
-        """Ops of a unit are ``forward``, or of generation ``prefill`` and ``decode``."""
-        going = self.going
-        if going is None or phase is None:
-            return
-        made = phase.generation
-        if made is None or not made.decodes:
-            going.phase = "prefill" if made is not None else "forward"
-            return
-        decodes = made.decodes[-1]
-        going.phase = "decode" if decodes else "prefill"
-        if decodes and not made.traced_decodes:
-            earlier = made.decodes[-2] if len(made.decodes) > 1 else 2
-            going.muted = 0 if decodes >= max(1, earlier // 2) else 1

@@ -68,9 +68,8 @@ class ModuleHooks:
 
     def gradients(self, inner, *args, **kwargs):
         """Update from gradients of one's own are not inference."""
-        self.follower.no_more = True
         self.detach()
-        harmless(self.follower.training_begins)()
+        harmless(self.follower.gradients_taken)()
         return inner(*args, **kwargs)
 
     def hooks(self):
@@ -108,7 +107,7 @@ class ModuleHooks:
         handles, self.handles, self.narrowed = self.handles, [], False
         for handle in handles:
             handle.remove()
-        self.follower.root = self.follower.frame = None
+        self.follower.forget_call()
 
     @harmless
     def narrow(self, modules):

@@ -1,27 +1,33 @@
-"""A phase of inference: the units inside one outermost loop."""
+"""A phase of inference: its units are calls of models from outside of models."""
 
 from __future__ import annotations
 
+from ..frameworks.trainers import DRIVERS, told_by
 from ..phase import Phase
 from ..record import InferenceFacts
-from .arguments import weights_of
+from ..result import describe_batch
+from .arguments import kind_of, weights_of
+from .forward_trace import ForwardTrace
+from .generation import Generation
 
 MOST_SIZES = 5000
 ENOUGH_UNITS = 3
 REPEATS = 3  # another place so often, and the anchor not once: that place is what repeats
 
 
-class InferencePhase(Phase):
+class Inference(Phase):
     """The anchor is the place and module whose call begins a unit; all else up to its next call is part of the unit."""
 
-    def __init__(self, frame, top_lines, looped):
-        Phase.__init__(self, frame, top_lines)
+    trains = False
+    warm_units = 1  # which pays for what is made only once
+    looks_ahead = (1,)
+    kept_events = ("save", "loader_start")
+
+    def __init__(self, *place, looped, began, preceded, **known):
+        super().__init__(*place, **known)
         self.looped = looped
-        self.began = self.ended = None  # of its first unit, and of the last call so far
-        self.preceded = None  # when what was before it ended
-        self.wait_before = 0.0  # waiting for data that was counted before this unit
-        self.unit_began = None
-        self.warm_seconds = None  # of the first unit, which pays for what is made only once
+        self.began, self.ended = began, None  # of its first unit, and of the last call so far
+        self.preceded = preceded  # when what was before it ended
         self.roots = {}  # id -> module that was called from outside of modules
         self.nests = {}  # (site, id of the module) -> the loops around it, outermost first
         self.since = {}  # the same -> calls since the anchor's last
@@ -29,8 +35,8 @@ class InferencePhase(Phase):
         self.grows = False  # its calls make the same sequences longer, without a cache
         self.over_modules = False  # its innermost loop is over the modules of one turn
         self.generation = None
-        self.activation_bytes = 0
-        self.traced_here = False  # whether the unit that goes on is traced, or was for a part of it
+        self.generating = False  # whether its unit is a call of `generate`
+        self.running = None  # the module that runs where its unit began
         self.may_train = None  # whether the source says that training follows
         self.tail_seconds = 0.0
         self.own_work = False  # whether no optimizer was made when it ended
@@ -44,8 +50,8 @@ class InferencePhase(Phase):
         self.nests.setdefault(key, nest)
         self.roots.setdefault(id(module), module)
         if self.anchor is None:
-            self.anchor, self.anchor_optimizer = key
-        anchor = (self.anchor, self.anchor_optimizer)
+            self.anchor, self.anchor_key = key
+        anchor = (self.anchor, self.anchor_key)
         if key == anchor:
             self.over_modules = self.over_modules or (not direct and any(other[0] == site for other in self.since))
             self.since = {}
@@ -59,8 +65,8 @@ class InferencePhase(Phase):
         return False
 
     def move_anchor(self, key):
-        """Another place begins the units from now on; what was timed so far is not of that kind."""
-        self.anchor, self.anchor_optimizer = key
+        """Begin units at another place from now on; what was timed so far is not of that kind."""
+        self.anchor, self.anchor_key = key
         self.since, self.unit_began, self.over_modules = {}, None, False
 
     @property
@@ -74,32 +80,114 @@ class InferencePhase(Phase):
         return found if found is not None and self.since[found] >= REPEATS else None
 
     def restart(self, key):
-        """Units of an inner loop, where a whole turn of the outer one takes too long to be seen twice."""
+        """Begin anew with units of an inner loop: a whole turn of the outer one takes too long to be seen twice."""
         self.move_anchor(key)
         self.anchors, self.snapshots, self.sizes, self.warm_seconds = 0, [], [], None
-        for times in (self.seconds, self.waits, self.blocked, self.run_delay, self.own_seconds):
+        for times in (self.seconds, self.waits, self.blocked, self.run_delay):
             del times[:]
-        self.special = {}
-        self.trace, self.trace_steps = None, 0
+        self.special, self.trace = {}, None
 
-    def turn(self):
-        return 1
+    # -- what is seen of its calls
 
-    def size(self, tensor):
-        """Note how many items the unit has that begins now."""
+    def call_begins(self, torch, tensor, running, generating):
+        """Note what a unit begins with.
+
+        Args:
+            tensor: Whose leading dimension counts the items; None without one.
+            running: The module that is called; None where that is `generate`.
+            generating: The model that generates; None for a call of a module.
+        """
         if len(self.sizes) < MOST_SIZES:
             self.sizes.append(int(tensor.shape[0]) if tensor is not None else None)
+        if self.anchors == 0:
+            self.kind = kind_of(torch, tensor) if running is not None else "prompt"
+            self.batch = self.batch or describe_batch(tensor, torch)
+        self.running, self.generating = running, generating is not None
+        if generating is not None:
+            self.generates(generating)
 
+    def call_enters(self, tracing):
+        """Tell the tracer what the ops of the call that begins are."""
+        if self.generation is None:
+            tracing.enter("forward")
+        else:
+            self.generation.phase_of_ops(tracing)
 
-def describe(phase) -> InferenceFacts:
-    """Return what is known of the units, as JSON-ready values."""
-    return {
-        "sizes": [] if phase.grows else phase.sizes,
-        "kind": "item" if phase.grows else phase.kind,
-        "over_modules": phase.over_modules,
-        "weights_dtype": weights_of(phase.roots.values())[0],
-        "activation_bytes": phase.activation_bytes,
-        "warm_seconds": phase.warm_seconds,
-        "tail_seconds": phase.tail_seconds,
-        "generation": phase.generation.record() if phase.generation is not None else None,
-    }
+    def call_ended(self, now):
+        """Note that a call has ended."""
+        self.ended = now
+
+    def generates(self, module, *, same_loop=False):
+        """Return what its units generate, which they may only do from now on."""
+        if self.generation is None:
+            self.generation = Generation(module, same_loop=same_loop)
+        return self.generation
+
+    def makes_longer(self):
+        """Note that its calls make the same sequences longer."""
+        self.grows = True
+
+    def close(self, *, own_work, seconds):
+        """End it: note whether the script could have left it out, and time one that had hardly a unit.
+
+        Args:
+            seconds: Of a unit that was not seen to its end, by its parts; None where they are not known, or it ended.
+        """
+        self.own_work = own_work
+        if len(self.seconds) == 0 and self.ended is not None and self.unit_began is not None:
+            last = self.ended - self.unit_began
+            known = last if self.anchors > 1 else self.warm_seconds or last
+            self.seconds.append(known if seconds is None else seconds)
+            self.waits.append(0.0)
+
+    def followed_by(self, seconds):
+        """Note for how long an ended script did something else after it."""
+        self.tail_seconds = seconds
+
+    # -- what differs from other kinds
+
+    def look_ahead(self, seen, frame):
+        super().look_ahead(seen, frame)
+        self.may_train = seen.inference.places.trains_around(frame)
+
+    def loader_of(self, loaders, earlier):
+        return loaders.last_drawn()
+
+    def fed_batches(self, loaders):
+        return loaders.batches
+
+    def told_at(self, seen, frame):
+        return told_by(frame, DRIVERS)
+
+    def watch_outer(self, earlier):
+        if self.generation is None:
+            super().watch_outer(earlier)
+
+    def trace_is_due(self, seen, earlier, *, was_traced):
+        """Of generation the first unit, too, lest there is no second one; its trace is given up for that of the second."""
+        due = earlier == 1 or (self.trace is None and (earlier > 1 or self.generating))
+        return due and not seen.first.running
+
+    def make_trace(self, seen):
+        trace = ForwardTrace(seen.torch, self.roots.values(), compiled=seen.compiled > 0, running=self.running)
+        if self.generation is not None:
+            trace.tracer.enter("prefill")
+            self.generation.trace_begins()
+        return trace
+
+    def is_enough(self, seen, earlier, now):
+        seen.inference.may_be_the_job(self)
+        return super().is_enough(seen, earlier, now)
+
+    def own_facts(self) -> InferenceFacts:
+        """Return what is known of the units, as JSON-ready values."""
+        return {
+            "sizes": [] if self.grows else self.sizes,
+            "kind": "item" if self.grows else self.kind,
+            "over_modules": self.over_modules,
+            "weights_dtype": weights_of(self.roots.values())[0],
+            "activation_bytes": self.trace.live_bytes.peak if self.trace is not None else 0,
+            "warm_seconds": self.warm_seconds,
+            "tail_seconds": self.tail_seconds,
+            "generation": self.generation.record() if self.generation is not None else None,
+        }

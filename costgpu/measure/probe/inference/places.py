@@ -6,6 +6,7 @@ from ..loops.reach import Reach
 from ..loops.safe_eval import Evaluator
 from ..loops.script_frames import PROBE_ROOT, is_standard, outwards
 from ..loops.source import Source, loops_around
+from ..phase import ANYWHERE
 
 
 class Places:
@@ -35,7 +36,7 @@ class Places:
             if loops:
                 return live, (loops[0].lineno, loops[0].end_lineno), True
         own = [live for live in frames if not self.recorder.loop_stack.is_library(live.f_code.co_filename)]
-        return (own or frames or [None])[0], (0, 1 << 30), False
+        return (own or frames or [None])[0], ANYWHERE, False
 
     def nest(self, frame):
         frames = self.recorder.loop_stack.frames(frame)

@@ -19,7 +19,7 @@ from .counters import counter
 from .exit_paths import Walker
 from .live_values import MISSING, PLAIN, Unknown, one_return
 from .loop_position import assigned_before
-from .loop_stack import Place, find_index
+from .loop_stack import Place, counter_of
 from .safe_eval import FOREVER, Evaluator
 from .source import encloses
 from .syntax import dotted, is_none
@@ -52,48 +52,40 @@ class Counted:
         return (self.line > body.line) - (self.line > line) if body is self.body else 0
 
 
-class Whole(Place):
-    """A live frame whose body is that of a loop further out."""
-
-    around: list[ast.stmt] = []
-
-    def loops(self):
-        return self.around
-
-
 class Outside:
     """A library's frame with loops around the step, of which nothing else is read."""
 
     def __init__(self, key, caller):
-        self.key, self.place = key, types.SimpleNamespace(live=None)
+        self.key, self.live = key, None
         self.order = [*(caller.order if caller is not None else []), key]
 
 
-class Body:
+class Body(Place):
     """A live frame, the loops around its step, and the frame that calls it; `key` tells its innermost loop."""
 
     def __init__(self, live, source, scope, torch, caller):
-        self.source, self.scope, self.caller, self.line = source, scope, caller, live.f_lineno
-        self.path = live.f_code.co_filename
-        self.place = Whole(live, live, source, scope, 0, torch)
+        super().__init__(live, live, source, scope, 0, torch)
+        self.caller, self.path = caller, live.f_code.co_filename
         outer = caller.key if caller is not None else None
-        self.loops = source.loops(scope, live.f_lineno)
-        self.repeated = outer is not None and scope is not source.tree  # a loop further out brings it back
-        self.keys = [(loop.lineno, self.path) for loop in self.loops]
+        self.around = source.loops(scope, live.f_lineno)
+        self.called_again = outer is not None and scope is not source.tree  # a loop further out brings it back
+        self.keys = [(loop.lineno, self.path) for loop in self.around]
         self.order = [*(caller.order if caller is not None else []), *self.keys]
-        if self.repeated:
+        if self.called_again:
             made = ast.While(test=ast.Constant(value=True), body=scope.body, orelse=[])
             ast.copy_location(made.test, scope)
-            self.loops = [ast.copy_location(made, scope), *self.loops]
+            self.around = [ast.copy_location(made, scope), *self.around]
             self.keys.insert(0, outer)
         self.key = self.keys[-1] if self.keys else outer
-        self.place.around = self.loops
         self.assigned, self.constants = [], None
-        if self.loops:
-            walker = Walker(self.loops[0], self.line)
-            walker.walk(self.loops[0].body, [], self.loops[0])
+        if self.around:
+            walker = Walker(self.around[0], self.line)
+            walker.walk(self.around[0].body, [], self.around[0])
             self.assigned = walker.assigned
-            self.constants = Constants([self.loops[0]], self.source, self.place.evaluator)
+            self.constants = Constants([self.around[0]], self.source, self.evaluator)
+
+    def loops(self):
+        return self.around
 
     def closed(self, node, depth=0):
         """Return a test with constants and `Counted` names alone, which are nodes with a `counted`."""
@@ -105,7 +97,7 @@ class Body:
         if isinstance(node, PARTS):
             made = rebuilt(node, lambda part: self.closed(part, depth))
             if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mod) and not is_settled(made.right):
-                now = known(self.place.evaluator.number, node.right)
+                now = known(self.evaluator.number, node.right)
                 made.right = made.right if now is None else ast.copy_location(ast.Constant(value=now), node.right)
             return made
         if isinstance(node, ast.Call) and dotted(node.func) == "bool" and len(node.args) == 1:
@@ -128,7 +120,7 @@ class Body:
         """Return the truth of `loader is not None`, where that cannot change; MISSING of anything else."""
         if not isinstance(node, ast.Compare) or not is_none(node.comparators[0]) or not self.constants.fixed(node.left):
             return MISSING
-        value = evaluated(self.place.evaluator, node.left)
+        value = evaluated(self.evaluator, node.left)
         if value is MISSING or isinstance(value, Items) or not isinstance(node.ops[0], (ast.Is, ast.IsNot)):
             return MISSING
         return (value is None) is isinstance(node.ops[0], ast.Is)
@@ -144,7 +136,7 @@ class Body:
 
     def said(self, call):
         """Return what a call of a function with one `return` gives, in this body's names; None if it needs others."""
-        function = evaluated(self.place.evaluator, call.func)
+        function = evaluated(self.evaluator, call.func)
         bound, function = isinstance(function, types.MethodType), plain_function(function)[0]
         try:
             names, returned = one_return(function)
@@ -156,18 +148,18 @@ class Body:
             values[names[0]] = call.func.value
         made = copy.deepcopy(returned)
         asked = [one for one in ast.walk(made) if isinstance(one, ast.Name) and one.id not in values]
-        there, here = Evaluator({}, function.__globals__), self.place.evaluator
+        there, here = Evaluator({}, function.__globals__), self.evaluator
         same = all(there.known(name) is here.known(name) is not MISSING for name in asked)
         return Filled(values).visit(made) if same else None
 
     def is_argument(self, name):
-        code = self.place.live.f_code
-        return self.repeated and name in code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
+        code = self.live.f_code
+        return self.called_again and name in code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
 
     def passed(self, name):
         """Return what the caller passes for an argument; None if that cannot be told."""
-        live, caller = self.place.live, self.caller
-        call = caller.call_of(live) if caller.place.live is live.f_back else None
+        live, caller = self.live, self.caller
+        call = caller.call_of(live) if caller.live is live.f_back else None
         if call is None:
             return None
         names = live.f_code.co_varnames[: live.f_code.co_argcount]
@@ -198,7 +190,7 @@ class Body:
         length = isinstance(node, ast.Call) and dotted(node.func) == "len" and len(node.args) == 1
         if not self.constants.fixed(node.args[0] if length else node):
             return MISSING
-        value = self.place.evaluator.known(node)
+        value = self.evaluator.known(node)
         if isinstance(node, ast.Name) and self.is_argument(node.id) and type(value) in (int, float):
             return MISSING  # who calls it is not known, and a number may be another one next time
         if isinstance(value, HELD) and any(dotted(one) in self.filled() for one in ast.walk(node)):
@@ -211,12 +203,12 @@ class Body:
         return {dotted(one.value) for one in calls if isinstance(one, ast.Attribute) and one.attr in FILLING}
 
     def counted(self, node):
-        value = known(self.place.evaluator.number, node)
+        value = known(self.evaluator.number, node)
         if value is None or isinstance(value, bool):
             return None
         found = Counted(value, self)
-        grows = counter(node, self.loops[-1], self.place, self.constants)
-        heads = [loop for loop in self.loops if isinstance(loop, ast.For) and loop.lineno in grows["targets"]]
+        grows = counter(node, self.around[-1], self, self.constants)
+        heads = [loop for loop in self.around if isinstance(loop, ast.For) and loop.lineno in grows["targets"]]
         if heads:
             self.of_head(found, heads[-1], dotted(node))
         elif isinstance(grows["increment"], int) and grows["increment"] and not grows["unsteady"]:
@@ -228,16 +220,15 @@ class Body:
         return found
 
     def of_head(self, found, loop, name):
-        record = {"stride": 1}
-        find_index(record, loop, self.place.evaluator)
+        counts = known(counter_of, loop, self.evaluator)
         found.by, found.key = 1, self.key_at(loop.lineno)
-        if record.get("target") == name:
-            found.by, found.start = record["stride"], record["start"]
-        trips = known(self.place.evaluator.trips, loop.iter)
+        if counts is not None and counts[0] == name:
+            _, _, found.start, found.by = counts
+        trips = known(self.evaluator.trips, loop.iter)
         found.trips = int(trips) if trips is not None and trips < FOREVER else None
 
     def key_at(self, line):
-        return next((key for loop, key in zip(self.loops, self.keys) if loop.lineno == line), self.key)
+        return next((key for loop, key in zip(self.around, self.keys) if loop.lineno == line), self.key)
 
 
 class Filled(ast.NodeTransformer):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 
+from .loop_stack import counter_of
 from .safe_eval import Evaluator, wraps
 from .source import Source, loops_around, own_statements
 from .syntax import dotted
@@ -66,7 +67,7 @@ def sizes_of(loop, live, source, sides, torch):
             now = evaluator.number(node)
             if type(now) is not int or now < LEAST_SIZE or now not in sides:
                 continue
-            all_sizes = [Evaluator({**live.f_locals, name: one}, live.f_globals, torch).number(node) for one in values]
+            all_sizes = [evaluator.given(name, one).number(node) for one in values]
         except Exception:  # noqa: BLE001, S112 - not a plain number
             continue
         covered.update(id(one) for one in ast.walk(node))
@@ -87,21 +88,18 @@ def sizes_of(loop, live, source, sides, torch):
 
 def turns(loop, evaluator):
     """Return the name of a loop's variable, and some of the numbers that it takes from the first turn to the last."""
-    target, over = loop.target, loop.iter
-    while isinstance(over, ast.Call) and over.args and dotted(over.func) != "enumerate" and wraps(over):
-        over = over.args[0]
-    if isinstance(over, ast.Call) and dotted(over.func) == "enumerate":
-        starts = over.args[1:2] or [one.value for one in over.keywords if one.arg == "start"]
-        first = evaluator.number(starts[0]) if starts else 0
-        target, values = target.elts[0], range(first, first + int(evaluator.trips(over)))
-    elif isinstance(over, ast.Call) and dotted(over.func).rsplit(".", 1)[-1] in ("range", "trange"):
-        values = range(*[int(evaluator.number(one)) for one in over.args])
+    counts, over = counter_of(loop, evaluator), loop.iter
+    if counts is not None:
+        name, _, first, stride = counts
+        values = range(first, first + stride * int(evaluator.trips(over)), stride)
     else:
-        values = evaluator.value(over)
+        while isinstance(over, ast.Call) and over.args and wraps(over) and dotted(over.func) != "enumerate":
+            over = over.args[0]
+        name, values = loop.target.id, evaluator.value(over)
         if not isinstance(values, (list, tuple, range)):
             raise TypeError("not a list of numbers")
     last, some = len(values) - 1, min(len(values), MOST_VALUES)
-    return target.id, [values[place * last // max(1, some - 1)] for place in range(some)]
+    return name, [values[place * last // max(1, some - 1)] for place in range(some)]
 
 
 def followed(early, late):

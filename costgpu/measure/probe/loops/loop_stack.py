@@ -7,7 +7,8 @@ import math
 import os
 import sys
 
-from ..record import Loop
+from ..patching import known
+from ..record import Loop, new_loop
 from .exit_paths import function_exits
 from .loop_exits import add_foreign_exit, find_exits
 from .loop_position import position
@@ -158,7 +159,9 @@ class LoopStack:
         if isinstance(node, (ast.For, ast.AsyncFor)):
             record = self.record(node, place, "for", node.iter)
             self.count(record, node.iter, place, node.lineno)
-            find_index(record, node, place.evaluator)
+            counts = known(counter_of, node, place.evaluator)
+            if counts is not None:
+                record["target"], record["index"], record["start"], record["stride"] = counts
             only_some(record, node, place)
             record["varies"] = not record["loader"] and depends_on_outer(node, place.loops())
             record["loader"] |= (place.live.f_code, node.lineno) in self.loaders_by_line
@@ -175,27 +178,17 @@ class LoopStack:
 
     def record(self, node, place, kind, head) -> Loop:
         path = place.live.f_code.co_filename
-        return {
-            "file": os.path.basename(path),
-            "path": path,
-            "line": node.lineno,
-            "kind": kind,
-            "function": place.live.f_code.co_name,
-            "depth": place.depth,
-            "library": self.is_library(path),
-            "trips": None,
-            "why": "",
-            "index": None,
-            "start": 0,
-            "stride": 1,
-            "bounds": [],
-            "early_exit": [],
-            "optimizers": False,
-            "ragged": False,
-            "varies": False,
-            "loader": False,
-            "source": place.source.segment(head),
-        }
+        return new_loop(
+            file=os.path.basename(path),
+            path=path,
+            line=node.lineno,
+            kind=kind,
+            function=place.live.f_code.co_name,
+            depth=place.depth,
+            library=self.is_library(path),
+            loader=False,
+            source=place.source.segment(head),
+        )
 
     def count(self, record, node, place, line):
         """Count the trips of a loop over `node`, and note what it is over."""
@@ -244,9 +237,12 @@ def only_some(record, node, place):
                     return
 
 
-def find_index(record, node, evaluator):
-    """Find the loop variable's value, where it counts iterations (range, enumerate)."""
-    target, call = node.target, node.iter
+def counter_of(loop, evaluator):
+    """Return the name that counts the iterations of a `for` (range, enumerate), its value, the first one and its stride.
+
+    None for a loop that counts nothing.
+    """
+    target, call = loop.target, loop.iter
     if (
         isinstance(call, ast.Call)
         and call.args
@@ -258,20 +254,15 @@ def find_index(record, node, evaluator):
     if name == "zip" and call.args and isinstance(target, ast.Tuple):  # zip(range(n), data)
         target, call = target.elts[0], call.args[0]
         name = dotted(call.func) if isinstance(call, ast.Call) else ""
-    try:
-        if name == "enumerate" and isinstance(target, ast.Tuple) and isinstance(target.elts[0], ast.Name):
-            starts = call.args[1:2] or [k.value for k in call.keywords if k.arg == "start"]
-            record["index"] = evaluator.number(target.elts[0])
-            record["start"] = evaluator.number(starts[0]) if starts else 0
-            record["target"] = target.elts[0].id
-        elif name.rsplit(".", 1)[-1] in ("range", "trange") and isinstance(target, ast.Name):
-            numbers = [evaluator.number(a) for a in call.args]
-            record["index"] = evaluator.number(target)
-            record["start"] = numbers[0] if len(numbers) > 1 else 0
-            record["stride"] = numbers[2] if len(numbers) > 2 else 1
-            record["target"] = target.id
-    except Exception:  # noqa: BLE001 - only a hint
-        record["index"] = None
+    if name == "enumerate" and isinstance(target, ast.Tuple) and isinstance(target.elts[0], ast.Name):
+        starts = call.args[1:2] or [k.value for k in call.keywords if k.arg == "start"]
+        target, numbers = target.elts[0], [evaluator.number(starts[0]) if starts else 0, None]
+    elif name.rsplit(".", 1)[-1] in ("range", "trange") and isinstance(target, ast.Name):
+        numbers = [evaluator.number(a) for a in call.args]
+    else:
+        return None
+    first, stride = numbers[0] if len(numbers) > 1 else 0, numbers[2] if len(numbers) > 2 else 1
+    return target.id, evaluator.number(target), first, stride
 
 
 def forget_shadowed(loops):

@@ -34,7 +34,9 @@ def read_gates(record, loop, body, place):
             record["ragged"] = True
         elif constants is not None and all(map(constants.fixed, [part for part, _ in parts])):
             continue  # a switch
-        elif constants is not None and not either and all(opens(*part, loop, place, constants) for part in parts):
+        elif (
+            constants is not None and not either and all(opens(*part, loop, place, constants, record) for part in parts)
+        ):
             record["opens"] = True
         elif not any(isinstance(node, ast.Mod) for node in ast.walk(test)):
             record.setdefault("skips" if block is None else "guard", test.lineno)
@@ -120,7 +122,7 @@ def restarts(counted, loop, place):
     return any(place.source.segment(target) == text for target in given)
 
 
-def opens(test, truth, loop, place, constants):
+def opens(test, truth, loop, place, constants, record):
     """Return whether a test stays true once it is: it compares what only grows with what does not change."""
     if not isinstance(test, ast.Compare) or len(test.ops) != 1 or type(test.ops[0]) not in COMPARE:
         return False
@@ -131,20 +133,15 @@ def opens(test, truth, loop, place, constants):
         operator = COMPARE[type(test.ops[0])]
         operator = operator if truth else NEGATED[operator]
         operator = MIRRORED[operator] if mirrored else operator
-        if operator in (">", ">=") and constants.fixed(limit) and grows(growing, loop, place, constants):
+        if operator in (">", ">=") and constants.fixed(limit) and grows(growing, loop, place, constants, record):
             return True
     return False
 
 
-def grows(node, loop, place, constants):
+def grows(node, loop, place, constants, record):
     """Return whether a value only grows from iteration to iteration: a variable of this loop, or a counter."""
-    if isinstance(loop, ast.For) and isinstance(node, ast.Name) and place.loops()[:1] == [loop]:
-        head = place.source.segment(loop.iter, 1000)
-        if isinstance(loop.target, ast.Name) and loop.target.id == node.id and "range(" in head:
-            return True
-        first = loop.target.elts[0] if isinstance(loop.target, ast.Tuple) else None
-        if isinstance(first, ast.Name) and first.id == node.id and "enumerate(" in head:
-            return True
+    if isinstance(node, ast.Name) and record.get("target") == node.id and place.loops()[:1] == [loop]:
+        return record["stride"] > 0
     if not isinstance(node, (ast.Name, ast.Attribute)):
         return False
     found = counter(node, loop, place, constants)

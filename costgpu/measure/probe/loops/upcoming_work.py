@@ -81,12 +81,12 @@ class UpcomingWork:
         if training:
             self.trainings.note(frames)
         for body in bodies:
-            if not body.repeated:
-                self.trainings.look_from(frames[: frames.index(body.place.live) + 1])
-                loops, end = body.loops[:1], body.loops[0].end_lineno if body.loops else body.line
+            if not body.called_again:
+                self.trainings.look_from(frames[: frames.index(body.live) + 1])
+                loops, end = body.around[:1], body.around[0].end_lineno if body.around else body.line
                 simple = [one for one in own_statements(body.scope.body) if isinstance(one, ast.stmt)]
                 going = [one for one in simple if encloses(one, body.line) and not hasattr(one, "body")]
-                reach = Reach(body.source, body.scope, body.place.evaluator, loops or going)
+                reach = Reach(body.source, body.scope, body.evaluator, loops or going)
                 for statement in reach.after(body.scope.body, end):
                     if self.trainings.trains(reach, statement):
                         later.append(self.later_phase(statement, body.path, reach, [] if loops else going))
@@ -99,7 +99,7 @@ class UpcomingWork:
         """Periodic work of the loops in these bodies, as it is read after this step."""
         found = []
         for body in bodies:
-            for loop, key in zip(body.loops, body.keys):
+            for loop, key in zip(body.around, body.keys):
                 for work in self.periodic_work(loop, key, body, training_loader, step if key == bodies[-1].key else 1):
                     found.append(dict(work, loop_line=key[0], path=key[1], step=step))
         return found[:MOST_PERIODIC]
@@ -161,7 +161,7 @@ class UpcomingWork:
 
     def periodic_work(self, loop, key, body, training_loader, passed):
         """Yield what a loop's body does beside the step: DataLoaders that it reads, what it saves, what takes its time."""
-        evaluator, source = body.place.evaluator, body.source
+        evaluator, source = body.evaluator, body.source
         walker = Walker(loop, body.line)
         walker.walk(loop.body, [], loop)
         for node, tests in walker.beside:
@@ -183,13 +183,13 @@ class UpcomingWork:
                     after=node.lineno > body.line,
                     evaluates=seen,
                     timed=self.timed(node, evaluator, body),
-                    test=words_of_all(tests, body.place),
+                    test=words_of_all(tests, body),
                     **kind,
                 )
 
     def kinds_of(self, node, body, training_loader, gated):
         """Yield what a statement is: validations, a checkpoint, or other work that may take its time."""
-        found, evaluator, outside = 0, body.place.evaluator, self.loop_stack.is_library(body.path)
+        found, evaluator, outside = 0, body.evaluator, self.loop_stack.is_library(body.path)
         for loader in self.loaders_read(node, evaluator, training_loader):
             data = attribute(training_loader, "dataset")
             if outside and (data is None or attribute(loader, "dataset") is data):
@@ -218,11 +218,11 @@ class UpcomingWork:
         """Return what a statement is that runs a model again and again without a DataLoader; None for another."""
         passes = ForwardPasses(self.torch, self.loop_stack.is_library)
         try:
-            count = passes.of(node, body.place.evaluator)
+            count = passes.of(node, body.evaluator)
         except Trains:
             return None
         except Exception:  # noqa: BLE001 - how often is not known
-            reach = Reach(body.source, body.scope, body.place.evaluator, body.loops[:1])
+            reach = Reach(body.source, body.scope, body.evaluator, body.around[:1])
             count = None if self.applies(node, reach) else 0
         if count is not None and count < 2:
             return None
@@ -357,7 +357,7 @@ def tested(node):
 
 def is_at(code, line, node, body):
     """Return whether a frame's line is one of a statement of a body."""
-    return code is body.place.live.f_code and node.lineno <= line <= node.end_lineno
+    return code is body.live.f_code and node.lineno <= line <= node.end_lineno
 
 
 def returns_at_once(scope, variables):

@@ -33,7 +33,7 @@ class Collectives:
     def count(self, op, dtype, elements, size, ranks):
         """One call with so many elements, each of `size` bytes."""
         if self.recorder.evaluation.began is None:
-            key = (op, str(dtype).replace("torch.", ""), ranks, self.recorder.in_backward)
+            key = (op, str(dtype).replace("torch.", ""), ranks, self.recorder.backwards_going > 0)
             row = self.counts.setdefault(key, [0, 0, 0])
             row[0] += 1
             row[1] += elements
@@ -46,7 +46,7 @@ class Collectives:
         running = tracing is not None and tracing.script_since is not None
         if tracing is not None:
             tracing.pause()
-            tracing.muted += 1
+            tracing.mute()
         self.depth += 1
         try:
             with self.recorder.torch.no_grad():
@@ -56,7 +56,7 @@ class Collectives:
             if self.depth == 0:
                 self.seconds += clock() - begin
             if tracing is not None:
-                tracing.muted -= 1
+                tracing.unmute()
                 if running:
                     tracing.resume()
 

@@ -18,7 +18,7 @@ only where torch sees no CUDA device. What the script then sees:
 import re
 import sys
 
-from ..patching import replace, wrap
+from ..patching import put, replace, wrap
 from . import fake_cuda_api
 
 CUDA_NAME = re.compile(r"^cuda(?::(\d+))?$")
@@ -44,7 +44,7 @@ class FakeCuda:
         if torch.cuda.is_available():
             return
         self.device, self.cpu, self.gpu = torch.device, torch.device("cpu"), torch.device("cuda", 0)
-        self.requests.fake_cuda = True
+        self.requests.cuda_is_faked()
         parts = [self.tensors, self.seen, self.factories, self.modules, self.defaults, self.generators, self.streams]
         parts += [self.loading, self.scaling, self.fused, self.capturable, self.attention, self.parallel, self.api]
         for part in parts:
@@ -112,9 +112,7 @@ class FakeCuda:
             return one if memory_format is torch.preserve_format else one.contiguous(memory_format=memory_format)
 
         replace(tensor, "to", self.placing)
-        tensor.cuda = cuda
-        tensor.pin_memory = lambda one, *args, **kwargs: one
-        tensor.record_stream = lambda one, stream: None
+        put(tensor, cuda=cuda, pin_memory=lambda one, *_, **__: one, record_stream=lambda one, stream: None)
         for name in NEW:
             replace(tensor, name, self.making)
         for storage in ("_StorageBase", "UntypedStorage", "TypedStorage"):
@@ -147,8 +145,8 @@ class FakeCuda:
             dtype = dtype.replace("torch.cuda.", "torch.") if isinstance(dtype, str) else dtype
             return real_type(one, dtype, *args, **kwargs)
 
-        tensor.device, tensor.is_cuda, tensor.is_cpu = property(device), property(is_cuda), property(is_cpu)
-        tensor.get_device, tensor.type = get_device, type_
+        put(tensor, device=property(device), is_cuda=property(is_cuda), is_cpu=property(is_cpu))
+        put(tensor, get_device=get_device, type=type_)
 
     def factories(self, torch):
         scripted = sys.modules.get("torch.jit._builtins")
@@ -233,9 +231,9 @@ class FakeCuda:
             fused = kwargs.pop("fused", None)
             inner(one, *args, **kwargs)
             if fused:
-                one.defaults["fused"] = True  # as asked for: it is recorded from here
+                one.defaults.update(fused=True)  # as asked for: it is recorded from here
                 add = one.add_param_group
-                one.add_param_group = lambda group: add(dict({"fused": None}, **group))
+                put(one, add_param_group=lambda group: add(dict({"fused": None}, **group)))
 
         for name in ("Adam", "AdamW", "SGD", "Adagrad"):
             wrap(getattr(torch.optim, name, None), "__init__", make)
@@ -273,7 +271,7 @@ class FakeCuda:
 
         def data_parallel(_, one, module, *args, **kwargs):
             torch.nn.Module.__init__(one)
-            one.module, one.dim, one.device_ids = module, 0, []
+            put(one, module=module, dim=0, device_ids=[])
 
         def data_parallel_call(_, module, inputs, device_ids=None, output_device=None, dim=0, module_kwargs=None):
             inputs = inputs if isinstance(inputs, tuple) else () if inputs is None else (inputs,)
@@ -317,4 +315,4 @@ def make_as(owner, name, make, *more):
         def __call__(cls, *args, **kwargs):
             return make(*args, **kwargs)
 
-    setattr(owner, name, Kind(name, (real,), {"__module__": owner.__name__}))
+    put(owner, **{name: Kind(name, (real,), {"__module__": owner.__name__})})

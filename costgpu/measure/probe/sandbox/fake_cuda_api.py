@@ -7,7 +7,7 @@ import time
 import types
 
 from ..activity import peak_memory
-from ..patching import wrap
+from ..patching import put, wrap
 
 clock = time.perf_counter
 # What the script is told. Facts of the A100 80 GB: NVIDIA A100 data sheet (2021); a card that every library's GPU
@@ -203,7 +203,7 @@ def put_known(owner, functions):
     """Replace those of these functions that this release of torch has."""
     for name, function in functions.items():
         if hasattr(owner, name):
-            setattr(owner, name, function)
+            put(owner, **{name: function})
 
 
 def attach(torch, gpu, gpus, from_library):
@@ -246,7 +246,7 @@ def attach_types(torch):
     for owner, plain in ((torch.cuda, torch), (getattr(torch.cuda, "sparse", None), torch.sparse)):
         for name in dir(owner) if owner is not None else ():
             if name.endswith(("Tensor", "Storage")) and hasattr(plain, name):
-                setattr(owner, name, getattr(plain, name))
+                put(owner, **{name: getattr(plain, name)})
 
 
 def attach_tools(torch):

@@ -6,6 +6,7 @@ import shlex
 import sys
 import types
 
+from ..patching import put
 from .fake_cuda_api import CAPABILITY, MEMORY, NAME
 
 MIB = 1 << 20
@@ -190,6 +191,6 @@ def attach_nvml(gpus, module):
     for name in dir(module):
         if name.startswith(("nvmlDevice", "nvmlSystem", "nvmlInit", "nvmlShutdown", "nvmlUnit")):
             base = name.rpartition("_v")[0] if name[-1:].isdigit() else name
-            setattr(module, name, known.get(base, unsupported))
+            put(module, **{name: known.get(base, unsupported)})
     if hasattr(module, "_nvmlGetFunctionPointer"):  # gpustat calls what it finds by it
-        module._nvmlGetFunctionPointer = lambda name: unsupported
+        put(module, _nvmlGetFunctionPointer=lambda name: unsupported)

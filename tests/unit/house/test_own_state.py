@@ -20,7 +20,7 @@ LEFT = {
     "frameworks/accelerate_hooks.py": 6,
     "frameworks/boosting_hooks.py": 1,
     "frameworks/distribution_hooks.py": 2,
-    "frameworks/jax_hooks.py": 10,
+    "frameworks/jax_hooks.py": 7,
     "frameworks/keras_hooks.py": 12,
     "frameworks/lightning_hooks.py": 5,
     "frameworks/one_rank.py": 1,

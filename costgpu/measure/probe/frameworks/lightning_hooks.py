@@ -7,6 +7,7 @@ import os
 from ..patching import observe, wrap
 from ..ranks.schemes import sizes_of
 from ..ranks.world import WORLD
+from .framework import FrameworkSpec
 
 ALL = ("auto", -1, "-1", None)
 GPUS = ("auto", "gpu", "cuda", None)
@@ -80,3 +81,12 @@ class LightningHooks:
             WORLD.asked(count * nodes)
             WORLD.fixed, WORLD.nodes = local == "1", nodes
             self.recorder.schemes.sampler_inserted = kwargs.get("use_distributed_sampler", True)
+
+
+LIGHTNING = FrameworkSpec(
+    name="lightning",
+    hooks=lambda recorder: LightningHooks(recorder).callbacks(),
+    refusals="cudaaccelerator|no supported gpu backend",
+    on_torch=True,
+    spreads=("lightning", "pytorch_lightning", "lightning_fabric"),
+)

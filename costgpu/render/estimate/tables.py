@@ -153,7 +153,7 @@ def scaling_table(rows: Sequence[Prediction], recommended: Prediction | None) ->
             Cell(short_offer_name(one), long=offer_name(one), mark=_mark(one, recommended)),
             format_duration(one.wall_seconds.value),
             format_usd(one.cost_usd.value),
-            f"{100 * (one.scaling.efficiency if one.scaling is not None else 1.0):.0f} %",
+            f"{100 * one.efficiency:.0f} %",
         ]
         for one in rows
     ]
@@ -282,7 +282,7 @@ def sources_table(verdict: Verdict, today: date, own: Ownership | None) -> Table
         rows.append([title if prediction is not None else f"{title}: no offer is possible"])
         rows += _parts_of(prediction, today) if prediction is not None else []
     head = [Heading("", long="what"), Heading("", 9, long="value"), Heading("", 5, long="of it")]
-    return Table("", head, rows, folded=True)
+    return Table("", head, rows, folded="Numbers")
 
 
 def shown_places(verdict: Verdict, own: Ownership | None) -> list[tuple[str, Prediction | None]]:

@@ -63,6 +63,25 @@ class Series:
         self.lead = 0.0  # from the opening to the first step
         self.snapshots = []
 
+    def note(self, **facts):
+        self.facts.update(facts)
+
+    def reopen(self):
+        """Go on with a second fit of the same kind."""
+        self.open, self.last = True, None
+        self.openings += 1
+
+    def event(self, kind, seconds):
+        self.events[kind] = self.events.get(kind, 0.0) + seconds
+
+    def look_ahead(self, **found):
+        """Note what is still to come: `later` fits, `periodic` work."""
+        self.later, self.periodic = found.get("later", self.later), found.get("periodic", self.periodic)
+
+    def settle(self):
+        """Begin the next interval now: what was done here since the step is none of its time."""
+        self.last = clock()
+
     def step(self, now, steps=1):
         if self.last is None:
             self.lead += now - self.opened if not self.steps else 0.0
@@ -125,8 +144,7 @@ class ProgressTracker:
         with self.lock:
             known = self.keyed.get(key)
             if known is not None:
-                known.open, known.last = True, None
-                known.openings += 1
+                known.reopen()
                 return known
             made = self.keyed[key] = Series(
                 framework, unit, total, facts, self.loops_around() if around is None else around
@@ -137,7 +155,7 @@ class ProgressTracker:
     def event(self, series, kind, seconds):
         """Work inside the current interval that is not the step's own (validation, the start of an epoch)."""
         with self.lock:
-            series.events[kind] = series.events.get(kind, 0.0) + seconds
+            series.event(kind, seconds)
 
     def loops_around(self, frame=None):
         """Return the loops around this place, of the script and of searches, outermost first."""
@@ -167,9 +185,9 @@ class ProgressTracker:
         with self.lock:
             series.step(now, steps)
             if series.rank < BESIDE_TRAINING and series.steps in LOOKS_AHEAD:
-                series.later = harmless(later_fits)(sys._getframe(1)) or []
+                series.look_ahead(later=harmless(later_fits)(sys._getframe(1)) or [])
             if frame is not None and series.steps in LOOKS_AHEAD:
-                series.periodic = harmless(self.read_periodic)(frame, series.steps) or []
+                series.look_ahead(periodic=harmless(self.read_periodic)(frame, series.steps) or [])
             if frame is not None and is_snapshot_due(series.steps):
                 self.take_snapshot(series, frame)
             if recorder.first_step is None and self.counts(series):
@@ -178,7 +196,7 @@ class ProgressTracker:
                 if frame is not None:
                     self.take_snapshot(series, frame)
                 recorder.finish("cut")
-            series.last = clock()
+            series.settle()
 
     def read_periodic(self, frame, step):
         """Return what the source names beside the steps of a loop, after this step."""
@@ -255,7 +273,7 @@ class ProgressTracker:
                 found = [one for one in found if "applied" not in one.facts]  # they evaluate what is trained
             for one in found:
                 if self.may_only_evaluate(one):
-                    one.facts["applied"] = "trains"
+                    one.note(applied="trains")
             return [one.record() for one in found][:MOST_SERIES]
 
     def ranked(self):

@@ -6,12 +6,12 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from costgpu.estimator.multi_gpu.words import scaling_sentences
 from costgpu.estimator.spot import interruption_words
 from costgpu.models.estimate import Estimate
 from costgpu.models.prediction import Advice
 from costgpu.models.workload import WorkloadProfile
 from costgpu.render.estimate.advice import advice_title, overlap, saving_words
-from costgpu.render.estimate.multi_gpu import scaling_sentences
 from costgpu.render.estimate.own_gpu import energy_section, own_section
 from costgpu.render.estimate.sections import estimate_report, job_title, service_title, step_lines
 from costgpu.render.estimate.tables import candidates_table, service_table, throughput_tables

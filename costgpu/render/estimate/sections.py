@@ -6,6 +6,7 @@ import math
 from datetime import datetime
 from functools import partial
 
+from costgpu.estimator.multi_gpu.words import scaling_sentences
 from costgpu.estimator.scope import WHOLE_JOB
 from costgpu.estimator.spot import interruption_sentences
 from costgpu.estimator.throughput import fixed_usd
@@ -15,7 +16,7 @@ from costgpu.models.provider_costs import HOURS_PER_MONTH
 from costgpu.models.workload import Phase, WorkloadProfile
 from costgpu.pricing.speedups import speedups
 from costgpu.render.estimate.advice import advice_section
-from costgpu.render.estimate.multi_gpu import efficiency_tiles, scaling_sentences, scaling_table
+from costgpu.render.estimate.multi_gpu import efficiency_tiles, scaling_table
 from costgpu.render.estimate.own_gpu import COLAB, cents, energy_section, own_section
 from costgpu.render.estimate.speedups import speedup_section
 from costgpu.render.estimate.tables import (

@@ -17,17 +17,6 @@ PATCHING = "patching.py"  # what is put into libraries goes through it
 
 # Places that still write to another object, by file, at most: a number may only fall, and goes with its last place.
 LEFT = {
-    "frameworks/accelerate_hooks.py": 6,
-    "frameworks/boosting_hooks.py": 1,
-    "frameworks/distribution_hooks.py": 2,
-    "frameworks/jax_hooks.py": 10,
-    "frameworks/keras_hooks.py": 12,
-    "frameworks/lightning_hooks.py": 5,
-    "frameworks/one_rank.py": 1,
-    "frameworks/predict_hooks.py": 5,
-    "frameworks/sklearn_hooks.py": 14,
-    "frameworks/tqdm_hooks.py": 13,
-    "inference/places.py": 2,
     "loops/counters.py": 5,
     "loops/exit_paths.py": 5,
     "loops/gates.py": 15,
@@ -36,10 +25,7 @@ LEFT = {
     "loops/live_values.py": 3,
     "loops/loop_stack.py": 4,
     "loops/openings.py": 2,
-    "loops/progress_series.py": 8,
     "loops/reach.py": 1,
-    "ranks/sharded.py": 1,
-    "ranks/world.py": 2,
 }
 
 

@@ -19,7 +19,7 @@ def open_rounds(progress, source, total, folds=None, **facts):
     """Return the series of one training, or of one of the `folds` that a cross-validation trains side by side."""
     for earlier in progress.series:
         if earlier.source in SOURCES:
-            earlier.open = False  # one training ends before another begins
+            earlier.close()  # one training ends before another begins
     fits, around = progress.recorder.fits, None
     if fits.facts() is not None:
         facts["search"] = fits.facts()

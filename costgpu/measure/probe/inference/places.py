@@ -52,7 +52,7 @@ class Places:
         Those of libraries are read if there is an optimizer.
         """
         stack, trainings = self.recorder.loop_stack, self.recorder.upcoming_work.trainings
-        trainings.libraries = self.recorder.optimizers_made > 0
+        trainings.follow_libraries(self.recorder.optimizers_made > 0)
         trainings.look_from([])
         try:
             for live in stack.frames(frame):
@@ -64,5 +64,5 @@ class Places:
                     if trainings.trains(reach, *loops[0].body):
                         return True
         finally:
-            trainings.libraries = False
+            trainings.follow_libraries(False)
         return False

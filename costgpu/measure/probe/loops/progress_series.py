@@ -58,6 +58,55 @@ class Series:
         self.lead = 0.0  # from the opening to the first step
         self.snapshots = []
 
+    def open_again(self):
+        """Go on with another fit of the same kind."""
+        self.open, self.last = True, None
+        self.openings += 1
+
+    def close(self):
+        """End it, unless it is opened again."""
+        self.open = False
+
+    def tell(self, **facts):
+        """Note what its framework says of it."""
+        self.facts.update(facts)
+
+    def add(self, fact, seconds):
+        """Add seconds to those that are one of its facts."""
+        self.facts[fact] = self.facts.get(fact, 0.0) + seconds
+
+    def event(self, kind, seconds):
+        """Note work inside of the current interval that is not the step's own."""
+        self.events[kind] = self.events.get(kind, 0.0) + seconds
+
+    def is_of(self, total, around=None):
+        """Note how many steps it has, and the loops around it where these are known better by now."""
+        self.total = total
+        if around is not None:
+            self.around = around
+
+    def label_with(self, place):
+        self.label = place
+
+    def ranks(self, rank):
+        self.rank = rank
+
+    def is_preparation(self, why):
+        self.setup = why
+
+    def begin(self, at):
+        """Time it from here on: it was opened after its first step had begun."""
+        self.opened = at
+
+    def go_on(self, at):
+        """Time the current step from here on; None for one that is not timed."""
+        self.last = at
+
+    def expect(self, later=None, periodic=None):
+        """Note what the source names for afterwards, and beside the steps."""
+        self.later = self.later if later is None else later
+        self.periodic = self.periodic if periodic is None else periodic
+
     def step(self, now, steps=1):
         if self.last is None:
             self.lead += now - self.opened if not self.steps else 0.0
@@ -106,8 +155,7 @@ class ProgressTracker:
         with self.lock:
             known = self.keyed.get(key)
             if known is not None:
-                known.open, known.last = True, None
-                known.openings += 1
+                known.open_again()
                 return known
             made = self.keyed[key] = Series(
                 source, unit, total, facts, self.loops_around() if around is None else around
@@ -115,10 +163,14 @@ class ProgressTracker:
             self.series.append(made)
             return made
 
+    def runs_models(self, kind):
+        """Take calls of this class for calls of models."""
+        self.models = kind
+
     def event(self, series, kind, seconds):
         """Work inside the current interval that is not the step's own (validation, the start of an epoch)."""
         with self.lock:
-            series.events[kind] = series.events.get(kind, 0.0) + seconds
+            series.event(kind, seconds)
 
     def loops_around(self, frame=None):
         """Return the loops around this place, of the script and of searches, outermost first."""
@@ -148,9 +200,9 @@ class ProgressTracker:
         with self.lock:
             series.step(now, steps)
             if series.rank < TRAINS and series.steps in LOOKS_AHEAD:
-                series.later = harmless(later_fits)(sys._getframe(1)) or []
+                series.expect(later=harmless(later_fits)(sys._getframe(1)) or [])
             if frame is not None and series.steps in LOOKS_AHEAD:
-                series.periodic = harmless(self.read_periodic)(frame, series.steps) or []
+                series.expect(periodic=harmless(self.read_periodic)(frame, series.steps) or [])
             if frame is not None and is_snapshot_due(series.steps):
                 self.take_snapshot(series, frame)
             if recorder.first_step is None and self.counts(series):
@@ -159,7 +211,7 @@ class ProgressTracker:
                 if frame is not None:
                     self.take_snapshot(series, frame)
                 recorder.finish("cut")
-            series.last = clock()
+            series.go_on(clock())
 
     def read_periodic(self, frame, step):
         """Return what the source names beside the steps of a loop, after this step."""
@@ -235,7 +287,7 @@ class ProgressTracker:
                 found = [one for one in found if "applied" not in one.facts]  # they evaluate what is trained
             for one in found:
                 if self.may_only_evaluate(one):
-                    one.facts["applied"] = "trains"
+                    one.tell(applied="trains")
             return [one.record() for one in found][:MOST_SERIES]
 
     def ranked(self):

@@ -38,6 +38,10 @@ class Trainings:
         """Note that these frames, outermost first, led to a step."""
         self.seen |= {live.f_code for live in frames if live.f_code.co_name != "<module>"}
 
+    def follow_libraries(self, follow):
+        """Follow calls into libraries, too, or do not any more."""
+        self.libraries = follow
+
     def look_from(self, frames):
         """Look next at a statement in the last of these frames."""
         self.live = self.seen - {live.f_code for live in frames}

@@ -46,7 +46,7 @@ from unittest.mock import patch
 
 from costgpu.estimator import cpu as model
 from costgpu.estimator.interval import cpu_interval
-from costgpu.estimator.op_costs import StepWork
+from costgpu.estimator.work import Work
 from costgpu.models.offer import CpuSpec
 from costgpu.models.workload import Machine
 from costgpu.pricing.hardware import cpus
@@ -103,7 +103,7 @@ class Row:
     family: str
     cores: float
     seconds: float
-    work: StepWork
+    work: Work
     gflops: float = 0.0  # of the machine, if a net of the file shows what its matrix multiply reaches; else 0
 
 
@@ -174,9 +174,9 @@ def read_row(cells: Mapping[str, str]) -> Row:
     if flops and not kernels:
         kernels = USUAL_KERNELS
     each = (moved - weights) / kernels if kernels else 0.0
-    work = StepWork(
+    work = Work(
         flops={("matmul", "float32"): flops} if flops else {},
-        bytes_moved=moved,
+        moved={("pointwise", "float32"): moved},
         kernels=kernels,
         large_bytes=weights + (moved - weights if each > LARGE_BYTES else 0.0),
     )
@@ -249,17 +249,19 @@ def host_machine(name: str, figures: Mapping[str, float]) -> Machine:
     return Machine(cpu_model=name, cores=1, threads=1, memory_gib=16, gemm_gflops_low=low, gemm_threads=1, **known)
 
 
-def step_of(cells: Mapping[str, str]) -> tuple[StepWork, float]:
+def step_of(cells: Mapping[str, str]) -> tuple[Work, float]:
     """Return the work of a step of `cpu_steps.csv`, and its calls."""
     amounts = {name: float(cells[name]) for name in cells if name != "step"}
     kinds = {"matmul": amounts["product_flops"], "conv": amounts["convolution_flops"]}
     flops = {(kind, "float32"): value for kind, value in kinds.items() if value}
     moved, large = amounts["bytes_moved"], amounts["large_bytes"]
-    return StepWork(flops=flops, bytes_moved=moved, large_bytes=large, kernels=amounts["kernels"]), amounts["calls"]
+    return Work(
+        flops=flops, moved={("pointwise", "float32"): moved}, large_bytes=large, kernels=amounts["kernels"]
+    ), amounts["calls"]
 
 
 def seconds_on(
-    cpu: CpuSpec, machine: Machine, seconds: float, work: StepWork, calls: float
+    cpu: CpuSpec, machine: Machine, seconds: float, work: Work, calls: float
 ) -> tuple[float, tuple[float, float]]:
     """Return the seconds of a step on one core of a cloud's CPU, and the ends of the interval as multipliers."""
     split = model.split_step(seconds, work, calls, 0.0, machine)

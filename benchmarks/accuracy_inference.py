@@ -32,8 +32,9 @@ from benchmarks.rows import PRECISIONS, family
 from costgpu.estimator.gpu import OVERLAP
 from costgpu.estimator.inference import gpu
 from costgpu.estimator.inference.cpu import unit_seconds_on_cpu
-from costgpu.estimator.inference.forward_work import ForwardWork, forward_work
 from costgpu.estimator.inference.unit import Pass, Unit
+from costgpu.estimator.op_costs import work_of
+from costgpu.estimator.work import Work
 from costgpu.models.offer import AcceleratorSpec, CpuSpec
 from costgpu.models.workload import OpRow
 from costgpu.pricing.hardware import accelerators
@@ -73,7 +74,7 @@ class Measured:
     """One public measurement with what the model needs for it."""
 
     raw: Mapping[str, str]
-    passes: list[tuple[ForwardWork, float]]  # work and how many times it is done
+    passes: list[tuple[Work, float]]  # work and how many times it is done
     spec: AcceleratorSpec
     execution: gpu.Execution
     seconds: float
@@ -144,9 +145,12 @@ def measured(raw: Mapping[str, str], traces: Traces) -> Measured | None:
             (model, batch, prompt, context), lambda: generation_rows(model, batch, prompt, context)
         )
         passes, seconds = {
-            "LLM prefill": ([(forward_work(first), 1.0)], batch * prompt / rate),
-            "LLM decode": ([(forward_work(second), 1.0)], batch / rate),
-            "LLM generate": ([(forward_work(first), 1.0), (forward_work(second), 999.0)], batch * 1000 / rate),
+            "LLM prefill": ([(work_of(first, statistics=False), 1.0)], batch * prompt / rate),
+            "LLM decode": ([(work_of(second, statistics=False), 1.0)], batch / rate),
+            "LLM generate": (
+                [(work_of(first, statistics=False), 1.0), (work_of(second, statistics=False), 999.0)],
+                batch * 1000 / rate,
+            ),
         }[task]
     else:
         library = _library(raw)
@@ -155,7 +159,7 @@ def measured(raw: Mapping[str, str], traces: Traces) -> Measured | None:
             (library, model, batch, size, half, last),
             lambda: (forward_rows(library, model, batch, size, half=half, channels_last=last),),
         )
-        passes, seconds = [(forward_work(rows), 1.0)], (1.0 if "UNet" in raw["unit"] else batch) / rate
+        passes, seconds = [(work_of(rows, statistics=False), 1.0)], (1.0 if "UNet" in raw["unit"] else batch) / rate
     copied = COPIES in raw["source"]
     precision = PRECISIONS["half" if raw["precision"] in ("fp16", "bf16") else raw["precision"]]
     runtime = gpu.Runtime.COMPILED if raw["mode"] == "compile" else gpu.Runtime.EAGER
@@ -335,7 +339,7 @@ def on_cpu(raws: Iterable[Mapping[str, str]], traces: Traces) -> None:
             model, size = raw["model"], int(raw["size"])
             make = partial(forward_rows, "timm", model, 1, size, half=False, channels_last=False)
             (rows,) = traces.of(("timm", model, 1, size, False, False), lambda make=make: (make(),))
-            found = unit_seconds_on_cpu(Unit((Pass(forward_work(rows)),)), DESKTOP, 28, "float32")
+            found = unit_seconds_on_cpu(Unit((Pass(work_of(rows, statistics=False)),)), DESKTOP, 28, "float32")
             errors.append(found * float(raw["throughput"]) - 1)
     absolute = [abs(error) for error in errors]
     figures = (

@@ -38,7 +38,6 @@ from costgpu.estimator.advice.changes import with_workers
 from costgpu.estimator.gpu import gpu_terms
 from costgpu.estimator.predict import predict
 from costgpu.estimator.prepared import Workload, prepare
-from costgpu.estimator.resize import scaled_work
 from costgpu.estimator.scope import scope_of
 from costgpu.estimator.verdict import Preferences, decide
 from costgpu.measure import Interpreter, Request, measure_script
@@ -293,7 +292,7 @@ def rows(path: Path) -> None:
             for other in ones:
                 if other.batch > one.batch:
                     factor = other.batch / one.batch
-                    work = scaled_work(one.work, size=factor)
+                    work = one.work.scaled(size=factor, same_bytes=0.0)
                     more = gpu_terms(work, one.optimizers, PRECISIONS[precision], one.spec).seconds
                     said = factor * accuracy.terms(one).seconds / more
                     batches.append(math.log(said / (factor * one.seconds / other.seconds)))

@@ -16,24 +16,23 @@ from pathlib import Path
 from benchmarks.accuracy import percent
 from benchmarks.rows import PRECISIONS, Row, load
 from costgpu.estimator.gpu import gpu_terms
-from costgpu.estimator.op_costs import StepWork, counted_work
+from costgpu.estimator.work import Work, counted_work
 from costgpu.models.workload import StepTotals
 
 
 def totals(row: Row) -> StepTotals:
     """Return the row's trace as one sum."""
     flops = row.work.total_flops
-    convolved = sum(value for (kind, _), value in row.work.flops.items() if kind not in ("matmul", "attention"))
     return StepTotals(
         flops=flops,
         bytes_moved=row.work.bytes_moved,
         kernels=row.work.kernels,
-        convolutions=convolved / flops if flops else 0.0,
+        convolutions=row.work.convolved_share,
         dtype=max(row.work.flops, key=lambda key: row.work.flops[key])[1],
     )
 
 
-def error(row: Row, work: StepWork) -> float:
+def error(row: Row, work: Work) -> float:
     """Relative error of the prediction from this work."""
     terms = gpu_terms(work, row.optimizers, PRECISIONS[row.precision], row.spec, row.host)
     return (terms.seconds + row.copy_seconds) / row.seconds - 1

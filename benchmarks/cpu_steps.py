@@ -21,7 +21,7 @@ import torch
 import torch.nn.functional as F  # noqa: N812 - its usual name
 from torch import nn
 
-from costgpu.estimator.op_costs import step_work
+from costgpu.estimator.op_costs import work_of
 from costgpu.measure.probe.microbenchmark import measure_with_torch
 from costgpu.measure.probe.op_tracer import make_tracer
 from costgpu.models.workload import OpRow
@@ -250,7 +250,7 @@ def traced(step: Step) -> dict[str, float]:
     tracer.phase = "forward"
     with tracer:
         step()
-    work = step_work([OpRow(**row) for row in tracer.rows.values()], 1, optimizer_ops=True)
+    work = work_of([OpRow(**row) for row in tracer.rows.values()], 1, optimizer_ops=True)
     products = sum(flops for (kind, _), flops in work.flops.items() if kind in ("matmul", "attention"))
     return {
         "product_flops": products,

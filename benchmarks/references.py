@@ -20,7 +20,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.nn import functional
 
 from benchmarks.models import build
-from costgpu.estimator.op_costs import step_work
+from costgpu.estimator.op_costs import work_of
 from costgpu.measure.probe.op_tracer import make_tracer
 from costgpu.models.offer import Reference
 from costgpu.models.workload import OpRow
@@ -327,7 +327,7 @@ def row(recipe: Recipe, today: date) -> dict[str, object]:
             )
             for r in tracer.rows.values()
         ]
-    work = step_work(ops, 1)
+    work = work_of(ops, 1)
     convolved = sum(flops for (kind, _), flops in work.flops.items() if kind not in ("matmul", "attention"))
     return {
         "name": recipe.name,

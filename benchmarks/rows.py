@@ -20,7 +20,8 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 
 from benchmarks.models import Workload, build, zoo
 from costgpu.estimator import gpu
-from costgpu.estimator.op_costs import StepWork, step_work
+from costgpu.estimator.op_costs import work_of
+from costgpu.estimator.work import Work
 from costgpu.measure.probe.op_tracer import make_tracer
 from costgpu.models.offer import AcceleratorSpec
 from costgpu.models.workload import OpRow, OptimizerFacts
@@ -65,7 +66,7 @@ class Row:
     layout: str
     batch: int
     seconds: float
-    work: StepWork
+    work: Work
     optimizers: list[OptimizerFacts]
     spec: AcceleratorSpec
     year: int
@@ -172,7 +173,7 @@ def _row(raw: dict[str, str]) -> Row:
         layout=layout,
         batch=batch,
         seconds=float(raw["seconds_per_step"]),
-        work=step_work(ops, 1),
+        work=work_of(ops, 1),
         optimizers=optimizer_facts(raw["optimizer"], parameters, tensors),
         spec=find_spec(raw["gpu"]),
         year=year,

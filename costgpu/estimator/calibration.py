@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 from costgpu.estimator.gpu import Host, copy_seconds, gpu_terms, precision_of
 from costgpu.estimator.inference.unit import execution_of, unit_of, unit_terms
-from costgpu.estimator.op_costs import StepWork
+from costgpu.estimator.work import Work
 from costgpu.models.offer import AcceleratorSpec
 from costgpu.models.workload import WorkloadProfile
 
@@ -84,9 +84,7 @@ def _score(device: frozenset[str], spec: AcceleratorSpec) -> int:
     return best
 
 
-def calibration_of(
-    profile: WorkloadProfile, works: Sequence[StepWork], spec: AcceleratorSpec | None
-) -> Calibration | None:
+def calibration_of(profile: WorkloadProfile, works: Sequence[Work], spec: AcceleratorSpec | None) -> Calibration | None:
     """Return the calibration that a profile gives; None if it was not measured on a GPU, or that GPU is not known."""
     if spec is None or not measured_on_gpu(profile):
         return None

@@ -19,7 +19,7 @@ import math
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from costgpu.estimator.op_costs import HALF_TYPES, StepWork
+from costgpu.estimator.work import HALF_TYPES, Work
 from costgpu.models.offer import CpuSpec
 from costgpu.models.prediction import Candidate
 from costgpu.models.workload import Machine
@@ -79,9 +79,9 @@ class CpuRates:
     memory_gbps: float
     conv_gflops: float = 0.0  # of convolutions; 0 where nobody measured them, and products stand for them
 
-    def gflops(self, work: StepWork) -> float:
+    def gflops(self, work: Work) -> float:
         """Return GFLOP/s of one core on the kinds of a step, each weighted by its FLOPs."""
-        convolved = convolved_share(work)
+        convolved = work.convolved_share
         if not self.conv_gflops or not convolved:
             return self.core_gflops
         return 1 / ((1 - convolved) / self.core_gflops + convolved / self.conv_gflops)
@@ -127,12 +127,6 @@ def peak_gflops(cpu: CpuSpec) -> float:
     return (cpu.all_core_ghz or DEFAULT_GHZ) * (cpu.fp32_flops_per_cycle or DEFAULT_FLOPS_PER_CYCLE)
 
 
-def convolved_share(work: StepWork) -> float:
-    """Return the share of a step's FLOPs that are convolutions."""
-    products = sum(flops for (kind, _), flops in work.flops.items() if kind in ("matmul", "attention"))
-    return 1 - products / work.total_flops if work.total_flops else 0.0
-
-
 def read_gbps(cpu: CpuSpec, cores: float) -> float:
     """Return what so many cores of this CPU read from memory, GB/s: at least their share of what its largest size reads."""
     limit = cores * CORE_GBPS
@@ -171,7 +165,7 @@ class StepSplit:
     core_gflops: float  # of a core here on this step's kinds of work; at least what the step itself reaches
 
 
-def split_step(seconds: float, work: StepWork, calls: float, host: float, machine: Machine) -> StepSplit:
+def split_step(seconds: float, work: Work, calls: float, host: float, machine: Machine) -> StepSplit:
     """Split the measured `seconds` of a step (without data loading).
 
     Args:
@@ -206,7 +200,7 @@ def undisturbed_share(machine: Machine) -> float:
 
 
 def step_there(
-    step: StepSplit, work: StepWork, machine: Machine, cpu: CpuSpec, vcpus: int, *, spreads: bool = False
+    step: StepSplit, work: Work, machine: Machine, cpu: CpuSpec, vcpus: int, *, spreads: bool = False
 ) -> dict[str, float]:
     """Return the seconds by term of the same step on a cloud CPU, data loading apart.
 
@@ -236,7 +230,7 @@ def step_there(
     return terms
 
 
-def least_seconds(work: StepWork, cpu: CpuSpec, cores: float) -> float:
+def least_seconds(work: Work, cpu: CpuSpec, cores: float) -> float:
     """Return seconds below which no step of this work is, on so many cores: half-precision units apart."""
     flops = sum(flops for (_, dtype), flops in work.flops.items() if dtype not in HALF_TYPES)
     return flops / (MOST_OF_PEAK * peak_gflops(cpu) * 1e9 * cores)

@@ -20,7 +20,7 @@ import re
 from collections import defaultdict
 from dataclasses import dataclass, field
 
-from costgpu.estimator.op_costs import HALF_TYPES, NHWC, StepWork
+from costgpu.estimator.work import HALF_TYPES, NHWC, Work
 from costgpu.models.offer import AcceleratorSpec
 from costgpu.models.workload import Framework, OptimizerFacts, Phase
 
@@ -248,7 +248,7 @@ def foreign_optimizer(phase: Phase) -> bool:
 
 
 def gpu_terms(
-    work: StepWork, optimizers: list[OptimizerFacts], precision: Precision, spec: AcceleratorSpec, host: Host = Host()
+    work: Work, optimizers: list[OptimizerFacts], precision: Precision, spec: AcceleratorSpec, host: Host = Host()
 ) -> GpuTerms:
     """Return the model above for one step of `work` on `spec`."""
     sums, notes, unusual = sums_of(work, optimizers, precision, spec)
@@ -287,7 +287,7 @@ def is_blackwell_server(spec: AcceleratorSpec) -> bool:
     return spec.compute_capability is not None and spec.compute_capability[0] == DATA_CENTRE_BLACKWELL
 
 
-def call_seconds(work: StepWork, optimizers: list[OptimizerFacts], precision: Precision, host: Host) -> float:
+def call_seconds(work: Work, optimizers: list[OptimizerFacts], precision: Precision, host: Host) -> float:
     """Return the seconds of the host in the framework in one step."""
     casts = work.autocast_kernels - work.kernels if precision.half is not None else 0.0
     backward = work.backward_calls + casts + optimizer_kernels(optimizers)
@@ -304,7 +304,7 @@ def beside(device: float, host: float) -> float:
 
 
 def sums_of(
-    work: StepWork, optimizers: list[OptimizerFacts], precision: Precision, spec: AcceleratorSpec
+    work: Work, optimizers: list[OptimizerFacts], precision: Precision, spec: AcceleratorSpec
 ) -> tuple[dict[str, float], tuple[str, ...], float]:
     """Return the sums of the device's terms, by the name of their constant.
 

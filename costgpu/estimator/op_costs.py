@@ -8,12 +8,25 @@ parameter, because the CPU's op list for it is another program.
 from __future__ import annotations
 
 import math
-from collections import defaultdict
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable
+from dataclasses import replace
 
-from costgpu.models.workload import OpRow, StepTotals, TensorShape
-
-LARGE_BYTES = 4 << 20  # of one op: no CPU cache holds it
+from costgpu.estimator.work import (
+    DENSE,
+    GEMV,
+    GROUPED,
+    LARGE_BYTES,
+    MATMUL,
+    NHWC,
+    NORM,
+    POINTWISE,
+    PRODUCTS,
+    THIN,
+    WEIGHTS,
+    Work,
+    autocast_share,
+)
+from costgpu.models.workload import OpRow, TensorShape
 
 
 def _aten(names: str) -> frozenset[str]:
@@ -47,7 +60,7 @@ FILL = _aten(
     randn_like rand_like normal_ uniform_ randint randperm linspace scalar_tensor random_ exponential_
     """
 )
-MATMUL = _aten("mm addmm bmm baddbmm mv addmv dot linear _addmm_activation addbmm matmul ger addr")
+PRODUCT_OPS = _aten("mm addmm bmm baddbmm mv addmv dot linear _addmm_activation addbmm matmul ger addr")
 ATTENTION_FORWARD = _aten(
     """
     _scaled_dot_product_flash_attention_for_cpu _scaled_dot_product_flash_attention
@@ -69,6 +82,7 @@ BYTE_FACTORS = {
     "aten::native_group_norm_backward": 1.67,
     "aten::_fused_rms_norm_backward": 1.67,
 }
+APPLIED_NORMS = frozenset(name for name in BYTE_FACTORS if "batch_norm" in name and "backward" not in name)
 # Reads of only what is picked: index bytes + PICKED_BYTES_FACTOR x output or values.
 GATHER = _aten("embedding index gather index_select take _embedding_bag take_along_dim")
 SCATTER = _aten(
@@ -93,7 +107,6 @@ PICKED_BYTES_FACTOR = 2.0
 # Ops whose outputs have a shape that depends on values, so that the host waits for the device (CUDA kernels, torch 2.x).
 WAITING = _aten("nonzero masked_select unique_dim _unique2 unique_consecutive bincount equal") | {"torchvision::nms"}
 MASKED_INDEX = _aten("index index_put index_put_ _index_put_impl_")  # wait likewise where the index is a mask
-NHWC = "_nhwc"  # ends the kinds of convolutions in channels-last order
 TILE, LEAST_SIDE = 128.0, 8.0  # side of the largest tile of a matrix product, and the least that a narrow one pays for
 # Channels of a group up to which half-precision libraries have kernels for channels-last, and how many with as many
 # groups as ResNeXt has. Source: benchmarks/README.md, grouped convolutions (2026-11).
@@ -102,41 +115,7 @@ ALIGNED = 8  # channels of which half-precision tensor cores take a multiple
 CAST_BYTES = 6.0  # of an element that is read as float32 and written in half precision, or the reverse
 # Share of the bytes that autocast leaves, where it is not known which ops it makes half: of networks of convolutions and
 # of others. Source: medians of the traces of 50 image models and transformers (benchmarks/rows.py, 2026-11-23).
-AUTOCAST_BYTES_CONV, AUTOCAST_BYTES_OTHER = 0.5, 0.8
-HALF_TYPES = frozenset({"float16", "bfloat16"})
-
-
-@dataclass(slots=True)
-class StepWork:
-    """The work of one training step, optimizer apart.
-
-    FLOPs have keys (kind, dtype). Kinds are ``matmul`` and ``attention``; ``conv`` (dense), ``conv3x3`` (dense, of
-    stride 1: libraries have a cheaper algorithm for it, Winograd), ``grouped``, ``grouped_wide`` (groups of many
-    channels) and ``depthwise`` (two-dimensional convolutions), each of them with ``_nhwc`` behind it where its input is
-    in channels-last order; and ``conv_unusual``, convolutions of one or three dimensions.
-    """
-
-    flops: dict[tuple[str, str], float] = field(default_factory=lambda: defaultdict(float))
-    # the FLOPs of ``matmul`` and ``attention``, each weighted by the on-chip traffic of its tiles (`tile_weight`)
-    tiled: dict[tuple[str, str], float] = field(default_factory=lambda: defaultdict(float))
-    bytes_moved: float = 0.0  # bytes of every kernel, inputs plus outputs, with the factors above
-    # part of `bytes_moved` in the ops of `flops`, by their kind, and in normalisations (``layer_norm``, ``batch_norm``)
-    kind_bytes: dict[str, float] = field(default_factory=lambda: defaultdict(float))
-    kernels: float = 0.0  # number of kernels launched
-    forward_calls: float = 0.0  # calls of the framework by the script's modules, views apart
-    backward_calls: float = 0.0  # calls by autograd, which goes through no Python
-    autocast_bytes: float = 0.0  # what `bytes_moved` is under CUDA autocast, casts of activations included
-    autocast_kernels: float = 0.0  # what `kernels` is under CUDA autocast
-    # bytes, two for an element, of what convolutions read and write whose channels are no multiple of 8
-    unaligned_bytes: float = 0.0
-    unruled_bytes: float = 0.0  # part of `bytes_moved` in ops whose time it does not tell
-    syncs: float = 0.0  # number of times that the host waits for a value (`.item()`) or a shape (`nonzero`)
-    large_bytes: float = 0.0  # part of `bytes_moved` in ops of over 4 MiB, which no CPU cache holds
-
-    @property
-    def total_flops(self) -> float:
-        """Return all FLOPs of the step."""
-        return sum(self.flops.values())
+THIN_FLOPS = 500.0  # FLOPs for one element moved, below which a product counts as thin
 
 
 def tensor_bytes(tensor: TensorShape) -> float:
@@ -158,54 +137,28 @@ def tile_weight(rows: float, columns: float) -> float:
     return TILE / 2 * (1 / min(max(rows, LEAST_SIDE), TILE) + 1 / min(max(columns, LEAST_SIDE), TILE))
 
 
-def step_work(ops: list[OpRow], steps: int, *, optimizer_ops: bool = False) -> StepWork:
-    """Return the work of one step from the rows of a trace of `steps` steps.
+def work_of(ops: Iterable[OpRow], passes: float = 1.0, *, optimizer_ops: bool = False, statistics: bool = True) -> Work:
+    """Return the work of one step or forward pass from the rows of a trace of `passes` of them.
 
     Args:
         ops: Rows; those of validation are left out.
         optimizer_ops: Count the optimizer's own ops too (for an optimizer that torch does not ship).
+        statistics: Whether batch norms compute statistics; one that only applies them is one pass over its input.
     """
-    work = StepWork()
-    for row in ops:
-        if row.phase == "validation" or (row.phase == "optimizer" and not optimizer_ops):
-            continue
-        _add(work, row, row.count / max(1, steps))
-    followed = any("half_out" in row.attributes for row in ops)
+    work, rows = Work(), list(ops)
+    for row in rows:
+        if row.phase != "validation" and (row.phase != "optimizer" or optimizer_ops):
+            _add(work, row, row.count / max(1.0, passes), statistics=statistics)
+    followed = any("half_out" in row.attributes for row in rows)
     if not followed and any(dtype == "float32" for _, dtype in work.flops):  # of a release that did not follow types
-        convolved = sum(flops for (kind, _), flops in work.flops.items() if kind not in ("matmul", "attention"))
-        work.autocast_bytes = autocast_share(convolved / work.total_flops) * work.bytes_moved
+        share = autocast_share(work.convolved_share)
+        work.autocast_moved.clear()
+        for (group, _), moved in work.moved.items():
+            work.autocast_moved[group] += share * moved
     return work
 
 
-def autocast_share(convolutions: float) -> float:
-    """Return the share of the bytes that autocast leaves, by the share of the FLOPs in convolutions."""
-    return convolutions * AUTOCAST_BYTES_CONV + (1 - convolutions) * AUTOCAST_BYTES_OTHER
-
-
-def op_work(row: OpRow) -> StepWork:
-    """Return the work of one call of an op."""
-    work = StepWork()
-    _add(work, row, 1.0)
-    return work
-
-
-def counted_work(totals: StepTotals) -> StepWork:
-    """Return the work of one step of which only totals are known: no op's rule applies, optimizers apart."""
-    work = StepWork(bytes_moved=totals.bytes_moved, kernels=totals.kernels)
-    for kind, share in (("conv", totals.convolutions), ("matmul", 1.0 - totals.convolutions)):
-        if share > 0 and totals.flops > 0:
-            work.flops[kind, totals.dtype] += share * totals.flops
-    if "matmul" in {kind for kind, _ in work.flops}:
-        work.tiled["matmul", totals.dtype] = work.flops["matmul", totals.dtype]
-    left = 1.0 if totals.dtype in HALF_TYPES else autocast_share(totals.convolutions)
-    work.autocast_bytes, work.autocast_kernels = left * totals.bytes_moved, totals.kernels
-    work.backward_calls = totals.kernels  # a framework that counts its step runs it as a graph, without Python
-    if totals.bytes_moved > LARGE_BYTES * totals.kernels:
-        work.large_bytes = totals.bytes_moved
-    return work
-
-
-def _add(work: StepWork, row: OpRow, times: float) -> None:
+def _add(work: Work, row: OpRow, times: float, *, statistics: bool) -> None:
     name = row.op
     if name in FREE:
         return
@@ -221,7 +174,6 @@ def _add(work: StepWork, row: OpRow, times: float) -> None:
     if masks and name in ("aten::bernoulli_", "aten::div_", "aten::empty_like"):
         return  # CUDA draws the mask inside the dropout kernel
     kernels = 1.0
-    moved = _bytes(row, masks)
     kind, flops = _flops(row)
     if name == "aten::convolution_backward":
         kernels = float(sum(row.attributes.get("output_mask", [True, True])[:2]))
@@ -231,27 +183,55 @@ def _add(work: StepWork, row: OpRow, times: float) -> None:
     if flops:
         dtype = row.inputs[-1][2] if name == "aten::addmm" else row.inputs[0][2]
         work.flops[kind, dtype] += times * flops
-        if kind in ("matmul", "attention"):
+        if kind in PRODUCTS:
             work.tiled[kind, dtype] += times * flops * _tile_weight(row)
         work.unaligned_bytes += times * _unaligned_bytes(row, kind)
-        work.kind_bytes[kind] += times * moved
-    elif norm := next((norm for norm in ("layer_norm", "batch_norm") if norm in name), ""):
-        work.kind_bytes[norm] += times * moved
     if row.phase == "backward":
         work.backward_calls += times
     else:
         work.forward_calls += times
     casts = row.attributes.get("casts", [])
-    work.bytes_moved += times * moved
+    factor = 1.0 if statistics or name not in APPLIED_NORMS else 1 / BYTE_FACTORS[name]
+    moved = factor * _bytes(row, masks)
+    autocast = factor * (_autocast_bytes(row, masks) + CAST_BYTES * sum(elements(row.inputs[n]) for n in casts))
     work.kernels += times * kernels
-    work.autocast_bytes += times * (
-        _autocast_bytes(row, masks) + CAST_BYTES * sum(elements(row.inputs[n]) for n in casts)
-    )
+    work.module_kernels += times * kernels if flops or "norm" in name else 0.0
     work.autocast_kernels += times * (kernels + len(casts))
     if moved > LARGE_BYTES:
         work.large_bytes += times * moved
     if name in UNRULED or not (name.startswith("aten::") or name in COPIES):
         work.unruled_bytes += times * moved
+    weight = _weight(row)
+    if weight is not None and moved:
+        read = min(tensor_bytes(weight), moved)
+        cast = autocast * read / moved  # casts of weights are done for every pass
+        work.moved[WEIGHTS, weight[2]] += times * read
+        work.autocast_moved[WEIGHTS] += times * cast
+        moved, autocast = moved - read, autocast - cast
+    if moved:
+        group = _group(row, kind, flops)
+        work.moved[group, max([*row.inputs, *row.outputs], key=elements)[2]] += times * moved
+        work.autocast_moved[group] += times * autocast
+
+
+def _group(row: OpRow, kind: str, flops: float) -> str:
+    """Return the group of the bytes of an op, weights apart."""
+    if not flops:
+        return NORM if "layer_norm" in row.op or "rms_norm" in row.op else POINTWISE
+    if kind.startswith(("grouped", "depthwise")):
+        return GROUPED + NHWC if kind.endswith(NHWC) else GROUPED
+    if kind.startswith("conv"):
+        return DENSE
+    if row.op in ("aten::bmm", "aten::baddbmm") and row.outputs[0][0][-2] == 1:
+        return GEMV
+    count = sum(elements(tensor) for tensor in (*row.inputs, *row.outputs))
+    return MATMUL if flops > THIN_FLOPS * count else THIN
+
+
+def _weight(row: OpRow) -> TensorShape | None:
+    """Return the operand of a matrix product that is a parameter, as far as its place tells."""
+    place = {"aten::addmm": 2, "aten::_addmm_activation": 2, "aten::mm": 1, "aten::linear": 1}.get(row.op)
+    return row.inputs[place] if place is not None and len(row.inputs) > place else None
 
 
 def _by_mask(row: OpRow) -> bool:
@@ -299,7 +279,7 @@ def _bytes(row: OpRow, masks: list[int]) -> float:
 
 def _flops(row: OpRow) -> tuple[str, float]:
     name, ins, outs = row.op, row.inputs, row.outputs
-    if name in MATMUL:
+    if name in PRODUCT_OPS:
         return "matmul", _matmul_flops(name, ins, outs)
     if name == "aten::convolution":
         return _conv_kind(row, outs[0], ins[0], ins[1]), _conv_flops(

@@ -12,8 +12,9 @@ from costgpu.estimator.gpu import Precision, foreign_optimizer
 from costgpu.estimator.inference.gpu import Execution
 from costgpu.estimator.inference.steps import unit_rows
 from costgpu.estimator.inference.unit import Unit, execution_of, unit_of
-from costgpu.estimator.op_costs import StepWork, counted_work, step_work
+from costgpu.estimator.op_costs import work_of
 from costgpu.estimator.scope import Scope
+from costgpu.estimator.work import Work, counted_work
 from costgpu.models.offer import AcceleratorSpec, Speedup
 from costgpu.models.workload import GpuPath, Phase, WorkloadProfile
 
@@ -26,7 +27,7 @@ class Workload:
 
     profile: WorkloadProfile
     scope: Scope
-    works: list[StepWork]
+    works: list[Work]
     splits: list[cpu_model.StepSplit]
     year: int
     speedups: tuple[Speedup, ...] = ()
@@ -86,7 +87,7 @@ def busy_seconds(phase: Phase) -> float:
     return max(0.0, fed - phase.waiting_seconds_per_step)
 
 
-def _work(phase: Phase) -> StepWork:
+def _work(phase: Phase) -> Work:
     if phase.gpu is GpuPath.COUNTED and phase.totals is not None:
         return counted_work(phase.totals)
-    return step_work(unit_rows(phase), phase.trace_steps, optimizer_ops=foreign_optimizer(phase))
+    return work_of(unit_rows(phase), phase.trace_steps, optimizer_ops=foreign_optimizer(phase))

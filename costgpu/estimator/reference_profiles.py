@@ -11,7 +11,7 @@ from typing import Any
 
 from costgpu.errors import UsageError
 from costgpu.estimator.cpu import SIGMA_LARGE, rates_here, speedup_of
-from costgpu.estimator.op_costs import LARGE_BYTES
+from costgpu.estimator.work import LARGE_BYTES
 from costgpu.models.offer import Reference
 from costgpu.models.parallelism import BatchScaling, Parallelism, Scheme
 from costgpu.models.workload import (

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from costgpu.estimator.cpu import StepSplit
-from costgpu.estimator.op_costs import FILL, FREE, GATHER, SCATTER, StepWork, tensor_bytes
+from costgpu.estimator.op_costs import FILL, FREE, GATHER, SCATTER, tensor_bytes
 from costgpu.estimator.prepared import Workload
 from costgpu.models.workload import DataLoading, Phase, StepTimes
 
@@ -40,7 +40,7 @@ def resized(workload: Workload, index: int, samples: float, micro_batches: float
 
     phase = profile.phases[index]
     works, splits, phases = list(workload.works), list(workload.splits), list(profile.phases)
-    works[index] = scaled_work(works[index], size=samples, launches=micro_batches, same_bytes=weight_bytes(phase))
+    works[index] = works[index].scaled(size=samples, launches=micro_batches, same_bytes=weight_bytes(phase))
     splits[index] = scaled_split(splits[index], samples)
     phases[index] = change(phase)
     return replace(workload, profile=replace(profile, phases=phases), works=works, splits=splits)
@@ -116,31 +116,3 @@ def weight_bytes(phase: Phase) -> float:
         tensors = row.outputs if row.op in SCATTER or row.op in FILL else [*row.inputs, *row.outputs]
         moved += row.count * sum(tensor_bytes(t) for t in tensors if tuple(t[0]) in shapes)
     return moved / max(1, phase.trace_steps)
-
-
-def scaled_work(work: StepWork, *, size: float = 1.0, launches: float = 1.0, same_bytes: float = 0.0) -> StepWork:
-    """Return the work of a step with `size` times the samples and `launches` times the kernels.
-
-    Args:
-        size: Factor of arithmetic and bytes.
-        launches: Factor of kernels.
-        same_bytes: Part of the bytes that comes with every launch: weights and their gradients.
-    """
-    same = min(same_bytes, work.bytes_moved) / work.bytes_moved if work.bytes_moved > 0 else 0.0
-    bytes_factor = same * launches + (1 - same) * size
-    return replace(
-        work,
-        flops={key: flops * size for key, flops in work.flops.items()},
-        tiled={key: flops * size for key, flops in work.tiled.items()},
-        bytes_moved=work.bytes_moved * bytes_factor,
-        kind_bytes={kind: moved * bytes_factor for kind, moved in work.kind_bytes.items()},
-        autocast_bytes=work.autocast_bytes * bytes_factor,
-        unaligned_bytes=work.unaligned_bytes * size,
-        unruled_bytes=work.unruled_bytes * bytes_factor,
-        large_bytes=work.large_bytes * bytes_factor,
-        kernels=work.kernels * launches,
-        autocast_kernels=work.autocast_kernels * launches,
-        forward_calls=work.forward_calls * launches,
-        backward_calls=work.backward_calls * launches,
-        syncs=work.syncs * launches,
-    )

@@ -13,7 +13,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import replace
 
-from costgpu.estimator.advice.inference_changes import with_items
+from costgpu.estimator.advice.changes import with_items
 from costgpu.estimator.cost import hourly_usd
 from costgpu.estimator.interval import CPU_OTHER_FAMILY
 from costgpu.estimator.predict import predict

@@ -10,8 +10,8 @@ from costgpu.estimator.calibration import calibrated
 from costgpu.estimator.gpu import HOST_GHZ, Host, copy_seconds, gpu_terms, precision_of
 from costgpu.estimator.inference.steps import Step, on_cpu_in_half, on_gpu
 from costgpu.estimator.interval import COUNTED, FEW_STEPS, PRIOR, Interval, cpu_interval, gpu_interval, local_interval
-from costgpu.estimator.op_costs import HALF_TYPES
 from costgpu.estimator.prepared import Workload, busy_seconds
+from costgpu.estimator.work import HALF_TYPES
 from costgpu.models.offer import AcceleratorSpec
 from costgpu.models.prediction import Candidate, Provenance
 from costgpu.models.workload import GpuPath, Machine, Phase
@@ -59,7 +59,7 @@ def _cpu_step(workload: Workload, index: int, candidate: Candidate) -> Step:
         machine,
         cpu,
         cores=cores,
-        convolved=cpu_model.convolved_share(work),
+        convolved=work.convolved_share,
         half=half_flops / work.total_flops if work.total_flops else 0.0,
         library=spreads and not work.kernels,
     )

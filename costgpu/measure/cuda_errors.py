@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+from costgpu.measure.probe.frameworks.registry import FRAMEWORKS
 from costgpu.measure.probe.record import ProbeRecord
 
 _CUDA = re.compile(
@@ -14,13 +15,12 @@ _CUDA = re.compile(
     # torch 1.13 to 2.13, each for another function that is asked for a device
     r"|without aten_cuda|without cuda support|requires cuda support|dummy base class (event|stream)"
     r"|are you sure you have a cuda build|nccl built in|has no attribute '_cuda|access accelerator device when none"
-    # LightGBM 4, CatBoost 1.2
-    r"|no opencl device|(gpu|cuda) tree learner was not enabled|cuda driver version is insufficient"
     r"|no viable backend for scaled_dot_product_attention"
     # Caffe and others that are known by what they print
     r"|cannot use gpu in cpu-only|not compiled with gpu|cudasuccess|(cuda|gpu) is not enabled"
-    # Lightning 2.x, transformers 4 and 5, accelerate 1.x
-    r"|cudaaccelerator|no available devices found|no supported gpu backend|support bf16/gpu|can only be used on cuda",
+    # several of what computes with torch
+    r"|no available devices found|can only be used on cuda"
+    + "".join(f"|{one.refusals}" for one in FRAMEWORKS if one.refusals),
     re.IGNORECASE,
 )
 # What lists the GPUs of a machine: NVIDIA's program and library, and packages that ask them.
@@ -50,8 +50,7 @@ _PACKAGES = {
     "torch_tensorrt": "Torch-TensorRT",
     "tensorrt": "TensorRT",
 }
-# Libraries that start or join the processes of a training.
-_SPREADS = ("accelerate", "deepspeed", "lightning", "pytorch_lightning", "lightning_fabric", "transformers")
+_SPREADS = {package for one in FRAMEWORKS for package in one.spreads}
 _SAYINGS = (
     (re.compile(r"\d+ active drivers"), "Triton kernels"),
     (re.compile(r"CUDA_HOME|\bnvcc\b"), "a CUDA extension that it compiles"),

@@ -16,6 +16,7 @@ from costgpu.measure.failures import explain
 from costgpu.measure.host_info import machine_of_torch, measure_host, time_torch
 from costgpu.measure.interpreter import Interpreter
 from costgpu.measure.isolation.levels import isolation_notes
+from costgpu.measure.probe.frameworks.registry import FRAMEWORKS
 from costgpu.measure.probe.schedstat import busy_share
 from costgpu.measure.profile.profile_builder import build_profile, trained_by_torch
 from costgpu.measure.read_record import check_record
@@ -29,7 +30,7 @@ from costgpu.version import __version__
 BUSY_FROM = 0.15
 WAIT_PASSIVELY = {"OMP_WAIT_POLICY": "PASSIVE", "KMP_BLOCKTIME": "0"}
 WINDOWS_BEFORE, WINDOWS_AFTER = 2, 5  # of each figure of the micro-benchmark
-USES_TORCH = re.compile(rb"torch|lightning|transformers|accelerate|diffusers|timm|fastai")
+USES_TORCH = re.compile("|".join(one.name for one in FRAMEWORKS if one.on_torch).encode())
 
 
 def measure_script(

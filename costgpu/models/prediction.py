@@ -375,11 +375,11 @@ class Advice:
 
     kind: AdviceKind
     action: str  # the advice, without a full stop
-    saving_usd: float  # cost of `before` less that of `after` and `other_usd`; never negative; 0 where no cost is known
-    # wall clock of `before` less that of `after` and `other_seconds`; negative if it takes longer
-    saving_seconds: float
     before: Prediction | None  # the verdict's recommendation; None where nothing is possible without the change
-    after: Prediction | None  # the changed workload where it then runs best; None where no time of it is known
+    after: Prediction | None = None  # the changed workload where it then runs best; None where no time of it is known
+    saving_usd: float = 0.0  # cost of `before` less that of `after` and `other_usd`; never negative; 0 where not known
+    # wall clock of `before` less that of `after` and `other_seconds`; negative if it takes longer; 0 where not known
+    saving_seconds: float = 0.0
     other_usd: float = 0.0  # cost of other machines that the change needs
     other_seconds: float = 0.0  # wall-clock time of those machines
     probability: float = 1.0  # probability that it saves anything

@@ -5,7 +5,8 @@ from __future__ import annotations
 import unicodedata
 from collections.abc import Iterable
 from dataclasses import replace
-from datetime import date
+from datetime import UTC, date, datetime
+from decimal import Decimal
 
 from costgpu.models.footprint import FileUse
 from costgpu.models.inputs import StayingInput
@@ -61,6 +62,17 @@ def day_name(at: date) -> str:
 def day(at: date) -> str:
     """``3 Nov 2026``."""
     return f"{day_name(at)} {at.year}"
+
+
+def minute(at: datetime) -> str:
+    """``3 Nov 2026, 14:05``, in UTC."""
+    utc = at.astimezone(UTC)
+    return f"{day(utc.date())}, {utc:%H:%M}"
+
+
+def percent(part: Decimal | float, whole: Decimal | int = 1) -> str:
+    """``12 %``, on one line; a dash of nothing."""
+    return f"{100 * float(part) / float(whole):.0f}\N{NO-BREAK SPACE}%" if whole else "–"
 
 
 def counted(number: int, noun: str, plural: str = "") -> str:

@@ -5,7 +5,7 @@ A subject builds its report once, from values. The renderers `text/report.py` an
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 RECOMMENDED, ASKED_FOR = "*", ">"  # marks of a row
@@ -19,6 +19,8 @@ class Cell:
     span: str = ""  # the 80 % interval of a figure
     long: str = ""  # the text where there is more room than on a terminal; empty for `text`
     below: str = ""  # a softer second line, where there is room for one
+    bar: Sequence[tuple[str, float]] = ()  # parts of a bar for a page: (class of the style sheet, share of the width)
+    style: str = ""  # a class of the style sheet
     mark: str = ""  # of the row, in its first cell: `RECOMMENDED`, `ASKED_FOR` or none
 
 
@@ -31,6 +33,7 @@ class Heading:
     span: str = ""  # head of the intervals' own column on a terminal; empty to leave them out there
     span_width: int = 0  # its least width
     long: str = ""  # the head where there is more room; empty for `text`
+    bar: bool = False  # whether the cells are bars, for a page
     words: bool = False  # whether the cells are words, which begin at the left, and not figures
 
 
@@ -52,7 +55,8 @@ class Table:
     foot: Row = ()
     text: Sequence[int] = ()  # columns of words, where their heading does not say so
     legend: Sequence[str] = ()  # sentences below it on a terminal: what its marks mean
-    folded: bool = False  # whether a page shows it only when it is asked to
+    colours: Sequence[tuple[str, str]] = ()  # of its bars: (class of the style sheet, words)
+    folded: str = ""  # what a page shows instead of it until it is asked for; empty to show it
 
     @property
     def headings(self) -> list[Heading]:
@@ -67,49 +71,22 @@ class Items:
 
     lines: Sequence[str]
     style: str = (
-        ""  # ``soft`` for what matters less, ``ranked`` for the best first, ``nested`` for each inside the last
+        ""  # ``soft`` for what matters less, ``ranked`` for the best first, ``nested`` for each inside the last,
+        # ``verbatim`` for what a program has said
     )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Point:
-    """A candidate in the picture of cost against time."""
-
-    label: str
-    style: str  # cpu, gpu or own
-    title: str  # what it is, and its figures
-    seconds: tuple[float, float, float]  # predicted, low and high
-    usd: tuple[float, float, float]  # the same of the cost; all above zero
-    chosen: bool = False  # whether it is the recommendation
-    front: bool = True  # whether it may be part of the line of those that nothing beats
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CostAndTime:
-    """Cost of all candidates against their time; this machine costs nothing, so it is a line."""
-
-    points: Sequence[Point]
-    here_seconds: float
-    here_title: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Stack:
-    """One bar of shares: a name, what stands at its right, and (class, words, value) of its parts."""
-
-    name: str
-    total: str
-    parts: Sequence[tuple[str, str, float]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Figure:
     """A picture for those who see it, and its words for those who do not; a terminal has neither."""
 
-    chart: CostAndTime | Sequence[Stack]
+    draw: Callable[[int, int], Sequence[str]]  # elements of an image of this width and height in pixels
     label: str
     description: str
     legend: Sequence[tuple[str, str]] = ()  # (class of the style sheet, words)
+    width: int = 918  # pixels, of a wide screen
+    wide: int = 270  # height in pixels for wide screens
+    narrow: int = 230  # the same for narrow ones
 
 
 Tile = tuple[str, str, str]  # name of a figure, the figure, a note
@@ -121,7 +98,7 @@ class Section:
     """One subject of a report; left out where it has no parts."""
 
     title: str
-    introduction: str = ""  # what a page says of its pictures and marks
+    introduction: str = ""  # what a page says of it first, or of its pictures and marks
     parts: Sequence[Part] = ()
 
 

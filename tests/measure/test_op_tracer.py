@@ -2,7 +2,8 @@
 
 import pytest
 
-from costgpu.estimator.op_costs import StepWork, step_work
+from costgpu.estimator.op_costs import work_of
+from costgpu.estimator.work import Work
 from costgpu.measure.probe.op_tracer import make_tracer
 from costgpu.models.workload import OpRow
 
@@ -10,7 +11,7 @@ pytestmark = pytest.mark.torch
 torch = pytest.importorskip("torch")
 
 
-def traced(*, channels_last: bool = False, half: bool = False) -> StepWork:
+def traced(*, channels_last: bool = False, half: bool = False) -> Work:
     """One step of a small network that has one op of each kind."""
     nn = torch.nn
     layers = [
@@ -32,7 +33,7 @@ def traced(*, channels_last: bool = False, half: bool = False) -> StepWork:
         tracer.phase = "backward"
         loss.backward()
     names = ("op", "phase", "count", "inputs", "outputs", "attributes")
-    return step_work([OpRow(**{name: row[name] for name in names}) for row in tracer.rows.values()], 1)
+    return work_of([OpRow(**{name: row[name] for name in names}) for row in tracer.rows.values()], 1)
 
 
 @pytest.mark.parametrize(("channels_last", "end"), [(False, ""), (True, "_nhwc")])

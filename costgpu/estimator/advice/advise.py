@@ -9,7 +9,7 @@ above all, is not advised; engines for inference are named, without a saving. Sa
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from costgpu.estimator.advice.context import (
     MIN_SAVED_SHARE,
@@ -18,18 +18,10 @@ from costgpu.estimator.advice.context import (
     Option,
     cheapest_of_each_type,
 )
-from costgpu.estimator.advice.inference_named import named_options
-from costgpu.estimator.advice.inference_options import inference_options
-from costgpu.estimator.advice.options import (
-    batches,
-    fewer_accumulations,
-    host_python,
-    mixed_precision,
-    tf32,
-    workers,
-)
-from costgpu.estimator.advice.placement import place_advice
-from costgpu.estimator.advice.several_gpus import several_gpus
+from costgpu.estimator.advice.fitting import does_not_fit, several_gpus
+from costgpu.estimator.advice.named import named_options
+from costgpu.estimator.advice.placement import between_epochs, other_instance, preprocessing, region, spot_machine
+from costgpu.estimator.advice.table import TABLE
 from costgpu.estimator.prepared import Workload
 from costgpu.estimator.verdict import Preferences
 from costgpu.models.prediction import Advice, AdviceKind, Prediction, Verdict
@@ -43,6 +35,8 @@ EXCLUDES = {
     AdviceKind.HALF_PRECISION: {AdviceKind.TF32},
 }
 ALONE = {AdviceKind.HOST_PYTHON, AdviceKind.LARGER_BATCH}
+# What is only said where none of these is, which leave the training as it is.
+UNLESS = {AdviceKind.LARGER_BATCH: frozenset({AdviceKind.FEWER_ACCUMULATIONS})}
 
 
 def advise(
@@ -69,45 +63,53 @@ def advise(
     )
     if context.free and workload.profile.ended:
         return ()  # it is over already
-    found: list[Advice | None] = [*script_advice(context), *place_advice(context, wider_offers, spot_offers)]
-    found.append(several_gpus(context))
+    found = [
+        *script_advice(context),
+        preprocessing(context),
+        between_epochs(context),
+        other_instance(context, wider_offers),
+        region(context, wider_offers),
+        spot_machine(context, spot_offers),
+        does_not_fit(context, wider_offers),
+        several_gpus(context),
+    ]
     priced = sorted(filter(None, found), key=lambda one: (-one.saving_usd, -one.saving_seconds))
     return (*priced, *named_options(context))
 
 
 def script_advice(context: AdviceContext) -> list[Advice]:
     """Return everything that a change of the script would save, and what several changes would save together."""
-    trains = any(phase.unit.trains for phase in context.workload.profile.phases)
-    training = (mixed_precision, tf32, host_python, fewer_accumulations) if trains else ()
-    every = [*(options(context) for options in training), workers(context), *inference_options(context)]
-    found = [pair for options in every if (pair := _best(context, (), options)) is not None]
-    if trains and not any(option.kind is AdviceKind.FEWER_ACCUMULATIONS for option, _ in found):
-        larger = _best(context, (), batches(context))
-        found += [larger] if larger is not None else []
-    advice = [one for _, one in found]
-    both = _together(context, found, every)
+    trains = [phase.unit.trains for phase in context.workload.profile.phases]
+    options: dict[AdviceKind, list[Option]] = {}
+    for row in TABLE:
+        if row.trains is None or row.trains in trains:
+            options.setdefault(row.kind, []).extend((row, size) for size in row.sizes(context))
+    found: dict[AdviceKind, tuple[Option, Advice]] = {}
+    for kind, same in options.items():
+        if not UNLESS.get(kind, frozenset()) & found.keys() and (pair := _best(context, (), same)) is not None:
+            found[kind] = pair
+    advice = [one for _, one in found.values()]
+    both = _together(context, found, options)
     return [*advice, both] if both is not None else advice
 
 
 def _together(
-    context: AdviceContext, found: Sequence[tuple[Option, Advice]], every: Sequence[Sequence[Option]]
+    context: AdviceContext,
+    found: Mapping[AdviceKind, tuple[Option, Advice]],
+    options: Mapping[AdviceKind, Sequence[Option]],
 ) -> Advice | None:
     """Return the advice to combine changes: the one that saves most, and each further one that still saves."""
-    alone = [pair for pair in found if pair[0].kind not in ALONE]
+    alone = [pair for kind, pair in found.items() if kind not in ALONE]
     if context.before is None or not alone:
         return None
     first, advice = max(alone, key=lambda pair: (pair[1].saving_usd, pair[1].saving_seconds))
     chosen = [first]
     least = max(MIN_SAVED_USD if context.workload.scope.whole else 0.0, MIN_SAVED_SHARE * context.before.cost_usd.value)
     while True:
-        taken = {option.kind for option in chosen}
+        taken = {row.kind for row, _ in chosen}
         out = taken | ALONE | {other for kind in taken for other in EXCLUDES.get(kind, ())}
-        more = [
-            pair
-            for options in every
-            if options and options[0].kind not in out and (pair := _best(context, chosen, options)) is not None
-        ]
-        better = [pair for pair in more if pair[1].saving_usd - advice.saving_usd >= least]
+        more = [_best(context, chosen, same) for kind, same in options.items() if kind not in out]
+        better = [pair for pair in more if pair is not None and pair[1].saving_usd - advice.saving_usd >= least]
         if not better:
             return advice if len(chosen) > 1 else None
         option, advice = max(better, key=lambda pair: pair[1].saving_usd)
@@ -121,4 +123,4 @@ def _best(context: AdviceContext, before: Sequence[Option], options: Sequence[Op
         return None
     saved = [advice.saving_seconds if context.free else advice.saving_usd for _, advice in found]
     enough = [pair for pair, saving in zip(found, saved, strict=True) if saving >= NEARLY_ALL * max(saved)]
-    return min(enough, key=lambda pair: pair[0].size)
+    return min(enough, key=lambda pair: pair[0][1])

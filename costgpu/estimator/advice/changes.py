@@ -1,22 +1,30 @@
-"""A workload as it would be after a change to its script. Pure: each function `with...` returns a new `Workload`.
+"""A workload as it would be after a change to its script. Pure: each function returns a new `Workload`.
 
-What a change does to a number that no profile holds (a kernel for each cast, the start of a worker) is not in the
-changed workload, so that its prediction is what `costgpu estimate` will say of the changed script. It is the change's
-overhead (`cast_seconds`, `worker_seconds`), which a saving has to survive: an upper end, not a mean.
+Functions that take a place return None where the change does nothing there. What a change does to a number that no profile
+holds (a kernel for each cast, the start of a worker) is not in the changed workload, so that its prediction is what
+`costgpu estimate` will say of the changed script. It is the change's overhead (`cast_seconds`, `worker_seconds`), which a
+saving has to survive: an upper end, not a mean.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 from costgpu.estimator.cpu import host_cores
-from costgpu.estimator.gpu import CONSTANTS
+from costgpu.estimator.gpu import CONSTANTS, precision_of
+from costgpu.estimator.inference.cpu import HalfUnit, half_gain, half_unit
+from costgpu.estimator.inference.gpu import Runtime
+from costgpu.estimator.multi_gpu.layouts import sharded
 from costgpu.estimator.prepared import Workload
-from costgpu.estimator.resize import larger_data, scaled_split, scaled_step, scaled_work, waiting_of, weight_bytes
-from costgpu.models.prediction import Prediction
+from costgpu.estimator.resize import larger_data, scaled_split, scaled_step, waiting_of, weight_bytes
+from costgpu.estimator.work import HALF_TYPES
+from costgpu.models.parallelism import BatchScaling, Parallelism, Scheme
+from costgpu.models.prediction import Candidate, Prediction
 from costgpu.models.workload import Autocast, DataLoading, Extra, ExtraKind, GpuPath, Phase, Rhythm
 
+BFLOAT16_SINCE = (8, 0)  # compute capability. Source: NVIDIA's CUDA C++ Programming Guide, "Compute Capabilities"
 # Gradients of weights are cast back; the other casts of autocast are in the traced step. Source: torch's autocast op
 # lists ("ops that can autocast to float16", docs of torch 2.x).
 CASTS_PER_WEIGHT = 1.0
@@ -29,9 +37,32 @@ HANDOVER_SECONDS = 1e-3
 WORKER_START_SECONDS = 0.12
 
 
+# ------------------------------------------------------------------------------------------------ what the script is
+
+
 def traced(workload: Workload) -> bool:
     """Return whether the work of every phase is known op by op."""
     return all(phase.gpu is GpuPath.TRACED and phase.trace_steps > 0 for phase in workload.profile.phases)
+
+
+def is_torch(workload: Workload) -> bool:
+    """Return True for PyTorch that was traced op by op: other frameworks choose their precision in other words."""
+    return traced(workload) and workload.profile.framework.name == "torch"
+
+
+def inferences(workload: Workload) -> list[Phase]:
+    """Return the phases that only run models forward."""
+    return [phase for phase in workload.profile.phases if not phase.unit.trains]
+
+
+def weight_types(workload: Workload) -> set[str]:
+    """Return the types of most parameters of the models that only run forward."""
+    return {phase.unit.weights_dtype for phase in inferences(workload)}
+
+
+def in_float32(workload: Workload) -> bool:
+    """Return whether all models that only run forward are PyTorch's and in fp32, and stay so on a GPU."""
+    return is_torch(workload) and not weight_types(workload) & HALF_TYPES and workload.execution.weights is None
 
 
 def uses_loader(data: DataLoading) -> bool:
@@ -39,17 +70,117 @@ def uses_loader(data: DataLoading) -> bool:
     return data.batches_per_step > 0 and bool(data.fetch_seconds_per_batch)
 
 
-def with_half(workload: Workload, dtype: str) -> Workload:
-    """Return the workload under ``torch.autocast("cuda")``; `dtype` is ``float16`` or ``bfloat16``."""
+def starts_epoch(extra: Extra) -> bool:
+    """Return whether it is work that repeats with every epoch, before its first step."""
+    return extra.kind is ExtraKind.EPOCH_START and extra.rhythm is Rhythm.EPOCH
+
+
+# -------------------------------------------------------------------------------------------------------- precision
+
+
+def half_for(place: Candidate) -> str:
+    """Return the half precision to use on an accelerator; empty where there is no unit for it."""
+    spec = place.accelerator
+    if spec is None or spec.compute_capability is None:
+        return ""
+    if spec.compute_capability >= BFLOAT16_SINCE and spec.bf16_tensor_tflops:
+        return "bfloat16"
+    return "float16" if spec.fp16_tensor_tflops else ""
+
+
+def with_autocast(workload: Workload, place: Candidate, _: int = 1) -> Workload | None:
+    """Return the workload under ``torch.autocast("cuda")`` in the half precision of the place."""
+    if not (dtype := half_for(place)):
+        return None
     framework = workload.profile.framework
     casts = [Autocast(device="cuda", dtype=dtype, enabled=True), *framework.autocast]
     return replace(workload, profile=replace(workload.profile, framework=replace(framework, autocast=casts)))
 
 
-def with_tf32(workload: Workload) -> Workload:
+def with_half_weights(workload: Workload, place: Candidate, _: int = 1) -> Workload | None:
+    """Return the workload with its fp32 models converted to the half precision of a GPU, without autocast."""
+    if not (dtype := half_for(place)):
+        return None
+    execution = workload.execution
+    off = replace(execution.precision, half=None)
+    return replace(workload, execution=replace(execution, weights=dtype, precision=off))
+
+
+def with_tf32(workload: Workload, place: Candidate, _: int = 1) -> Workload | None:
     """Return the workload after ``torch.set_float32_matmul_precision("high")``."""
+    if place.accelerator is None or not place.accelerator.tf32_tensor_tflops:
+        return None
     framework = replace(workload.profile.framework, float32_matmul_precision="high", matmul_tf32=True)
-    return replace(workload, profile=replace(workload.profile, framework=framework))
+    precision = replace(workload.execution.precision, matmul_tf32=True)
+    return replace(
+        workload,
+        profile=replace(workload.profile, framework=framework),
+        execution=replace(workload.execution, precision=precision),
+    )
+
+
+def with_channels_last(workload: Workload, place: Candidate, _: int = 1) -> Workload | None:
+    """Return the workload with its images and convolutions in channels-last order, if it computes in half precision."""
+    execution = workload.execution
+    halved = execution.weights is not None or execution.precision.half is not None
+    if not place.is_gpu or not (halved or weight_types(workload) <= HALF_TYPES):
+        return None
+    return replace(workload, execution=replace(execution, channels_last=True))
+
+
+def with_compile(workload: Workload, place: Candidate, _: int = 1) -> Workload | None:
+    """Return the workload under torch.compile in its default mode."""
+    if not place.is_gpu:
+        return None
+    return replace(workload, execution=replace(workload.execution, runtime=Runtime.COMPILED))
+
+
+def with_cpu_bfloat16(workload: Workload, place: Candidate, _: int = 1) -> Workload | None:
+    """Return the workload with its fp32 models in bf16 on a CPU that has units for it, calls and Python as they are.
+
+    The gain is that of the whole unit by the formulas for both types, so that nets of tiny ops hardly gain.
+    """
+    cpu, offer = place.cpu, place.offer
+    if place.is_gpu or cpu is None or offer is None or half_unit(cpu, "bfloat16") is HalfUnit.NONE:
+        return None
+    splits, works = list(workload.splits), list(workload.works)
+    for index, (split, unit) in enumerate(zip(workload.splits, workload.units, strict=True)):
+        if unit is not None:
+            gain = half_gain(unit, cpu, offer.vcpus)
+            splits[index] = replace(split, compute=split.compute / gain, memory=split.memory / gain)
+            flops = {(kind, "bfloat16"): value for (kind, _), value in works[index].flops.items()}
+            works[index] = replace(works[index], flops=flops)  # no fp32 peak limits it
+    return replace(workload, splits=splits, works=works)
+
+
+def from_cpu_float16(workload: Workload, place: Candidate, _: int = 1) -> Workload | None:
+    """Return the workload with its float16 models in bf16 on a CPU that has units for it."""
+    if place.is_gpu or place.cpu is None or half_unit(place.cpu, "bfloat16") is HalfUnit.NONE:
+        return None
+    return replace(workload, cpu_dtype="bfloat16") if weight_types(workload) == {"float16"} else None
+
+
+def with_cpu_float32(workload: Workload, place: Candidate, _: int = 1) -> Workload | None:
+    """Return the workload with its half-precision models in fp32, twice as large, on a CPU without units for them."""
+    types = weight_types(workload)
+    if place.cpu is None or any(half_unit(place.cpu, dtype) is not HalfUnit.NONE for dtype in types):
+        return None
+    profile = workload.profile
+    more = max(phase.model_bytes for phase in inferences(workload))
+    rss = None if profile.peak_rss_bytes is None else profile.peak_rss_bytes + more
+    return replace(workload, profile=replace(profile, peak_rss_bytes=rss), cpu_dtype="float32")
+
+
+def cast_seconds(workload: Workload) -> float:
+    """Return the seconds that launching the casts of mixed precision takes over the whole run."""
+    total = 0.0
+    for phase, steps in zip(workload.profile.phases, workload.scope.steps, strict=True):
+        weights = sum(one.tensors * one.updates_per_step for one in phase.optimizers) * phase.micro_batches
+        total += steps * CONSTANTS["launch"] * (CASTS_PER_WEIGHT * weights + SCALER_KERNELS)
+    return total
+
+
+# ---------------------------------------------------------------------------------------------------------- loading
 
 
 def with_workers(workload: Workload, workers: int) -> Workload:
@@ -82,6 +213,26 @@ def _wait_here(phase: Phase, workload: Workload, workers: int) -> float:
     return max(rest, shared, work / min(workers, cores) + waiting) - rest
 
 
+def worker_seconds(workload: Workload, workers: int, after: Prediction) -> float:
+    """Workers that start, batches that are handed over, and, without a GPU, cores that the training wants as well."""
+    total = 0.0
+    profile, scope = workload.profile, workload.scope
+    for phase, steps, epochs in zip(profile.phases, scope.steps, scope.epochs, strict=True):
+        data = phase.data
+        if not uses_loader(data) or data.workers >= workers:
+            continue
+        total += WORKER_START_SECONDS * (workers - data.workers) * max(1.0, epochs)
+        if data.workers == 0:
+            total += HANDOVER_SECONDS * data.batches_per_step * steps
+        if after.candidate.offer is not None and not after.candidate.is_gpu:
+            work = (data.fetch_seconds_per_batch or 0.0) * data.batches_per_step
+            total += steps * work / host_cores(after.candidate)
+    return total
+
+
+# ---------------------------------------------------------------------------------------------------------- batches
+
+
 def with_batch(workload: Workload, factor: float) -> Workload:
     """Return the workload with `factor` times the samples in a batch and as many steps fewer: the same samples in all.
 
@@ -90,33 +241,76 @@ def with_batch(workload: Workload, factor: float) -> Workload:
     """
 
     def change(phase: Phase) -> Phase:
-        data, total = phase.data, phase.total
-        return replace(
+        return _in_larger_units(
             phase,
-            step=scaled_step(phase.step, lambda seconds: seconds * factor),
-            waiting_seconds_per_step=waiting_of(phase, factor),
-            data=replace(larger_data(data, factor), wait_seconds_per_step=data.wait_seconds_per_step * factor),
-            total=replace(
-                total,
-                steps=None if total.steps is None else total.steps / factor,
-                steps_per_epoch=None if total.steps_per_epoch is None else total.steps_per_epoch / factor,
-            ),
+            factor,
+            lambda seconds: seconds * factor,
             saved_tensor_bytes=round(phase.saved_tensor_bytes * factor),
             host_seconds_per_step=phase.host_seconds_per_step * factor,
             op_seconds_per_step=phase.op_seconds_per_step * factor,
-            extras=[
-                replace(extra, every=extra.every / factor, first=None) if extra.rhythm is Rhythm.STEPS else extra
-                for extra in phase.extras
-            ],
         )
 
     works = [
-        scaled_work(work, size=factor, same_bytes=weight_bytes(phase))
+        work.scaled(size=factor, same_bytes=weight_bytes(phase))
         for work, phase in zip(workload.works, workload.profile.phases, strict=True)
     ]
     splits = [scaled_split(split, factor) for split in workload.splits]
     scope = replace(workload.scope, steps=tuple(steps / factor for steps in workload.scope.steps))
     return replace(_phases(workload, change), works=works, splits=splits, scope=scope)
+
+
+def with_items(workload: Workload, factor: float) -> Workload:
+    """Return the workload with `factor` times the items in each unit of its last phase, and as many units fewer.
+
+    Arithmetic, data and the bytes of activations are taken per item; launches, framework calls, the script's own Python
+    and the bytes of weights per unit. Other phases stay as they are, and so does a last one that is training.
+    """
+    profile, scope = workload.profile, workload.scope
+    phase, unit, work, split = profile.phases[-1], workload.units[-1], workload.works[-1], workload.splits[-1]
+    if phase.unit.trains or unit is None:
+        return workload
+    weights = sum(one.times * one.work.weight_bytes for one in unit.passes)
+    same = min(1.0, weights / work.bytes_moved) if work.bytes_moved > 0 else 0.0
+    larger = replace(split, compute=split.compute * factor, memory=split.memory * (same + (1 - same) * factor))
+    before, after = (one.compute + one.memory + one.calls + one.host for one in (split, larger))
+    ratio = after / before if before > 0 else 1.0  # all of it waits
+    waited, waiting = phase.data.wait_seconds_per_step, waiting_of(phase, factor)
+    apart = waited + phase.waiting_seconds_per_step
+    last = _in_larger_units(
+        phase,
+        factor,
+        lambda seconds: max(0.0, seconds - apart) * ratio + waited * factor + waiting,
+        unit=phase.unit.times(factor),
+    )
+    return replace(
+        workload,
+        profile=replace(profile, phases=[*profile.phases[:-1], last]),
+        scope=replace(scope, steps=(*scope.steps[:-1], scope.steps[-1] / factor)),
+        works=[*workload.works[:-1], work.scaled(size=factor, same_bytes=weights)],
+        splits=[*workload.splits[:-1], larger],
+        units=(*workload.units[:-1], unit.scaled(factor)),
+    )
+
+
+def _in_larger_units(phase: Phase, factor: float, seconds: Callable[[float], float], **changes: Any) -> Phase:
+    """Return the phase with `factor` times the samples in what it repeats, as often fewer of that, and other changes."""
+    total = phase.total
+    return replace(
+        phase,
+        step=scaled_step(phase.step, seconds),
+        waiting_seconds_per_step=waiting_of(phase, factor),
+        data=replace(larger_data(phase.data, factor), wait_seconds_per_step=phase.data.wait_seconds_per_step * factor),
+        total=replace(
+            total,
+            steps=None if total.steps is None else total.steps / factor,
+            steps_per_epoch=None if total.steps_per_epoch is None else total.steps_per_epoch / factor,
+        ),
+        extras=[
+            replace(extra, every=extra.every / factor, first=None) if extra.rhythm is Rhythm.STEPS else extra
+            for extra in phase.extras
+        ],
+        **changes,
+    )
 
 
 def with_fewer_accumulations(workload: Workload, factor: int) -> Workload:
@@ -131,8 +325,11 @@ def with_fewer_accumulations(workload: Workload, factor: int) -> Workload:
             micro_batches=phase.micro_batches / factor,
         )
 
-    works = [scaled_work(work, launches=1.0 / factor) for work in workload.works]
+    works = [work.scaled(launches=1.0 / factor, same_bytes=0.0) for work in workload.works]
     return replace(_phases(workload, change), works=works)
+
+
+# ------------------------------------------------------------------------------------ work that is done elsewhere
 
 
 def without_host_python(workload: Workload) -> Workload:
@@ -151,37 +348,43 @@ def without_epoch_starts(workload: Workload) -> Workload:
     return _phases(workload, lambda phase: replace(phase, extras=[e for e in phase.extras if not starts_epoch(e)]))
 
 
-def starts_epoch(extra: Extra) -> bool:
-    """Return whether it is work that repeats with every epoch, before its first step."""
-    return extra.kind is ExtraKind.EPOCH_START and extra.rhythm is Rhythm.EPOCH
-
-
 def _phases(workload: Workload, change: Callable[[Phase], Phase]) -> Workload:
     profile = workload.profile
     return replace(workload, profile=replace(profile, phases=[change(phase) for phase in profile.phases]))
 
 
-def cast_seconds(workload: Workload) -> float:
-    """Return the seconds that launching the casts of mixed precision takes over the whole run."""
-    total = 0.0
-    for phase, steps in zip(workload.profile.phases, workload.scope.steps, strict=True):
-        weights = sum(one.tensors * one.updates_per_step for one in phase.optimizers) * phase.micro_batches
-        total += steps * CONSTANTS["launch"] * (CASTS_PER_WEIGHT * weights + SCALER_KERNELS)
-    return total
+# ----------------------------------------------------------------------------------------------------- several GPUs
 
 
-def worker_seconds(workload: Workload, workers: int, after: Prediction) -> float:
-    """Workers that start, batches that are handed over, and, without a GPU, cores that the training wants as well."""
-    total = 0.0
-    profile, scope = workload.profile, workload.scope
-    for phase, steps, epochs in zip(profile.phases, scope.steps, scope.epochs, strict=True):
-        data = phase.data
-        if not uses_loader(data) or data.workers >= workers:
-            continue
-        total += WORKER_START_SECONDS * (workers - data.workers) * max(1.0, epochs)
-        if data.workers == 0:
-            total += HANDOVER_SECONDS * data.batches_per_step * steps
-        if after.candidate.offer is not None and not after.candidate.is_gpu:
-            work = (data.fetch_seconds_per_batch or 0.0) * data.batches_per_step
-            total += steps * work / host_cores(after.candidate)
-    return total
+def as_several(workload: Workload) -> Workload | None:
+    """Return the workload as one process on each GPU under DDP; None if that is no change of a PyTorch training script.
+
+    The batch of a GPU stays; where the number of steps is fixed, it is divided.
+    """
+    profile = workload.profile
+    phases = profile.phases
+    trains = profile.framework.name == "torch" and all(phase.unit.trains for phase in phases)
+    parameters = max((sum(one.parameters for one in phase.optimizers) for phase in phases), default=0)
+    if not trains or not profile.ranks.alone or not parameters:
+        return None
+    counted = any(fixed and steps for fixed, steps in zip(workload.scope.fixed, workload.scope.steps, strict=False))
+    spread = Parallelism(
+        scheme=Scheme.DDP,
+        how="as several processes",
+        parameters=parameters,
+        trained_parameters=parameters,
+        batch=BatchScaling.GLOBAL if counted else BatchScaling.PER_RANK,
+        sampler_distributed=True,
+        rank_batch=phases[-1].data.batch_size,
+    )
+    return replace(workload, profile=replace(profile, parallelism=spread))
+
+
+def as_sharded(workload: Workload) -> Workload | None:
+    """Return the workload under FSDP, in as many processes as before, or one on each GPU; None as for `as_several`."""
+    changed = as_several(workload) if workload.profile.ranks.alone else workload
+    if changed is None:
+        return None
+    half = precision_of(workload.profile.framework).half is not None
+    spread = sharded(changed.profile.ranks, half=half)
+    return replace(changed, profile=replace(changed.profile, parallelism=spread))

@@ -11,6 +11,7 @@ import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
+from costgpu.estimator.advice.changes import half_for
 from costgpu.estimator.cost import hourly_usd
 from costgpu.estimator.interval import probability_less
 from costgpu.estimator.predict import predict
@@ -31,26 +32,47 @@ PAIRED_SIGMA = 0.15
 # Source: benchmarks/advice.py workers on two busy cores (2026-11-21): errors of +0.35, -0.01 and -0.22; far larger ones
 # while neighbours used the cores, so that nothing is said of a machine whose speed swings.
 SHARED_CORES_SIGMA = 0.25
+GPU_MODEL = "the GPU model and the traced step"
+FORWARD_MODEL = "the model of forward passes and the traced unit"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Option:
-    """One change of a script that may be worth advising; the callables take the prediction with the change."""
+class Change:
+    """One kind of change of a script, a row of the table of advice."""
 
-    kind: AdviceKind  # what it changes
-    size: int = 1  # how much, among the options of its kind: workers, the factor of a batch
-    action: Callable[[Prediction], str]  # the advice in words
-    short: Callable[[Prediction], str]  # the same in a few words
-    # the changed workload for a place; None where it does not apply
-    change: Callable[[Workload, Candidate], Workload | None]
+    kind: AdviceKind  # what it changes; rows of one kind are alternatives
+    trains: bool | None  # whether it is for scripts that train, or for those that run models forward; None for both
+    # how much of it is worth a try, such as numbers of workers; empty where it does not apply
+    sizes: Callable[[AdviceContext], Sequence[int]]
+    # the changed workload for a place; None where it does nothing there
+    transform: Callable[[Workload, Candidate, int], Workload | None]
+    action: Callable[[Changed], str]  # the advice in words
+    short: Callable[[Changed], str]  # the same in a few words
     # seconds that the change may add to the run and that no prediction knows
-    overhead: Callable[[Prediction], float] = lambda _: 0.0
-    sigma: Callable[[Prediction], float] = lambda _: 0.0  # least error of the logarithm of its speed-up
+    overhead: Callable[[Changed], float] = lambda _: 0.0
+    sigma: Callable[[Changed], float] = lambda _: 0.0  # least error of the logarithm of its speed-up
     # error of the logarithm of its speed-up on one chip, where it is known better than that of any change
     paired_sigma: float = PAIRED_SIGMA
-    basis: str  # what its saving is computed from
-    notes: tuple[str, ...] = ()  # further sentences for a reader
-    at_most: bool = False  # whether the saving is an upper bound
+    basis: str = ""  # what its saving is computed from; empty for the model of its kind of work
+    notes: Callable[[AdviceContext], Sequence[str]] = lambda _: ()  # further sentences for a reader
+    at_most: Callable[[AdviceContext], bool] = lambda _: False  # whether the saving is an upper bound
+
+
+Option = tuple[Change, int]  # a change, and how much of it
+
+
+@dataclass(frozen=True, slots=True)
+class Changed:
+    """A workload after a change, of which there are words."""
+
+    context: AdviceContext
+    size: int
+    after: Prediction
+
+    @property
+    def half(self) -> str:
+        """Return the half precision to use there."""
+        return half_for(self.after.candidate)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,6 +83,11 @@ class AdviceContext:
     before: Prediction | None  # the recommendation that a saving is counted from; None where nothing is possible
     offers: tuple[Prediction, ...]  # places to run it: of each instance type the cheapest, and the recommended one
     preferences: Preferences  # what the user wants
+
+    @property
+    def trains(self) -> bool:
+        """Return whether the script trains anything."""
+        return any(phase.unit.trains for phase in self.workload.profile.phases)
 
     @property
     def free(self) -> bool:
@@ -103,21 +130,26 @@ class AdviceContext:
         return None
 
     def _advice_of(self, options: Sequence[Option], before: Prediction, after: Prediction) -> Advice | None:
-        alone = options[0] if len(options) == 1 else None
-        together = f"Together: {' and '.join(option.short(after) for option in options)}"
+        rows = [(row, Changed(self, size, after)) for row, size in options]
+        alone = rows[0][0] if len(rows) == 1 else None
+        together = f"Together: {' and '.join(row.short(case) for row, case in rows)}"
         return self.advice(
             alone.kind if alone else AdviceKind.TOGETHER,
-            alone.action(after) if alone else together,
+            alone.action(rows[0][1]) if alone else together,
             after,
-            overhead=sum(option.overhead(after) for option in options),
+            overhead=sum(row.overhead(case) for row, case in rows),
             sigma=max(
-                error_between(before, after, max(option.paired_sigma for option in options)),
-                *(option.sigma(after) for option in options),
+                error_between(before, after, max(row.paired_sigma for row, _ in rows)),
+                *(row.sigma(case) for row, case in rows),
             ),
-            basis=", ".join(dict.fromkeys(option.basis for option in options)),
-            notes=alone.notes if alone else (),
-            at_most=any(option.at_most for option in options),
+            basis=", ".join(dict.fromkeys(self._basis(row) for row, _ in rows)),
+            notes=alone.notes(self) if alone else (),
+            at_most=any(row.at_most(self) for row, _ in rows),
         )
+
+    def _basis(self, row: Change) -> str:
+        trains = self.trains if row.trains is None else row.trains
+        return row.basis or (GPU_MODEL if trains else FORWARD_MODEL)
 
     def advice(
         self,
@@ -179,8 +211,8 @@ class AdviceContext:
 
 def _changed(workload: Workload, place: Candidate, options: Sequence[Option]) -> Workload | None:
     """Return the workload after all these changes; None if one of them does not apply there."""
-    for option in options:
-        changed = option.change(workload, place)
+    for row, size in options:
+        changed = row.transform(workload, place, size)
         if changed is None:
             return None
         workload = changed

@@ -1,20 +1,19 @@
-"""Advice that changes where the job runs, or what runs there: spot, region, instance, preprocessing, memory. Pure."""
+"""Advice that changes where the job runs, or what runs there: spot, region, instance, preprocessing elsewhere. Pure."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import math
+from collections.abc import Sequence
 
 from costgpu.estimator.advice.changes import starts_epoch, traced, with_setup, without_epoch_starts
-from costgpu.estimator.advice.context import AdviceContext, cheapest_of_each_type
-from costgpu.estimator.advice.several_gpus import sharded_place
-from costgpu.estimator.advice.spot import spot_machine
+from costgpu.estimator.advice.context import AdviceContext, cheapest_of_each_type, error_between
+from costgpu.estimator.advice.fitting import need_gib
 from costgpu.estimator.cost import CPU_READY_SECONDS, billed_usd, hourly_usd
-from costgpu.estimator.feasibility import incompatible, required_accelerator_gib
-from costgpu.estimator.gpu import precision_of
-from costgpu.estimator.inference.memory import what_fits
+from costgpu.estimator.interval import Z80
 from costgpu.estimator.prepared import Workload
+from costgpu.estimator.spot import advice_words, at_best_interval
 from costgpu.estimator.verdict import best
-from costgpu.estimator.verdict_sentence import describe
+from costgpu.models.offer import PurchaseOption
 from costgpu.models.prediction import Advice, AdviceKind, Prediction
 from costgpu.units import format_duration, format_free, format_usd
 
@@ -22,23 +21,7 @@ START_SECONDS = 60.0  # of a set-up, that are imports and building the model: th
 LAUNCH_BOUND = 0.3  # share of a step's launches and host work from which a larger GPU is idle
 MEMORY_UNUSED = 0.5  # of the accelerator's memory
 PRICES = "the prices of the snapshot"
-MEMORY_OF_INFERENCE = "weights, key-value cache and activations, with a margin"
-MEMORY = "parameters, gradients, optimizer state and saved tensors, with a margin of a quarter"
-WRAP = "The script must wrap its model: torch.distributed.fsdp.fully_shard() of each block, then of the model."
-FITS = {"as written": "as written", "half": "in half precision"}
 SMALL_ERROR = 0.02  # of a ratio in which only a price changes
-
-
-def place_advice(
-    context: AdviceContext, wider: Sequence[Prediction], spot: Sequence[Prediction]
-) -> Iterator[Advice | None]:
-    """Yield everything that another place, or less work on this one, would save; None where it saves nothing."""
-    yield preprocessing(context)
-    yield between_epochs(context)
-    yield other_instance(context, wider)
-    yield region(context, wider)
-    yield spot_machine(context, spot)
-    yield does_not_fit(context, wider)
 
 
 def preprocessing(context: AdviceContext) -> Advice | None:
@@ -205,118 +188,54 @@ def region(context: AdviceContext, wider: Sequence[Prediction]) -> Advice | None
     )
 
 
-def need_gib(workload: Workload) -> float:
-    """Accelerator memory that the job needs, with the margin."""
-    precision = precision_of(workload.profile.framework)
-    return max(required_accelerator_gib(phase, precision, workload.execution) for phase in workload.profile.phases)
-
-
-def does_not_fit(context: AdviceContext, wider: Sequence[Prediction]) -> Advice | None:
-    """Return the cheapest accelerator that holds the job, or, where none does, the number of them that would."""
-    if not context.workload.profile.ranks.alone:
-        return _sharded_instead(context, wider)
-    if not traced(context.workload):
+def spot_machine(context: AdviceContext, spot: Sequence[Prediction]) -> Advice | None:
+    """Spot machines, where they win clearly with what interruptions add; with checkpoints, if none was seen."""
+    before = context.before
+    offer = before.offer if before is not None else None
+    if before is None or offer is None or offer.purchase_option is PurchaseOption.SPOT:
         return None
-    gpus = [place for place in context.offers if place.candidate.is_gpu]
-    need = need_gib(context.workload)
-    chips = [place.offer.accelerator for place in gpus if place.offer is not None]
-    too_small = any(chip is not None and chip.memory_gib < need for chip in chips)
-    if not gpus or any(not place.infeasible for place in gpus) or not too_small:
-        return None
-    head = f"It needs {need:.1f} GiB on one accelerator"
-    one = best([place for place in wider if place.candidate.is_gpu], context.preferences)
-    if one is not None:
-        action = f"{head}: {describe(one)} has them"
-        if context.before is None:
-            return _unpriced(action, None, one)
-        return context.advice(AdviceKind.DOES_NOT_FIT, action, one, basis=MEMORY)
-    if smaller := _made_to_fit(context.workload, [*gpus, *wider]):
-        action = f"{head}, more than any offer has"
-        return _unpriced(action, context.before, None, smaller, basis=MEMORY_OF_INFERENCE)
-    if shared := sharded_place(context.workload, [*gpus, *wider], context.preferences):
-        return _unpriced(
-            f"{head}, more than any offer has; under FSDP it fits {describe(shared)}: about"
-            f" {format_duration(shared.wall_seconds.value)} and {format_usd(shared.cost_usd.value)}",
-            context.before,
-            shared if context.before is None else None,
-            WRAP,
+    last = context.workload.profile.phases[-1]
+    infers = not last.unit.trains
+    places = [
+        place if infers else _with_checkpoints(place)
+        for place in cheapest_of_each_type(spot, None)
+        if place.offer is not None and place.offer.purchase_option is PurchaseOption.SPOT
+    ]
+    first = best(places, context.preferences)
+    same = [
+        place
+        for place in places
+        if place.offer is not None
+        and (place.offer.instance_type, place.candidate.nodes) == (offer.instance_type, before.candidate.nodes)
+        and not place.infeasible
+    ]
+    for found in [*([first] if first is not None else []), *same]:
+        as_written = next(place for place in spot if place.candidate is found.candidate)
+        action, notes = advice_words(
+            as_written, found, infers=infers, timed=bool(last.step.count), whole=context.workload.scope.whole
         )
-    several = [p for p in [*gpus, *wider] if _together(p, need) and _software_runs(context.workload, p)]
-    if not several:
-        action = f"{head}, more than any offer has, and more than the accelerators of any offer together"
-        return _unpriced(action, context.before, None)
-    cheapest = min(several, key=lambda place: hourly_usd(place.candidate))
-    return _unpriced(
-        f"{head}, more than any offer has; the cheapest that hold it together: {describe(cheapest)}",
-        context.before,
-        None,
-        "The script must shard its model over them (FSDP, DeepSpeed), which costgpu does not do for it.",
-        f"Time and cost there are not known; it is {format_usd(hourly_usd(cheapest.candidate))} an hour.",
-    )
+        advice = context.advice(
+            AdviceKind.SPOT,
+            action,
+            found,
+            sigma=math.hypot(error_between(before, found), _rate_error(found)),
+            basis="spot prices, which change, and assumed interruptions",
+            notes=notes,
+        )
+        if advice is not None:
+            return advice
+    return None
 
 
-def _sharded_instead(context: AdviceContext, wider: Sequence[Prediction]) -> Advice | None:
-    """FSDP for a training in several processes of which each holds more than any GPU; None if it fits, or shards already."""
-    scheme = context.workload.profile.ranks.scheme
-    gpus = [place for place in [*context.offers, *wider] if place.candidate.is_gpu]
-    if scheme.shards_parameters or not scheme.predicted or not gpus or any(not place.infeasible for place in gpus):
-        return None
-    shared = sharded_place(context.workload, gpus, context.preferences)
-    if shared is None:
-        return None
-    return _unpriced(
-        f"It fits no GPU under {scheme.phrase}; under FSDP it fits {describe(shared)}: about"
-        f" {format_duration(shared.wall_seconds.value)} and {format_usd(shared.cost_usd.value)}",
-        context.before,
-        shared if context.before is None else None,
-        WRAP,
-    )
+def _with_checkpoints(place: Prediction) -> Prediction:
+    """Return the place as it is where checkpoints were seen; else with the best ones."""
+    found = place.interruptions
+    return place if found is None or found.interval_seconds is not None else at_best_interval(place)
 
 
-def _made_to_fit(workload: Workload, places: Sequence[Prediction]) -> str:
-    """Return the cheapest GPU that inference would fit after a change of batch or precision, and the change; else empty."""
-    if any(phase.unit.trains for phase in workload.profile.phases):
-        return ""
-    for place in sorted(places, key=lambda place: hourly_usd(place.candidate)):
-        offer = place.offer
-        if offer is None or offer.accelerator is None or not _software_runs(workload, place):
-            continue
-        each = [
-            {fit.change: fit.batch for fit in what_fits(phase, workload.execution, offer.accelerator.memory_gib)}
-            for phase in workload.profile.phases
-        ]
-        words = [
-            FITS.get(change, f"with {change} weights") + (f" at {batch:.0%} of the batch" if batch < 1 else "")
-            for change in each[0]
-            if all(change in one for one in each) and (batch := min(one[change] for one in each))
-        ]
-        if words:
-            return f"On {describe(place)} it fits {' or '.join(words)}."
-    return ""
-
-
-def _unpriced(
-    action: str, before: Prediction | None, after: Prediction | None, *notes: str, basis: str = MEMORY
-) -> Advice:
-    """Advice on what a job needs that names no saving."""
-    return Advice(
-        kind=AdviceKind.DOES_NOT_FIT,
-        action=action,
-        saving_usd=0.0,
-        saving_seconds=0.0,
-        before=before,
-        after=after,
-        basis=basis,
-        notes=notes,
-    )
-
-
-def _together(place: Prediction, need: float) -> bool:
-    offer = place.offer
-    chips = offer.accelerator if offer is not None else None
-    return chips is not None and chips.count >= 2 and chips.count * chips.memory_gib >= need
-
-
-def _software_runs(workload: Workload, place: Prediction) -> bool:
-    spec = place.candidate.accelerator
-    return spec is not None and not incompatible(spec, place.candidate, workload.profile.framework)
+def _rate_error(place: Prediction) -> float:
+    """Return the standard deviation of the logarithm of the time that the error of the interruption rate causes."""
+    found, factor = place.interruptions, place.interruption_factor
+    if found is None or found.undisturbed_seconds.high <= 0 or factor <= 0:
+        return 0.0
+    return max(0.0, math.log(found.wall_seconds.high / found.undisturbed_seconds.high / factor)) / Z80

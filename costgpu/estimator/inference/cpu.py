@@ -12,10 +12,9 @@ from __future__ import annotations
 from enum import StrEnum
 
 from costgpu.estimator.cpu import CpuRates, rates_there, speedup_of
-from costgpu.estimator.inference.forward_work import ForwardWork
 from costgpu.estimator.inference.unit import Unit
 from costgpu.estimator.interval import Interval
-from costgpu.estimator.op_costs import HALF_TYPES
+from costgpu.estimator.work import HALF_TYPES, Work
 from costgpu.models.offer import CpuSpec
 
 # Source of the figures of this module: INFERENCE study (2026-11): prefill rows of vLLM and PyTorch in bf16 on 12 families.
@@ -86,14 +85,14 @@ def half_gain(unit: Unit, cpu: CpuSpec, vcpus: int) -> float:
     return unit_seconds_on_cpu(unit, cpu, vcpus, "float32") / half if half > 0 else 1.0
 
 
-def _compute(work: ForwardWork, cpu: CpuSpec, rates: CpuRates, dtype: str) -> float:
+def _compute(work: Work, cpu: CpuSpec, rates: CpuRates, dtype: str) -> float:
     if dtype not in HALF_TYPES:
         return work.total_flops / (rates.core_gflops * 1e9 * speedup_of(rates.cores, SIGMA))
     cores = speedup_of(min(rates.cores, MOST_CORES), SIGMA)
     return work.total_flops / (HALF_GFLOPS[half_unit(cpu, dtype)] * 1e9 * cores)
 
 
-def _bytes(work: ForwardWork, dtype: str) -> float:
+def _bytes(work: Work, dtype: str) -> float:
     """Return the bytes moved, floating-point tensors in `dtype`."""
     width = 2.0 if dtype in HALF_TYPES else 4.0
     return sum(

@@ -26,16 +26,9 @@ from costgpu.estimator.gpu import (
     peak_for,
     sm_gigahertz,
 )
-from costgpu.estimator.inference.forward_work import (
-    DENSE,
-    GEMV,
-    MATMUL,
-    NHWC,
-    WEIGHTS,
-    ForwardWork,
-)
 from costgpu.estimator.interval import MEASURED_INFERENCE, UNRULED, Interval, of_board
-from costgpu.estimator.op_costs import HALF_TYPES, ITEM_BYTES
+from costgpu.estimator.op_costs import ITEM_BYTES
+from costgpu.estimator.work import DENSE, GEMV, HALF_TYPES, MATMUL, NHWC, WEIGHTS, Work
 from costgpu.models.offer import AcceleratorSpec
 
 # Seconds of the device for one unit of each sum of `device_sums`, and the term that it belongs to. Source of these and
@@ -186,7 +179,7 @@ class ForwardTerms:
 
 
 def forward_terms(
-    work: ForwardWork,
+    work: Work,
     spec: AcceleratorSpec,
     execution: Execution,
     *,
@@ -218,12 +211,12 @@ def forward_terms(
         launch=terms[LAUNCH],
         host_alone=host_seconds(work, execution, own=own, host_speed=host_speed),
         waits=work.syncs,
-        unruled_share=work.unruled_bytes / work.total_bytes if work.total_bytes else 0.0,
+        unruled_share=work.unruled_bytes / work.bytes_moved if work.bytes_moved else 0.0,
         notes=("no bf16 units: bf16 work runs at the fp32 rate",) if no_units else (),
     )
 
 
-def device_sums(work: ForwardWork, spec: AcceleratorSpec, execution: Execution) -> dict[str, float]:
+def device_sums(work: Work, spec: AcceleratorSpec, execution: Execution) -> dict[str, float]:
     """Return the sums that make up the device's time, by the names of `COEFFICIENTS`.
 
     Seconds but for the number of kernels.
@@ -259,7 +252,7 @@ def device_sums(work: ForwardWork, spec: AcceleratorSpec, execution: Execution) 
     return dict(sums)
 
 
-def moved_bytes(work: ForwardWork, execution: Execution) -> dict[str, float]:
+def moved_bytes(work: Work, execution: Execution) -> dict[str, float]:
     """Return the bytes that a pass moves by group, in the types in which it runs."""
     if _autocasts(execution) and not any(traced in HALF_TYPES for _, traced in work.moved):
         return dict(work.autocast_moved)
@@ -269,9 +262,7 @@ def moved_bytes(work: ForwardWork, execution: Execution) -> dict[str, float]:
     return dict(moved)
 
 
-def host_seconds(
-    work: ForwardWork, execution: Execution, *, own: float | None = None, host_speed: float = 1.0
-) -> float:
+def host_seconds(work: Work, execution: Execution, *, own: float | None = None, host_speed: float = 1.0) -> float:
     """Return the seconds that the host needs to launch the kernels of a pass, one after the other.
 
     What launches cost was measured with the Python of modules in it; a script whose own Python was found to take longer

@@ -13,7 +13,7 @@ import math
 from dataclasses import dataclass, replace
 
 from costgpu.estimator.inference.gpu import Execution
-from costgpu.estimator.op_costs import HALF_TYPES
+from costgpu.estimator.work import HALF_TYPES
 from costgpu.models.workload import Phase
 
 GIB = 2**30

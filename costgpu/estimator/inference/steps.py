@@ -16,7 +16,7 @@ from costgpu.estimator.inference.cpu import (
 from costgpu.estimator.inference.gpu import Execution, forward_interval
 from costgpu.estimator.inference.unit import Unit, pass_terms, unit_terms
 from costgpu.estimator.interval import Interval
-from costgpu.estimator.op_costs import HALF_TYPES
+from costgpu.estimator.work import HALF_TYPES
 from costgpu.models.offer import AcceleratorSpec, CpuSpec
 from costgpu.models.prediction import Provenance
 from costgpu.models.workload import OpRow, Phase

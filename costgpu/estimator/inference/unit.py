@@ -6,9 +6,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from costgpu.estimator.gpu import precision_of
-from costgpu.estimator.inference.forward_work import POINTWISE, ForwardWork, counted_forward, forward_work
 from costgpu.estimator.inference.gpu import Execution, ForwardTerms, Runtime, forward_terms
-from costgpu.estimator.op_costs import ATTENTION_FORWARD
+from costgpu.estimator.op_costs import ATTENTION_FORWARD, work_of
+from costgpu.estimator.work import POINTWISE, Work, counted_work
 from costgpu.models.offer import AcceleratorSpec
 from costgpu.models.workload import Framework, Generation, GpuPath, OpRow, Phase
 
@@ -20,7 +20,7 @@ CACHE_PASSES = 3.0
 class Pass:
     """Forward passes of one kind in a unit."""
 
-    work: ForwardWork
+    work: Work
     times: float = 1.0  # passes of this kind in one unit
     decode: bool = False  # whether it is the decode of a language model
 
@@ -37,7 +37,7 @@ class Unit:
         """Return the unit with so many times the items; the script's own Python is taken to stay, as launches do."""
         return replace(
             self,
-            passes=tuple(replace(one, work=one.work.scaled(batch)) for one in self.passes),
+            passes=tuple(replace(one, work=one.work.scaled(size=batch)) for one in self.passes),
             items=None if self.items is None else self.items * batch,
         )
 
@@ -47,13 +47,13 @@ def unit_of(phase: Phase) -> Unit:
     items, generation = phase.unit.items, phase.unit.generation
     own = phase.host_seconds_per_step if phase.step.count and phase.host_seconds_per_step > 0 else None
     if phase.gpu is GpuPath.COUNTED and phase.totals is not None:
-        return Unit((Pass(counted_forward(phase.totals)),), items, own)
+        return Unit((Pass(counted_work(phase.totals)),), items, own)
     if generation is None or not generation.traced_decodes:
-        return Unit((Pass(forward_work(phase.ops, phase.trace_steps)),), items, own)
+        return Unit((Pass(work_of(phase.ops, phase.trace_steps, statistics=False)),), items, own)
     decode = [row for row in phase.ops if row.phase == "decode"]
     prefill = [row for row in phase.ops if row.phase != "decode"]
-    work = _at_mean_context(forward_work(decode, generation.traced_decodes), decode, generation)
-    first = Pass(forward_work(prefill, phase.trace_steps))
+    work = _at_mean_context(work_of(decode, generation.traced_decodes, statistics=False), decode, generation)
+    first = Pass(work_of(prefill, phase.trace_steps, statistics=False))
     return Unit((first, Pass(work, generation.decodes, decode=True)), items, own)
 
 
@@ -99,7 +99,7 @@ def mean_context(generation: Generation) -> float:
     return generation.prompt_tokens + generation.new_tokens / 2
 
 
-def _at_mean_context(work: ForwardWork, rows: Iterable[OpRow], generation: Generation) -> ForwardWork:
+def _at_mean_context(work: Work, rows: Iterable[OpRow], generation: Generation) -> Work:
     """One traced decode, moved to the middle of the answer: only the cache grows."""
     traced = traced_context(rows)
     if not traced or not generation.cache_bytes_per_token:

@@ -15,18 +15,10 @@ import types
 from functools import partial
 
 from ...portable.supervise import PARENT_DEATH_SIGNAL, control
-from .frameworks.accelerate_hooks import attach_launchers, attach_state, attach_trainer, set_launch_environment
-from .frameworks.boosting_hooks import attach_catboost, attach_lightgbm, attach_xgboost
-from .frameworks.distribution_hooks import DistributionHooks
-from .frameworks.jax_hooks import JaxHooks
-from .frameworks.keras_hooks import KerasHooks
-from .frameworks.lightning_hooks import LightningHooks
-from .frameworks.predict_hooks import Predictions
-from .frameworks.tqdm_hooks import attach_tqdm
-from .inference.hooks import attach_generate
+from .frameworks.accelerate_hooks import set_launch_environment
+from .frameworks.registry import callbacks
 from .loops.script_frames import PROBE_ROOT, package_of_file
 from .patching import put
-from .ranks.sharded import Sharded
 from .recorder import Recorder
 from .sandbox import fake_nvidia
 from .sandbox.child_processes import follow_child_processes, follow_hdf5, follow_safetensors
@@ -65,53 +57,11 @@ class AfterImport(importlib.abc.MetaPathFinder):
                 if outermost:
                     self.importing = False
                     self.tell(clock() - begin, time.process_time() - busy)
-            callback = self.callbacks.pop(name, None)  # not before: a script may only ask whether it is there
-            if callback is not None:
+            for callback in self.callbacks.pop(name, ()):  # not before: a script may only ask whether it is there
                 callback(module)
 
         put(spec.loader, exec_module=exec_module)
         return spec
-
-
-def frameworks(recorder):
-    """Return what to do after a module has been imported, by the module's name."""
-    progress = recorder.progress
-    keras, fits = KerasHooks(progress), recorder.fits
-    predictions = Predictions(progress, fits)
-    distribution, saving = DistributionHooks(recorder.schemes).callbacks(), recorder.saving.callbacks()
-    return {
-        **distribution,
-        "torch": recorder.attach,
-        "keras": both(keras.attach, distribution["keras"]),
-        "tf_keras": keras.attach,
-        "tensorflow.python.eager.polymorphic_function.polymorphic_function": keras.attach_functions,
-        "jax": both(distribution["jax"], JaxHooks(progress).attach),
-        "xgboost.core": both(partial(attach_xgboost, progress), partial(predictions.attach_booster, "xgboost")),
-        "lightgbm.basic": both(partial(attach_lightgbm, progress), partial(predictions.attach_booster, "lightgbm")),
-        "catboost.core": partial(attach_catboost, progress),
-        "sklearn.base": both(fits.attach_base, predictions.attach_sklearn),
-        "sklearn.model_selection._validation": fits.attach_search,
-        **fits.attach_parts(),
-        "accelerate.launchers": attach_launchers,
-        "accelerate.state": attach_state,
-        "accelerate.accelerator": saving["accelerate.accelerator"],
-        "transformers.trainer": both(saving["transformers.trainer"], partial(attach_trainer, recorder.schemes)),
-        **recorder.schemes.callbacks(),
-        **Sharded(recorder.schemes).callbacks(),
-        **LightningHooks(recorder).callbacks(),
-        "tqdm.std": partial(attach_tqdm, progress),
-        "transformers.generation.utils": partial(attach_generate, recorder),
-        "safetensors.torch": follow_safetensors,
-        "h5py._hl.files": follow_hdf5,
-    }
-
-
-def both(first, second):
-    def attach(module):
-        first(module)
-        second(module)
-
-    return attach
 
 
 def run_script(config):
@@ -144,11 +94,11 @@ def run(config):
     rename_folders()
     sys.addaudithook(reads.audit)
     sys.addaudithook(files.audit)
-    callbacks = frameworks(recorder)
+    after = {**callbacks(recorder), "safetensors.torch": [follow_safetensors], "h5py._hl.files": [follow_hdf5]}
     if config["fake_cuda"]:
         fake_nvidia.put_program(config["scratch"], config["gpus"])
-        callbacks["pynvml"] = partial(fake_nvidia.attach_nvml, config["gpus"])
-    sys.meta_path.insert(0, AfterImport(callbacks, recorder.imported))
+        after["pynvml"] = [partial(fake_nvidia.attach_nvml, config["gpus"])]
+    sys.meta_path.insert(0, AfterImport(after, recorder.imported))
     sys.path.pop(0)  # the probe's own folder
     watchdog = Watchdog(recorder)
     watchdog.start()

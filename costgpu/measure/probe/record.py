@@ -476,7 +476,6 @@ class SeriesFacts(TypedDict, total=False):
     saves: Saves | None
     validation: Validation | None
     may_stop: bool
-    backend: str
     batch: int | None
     optimizer: str
     parameters: int | None
@@ -498,8 +497,8 @@ class SeriesFacts(TypedDict, total=False):
     applied: str  # of a jitted function that updates nothing: "only", or "trains" if the script takes gradients
     evaluating: float  # seconds of jitted functions that update nothing, beside its steps
     inference: bool  # its steps only run what has been trained; `batch` is then the items of one
+    framework: str  # its name where that depends; of a program, whose lines it prints, or ``log lines``
     # of a program that is known by what it prints:
-    framework: str  # whose lines they are; ``log lines`` if nobody's in particular
     how: str  # how its total is known, or why it is not
     kind: str  # of work, in the benchmark table; empty if it is not known
     gpu_reason: str

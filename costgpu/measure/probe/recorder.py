@@ -13,8 +13,9 @@ import traceback
 from .activity import Activity
 from .evaluation import Evaluation
 from .first_step import FirstStep
+from .frameworks.registry import FRAMEWORKS
 from .frameworks.saving_hooks import Saving
-from .frameworks.sklearn_hooks import SklearnHooks
+from .frameworks.sklearn_hooks import EstimatorFits
 from .frameworks.torch_hooks import TorchHooks
 from .inference.follower import InferenceFollower
 from .inference.hooks import ModuleHooks
@@ -66,8 +67,8 @@ class Recorder:
         self.status, self.detail = "running", {}
         self.finished = threading.Lock()
         self.libraries = ()
-        self.progress, self.loops, self.plain_stack = ProgressTracker(self), ScriptLoops(self), None
-        self.fits, self.importing = SklearnHooks(self.progress), (0.0, 0.0)
+        self.progress, self.loops, self.plain_stack = ProgressTracker(self, FRAMEWORKS), ScriptLoops(self), None
+        self.fits, self.importing = EstimatorFits(self.progress), (0.0, 0.0)
         self.inference, self.module_hooks = InferenceFollower(self), None
         self.first = FirstStep(self)
         self.schemes, self.data_parts = Schemes(), DataParts(self)

@@ -8,9 +8,9 @@ import sys
 
 from .activity import peak_memory
 from .frameworks.one_rank import ONE_RANK
+from .frameworks.registry import FRAMEWORKS
 from .frameworks.torch_hooks import GPU_REQUESTS
 from .loops.progress_series import MOST_EVENTS, MOST_TIMES
-from .loops.prospects import TRAINERS
 from .loops.time_budgets import time_budget
 from .patching import FAILURES, attribute, harmless, known
 from .ranks.data_parts import describe_data
@@ -40,7 +40,11 @@ def write_result(recorder, status, detail):
         "series": recorder.progress.record(),
         "loops": harmless(recorder.loops.progress)() if not recorder.phases else None,
         "awaits_training": recorder.progress.awaits_training(),
-        "versions": {n: str(getattr(sys.modules[n], "__version__", "")) for n in TRAINERS if n in sys.modules},
+        "versions": {
+            one.name: str(getattr(sys.modules[one.name], "__version__", ""))
+            for one in FRAMEWORKS
+            if one.computes and one.name in sys.modules
+        },
         "importing": list(recorder.importing),
         "budget": harmless(time_budget)(recorder.thread, recorder.progress.own_loops_around),
         "fit_going": {"estimator": type(fit[0]).__name__, "label": fit[1]} if fit is not None else None,

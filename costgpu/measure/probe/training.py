@@ -133,7 +133,7 @@ class Training(Phase):
         return loaders.batches - loaders.batches_beside
 
     def told_at(self, seen, frame):
-        return told_by(frame, TRAINERS) or seen.progress.keras_length()
+        return told_by(frame, TRAINERS) or seen.progress.fit_length()
 
     def events_of(self, seen):
         kept = super().events_of(seen)

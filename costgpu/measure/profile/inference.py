@@ -52,7 +52,7 @@ def unit_of_series(series: SeriesRecord) -> Unit:
         return Unit(name=name)
     totals, items = facts.get("totals") or {}, facts.get("batch")
     return Unit(
-        name="batch" if series["source"] == "jax" else name,
+        name=name,
         trains=False,
         items=float(items) if items else None,
         item="row" if series["unit"] == "call" else "item",

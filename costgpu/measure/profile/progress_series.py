@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 
+from costgpu.measure.probe.frameworks.framework import BESIDE_TRAINING
+from costgpu.measure.probe.frameworks.registry import BY_NAME, FRAMEWORKS
 from costgpu.measure.probe.record import (
     Intervals,
     LoopProgress,
@@ -39,7 +41,6 @@ LEAST_STEPS = 2
 SLOW_SECONDS = 30.0  # a step that takes so long is an answer by itself
 LEAST_RUN_SECONDS = 1.0  # a script that ended sooner has done nothing that is worth a machine
 LEAST_WITH_FRAMEWORK_SECONDS = 3.0  # the same beside importing a framework: a script that trains may have done nothing
-_FAMILY = {"xgboost": 1, "lightgbm": 1, "catboost": 1, "sklearn": 2, "keras": 3}  # trainings that do not nest
 ONE_STEP = "it makes a single step, of which no trace was taken: how long a GPU takes for it is not known"
 WITHOUT_STEPS = (
     "No training step was seen, and the run as a whole is the answer: if it should train for longer, does it need"
@@ -67,8 +68,8 @@ def progress_phases(record: ProbeRecord) -> list[Phase]:
     series = _chosen(record)
     if series is None:
         return [_phase_without_series(record)]
-    family = _FAMILY.get(series["source"], -1)  # neither can be inside the other
-    others = [one for one in record["series"] if one is not series and _FAMILY.get(one["source"]) == family]
+    family = _family(series)  # neither can be inside the other
+    others = [one for one in record["series"] if one is not series and family and _family(one) == family]
     others = [one for one in others if one["steps"] > 0 and not one["setup"] and not one["facts"].get("inside")]
     earlier = [one for one in others if not one["open"] or one["unit"] == "fit"]
     if series["openings"] > 1 and not series["facts"].get("inference"):  # predicted between trainings: no phase
@@ -88,6 +89,10 @@ def later_fits(record: ProbeRecord) -> list[LaterPhase]:
     if series["facts"].get("applied") == "trains":
         found.append(LaterPhase(label="a place that was not reached", source="", steps=None))
     return found
+
+
+def _family(series: SeriesRecord) -> str:
+    return BY_NAME[series["source"]].family if series["source"] in BY_NAME else ""
 
 
 def _phase_without_series(record: ProbeRecord) -> Phase:
@@ -113,10 +118,10 @@ def framework_of(record: ProbeRecord) -> tuple[str, str]:
         return "torch", torch["version"]
     if series is None:
         return "Python", str(record["python"])
-    name = {"sklearn": "scikit-learn", "tqdm": "Python"}.get(series["source"], series["source"])
-    name = series["facts"].get("framework", name)
-    if series["source"] == "keras" and series["facts"].get("backend"):
-        name = f"keras ({series['facts']['backend']})"
+    name = series["facts"].get("framework", "")
+    if not name:
+        known = BY_NAME[series["source"]]
+        name = known.label or known.name
     return name, str(record["versions"].get(series["source"], record["python"] if name == "Python" else ""))
 
 
@@ -218,13 +223,14 @@ def _only_beside(seconds: float, elsewhere: float) -> bool:
 
 def _has_enough(series: SeriesRecord, record: ProbeRecord) -> bool:
     ended = record["status"] == "ended"
-    if series["source"] == "log" or (ended and series["source"] == "sklearn"):
+    framework = BY_NAME.get(series["source"])
+    if framework is None or (ended and framework.fits):
         return series["steps"] >= 1
     if series["steps"] > LEAST_STEPS or (series["steps"] == LEAST_STEPS and ended):
         return True
     # one or two steps, each so long that no more of them could be waited for
     slow = series["steps"] > 0 and min([series["lead"], *series["seconds"]]) >= SLOW_SECONDS
-    return slow and series["source"] not in ("tqdm", "sklearn")
+    return slow and framework.rank < BESIDE_TRAINING and not framework.fits
 
 
 def _whole_run(record: ProbeRecord) -> bool:
@@ -238,7 +244,7 @@ def _whole_run(record: ProbeRecord) -> bool:
 
 def _frameworks(record: ProbeRecord) -> list[str]:
     """Return the frameworks that were imported and that compute on a GPU, too."""
-    return [name for name in ("torch", "jax", "keras", "tensorflow") if name in (record.get("versions") or {})]
+    return [one.name for one in FRAMEWORKS if one.counts and one.name in (record.get("versions") or {})]
 
 
 def _only_step(record: ProbeRecord) -> bool:
@@ -296,7 +302,7 @@ def _series_phase(series: SeriesRecord, record: ProbeRecord, *, over: bool = Fal
             kernels=totals["kernels"],
             convolutions=totals["convolutions"] / totals["flops"] if totals["flops"] else 0.0,
             dtype=totals["dtype"],
-            source="the jitted function's operations" if series["source"] == "jax" else "the layers' shapes",
+            source=BY_NAME[series["source"]].counts,
         )
         if totals
         else None,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from datetime import datetime
+from functools import partial
 
 from costgpu.estimator.scope import WHOLE_JOB
 from costgpu.estimator.spot import interruption_sentences
@@ -29,6 +30,7 @@ from costgpu.render.estimate.tables import (
     sources_table,
     throughput_tables,
 )
+from costgpu.render.html.charts import STACK_HEIGHT, Point, Stack, cost_and_time, shares
 from costgpu.render.phrases import (
     DRAWN_TERMS,
     TERM_PHRASES,
@@ -43,7 +45,7 @@ from costgpu.render.phrases import (
     waiting_phrase,
     with_article,
 )
-from costgpu.render.report import CostAndTime, Figure, Items, Part, Point, Report, Section, Stack, Tile
+from costgpu.render.report import Figure, Items, Part, Report, Section, Tile
 from costgpu.render.text.offers import day_span, price_age_days
 from costgpu.units import (
     format_duration,
@@ -212,16 +214,25 @@ def _cost_and_time(found: Estimate, own: Ownership | None) -> Section:
         fastest = _cost_in_time(min(rows, key=lambda one: one.wall_seconds.value))
         description = f"The cheapest is {cheapest}; the fastest is {fastest}. {BELOW}"
     here = verdict.here.wall_seconds.value
-    chart = CostAndTime(
-        points=points, here_seconds=here, here_title=f"{THIS_MACHINE}: {format_duration(here)}, {format_free()}"
-    )
+    title_here = f"{THIS_MACHINE}: {format_duration(here)}, {format_free()}"
+    draw = partial(cost_and_time, points=points, here_seconds=here, here_title=title_here)
     mine = [("own diamond", "your GPU, electricity only")] if own is not None else []
     label = "Cost against time of each candidate"
     return Section(
         title=title,
         introduction="Down and left is better. Both scales are logarithmic. The numbers are those of the table, where ★ is"
         " the recommendation, and below each figure is its 80 % interval. Cost: price × time, disk and address included.",
-        parts=[Figure(chart=chart, label=label, description=description, legend=[*LEGEND, *mine]), table],
+        parts=[
+            Figure(
+                draw=draw,
+                label=label,
+                description=description,
+                legend=[*LEGEND, *mine],
+                wide=400,
+                narrow=340,
+            ),
+            table,
+        ],
     )
 
 
@@ -260,7 +271,15 @@ def _steps(verdict: Verdict, own: Ownership | None) -> Figure | None:
     totals = "; ".join(f"{stack.name}: {stack.total}" for stack in stacks)
     known = [key for key in [*TERM_PHRASES, *sorted(used - TERM_PHRASES.keys())] if key in used]
     legend = [(_style(key), TERM_PHRASES.get(key, visible(key))) for key in known]
-    return Figure(chart=stacks, label="What a step's time goes into", description=f"{totals}. {BELOW}", legend=legend)
+    height = len(stacks) * STACK_HEIGHT - 4
+    return Figure(
+        draw=partial(shares, stacks=stacks),
+        label="What a step's time goes into",
+        description=f"{totals}. {BELOW}",
+        legend=legend,
+        wide=height,
+        narrow=height,
+    )
 
 
 def _style(key: str) -> str:

@@ -282,7 +282,7 @@ def sources_table(verdict: Verdict, today: date, own: Ownership | None) -> Table
         rows.append([title if prediction is not None else f"{title}: no offer is possible"])
         rows += _parts_of(prediction, today) if prediction is not None else []
     head = [Heading("", long="what"), Heading("", 9, long="value"), Heading("", 5, long="of it")]
-    return Table("", head, rows, folded=True)
+    return Table("", head, rows, folded="Numbers")
 
 
 def shown_places(verdict: Verdict, own: Ownership | None) -> list[tuple[str, Prediction | None]]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from datetime import date
 from itertools import groupby
 from typing import TYPE_CHECKING
@@ -16,7 +17,6 @@ from markupsafe import Markup
 
 from costgpu.render.html import svg
 from costgpu.render.phrases import counted, visible
-from costgpu.render.report import CostAndTime, Point, Stack
 from costgpu.render.text.layout import cut
 from costgpu.units import format_duration, format_free
 
@@ -138,9 +138,35 @@ def _clusters(pairs: Sequence[Comparison], across: svg.LogScale, up: svg.LogScal
     return parts
 
 
-def cost_and_time(width: int, height: int, chart: CostAndTime) -> list[Markup]:
-    """Draw cost (up) against time (across) of all candidates, with their intervals and the Pareto front."""
-    points, here_seconds = chart.points, chart.here_seconds
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Point:
+    """A candidate in the picture of cost against time."""
+
+    label: str
+    style: str  # cpu, gpu or own
+    title: str  # what it is, and its figures
+    seconds: tuple[float, float, float]  # predicted, low and high
+    usd: tuple[float, float, float]  # the same of the cost; all above zero
+    chosen: bool = False  # whether it is the recommendation
+    front: bool = True  # whether it may be part of the line of those that nothing beats
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stack:
+    """One bar of shares: a name, what stands at its right, and (class, words, value) of its parts."""
+
+    name: str
+    total: str
+    parts: Sequence[tuple[str, str, float]]
+
+
+def cost_and_time(
+    width: int, height: int, points: Sequence[Point], here_seconds: float, here_title: str
+) -> list[Markup]:
+    """Draw cost (up) against time (across) of all candidates, with their intervals and the Pareto front.
+
+    This machine costs nothing, so it is a line at `here_seconds`.
+    """
     top, bottom = svg.TOP + 18.0, height - svg.BOTTOM - 16.0
     across = svg.log_scale([here_seconds, *(s for point in points for s in point.seconds)], svg.LEFT, width - svg.RIGHT)
     up = svg.log_scale([usd for point in points for usd in point.usd] or [1.0], bottom, top)
@@ -151,7 +177,7 @@ def cost_and_time(width: int, height: int, chart: CostAndTime) -> list[Markup]:
     return [
         *svg.grid_up(width, up, svg.usd_ticks(up)),
         *svg.grid_across(width, across, svg.time_ticks(across), top, bottom),
-        svg.titled(chart.here_title, svg.line("here", x, svg.TOP + 4, x, bottom), here_label),
+        svg.titled(here_title, svg.line("here", x, svg.TOP + 4, x, bottom), here_label),
         *_front(points, across, up),
         *(_interval(point, across, up) for point in points),
         *(_mark(point, across, up, taken) for point in points),
@@ -196,7 +222,7 @@ def _mark(point: Point, across: svg.LogScale, up: svg.LogScale, taken: list[tupl
     return svg.titled(point.title, *ring, svg.mark(point.style, x, y, RADIUS[point.style]), label)
 
 
-def shares(width: int, stacks: Sequence[Stack]) -> list[Markup]:
+def shares(width: int, _: int, stacks: Sequence[Stack]) -> list[Markup]:
     """Return a bar of full width for each stack, cut into the shares of its parts; each takes `STACK_HEIGHT`."""
     parts = []
     for index, stack in enumerate(stacks):

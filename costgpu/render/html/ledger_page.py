@@ -1,4 +1,4 @@
-"""The ledger as one HTML page; its prose is in the template ``ledger.html``."""
+"""The report of a ledger: what the runs of a period have cost."""
 
 from __future__ import annotations
 
@@ -7,39 +7,32 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 
-from markupsafe import Markup
-
 from costgpu.ledger.costs.totals import SpendTotal, Summary, total_of
 from costgpu.ledger.records.accuracy import Comparison, accuracy
 from costgpu.ledger.records.budget_sums import BudgetUse
 from costgpu.models.job import CostOutcome, EndReason
 from costgpu.models.run import RunView
 from costgpu.providers import registry
-from costgpu.render.html.ledger_sections import MOST_PICTURES, budget_sections, estimates_section, spending_section
-from costgpu.render.html.page import (
-    BarRow,
-    fraction,
-    hours,
-    minute,
-    name,
-    percent,
-    render,
-    share,
-    two_lines,
-)
-from costgpu.render.phrases import counted, day
-from costgpu.render.report import Table
+from costgpu.render.html.ledger_sections import budget_sections, estimates_section, spending_section
+from costgpu.render.phrases import counted, day, minute, percent, visible
+from costgpu.render.report import Cell, Heading, Report, Row, Section, Table, Tile
 from costgpu.units import format_duration, format_usd
+from costgpu.version import __version__
 
 MOST_OPEN = 40  # open runs that are listed
 MOST_ROWS = 10  # of a list of names; the rest is summed up
 STYLES = {CostOutcome.SUCCEEDED: "fine", CostOutcome.OPEN: "gpu"}
-Tile = tuple[str, str, str]
+SHARES = ("Cost", "Share", "Machine time", "Runs")
+METERED = (
+    "Metered: the price when the run was launched, with disk and address, × the seconds from the create call to the end that"
+    " the provider confirmed, recorded when the run closed and never re-priced. What the provider bills may differ: taxes,"
+    " discounts, free tiers, traffic. A run across an edge of the period counts by its share of time."
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Report:
-    """Everything that the page says of a period."""
+class LedgerPeriod:
+    """Everything that the report says of a period."""
 
     since: datetime
     until: datetime
@@ -51,163 +44,191 @@ class Report:
     unreadable: Sequence[str] = ()  # open runs that cannot be counted
 
 
-def report_html(report: Report, *, place: str, version: str, all_time: Decimal) -> str:
-    """Return the page.
+def ledger_report(found: LedgerPeriod, *, place: str, all_time: Decimal) -> Report:
+    """Return the report.
 
     Args:
         place: Where the ledger is; without a password.
         all_time: What all closed runs of the ledger have cost, the period aside.
     """
-    summary = report.summary
-    first, last = report.since.astimezone(UTC), (report.until - timedelta(microseconds=1)).astimezone(UTC)
-    total, by_person = summary.total.cost_usd, len(summary.people) > 1
-    return render(
-        "ledger.html",
-        report=report,
-        summary=summary,
-        period=f"{day(first.date())} to {day(last.date())}",
-        now=minute(report.now),
-        place=place,
-        version=version,
-        all_time=all_time,
-        tiles=_tiles(report),
-        spending=spending_section(summary) if summary.total.runs else None,
-        budgets=budget_sections(report.budgets),
-        budgets_without_picture=len(report.budgets) - MOST_PICTURES,
-        open_runs=_open_runs(report),
-        providers=_providers(summary),
-        accelerators=_accelerators(summary),
-        outcomes=_outcomes(summary),
-        outcome_table=_outcome_table(),
-        wasted_share=percent(summary.wasted.cost_usd, summary.total.cost_usd),
-        estimates=estimates_section(report.comparisons),
-        names=[
-            ("By job", "Job", _names(summary.jobs, total)),
-            *([("By person", "Person", _names(summary.people, total))] if by_person else []),
-        ],
+    summary, now = found.summary, minute(found.now)
+    first, last = found.since.astimezone(UTC), (found.until - timedelta(microseconds=1)).astimezone(UTC)
+    budgets = budget_sections(found.budgets, summary.days[-1])
+    if summary.total.runs:
+        sections = [spending_section(summary), *budgets, *_sections(found, now)]
+    else:
+        launch = "costgpu run launches the first run, and its cost will be here."
+        spent = f"{format_usd(all_time)} was spent at other times: choose them with --since and --until."
+        words = f"The ledger has none. {spent if all_time else launch}"
+        sections = [Section(title="No runs in this period", parts=[words]), *budgets]
+    made = f"Made {now} by costgpu {__version__} from the ledger {visible(place, 300)}, in which closed runs have cost"
+    made += f" {format_usd(all_time)} in all."
+    if summary.unpriced:
+        made += f" {counted(summary.unpriced, 'run')} had a machine whose cost is not known and counts as nothing."
+    if found.unreadable:
+        made += f" {counted(len(found.unreadable), 'open run')} cannot be read and is not counted."
+    period = f"{day(first.date())} to {day(last.date())}"
+    return Report(
+        title="What the training runs have cost",
+        subtitle=f"{period}, days of UTC. All costs are metered, not billed: price × seconds as costgpu saw them.",
+        tiles=_tiles(found) if summary.total.runs else (),
+        sections=sections,
+        footer=[made, METERED],
     )
 
 
-def _tiles(report: Report) -> list[Tile]:
-    summary = report.summary
+def _sections(found: LedgerPeriod, now: str) -> list[Section]:
+    """Return where the money went."""
+    summary = found.summary
+    total, wasted = summary.total.cost_usd, summary.wasted
+    more = len(found.open_runs) - MOST_OPEN
+    left_out = f" {counted(more, 'cheaper run')} not listed." if more > 0 else ""
+    lost = "No run failed, sat idle or lost its machine."
+    if wasted.runs:
+        where = "went to runs that failed, sat idle, lost their machine, or never started their job."
+        lost = f"{format_usd(wasted.cost_usd)}, {percent(wasted.cost_usd, total)}, {where}"
+    return [
+        Section(
+            title="Running now",
+            introduction=f"What has begun and not ended, metered until {now}.{left_out}",
+            parts=[_open_runs(found)] if found.open_runs else [],
+        ),
+        Section(title="By provider", parts=[_providers(summary)]),
+        Section(title="GPU against CPU", parts=[_accelerators(summary)]),
+        Section(title="Wasted", introduction=lost, parts=_outcomes(summary)),
+        estimates_section(found.comparisons),
+        Section(title="By job", parts=[_names("Job", summary.jobs, total)]),
+        Section(title="By person", parts=[_names("Person", summary.people, total)] if len(summary.people) > 1 else []),
+    ]
+
+
+def _tiles(found: LedgerPeriod) -> list[Tile]:
+    summary = found.summary
     total, wasted = summary.total, summary.wasted
     gpu = sum(summary.gpu_usd, Decimal(0))
-    running = len(report.open_runs)
+    running = len(found.open_runs)
     succeeded = summary.outcomes.get(CostOutcome.SUCCEEDED, SpendTotal()).runs
     wasted_note = f"{percent(wasted.cost_usd, total.cost_usd)} of it, in {counted(wasted.runs, 'run')}"
     tiles = [
-        ("Spent", format_usd(total.cost_usd), f"{hours(total.machine_seconds)} of machines"),
+        ("Spent", format_usd(total.cost_usd), f"{_hours(total.machine_seconds)} of machines"),
         ("Runs", f"{total.runs:,}", f"{succeeded:,} succeeded" + (f", {running} running" if running else "")),
         ("Of which GPUs", percent(gpu, total.cost_usd), f"{format_usd(gpu)}; CPU {format_usd(total.cost_usd - gpu)}"),
         ("Wasted", format_usd(wasted.cost_usd), wasted_note),
     ]
-    if report.comparisons:
-        found = accuracy(report.comparisons)[0]
-        note = f"median of {counted(found.runs, 'run')}"
-        note = f"interval held in {share(found.held / found.intervals)}" if found.intervals else note
-        tiles.append(("Estimates off by", share(found.median_time_error), note))
+    if found.comparisons:
+        known = accuracy(found.comparisons)[0]
+        note = f"median of {counted(known.runs, 'run')}"
+        note = f"interval held in {percent(known.held, known.intervals)}" if known.intervals else note
+        tiles.append(("Estimates off by", percent(known.median_time_error), note))
     if running:
-        so_far = sum((view.metered_at_most(report.now)[1] for view in report.open_runs), Decimal(0))
-        cap = sum((view.option.lease.worst_cost_usd for view in report.open_runs if view.option), Decimal(0))
+        so_far = sum((view.metered_at_most(found.now)[1] for view in found.open_runs), Decimal(0))
+        cap = sum((view.option.lease.worst_cost_usd for view in found.open_runs if view.option), Decimal(0))
         tiles.append(("Running now", format_usd(so_far), f"so far; at most {format_usd(cap)}"))
     return tiles
 
 
-def _open_runs(report: Report) -> Table:
-    rows = []
-    for view in sorted(report.open_runs, key=lambda view: -view.metered_at_most(report.now)[1])[:MOST_OPEN]:
-        seconds, usd = view.metered_at_most(report.now)
+def _open_runs(found: LedgerPeriod) -> Table:
+    rows: list[Row] = []
+    for view in sorted(found.open_runs, key=lambda view: -view.metered_at_most(found.now)[1])[:MOST_OPEN]:
+        seconds, usd = view.metered_at_most(found.now)
         offer = view.option.offer if view.option else None
         rows.append(
             [
-                two_lines(name(view.name), Markup("{}, {}").format(name(view.run_id), name(view.owner))),
-                name(f"{offer.provider} {offer.instance_type}") if offer else "–",
+                Cell(view.name, below=f"{view.run_id}, {view.owner}"),
+                f"{offer.provider} {offer.instance_type}" if offer else "–",
                 format_duration(seconds),
                 format_usd(usd),
                 format_usd(view.option.lease.worst_cost_usd) if view.option else "–",
                 minute(view.lease_until) if view.lease_until else "–",
             ]
         )
-    head = ["Job", "Machine", "For", "So far", "At most", "Gone by"]
-    return Table("Open runs", head, rows, text=(1,))
+    return Table("Open runs", ["Job", "Machine", "For", "So far", "At most", "Gone by"], rows, text=(1,))
 
 
-def _providers(summary: Summary) -> list[BarRow]:
+def _bars(what: str, head: Sequence[str], rows: Iterable[Row], colours: Sequence[tuple[str, str]]) -> Table:
+    """Return a table with a bar behind each name, and the meanings of its colours."""
+    return Table("", [what, Heading("", bar=True), *head], list(rows), colours=colours)
+
+
+def _bar(*parts: tuple[str, Decimal], most: Decimal) -> Cell:
+    """Return a bar of these amounts, where `most` fills its width."""
+    return Cell("", bar=[(style, float(100 * usd / most)) for style, usd in parts if usd > 0 and most])
+
+
+def _providers(summary: Summary) -> Table:
     found: dict[str, dict[str, SpendTotal]] = {}
     for (provider, purchase), tally in summary.providers.items():
         found.setdefault(provider or "no machine", {})[purchase] = tally
     ranked = _ranked({provider: total_of(kinds.values()) for provider, kinds in found.items()})
-    most = _most(ranked)
-    rows = []
+    rows: list[Row] = []
     for provider, tally in ranked:
         spot = found[provider].get("spot", SpendTotal()).cost_usd
-        shown = registry.label(provider) or provider
-        cells = [format_usd(tally.cost_usd), format_usd(spot), hours(tally.machine_seconds), f"{tally.runs:,}"]
-        rows.append(
-            BarRow(name(shown), [("one", fraction(tally.cost_usd - spot, most)), ("two", fraction(spot, most))], cells)
-        )
-    return rows
+        bar = _bar(("one", tally.cost_usd - spot), ("two", spot), most=_most(ranked))
+        cells = [format_usd(tally.cost_usd), format_usd(spot), _hours(tally.machine_seconds), f"{tally.runs:,}"]
+        rows.append([registry.label(provider) or provider, bar, *cells])
+    head = ("Cost", "Of which spot", "Machine time", "Runs")
+    return _bars("Provider", head, rows, [("one", "on demand"), ("two", "spot")])
 
 
-def _accelerators(summary: Summary) -> list[BarRow]:
+def _accelerators(summary: Summary) -> Table:
     ranked = _ranked(summary.accelerators)
-    most, rest = _most(ranked), ranked[MOST_ROWS:]
+    rest = ranked[MOST_ROWS:]
     shown = [*ranked[:MOST_ROWS], *([("others", total_of(tally for _, tally in rest))] if rest else [])]
-    rows = []
+    rows: list[Row] = []
     for accelerator, tally in shown:
-        rate = (
-            f"{format_usd(tally.cost_usd / Decimal(tally.machine_seconds / 3600))}/h"
-            if tally.machine_seconds and tally.cost_usd
-            else "–"
-        )
-        cells = [format_usd(tally.cost_usd), hours(tally.machine_seconds), rate, f"{tally.runs:,}"]
-        bar = [("gpu" if accelerator else "cpu", fraction(tally.cost_usd, most))]
-        rows.append(BarRow(name(accelerator or "CPU only"), bar, cells))
-    return rows
+        known = tally.machine_seconds and tally.cost_usd
+        rate = f"{format_usd(tally.cost_usd / Decimal(tally.machine_seconds / 3600))}/h" if known else "–"
+        bar = _bar(("gpu" if accelerator else "cpu", tally.cost_usd), most=_most(ranked))
+        cells = [format_usd(tally.cost_usd), _hours(tally.machine_seconds), rate, f"{tally.runs:,}"]
+        rows.append([accelerator or "CPU only", bar, *cells])
+    head = ("Cost", "Machine time", "On average", "Runs")
+    return _bars("Accelerator", head, rows, [("gpu", "GPU"), ("cpu", "CPU")])
 
 
-def _outcomes(summary: Summary) -> list[BarRow]:
+def _outcomes(summary: Summary) -> list[Table]:
+    """Return what the runs came to, and what counts as what."""
     found = [(outcome, summary.outcomes[outcome]) for outcome in CostOutcome if outcome in summary.outcomes]
-    most = _most(found)
-    return [
-        BarRow(
-            outcome.value,
-            [("bad" if outcome.wasted else STYLES.get(outcome, "mid"), fraction(tally.cost_usd, most))],
-            _share_cells(tally, summary.total.cost_usd),
-        )
-        for outcome, tally in found
-    ]
-
-
-def _outcome_table() -> Table:
+    rows: list[Row] = []
+    for outcome, tally in found:
+        bar = _bar(("bad" if outcome.wasted else STYLES.get(outcome, "mid"), tally.cost_usd), most=_most(found))
+        rows.append([outcome.value, bar, *_share_cells(tally, summary.total.cost_usd)])
     ends: dict[CostOutcome, list[str]] = {}
     for reason in EndReason:
         ends.setdefault(reason.outcome, []).append(reason.words)
-    rows = [
+    meanings = [
         [outcome.value, "wasted" if outcome.wasted else "not wasted", ", ".join(reasons)]
         for outcome, reasons in ends.items()
     ]
-    head = ["Here", "", "Ends of runs, as the ledger has them"]
-    return Table("A run counts as a whole", head, rows, text=(1, 2))
+    head, title = ["Here", "", "Ends of runs, as the ledger has them"], "What counts as what"
+    colours = [("fine", "did its work"), ("mid", "neither"), ("bad", "wasted")]
+    return [
+        _bars("Run", SHARES, rows, colours),
+        Table("A run counts as a whole", head, meanings, text=(1, 2), folded=title),
+    ]
 
 
-def _names(tallies: Mapping[str, SpendTotal], total: Decimal) -> list[BarRow]:
+def _names(what: str, tallies: Mapping[str, SpendTotal], total: Decimal) -> Table:
     ranked = _ranked(tallies)
     most, rest = _most(ranked), ranked[MOST_ROWS:]
-    rows = [
-        BarRow(name(who or "without a name"), [("one", fraction(tally.cost_usd, most))], _share_cells(tally, total))
+    rows: list[Row] = [
+        [who or "without a name", _bar(("one", tally.cost_usd), most=most), *_share_cells(tally, total)]
         for who, tally in ranked[:MOST_ROWS]
     ]
     if rest:
         others = total_of(tally for _, tally in rest)
-        bar = [("mid", fraction(min(others.cost_usd, most), most))]
-        rows.append(BarRow(f"{len(rest):,} others", bar, _share_cells(others, total)))
-    return rows
+        bar = _bar(("mid", min(others.cost_usd, most)), most=most)
+        rows.append([f"{len(rest):,} others", bar, *_share_cells(others, total)])
+    return _bars(what, SHARES, rows, ())
 
 
 def _share_cells(tally: SpendTotal, total: Decimal) -> list[str]:
     runs = f"{tally.runs:,}" if tally.runs else "–"
-    return [format_usd(tally.cost_usd), percent(tally.cost_usd, total), hours(tally.machine_seconds), runs]
+    return [format_usd(tally.cost_usd), percent(tally.cost_usd, total), _hours(tally.machine_seconds), runs]
+
+
+def _hours(seconds: float) -> str:
+    """``1,234 h`` of machine time."""
+    return f"{seconds / 3600:,.0f} h" if seconds >= 36000 else format_duration(seconds) if seconds else "–"
 
 
 def _ranked(tallies: Mapping[str, SpendTotal]) -> list[tuple[str, SpendTotal]]:
@@ -215,5 +236,5 @@ def _ranked(tallies: Mapping[str, SpendTotal]) -> list[tuple[str, SpendTotal]]:
     return sorted(tallies.items(), key=lambda item: (-item[1].cost_usd, -item[1].machine_seconds, item[0]))
 
 
-def _most(tallies: Iterable[tuple[str, SpendTotal]]) -> Decimal:
+def _most(tallies: Iterable[tuple[object, SpendTotal]]) -> Decimal:
     return max((tally.cost_usd for _, tally in tallies), default=Decimal(0))

@@ -5,18 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import date, timedelta
 from decimal import Decimal
-
-from markupsafe import Markup
+from functools import partial
 
 from costgpu.ledger.costs.periods import Every
 from costgpu.ledger.costs.totals import Summary
 from costgpu.ledger.records.accuracy import Comparison, accuracy
-from costgpu.ledger.records.budget_rules import Budget
 from costgpu.ledger.records.budget_sums import BudgetUse
 from costgpu.render.html.charts import MOST_POINTS, estimate_against_actual, spending_against_budget, stacked_bars
-from costgpu.render.html.page import PageSection, name, percent, responsive, share
-from costgpu.render.phrases import MONTHS, counted, day, visible
-from costgpu.render.report import Table
+from costgpu.render.phrases import MONTHS, counted, day, percent, visible
+from costgpu.render.report import Cell, Figure, Heading, Part, Row, Section, Table
 from costgpu.render.text.budget import RATE_PHRASES
 from costgpu.units import format_duration, format_usd
 
@@ -35,9 +32,14 @@ LENGTHS = {
     "over 1 day": float("inf"),
 }  # groups of runs by their longest estimate in seconds
 BELOW = "The table below has the numbers."
+BUDGET_LEGEND = (
+    ("line", "spent since the period began"),
+    ("line over", "in a period that exceeds it"),
+    ("dashes", "budget"),
+)
 
 
-def spending_section(summary: Summary) -> PageSection:
+def spending_section(summary: Summary) -> Section:
     """Return what was spent by day, week or month."""
     step, buckets = _buckets(summary.days)
     rows = [
@@ -65,15 +67,15 @@ def spending_section(summary: Summary) -> PageSection:
         ["", "GPU", "CPU", "Together"],
         [[when, *map(format_usd, (gpu, cpu, gpu + cpu))] for when, gpu, cpu in rows if gpu or cpu],
         foot=["All", *map(format_usd, sums)],
+        folded="Numbers",
     )
-    return PageSection(
-        title=f"Spent by {step}",
-        description=description,
-        picture=responsive(
-            lambda width, height: stacked_bars(width, height, days, bars), f"Spent by {step}", f"{description}. {BELOW}"
-        ),
-        table=table,
+    figure = Figure(
+        draw=partial(stacked_bars, days=days, bars=bars),
+        label=f"Spent by {step}",
+        description=f"{description}. {BELOW}",
+        legend=[("gpu", "on GPU machines"), ("cpu", "on CPU machines")],
     )
+    return Section(title=f"Spent by {step}", introduction=f"{description}.", parts=[figure, table])
 
 
 def _buckets(days: Sequence[date]) -> tuple[str, list[tuple[int, int]]]:
@@ -91,90 +93,99 @@ def _bucket_name(first: date, step: str) -> str:
     return f"week of {day(first)}" if step == "week" else day(first)
 
 
-def budget_sections(budgets: Sequence[BudgetUse]) -> list[tuple[BudgetUse, Markup, PageSection]]:
-    """One for each budget with what it counts, the most used first; the first ones with a picture."""
+def budget_sections(budgets: Sequence[BudgetUse], last: date) -> list[Section]:
+    """Return what each budget has used in the period that this day is in, the most used first, and the first ones drawn."""
     uses = sorted(budgets, key=lambda use: -use.used / use.budget.amount_usd)
-    return [
-        (use, _rule(use.budget), _budget_section(use, pictured=index < MOST_PICTURES)) for index, use in enumerate(uses)
-    ]
+    rows: list[Row] = []
+    for use in uses:
+        budget, amount = use.budget, use.budget.amount_usd
+        exceeded = use.used >= amount
+        only = [*([budget.provider] if budget.provider else []), *([f"runs of {budget.owner}"] if budget.owner else [])]
+        only += [f"tag {key}={value}" for key, value in budget.tags.items()]
+        rule = f"{RATE_PHRASES[budget.every].capitalize()}, {', '.join(only) or 'all runs'}, {budget.time_zone}"
+        bar = ("bad" if exceeded else "gpu", min(100 * float(use.share), 100.0))
+        share = Cell(percent(use.share), style="over-text" if exceeded else "")
+        drawn = Cell("", bar=[bar] if bar[1] else [])
+        rows.append([Cell(budget.name, below=rule), format_usd(use.used), format_usd(amount), share, drawn])
+    parts: list[Part] = []
+    if rows:
+        head = ("Budget", "Used", "Of", "", Heading("", bar=True))
+        parts.append(Table(f"In the period of each that {day(last)} is in", head, rows))
+    if len(uses) > MOST_PICTURES:
+        parts.append(f"{counted(len(uses) - MOST_PICTURES, 'more budget')} without a picture: see above.")
+    note = (
+        "Runs of this ledger, open ones with what they have cost so far. costgpu budget check also counts machines that this"
+        " ledger does not know, and what open runs may still cost."
+    )
+    return [Section(title="Budgets", introduction=note, parts=parts), *map(_budget_section, uses[:MOST_PICTURES])]
 
 
-def _budget_section(use: BudgetUse, *, pictured: bool) -> PageSection:
+def _budget_section(use: BudgetUse) -> Section:
+    """Return what was spent in each period of a budget."""
     budget, amount = use.budget, use.budget.amount_usd
     over = sum(period.usd[-1] >= amount for period in use.periods)
-    units = counted(len(use.periods), UNITS[budget.every])
-    exceeded = f"exceeded in {over} of {units}" if over else "never exceeded here"
-    description = f"{format_usd(amount)} {RATE_PHRASES[budget.every]}; {exceeded}"
-    rows = [
-        [
-            day(period.start),
-            format_usd(period.usd[-1]),
-            format_usd(amount),
-            percent(period.usd[-1], amount) + (", so far" if period.partial else ""),
-        ]
-        for period in use.periods
-    ]
-    return PageSection(
-        description=description,
-        picture=_budget_picture(use, description) if pictured else None,
-        table=Table(f"Periods of {visible(budget.name)}", ["From", "Spent", "Budget", "Used"], rows),
+    exceeded = (
+        f"exceeded in {over} of {counted(len(use.periods), UNITS[budget.every])}" if over else "never exceeded here"
     )
-
-
-def _budget_picture(use: BudgetUse, description: str) -> Markup:
-    periods, first = [], 0
+    description = f"{format_usd(amount)} {RATE_PHRASES[budget.every]}; {exceeded}"
+    rows, periods, first = [], [], 0
     for period in use.periods:
+        spent = period.usd[-1]
+        used = percent(spent, amount) + (", so far" if period.partial else "")
+        rows.append([day(period.start), format_usd(spent), format_usd(amount), used])
         periods.append((first, [float(usd) for usd in period.usd]))
         first += len(period.usd)
     days = [use.periods[0].start + timedelta(days=index) for index in range(first)]
-    return responsive(
-        lambda width, height: spending_against_budget(width, height, days, periods, float(use.budget.amount_usd)),
-        f"Budget {visible(use.budget.name)}",
-        description,
+    figure = Figure(
+        draw=partial(spending_against_budget, days=days, periods=periods, amount=float(amount)),
+        label=f"Budget {visible(budget.name)}",
+        description=description,
+        legend=BUDGET_LEGEND,
         wide=210,
         narrow=190,
     )
+    head = ["From", "Spent", "Budget", "Used"]
+    table = Table(f"Periods of {visible(budget.name)}", head, rows, folded="Numbers")
+    return Section(title=f"Budget {visible(budget.name)}", introduction=f"{description}.", parts=[figure, table])
 
 
-def _rule(budget: Budget) -> Markup:
-    """Return what a budget counts."""
-    only = [*([budget.provider] if budget.provider else []), *([f"runs of {budget.owner}"] if budget.owner else [])]
-    only += [f"tag {key}={value}" for key, value in budget.tags.items()]
-    what = name(", ".join(only), 300) or "all runs"
-    return Markup("{}, {}, {}").format(RATE_PHRASES[budget.every].capitalize(), what, name(budget.time_zone))
-
-
-def estimates_section(pairs: Sequence[Comparison]) -> PageSection | None:
-    """Return how good the estimates were; None without a run that had one and succeeded."""
+def estimates_section(pairs: Sequence[Comparison]) -> Section:
+    """Return how good the estimates were."""
+    title = "Estimate against actual"
     if not pairs:
-        return None
-    known, shown = accuracy(pairs)[0], pairs[:MOST_PAIRS]
-    description = f"Half of {counted(known.runs, 'run')} took within {share(known.median_time_error)} of what was said."
+        nothing = "No run in this period had an estimate and succeeded on the machine it was for."
+        return Section(title=title, parts=[nothing])
+    known = accuracy(pairs)[0]
+    description = (
+        f"Half of {counted(known.runs, 'run')} took within {percent(known.median_time_error)} of what was said."
+    )
     if known.intervals:
-        held = share(known.held / known.intervals)
+        held = percent(known.held, known.intervals)
         description += f" The interval held in {held} of them; 80 % is what it promises."
     legend = [("gpu round", "GPU run"), ("cpu", "CPU run"), ("dots", "as estimated; above it took longer")]
     legend += [("bar", "interval of the estimate")] if len(pairs) <= MOST_POINTS else []
-    picture = responsive(
-        lambda width, height: estimate_against_actual(width, height, shown),
-        "Estimated and actual time of runs",
-        f"{description} {BELOW}",
+    figure = Figure(
+        draw=partial(estimate_against_actual, pairs=pairs[:MOST_PAIRS]),
+        label="Estimated and actual time of runs",
+        description=f"{description} {BELOW}",
+        legend=legend,
+        width=620,
         wide=470,
         narrow=330,
-        width=620,
     )
     table = _runs_table(pairs) if len(pairs) <= LISTED_RUNS else _lengths_table(pairs)
-    return PageSection(description=description, picture=picture, legend=legend, table=table)
+    told = f"{description} From the create call to the confirmed end, of runs that succeeded."
+    return Section(title=title, introduction=told, parts=[figure, table])
 
 
 def _runs_table(pairs: Sequence[Comparison]) -> Table:
-    rows = []
+    rows: list[Row] = []
     for pair in pairs:
         run, low, high = pair.run, pair.run.estimated_seconds_low, pair.run.estimated_seconds_high
         rows.append(
             [
-                Markup('{} <span class="soft">{}</span>').format(name(run.name), name(run.run_id)),
-                name(run.instance_type or run.provider),
+                Cell(run.name, below=run.run_id),
+                run.instance_type or run.provider,
                 format_duration(pair.estimated),
                 f"{format_duration(low or 0)} – {format_duration(high or 0)}" if pair.held is not None else "–",
                 format_duration(pair.actual),
@@ -182,7 +193,7 @@ def _runs_table(pairs: Sequence[Comparison]) -> Table:
             ]
         )
     head = ["Run", "Machine", "Estimated", "Interval", "Actual", "Held"]
-    return Table("Runs with an estimate", head, rows, text=(1,))
+    return Table("Runs with an estimate", head, rows, text=(1,), folded="Numbers")
 
 
 def _lengths_table(pairs: Sequence[Comparison]) -> Table:
@@ -195,8 +206,8 @@ def _lengths_table(pairs: Sequence[Comparison]) -> Table:
         ratios = sorted(pair.actual / pair.estimated for pair in group)
         known = [pair.held for pair in group if pair.held is not None]
         tenth, ninth = ratios[len(ratios) // 10], ratios[-1 - len(ratios) // 10]
-        held = share(sum(known) / len(known)) if known else "–"
+        held = percent(sum(known), len(known))
         middle = ratios[len(ratios) // 2]
         rows.append([length, f"{len(ratios):,}", f"{middle:.2f}", f"{tenth:.2f} – {ninth:.2f}", held])
     head = ["Estimated", "Runs", "Median of actual / estimated", "8 of 10 between", "Interval held"]
-    return Table(f"{counted(len(pairs), 'run')} by the length that was estimated", head, rows)
+    return Table(f"{counted(len(pairs), 'run')} by the length that was estimated", head, rows, folded="Numbers")

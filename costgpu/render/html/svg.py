@@ -56,7 +56,7 @@ def _attribute(value: str | float) -> str:
     return str(value) if isinstance(value, int) else f"{value:.1f}"
 
 
-def picture(width: int, height: int, name: str, description: str, parts: Sequence[Markup]) -> Markup:
+def picture(width: int, height: int, name: str, description: str, parts: Sequence[str]) -> Markup:
     """Return an image with a name and a description for those who cannot see it."""
     return tag(
         "svg",

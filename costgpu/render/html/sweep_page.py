@@ -1,82 +1,90 @@
-"""A sweep as one HTML page: the best settings, a curve for each trial, and all trials."""
+"""The report of a sweep: the best settings, a curve for each trial, and all trials."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
 from datetime import datetime
+from functools import partial
 
 from markupsafe import Markup
 
 from costgpu.render.html import svg
-from costgpu.render.html.page import PageSection, minute, name, render, responsive
-from costgpu.render.phrases import counted
-from costgpu.render.report import Table
+from costgpu.render.phrases import counted, minute, visible
+from costgpu.render.report import Figure, Items, Report, Section, Table, Tile
 from costgpu.render.text.sweep import STATUS_WORDS, counts_text, number_text
 from costgpu.sweep.arguments import setting_words
 from costgpu.sweep.metric import Metric, Mode
 from costgpu.sweep.results import Results, Trial, TrialStatus
 from costgpu.sweep.tuner.trial_process import trial_name
 from costgpu.units import format_duration
+from costgpu.version import __version__
 
 MOST_CURVES = 200  # with more, only the best ones are drawn
 MOST_ROWS = 1000
+MOST_TAILS = 10  # trials whose last words are shown
 TICKS = 5
+FOLDERS = "Each trial has a folder beside this page, with its log and its files."
 LOG_SPAN = 50.0  # the largest value over the smallest from which on the axis is logarithmic
 
 
-def sweep_html(results: Results, metric: Metric, *, title: str, version: str, at: datetime) -> str:
-    """Return the page.
+def sweep_report(results: Results, metric: Metric, *, title: str, at: datetime) -> Report:
+    """Return the report.
 
     Args:
         title: What was swept, and where.
-        at: When the page is made.
+        at: When the report is made.
     """
-    best, ranked = results.best, results.ranked
-    drawn = [trial for trial in ranked if _points(trial)][:MOST_CURVES]
-    figure = None
-    if drawn:
-        description = (
-            f"{metric.name} against the number of its report; a line for each of {counted(len(drawn), 'trial')}"
-        )
-        picture = responsive(
-            lambda width, height: _curves(width, height, drawn), f"Curves of {metric.name}", description
-        )
-        rows = [
-            [
-                name(setting_words(trial.setting)),
-                *map(number_text, (trial.curve[0][1], trial.best, trial.last)),
-                str(trial.reports),
-            ]
-            for trial in drawn
-        ]
-        caption, head = f"First, best and last {metric.name}", ["Setting", "First", "Best", "Last", "Reports"]
-        figure = PageSection(
-            title="Curves", description=f"{description}.", picture=picture, table=Table(caption, head, rows)
-        )
-    rest = [trial for trial in results.trials if trial.best is None]
-    return render(
-        "sweep.html",
+    count, ranked = len(results.trials), results.ranked
+    goal = "lowest" if metric.mode is Mode.MIN else "highest"
+    pattern = visible(metric.pattern, 200)
+    shown = [*ranked, *(trial for trial in results.trials if trial.best is None)]
+    more = [f"{counted(count - MOST_ROWS, 'trial')} not listed: see trials.csv."] if count > MOST_ROWS else []
+    failed = [trial for trial in results.trials if trial.status is TrialStatus.FAILED and trial.tail][:MOST_TAILS]
+    tails = [f"{trial_name(trial.number, count)}: {setting_words(trial.setting)}\n{trial.tail}" for trial in failed]
+    return Report(
         title=title,
-        version=version,
-        made=f"{minute(at)} UTC",
-        tiles=_tiles(results, metric, best),
-        counts=counts_text(results),
-        goal="lowest" if metric.mode is Mode.MIN else "highest",
-        pattern=metric.pattern,
-        curves=figure,
-        table=_table([*ranked, *rest][:MOST_ROWS], results, metric),
-        more=max(0, len(results.trials) - MOST_ROWS),
-        failed=[
-            (trial_name(trial.number, len(results.trials)), setting_words(trial.setting), trial.tail)
-            for trial in results.trials
-            if trial.status is TrialStatus.FAILED and trial.tail
-        ][:10],
+        subtitle=f"{counts_text(results)}. The {goal} value of {pattern} is the best; trials are compared by their best"
+        " report.",
+        tiles=_tiles(results, metric),
+        sections=[
+            _curves_section([trial for trial in ranked if _points(trial)][:MOST_CURVES], metric),
+            Section(title="Trials", parts=[_table(shown[:MOST_ROWS], results, metric), *more]),
+            Section(
+                title="Trials that failed",
+                introduction="What they said last.",
+                parts=[Items(tails, "verbatim")] if tails else [],
+            ),
+        ],
+        footer=[f"Made {minute(at)} UTC by costgpu {__version__}.", FOLDERS],
     )
 
 
-def _tiles(results: Results, metric: Metric, best: Trial | None) -> list[tuple[str, str, str]]:
-    seconds = sum(trial.seconds or 0.0 for trial in results.trials)
+def _curves_section(drawn: Sequence[Trial], metric: Metric) -> Section:
+    if not drawn:
+        return Section(title="No values", parts=["No trial has printed a line that matches."])
+    words = f"{metric.name} against the number of its report; a line for each of {counted(len(drawn), 'trial')}"
+    figure = Figure(
+        draw=partial(_curves, drawn=drawn),
+        label=f"Curves of {metric.name}",
+        description=words,
+        legend=[("curve best", "best trial"), ("curve", "other trials")],
+    )
+    rows = [
+        [
+            setting_words(trial.setting),
+            *map(number_text, (trial.curve[0][1], trial.best, trial.last)),
+            str(trial.reports),
+        ]
+        for trial in drawn
+    ]
+    head = ["Setting", "First", "Best", "Last", "Reports"]
+    table = Table(f"First, best and last {metric.name}", head, rows, folded="Numbers")
+    return Section(title="Curves", introduction=f"{words}.", parts=[figure, table])
+
+
+def _tiles(results: Results, metric: Metric) -> list[Tile]:
+    seconds, best = sum(trial.seconds or 0.0 for trial in results.trials), results.best
     tiles = [
         ("Trials", str(len(results.trials)), counts_text(results).partition(": ")[2]),
         ("Time of all trials", format_duration(seconds) if seconds else "–", "added up"),
@@ -84,8 +92,7 @@ def _tiles(results: Results, metric: Metric, best: Trial | None) -> list[tuple[s
     if best is None:
         return tiles
     at = f"at report {best.best_report} of {trial_name(best.number, len(results.trials))}"
-    words = Markup("{}, {}").format(name(setting_words(best.setting)), at)
-    return [(f"Best {metric.name}", number_text(best.best), words), *tiles]
+    return [(f"Best {metric.name}", number_text(best.best), f"{setting_words(best.setting)}, {at}"), *tiles]
 
 
 def _points(trial: Trial) -> list[tuple[float, float]]:
@@ -142,7 +149,7 @@ def _table(trials: Sequence[Trial], results: Results, metric: Metric) -> Table:
     rows = [
         [
             trial_name(trial.number, len(results.trials)),
-            *(name(trial.setting.get(one, "")) for one in names),
+            *(trial.setting.get(one, "") for one in names),
             number_text(trial.best) or "–",
             number_text(trial.last) or "–",
             str(trial.reports or "–"),

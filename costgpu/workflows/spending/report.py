@@ -14,8 +14,8 @@ from costgpu.ledger.costs.totals import summarise
 from costgpu.ledger.records.accuracy import comparisons
 from costgpu.ledger.records.budget_store import all_budgets
 from costgpu.ledger.records.budget_sums import budget_use
-from costgpu.render.html.ledger_page import Report, report_html
-from costgpu.version import __version__
+from costgpu.render.html.ledger_page import LedgerPeriod, ledger_report
+from costgpu.render.html.page import report_html
 from costgpu.workflows.context import AppContext
 from costgpu.workflows.spending.periods import period
 
@@ -41,10 +41,10 @@ def report_page(context: AppContext, low: datetime, high: datetime) -> str:
     for run_id in report.unreadable:
         context.reporter.note(f"run {run_id} cannot be read and is not counted.")
     all_time = spent(context.ledger, RunFilter(), None, None)
-    return report_html(report, place=context.ledger.place, version=__version__, all_time=all_time)
+    return report_html(ledger_report(report, place=context.ledger.place, all_time=all_time))
 
 
-def report_of(ledger: Ledger, low: datetime, high: datetime, now: datetime) -> Report:
+def report_of(ledger: Ledger, low: datetime, high: datetime, now: datetime) -> LedgerPeriod:
     """Return all that the page says of a period."""
     views, unreadable = load_runs(ledger, ledger.open_runs() if low <= now else ())
     live = [charge for view in views if (charge := open_charge(view, now)) is not None]
@@ -53,7 +53,7 @@ def report_of(ledger: Ledger, low: datetime, high: datetime, now: datetime) -> R
         start = bounds(budget.every, budget.time_zone, low).start
         counted = (charge for charge in live if charge.is_of(budget.selection))
         uses.append(budget_use(budget, chain(charges(ledger, budget.selection, start, high), counted), low, high))
-    return Report(
+    return LedgerPeriod(
         since=low,
         until=high,
         now=now,

@@ -10,11 +10,11 @@ from typing import Any
 from costgpu.errors import UsageError
 from costgpu.files import FileKind, write_whole
 from costgpu.portable.files import open_regular
-from costgpu.render.html.sweep_page import sweep_html
+from costgpu.render.html.page import report_html
+from costgpu.render.html.sweep_page import sweep_report
 from costgpu.sweep.metric import Metric, Mode
 from costgpu.sweep.results import Results
 from costgpu.sweep.tuner.records import PROGRESS
-from costgpu.version import __version__
 
 PAGE = "sweep.html"
 _PAGE_FILE = FileKind(most_bytes=0, error=UsageError, write_hint="The other results are there.")
@@ -48,6 +48,6 @@ def write_page(results: Results, spec: dict[str, Any], workdir: Path, now: datet
     if not folder.is_dir():
         return None
     title = f"Sweep of {' '.join(spec['argv'])}"
-    text = sweep_html(results, metric_of(spec), title=title, version=__version__, at=now)
+    text = report_html(sweep_report(results, metric_of(spec), title=title, at=now))
     write_whole(folder / PAGE, [text], _PAGE_FILE, replace=True)
     return folder / PAGE

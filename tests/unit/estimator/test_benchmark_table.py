@@ -14,11 +14,11 @@ from costgpu.estimator import benchmark_table
 from costgpu.estimator.cpu import CpuRates, rates_here, step_there
 from costgpu.estimator.gpu import gpu_terms, precision_of
 from costgpu.estimator.interval import COUNTED, Z80, Interval
-from costgpu.estimator.op_costs import StepWork, counted_work
 from costgpu.estimator.predict import predict
 from costgpu.estimator.prepared import prepare
 from costgpu.estimator.scope import scope_of
 from costgpu.estimator.verdict import Preferences, decide
+from costgpu.estimator.work import Work, counted_work
 from costgpu.models.offer import Grade, Speedup
 from costgpu.models.prediction import Candidate, Choice, Prediction, Provenance, Range
 from costgpu.models.workload import Framework, GpuPath, Phase, StepTotals, Unit, WorkloadProfile
@@ -307,7 +307,7 @@ def test_a_cpu_candidate_uses_its_cores_and_here_stays_as_measured() -> None:
     assert there.step_seconds < 4.0 / 2  # 16 cores against 4, of which a part is serial
     whole = step_there(
         prepare(profile(TREES), scope_of(profile(TREES)), year=2026).splits[0],
-        StepWork(),
+        Work(),
         MACHINE,
         cpus()["aws", "c7a"],
         16,

@@ -25,9 +25,9 @@ from costgpu.estimator.cost import GPU_READY_SECONDS, billed_usd, hourly_usd
 from costgpu.estimator.feasibility import infeasible_reason
 from costgpu.estimator.gpu import HOST_TO_DEVICE_GBPS, Host, gpu_terms, precision_of
 from costgpu.estimator.interval import Z80, sigma_of_runs
-from costgpu.estimator.op_costs import StepWork
 from costgpu.estimator.predict import as_measured, is_same_job
 from costgpu.estimator.scope import Scope
+from costgpu.estimator.work import Work
 from costgpu.models.offer import AcceleratorSpec
 from costgpu.models.prediction import Candidate, MeasuredSpeed, Provenance
 from costgpu.models.workload import DataLoading, Framework, WorkloadProfile
@@ -72,7 +72,9 @@ NVIDIA A100-SXM-64GB =
 NVIDIA A100-SXM4-40GB MIG 1g.5gb =
 NVIDIA GeForce RTX 9999 =
 """
-WORK = StepWork(flops={("conv", "float32"): 4e12, ("matmul", "float32"): 5e11}, bytes_moved=2e10, kernels=800)
+WORK = Work(
+    flops={("conv", "float32"): 4e12, ("matmul", "float32"): 5e11}, moved={("pointwise", "float32"): 2e10}, kernels=800
+)
 MACHINE = builders.machine(accelerators=["NVIDIA A10G"])
 
 
@@ -155,7 +157,7 @@ def test_no_calibration_without_a_gpu_that_is_known() -> None:
     assert calibration_of(profile(1.0, device="cpu"), [WORK], here) is None
     assert calibration_of(profile(1.0), [WORK], None) is None
     assert calibrated(None, 0, {"compute": 2.0, "host": 1.0}, here) == {"compute": 2.0, "host": 1.0}
-    nothing = calibration_of(profile(1.0), [StepWork()], replace(here))
+    nothing = calibration_of(profile(1.0), [Work()], replace(here))
     assert math.isfinite(nothing.ratios[0])
 
 

@@ -37,7 +37,7 @@ from costgpu.estimator.cpu import (
     thread_mbps,
     undisturbed_share,
 )
-from costgpu.estimator.op_costs import StepWork
+from costgpu.estimator.work import Work
 from costgpu.models.offer import CpuSpec
 from costgpu.models.workload import Machine
 from costgpu.pricing.hardware import cpus
@@ -45,8 +45,8 @@ from tests.unit.estimator.builders import cpu_spec, machine
 
 HERE = machine(cpu_model="AMD EPYC 7R13 Processor", gemm_gflops=300, gemm_gflops_low=280, copy_gbps=40, op_seconds=2e-6)
 CLOUD = cpu_spec(model="AMD EPYC 7R13", read_gbps=300.0, read_vcpus=192, matrix_mult_per_vcpu=900.0)
-LARGE = StepWork(flops={("matmul", "float32"): 1e12}, bytes_moved=4e9, kernels=500, large_bytes=3e9)
-TINY = StepWork(flops={("matmul", "float32"): 1e6}, bytes_moved=1e6, kernels=200)
+LARGE = Work(flops={("matmul", "float32"): 1e12}, moved={("pointwise", "float32"): 4e9}, kernels=500, large_bytes=3e9)
+TINY = Work(flops={("matmul", "float32"): 1e6}, moved={("pointwise", "float32"): 1e6}, kernels=200)
 
 
 def twin(local: Machine) -> CpuSpec:
@@ -62,20 +62,23 @@ def twin(local: Machine) -> CpuSpec:
     )
 
 
-def there(seconds: float, work: StepWork, cpu: CpuSpec, vcpus: int, *, calls: float = 500, host: float = 0.0) -> float:
+def there(seconds: float, work: Work, cpu: CpuSpec, vcpus: int, *, calls: float = 500, host: float = 0.0) -> float:
     step = split_step(seconds, work, calls, host, HERE)
     return sum(step_there(step, work, HERE, cpu, vcpus).values())
 
 
-def possible(seconds: float, work: StepWork, local: Machine) -> float:
+def possible(seconds: float, work: Work, local: Machine) -> float:
     """Longer seconds, in which this machine can do the work beside any calls and Python."""
     spread = speedup_of(rates_here(local).cores, split_step(1.0, work, 0, 0, local).sigma)
     return seconds + 100 * work.total_flops / (rates_here(local).core_gflops * 1e9 * spread)
 
 
 works = st.builds(
-    lambda flops, small, large, kernels: StepWork(
-        flops={("matmul", "float32"): flops}, bytes_moved=small + large, kernels=kernels, large_bytes=large
+    lambda flops, small, large, kernels: Work(
+        flops={("matmul", "float32"): flops},
+        moved={("pointwise", "float32"): small + large},
+        kernels=kernels,
+        large_bytes=large,
     ),
     st.floats(0, 1e14),
     st.floats(0, 1e12),
@@ -109,7 +112,7 @@ def test_how_well_work_spreads() -> None:
     assert scaling_sigma(500e6) == pytest.approx(0.025)
     assert split_step(1.0, LARGE, 0, 0, HERE).sigma == scaling_sigma(2e9) < 0.03
     assert split_step(1.0, TINY, 0, 0, HERE).sigma == 1.0, "an op is over before a second core could help"
-    assert split_step(1.0, StepWork(), 0, 0, HERE).sigma == SIGMA_UNTRACED, "at most two cores' worth"
+    assert split_step(1.0, Work(), 0, 0, HERE).sigma == SIGMA_UNTRACED, "at most two cores' worth"
 
 
 @given(st.floats(0, 1e14), st.floats(1, 1000))
@@ -152,7 +155,7 @@ def test_rates_of_a_cloud_machine() -> None:
 
 def test_the_kinds_of_a_step_are_weighted_by_their_flops() -> None:
     rates = CpuRates(100.0, 4, 40, 50.0)
-    mixed = StepWork(flops={("matmul", "float32"): 1e9, ("conv3x3", "float32"): 3e9})
+    mixed = Work(flops={("matmul", "float32"): 1e9, ("conv3x3", "float32"): 3e9})
     assert rates.gflops(mixed) == pytest.approx(4 / (1 / 100 + 3 / 50))
     assert rates.gflops(LARGE) == 100.0
     assert replace(rates, conv_gflops=0.0).gflops(mixed) == 100.0, "convolutions were not timed"
@@ -160,7 +163,7 @@ def test_the_kinds_of_a_step_are_weighted_by_their_flops() -> None:
 
 def test_a_rate_here_is_never_below_what_the_step_reaches() -> None:
     """A micro-benchmark that was disturbed, or a library that is slow in it alone."""
-    quick = StepWork(flops={("conv", "float32"): 3e12}, kernels=100)
+    quick = Work(flops={("conv", "float32"): 3e12}, kernels=100)
     slow = replace(HERE, gemm_gflops=100.0, gemm_gflops_low=100.0, conv_gflops=100.0)
     step = split_step(5.0, quick, 0, 0, slow)
     assert step.core_gflops > 100 / 4 * 1.5
@@ -173,7 +176,7 @@ def test_a_rate_here_is_never_below_what_the_step_reaches() -> None:
     st.sampled_from(sorted(cpus().values(), key=lambda c: (c.provider, c.family))),
     st.integers(1, 192),
 )
-def test_nothing_exceeds_a_nominal_peak(seconds: float, work: StepWork, cpu: CpuSpec, vcpus: int) -> None:
+def test_nothing_exceeds_a_nominal_peak(seconds: float, work: Work, cpu: CpuSpec, vcpus: int) -> None:
     step = split_step(seconds, work, 0, 0, HERE)
     told, cores = sum(step_there(step, work, HERE, cpu, vcpus).values()), max(1.0, vcpus / cpu.vcpus_per_core)
     assert work.total_flops / 1e9 <= told * MOST_OF_PEAK * peak_gflops(cpu) * cores * (1 + 1e-9)
@@ -234,9 +237,9 @@ def test_what_is_not_known_falls_back() -> None:
 
 
 @given(times, works, st.floats(0, 1e6), st.floats(0, 1e5))
-@example(1.0, StepWork(), 1.0, 0.0)
-@example(1.0, StepWork(), 1.0, 1.0 - 1e-9)
-def test_the_parts_of_a_step_are_the_step(seconds: float, work: StepWork, calls: float, host: float) -> None:
+@example(1.0, Work(), 1.0, 0.0)
+@example(1.0, Work(), 1.0, 1.0 - 1e-9)
+def test_the_parts_of_a_step_are_the_step(seconds: float, work: Work, calls: float, host: float) -> None:
     step = split_step(seconds, work, calls, host, HERE)
     parts = (step.compute, step.memory, step.calls, step.host)
     assert min(parts) >= 0
@@ -252,11 +255,13 @@ def test_the_parts_of_a_step_are_the_step(seconds: float, work: StepWork, calls:
 def test_what_limits_a_step() -> None:
     flops = split_step(1.0, replace(LARGE, large_bytes=0.0), 0, 0, HERE)
     assert flops.memory == 0
-    moved = split_step(1.0, StepWork(bytes_moved=4e9, kernels=500, large_bytes=4e9), 0, 0, HERE)
+    moved = split_step(1.0, Work(moved={("pointwise", "float32"): 4e9}, kernels=500, large_bytes=4e9), 0, 0, HERE)
     assert moved.compute == 0
-    cached = split_step(1.0, StepWork(bytes_moved=4e9, kernels=500), 0, 0, HERE)
+    cached = split_step(1.0, Work(moved={("pointwise", "float32"): 4e9}, kernels=500), 0, 0, HERE)
     assert cached.memory == 0, "what fits a cache scales with the cores"
-    both = StepWork(flops={("matmul", "float32"): 300e9}, bytes_moved=40e9, large_bytes=40e9, kernels=100)
+    both = Work(
+        flops={("matmul", "float32"): 300e9}, moved={("pointwise", "float32"): 40e9}, large_bytes=40e9, kernels=100
+    )
     half = split_step(1.0, both, 0, 0, HERE)
     assert half.compute == pytest.approx(half.memory, rel=0.1), "a second of each on this machine"
 
@@ -284,7 +289,7 @@ def test_every_kernel_costs_a_call_however_cheap_the_smallest_one_is() -> None:
     times, works, st.floats(0, 1e5), st.floats(0, 1e3), st.integers(1, 128), st.floats(1, 5000), st.floats(0.1, 11.9)
 )
 def test_the_same_machine_takes_the_same_time(
-    seconds: float, work: StepWork, calls: float, host: float, cores: int, gflops: float, gbps_per_core: float
+    seconds: float, work: Work, calls: float, host: float, cores: int, gflops: float, gbps_per_core: float
 ) -> None:
     local = replace(HERE, cores=cores, threads=cores, gemm_gflops=gflops, copy_gbps=gbps_per_core * cores)
     local = replace(local, gemm_gflops_low=gflops)  # nobody shares it
@@ -296,7 +301,7 @@ def test_the_same_machine_takes_the_same_time(
 
 @given(times, works, st.floats(0, 1e5), st.floats(0, 1e3), st.integers(1, 96), st.booleans())
 def test_the_same_chip_with_as_many_cores_takes_the_same_time(
-    seconds: float, work: StepWork, calls: float, host: float, cores: int, spreads: bool
+    seconds: float, work: Work, calls: float, host: float, cores: int, spreads: bool
 ) -> None:
     """Whatever the tables say of it."""
     local = replace(HERE, cores=cores, threads=cores, single_thread_mbps=3.0)
@@ -317,7 +322,7 @@ def test_a_shared_machine_slowed_the_steps_by_half_of_its_swing() -> None:
 
 
 @given(times, works, st.floats(1, 5), st.floats(1, 5))
-def test_a_faster_thread_is_never_slower(seconds: float, work: StepWork, one: float, other: float) -> None:
+def test_a_faster_thread_is_never_slower(seconds: float, work: Work, one: float, other: float) -> None:
     slow, fast = sorted((one, other))
     local = replace(HERE, single_thread_mbps=10.0)
     step = split_step(seconds, work, 500, 0.1, local)
@@ -329,7 +334,7 @@ def test_a_faster_thread_is_never_slower(seconds: float, work: StepWork, one: fl
 
 
 @given(times, works, st.integers(1, 448), st.integers(1, 448), st.sampled_from([1, 2]))
-def test_more_cores_are_never_slower(seconds: float, work: StepWork, one: int, other: int, per_core: int) -> None:
+def test_more_cores_are_never_slower(seconds: float, work: Work, one: int, other: int, per_core: int) -> None:
     few, many = sorted((one, other))
     cpu = replace(CLOUD, vcpus_per_core=per_core)
     assert there(seconds, work, cpu, many) <= there(seconds, work, cpu, few) * (1 + 1e-9)
@@ -337,7 +342,7 @@ def test_more_cores_are_never_slower(seconds: float, work: StepWork, one: int, o
 
 @given(times, works, st.integers(1, 192), st.floats(1, 10), st.floats(1, 10), st.floats(1, 10))
 def test_a_faster_core_is_never_slower(
-    seconds: float, work: StepWork, vcpus: int, clock: float, mark: float, bandwidth: float
+    seconds: float, work: Work, vcpus: int, clock: float, mark: float, bandwidth: float
 ) -> None:
     assert CLOUD.all_core_ghz is not None
     assert CLOUD.matrix_mult_per_vcpu is not None
@@ -354,7 +359,7 @@ def test_a_faster_core_is_never_slower(
 
 @given(times, works, st.integers(1, 192), st.floats(1, 10))
 def test_a_step_that_takes_longer_here_takes_longer_there(
-    seconds: float, work: StepWork, vcpus: int, longer: float
+    seconds: float, work: Work, vcpus: int, longer: float
 ) -> None:
     assume(seconds > 0.1)  # the calls are a fixed price
     assert there(seconds * longer, work, CLOUD, vcpus) >= there(seconds, work, CLOUD, vcpus) * (1 - 1e-9)
@@ -376,22 +381,22 @@ def test_tiny_nets_do_not_scale() -> None:
 
 def test_single_threaded_work_does_not_scale() -> None:
     """The share of a step that runs on one thread is its host time, with or without a trace."""
-    step = split_step(1.0, StepWork(), 0, 0.9, HERE)
-    terms = step_there(step, StepWork(), HERE, CLOUD, 192, spreads=True)
+    step = split_step(1.0, Work(), 0, 0.9, HERE)
+    terms = step_there(step, Work(), HERE, CLOUD, 192, spreads=True)
     assert terms["host"] == step.host
     assert sum(terms.values()) > 0.9
 
 
 def test_trees_go_by_the_thread_and_not_by_the_matrix_multiply() -> None:
     local = replace(HERE, single_thread_mbps=thread_mbps(CLOUD))
-    step = split_step(10.0, StepWork(), 0, 0.0, local)
+    step = split_step(10.0, Work(), 0, 0.0, local)
     wide = replace(CLOUD, model="x", fp32_flops_per_cycle=64.0)
-    terms = step_there(step, StepWork(), local, wide, 8, spreads=True)
+    terms = step_there(step, Work(), local, wide, 8, spreads=True)
     assert terms["compute"] == pytest.approx(step.compute)
 
 
 def test_a_step_without_a_trace_scales_as_memory_and_compute_alike() -> None:
-    step = split_step(1.0, StepWork(), 0, 0, HERE)
+    step = split_step(1.0, Work(), 0, 0, HERE)
     assert step == StepSplit(
         0.5, 0.5, calls=0.0, host=0.0, sigma=SIGMA_UNTRACED, core_gflops=rates_here(HERE).core_gflops
     )

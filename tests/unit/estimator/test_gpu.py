@@ -29,7 +29,7 @@ from costgpu.estimator.gpu import (
     sm_gigahertz,
 )
 from costgpu.estimator.interval import Interval, gpu_interval
-from costgpu.estimator.op_costs import StepWork
+from costgpu.estimator.work import Work
 from costgpu.models.offer import AcceleratorSpec
 from costgpu.models.workload import Autocast, Framework, OptimizerFacts
 from tests.unit.estimator import builders
@@ -82,18 +82,18 @@ L40S = gpu("L40S", "Ada", (8, 9), 864, 91.6, tf32=183, half=362)
 MI210 = gpu("MI210", "CDNA2", None, 1638, 22.6, fp32_matrix_tflops=45.3, half=181, vendor="AMD")
 
 
-def work(flops: dict[tuple[str, str], float] | None = None, moved: float = 0.0, kernels: float = 0.0) -> StepWork:
+def work(flops: dict[tuple[str, str], float] | None = None, moved: float = 0.0, kernels: float = 0.0) -> Work:
     """Of a network whose every op is half under autocast, and whose products fill their tiles."""
-    return StepWork(
+    return Work(
         flops=dict(flops or {}),
-        bytes_moved=moved,
-        autocast_bytes=moved / 2,
+        moved={("pointwise", "float32"): moved},
+        autocast_moved={"pointwise": moved / 2},
         kernels=kernels,
         autocast_kernels=kernels,
     )
 
 
-def seconds(step: StepWork, spec: AcceleratorSpec, precision: Precision = FP32) -> float:
+def seconds(step: Work, spec: AcceleratorSpec, precision: Precision = FP32) -> float:
     return gpu_terms(step, [], precision, spec).seconds
 
 
@@ -338,7 +338,7 @@ def test_what_calls_of_the_framework_add() -> None:
     step = replace(work(moved=0.0, kernels=0.0), forward_calls=1000, backward_calls=2000)
     assert gpu_terms(step, [], FP32, A100).calls == pytest.approx(1000 * 50e-6 + 2000 * 10e-6)
     assert gpu_terms(step, [], FP32, A100, Host(speed=0.5)).calls == pytest.approx(2 * 0.07)
-    busy = replace(step, bytes_moved=1e12)
+    busy = replace(step, moved={("pointwise", "float32"): 1e12})
     found = gpu_terms(busy, [], FP32, A100)
     assert found.calls < 0.001 * found.seconds
     assert found.seconds == pytest.approx(beside(found.device_seconds, 0.07))
@@ -366,7 +366,7 @@ def test_bf16_without_bf16_units_is_said() -> None:
 
 
 def test_the_share_without_a_rule_is_of_the_bytes() -> None:
-    step = StepWork(bytes_moved=1e9, unruled_bytes=3e8)
+    step = Work(moved={("pointwise", "float32"): 1e9}, unruled_bytes=3e8)
     assert gpu_terms(step, [], FP32, V100).unruled_share == pytest.approx(0.3)
     assert gpu_terms(work(), [], FP32, V100).unruled_share == 0.0
 
@@ -425,7 +425,7 @@ factors = st.floats(1, 100)
 
 @given(steps, specs, precisions, st.sampled_from(KINDS), amounts, amounts, st.floats(0, 1e6))
 def test_more_work_is_never_faster(
-    step: StepWork,
+    step: Work,
     spec: AcceleratorSpec,
     precision: Precision,
     kind: tuple[str, str],
@@ -437,7 +437,7 @@ def test_more_work_is_never_faster(
     assert 0 <= before < math.inf
     more = replace(step, flops=step.flops | {kind: step.flops.get(kind, 0.0) + flops})
     assert seconds(more, spec, precision) >= before
-    assert seconds(replace(step, bytes_moved=step.bytes_moved + moved), spec, precision) >= before
+    assert seconds(replace(step, moved={("pointwise", "float32"): step.bytes_moved + moved}), spec, precision) >= before
     assert seconds(replace(step, kernels=step.kernels + kernels), spec, precision) >= before
 
 
@@ -453,7 +453,7 @@ FIGURES = (
 
 @given(steps, specs, precisions, st.tuples(*[factors] * len(FIGURES)))
 def test_a_better_gpu_is_never_slower(
-    step: StepWork, spec: AcceleratorSpec, precision: Precision, better_by: tuple[float, ...]
+    step: Work, spec: AcceleratorSpec, precision: Precision, better_by: tuple[float, ...]
 ) -> None:
     raised = {
         name: getattr(spec, name) * factor
@@ -544,7 +544,7 @@ def test_host_bound_work_is_called_that() -> None:
 
 @given(steps, specs, precisions, st.booleans(), st.integers(2020, 2030))
 def test_every_interval_holds_the_prediction(
-    step: StepWork, spec: AcceleratorSpec, precision: Precision, compiled: bool, year: int
+    step: Work, spec: AcceleratorSpec, precision: Precision, compiled: bool, year: int
 ) -> None:
     interval, _ = gpu_interval(gpu_terms(step, [], precision, spec), spec, compiled=compiled, as_of_year=year)
     assert 0 < interval.low <= LOW

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from costgpu.estimator.advice.inference_changes import with_cpu_float32, with_items
-from costgpu.estimator.advice.inference_options import batch_factor, idle_share
+from costgpu.estimator.advice.changes import with_cpu_float32, with_items
+from costgpu.estimator.advice.table import batch_factor, idle_share
 from costgpu.estimator.predict import predict
 from costgpu.models.prediction import Advice, AdviceKind, Candidate
 from costgpu.models.workload import GpuPath, Phase, WorkloadProfile
@@ -139,7 +139,7 @@ def test_fp32_is_advised_on_cpus_without_units_for_half_precision() -> None:
     found = advised(chat, on_cpu(0.3, CPU))[AdviceKind.CPU_PRECISION]
     assert "fp32" in found.action
     assert AdviceKind.CPU_PRECISION not in advised(chat, on_cpu(0.3, AMX))
-    more = with_cpu_float32(workload_of(chat)).profile.peak_rss_bytes
+    more = with_cpu_float32(workload_of(chat), on_cpu(0.3, CPU)).profile.peak_rss_bytes
     assert more == (chat.peak_rss_bytes or 0) + chat.phases[0].model_bytes
 
 

@@ -11,7 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from costgpu.estimator.op_costs import StepWork, elements, step_work, tensor_bytes, tile_weight
+from costgpu.estimator.op_costs import elements, tensor_bytes, tile_weight, work_of
+from costgpu.estimator.work import Work
 from costgpu.models.workload import OpRow, TensorShape
 
 
@@ -38,8 +39,8 @@ def op(
     return OpRow(op=f"aten::{name}", phase=phase, inputs=inputs, outputs=outputs, count=count, attributes=other)
 
 
-def cost(*rows: OpRow, steps: int = 1, optimizer_ops: bool = False) -> StepWork:
-    return step_work(list(rows), steps, optimizer_ops=optimizer_ops)
+def cost(*rows: OpRow, steps: int = 1, optimizer_ops: bool = False) -> Work:
+    return work_of(list(rows), steps, optimizer_ops=optimizer_ops)
 
 
 sizes = st.integers(1, 64)
@@ -307,7 +308,7 @@ def test_a_kernel_reads_its_inputs_and_writes_its_outputs() -> None:
 @pytest.mark.parametrize("name", ["view", "t", "expand", "as_strided", "detach", "empty_like", "_unsafe_view", "split"])
 def test_views_and_allocations_are_free(name: str) -> None:
     work = cost(op(name, [tensor(1000, 1000)], [tensor(1000, 1000)]))
-    assert work == StepWork()
+    assert work == Work()
 
 
 @pytest.mark.parametrize("name", ["zeros", "zero_", "fill_", "ones_like", "normal_", "arange"])
@@ -455,7 +456,7 @@ def test_the_optimizer_is_counted_elsewhere() -> None:
 
 def test_validation_is_no_part_of_a_step() -> None:
     row = op("mm", [tensor(4, 4), tensor(4, 4)], [tensor(4, 4)], phase="validation")
-    assert cost(row, optimizer_ops=True) == StepWork()
+    assert cost(row, optimizer_ops=True) == Work()
 
 
 @given(st.integers(1, 50), st.integers(1, 8))
@@ -468,5 +469,5 @@ def test_a_step_is_its_share_of_the_trace(count: int, steps: int) -> None:
 
 
 def test_an_empty_trace_is_no_work() -> None:
-    assert cost(steps=0) == StepWork()
-    assert StepWork().total_flops == 0
+    assert cost(steps=0) == Work()
+    assert Work().total_flops == 0

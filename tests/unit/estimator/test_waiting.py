@@ -2,8 +2,7 @@
 
 import pytest
 
-from costgpu.estimator.advice.changes import with_batch
-from costgpu.estimator.advice.inference_changes import with_items
+from costgpu.estimator.advice.changes import with_batch, with_items
 from costgpu.estimator.predict import predict
 from costgpu.estimator.prepared import prepare
 from costgpu.estimator.scope import scope_of

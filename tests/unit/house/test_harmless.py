@@ -3,12 +3,13 @@
 from typing import Any
 
 from costgpu.measure.probe import patching
-from costgpu.measure.probe.frameworks import boosting_hooks
+from costgpu.measure.probe.frameworks import boosting_hooks, xgboost_hooks
 from costgpu.measure.probe.loops import progress_series
 
 hooks: Any = patching
 progress: Any = progress_series
 trees: Any = boosting_hooks
+xgboost: Any = xgboost_hooks
 
 
 def test_what_fails_is_nothing() -> None:
@@ -48,7 +49,7 @@ def test_a_booster_of_another_kind_is_updated_all_the_same() -> None:
     class Recorder:
         status = "running"
 
-    trees.attach_xgboost(progress.ProgressTracker(Recorder()), module)
+    xgboost.attach_xgboost(progress.ProgressTracker(Recorder(), ()), module)
     booster = Booster()
     assert booster.update(None) is False
     assert booster.rounds == 1

@@ -167,7 +167,14 @@ def test_nested_bars() -> None:
 
 
 def test_keras_says_its_own_length_and_counts() -> None:
-    facts = {"epochs": 20, "per_epoch": 50, "optimizer": "Adam", "parameters": 1000, "backend": "jax", "batch": 32}
+    facts = {
+        "epochs": 20,
+        "per_epoch": 50,
+        "optimizer": "Adam",
+        "parameters": 1000,
+        "framework": "keras (jax)",
+        "batch": 32,
+    }
     facts |= {"model_bytes": 4000, "totals": records.record("series_totals")}
     kept = record(series("keras", "step", 1000, facts=facts), versions={"keras": "3.15.1"})
     phase = progress_phase(kept)

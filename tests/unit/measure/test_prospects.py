@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from costgpu.measure.probe.frameworks.registry import FRAMEWORKS
 from costgpu.measure.probe.loops import prospects, script_frames
 
 probe: Any = prospects  # for Python 3.8, without types
@@ -24,7 +25,7 @@ def awaits(monkeypatch: pytest.MonkeyPatch, folder: Path, *loaded: str, **files:
     main.__file__ = str(folder / "main.py")
     modules = {"__main__": main, **{name: ModuleType(name) for name in loaded}}
     monkeypatch.setattr(probe, "sys", type("Sys", (), {"modules": modules}))
-    return bool(probe.Prospects().await_training())
+    return bool(probe.Prospects(FRAMEWORKS).await_training())
 
 
 @pytest.mark.parametrize(
@@ -69,7 +70,7 @@ def test_modules_that_are_loaded_when_used_are_left_alone(monkeypatch: pytest.Mo
     (tmp_path / "main.py").write_text(TRAINS)
     modules = {"__main__": main, "lazy": LoadedWhenUsed("lazy"), "none": None, "odd": object()}
     monkeypatch.setattr(probe, "sys", type("Sys", (), {"modules": modules}))
-    assert probe.Prospects().imported == {"torch"}
+    assert probe.Prospects(FRAMEWORKS).imported == {"torch"}
 
 
 def test_the_driver_of_a_call(tmp_path: Path) -> None:

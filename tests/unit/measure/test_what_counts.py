@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from costgpu.measure.probe.frameworks import jax_hooks, predict_hooks
+from costgpu.measure.probe.frameworks.registry import BY_NAME
 from costgpu.measure.probe.loops import progress_series, script_frames
 
 predictions: Any = predict_hooks  # for Python 3.8, without types
@@ -34,14 +35,15 @@ def call_from(path: str, name: str, function: Any, **local: Any) -> Any:
 )
 def test_predictions_inside_of_a_training_are_part_of_it(path: str, name: str, within: bool) -> None:
     def predict() -> bool:
-        return bool(predictions.in_training())
+        followed: Any = SimpleNamespace(boosters={"xgboost", "lightgbm"})
+        return bool(predictions.Predictions.in_training(followed))
 
     assert call_from(path, name, predict) is within
 
 
 @pytest.fixture
 def tracker(monkeypatch: pytest.MonkeyPatch) -> Any:
-    made = progress.ProgressTracker(SimpleNamespace())
+    made = progress.ProgressTracker(SimpleNamespace(), ())
     made.now = 0.0
     monkeypatch.setattr(progress, "clock", lambda: made.now)
     return made
@@ -49,7 +51,7 @@ def tracker(monkeypatch: pytest.MonkeyPatch) -> Any:
 
 def work(tracker: Any, source: str, unit: str, begins: float, steps: list[float], **facts: Any) -> Any:
     tracker.now = begins
-    made = tracker.open(source, unit, None, key=(source, unit), around=[], **facts)
+    made = tracker.open(BY_NAME[source], unit, None, key=(source, unit), around=[], **facts)
     for now in steps:
         tracker.now = made_at = now
         made.step(made_at)
@@ -132,7 +134,7 @@ def test_gradients_taken_by_hand_are_training(tracker: Any) -> None:
     assert (gradient(-3), hooks.by_hand) == (6, False), "inside of a jitted function, whose own step it is"
     tracing.clean = True
     assert (gradient(-3), hooks.by_hand) == (6, True)
-    assert ("inference" in used.facts, used.rank) == (False, progress.RANKS["jax"])
+    assert ("inference" in used.facts, used.rank) == (False, BY_NAME["jax"].rank)
 
 
 def array(*shape: int) -> Any:
@@ -186,6 +188,6 @@ def test_tracing_is_told_by_old_and_new_versions_of_jax(monkeypatch: pytest.Monk
     ],
 )
 def test_whether_a_script_may_use_its_optimizer(names: set[str], defined: set[str], expected: bool) -> None:
-    tracker = progress.ProgressTracker(SimpleNamespace())
+    tracker = progress.ProgressTracker(SimpleNamespace(), ())
     tracker.prospects = SimpleNamespace(names=names, defined=defined)
     assert tracker.names_training() is expected

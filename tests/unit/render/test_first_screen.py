@@ -14,6 +14,7 @@ from costgpu.models.estimate import Estimate
 from costgpu.models.prediction import Doubt, Objective
 from costgpu.models.workload import TotalKind
 from costgpu.render.estimate.first_screen import ROWS, estimate_text
+from costgpu.render.html.page import report_html
 from costgpu.render.report import Section
 from costgpu.render.safe_text import escaped
 from costgpu.render.text.layout import WIDTH, columns, cut, fold, wrap
@@ -72,6 +73,13 @@ def test_what_is_told_is_what_it_was(name: str) -> None:
     """After a change that is meant: python -m tests.unit.render.screens."""
     for ending, text in shown(found(name)).items():
         assert text == (screens.FOLDER / f"{name}.{ending}").read_text(), ending
+
+
+@pytest.mark.parametrize("name", screens.PAGES)
+def test_other_pages_are_what_they_were(name: str) -> None:
+    html = report_html(screens.PAGES[name]())
+    harmless(html)
+    assert screens.without_style(html) == (screens.FOLDER / f"{name}.html").read_text()
 
 
 @pytest.mark.parametrize("name", ALL)

@@ -4,7 +4,8 @@ import json
 from dataclasses import replace
 
 from costgpu.errors import NoFiniteMetric, NoMetric, TrialsFailed
-from costgpu.render.html.sweep_page import sweep_html
+from costgpu.render.html.page import report_html
+from costgpu.render.html.sweep_page import sweep_report
 from costgpu.render.text.sweep import (
     end_text,
     live_rows,
@@ -14,10 +15,10 @@ from costgpu.render.text.sweep import (
     sweep_plan_text,
     trials_question,
 )
-from costgpu.sweep.metric import Mode
+from costgpu.sweep.metric import Metric, Mode
 from costgpu.sweep.results import Results
 from costgpu.sweep.space import parse_space
-from tests.unit.render.html_page import EVIL, harmless
+from tests.unit.render.html_page import EVIL, Page, harmless
 from tests.unit.render.runs import NOW, plan
 from tests.unit.render.sweeps import METRIC, SWEEP, results
 
@@ -97,24 +98,21 @@ def test_a_question_about_many_trials() -> None:
     assert "how long they take is not known" in trials_question(plan(prediction=None), 300)
 
 
-def test_the_page_shows_curves_and_trials_and_does_nothing() -> None:
-    page = harmless(sweep_html(results(), METRIC, title="Sweep of train.py", version="1", at=NOW))
-    assert "Best val_loss0.125lr=1e-4 seed=1, at report 8 of trial-01" in page.text
-    assert "4 trials: 1 running, 1 finished, 1 stopped by ASHA, 1 failed" in page.text
-    assert page.count("polyline") == 2 * 2, "a curve for each trial with values, wide and narrow"
-    styles = [attributes.get("class") for tag, attributes in page.tags if tag == "polyline"]
-    assert styles == ["curve", "curve best"] * 2, "the best one is drawn last"
-    assert "E: 3e-4" in page.text
+def page_of(found: Results, metric: Metric = METRIC, title: str = "x") -> Page:
+    return harmless(report_html(sweep_report(found, metric, title=title, at=NOW)))
+
+
+def test_the_best_curve_is_drawn_last() -> None:
+    styles = [attributes.get("class") for tag, attributes in page_of(results()).tags if tag == "polyline"]
+    assert styles == ["curve", "curve best"] * 2, "wide and narrow"
 
 
 def test_the_page_is_safe_whatever_a_script_prints() -> None:
-    page = harmless(sweep_html(results(EVIL), METRIC, title=EVIL, version="1", at=NOW))
-    assert "alert(1)" in page.text
+    assert "alert(1)" in page_of(results(EVIL), title=EVIL).text
 
 
 def test_the_page_of_a_sweep_without_values() -> None:
-    page = harmless(sweep_html(Results(1, Mode.MAX), METRIC, title="x", version="1", at=NOW))
-    assert "No trial has printed a line that matches" in page.text
+    assert "No trial has printed a line that matches" in page_of(Results(1, Mode.MAX)).text
 
 
 def test_values_far_apart_get_a_logarithmic_axis_and_equal_ones_any() -> None:
@@ -123,4 +121,4 @@ def test_values_far_apart_get_a_logarithmic_axis_and_equal_ones_any() -> None:
         for number, value in enumerate(values, start=2):
             trial = {"number": 3, "reports": number, "last": value, "best": min(values), "seconds": 1.0}
             found.feed(json.dumps({"event": "report", "trial": trial}))
-        harmless(sweep_html(found, METRIC, title="x", version="1", at=NOW))
+        page_of(found)

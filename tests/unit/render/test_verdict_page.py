@@ -16,9 +16,8 @@ from costgpu.models.estimate import Estimate
 from costgpu.models.prediction import Ownership, Prediction, Provenance, Range, Verdict
 from costgpu.models.workload import Extra, ExtraKind, LaterPhase, Rhythm, WorkloadProfile
 from costgpu.pricing.hardware import accelerators
-from costgpu.render.html.charts import cost_and_time, shares
+from costgpu.render.html.charts import Point, Stack, cost_and_time, shares
 from costgpu.render.html.svg import log_scale, time_ticks, usd_ticks
-from costgpu.render.report import CostAndTime, Point, Stack
 from tests.properties import examples
 from tests.unit.estimator import advisable, inferring
 from tests.unit.estimator.verdicts import OFFERS, TODAY, offer, profile, verdict, workload
@@ -40,7 +39,7 @@ def owned(**terms: Any) -> Ownership:
 
 def test_the_terms_of_a_step_are_drawn_in_their_shares() -> None:
     parts = [("compute", "x", 3.0), ("memory", "y", 1.0), ("host", "z", 0.0)]
-    svg = "".join(shares(400, [Stack(name="a", total="1 s", parts=parts)]))
+    svg = "".join(shares(400, 0, [Stack(name="a", total="1 s", parts=parts)]))
     widths = [float(w) for w in re.findall(r'<rect class="part [a-z-]+" x="[\d.]+" y="\d+" width="([\d.]+)"', svg)]
     assert widths == [300.0, 100.0]
     assert "75%" in svg
@@ -111,9 +110,7 @@ def test_marks_of_the_picture_are_where_the_scales_say() -> None:
     cheap = Point(label="1", title="a", style="cpu", seconds=(100.0, 90.0, 110.0), usd=(1.0, 0.9, 1.1))
     dear = Point(label="2", title="b", style="gpu", seconds=(10.0, 9.0, 11.0), usd=(5.0, 4.0, 6.0), chosen=True)
     beaten = Point(label="3", title="c", style="gpu", seconds=(120.0, 110.0, 130.0), usd=(6.0, 5.0, 7.0))
-    svg = "".join(
-        cost_and_time(800, 400, CostAndTime(points=[cheap, dear, beaten], here_seconds=1000.0, here_title="here"))
-    )
+    svg = "".join(cost_and_time(800, 400, [cheap, dear, beaten], 1000.0, "here"))
     [(cx, cy)] = re.findall(r'<circle class="chosen" cx="([\d.]+)" cy="([\d.]+)"', svg)
     [(x, y)] = re.findall(r'<rect class="dot cpu" x="([\d.]+)" y="([\d.]+)"', svg)
     assert float(cx) < float(x)  # faster is left

@@ -1,13 +1,13 @@
-"""accelerate, as one rank of several: its launcher's environment, and its state where there is no GPU; HF's Trainer."""
+"""accelerate, as one rank of several: its launcher's environment, and its state where there is no GPU."""
 
 from __future__ import annotations
 
 import importlib
 import os
 
-from ..patching import harmless, observe, put, wrap
-from ..ranks.schemes import sizes_of
+from ..patching import harmless, put, wrap
 from ..ranks.world import MEETING_PORT, WORLD
+from .framework import FrameworkSpec
 
 # What `accelerate launch` decides for a whole machine, not for what a script does.
 LEFT_ALONE = ("OMP_NUM_THREADS", "CUDA_VISIBLE_DEVICES", "PYTHONPATH")
@@ -55,17 +55,6 @@ def attach_state(module):
     wrap(getattr(module, "PartialState", None), "set_device", set_device)
 
 
-def attach_trainer(schemes, module):
-    """Hugging Face's Trainer, which copies the model to all GPUs that it sees, unless a launcher gives it one of them."""
-
-    def trains(trainer, *_, **__):
-        arguments = trainer.args
-        if arguments.parallel_mode.name != "DISTRIBUTED" and not getattr(arguments, "use_cpu", False):
-            schemes.sight("data_parallel", "Hugging Face Trainer on all GPUs", sizes_of(trainer.model.parameters()))
-
-    observe(getattr(module, "Trainer", None), "train", trains, before=True)
-
-
 @harmless
 def set_launch_environment(words, ranks):
     """Set what `accelerate launch` with these options and its file of settings sets for its processes."""
@@ -89,3 +78,17 @@ def set_launch_environment(words, ranks):
     for name, value in made.items():
         if os.environ.get(name) != value and name not in LEFT_ALONE:
             os.environ[name] = value
+
+
+def hooks(recorder):
+    def attach_accelerator(module):
+        recorder.saving.time(getattr(module, "Accelerator", None), "save_state")
+
+    return {
+        "accelerate.launchers": attach_launchers,
+        "accelerate.state": attach_state,
+        "accelerate.accelerator": attach_accelerator,
+    }
+
+
+ACCELERATE = FrameworkSpec(name="accelerate", hooks=hooks, on_torch=True, spreads=("accelerate",))

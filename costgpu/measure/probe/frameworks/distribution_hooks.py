@@ -24,12 +24,12 @@ class DistributionHooks:
     def __init__(self, schemes):
         self.schemes = schemes
 
-    def callbacks(self):
+    def of_tensorflow(self):
         """Return what to do after a module has been imported, by the module's name."""
-        found = {"keras": self.attach_keras, "jax": self.attach_jax}
-        for name, (kind, what, scheme) in TENSORFLOW.items():
-            found["tensorflow.python.distribute." + name] = self.on_construction(kind, what, scheme)
-        return found
+        return {
+            "tensorflow.python.distribute." + name: self.on_construction(kind, what, scheme)
+            for name, (kind, what, scheme) in TENSORFLOW.items()
+        }
 
     def see(self, scheme, what):
         self.schemes.batch_is_divided()

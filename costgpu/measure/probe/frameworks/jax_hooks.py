@@ -6,10 +6,11 @@ import os
 import sys
 import threading
 
-from ..loops.progress_series import RANKS
 from ..loops.script_frames import package_of_file
 from ..patching import harmless, known, patch
 from ..schedstat import clock
+from .distribution_hooks import DistributionHooks
+from .framework import FrameworkSpec
 
 HEAVY = (
     "dot_general conv_general_dilated gather scatter sort fft cumsum cumlogsumexp cummax argmax argmin"
@@ -42,10 +43,8 @@ class JaxHooks:
             def gradient(*args, **kwargs):
                 if not self.by_hand and not self.tracing():
                     self.by_hand = True
-                    for one in self.progress.series:  # what is only applied is a part of training steps
-                        if one.facts.pop("applied", None):
-                            one.facts.pop("inference", None)
-                            one.ranks(RANKS["jax"])
+                    for one in self.progress.series:
+                        one.trains_after_all()
                 return made(*args, **kwargs)
 
             return gradient
@@ -82,7 +81,7 @@ class JaxHooks:
     def stepped(self, series, compiled, place, shapes, begin, frame):
         if series is None:
             facts = {"may_stop": False, "per_epoch": None, "busy": 0.0}
-            series = self.progress.open("jax", "step", None, key=("jax", place), **facts)
+            series = self.progress.open(JAX, "step", None, key=("jax", place), **facts)
         if series.steps:
             series.add("busy", clock() - begin)
         if "applied" in series.facts:
@@ -93,7 +92,7 @@ class JaxHooks:
 
     def evaluates(self, seconds):
         """Count what is only applied as evaluation beside the steps of the function that updates, if there is one."""
-        trained = [one for one in self.progress.series if one.source == "jax" and "applied" not in one.facts]
+        trained = [one for one in self.progress.series if one.framework is JAX and "applied" not in one.facts]
         for one in sorted(trained, key=lambda one: one.last or 0.0)[-1:]:
             one.add("evaluating", seconds)
             self.progress.event(one, "validation", seconds)
@@ -119,10 +118,7 @@ class JaxHooks:
             series.tell(totals=JaxprTotals(traced.jaxpr.jaxpr).record())
             given, returned = taken_and_given_back(traced.jaxpr)
             if not self.by_hand and given and (returned == 0 or (returned == 1 and given >= LEAST_APPLIED)):
-                series.ranks(series.rank + (0.5 if given >= LEAST_APPLIED else 0.25))
-                series.tell(applied="only")
-                if given >= LEAST_APPLIED:
-                    series.tell(inference=True, batch=items_of(shapes[0]))
+                series.only_applies(given >= LEAST_APPLIED, items_of(shapes[0]))
             analysis = traced.lower().cost_analysis() or {}
             series.tell(cost_analysis_flops=float(analysis.get("flops") or 0.0))
         except Exception as error:  # noqa: BLE001 - an older JAX, or a function that cannot be traced alone
@@ -250,3 +246,22 @@ def own_function(fun):
     if code is None or code.co_filename.startswith("<") or package_of_file(code.co_filename):
         return None
     return "{} ({}:{})".format(code.co_name, os.path.basename(code.co_filename), code.co_firstlineno)
+
+
+def hooks(recorder):
+    def attach(module):
+        DistributionHooks(recorder.schemes).attach_jax(module)
+        JaxHooks(recorder.progress).attach(module)
+
+    return {"jax": attach}
+
+
+JAX = FrameworkSpec(
+    name="jax",
+    hooks=hooks,
+    computes=True,
+    telling=frozenset("value_and_grad jit vmap pmap apply_gradients optax flax".split()),
+    rank=2,
+    counts="the jitted function's operations",
+    compiles=True,
+)

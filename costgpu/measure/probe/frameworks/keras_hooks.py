@@ -9,6 +9,8 @@ from functools import partial
 from ..loops.script_frames import locals_of, own_place
 from ..patching import attribute, harmless, known, observe, patch
 from ..schedstat import clock
+from .distribution_hooks import DistributionHooks
+from .framework import FrameworkSpec
 from .layer_counter import LayerCounter, product
 from .saving_hooks import keras_saves
 from .told_validation import keras_validation
@@ -70,7 +72,7 @@ class KerasHooks:
         total = epochs * steps if steps else None
         names = stoppers(getattr(callbacks, "callbacks", ()))
         self.fitting = self.progress.open(
-            "keras",
+            KERAS,
             "step",
             total,
             key=("keras", own_place()),
@@ -79,7 +81,7 @@ class KerasHooks:
             may_stop=bool(names),
             saves=keras_saves(getattr(callbacks, "callbacks", ())),
             validation=known(keras_validation, local, total, steps, epochs, batch_of),
-            backend=backend(),
+            framework=name_with_backend(),
             batch=batch_of(local),
             **facts_of(model),
         )
@@ -143,12 +145,12 @@ class KerasHooks:
         params, local, model = called(kind, callbacks)
         batch = batch_of(local)
         self.predicting = self.progress.open(
-            "keras",
+            KERAS,
             "batch",
             params.get("steps"),
             key=("keras", kind, own_place()),
             inference=True,
-            backend=backend(),
+            framework=name_with_backend(),
             batch=batch,
             model_bytes=facts_of(model).get("model_bytes"),
         )
@@ -211,13 +213,12 @@ class KerasHooks:
         series = self.own_series
         if series is None:
             series = self.own_series = self.progress.open(
-                "tensorflow",
+                TENSORFLOW,
                 "step",
                 None,
                 key="tensorflow",
                 per_epoch=None,
                 may_stop=False,
-                backend="tensorflow",
                 batch=first_size(args),
                 optimizer=type(self.optimizer).__name__,
                 parameters=known(lambda: numbers_in(self.optimizer._trainable_variables)),
@@ -236,6 +237,11 @@ def called(name, callbacks):
 
 def backend():
     return str(known(lambda: sys.modules["keras"].backend.backend(), default=""))
+
+
+def name_with_backend():
+    """Return ``keras (jax)``."""
+    return "{} ({})".format(KERAS.name, backend()) if backend() else KERAS.name
 
 
 def numbers_in(variables):
@@ -283,3 +289,25 @@ def first_size(args):
         elif attribute(value, "shape") is not None and len(value.shape):
             return int(value.shape[0]) if value.shape[0] is not None else None
     return None
+
+
+def hooks(recorder):
+    keras, distribution = KerasHooks(recorder.progress), DistributionHooks(recorder.schemes)
+
+    def attach(module):
+        keras.attach(module)
+        distribution.attach_keras(module)
+
+    functions = "tensorflow.python.eager.polymorphic_function.polymorphic_function"
+    return {"keras": attach, "tf_keras": keras.attach, functions: keras.attach_functions}
+
+
+KERAS = FrameworkSpec(name="keras", hooks=hooks, computes=True, rank=0, family="keras", counts="the layers' shapes")
+TENSORFLOW = FrameworkSpec(
+    name="tensorflow",
+    hooks=lambda recorder: DistributionHooks(recorder.schemes).of_tensorflow(),
+    computes=True,
+    telling=frozenset(("GradientTape", "apply_gradients")),
+    rank=1,
+    counts=KERAS.counts,
+)

@@ -7,6 +7,7 @@ import os
 from ..patching import observe, put, wrap
 from ..ranks.schemes import sizes_of
 from ..ranks.world import WORLD
+from .framework import FrameworkSpec
 
 ALL = ("auto", -1, "-1", None)
 GPUS = ("auto", "gpu", "cuda", None)
@@ -80,3 +81,12 @@ class LightningHooks:
             WORLD.asked(count * nodes)
             WORLD.spread_over(nodes, fixed=local == "1")
             self.recorder.schemes.data_are_divided(kwargs.get("use_distributed_sampler", True))
+
+
+LIGHTNING = FrameworkSpec(
+    name="lightning",
+    hooks=lambda recorder: LightningHooks(recorder).callbacks(),
+    refusals="cudaaccelerator|no supported gpu backend",
+    on_torch=True,
+    spreads=("lightning", "pytorch_lightning", "lightning_fabric"),
+)

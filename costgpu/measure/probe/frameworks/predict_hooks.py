@@ -1,4 +1,4 @@
-"""Predictions of frameworks that tell them from training themselves: scikit-learn, XGBoost and LightGBM."""
+"""Predictions of frameworks that tell them from training themselves: fitted estimators and boosters."""
 
 from __future__ import annotations
 
@@ -7,12 +7,11 @@ import itertools
 import sys
 import threading
 
-from ..loops.script_frames import outwards, own_place
+from ..loops.script_frames import outwards, own_place, package_of_file
 from ..patching import attribute, harmless, known, put, replace
 from ..schedstat import clock
 
 PREDICTS = ("predict", "predict_proba", "predict_log_proba", "decision_function", "score_samples")
-TRAINING_FILES = ("xgboost/training.py", "xgboost/core.py", "lightgbm/engine.py", "lightgbm/basic.py")
 MOST_FRAMES = 15  # between a booster's training and the objective, metric or callback of the user's that predicts
 
 
@@ -23,9 +22,10 @@ class Predictions:
         self.progress, self.fits = progress, fits
         self.depth = 0
         self.ends = {}  # of the last call of each series, by its id
+        self.boosters = set()  # packages whose trainings may predict
 
-    def attach_sklearn(self, module):
-        """When ``sklearn.base`` has been imported, before there are estimators."""
+    def attach_estimators(self, framework, module):
+        """Follow the estimators of a module with a `BaseEstimator`, before there are any."""
 
         def make(inner):
             @classmethod
@@ -33,7 +33,7 @@ class Predictions:
                 inner.__func__(cls, **kwargs)
                 for name in PREDICTS:
                     if callable(vars(cls).get(name)) and hasattr(vars(cls)[name], "__code__"):
-                        put(cls, **{name: self.counted(vars(cls)[name], "sklearn")})
+                        put(cls, **{name: self.counted(vars(cls)[name], framework)})
 
             return __init_subclass__
 
@@ -42,16 +42,17 @@ class Predictions:
         if hasattr(inner, "__func__"):
             put(owner, __init_subclass__=make(inner))
 
-    def attach_booster(self, source, module):
-        """When XGBoost's or LightGBM's core has been imported."""
+    def attach_booster(self, framework, module):
+        """Follow the `Booster` of a module."""
+        self.boosters.add(framework.name)
         for name in ("predict", "inplace_predict"):
-            replace(module.Booster, name, functools.partial(self.counted, source=source))
+            replace(module.Booster, name, functools.partial(self.counted, framework=framework))
 
-    def counted(self, inner, source):
+    def counted(self, inner, framework):
         @functools.wraps(inner)
         def predict(model, *args, **kwargs):
             busy = self.depth or self.fits.going is not None or self.fits.scoring
-            if busy or threading.get_ident() != self.progress.recorder.thread or in_training():
+            if busy or threading.get_ident() != self.progress.recorder.thread or self.in_training():
                 return inner(model, *args, **kwargs)
             self.depth += 1
             begins = clock()
@@ -59,15 +60,21 @@ class Predictions:
                 return inner(model, *args, **kwargs)
             finally:
                 self.depth -= 1
-                self.ended(model, source, args or tuple(kwargs.values()), begins)
+                self.ended(model, framework, args or tuple(kwargs.values()), begins)
 
         return predict
 
+    def in_training(self):
+        """Return whether a booster is at work on, or between, rounds whose objective, metric or callback predicts."""
+        calls = itertools.islice(outwards(sys._getframe(2)), MOST_FRAMES)
+        codes = [live.f_code for live in calls if live.f_code.co_name in ("train", "cv", "update")]
+        return any(package_of_file(code.co_filename) in self.boosters for code in codes)
+
     @harmless
-    def ended(self, model, source, args, begins):
+    def ended(self, model, framework, args, begins):
         name = type(model).__name__
         series = self.progress.open(
-            source,
+            framework,
             "call",
             None,
             key=("predict", name, own_place()),
@@ -82,13 +89,6 @@ class Predictions:
         series.add("busy", clock() - begins)  # without what is between its calls
         self.progress.step(series)
         self.ends[id(series)] = series.last
-
-
-def in_training():
-    """Return whether a booster is at work on a round, or between rounds, whose objective, metric or callback predicts."""
-    calls = itertools.islice(outwards(sys._getframe(2)), MOST_FRAMES)
-    codes = [live.f_code for live in calls if live.f_code.co_name in ("train", "cv", "update")]
-    return any(code.co_filename.replace("\\", "/").endswith(TRAINING_FILES) for code in codes)
 
 
 def rows_of(args):

@@ -34,13 +34,6 @@ class Saving:
 
         wrap(owner, name, save)
 
-    def callbacks(self):
-        """Return what to do after a module has been imported. Trainers write parts by other means than torch.save."""
-        return {
-            "accelerate.accelerator": lambda module: self.time(getattr(module, "Accelerator", None), "save_state"),
-            "transformers.trainer": lambda module: self.time(getattr(module, "Trainer", None), "_save_checkpoint"),
-        }
-
 
 def hugging_face_saves(state, args, steps=None, per_epoch=None) -> Saves | None:
     """Return the rhythm: every `save_steps` steps or every epoch; None for never, and where only improvements are saved."""

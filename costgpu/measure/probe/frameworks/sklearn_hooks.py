@@ -9,6 +9,8 @@ from ..loops.script_frames import library_loops, own_place
 from ..loops.search_plan import TRAIN_SIZE, read_plan
 from ..patching import harmless, known, observe, wrap
 from ..schedstat import clock
+from .framework import FrameworkSpec
+from .predict_hooks import Predictions
 
 GROWER, NETWORK = "sklearn.ensemble._hist_gradient_boosting.grower", "sklearn.neural_network._multilayer_perceptron"
 PARTS = (  # what each call of a class's (or module's) function is, the setting that says how many, and what may end them
@@ -19,7 +21,6 @@ PARTS = (  # what each call of a class's (or module's) function is, the setting 
     # With SGD or Adam; the loss may end them any time.
     (NETWORK, "BaseMultilayerPerceptron", "_update_no_improvement_count", "epoch", "max_iter", "tol"),
 )
-
 
 FITS_OTHERS = ("sklearn.model_selection", "sklearn.feature_selection", "sklearn.calibration")
 
@@ -40,11 +41,12 @@ class Depth(threading.local):
         self.fitted += 1
 
 
-class SklearnHooks:
+class EstimatorFits:
     """The outermost fit that is going on, and what can be counted inside it."""
 
     def __init__(self, progress):
         self.progress = progress
+        self.predictions = Predictions(progress, self)  # with what has been fitted
         self.depth = Depth()
         self.scoring = 0  # fits of searches and cross-validations that are going on
         self.plan = None  # of the search whose candidates are fitted
@@ -103,7 +105,7 @@ class SklearnHooks:
         inside = [
             one
             for one in self.progress.series
-            if one.source == "sklearn" and one.unit != "fit" and one.last is not None and one.last >= since
+            if one.framework is SKLEARN and one.unit != "fit" and one.last is not None and one.last >= since
         ]
         if inside:
             for one in inside:
@@ -113,7 +115,7 @@ class SklearnHooks:
         key = ("fit", name, own_place())
         before = self.progress.keyed.get(key)
         ended = before.last if before is not None else None
-        series = self.progress.open("sklearn", "fit", None, key=key, estimator=name, may_stop=False)
+        series = self.progress.open(SKLEARN, "fit", None, key=key, estimator=name, may_stop=False)
         if not series.steps:
             series.begin(since)
         series.go_on(ended)  # from one end to the next: what the script does between its fits is part of them
@@ -199,7 +201,7 @@ class SklearnHooks:
                 if one.unit == "search fit" and not inside:
                     one.close()
             return self.progress.open(
-                "sklearn", unit, length, key=key, estimator=name, may_stop=may_stop, inside=inside, search=self.facts()
+                SKLEARN, unit, length, key=key, estimator=name, may_stop=may_stop, inside=inside, search=self.facts()
             )
 
         return self.find(unit, estimator, open_series)
@@ -207,13 +209,13 @@ class SklearnHooks:
     def search_series(self, estimator):
         def open_series(key, name):
             for one in self.progress.series:
-                if one.source == "sklearn" and not one.facts.get("inside"):
+                if one.framework is SKLEARN and not one.facts.get("inside"):
                     one.close()
             loops = library_loops(self.frame())
             total = loops[-1]["trips"] if loops else None
             ends = bool(loops) and loops[-1].get("position", (None, None, False))[2]
             facts = {"estimator": name, "may_stop": ends, "search": self.facts()}
-            made = self.progress.open("sklearn", "search fit", total, key=key, **facts)
+            made = self.progress.open(SKLEARN, "search fit", total, key=key, **facts)
             if made.around and not made.around[-1]["line"]:
                 made.is_of(made.total, around=made.around[:-1])  # it is the total
             return made
@@ -244,3 +246,48 @@ def is_part(estimator, whole):
     """Return whether a fit is one of those that another estimator's own consists of."""
     parted = type(whole).__module__.startswith(FITS_OTHERS) and not hasattr(whole, "cv_results_")
     return parted and type(estimator) is type(innermost(whole)) and estimator is not whole
+
+
+# The benchmark table's kinds -> estimators that cuML has on a GPU under the same names.
+# Source: cuML's list of algorithms (docs.rapids.ai, read 2026-11).
+ON_CUML = {
+    "random-forest": ("RandomForestClassifier", "RandomForestRegressor"),
+    "svm": ("SVC", "SVR", "LinearSVC", "LinearSVR"),
+    "linear-model": ("LogisticRegression", "LinearRegression", "Ridge", "Lasso", "ElasticNet"),
+    "kmeans": ("KMeans",),
+    "dbscan": ("DBSCAN",),
+    "nearest-neighbours": ("KNeighborsClassifier", "KNeighborsRegressor"),
+    "pca": ("PCA", "TruncatedSVD"),
+    "tsne": ("TSNE",),
+}
+
+
+def on_gpu(facts):
+    name = facts.get("estimator", "")
+    kind = next((kind for kind, names in ON_CUML.items() if name in names), "")
+    if kind:
+        return kind, "scikit-learn's {} runs on CPUs only; the GPU figure is for cuML's".format(name)
+    boosted = name.startswith(("HistGradientBoosting", "GradientBoosting"))
+    more = " (XGBoost and LightGBM have one)" if boosted else ""
+    return "", "no GPU implementation of scikit-learn's {}: CPU{}".format(name, more)
+
+
+def hooks(recorder):
+    def attach_base(module):
+        recorder.fits.attach_base(module)
+        recorder.fits.predictions.attach_estimators(SKLEARN, module)
+
+    search = {"sklearn.model_selection._validation": recorder.fits.attach_search}
+    return {"sklearn.base": attach_base, **search, **recorder.fits.attach_parts()}
+
+
+SKLEARN = FrameworkSpec(
+    name="sklearn",
+    label="scikit-learn",
+    hooks=hooks,
+    computes=True,
+    rank=4,
+    family="sklearn",
+    on_gpu=on_gpu,
+    fits=True,
+)

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import operator
 import sys
+from functools import partial
 
 from ..loops.progress_series import COUNTS_BYTES
 from ..loops.script_frames import driver, own_place, place_of
 from ..patching import harmless, known, observe, patch, put
+from .framework import FrameworkSpec
 
 BYTES = ("b", "ib", "byte", "bytes", "kb", "mb", "kib", "mib")
 
@@ -72,12 +74,12 @@ def series_of(progress, bar, frame, iterated=False):
     own, library = driver(frame)
     made = getattr(bar, "_costgpu_made", None)
     place = made[0] if made else place_of(own) if own is not None else own_place()
-    outer = [one for one in progress.series if one.source == "tqdm" and one.open and one.label != place]
+    outer = [one for one in progress.series if one.framework is TQDM and one.open and one.label != place]
     label, unit = outer[-1].label if outer else "", str(getattr(bar, "unit", "it"))
     key = ("tqdm", place, library)
     again = key in progress.keyed
     around = made[1] if made else progress.loops_around(own) if own is not None and not again else []
-    series = progress.open("tqdm", unit, None, key=key, around=around, may_stop=False, outer=label)
+    series = progress.open(TQDM, unit, None, key=key, around=around, may_stop=False, outer=label)
     series.label_with(place)
     series.tell(
         total=length_of(bar),
@@ -94,3 +96,8 @@ def series_of(progress, bar, frame, iterated=False):
         series.tell(may_stop_at=known(stack.exit_at, own, default=""))
     put(bar, _costgpu_series=series, _costgpu_iterated=iterated)
     return series
+
+
+TQDM = FrameworkSpec(
+    name="tqdm", label="Python", hooks=lambda recorder: {"tqdm.std": partial(attach_tqdm, recorder.progress)}, rank=8
+)

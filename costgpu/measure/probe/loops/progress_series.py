@@ -12,6 +12,7 @@ import threading
 import types
 from array import array
 
+from ..frameworks.framework import BESIDE_TRAINING
 from ..patching import harmless, known
 from ..record import SeriesRecord, Snapshot, TrainerLength
 from ..schedstat import clock
@@ -21,8 +22,6 @@ from .script_frames import library_loops, own_place
 from .script_loops import NO_TORCH
 from .upcoming_work import UpcomingWork
 
-RANKS = {"keras": 0, "tensorflow": 1, "jax": 2, "xgboost": 3, "lightgbm": 3, "catboost": 3, "sklearn": 4, "tqdm": 8}
-TRAINS = 5  # ranks below it are training; the others only may be
 TAKES_GRADIENTS = frozenset(("grad", "value_and_grad"))
 MOST_TIMES, MOST_EVENTS, MOST_SERIES = 20000, 5000, 20
 ENOUGH_STEPS, LEAST_STEPS = 5, 3
@@ -41,13 +40,19 @@ def make_snapshot(anchor, loops, batches=0, all_batches=0) -> Snapshot:
     return {"anchor": anchor, "batches": batches, "all_batches": all_batches, "loops": loops}
 
 
+def rank_of(framework, facts):
+    """Return where a series stands among others: what is trained here and then used is for the training."""
+    beside = facts.get("inside") or facts.get("applied")
+    return framework.rank + (0.5 if facts.get("inference") else 0.25 if beside else 0.0)
+
+
 class Series:
     """One thing that repeats. Times are seconds of the probe's clock; `facts` travel to the result as they are."""
 
-    def __init__(self, source, unit, total, facts, around):
-        self.source, self.unit, self.total, self.facts, self.around = source, unit, total, facts, around
-        # what is trained here and then used is for the training
-        self.rank = RANKS[source] + (0.5 if facts.get("inference") else 0.25 if facts.get("inside") else 0.0)
+    def __init__(self, framework, unit, total, facts, around):
+        self.framework, self.source = framework, framework.name
+        self.unit, self.total, self.facts, self.around = unit, total, facts, around
+        self.rank = rank_of(framework, facts)
         self.opened, self.last = clock(), None
         self.label, self.open, self.openings = own_place(), True, 1
         self.steps, self.seconds, self.special, self.events = 0, array("d"), {}, {}
@@ -88,9 +93,6 @@ class Series:
     def label_with(self, place):
         self.label = place
 
-    def ranks(self, rank):
-        self.rank = rank
-
     def is_preparation(self, why):
         self.setup = why
 
@@ -119,6 +121,20 @@ class Series:
         self.events = {}
         self.steps += steps
 
+    def only_applies(self, model, items):
+        """Note that its steps update nothing; those of a `model` are predictions for so many items."""
+        self.facts["applied"] = "only"
+        if model:
+            self.unit = "batch"
+            self.facts.update(inference=True, batch=items)
+        self.rank = rank_of(self.framework, self.facts)
+
+    def trains_after_all(self):
+        """Note that what it seemed only to apply is a part of training steps."""
+        if self.facts.pop("applied", None):
+            self.facts.pop("inference", None)
+            self.unit, self.rank = "step", rank_of(self.framework, self.facts)
+
     @property
     def weight(self):
         """Return a key that is larger for series that are open, then for those that took most of the time."""
@@ -143,14 +159,14 @@ class Series:
 class ProgressTracker:
     """All series of a script."""
 
-    def __init__(self, recorder):
-        self.recorder = recorder
+    def __init__(self, recorder, frameworks):
+        self.recorder, self.frameworks = recorder, frameworks
         self.series, self.keyed = [], {}
         self.prospects = None
         self.models = ()  # what runs a model when it is called: the class, or classes
         self.lock = threading.RLock()
 
-    def open(self, source, unit, total, key, around=None, **facts):
+    def open(self, framework, unit, total, /, key, around=None, **facts):
         """Open a series, or the one of this key again, with which a second fit of the same kind goes on."""
         with self.lock:
             known = self.keyed.get(key)
@@ -158,7 +174,7 @@ class ProgressTracker:
                 known.open_again()
                 return known
             made = self.keyed[key] = Series(
-                source, unit, total, facts, self.loops_around() if around is None else around
+                framework, unit, total, facts, self.loops_around() if around is None else around
             )
             self.series.append(made)
             return made
@@ -199,7 +215,7 @@ class ProgressTracker:
             return
         with self.lock:
             series.step(now, steps)
-            if series.rank < TRAINS and series.steps in LOOKS_AHEAD:
+            if series.rank < BESIDE_TRAINING and series.steps in LOOKS_AHEAD:
                 series.expect(later=harmless(later_fits)(sys._getframe(1)) or [])
             if frame is not None and series.steps in LOOKS_AHEAD:
                 series.expect(periodic=harmless(self.read_periodic)(frame, series.steps) or [])
@@ -221,7 +237,7 @@ class ProgressTracker:
 
     def counts(self, series):
         """Return whether this may be what the script is for."""
-        return not series.setup and (series.rank < TRAINS or not self.awaits_training())
+        return not series.setup and (series.rank < BESIDE_TRAINING or not self.awaits_training())
 
     def awaits_training(self):
         """Return whether what a framework does will be what counts: a bar or a loop is then only what comes before it."""
@@ -236,7 +252,7 @@ class ProgressTracker:
 
     def read_sources(self):
         if self.prospects is None:
-            self.prospects = Prospects()
+            self.prospects = Prospects(self.frameworks)
         return self.prospects
 
     def leading(self):
@@ -244,12 +260,12 @@ class ProgressTracker:
         stepped = [one for one in self.ranked() if one.steps and self.counts(one)]
         return stepped[0] if stepped else None
 
-    def keras_length(self) -> TrainerLength | None:
-        """Return what a Keras fit that runs on torch says of its length."""
+    def fit_length(self) -> TrainerLength | None:
+        """Return what a fit of another framework that runs on torch says of its length."""
         for one in self.series:
-            if one.source == "keras" and one.open:
+            if "epochs" in one.facts and one.open:
                 return {
-                    "trainer": "Keras fit",
+                    "trainer": "{} fit".format(one.source.capitalize()),
                     "total": one.total,
                     "per_epoch": one.facts.get("per_epoch"),
                     "may_stop": ["EarlyStopping"] if one.facts.get("may_stop") else [],
@@ -270,8 +286,8 @@ class ProgressTracker:
         if steps:
             return leader.steps > steps
         limit = recorder.config["measure_for"] + leader.facts.get("evaluating", 0.0)
-        if leader.source == "jax":
-            first = leader.opened  # after what else is jitted
+        if leader.framework.compiles:
+            first = leader.opened  # after what else is compiled
         return now - first >= limit and (
             leader.steps >= ENOUGH_STEPS or (leader.steps >= LEAST_STEPS and now - first >= 1.5 * limit)
         )
@@ -283,7 +299,8 @@ class ProgressTracker:
     def record(self):
         with self.lock:
             found = [one for one in self.ranked() if one.steps or one.open]
-            if any(one.source == "jax" and "applied" not in one.facts for one in found):
+            applied = {one.source for one in found if "applied" in one.facts}
+            if any(one.source in applied and "applied" not in one.facts for one in found):
                 found = [one for one in found if "applied" not in one.facts]  # they evaluate what is trained
             for one in found:
                 if self.may_only_evaluate(one):
@@ -292,7 +309,7 @@ class ProgressTracker:
 
     def ranked(self):
         found = sorted(self.series, key=lambda one: (bool(one.setup), one.rank, [-part for part in one.weight]))
-        training = [one for one in found if not one.facts.get("inference") and one.rank < TRAINS]
+        training = [one for one in found if not one.facts.get("inference") and one.rank < BESIDE_TRAINING]
         trained = sum(one.all_seconds for one in training)
         latest = max((one.last or one.opened for one in training), default=0.0)
         if not any(one.open and one.unit != "round" and not one.facts.get("inference") for one in found):

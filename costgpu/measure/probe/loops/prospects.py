@@ -15,18 +15,7 @@ from .script_frames import package_of_file
 from .source import Source
 from .syntax import dotted
 
-# Whoever imports one of these will probably compute with it, and its steps will be seen.
-TRAINERS = ("torch", "keras", "tensorflow", "jax", "xgboost", "lightgbm", "sklearn", "catboost")
-# What nobody writes who only borrows arrays or a file format of theirs.
-TELLING = frozenset(
-    (
-        "nn optim Module Sequential Parameter Optimizer backward zero_grad no_grad inference_mode autocast autograd"
-        " requires_grad load_state_dict DataLoader Trainer TrainingArguments from_pretrained AutoModel pipeline"
-        " GradientTape value_and_grad jit vmap pmap apply_gradients optax flax fit_one_cycle"
-        " XGBClassifier XGBRegressor LGBMClassifier LGBMRegressor CatBoostClassifier CatBoostRegressor"
-    ).split()
-)
-# What says as much, unless the script defines a function of that name itself.
+# What says as much as the `telling` names of a framework, unless the script defines a function of that name itself.
 TELLING_OF_OTHERS = frozenset(
     "fit fit_transform train learn predict generate minimize train_model finetune fine_tune transcribe encode".split()
 )
@@ -43,7 +32,8 @@ MOST_FILES = 200
 class Prospects:
     """What the script's own sources name, its local modules included, whether or not they are imported yet."""
 
-    def __init__(self):
+    def __init__(self, frameworks):
+        self.frameworks = frameworks
         self.imported, self.names, self.defined, self.helpers_only = set(), set(), set(), True
         main = getattr(sys.modules.get("__main__"), "__file__", None)
         waiting, seen = [main] if main else [], set()
@@ -91,10 +81,12 @@ class Prospects:
 
     def await_training(self):
         """Return whether a framework is at hand, or named, that the script has more than a helper of."""
-        named = [name for name in TRAINERS if name in self.imported]
-        loaded = [name for name in TRAINERS if name in sys.modules]
+        computing = [one.name for one in self.frameworks if one.computes]
+        named = [name for name in computing if name in self.imported]
+        loaded = [name for name in computing if name in sys.modules]
         if not named and not loaded:
             return False
         if named == ["sklearn"] and not set(loaded) - {"sklearn"}:
             return not self.helpers_only or bool(self.names & SEARCHES)
-        return bool(self.names & TELLING or (self.names & TELLING_OF_OTHERS) - self.defined)
+        telling = frozenset().union(*(one.telling for one in self.frameworks))
+        return bool(self.names & telling or (self.names & TELLING_OF_OTHERS) - self.defined)

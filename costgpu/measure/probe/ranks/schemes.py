@@ -8,7 +8,6 @@ from functools import partial
 from ..loops.script_frames import own_place
 from ..patching import harmless, observe, wrap
 
-HOROVOD = ("DistributedOptimizer", "ddp", "Horovod's DistributedOptimizer")
 CALLS = {  # module -> a function or a class of it, scheme, and what it is called
     "torch.distributed.optim.zero_redundancy_optimizer": (
         "ZeroRedundancyOptimizer",
@@ -17,12 +16,7 @@ CALLS = {  # module -> a function or a class of it, scheme, and what it is calle
     ),
     "torch.distributed.tensor.parallel": ("parallelize_module", "tensor", "parallelize_module"),
     "torch.distributed.pipelining": ("PipelineStage", "pipeline", "PipelineStage"),
-    "horovod.torch": HOROVOD,
-    "horovod.keras": HOROVOD,
-    "horovod.tensorflow": HOROVOD,
-    "horovod.tensorflow.keras": HOROVOD,
 }
-ZERO_STAGES = {0: "ddp", 1: "zero1", 2: "zero2", 3: "zero3"}
 
 
 class Schemes:
@@ -104,32 +98,8 @@ class Schemes:
         observe(*place, lambda *_, **__: self.sight(scheme, what), before=True)
 
     def callbacks(self):
-        """Return what to do after a module has been imported, by the module's name.
-
-        DeepSpeed would compile an extension for collectives between CPUs, of which there are none here.
-        """
-        return {
-            **{module: partial(self.on_call, *call) for module, call in CALLS.items()},
-            "deepspeed": self.attach_deepspeed,
-            "deepspeed.comm.torch": lambda module: wrap(module, "build_shm_op", lambda inner: None),
-        }
-
-    def attach_deepspeed(self, module):
-        """`deepspeed.initialize`: its engine knows the stage, whichever way it was configured."""
-
-        def note(engine):
-            stage = int(engine.zero_optimization_stage())
-            sizes = [
-                (int(getattr(p, "ds_numel", None) or p.numel()), p.requires_grad) for p in engine.module.parameters()
-            ]
-            self.sight(ZERO_STAGES.get(stage, "other"), "deepspeed.initialize, ZeRO stage {}".format(stage), sizes)
-
-        def initialize(inner, *args, **kwargs):
-            result = inner(*args, **kwargs)
-            harmless(note)(result[0])
-            return result
-
-        wrap(module, "initialize", initialize)
+        """Return what to do after a module has been imported, by the module's name."""
+        return {module: partial(self.on_call, *call) for module, call in CALLS.items()}
 
 
 def sizes_of(parameters):

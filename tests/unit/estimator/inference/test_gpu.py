@@ -9,7 +9,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from costgpu.estimator.gpu import Precision
-from costgpu.estimator.inference.forward_work import ForwardWork, forward_work
 from costgpu.estimator.inference.gpu import (
     COEFFICIENTS,
     Execution,
@@ -19,6 +18,8 @@ from costgpu.estimator.inference.gpu import (
     forward_terms,
     host_seconds,
 )
+from costgpu.estimator.op_costs import work_of
+from costgpu.estimator.work import Work
 from costgpu.pricing.hardware import accelerator, accelerators
 from tests.unit.estimator.inference.builders import PLAIN, convolution, linear, relu
 
@@ -27,8 +28,8 @@ BATCHES = st.integers(min_value=1, max_value=4096)
 CARDS = st.sampled_from(sorted(accelerators()))
 
 
-def _net(batch: int) -> ForwardWork:
-    return forward_work([convolution(batch), linear(batch), relu(batch), convolution(batch, groups=64)])
+def _net(batch: int) -> Work:
+    return work_of([convolution(batch), linear(batch), relu(batch), convolution(batch, groups=64)], statistics=False)
 
 
 @given(batch=BATCHES, card=CARDS)
@@ -43,7 +44,7 @@ def test_named_terms_add_up_to_the_seconds(batch: int, card: str) -> None:
 @given(batch=BATCHES, more=st.floats(min_value=1.0, max_value=64.0), card=CARDS)
 def test_more_items_never_take_less_and_never_lower_the_throughput(batch: int, more: float, card: str) -> None:
     work, spec = _net(batch), accelerator(card)
-    one, many = forward_terms(work, spec, PLAIN).seconds, forward_terms(work.scaled(more), spec, PLAIN).seconds
+    one, many = forward_terms(work, spec, PLAIN).seconds, forward_terms(work.scaled(size=more), spec, PLAIN).seconds
     assert many >= one * (1 - 1e-9)
     assert more / many >= 1 / one * (1 - 1e-9)
 
@@ -78,7 +79,7 @@ def test_a_single_item_is_limited_by_the_host_and_a_large_batch_by_the_device() 
 
 
 def test_half_precision_is_faster_where_there_are_units_for_it() -> None:
-    work = forward_work([linear(8192, 4096)])
+    work = work_of([linear(8192, 4096)], statistics=False)
     half = replace(PLAIN, weights="float16")
     fast, slow = accelerator("T4"), accelerator("P100")
     assert forward_terms(work, fast, half).seconds < 0.5 * forward_terms(work, fast, PLAIN).seconds
@@ -86,18 +87,18 @@ def test_half_precision_is_faster_where_there_are_units_for_it() -> None:
 
 
 def test_bf16_without_units_is_said() -> None:
-    terms = forward_terms(forward_work([linear(64, dtype="bfloat16")]), accelerator("V100"), PLAIN)
+    terms = forward_terms(work_of([linear(64, dtype="bfloat16")], statistics=False), accelerator("V100"), PLAIN)
     assert any("bf16" in note for note in terms.notes)
 
 
 def test_channels_last_helps_convolutions_in_half_precision_alone() -> None:
-    work, spec = forward_work([convolution(256)]), accelerator("A100")
+    work, spec = work_of([convolution(256)], statistics=False), accelerator("A100")
     half = replace(PLAIN, weights="float16")
     gain = (
         forward_terms(work, spec, half).seconds / forward_terms(work, spec, replace(half, channels_last=True)).seconds
     )
     assert gain > 1.05
-    traced = forward_work([convolution(256, channels_last=True)])
+    traced = work_of([convolution(256, channels_last=True)], statistics=False)
     assert forward_terms(traced, spec, half).on_chip < forward_terms(work, spec, half).on_chip
 
 
@@ -129,7 +130,9 @@ def test_more_of_the_script_s_own_python_is_never_faster(one: float, other: floa
 
 def test_evaluated_batch_norm_is_one_pass_over_its_input() -> None:
     row = replace(relu(8), op="aten::native_batch_norm")
-    assert forward_work([row]).total_bytes == pytest.approx(forward_work([relu(8)]).total_bytes)
+    assert work_of([row], statistics=False).bytes_moved == pytest.approx(
+        work_of([relu(8)], statistics=False).bytes_moved
+    )
 
 
 def test_intervals_widen_with_the_reason_said() -> None:
@@ -174,7 +177,7 @@ def test_an_architecture_without_rows_of_inference_widens_too(name: str) -> None
 def test_multiprocessors_of_newer_generations_do_more_in_a_clock(
     name: str, dtype: str, tf32: bool, factor: float
 ) -> None:
-    work, spec = forward_work([linear(4096, dtype=dtype)]), accelerator(name)
+    work, spec = work_of([linear(4096, dtype=dtype)], statistics=False), accelerator(name)
     execution = Execution(Precision(half=None, matmul_tf32=tf32, conv_tf32=True))
     found, older = (forward_terms(work, one, execution) for one in (spec, replace(spec, compute_capability=(8, 0))))
     assert older.on_chip == pytest.approx(factor * found.on_chip)

@@ -1,4 +1,4 @@
-"""Answers of `estimate` made without measuring: their first screens, explanations, pages and documents.
+"""Answers of `estimate` made without measuring: their first screens, explanations, pages and documents; other pages.
 
 `python -m tests.unit.render.screens` rewrites the files.
 """
@@ -23,6 +23,8 @@ from costgpu.estimator.prepared import prepare
 from costgpu.estimator.scope import scope_of
 from costgpu.estimator.service import as_served, serve
 from costgpu.estimator.verdict import Preferences, decide
+from costgpu.ledger.costs.periods import Every
+from costgpu.ledger.records.budget_rules import Budget
 from costgpu.models.estimate import Estimate
 from costgpu.models.prediction import Candidate, Objective
 from costgpu.models.workload import Extra, ExtraKind, Rhythm, Total, TotalKind, WorkloadProfile
@@ -30,11 +32,16 @@ from costgpu.pricing.hardware import accelerators
 from costgpu.render.estimate.documents import estimate_json
 from costgpu.render.estimate.first_screen import estimate_text
 from costgpu.render.estimate.sections import estimate_report
+from costgpu.render.html.ledger_page import ledger_report
 from costgpu.render.html.page import report_html
+from costgpu.render.html.sweep_page import sweep_report
+from costgpu.render.report import Report
 from costgpu.version import __version__
 from tests.unit.estimator import builders, inferring
 from tests.unit.estimator.advisable import MACHINE, checkpoint, gpu, host, loading, phase, product, profile
 from tests.unit.estimator.test_several_gpus import place, script
+from tests.unit.render import sweeps
+from tests.unit.render.ledgers import NOW, RUNS, ledger_with, report_with
 
 TODAY = date(2026, 11, 21)
 FOLDER = Path(__file__).parent
@@ -144,6 +151,26 @@ def page(of: Estimate) -> str:
     return report_html(estimate_report(of))
 
 
+def without_style(html: str) -> str:
+    """Return a page without its style sheet and the version of costgpu."""
+    return re.sub("<style>.*?</style>", "", html, flags=re.DOTALL).replace(f"costgpu {__version__}", "costgpu")
+
+
+def ledger() -> Report:
+    """Return the report of a small ledger with two budgets."""
+    budgets = [Budget(name=name, amount_usd=Decimal(5), every=Every.MONTHLY, provider=name) for name in ("", "aws")]
+    budgets = [replace(budget, name=budget.name or "team") for budget in budgets]
+    found = report_with(ledger_with(*RUNS), budgets)
+    return ledger_report(found, place="/x/ledger.sqlite", all_time=found.summary.total.cost_usd)
+
+
+PAGES: dict[str, Callable[[], Report]] = {
+    "ledger": ledger,
+    "empty_ledger": lambda: ledger_report(report_with(ledger_with()), place="/x/ledger.sqlite", all_time=Decimal(0)),
+    "sweep": lambda: sweep_report(sweeps.results(), sweeps.METRIC, title="Sweep of train.py", at=NOW),
+}
+
+
 def shown(of: Estimate) -> dict[str, str]:
     """Return the texts of an answer by the endings of their files: of the page without its style sheet, of the document
     without the workload."""
@@ -165,6 +192,8 @@ def rewrite() -> None:
     for name, make in EXAMPLES.items():
         for ending, text in shown(make()).items():
             (FOLDER / f"{name}.{ending}").write_text(text)
+    for name, report in PAGES.items():
+        (FOLDER / f"{name}.html").write_text(without_style(report_html(report())))
 
 
 LOG = "/home/ada/.cache/costgpu/measurements/20261121-100000/output.log"

@@ -5,12 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from costgpu.estimator.advice.context import AdviceContext
-from costgpu.estimator.inference.engines import (
-    GAINS,
-    SERVING_FACTOR,
-    engine_decode_seconds,
-    engine_prefill_seconds,
-)
+from costgpu.estimator.inference.engines import GAINS, SERVING_FACTOR, engine_decode_seconds, engine_prefill_seconds
 from costgpu.estimator.inference.memory import QUANTIZED_BYTES
 from costgpu.estimator.inference.options import QUANTIZED_SPEED
 from costgpu.estimator.inference.unit import mean_context
@@ -39,16 +34,21 @@ def named_options(context: AdviceContext) -> Iterator[Advice]:
             if (gain.model == "whisper") == speech
         )
         action = "An engine instead of PyTorch, if there is one for the model"
-        yield _named(AdviceKind.ENGINE, action, before, f"Measured elsewhere: {gains}.")
+        notes = (f"Measured elsewhere: {gains}.",)
+        yield Advice(kind=AdviceKind.ENGINE, action=action, before=before, basis=MEASURED, notes=notes)
         return
     yield _engine(phase, phase.unit.generation, before, before.candidate.accelerator)
     sizes = ", ".join(f"{name} {share:.0%}" for name, share in QUANTIZED_BYTES.items())
-    yield _named(
-        AdviceKind.QUANTIZATION,
-        "Quantized weights, where a smaller or cheaper GPU would then hold the model",
-        before,
+    note = (
         f"Of the bytes in half precision: {sizes}. In Hugging Face models they compute at about {QUANTIZED_SPEED:.0%} of the"
-        " speed. Compare the quality of the answers.",
+        " speed. Compare the quality of the answers."
+    )
+    yield Advice(
+        kind=AdviceKind.QUANTIZATION,
+        action="Quantized weights, where a smaller or cheaper GPU would then hold the model",
+        before=before,
+        basis=MEASURED,
+        notes=(note,),
     )
 
 
@@ -65,24 +65,11 @@ def _engine(phase: Phase, made: Generation, before: Prediction, spec: Accelerato
     now = inference_phase(before)
     seconds = now.sustained_seconds.value if now is not None else 0.0
     as_now = f" instead of {format_number(tokens / seconds)}" if seconds > 0 else ""
-    return _named(
-        AdviceKind.ENGINE,
-        f"An engine such as vLLM, in half precision: about {format_number(rate)} output tokens/s with the same batch on the"
-        f" {spec.name}{as_now}",
-        before,
-        f"With many requests at once its scheduler decides: known only within a factor of {SERVING_FACTOR:g}.",
-        basis=MODELLED,
-    )
-
-
-def _named(kind: AdviceKind, action: str, before: Prediction, *notes: str, basis: str = MEASURED) -> Advice:
     return Advice(
-        kind=kind,
-        action=action,
-        saving_usd=0.0,
-        saving_seconds=0.0,
+        kind=AdviceKind.ENGINE,
+        action=f"An engine such as vLLM, in half precision: about {format_number(rate)} output tokens/s with the same batch"
+        f" on the {spec.name}{as_now}",
         before=before,
-        after=None,
-        basis=basis,
-        notes=notes,
+        basis=MODELLED,
+        notes=(f"With many requests at once its scheduler decides: known only within a factor of {SERVING_FACTOR:g}.",),
     )

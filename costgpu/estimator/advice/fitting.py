@@ -1,0 +1,181 @@
+"""Advice where one accelerator holds too little or takes too long: larger ones, several, smaller models. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from costgpu.estimator.advice.changes import as_several, as_sharded, traced
+from costgpu.estimator.advice.context import MIN_PROBABILITY, AdviceContext, error_between
+from costgpu.estimator.cost import hourly_usd
+from costgpu.estimator.feasibility import incompatible, required_accelerator_gib
+from costgpu.estimator.gpu import precision_of
+from costgpu.estimator.inference.memory import what_fits
+from costgpu.estimator.interval import probability_less
+from costgpu.estimator.predict import predict
+from costgpu.estimator.prepared import Workload
+from costgpu.estimator.verdict import allowed, best, effective_cost
+from costgpu.estimator.verdict_sentence import describe
+from costgpu.models.prediction import Advice, AdviceKind, Prediction
+from costgpu.units import format_duration, format_usd
+
+LEAST_SECONDS = 3600.0  # a shorter job is not worth the change to several GPUs
+MOST_OF_THE_TIME = 0.6  # what takes more than this of the time is not worth it, either
+MEMORY_OF_INFERENCE = "weights, key-value cache and activations, with a margin"
+MEMORY = "parameters, gradients, optimizer state and saved tensors, with a margin of a quarter"
+SEVERAL = "the model of several GPUs"
+WRAP = "The script must wrap its model: torch.distributed.fsdp.fully_shard() of each block, then of the model."
+RECIPE = (
+    "To change: torch.distributed.init_process_group() and torch.cuda.set_device() to LOCAL_RANK at the start; the model"
+    " in DistributedDataParallel(); DataLoader(sampler=DistributedSampler(data)), with sampler.set_epoch() before every"
+    " epoch; checkpoints and logs by rank 0 alone."
+)
+FITS = {"as written": "as written", "half": "in half precision"}
+
+
+def need_gib(workload: Workload) -> float:
+    """Accelerator memory that the job needs, with the margin."""
+    precision = precision_of(workload.profile.framework)
+    return max(required_accelerator_gib(phase, precision, workload.execution) for phase in workload.profile.phases)
+
+
+def does_not_fit(context: AdviceContext, wider: Sequence[Prediction]) -> Advice | None:
+    """Return the cheapest accelerator that holds the job, or, where none does, the number of them that would.
+
+    Of a training in several processes of which each holds more than any GPU: FSDP; None if it fits, or shards already.
+    """
+    workload, scheme = context.workload, context.workload.profile.ranks.scheme
+    gpus = [place for place in context.offers if place.candidate.is_gpu]
+    wider = [place for place in wider if place.candidate.is_gpu]
+    places = [*gpus, *wider]
+    if not workload.profile.ranks.alone:
+        shards = scheme.shards_parameters or not scheme.predicted
+        if shards or any(not place.infeasible for place in places):
+            return None
+        return _sharded(context, f"It fits no GPU under {scheme.phrase}", places)
+    need = need_gib(workload)
+    chips = [place.offer.accelerator for place in gpus if place.offer is not None]
+    too_small = any(chip is not None and chip.memory_gib < need for chip in chips)
+    if not traced(workload) or not too_small or any(not place.infeasible for place in gpus):
+        return None
+    head = f"It needs {need:.1f} GiB on one accelerator"
+    one = best(wider, context.preferences)
+    if one is not None:
+        action = f"{head}: {describe(one)} has them"
+        if context.before is None:
+            return _unpriced(None, action, after=one)
+        return context.advice(AdviceKind.DOES_NOT_FIT, action, one, basis=MEMORY)
+    head += ", more than any offer has"
+    if smaller := _made_to_fit(workload, places):
+        return _unpriced(context.before, head, smaller, basis=MEMORY_OF_INFERENCE)
+    if found := _sharded(context, head, places):
+        return found
+    several = [p for p in places if _together(p, need) and _software_runs(workload, p)]
+    if not several:
+        return _unpriced(context.before, f"{head}, and more than the accelerators of any offer together")
+    cheapest = min(several, key=lambda place: hourly_usd(place.candidate))
+    return _unpriced(
+        context.before,
+        f"{head}; the cheapest that hold it together: {describe(cheapest)}",
+        "The script must shard its model over them (FSDP, DeepSpeed), which costgpu does not do for it.",
+        f"Time and cost there are not known; it is {format_usd(hourly_usd(cheapest.candidate))} an hour.",
+    )
+
+
+def _unpriced(
+    before: Prediction | None, action: str, *notes: str, after: Prediction | None = None, basis: str = MEMORY
+) -> Advice:
+    """Advice on what a job needs that names no saving."""
+    return Advice(kind=AdviceKind.DOES_NOT_FIT, action=action, before=before, after=after, basis=basis, notes=notes)
+
+
+def _sharded(context: AdviceContext, why: str, places: Sequence[Prediction]) -> Advice | None:
+    """Return the best place whose GPUs hold the training together under FSDP; None if it is not known that any do."""
+    shared = best(_on_several(as_sharded(context.workload), places), context.preferences)
+    if shared is None:
+        return None
+    time, usd = format_duration(shared.wall_seconds.value), format_usd(shared.cost_usd.value)
+    action = f"{why}; under FSDP it fits {describe(shared)}: about {time} and {usd}"
+    return _unpriced(context.before, action, WRAP, after=shared if context.before is None else None)
+
+
+def _on_several(changed: Workload | None, places: Sequence[Prediction]) -> list[Prediction]:
+    """Return a training in several processes on one machine at each place with several GPUs."""
+    return [
+        predict(changed, place.candidate)
+        for place in places
+        if changed is not None and place.candidate.accelerator_count >= 2 and place.candidate.nodes == 1
+    ]
+
+
+def _made_to_fit(workload: Workload, places: Sequence[Prediction]) -> str:
+    """Return the cheapest GPU that inference would fit after a change of batch or precision, and the change; else empty."""
+    if any(phase.unit.trains for phase in workload.profile.phases):
+        return ""
+    for place in sorted(places, key=lambda place: hourly_usd(place.candidate)):
+        offer = place.offer
+        if offer is None or offer.accelerator is None or not _software_runs(workload, place):
+            continue
+        each = [
+            {fit.change: fit.batch for fit in what_fits(phase, workload.execution, offer.accelerator.memory_gib)}
+            for phase in workload.profile.phases
+        ]
+        words = [
+            FITS.get(change, f"with {change} weights") + (f" at {batch:.0%} of the batch" if batch < 1 else "")
+            for change in each[0]
+            if all(change in one for one in each) and (batch := min(one[change] for one in each))
+        ]
+        if words:
+            return f"On {describe(place)} it fits {' or '.join(words)}."
+    return ""
+
+
+def _together(place: Prediction, need: float) -> bool:
+    offer = place.offer
+    chips = offer.accelerator if offer is not None else None
+    return chips is not None and chips.count >= 2 and chips.count * chips.memory_gib >= need
+
+
+def _software_runs(workload: Workload, place: Prediction) -> bool:
+    spec = place.candidate.accelerator
+    return spec is not None and not incompatible(spec, place.candidate, workload.profile.framework)
+
+
+def several_gpus(context: AdviceContext) -> Advice | None:
+    """Return the cheapest place with several GPUs on which a script of one process takes far less time under DDP.
+
+    None for a short job, or without one.
+    """
+    before, changed = context.before, as_several(context.workload)
+    if before is None or changed is None or not before.candidate.is_gpu or not context.workload.scope.whole:
+        return None
+    limit = MOST_OF_THE_TIME * before.wall_seconds.value
+    found = [
+        after
+        for after in (_on_several(changed, context.offers) if before.wall_seconds.value >= LEAST_SECONDS else ())
+        if allowed(after, context.preferences) and after.wall_seconds.value <= limit
+    ]
+    after = min(found, key=lambda one: effective_cost(one, context.preferences), default=None)
+    scaling = after.scaling if after is not None else None
+    if after is None or scaling is None:
+        return None
+    probability = probability_less(after.wall_seconds.value, before.wall_seconds.value, error_between(before, after))
+    if probability < MIN_PROBABILITY:
+        return None
+    size = changed.profile.phases[-1].data.batch_size
+    batch = (
+        f"Each GPU takes 1/{scaling.gpus} of the batch, in as many steps."
+        if scaling.strong
+        else f"{f'The batch of {size}' if size else 'The batch'} stays on each GPU, so an epoch has 1/{scaling.gpus} of the"
+        " steps: it changes the training, and the learning rate must follow."
+    )
+    return Advice(
+        kind=AdviceKind.DDP,
+        action=f"DistributedDataParallel on {scaling.gpus} GPUs, started by torchrun --nproc-per-node {scaling.gpus}",
+        saving_usd=max(0.0, before.cost_usd.value - after.cost_usd.value),
+        saving_seconds=before.wall_seconds.value - after.wall_seconds.value,
+        before=before,
+        after=after,
+        probability=probability,
+        basis=SEVERAL,
+        notes=(f"{100 * scaling.efficiency:.0f} % of {scaling.gpus} single GPUs.", batch, RECIPE),
+    )

@@ -1,0 +1,67 @@
+"""Boosting rounds of XGBoost."""
+
+from __future__ import annotations
+
+from ..loops.script_frames import locals_of
+from ..patching import wrap
+from .boosting_hooks import (
+    DEVICES,
+    FAMILY,
+    ROUNDS_RANK,
+    TRAININGS,
+    any_stopper,
+    count_updates,
+    on_cpu,
+    on_gpu,
+    open_rounds,
+)
+from .framework import FrameworkSpec
+
+
+def hooks(recorder):
+    def attach(module):
+        attach_xgboost(recorder.progress, module)
+        recorder.fits.predictions.attach_booster(XGBOOST, module)
+
+    return {"xgboost.core": attach}
+
+
+def attach_xgboost(progress, module):
+    def set_param(inner, booster, params, value=None):
+        value = "cpu" if isinstance(params, str) and params in DEVICES else value
+        return inner(booster, on_cpu(params), value)
+
+    count_updates(progress, module.Booster, xgboost_series)
+    wrap(module.Booster, "set_param", set_param)
+
+
+def xgboost_series(progress, booster):
+    local = locals_of(TRAININGS, "xgboost/training.py")
+    settings = {str(k): str(v) for k, v in dict(local.get("params") or {}).items() if v is not None}
+    return open_rounds(
+        progress,
+        XGBOOST,
+        local.get("num_boost_round"),
+        folds=local.get("cvfolds"),
+        settings=settings,
+        # callbacks may be held by a container by now; the argument itself is kept in early_stopping_rounds
+        may_stop=bool(local.get("early_stopping_rounds")) or any_stopper(local.get("callbacks")),
+        asks_gpu="gpu" in settings.get("tree_method", "") or settings.get("device", "cpu").startswith(("cuda", "gpu")),
+    )
+
+
+def on_gpu_unless_linear(facts):
+    if (facts.get("settings") or {}).get("booster") == "gblinear":
+        return "", "XGBoost's gblinear has no GPU implementation that is kept up"
+    return on_gpu("device='cuda'")(facts)
+
+
+XGBOOST = FrameworkSpec(
+    name="xgboost",
+    hooks=hooks,
+    computes=True,
+    telling=frozenset(("XGBClassifier", "XGBRegressor")),
+    rank=ROUNDS_RANK,
+    family=FAMILY,
+    on_gpu=on_gpu_unless_linear,
+)

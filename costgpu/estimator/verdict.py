@@ -19,7 +19,8 @@ from costgpu.units import format_duration, format_usd
 CLOSE_LOW, CLOSE_HIGH = 0.5, 2.0
 # Below this the 80 % interval of the ratio of the costs holds 1: the predictions do not tell which side is the cheaper.
 MIN_CONFIDENCE = 0.90
-NEAR_TIE = 1.10  # of offers whose costs differ by less than this, the faster one is the better
+# Of offers whose costs differ by less than this, the faster one is the better; of times, the cheaper one.
+NEAR_TIE = {Objective.CHEAPEST: 1.10, Objective.FASTEST: 1.02, Objective.BALANCED: 1.0}
 HERE_MINUTES_SECONDS = 600.0  # this machine is the answer if it is done in minutes
 WORTH_A_ROW = 0.95  # a dearer offer is shown if it takes less than this of the time of the next cheaper one
 MEASURE_SECONDS = 60.0  # of training on the instance that would settle a close call
@@ -72,15 +73,19 @@ def best(predictions: Sequence[Prediction], preferences: Preferences) -> Predict
     possible = [p for p in predictions if allowed(p, preferences)]
     if not possible:
         return None
+    least = min(_measure(p, preferences) for p in possible)
+    close = [p for p in possible if _measure(p, preferences) <= least * NEAR_TIE[preferences.objective]]
     if preferences.objective is Objective.FASTEST:
-        quickest = min(work_seconds(p) for p in possible)
-        close = [p for p in possible if work_seconds(p) <= quickest * 1.02]
         return min(close, key=lambda p: (p.cost_usd.value, work_seconds(p)))
-    if preferences.objective is Objective.BALANCED:
-        return min(possible, key=lambda p: effective_cost(p, preferences) * work_seconds(p))
-    least = min(effective_cost(p, preferences) for p in possible)
-    close = [p for p in possible if effective_cost(p, preferences) <= least * NEAR_TIE]
     return min(close, key=lambda p: (work_seconds(p), p.cost_usd.value))
+
+
+def _measure(prediction: Prediction, preferences: Preferences) -> float:
+    """Return what is to be small by the objective: time, cost, or their product."""
+    if preferences.objective is Objective.FASTEST:
+        return work_seconds(prediction)
+    cost = effective_cost(prediction, preferences)
+    return cost * work_seconds(prediction) if preferences.objective is Objective.BALANCED else cost
 
 
 def probability_cheaper(one: Prediction, other: Prediction, preferences: Preferences | None = None) -> float:
@@ -244,7 +249,7 @@ def _superlative(side: str, found: Prediction | None, offers: Sequence[Predictio
     if preferences.value_of_time_usd_per_hour and not fastest:
         within += ", waiting included"
     rivals = [p for p in offers if p.candidate.is_gpu is found.candidate.is_gpu and allowed(p, preferences)]
-    amounts = [work_seconds(p) if fastest else effective_cost(p, preferences) for p in (found, *rivals)]
+    amounts = [_measure(p, preferences) for p in (found, *rivals)]
     return f"the {word} {side}{within}" if amounts[0] <= min(amounts) else f"one of the {word} {side}s{within}"
 
 
@@ -293,17 +298,12 @@ def _choose_rented(
     rented = [p for p in (cpu, gpu) if p is not None]
     if not rented:
         return Choice.NOWHERE, None
-    if preferences.objective is Objective.FASTEST:
-        better = min(rented, key=work_seconds)
-    elif preferences.objective is Objective.BALANCED:
-        better = min(rented, key=lambda p: effective_cost(p, preferences) * work_seconds(p))
-    else:
-        better = min(rented, key=lambda p: effective_cost(p, preferences))
-        if cpu is not None and gpu is not None:
-            one, other = effective_cost(cpu, preferences), effective_cost(gpu, preferences)
-            sure = probability_cheaper(better, cpu if better is gpu else gpu, preferences)
-            if CLOSE_LOW * one < other < CLOSE_HIGH * one or sure < MIN_CONFIDENCE:
-                return Choice.TOO_CLOSE, better
+    better = min(rented, key=lambda p: _measure(p, preferences))
+    if preferences.objective is Objective.CHEAPEST and cpu is not None and gpu is not None:
+        one, other = effective_cost(cpu, preferences), effective_cost(gpu, preferences)
+        sure = probability_cheaper(better, cpu if better is gpu else gpu, preferences)
+        if CLOSE_LOW * one < other < CLOSE_HIGH * one or sure < MIN_CONFIDENCE:
+            return Choice.TOO_CLOSE, better
     return (Choice.GPU if better is gpu else Choice.CPU), better
 
 

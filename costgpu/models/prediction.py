@@ -194,6 +194,11 @@ class Prediction:
         return self.scaling.gpus if self.scaling is not None else min(1.0, self.candidate.accelerator_count)
 
     @property
+    def efficiency(self) -> float:
+        """Throughput of its GPUs over that of as many single ones; 1 where one works."""
+        return self.scaling.efficiency if self.scaling is not None else 1.0
+
+    @property
     def interruption_factor(self) -> float:
         """Wall clock with interruptions over that without; 1 on demand."""
         plain = self.run_seconds.value + self.overhead_seconds

@@ -13,14 +13,12 @@ from dataclasses import replace
 from typing import Any
 
 from costgpu.estimator.cpu import host_cores
-from costgpu.estimator.gpu import CONSTANTS, precision_of
+from costgpu.estimator.gpu import CONSTANTS
 from costgpu.estimator.inference.cpu import HalfUnit, half_gain, half_unit
 from costgpu.estimator.inference.gpu import Runtime
-from costgpu.estimator.multi_gpu.layouts import sharded
 from costgpu.estimator.prepared import Workload
 from costgpu.estimator.resize import larger_data, scaled_split, scaled_step, waiting_of, weight_bytes
 from costgpu.estimator.work import HALF_TYPES
-from costgpu.models.parallelism import BatchScaling, Parallelism, Scheme
 from costgpu.models.prediction import Candidate, Prediction
 from costgpu.models.workload import Autocast, DataLoading, Extra, ExtraKind, GpuPath, Phase, Rhythm
 
@@ -351,40 +349,3 @@ def without_epoch_starts(workload: Workload) -> Workload:
 def _phases(workload: Workload, change: Callable[[Phase], Phase]) -> Workload:
     profile = workload.profile
     return replace(workload, profile=replace(profile, phases=[change(phase) for phase in profile.phases]))
-
-
-# ----------------------------------------------------------------------------------------------------- several GPUs
-
-
-def as_several(workload: Workload) -> Workload | None:
-    """Return the workload as one process on each GPU under DDP; None if that is no change of a PyTorch training script.
-
-    The batch of a GPU stays; where the number of steps is fixed, it is divided.
-    """
-    profile = workload.profile
-    phases = profile.phases
-    trains = profile.framework.name == "torch" and all(phase.unit.trains for phase in phases)
-    parameters = max((sum(one.parameters for one in phase.optimizers) for phase in phases), default=0)
-    if not trains or not profile.ranks.alone or not parameters:
-        return None
-    counted = any(fixed and steps for fixed, steps in zip(workload.scope.fixed, workload.scope.steps, strict=False))
-    spread = Parallelism(
-        scheme=Scheme.DDP,
-        how="as several processes",
-        parameters=parameters,
-        trained_parameters=parameters,
-        batch=BatchScaling.GLOBAL if counted else BatchScaling.PER_RANK,
-        sampler_distributed=True,
-        rank_batch=phases[-1].data.batch_size,
-    )
-    return replace(workload, profile=replace(profile, parallelism=spread))
-
-
-def as_sharded(workload: Workload) -> Workload | None:
-    """Return the workload under FSDP, in as many processes as before, or one on each GPU; None as for `as_several`."""
-    changed = as_several(workload) if workload.profile.ranks.alone else workload
-    if changed is None:
-        return None
-    half = precision_of(workload.profile.framework).half is not None
-    spread = sharded(changed.profile.ranks, half=half)
-    return replace(changed, profile=replace(changed.profile, parallelism=spread))

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from costgpu.estimator.advice.changes import as_several, as_sharded, traced
+from costgpu.estimator.advice.changes import traced
 from costgpu.estimator.advice.context import MIN_PROBABILITY, AdviceContext, error_between
 from costgpu.estimator.cost import hourly_usd
 from costgpu.estimator.feasibility import incompatible, required_accelerator_gib
 from costgpu.estimator.gpu import precision_of
 from costgpu.estimator.inference.memory import what_fits
 from costgpu.estimator.interval import probability_less
+from costgpu.estimator.multi_gpu.layouts import as_several, as_sharded
+from costgpu.estimator.multi_gpu.words import ddp_words
 from costgpu.estimator.predict import predict
 from costgpu.estimator.prepared import Workload
 from costgpu.estimator.verdict import allowed, best, effective_cost
@@ -24,11 +26,6 @@ MEMORY_OF_INFERENCE = "weights, key-value cache and activations, with a margin"
 MEMORY = "parameters, gradients, optimizer state and saved tensors, with a margin of a quarter"
 SEVERAL = "the model of several GPUs"
 WRAP = "The script must wrap its model: torch.distributed.fsdp.fully_shard() of each block, then of the model."
-RECIPE = (
-    "To change: torch.distributed.init_process_group() and torch.cuda.set_device() to LOCAL_RANK at the start; the model"
-    " in DistributedDataParallel(); DataLoader(sampler=DistributedSampler(data)), with sampler.set_epoch() before every"
-    " epoch; checkpoints and logs by rank 0 alone."
-)
 FITS = {"as written": "as written", "half": "in half precision"}
 
 
@@ -155,27 +152,20 @@ def several_gpus(context: AdviceContext) -> Advice | None:
         if allowed(after, context.preferences) and after.wall_seconds.value <= limit
     ]
     after = min(found, key=lambda one: effective_cost(one, context.preferences), default=None)
-    scaling = after.scaling if after is not None else None
-    if after is None or scaling is None:
+    if after is None:
         return None
     probability = probability_less(after.wall_seconds.value, before.wall_seconds.value, error_between(before, after))
     if probability < MIN_PROBABILITY:
         return None
-    size = changed.profile.phases[-1].data.batch_size
-    batch = (
-        f"Each GPU takes 1/{scaling.gpus} of the batch, in as many steps."
-        if scaling.strong
-        else f"{f'The batch of {size}' if size else 'The batch'} stays on each GPU, so an epoch has 1/{scaling.gpus} of the"
-        " steps: it changes the training, and the learning rate must follow."
-    )
+    action, notes = ddp_words(after, changed.profile.phases[-1].data.batch_size)
     return Advice(
         kind=AdviceKind.DDP,
-        action=f"DistributedDataParallel on {scaling.gpus} GPUs, started by torchrun --nproc-per-node {scaling.gpus}",
+        action=action,
         saving_usd=max(0.0, before.cost_usd.value - after.cost_usd.value),
         saving_seconds=before.wall_seconds.value - after.wall_seconds.value,
         before=before,
         after=after,
         probability=probability,
         basis=SEVERAL,
-        notes=(f"{100 * scaling.efficiency:.0f} % of {scaling.gpus} single GPUs.", batch, RECIPE),
+        notes=notes,
     )

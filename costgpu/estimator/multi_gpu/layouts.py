@@ -20,7 +20,9 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
+from costgpu.estimator.gpu import precision_of
 from costgpu.estimator.multi_gpu.network import Group, links_between
+from costgpu.estimator.prepared import Workload
 from costgpu.estimator.scope import Scope
 from costgpu.estimator.training_memory import TrainingBytes
 from costgpu.models.parallelism import BatchScaling, Parallelism, Scheme
@@ -118,6 +120,40 @@ def sharded(parallelism: Parallelism, *, half: bool) -> Parallelism:
     """Return the same training under FSDP, which gathers units in half precision if the training uses it."""
     each = HALF_GATHERED_BYTES if half else 4.0
     return replace(parallelism, scheme=Scheme.FSDP, gathered_bytes=each, reduced_bytes=each)
+
+
+def as_several(workload: Workload) -> Workload | None:
+    """Return the workload as one process on each GPU under DDP; None if that is no change of a PyTorch training script.
+
+    The batch of a GPU stays; where the number of steps is fixed, it is divided.
+    """
+    profile = workload.profile
+    phases = profile.phases
+    trains = profile.framework.name == "torch" and all(phase.unit.trains for phase in phases)
+    parameters = max((sum(one.parameters for one in phase.optimizers) for phase in phases), default=0)
+    if not trains or not profile.ranks.alone or not parameters:
+        return None
+    counted = any(fixed and steps for fixed, steps in zip(workload.scope.fixed, workload.scope.steps, strict=False))
+    spread = Parallelism(
+        scheme=Scheme.DDP,
+        how="as several processes",
+        parameters=parameters,
+        trained_parameters=parameters,
+        batch=BatchScaling.GLOBAL if counted else BatchScaling.PER_RANK,
+        sampler_distributed=True,
+        rank_batch=phases[-1].data.batch_size,
+    )
+    return replace(workload, profile=replace(profile, parallelism=spread))
+
+
+def as_sharded(workload: Workload) -> Workload | None:
+    """Return the workload under FSDP, in as many processes as before, or one on each GPU; None as for `as_several`."""
+    changed = as_several(workload) if workload.profile.ranks.alone else workload
+    if changed is None:
+        return None
+    half = precision_of(workload.profile.framework).half is not None
+    spread = sharded(changed.profile.ranks, half=half)
+    return replace(changed, profile=replace(changed.profile, parallelism=spread))
 
 
 # ----------------------------------------------------------------------------------------------------------- memory

@@ -9,13 +9,19 @@ from costgpu.estimator.multi_gpu.layouts import Layout, keeps_global_batch, leas
 from costgpu.estimator.multi_gpu.network import Group
 from costgpu.estimator.multi_gpu.step_time import CHECKPOINTING_TIME
 from costgpu.estimator.training_memory import TrainingBytes
-from costgpu.models.parallelism import Parallelism
+from costgpu.models.parallelism import Parallelism, Scaling
 from costgpu.models.prediction import Candidate, Prediction
 from costgpu.models.workload import Phase, WorkloadProfile
 
 NEEDS = "needs "  # begins the reason where memory is too small
 WHOLE_UNITS = "how large the units of its model are is not known: all of it is taken to be gathered at once"
 MOST_ROWS = 8
+LEAST_SHARE = 0.005  # of a step, to be told
+RECIPE = (
+    "To change: torch.distributed.init_process_group() and torch.cuda.set_device() to LOCAL_RANK at the start; the model"
+    " in DistributedDataParallel(); DataLoader(sampler=DistributedSampler(data)), with sampler.set_epoch() before every"
+    " epoch; checkpoints and logs by rank 0 alone."
+)
 
 
 def need_words(need: float, memory: float, parallelism: Parallelism, gpus: int) -> str:
@@ -86,6 +92,65 @@ def step_notes(phase: Phase, parallelism: Parallelism, group: Group, candidate: 
             each = f"{ranks * whole:g} {what}"
             notes.append(f"{gpus} GPUs do not divide the {each} of a step evenly: some scripts refuse that")
     return notes
+
+
+def scaling_sentences(prediction: Prediction | None) -> list[str]:
+    """Return how well the GPUs of a place work together, what the rest is lost to, and the memory; none with one GPU."""
+    scaling = prediction.scaling if prediction is not None else None
+    if prediction is None or scaling is None:
+        return []
+    ends = f"{100 * scaling.efficiency_low:.0f}-{100 * scaling.efficiency_high:.0f} %"
+    where = f"{scaling.gpus} GPUs" + (f" in {scaling.nodes} machines" if scaling.nodes > 1 else "")
+    efficient = (
+        f"{where} under {scaling.scheme.phrase}: {100 * scaling.efficiency:.0f} % [{ends}] of the throughput of"
+        f" {scaling.gpus} single GPUs."
+    )
+    found = [efficient]
+    if lost := _losses(scaling, prediction.step_seconds):
+        found.append(f"Of a step, {lost}.")
+    if scaling.strong:
+        found.append("The global batch stays: each GPU takes its share of it.")
+    facts = []
+    if scaling.memory_gib is not None and prediction.offer is not None and prediction.offer.accelerator is not None:
+        facts.append(f"{scaling.memory_gib:.1f} of {prediction.offer.accelerator.memory_gib:g} GiB on each GPU")
+    if scaling.mfu is not None:
+        facts.append(f"{100 * scaling.mfu:.0f} % of the peak of its arithmetic (MFU)")
+    if facts:
+        found.append(f"{'; '.join(facts)}.")
+    return found
+
+
+def _losses(scaling: Scaling, step: float) -> str:
+    """``10 % is communication and 2 % is waiting for data``; empty if next to nothing is lost."""
+    parts = {
+        "communication": scaling.communication_seconds,
+        "stragglers and latency": scaling.straggler_seconds,
+        "waiting for data": scaling.input_seconds,
+    }
+    shown = [
+        f"{100 * seconds / step:.0f} % is {name}" for name, seconds in parts.items() if seconds > LEAST_SHARE * step
+    ]
+    return ", ".join(shown[:-1]) + (" and " if len(shown) > 1 else "") + shown[-1] if shown else ""
+
+
+def ddp_words(after: Prediction, batch_size: int | None) -> tuple[str, tuple[str, ...]]:
+    """Return the advice to train under DDP as predicted, and what that asks of the script; empty with one GPU.
+
+    Args:
+        batch_size: Samples of a batch of the script as it is; None if not known.
+    """
+    scaling = after.scaling
+    if scaling is None:
+        return "", ()
+    gpus = scaling.gpus
+    batch = (
+        f"Each GPU takes 1/{gpus} of the batch, in as many steps."
+        if scaling.strong
+        else f"The batch{f' of {batch_size}' if batch_size else ''} stays on each GPU, so an epoch has 1/{gpus} of the"
+        " steps: it changes the training, and the learning rate must follow."
+    )
+    action = f"DistributedDataParallel on {gpus} GPUs, started by torchrun --nproc-per-node {gpus}"
+    return action, (f"{100 * scaling.efficiency:.0f} % of {gpus} single GPUs.", batch, RECIPE)
 
 
 # --------------------------------------------------------------------------------------------- other numbers of GPUs

@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from costgpu.estimator.multi_gpu.words import scaling_sentences
 from costgpu.estimator.spot import interruption_words
 from costgpu.models.estimate import Estimate
 from costgpu.models.prediction import Advice
@@ -13,7 +14,6 @@ from costgpu.models.workload import WorkloadProfile
 from costgpu.render.estimate.advice import advice_title, overlap, saving_words
 from costgpu.render.estimate.own_gpu import energy_section, own_section
 from costgpu.render.estimate.sections import estimate_report, job_title, service_title, step_lines
-from costgpu.render.estimate.several_gpus import scaling_sentences
 from costgpu.render.estimate.tables import candidates_table, service_table, throughput_tables
 from costgpu.render.phrases import notes_of, price_mark, steps_phrase
 from costgpu.render.report import Section

@@ -6,6 +6,7 @@ import math
 from datetime import datetime
 from functools import partial
 
+from costgpu.estimator.multi_gpu.words import scaling_sentences
 from costgpu.estimator.scope import WHOLE_JOB
 from costgpu.estimator.spot import interruption_sentences
 from costgpu.estimator.throughput import fixed_usd
@@ -16,7 +17,6 @@ from costgpu.models.workload import Phase, WorkloadProfile
 from costgpu.pricing.speedups import speedups
 from costgpu.render.estimate.advice import advice_section
 from costgpu.render.estimate.own_gpu import COLAB, cents, energy_section, own_section
-from costgpu.render.estimate.several_gpus import scaling_sentences
 from costgpu.render.estimate.speedups import speedup_section
 from costgpu.render.estimate.tables import (
     candidates_table,

@@ -153,7 +153,7 @@ def scaling_table(rows: Sequence[Prediction], recommended: Prediction | None) ->
             Cell(short_offer_name(one), long=offer_name(one), mark=_mark(one, recommended)),
             format_duration(one.wall_seconds.value),
             format_usd(one.cost_usd.value),
-            f"{100 * (one.scaling.efficiency if one.scaling is not None else 1.0):.0f} %",
+            f"{100 * one.efficiency:.0f} %",
         ]
         for one in rows
     ]

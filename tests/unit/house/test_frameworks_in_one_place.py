@@ -14,7 +14,7 @@ ROOM = "measure/probe/frameworks/"
 NAMES = re.compile("|".join(one.name for one in FRAMEWORKS if one.name not in ("torch", "tqdm")), re.IGNORECASE)
 ELSEWHERE = {
     "names of launchers": """
-        estimator/advice/placement.py job/agent/launchers.py job/agent/supervisor.py measure/failures.py
+        estimator/advice/fitting.py job/agent/launchers.py job/agent/supervisor.py measure/failures.py
         measure/launcher.py measure/probe/entry.py measure/probe/record.py models/job.py
         workflows/estimate/estimate.py workflows/estimate/measure.py
     """,

@@ -115,14 +115,14 @@ class JaxHooks:
         begin = clock()
         try:
             traced = compiled.trace(*shapes[0], **shapes[1])
-            series.tell(totals=JaxprTotals(traced.jaxpr.jaxpr).record())
+            series.note(totals=JaxprTotals(traced.jaxpr.jaxpr).record())
             given, returned = taken_and_given_back(traced.jaxpr)
             if not self.by_hand and given and (returned == 0 or (returned == 1 and given >= LEAST_APPLIED)):
                 series.only_applies(given >= LEAST_APPLIED, items_of(shapes[0]))
             analysis = traced.lower().cost_analysis() or {}
-            series.tell(cost_analysis_flops=float(analysis.get("flops") or 0.0))
+            series.note(cost_analysis_flops=float(analysis.get("flops") or 0.0))
         except Exception as error:  # noqa: BLE001 - an older JAX, or a function that cannot be traced alone
-            series.tell(uncounted="{}: {}".format(type(error).__name__, error)[:200])
+            series.note(uncounted="{}: {}".format(type(error).__name__, error)[:200])
         if series.last is not None:
             series.go_on(series.last + clock() - begin)  # the counting is not the script's work
 

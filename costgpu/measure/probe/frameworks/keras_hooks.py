@@ -112,7 +112,7 @@ class KerasHooks:
         if "totals" not in series.facts:
             totals = self.layers.totals()
             if totals is not None:
-                series.tell(totals={k: v / steps if k in PER_STEP else v for k, v in totals.items()})
+                series.note(totals={k: v / steps if k in PER_STEP else v for k, v in totals.items()})
 
     def test_begins(self, callbacks, *_, **__):
         if self.fitting is None:
@@ -131,7 +131,7 @@ class KerasHooks:
     def epoch_ends(self, *_, **__):
         series = self.fitting
         if series is not None and series.facts.get("per_epoch") is None and self.seen:
-            series.tell(per_epoch=self.seen)
+            series.note(per_epoch=self.seen)
             series.is_of(series.facts["epochs"] * self.seen)
 
     def fit_ends(self, *_, **__):

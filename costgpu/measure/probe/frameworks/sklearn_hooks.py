@@ -223,7 +223,7 @@ class EstimatorFits:
         found = self.find("search fit", estimator, open_series)
         if self.plan is not None:
             self.plan.goes_on(found.facts.get("search"))
-            found.tell(search=self.plan.facts)
+            found.note(search=self.plan.facts)
             found.is_of(self.plan.facts["fits"])
         return found
 

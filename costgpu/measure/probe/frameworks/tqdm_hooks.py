@@ -21,7 +21,7 @@ def attach_tqdm(progress, module):
         if getattr(bar, "_costgpu_iterated", False) or not hasattr(n, "__index__") or n <= 0:
             return
         series = series_of(progress, bar, sys._getframe(2))
-        series.tell(total=length_of(bar))
+        series.note(total=length_of(bar))
         progress.step(series, operator.index(n))
 
     def make_iter(inner):
@@ -81,7 +81,7 @@ def series_of(progress, bar, frame, iterated=False):
     around = made[1] if made else progress.loops_around(own) if own is not None and not again else []
     series = progress.open(TQDM, unit, None, key=key, around=around, may_stop=False, outer=label)
     series.label_with(place)
-    series.tell(
+    series.note(
         total=length_of(bar),
         told=known(lambda: len(bar.iterable)) is None,
         description=str(getattr(bar, "desc", None) or "").strip(" :")[:80],
@@ -93,7 +93,7 @@ def series_of(progress, bar, frame, iterated=False):
     elif own is not None and iterated and not again:
         # ``line 12: loss < 0.1``: what may end the loop whose head draws from the bar
         stack = progress.recorder.plain_loop_stack()
-        series.tell(may_stop_at=known(stack.exit_at, own, default=""))
+        series.note(may_stop_at=known(stack.exit_at, own, default=""))
     put(bar, _costgpu_series=series, _costgpu_iterated=iterated)
     return series
 

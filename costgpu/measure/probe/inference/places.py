@@ -52,17 +52,13 @@ class Places:
         Those of libraries are read if there is an optimizer.
         """
         stack, trainings = self.recorder.loop_stack, self.recorder.upcoming_work.trainings
-        trainings.follow_libraries(self.recorder.optimizers_made > 0)
-        trainings.look_from([])
-        try:
-            for live in stack.frames(frame):
-                path = live.f_code.co_filename
-                loops = loops_around(live) if trainings.libraries or not stack.is_library(path) else []
-                if loops and not is_standard(path):
-                    evaluator = Evaluator(live.f_locals, live.f_globals, self.recorder.torch)
-                    reach = Reach(*Source.of_code(live.f_code), evaluator, loops[:1])
-                    if trainings.trains(reach, *loops[0].body):
-                        return True
-        finally:
-            trainings.follow_libraries(False)
+        trainings.look_from([], libraries=self.recorder.optimizers_made > 0)
+        for live in stack.frames(frame):
+            path = live.f_code.co_filename
+            loops = loops_around(live) if trainings.libraries or not stack.is_library(path) else []
+            if loops and not is_standard(path):
+                evaluator = Evaluator(live.f_locals, live.f_globals, self.recorder.torch)
+                reach = Reach(*Source.of_code(live.f_code), evaluator, loops[:1])
+                if trainings.trains(reach, *loops[0].body):
+                    return True
         return False

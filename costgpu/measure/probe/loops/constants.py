@@ -17,10 +17,11 @@ FIXED_CALLS = ("int", "float", "bool", "min", "max", "abs", "round", "getattr")
 class Constants:
     """Which tests cannot change while these statements run again and again, and how they come out."""
 
-    def __init__(self, repeated, source, evaluator):
+    def __init__(self, repeated, source, evaluator, changing=()):
+        """Take in the statements; names that are `changing` may change for another reason."""
         self.evaluator = evaluator
         nodes = [node for node in own_statements(repeated) if isinstance(getattr(node, "ctx", None), ast.Store)]
-        self.stored = {dotted(node) for node in nodes if isinstance(node, (ast.Name, ast.Attribute))}
+        self.stored = {dotted(node) for node in nodes if isinstance(node, (ast.Name, ast.Attribute))} | set(changing)
         self.stored |= {dotted(node.value) + "[]" for node in nodes if isinstance(node, ast.Subscript)}
         self.changed = source.attributes_changed()
         self.shared = source.names_shared()

@@ -27,6 +27,9 @@ class Raise:
     def __init__(self, amount, line, when, home=None, sets=False):
         self.amount, self.line, self.when, self.home, self.sets = amount, line, when, home, sets
 
+    def seen_from(self, home, line):
+        return Raise(self.amount, line, self.when, home, self.sets)
+
 
 class Subject:
     """The variable that counts: its text where the test is, and the object that it is an attribute of."""
@@ -96,9 +99,8 @@ def counter(side, loop, place, constants) -> Counter:
     raises = []
     for candidate in around or enclosing:
         here = There(place.source, place.evaluator, constants, own=True)
-        for one in raises_in(candidate.body, place.line, subject, here):
-            one.home = (place.depth, candidate.lineno)
-            raises.append(one)
+        home = (place.depth, candidate.lineno)
+        raises += [one.seen_from(home, one.line) for one in raises_in(candidate.body, place.line, subject, here)]
     if not found["targets"] and subject.spot is not None:
         raises += raises_below(subject, place)
     settle(found, raises, place)
@@ -132,15 +134,14 @@ def raises_below(subject, place):
     around = place.loops()
     home = (place.depth, around[-1].lineno) if around else None
     for below in place.below:
-        constants = Constants([below.scope, *below.scope.body], below.source, below.evaluator)
-        constants.stored |= parameters(below.scope)
+        repeated = [below.scope, *below.scope.body]
+        constants = Constants(repeated, below.source, below.evaluator, parameters(below.scope))
         there = There(below.source, below.evaluator, constants)
         loops = below.loops()
         for body, at in [(below.scope.body, home), *((loop.body, (below.depth, loop.lineno)) for loop in loops)]:
             skips = (ast.Continue, ast.Return) if body is below.scope.body else ast.Continue
             for one in raises_in(body, below.line, subject, there, skips) if at is not None else ():
-                one.home, one.line = at, place.line + (0.5 if one.line > below.line else -0.5)
-                yield one
+                yield one.seen_from(at, place.line + (0.5 if one.line > below.line else -0.5))
         home = (below.depth, loops[-1].lineno) if loops else home
 
 
@@ -209,9 +210,8 @@ def raises_of_call(call, subject, there):
     if found is None:  # no source, or arguments that cannot be told apart
         return []
     source, scope, inside = found
-    constants = Constants([scope, *scope.body], source, inside)
-    if not all(map(there.constants.free_of_stored, [*call.args, *(one.value for one in call.keywords)])):
-        constants.stored |= parameters(scope)
+    same = all(map(there.constants.free_of_stored, [*call.args, *(one.value for one in call.keywords)]))
+    constants = Constants([scope, *scope.body], source, inside, () if same else parameters(scope))
     inside = There(source, inside, constants, deep=there.deep + 1)
     return list(raises_in(scope.body, NOWHERE, subject, inside, (ast.Continue, ast.Return)))
 

@@ -7,6 +7,7 @@ flags that the loop itself sets apart, into alternatives of plain tests.
 from __future__ import annotations
 
 import ast
+import functools
 
 from .source import LOOPS, assigned_pairs, encloses_any
 from .syntax import dotted
@@ -98,8 +99,7 @@ class Walker:
         breaks = [way for way in inner.ways if way.how == "break"]
         for way in inner.ways:
             if way.how != "break":
-                way.tests = [*tests, *way.tests]
-                self.ways.append(way)
+                self.ways.append(LoopExit(way.how, way.node, [*tests, *way.tests], way.home, way.with_step))
         self.assigned += [(target, value, [*tests, *led]) for target, value, led in inner.assigned]
         if loop.orelse and isinstance(loop.orelse[-1], ast.Continue):  # what follows is only reached by a `break`
             return [*tests, (ExitTaken(breaks), True)]
@@ -130,20 +130,20 @@ def way_of(statement):
     return None
 
 
+@functools.lru_cache(maxsize=None)
 def function_exits(source):
     """Return the first way out of the program in each function of a file, by the function's name; errors are none."""
-    if source.exits is None:
-        source.exits = {}
-        for function in ast.walk(source.tree):
-            if isinstance(function, (ast.FunctionDef, ast.AsyncFunctionDef)):
-                try:
-                    ways = ways_out(function, -1)[0]
-                except RecursionError:
-                    continue
-                found = [way for way in ways if way.how == "exit" and not is_error(way.node)]
-                if found:
-                    source.exits.setdefault(function.name, found[0])
-    return source.exits
+    exits = {}
+    for function in ast.walk(source.tree):
+        if isinstance(function, (ast.FunctionDef, ast.AsyncFunctionDef)):
+            try:
+                ways = ways_out(function, -1)[0]
+            except RecursionError:
+                continue
+            found = [way for way in ways if way.how == "exit" and not is_error(way.node)]
+            if found:
+                exits.setdefault(function.name, found[0])
+    return exits
 
 
 def is_error(statement):
@@ -179,14 +179,11 @@ def expand(test, truth, assigned, depth=0):
         return union(expand(part, truth, assigned, depth) for part, truth in parts)
     if isinstance(test, ast.Compare) and len(test.ops) > 1:
         sides = [test.left, *test.comparators]
-        links = [
-            ast.copy_location(ast.Compare(left=left, ops=[op], comparators=[right]), test)
-            for left, op, right in zip(sides, test.ops, sides[1:])
-        ]
-        for link, right in zip(links, sides[1:]):
-            link.col_offset = link.left.col_offset
-            link.end_lineno, link.end_col_offset = right.end_lineno, right.end_col_offset
-        parts = [(link, truth) for link in links]
+        parts = []
+        for left, operator, right in zip(sides, test.ops, sides[1:]):
+            place = {"lineno": left.lineno, "col_offset": left.col_offset}
+            place.update(end_lineno=right.end_lineno, end_col_offset=right.end_col_offset)
+            parts.append((ast.Compare(left=left, ops=[operator], comparators=[right], **place), truth))
         return product(parts, assigned, depth) if truth else union(expand(*part, assigned, depth) for part in parts)
     if isinstance(test, ast.IfExp):
         ways = ([(test.test, True), (test.body, truth)], [(test.test, False), (test.orelse, truth)])

@@ -33,12 +33,12 @@ MOST_DEEP = 4  # names that stand for names
 class Counted:
     """A name in a test: its value now, and by how much it grows in each iteration of a loop (None if not known)."""
 
-    def __init__(self, value, body):
+    def __init__(self, value, body, by=None, key=None, start=None, trips=None, line=-1.0, with_step=False):
         self.value, self.body = value, body
-        self.by = self.key = self.start = self.trips = None
-        self.line = -1.0  # of its increment; that of a loop's variable is before everything
-        self.raised = 0  # whether this iteration has raised it from `start` on already
-        self.with_step = False
+        self.by, self.key, self.start, self.trips, self.with_step = by, key, start, trips, with_step
+        self.line = line  # of its increment; that of a loop's variable is before everything
+        # whether this iteration has raised it from `start` on already
+        self.raised = int(-1.0 < line < body.line)
 
     @property
     def passed(self):
@@ -50,6 +50,16 @@ class Counted:
     def shift(self, body, line):
         """Return the increments between the step and a statement of the same iteration, less one for each before it."""
         return (self.line > body.line) - (self.line > line) if body is self.body else 0
+
+
+class CountedName(ast.Name):
+    """A name in a closed test; `counted` is None where nothing is known of it."""
+
+    def __init__(self, node, counted):
+        name = dotted(node) if isinstance(node, (ast.Name, ast.Attribute)) else ""
+        super().__init__(id=name, ctx=ast.Load())
+        ast.copy_location(self, node)
+        self.counted = counted
 
 
 class Outside:
@@ -95,11 +105,7 @@ class Body(Place):
         if present is not MISSING:
             return ast.copy_location(ast.Constant(value=present), node)
         if isinstance(node, PARTS):
-            made = rebuilt(node, lambda part: self.closed(part, depth))
-            if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mod) and not is_settled(made.right):
-                now = known(self.evaluator.number, node.right)
-                made.right = made.right if now is None else ast.copy_location(ast.Constant(value=now), node.right)
-            return made
+            return rebuilt(node, lambda part: self.closed_part(part, node, depth))
         if isinstance(node, ast.Call) and dotted(node.func) == "bool" and len(node.args) == 1:
             return self.closed(node.args[0], depth)
         said = self.said(node) if isinstance(node, ast.Call) and depth < MOST_DEEP else None
@@ -111,10 +117,14 @@ class Body(Place):
         value = self.fixed_value(node)
         if value is not MISSING:
             return ast.copy_location(ast.Constant(value=value), node)
-        name = dotted(node) if isinstance(node, (ast.Name, ast.Attribute)) else ""
-        made = ast.copy_location(ast.Name(id=name, ctx=ast.Load()), node)
-        made.counted = self.counted(node)
-        return made
+        return CountedName(node, self.counted(node))
+
+    def closed_part(self, part, node, depth):
+        """Return a part of a test closed; a modulus that may change is taken as it is now."""
+        made = self.closed(part, depth)
+        modulus = isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mod) and part is node.right
+        now = known(self.evaluator.number, part) if modulus and not is_settled(made) else None
+        return made if now is None else ast.copy_location(ast.Constant(value=now), part)
 
     def is_there(self, node):
         """Return the truth of `loader is not None`, where that cannot change; MISSING of anything else."""
@@ -206,26 +216,21 @@ class Body(Place):
         value = known(self.evaluator.number, node)
         if value is None or isinstance(value, bool):
             return None
-        found = Counted(value, self)
         grows = counter(node, self.around[-1], self, self.constants)
         heads = [loop for loop in self.around if isinstance(loop, ast.For) and loop.lineno in grows["targets"]]
         if heads:
-            self.of_head(found, heads[-1], dotted(node))
-        elif isinstance(grows["increment"], int) and grows["increment"] and not grows["unsteady"]:
-            found.by, found.line, found.with_step = grows["increment"], grows["increment_line"], grows["with_step"]
-            found.key = self.key_at(grows["loop_line"])
-            found.raised = int(found.line < self.line)
-            if grows["reset_line"] is None:
-                found.start = assigned_before(self.scope, dotted(node), grows["loop_line"], self.source)
-        return found
-
-    def of_head(self, found, loop, name):
-        counts = known(counter_of, loop, self.evaluator)
-        found.by, found.key = 1, self.key_at(loop.lineno)
-        if counts is not None and counts[0] == name:
-            _, _, found.start, found.by = counts
-        trips = known(self.evaluator.trips, loop.iter)
-        found.trips = int(trips) if trips is not None and trips < FOREVER else None
+            counts = known(counter_of, heads[-1], self.evaluator)
+            start, by = counts[2:] if counts is not None and counts[0] == dotted(node) else (None, 1)
+            trips = known(self.evaluator.trips, heads[-1].iter)
+            trips = int(trips) if trips is not None and trips < FOREVER else None
+            return Counted(value, self, by, self.key_at(heads[-1].lineno), start, trips)
+        if not isinstance(grows["increment"], int) or not grows["increment"] or grows["unsteady"]:
+            return Counted(value, self)
+        start, home = None, grows["loop_line"]
+        if grows["reset_line"] is None:
+            start = assigned_before(self.scope, dotted(node), home, self.source)
+        by, line = grows["increment"], grows["increment_line"]
+        return Counted(value, self, by, self.key_at(home), start, line=line, with_step=grows["with_step"])
 
     def key_at(self, line):
         return next((key for loop, key in zip(self.around, self.keys) if loop.lineno == line), self.key)
@@ -243,14 +248,14 @@ class Filled(ast.NodeTransformer):
 
 def rebuilt(node: ast.expr, change: Callable[[ast.expr], ast.expr]) -> Any:
     """Return a copy of an expression with its parts changed; a set becomes a list."""
-    made = ast.copy_location(ast.List(elts=node.elts, ctx=ast.Load()), node) if isinstance(node, ast.Set) else node
-    made = copy.copy(made)
-    for field, value in ast.iter_fields(made):
+    fields = dict(ast.iter_fields(node))
+    for field, value in fields.items():
         if isinstance(value, ast.expr):
-            setattr(made, field, change(value))
+            fields[field] = change(value)
         elif isinstance(value, list):
-            setattr(made, field, [change(one) if isinstance(one, ast.expr) else one for one in value])
-    return made
+            fields[field] = [change(one) if isinstance(one, ast.expr) else one for one in value]
+    made = ast.List(ctx=ast.Load(), **fields) if isinstance(node, ast.Set) else type(node)(**fields)
+    return ast.copy_location(made, node)
 
 
 def counted_in(node):

@@ -47,8 +47,7 @@ def items_of_scope(scope, inside):
         raise Unknown("no generator")
     if ast.Return in kinds:
         raise Unknown("a generator that may end early")
-    inside.depth += 1
-    return Items().of_all(scope.body, inside, 0)
+    return Items().of_all(scope.body, inside.within(inside.local, inside.globals, deeper=1), 0)
 
 
 def leaves(body, kind):

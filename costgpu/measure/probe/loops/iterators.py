@@ -107,10 +107,9 @@ def length_of_iterable(value, evaluator):
     made = inspect.getattr_static(type(value), "__iter__", None)
     if not isinstance(made, types.FunctionType) or not made.__code__.co_argcount:
         raise Unknown("no length")
-    inside = evaluator.within({made.__code__.co_varnames[0]: value}, made.__globals__)
+    inside = {made.__code__.co_varnames[0]: value}
     if inspect.isgeneratorfunction(made):
-        return items_of(made.__code__, inside)
-    inside.depth += 1
-    if inside.depth > MOST_DEEP:
+        return items_of(made.__code__, evaluator.within(inside, made.__globals__))
+    if evaluator.depth >= MOST_DEEP:
         raise Unknown("too deep")
-    return inside.trips(one_return(made)[1])
+    return evaluator.within(inside, made.__globals__, deeper=1).trips(one_return(made)[1])

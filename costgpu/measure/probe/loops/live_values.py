@@ -46,15 +46,14 @@ class Values:
     }
     PURE = frozenset("range len int float min max abs round sum bool math.ceil math.floor".split())
 
-    def __init__(self, local, globals_, torch=None):
-        self.local, self.globals, self.torch, self.depth = local, globals_, torch, 0
-        self.shorter = []  # what may have fewer items than was taken for granted, in words
+    def __init__(self, local, globals_, torch=None, depth=0, shorter=None):
+        self.local, self.globals, self.torch, self.depth = local, globals_, torch, depth
+        # what may have fewer items than was taken for granted, in words
+        self.shorter = [] if shorter is None else shorter
 
-    def within(self, local, globals_):
+    def within(self, local, globals_, deeper=0):
         """Return an evaluator of the same kind in other variables, which notes what may be shorter in the same list."""
-        inside = type(self)(local, globals_, self.torch)
-        inside.depth, inside.shorter = self.depth, self.shorter
-        return inside
+        return type(self)(local, globals_, self.torch, self.depth + deeper, self.shorter)
 
     def given(self, name, value):
         """Return an evaluator of the same variables, but for one."""
@@ -160,9 +159,7 @@ class Values:
         names, returned = one_return(getter)
         if self.depth >= MOST_DEEP:
             raise Unknown("property")
-        inside = self.within(dict(zip(names, given)), getter.__globals__)
-        inside.depth += 1
-        return inside.value(returned)
+        return self.within(dict(zip(names, given)), getter.__globals__, deeper=1).value(returned)
 
     def number(self, node):
         value = self.value(node)

@@ -35,13 +35,15 @@ COMPREHENSIONS = ("<listcomp>", "<setcomp>", "<genexpr>", "<dictcomp>")
 class Place:
     """A live frame with its parsed source, and an evaluator in its variables."""
 
-    def __init__(self, live, holder, source, scope, depth, torch):
+    def __init__(self, live, holder, source, scope, depth, torch, deadlines=None):
         self.live, self.source, self.scope, self.depth = live, source, scope, depth
-        self.below = []  # the places between this one and the step
-        self.repeated = False  # by loops further out
-        self.deadlines = {}
-        self.evaluator = Evaluator(holder.f_locals, holder.f_globals, torch)
-        self.evaluator.origins = self.origins
+        self.deadlines = {} if deadlines is None else deadlines
+        self.evaluator = Evaluator(holder.f_locals, holder.f_globals, torch, origins=self.origins)
+        self.put([], repeated=False)
+
+    def put(self, below, *, repeated):
+        """Put it above the places between it and the step; `repeated` by loops further out."""
+        self.below, self.repeated = below, repeated
 
     def until(self, loop, seconds):
         """Return the seconds that a deadline left when its loop was seen for the first time."""
@@ -94,8 +96,7 @@ class LoopStack:
                 caller, between = callers[id(place.live)]
                 driven = any(map(loops_around, between))
             outer = len(loops)
-            place.below, place.deadlines = places[number + 1 :], self.deadlines
-            place.repeated = not all(loop["library"] for loop in loops)
+            place.put(places[number + 1 :], repeated=not all(loop["library"] for loop in loops))
             if place.live.f_code.co_name not in COMPREHENSIONS:
                 if loops and not place.loops() and not self.is_library(place.live.f_code.co_filename):
                     read_gates(loops[-1], None, place.scope.body, place)
@@ -122,7 +123,7 @@ class LoopStack:
             holder = frames[depth - 1] if live.f_code.co_name in COMPREHENSIONS and depth else live
             source, scope = Source.of_code(holder.f_code)
             if scope is not None:
-                found.append(Place(live, holder, source, scope, depth, self.torch))
+                found.append(Place(live, holder, source, scope, depth, self.torch, self.deadlines))
         return found
 
     def variables(self, frame):

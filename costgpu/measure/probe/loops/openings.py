@@ -20,8 +20,8 @@ class Rhythm:
     With `by_steps` both count steps. It is `at_most` that often where something that is not known decides, too.
     """
 
-    def __init__(self, every, opens=None, by_steps=False):
-        self.every, self.opens, self.by_steps, self.at_most = every, opens, by_steps, False
+    def __init__(self, every, opens=None, by_steps=False, at_most=False):
+        self.every, self.opens, self.by_steps, self.at_most = every, opens, by_steps, at_most
 
     @property
     def never(self):
@@ -199,9 +199,7 @@ def rhythm_of(alternatives, line, body, key, step):
     every = 1 / sum(1 / one.every for one in again)
     sure = len(known) == len(found) and all(one.opens is not None for one in known)
     opens = sorted({place for one in known for place in one.opens}) if sure else None
-    united = Rhythm(max(1.0, every), opens, again[0].by_steps)
-    united.at_most = any(one.at_most for one in known)
-    return united
+    return Rhythm(max(1.0, every), opens, again[0].by_steps, any(one.at_most for one in known))
 
 
 def distinct(rhythms):
@@ -245,10 +243,11 @@ def of_all(tests, line, body, key, step):
         rhythm = of_known(at, known, body.order, 0 if line > body.line else 1, step)
     except Exception:  # noqa: BLE001 - a modulus of 0, an object that cannot be compared, too many looks
         return Rhythm(None)
-    if unknown and not rhythm.never:
-        rhythm.at_most = True
-        return Rhythm(None) if rhythm.every in (1.0, math.inf) else rhythm
-    return rhythm
+    if not unknown or rhythm.never:
+        return rhythm
+    if rhythm.every in (1.0, math.inf):
+        return Rhythm(None)
+    return Rhythm(rhythm.every, rhythm.opens, rhythm.by_steps, at_most=True)
 
 
 def of_stranger(at, node, truth):

@@ -63,26 +63,28 @@ class Series:
         self.lead = 0.0  # from the opening to the first step
         self.snapshots = []
 
-    def open_again(self):
-        """Go on with another fit of the same kind."""
+    def note(self, **facts):
+        self.facts.update(facts)
+
+    def reopen(self):
+        """Go on with a second fit of the same kind."""
         self.open, self.last = True, None
         self.openings += 1
+
+    def event(self, kind, seconds):
+        self.events[kind] = self.events.get(kind, 0.0) + seconds
+
+    def look_ahead(self, **found):
+        """Note what is still to come: `later` fits, `periodic` work."""
+        self.later, self.periodic = found.get("later", self.later), found.get("periodic", self.periodic)
 
     def close(self):
         """End it, unless it is opened again."""
         self.open = False
 
-    def tell(self, **facts):
-        """Note what its framework says of it."""
-        self.facts.update(facts)
-
     def add(self, fact, seconds):
         """Add seconds to those that are one of its facts."""
         self.facts[fact] = self.facts.get(fact, 0.0) + seconds
-
-    def event(self, kind, seconds):
-        """Note work inside of the current interval that is not the step's own."""
-        self.events[kind] = self.events.get(kind, 0.0) + seconds
 
     def is_of(self, total, around=None):
         """Note how many steps it has, and the loops around it where these are known better by now."""
@@ -104,10 +106,9 @@ class Series:
         """Time the current step from here on; None for one that is not timed."""
         self.last = at
 
-    def expect(self, later=None, periodic=None):
-        """Note what the source names for afterwards, and beside the steps."""
-        self.later = self.later if later is None else later
-        self.periodic = self.periodic if periodic is None else periodic
+    def settle(self):
+        """Begin the next interval now: what was done here since the step is none of its time."""
+        self.last = clock()
 
     def step(self, now, steps=1):
         if self.last is None:
@@ -171,7 +172,7 @@ class ProgressTracker:
         with self.lock:
             known = self.keyed.get(key)
             if known is not None:
-                known.open_again()
+                known.reopen()
                 return known
             made = self.keyed[key] = Series(
                 framework, unit, total, facts, self.loops_around() if around is None else around
@@ -216,9 +217,9 @@ class ProgressTracker:
         with self.lock:
             series.step(now, steps)
             if series.rank < BESIDE_TRAINING and series.steps in LOOKS_AHEAD:
-                series.expect(later=harmless(later_fits)(sys._getframe(1)) or [])
+                series.look_ahead(later=harmless(later_fits)(sys._getframe(1)) or [])
             if frame is not None and series.steps in LOOKS_AHEAD:
-                series.expect(periodic=harmless(self.read_periodic)(frame, series.steps) or [])
+                series.look_ahead(periodic=harmless(self.read_periodic)(frame, series.steps) or [])
             if frame is not None and is_snapshot_due(series.steps):
                 self.take_snapshot(series, frame)
             if recorder.first_step is None and self.counts(series):
@@ -227,7 +228,7 @@ class ProgressTracker:
                 if frame is not None:
                     self.take_snapshot(series, frame)
                 recorder.finish("cut")
-            series.go_on(clock())
+            series.settle()
 
     def read_periodic(self, frame, step):
         """Return what the source names beside the steps of a loop, after this step."""
@@ -304,7 +305,7 @@ class ProgressTracker:
                 found = [one for one in found if "applied" not in one.facts]  # they evaluate what is trained
             for one in found:
                 if self.may_only_evaluate(one):
-                    one.tell(applied="trains")
+                    one.note(applied="trains")
             return [one.record() for one in found][:MOST_SERIES]
 
     def ranked(self):

@@ -15,23 +15,22 @@ ENDS = ("exit", "quit", "sys.exit", "os._exit")
 class Reach:
     """Walks the statements of one scope, in live variables, that come after others."""
 
-    def __init__(self, source, scope, evaluator, passed, changing=frozenset()):
+    def __init__(self, source, scope, evaluator, passed, changing=frozenset(), repeated=()):
         """Take in `passed`, which runs before: what it assigns is not known when a later statement's turn comes.
 
-        `changing` is what changes outside of the scope: only attributes are seen from here.
+        `changing` is what changes outside of the scope: only attributes are seen from here. What is `repeated` changes
+        names, too, before a test of them comes out.
         """
         self.source, self.scope, self.evaluator = source, scope, evaluator
         self.around = frozenset(one for one in changing if "." in one[0])
         self.attributes = {name.rsplit(".", 1)[-1] for name, _ in self.around}
-        self.passed, self.changing = [], self.around
+        self.passed, self.changing, self.repeated = [], self.around, repeated
         self.pass_by(passed)
 
     @classmethod
     def of_call(cls, source, scope, evaluator, changing=frozenset()):
         """Return that of a function that will be called, in its variables."""
-        made = cls(source, scope, evaluator, (), changing)
-        made.constants = Constants(scope.body, source, evaluator)
-        return made
+        return cls(source, scope, evaluator, (), changing, scope.body)
 
     def given(self, name, value):
         """Return the same with another value for one variable."""
@@ -48,7 +47,7 @@ class Reach:
     def pass_by(self, statements):
         self.passed += statements
         self.changing |= changed_by(statements)
-        self.constants = Constants(self.passed, self.source, self.evaluator)
+        self.constants = Constants([*self.repeated, *self.passed], self.source, self.evaluator)
 
     def after(self, body, line):
         """Statements that follow a line in this body, as far as they are reached, each with what ran before it as passed."""

@@ -41,9 +41,9 @@ class Evaluator(Values):
 
     ENDLESS = frozenset("count itertools.count cycle itertools.cycle iter_forever infinite".split())
 
-    def __init__(self, local, globals_, torch=None):
-        super().__init__(local, globals_, torch)
-        self.origins = lambda text: []  # the expressions that a name was assigned before the loop
+    def __init__(self, local, globals_, torch=None, depth=0, shorter=None, origins=lambda text: []):
+        super().__init__(local, globals_, torch, depth, shorter)
+        self.origins = origins  # returns the expressions that a name was assigned before the loop
         self.looked_up = set()
 
     def trips(self, node):

@@ -34,7 +34,7 @@ class Source:
             self.text = stream.read().decode("utf-8", "replace")
         self.tree = ast.parse(self.text)
         self.lines = self.text.encode().splitlines()
-        self.changed = self.shared = self.functions = self.exits = None
+        self.changed = self.shared = self.functions = None
         self.scopes, self.repeating, self.segments = {}, {}, {}  # of code objects, of scopes, of nodes
 
     @classmethod

@@ -31,19 +31,16 @@ class Trainings:
         self.torch, self.loop_stack = torch, loop_stack
         self.seen = set()  # code of functions that led to a step
         self.live = set()  # of these, what is further in than the statement that is looked at
-        self.libraries = False  # whether calls are followed into libraries, too
+        self.libraries = False
         self.named = {}  # trees of files -> names of their functions that make a backward pass
 
     def note(self, frames):
         """Note that these frames, outermost first, led to a step."""
         self.seen |= {live.f_code for live in frames if live.f_code.co_name != "<module>"}
 
-    def follow_libraries(self, follow):
-        """Follow calls into libraries, too, or do not any more."""
-        self.libraries = follow
-
-    def look_from(self, frames):
-        """Look next at a statement in the last of these frames."""
+    def look_from(self, frames, *, libraries=False):
+        """Look next at a statement in the last of these frames; calls are followed into `libraries`, too, if asked for."""
+        self.libraries = libraries
         self.live = self.seen - {live.f_code for live in frames}
 
     def trains(self, reach, *nodes, depth=0, around=()):

@@ -23,10 +23,11 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from benchmarks.fitting import LEFT_OUT, NAMES, Table, model_family
+from benchmarks.fitting import LEFT_OUT, NAMES, SHIPPED, Table, model_family
 from benchmarks.rows import PRECISIONS, Row, load
-from costgpu.estimator import gpu
-from costgpu.estimator.interval import gpu_interval
+from costgpu.estimator.gpu import Execution
+from costgpu.estimator.gpu_interval import gpu_interval
+from costgpu.estimator.roofline import TRAINING, GpuTerms, gpu_terms
 
 CUTS: dict[str, Callable[[Row], bool]] = {
     "all": lambda row: bool(row.model),
@@ -37,9 +38,10 @@ CUTS: dict[str, Callable[[Row], bool]] = {
 }
 
 
-def terms(row: Row) -> gpu.GpuTerms:
+def terms(row: Row) -> GpuTerms:
     """Return the model's terms for a row, with the shipped constants."""
-    return gpu.gpu_terms(row.work, row.optimizers, PRECISIONS[row.precision], row.spec, row.host)
+    execution = Execution(PRECISIONS[row.precision])
+    return gpu_terms(row.work, row.spec, execution, TRAINING, optimizers=row.optimizers, host=row.host)
 
 
 def percent(errors: Sequence[float] | np.ndarray, q: float) -> float:
@@ -52,7 +54,7 @@ def inside(table: Table, predicted: np.ndarray) -> np.ndarray:
     found = []
     for row, seconds in zip(table.rows, predicted, strict=True):
         spec = replace(row.spec, year=min(row.spec.year, row.year))
-        interval, _ = gpu_interval(terms(row), spec, compiled=False, as_of_year=row.year)
+        interval, _ = gpu_interval(terms(row), spec, Execution(PRECISIONS[row.precision]), trains=True, year=row.year)
         found.append(interval.low * seconds <= row.seconds <= interval.high * seconds)
     return np.array(found)
 
@@ -101,7 +103,7 @@ def main() -> None:
         constants = table.fit(np.ones(len(table.rows), dtype=bool))
         print("fitted on all rows, beside what is shipped:")
         for name, value in zip([*NAMES, "host"], constants, strict=True):
-            print(f"  {name:24}{value:10.4g}{gpu.CONSTANTS.get(name, 1.0):10.4g}")
+            print(f"  {name:24}{value:10.4g}{SHIPPED.get(name, 1.0):10.4g}")
         every_row(table)
 
 

@@ -29,11 +29,12 @@ import numpy as np
 from benchmarks.accuracy import percent
 from benchmarks.models.inference import forward_rows, generation_rows
 from benchmarks.rows import PRECISIONS, family
-from costgpu.estimator.gpu import OVERLAP
-from costgpu.estimator.inference import gpu
+from costgpu.estimator.gpu import Execution, Runtime
+from costgpu.estimator.gpu_interval import gpu_interval
 from costgpu.estimator.inference.cpu import unit_seconds_on_cpu
-from costgpu.estimator.inference.unit import Pass, Unit
+from costgpu.estimator.inference.unit import Pass, UnitWork
 from costgpu.estimator.op_costs import work_of
+from costgpu.estimator.roofline import FORWARD, OVERLAP, device_sums, gpu_terms
 from costgpu.estimator.work import Work
 from costgpu.models.offer import AcceleratorSpec, CpuSpec
 from costgpu.models.workload import OpRow
@@ -45,12 +46,12 @@ IMAGES = ("pytorch-image-models", "DeepLearningExamples")  # sources whose nets 
 VISION = ("pytorch-gpu-benchmark", "deep-learning-benchmark")  # torchvision's
 HOST = ("module", "op", "autocast")  # constants of the host
 SHIPPED = {
-    **{name: value for name, (_, value) in gpu.COEFFICIENTS.items()},
-    "module": gpu.MODULE_SECONDS,
-    "op": gpu.OP_SECONDS,
-    "autocast": gpu.AUTOCAST_HOST,
+    **{name: value for name, (_, value) in FORWARD.seconds.items()},
+    "module": FORWARD.call_seconds[0],
+    "op": FORWARD.call_seconds[1],
+    "autocast": FORWARD.autocast_host,
 }
-DEVICE = list(gpu.COEFFICIENTS)
+DEVICE = list(FORWARD.seconds)
 # Source: Intel's product page (14 cores, two AVX-512 units each, four channels of DDR4-2933); clock under AVX-512 assumed.
 DESKTOP = CpuSpec(
     provider="",
@@ -76,7 +77,7 @@ class Measured:
     raw: Mapping[str, str]
     passes: list[tuple[Work, float]]  # work and how many times it is done
     spec: AcceleratorSpec
-    execution: gpu.Execution
+    execution: Execution
     seconds: float
     copy: float
 
@@ -162,13 +163,13 @@ def measured(raw: Mapping[str, str], traces: Traces) -> Measured | None:
         passes, seconds = [(work_of(rows, statistics=False), 1.0)], (1.0 if "UNet" in raw["unit"] else batch) / rate
     copied = COPIES in raw["source"]
     precision = PRECISIONS["half" if raw["precision"] in ("fp16", "bf16") else raw["precision"]]
-    runtime = gpu.Runtime.COMPILED if raw["mode"] == "compile" else gpu.Runtime.EAGER
+    runtime = Runtime.COMPILED if raw["mode"] == "compile" else Runtime.EAGER
     item = 3 * 224 * 224 * (2 if raw["precision"] == "fp16" else 4)
     return Measured(
         raw,
         passes,
         spec,
-        gpu.Execution(precision, runtime=runtime),
+        Execution(precision, runtime=runtime),
         seconds,
         copy=batch * item * PAGEABLE_SECONDS if copied else 0.0,
     )
@@ -201,13 +202,13 @@ class Table:
         """Return the table of these rows."""
         found: list[tuple[object, ...]] = []
         for at, row in enumerate(rows):
-            compiled = row.execution.runtime is not gpu.Runtime.EAGER
+            compiled = row.execution.runtime is not Runtime.EAGER
             for work, times in row.passes:
-                sums = gpu.device_sums(work, row.spec, row.execution)
-                line = [sums.get(n, 0.0) * (gpu.COMPILED_SUMS.get(n, 1.0) if compiled else 1.0) for n in DEVICE]
+                sums = device_sums(work, row.spec, row.execution, FORWARD)
+                line = [sums.get(n, 0.0) * (FORWARD.compiled.get(n, 1.0) if compiled else 1.0) for n in DEVICE]
                 amp = row.execution.precision.half is not None
                 kernels = work.autocast_kernels if amp else work.kernels
-                left = gpu.COMPILED_HOST.get(row.execution.runtime, 1.0)
+                left = FORWARD.compiled_host.get(row.execution.runtime, 1.0)
                 found.append((at, times, line, work.module_kernels, kernels - work.module_kernels, amp, left))
         columns = [np.array(column) for column in zip(*found, strict=True)]
         return cls(*columns, copy=np.array([row.copy for row in rows]))
@@ -287,8 +288,8 @@ def report(title: str, rows: list[Measured], predicted: np.ndarray) -> None:
 
 
 def _limit(row: Measured) -> str:
-    terms = [gpu.forward_terms(work, row.spec, row.execution) for work, _ in row.passes]
-    return "host" if terms[-1].host_alone > terms[-1].device else "device"
+    terms = [gpu_terms(work, row.spec, row.execution, FORWARD) for work, _ in row.passes]
+    return "host" if terms[-1].calls_alone > terms[-1].device_seconds else "device"
 
 
 CUTS: dict[str, Callable[[Measured], str]] = {
@@ -320,9 +321,9 @@ def coverage(rows: list[Measured], predicted: np.ndarray) -> str:
     """Return how many rows lie in their 80 % interval."""
     places = []
     for row, seconds in zip(rows, predicted, strict=True):
-        terms = [gpu.forward_terms(work, row.spec, row.execution).times(times) for work, times in row.passes]
+        terms = [gpu_terms(work, row.spec, row.execution, FORWARD).times(times) for work, times in row.passes]
         whole = terms[0] if len(terms) == 1 else terms[0].plus(terms[1])
-        interval, _ = gpu.forward_interval(whole, row.spec, row.execution, year=row.spec.year + 2)
+        interval, _ = gpu_interval(whole, row.spec, row.execution, trains=False, year=row.spec.year + 2)
         low, high = seconds * interval.low, seconds * interval.high
         places.append(-1 if row.seconds < low else 1 if row.seconds > high else 0)
     inside = 100 * places.count(0) / len(places)
@@ -339,7 +340,7 @@ def on_cpu(raws: Iterable[Mapping[str, str]], traces: Traces) -> None:
             model, size = raw["model"], int(raw["size"])
             make = partial(forward_rows, "timm", model, 1, size, half=False, channels_last=False)
             (rows,) = traces.of(("timm", model, 1, size, False, False), lambda make=make: (make(),))
-            found = unit_seconds_on_cpu(Unit((Pass(work_of(rows, statistics=False)),)), DESKTOP, 28, "float32")
+            found = unit_seconds_on_cpu(UnitWork((Pass(work_of(rows, statistics=False)),)), DESKTOP, 28, "float32")
             errors.append(found * float(raw["throughput"]) - 1)
     absolute = [abs(error) for error in errors]
     figures = (

@@ -35,9 +35,10 @@ from benchmarks import accuracy
 from benchmarks.rows import PRECISIONS, Row, load
 from costgpu.estimator.advice.advise import advise
 from costgpu.estimator.advice.changes import with_workers
-from costgpu.estimator.gpu import gpu_terms
+from costgpu.estimator.gpu import Execution
 from costgpu.estimator.predict import predict
 from costgpu.estimator.prepared import Workload, prepare
+from costgpu.estimator.roofline import TRAINING, gpu_terms
 from costgpu.estimator.scope import scope_of
 from costgpu.estimator.verdict import Preferences, decide
 from costgpu.measure import Interpreter, Request, measure_script
@@ -293,7 +294,9 @@ def rows(path: Path) -> None:
                 if other.batch > one.batch:
                     factor = other.batch / one.batch
                     work = one.work.scaled(size=factor, same_bytes=0.0)
-                    more = gpu_terms(work, one.optimizers, PRECISIONS[precision], one.spec).seconds
+                    more = gpu_terms(
+                        work, one.spec, Execution(PRECISIONS[precision]), TRAINING, optimizers=one.optimizers
+                    ).seconds
                     said = factor * accuracy.terms(one).seconds / more
                     batches.append(math.log(said / (factor * one.seconds / other.seconds)))
     print("log(predicted speed-up / measured speed-up) of one change on one GPU and model")

@@ -15,7 +15,8 @@ from pathlib import Path
 
 from benchmarks.accuracy import percent
 from benchmarks.rows import PRECISIONS, Row, load
-from costgpu.estimator.gpu import gpu_terms
+from costgpu.estimator.gpu import Execution
+from costgpu.estimator.roofline import TRAINING, gpu_terms
 from costgpu.estimator.work import Work, counted_work
 from costgpu.models.workload import StepTotals
 
@@ -34,7 +35,9 @@ def totals(row: Row) -> StepTotals:
 
 def error(row: Row, work: Work) -> float:
     """Relative error of the prediction from this work."""
-    terms = gpu_terms(work, row.optimizers, PRECISIONS[row.precision], row.spec, row.host)
+    terms = gpu_terms(
+        work, row.spec, Execution(PRECISIONS[row.precision]), TRAINING, optimizers=row.optimizers, host=row.host
+    )
     return (terms.seconds + row.copy_seconds) / row.seconds - 1
 
 

@@ -1,6 +1,6 @@
 """Fits the constants of the GPU model on measured rows, with some rows left out.
 
-The constants are those of `costgpu.estimator.gpu` and one factor for all hosts. A fit minimises the mean absolute
+The constants are those of `costgpu.estimator.roofline` and one factor for all hosts. A fit minimises the mean absolute
 logarithm of predicted over measured time, with a light pull towards the constants of the calibration study, so that a
 constant that the remaining rows say nothing of keeps the study's figure.
 """
@@ -13,32 +13,33 @@ from collections.abc import Callable
 import numpy as np
 
 from benchmarks.rows import PRECISIONS, Row, family
-from costgpu.estimator import gpu
-from costgpu.estimator.gpu import CONSTANTS, OVERLAP, call_seconds, sums_of
+from costgpu.estimator.gpu import Execution
+from costgpu.estimator.roofline import OVERLAP, TRAINING, call_seconds, device_sums
 
 # The calibration study's figures (447 rows, 2026-11); the unusual, grouped and host ones are of this form.
 STUDY = {
-    "compute": 1.02,
-    "on-chip matmul half": 0.0023,
-    "on-chip matmul tf32": 0.0046,
-    "on-chip matmul fp32": 0.0082,
-    "on-chip conv half": 0.0183,
-    "on-chip conv3x3 half": 0.0061,
-    "on-chip nhwc half": 0.0008,
-    "on-chip conv tf32": 0.012,
-    "on-chip conv fp32": 0.016,
-    "on-chip grouped fp32": 0.05,
-    "on-chip unusual half": 0.034,
-    "memory": 1.08,
-    "memory per-SM": 0.5,
-    "memory unaligned": 2.4,
-    "depthwise nchw": 28.0,
-    "depthwise nhwc": 10.7,
-    "depthwise wide nhwc": 10.0,
-    "launch": 13e-6,
+    "flops": 1.02,
+    "matmul/half": 0.0023,
+    "matmul/tf32": 0.0046,
+    "matmul/fp32": 0.0082,
+    "conv/half": 0.0183,
+    "conv3x3/half": 0.0061,
+    "half_nhwc": 0.0008,
+    "conv/tf32": 0.012,
+    "conv/fp32": 0.016,
+    "grouped/fp32": 0.05,
+    "conv_unusual/half": 0.034,
+    "moved": 1.08,
+    "loaded": 0.5,
+    "unaligned": 4.8,
+    "depthwise": 28.0,
+    "depthwise_nhwc": 10.7,
+    "grouped_wide/half_nhwc": 10.0,
+    "kernels": 13e-6,
 }
-NAMES = list(CONSTANTS)
-SET_BY_ONE = "depthwise wide nhwc"  # one network tells it: a fit that takes it along only moves the others
+SHIPPED = {name: seconds for name, (_, seconds) in TRAINING.seconds.items()}
+NAMES = list(SHIPPED)
+SET_BY_ONE = "grouped_wide/half_nhwc"  # one network tells it: a fit that takes it along only moves the others
 PULL, SQUARES = 0.05, 0.3  # weights of the pull and of squared errors, beside absolute ones
 FAMILIES = ("inception", "resnext", "resnet", "densenet", "efficientnet", "convnext", "vit", "deit", "vgg", "mnasnet")
 FAMILIES += ("shufflenet", "squeezenet", "swin", "bert", "gpt")
@@ -57,9 +58,15 @@ class Table:
 
     def __init__(self, rows: list[Row]) -> None:
         self.rows = rows
-        sums = [sums_of(r.work, r.optimizers, PRECISIONS[r.precision], r.spec)[0] for r in rows]
+        executions = [Execution(PRECISIONS[r.precision]) for r in rows]
+        sums = [
+            device_sums(r.work, r.spec, one, TRAINING, r.optimizers) for r, one in zip(rows, executions, strict=True)
+        ]
         self.sums = np.array([[one.get(name, 0.0) for name in NAMES] for one in sums])
-        calls = [call_seconds(r.work, r.optimizers, PRECISIONS[r.precision], r.host) for r in rows]
+        calls = [
+            call_seconds(r.work, one, TRAINING, optimizers=r.optimizers, host=r.host)
+            for r, one in zip(rows, executions, strict=True)
+        ]
         self.host, self.copy = np.array(calls), np.array([r.copy_seconds for r in rows])
         self.measured = np.array([r.seconds for r in rows])
 
@@ -95,7 +102,7 @@ class Table:
 
     def shipped(self) -> np.ndarray:
         """Predictions with the constants that are shipped."""
-        return self.predict(np.array([*CONSTANTS.values(), 1.0]))
+        return self.predict(np.array([*SHIPPED.values(), 1.0]))
 
     def left_out(self, *keys: Callable[[Row], str]) -> np.ndarray:
         """Predictions of each row by constants fitted on the rows that share none of its keys."""
@@ -119,4 +126,4 @@ LEFT_OUT: dict[str, tuple[Callable[[Row], str], ...]] = {
     "both left out": (family, model_family),
     "layout left out": (layout,),
 }
-assert gpu.CONSTANTS.keys() == STUDY.keys()
+assert SHIPPED.keys() == STUDY.keys()

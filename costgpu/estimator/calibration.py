@@ -14,8 +14,8 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from costgpu.estimator.gpu import Host, copy_seconds, gpu_terms, precision_of
-from costgpu.estimator.inference.unit import execution_of, unit_of, unit_terms
+from costgpu.estimator.gpu import copy_seconds, execution_of
+from costgpu.estimator.inference.unit import training_unit, unit_of, unit_terms
 from costgpu.estimator.work import Work
 from costgpu.models.offer import AcceleratorSpec
 from costgpu.models.workload import WorkloadProfile
@@ -88,17 +88,12 @@ def calibration_of(profile: WorkloadProfile, works: Sequence[Work], spec: Accele
     """Return the calibration that a profile gives; None if it was not measured on a GPU, or that GPU is not known."""
     if spec is None or not measured_on_gpu(profile):
         return None
-    precision = precision_of(profile.framework)
     ratios = []
     for phase, work in zip(profile.phases, works, strict=True):
-        if not phase.unit.trains:
-            kernels, added = unit_terms(unit_of(phase), spec, execution_of(profile.framework)).seconds, 0.0
-        else:
-            host = Host(script_seconds=phase.host_seconds_per_step)
-            step = gpu_terms(work, phase.optimizers, precision, spec, host)
-            kernels, added = step.seconds - step.host, step.host
-        measured = phase.step.seconds
-        others = phase.data.wait_seconds_per_step + added + copy_seconds(phase, spec)
+        unit = training_unit(phase, work) if phase.unit.trains else unit_of(phase)
+        found = unit_terms(unit, spec, execution_of(profile.framework))
+        kernels, measured = found.seconds - found.host, phase.step.seconds
+        others = phase.data.wait_seconds_per_step + found.host + copy_seconds(phase, spec)
         ratios.append(max(measured - others, MIN_KERNEL_SHARE * measured) / kernels if kernels > 0 else 1.0)
     return Calibration(spec, tuple(ratios))
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 import re
 
 from costgpu.estimator.calibration import CPU_UNKNOWN, measured_on_gpu
-from costgpu.estimator.gpu import Precision
-from costgpu.estimator.inference.gpu import Execution
+from costgpu.estimator.gpu import Execution, Precision
 from costgpu.estimator.inference.memory import memory_need
 from costgpu.estimator.training_memory import training_bytes
 from costgpu.models.offer import AcceleratorSpec

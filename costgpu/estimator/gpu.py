@@ -1,63 +1,21 @@
-"""Seconds of one training step on a GPU: a sum for the device, and the host beside it. Pure.
+"""What a GPU is to a step: the peak of the unit that runs it, its clock, its bandwidths, and its optimizers' kernels. Pure.
 
-    device = a F/(P g) + sum k Fw/(S g) + m B/BW + n B/(32 SMs Hz) + u U/BW + d Fd/P32 + l K
-    step   = (device^4 + host^4)^(1/4),   host = f Cf + b Cb + the script's own Python
-
-F FLOPs (dense 3x3 fp32 convolutions over 2.25: Winograd) over the peak P of the unit that is really used, with the clock
-g that the board holds; Fw FLOPs weighted by on-chip traffic over S = sqrt(BW * 1e10 * SMs * GHz), by kind of work,
-layout and precision; B bytes (under autocast by the type that each op has), over the memory bandwidth BW and over what
-the SMs can load; U bytes of half-precision convolutions with unaligned channels; Fd FLOPs of depthwise convolutions
-and wide groups over the peak P32 of the fp32 cores; K kernels; Cf and Cb calls of the framework from modules and from
-autograd. The device's terms are added, not maxed, because eager kernels overlap little; device and host run side by
-side. It holds for eager training on one GPU from Kepler to Hopper; the measured error is in README.md and can be printed
-by benchmarks/accuracy.py.
+`roofline` makes seconds of it.
 """
 
 from __future__ import annotations
 
 import math
 import re
-from collections import defaultdict
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
 
-from costgpu.estimator.work import HALF_TYPES, NHWC, Work
+from costgpu.estimator.work import HALF_TYPES, PRODUCTS
 from costgpu.models.offer import AcceleratorSpec
 from costgpu.models.workload import Framework, OptimizerFacts, Phase
 
-# What the sums of `sums_of` are multiplied by; the first word is the term. Source: benchmarks/README.md (2026-11): the
-# calibration study's constants of 447 rows, fitted on from there on 255 public rows, 13 GPUs, 74 models.
-CONSTANTS = {
-    "compute": 1.02,
-    "on-chip matmul half": 0.0021,
-    "on-chip matmul tf32": 0.0055,
-    "on-chip matmul fp32": 0.0068,
-    "on-chip conv half": 0.021,
-    "on-chip conv3x3 half": 0.0072,
-    "on-chip nhwc half": 0.00075,
-    "on-chip conv tf32": 0.0148,
-    "on-chip conv fp32": 0.023,
-    "on-chip grouped fp32": 0.05,
-    # of one or three dimensions: 1.9 times that of two, for the study's WaveGlow under AMP was 31 % too fast with it
-    "on-chip unusual half": 0.034,
-    "memory": 1.08,
-    "memory per-SM": 0.40,
-    "memory unaligned": 3.1,
-    "depthwise nchw": 30.0,
-    "depthwise nhwc": 8.0,
-    # wide groups in half precision and channels-last, for which libraries fall back to the fp32 cores: from regnety_032
-    # alone, and no other network of the rows judges it
-    "depthwise wide nhwc": 10.0,
-    "launch": 10e-6,
-}
-# Host seconds of a call from a module and from autograd, on the host of a current GPU instance with torch 2.x; hosts of
-# 2018-21 with their torch take OLD_HOST of that. Source: the 52 rows of batch 12 (benchmarks/README.md, 2026-11), whose
-# two hosts differ by a factor of two; how much faster current ones are is from forward passes (31-40 us an op against
-# 45-60 us, 748 public rows).
-FORWARD_CALL_SECONDS, BACKWARD_CALL_SECONDS = 50e-6, 10e-6
-OLD_HOST = 1.6
 HOST_GHZ = 3.2  # all-core clock of such a host (AWS g4dn, g5 and g6: 3.1 to 3.6)
-OVERLAP = 4.0  # exponent with which device and host are joined: 1 would add them, infinity take the longer one
-LEAST_SHARE = 1e-6  # of the longer one, below which the shorter one adds nothing that a float could hold
 # Share of the listed peak that boards hold in training. Source: benchmarks/README.md (2026-11): GeForce boards since
 # Ampere and Pascal's clock above their list; Turing's of 250 W fall below it.
 GEFORCE_CLOCK, TURING_CLOCK = 1.15, 0.85
@@ -65,11 +23,6 @@ GEFORCE = re.compile(r"(GTX |RTX [2-5]0[5-9]0)")
 # Share of the listed peak and bandwidth that AMD's libraries reach beside NVIDIA's: the study's AMD trainings were told 34 %
 # too short, a part of them because a module of two devices was taken for one. Set by that figure, on no row.
 AMD_SHARE = 0.75
-# Data-centre Blackwell: what half-precision convolutions take on the chip, over what its data sheet lets one expect. Set by
-# ResNet-50 and SSD on a B200, told 0.54-0.65 of their time; products and element-wise kernels are not the cause (KERNELS
-# study, 2026-11). No other row judges it.
-DATA_CENTRE_BLACKWELL, BLACKWELL_CONVOLUTIONS = 10, 2.5
-SM_BYTES = 32.0  # that an SM loads or stores in a clock
 # Power-capped boards: share of peak in long GEMMs. Source: benchmarks/README.md; A10 (150 W) fitted on the 11 public
 # rows of that card by benchmarks/accuracy.py (2026-11-21).
 # L40S: large bf16 products, facts of 2026-11 (0.75 to 0.8). RTX 6000 Ada: the same chip with 300 W instead of 350.
@@ -86,6 +39,7 @@ CORES_PER_SM = {
     "RDNA": 64,
 }
 DEFAULT_CORES_PER_SM = 128  # Ampere other than A100, Ada, Hopper, Blackwell
+DATA_CENTRE_BLACKWELL = 10  # major compute capability
 # fp32 libraries run dense 3x3 convolutions of stride 1 by Winograd's F(2x2, 3x3), which multiplies 2.25 times less
 # (Lavin and Gray, CVPR 2016).
 WINOGRAD = 2.25
@@ -116,6 +70,14 @@ HOST_TO_DEVICE_GBPS = {
 DEFAULT_HOST_TO_DEVICE_GBPS = 11.0
 
 
+class Runtime(StrEnum):
+    """How the kernels of a forward pass are launched."""
+
+    EAGER = "eager"
+    COMPILED = "compiled"  # torch.compile, default mode
+    GRAPHS = "graphs"  # torch.compile with CUDA graphs (mode ``reduce-overhead``)
+
+
 @dataclass(frozen=True, slots=True)
 class Precision:
     """What a script asks for, on a GPU."""
@@ -134,39 +96,27 @@ def precision_of(framework: Framework) -> Precision:
 
 
 @dataclass(frozen=True, slots=True)
-class Host:
-    """The CPU that feeds a GPU."""
+class Execution:
+    """How a step or forward pass runs, beyond what was traced."""
 
-    speed: float = 1.0  # of one core, of a current GPU instance's
-    script_seconds: float = 0.0  # the script's own Python in one step, there
-
-
-@dataclass(frozen=True, slots=True)
-class GpuTerms:
-    """Seconds of one step by term, and what widens its interval."""
-
-    compute: float  # matrix units or cores at their peak
-    on_chip: float  # traffic between shared memory and registers
-    memory: float  # device memory
-    launch: float  # starts and ends of kernels, on the device
-    depthwise: float = 0.0  # depthwise convolutions and wide groups, which matrix units do not run
-    calls: float = 0.0  # what waiting for the host's calls of the framework adds to the device's seconds
-    host: float = 0.0  # what the script's own Python adds to both
-    unruled_share: float = 0.0  # share of bytes in ops without a rule
-    half_convolution_share: float = 0.0  # share of the FLOPs in half-precision convolutions
-    unusual_half_share: float = 0.0  # share of the FLOPs in one- and three-dimensional convolutions at half precision
-    grouped_share: float = 0.0  # share of the FLOPs in grouped convolutions
-    notes: tuple[str, ...] = field(default=())
+    precision: Precision  # autocast and TF32
+    weights: str | None = None  # dtype that an fp32 model is converted to; None: as traced
+    channels_last: bool | None = None  # layout of images; None: as traced
+    runtime: Runtime = Runtime.EAGER
 
     @property
-    def device_seconds(self) -> float:
-        """Return the seconds of the step's kernels."""
-        return self.compute + self.on_chip + self.memory + self.depthwise + self.launch
+    def autocasts(self) -> bool:
+        """Return whether ops have the types that autocast gives them."""
+        return self.precision.half is not None and self.weights is None
 
-    @property
-    def seconds(self) -> float:
-        """Return the seconds of the step on the GPU."""
-        return self.device_seconds + self.calls + self.host
+    def dtype(self, traced: str) -> str:
+        """Return the type in which that runs which was traced in another."""
+        return self.weights if self.weights is not None and traced == "float32" else traced
+
+
+def execution_of(framework: Framework) -> Execution:
+    """Return how a script runs on a GPU as it is written."""
+    return Execution(precision_of(framework), runtime=Runtime.COMPILED if framework.compiled else Runtime.EAGER)
 
 
 def sm_gigahertz(spec: AcceleratorSpec) -> float:
@@ -194,12 +144,17 @@ def peak_for(spec: AcceleratorSpec, kind: str, dtype: str, precision: Precision)
     if dtype == "float64":
         wide = 0.5 if spec.model.startswith(("A100", "H100", "H200", "V100", "P100", "GH200", "MI")) else 1 / 32
         return spec.fp32_tflops * 1e12 * wide, "fp32"
-    allowed = precision.matmul_tf32 if kind in ("matmul", "attention") else precision.conv_tf32
+    allowed = precision.matmul_tf32 if kind in PRODUCTS else precision.conv_tf32
     if kind.startswith("conv3x3") and WINOGRAD * fp32 > (spec.tf32_tensor_tflops or 0):
         allowed = False  # the libraries take the faster way
     if allowed and spec.tf32_tensor_tflops:
         return spec.tf32_tensor_tflops * 1e12 * derate, "tf32"
     return fp32 * 1e12 * derate, "fp32"
+
+
+def is_blackwell_server(spec: AcceleratorSpec) -> bool:
+    """Return whether this is Blackwell of the data centre, whose kernels are others than GeForce's."""
+    return spec.compute_capability is not None and spec.compute_capability[0] == DATA_CENTRE_BLACKWELL
 
 
 def clock_share(spec: AcceleratorSpec) -> float:
@@ -215,7 +170,7 @@ def copy_seconds(phase: Phase, spec: AcceleratorSpec) -> float:
     return phase.data.batch_bytes * phase.data.batches_per_step / rate
 
 
-def optimizer_bytes(optimizers: list[OptimizerFacts], *, amp: bool) -> float:
+def optimizer_bytes(optimizers: Sequence[OptimizerFacts], *, amp: bool) -> float:
     """Return the bytes that the optimizers of one step move on a GPU."""
     moved = 0.0
     for one in optimizers:
@@ -231,7 +186,7 @@ def optimizer_bytes(optimizers: list[OptimizerFacts], *, amp: bool) -> float:
     return moved
 
 
-def optimizer_kernels(optimizers: list[OptimizerFacts]) -> float:
+def optimizer_kernels(optimizers: Sequence[OptimizerFacts]) -> float:
     """Return the kernels that the optimizers of one step launch on a GPU."""
     launched = 0.0
     for one in optimizers:
@@ -245,114 +200,3 @@ def optimizer_kernels(optimizers: list[OptimizerFacts]) -> float:
 def foreign_optimizer(phase: Phase) -> bool:
     """Return whether the phase's optimizer is one that torch does not ship, so that its ops are counted as they are."""
     return any(one.name not in NATIVE for one in phase.optimizers)
-
-
-def gpu_terms(
-    work: Work, optimizers: list[OptimizerFacts], precision: Precision, spec: AcceleratorSpec, host: Host = Host()
-) -> GpuTerms:
-    """Return the model above for one step of `work` on `spec`."""
-    sums, notes, unusual = sums_of(work, optimizers, precision, spec)
-    terms: dict[str, float] = defaultdict(float)
-    for name, value in sums.items():
-        terms[name.split(" ")[0]] += CONSTANTS[name] * value
-    device, calls = sum(terms.values()), call_seconds(work, optimizers, precision, host)
-    without = beside(device, calls)
-    # The host runs ahead of the device until it waits for a value. Where it does so in every step (`.item()`), the
-    # device has nothing left to do during the script's own Python. Module calls keep it busy from the first one on.
-    serial = min(1.0, work.syncs) * host.script_seconds
-    half_convolutions = sum(
-        flops
-        for (kind, dtype), flops in work.flops.items()
-        if kind not in ("matmul", "attention") and peak_for(spec, kind, dtype, precision)[1] == "half"
-    )
-    grouped = sum(flops for (kind, _), flops in work.flops.items() if kind.startswith("grouped"))  # not depthwise
-    return GpuTerms(
-        compute=terms["compute"],
-        on_chip=terms["on-chip"],
-        memory=terms["memory"],
-        depthwise=terms["depthwise"],
-        launch=terms["launch"],
-        calls=without - device,
-        host=beside(device, calls + host.script_seconds - serial) - without + serial,
-        unruled_share=work.unruled_bytes / work.bytes_moved if work.bytes_moved else 0.0,
-        half_convolution_share=half_convolutions / work.total_flops if work.total_flops else 0.0,
-        unusual_half_share=unusual / work.total_flops if work.total_flops else 0.0,
-        grouped_share=grouped / work.total_flops if work.total_flops else 0.0,
-        notes=notes,
-    )
-
-
-def is_blackwell_server(spec: AcceleratorSpec) -> bool:
-    """Return whether this is Blackwell of the data centre, whose kernels are others than GeForce's."""
-    return spec.compute_capability is not None and spec.compute_capability[0] == DATA_CENTRE_BLACKWELL
-
-
-def call_seconds(work: Work, optimizers: list[OptimizerFacts], precision: Precision, host: Host) -> float:
-    """Return the seconds of the host in the framework in one step."""
-    casts = work.autocast_kernels - work.kernels if precision.half is not None else 0.0
-    backward = work.backward_calls + casts + optimizer_kernels(optimizers)
-    return (FORWARD_CALL_SECONDS * work.forward_calls + BACKWARD_CALL_SECONDS * backward) / host.speed
-
-
-def beside(device: float, host: float) -> float:
-    """Return the seconds of a device and a host that run side by side."""
-    longer = max(device, host)
-    if longer <= 0:
-        return 0.0
-    share = max(min(device, host) / longer, LEAST_SHARE)
-    return longer * math.pow(1 + math.pow(share, OVERLAP), 1 / OVERLAP)
-
-
-def sums_of(
-    work: Work, optimizers: list[OptimizerFacts], precision: Precision, spec: AcceleratorSpec
-) -> tuple[dict[str, float], tuple[str, ...], float]:
-    """Return the sums of the device's terms, by the name of their constant.
-
-    Returns:
-        The sums, notes for people, and the FLOPs of unusual convolutions in half precision.
-    """
-    sums: dict[str, float] = defaultdict(float)
-    notes: list[str] = []
-    reached = AMD_SHARE if spec.vendor == "AMD" else 1.0
-    clock, bandwidth = clock_share(spec) * reached, spec.memory_bandwidth_gbps * 1e9 * reached
-    unusual, aligned = 0.0, True
-    slow_convolutions = BLACKWELL_CONVOLUTIONS if is_blackwell_server(spec) else 1.0
-    on_chip = on_chip_rate(spec) * max(clock, 1.0)
-    for (kind, dtype), flops in work.flops.items():
-        peak, mode = peak_for(spec, kind, dtype, precision)
-        if mode == "fp32" and (dtype == "bfloat16" or precision.half == "bfloat16"):
-            notes.append("no bf16 units: bf16 work runs at the fp32 rate")
-        shape, nhwc = kind.removesuffix(NHWC), kind.endswith(NHWC)
-        if shape == "depthwise":
-            sums["depthwise nhwc" if nhwc else "depthwise nchw"] += flops / (spec.fp32_tflops * 1e12)
-            continue
-        if (shape, mode, nhwc) == ("grouped_wide", "half", True):
-            sums["depthwise wide nhwc"] += flops / (spec.fp32_tflops * 1e12)
-            continue
-        done = flops / (WINOGRAD if shape == "conv3x3" and mode == "fp32" else 1.0)
-        sums["compute"] += done / (peak * clock)
-        convolves_in_half = mode == "half" and shape not in ("matmul", "attention")
-        traffic = work.tiled.get((kind, dtype), done) * (slow_convolutions if convolves_in_half else 1.0)
-        sums[_on_chip_name(shape, mode, nhwc=nhwc)] += traffic / on_chip
-        if convolves_in_half:
-            aligned = False
-            unusual += flops if shape == "conv_unusual" else 0.0
-    amp = precision.half is not None
-    moved = (work.autocast_bytes if amp else work.bytes_moved) + optimizer_bytes(optimizers, amp=amp)
-    sums["memory"] = moved / bandwidth
-    sums["memory per-SM"] = moved / (SM_BYTES * sm_gigahertz(spec) * 1e9)
-    if not aligned:
-        sums["memory unaligned"] = 2 * work.unaligned_bytes / bandwidth
-    sums["launch"] = (work.autocast_kernels if amp else work.kernels) + optimizer_kernels(optimizers)
-    return sums, tuple(dict.fromkeys(notes)), unusual
-
-
-def _on_chip_name(shape: str, mode: str, *, nhwc: bool) -> str:
-    """Return the constant of the on-chip traffic of a kind of work."""
-    if shape in ("matmul", "attention"):
-        return f"on-chip matmul {mode}"
-    if mode != "half":
-        return f"on-chip grouped {mode}" if shape.startswith("grouped") and mode == "fp32" else f"on-chip conv {mode}"
-    if shape == "conv_unusual":
-        return "on-chip unusual half"
-    return "on-chip nhwc half" if nhwc else f"on-chip {'conv' if shape.startswith('grouped') else shape} half"

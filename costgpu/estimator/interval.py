@@ -11,8 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from costgpu.estimator.cpu import LEAST_SWING, STEADY, core_of, same_chip
-from costgpu.estimator.gpu import GEFORCE, OVERLAP, GpuTerms, is_blackwell_server
-from costgpu.models.offer import AcceleratorSpec, CpuSpec
+from costgpu.models.offer import CpuSpec
 from costgpu.models.prediction import MeasuredSpeed, Range
 from costgpu.models.workload import Machine, StepTimes
 
@@ -54,29 +53,6 @@ class Interval:
         return Range(value=value, low=value * self.low, high=value * self.high)
 
 
-# Beginnings of the names of NVIDIA's architectures of which public measurements were fitted, by what was measured.
-MEASURED_INFERENCE = ("Pascal", "Volta", "Turing", "Ampere", "Ada")
-MEASURED_TRAINING = (*MEASURED_INFERENCE, "Hopper")
-# Standard deviations of the logarithm of the GPU model's error, set so that 75-90 % of the public rows lie inside when
-# their model, their chip or both were left out of the fit (benchmarks/accuracy.py, 2026-11-23).
-GPU_SIGMA = 0.10  # of the device's seconds, for what most networks are made of
-HOST_SIGMA = 0.40  # of the host's seconds: the two hosts of the rows of batch 12 differ by a factor of two
-DEPTHWISE_SIGMA = 0.35  # of depthwise convolutions
-GROUPED_SIGMA, GROUPED_SHARE = 0.25, 0.05  # of a step with more than that share of its FLOPs in grouped convolutions
-NEWEST = (
-    1.1  # of the newest of `MEASURED_TRAINING`: the study's rows of the newest boards took 8-10 % longer than predicted
-)
-# Half-precision convolutions on data-centre Blackwell: 1 / 0.54 where nothing is repaired (channels-last). Source: that of
-# `gpu.BLACKWELL_CONVOLUTIONS`.
-BLACKWELL_CONVOLUTIONS = Interval(0.65, 1.90)
-# Professional boards of GeForce chips (compute capability), whose power limits differ: RTX 6000 Ada, told 25 % too short to
-# 24 % too long, had 55 % of its trainings in the interval without it.
-GEFORCE_CHIPS, PROFESSIONAL = ((8, 6), (8, 9)), Interval(0.90, 1.15)
-TURING_CONVOLUTIONS = 1.1  # upper end; in half precision they were told 12 % too short (20 rows of batch 12)
-AMD = Interval(0.80, 1.40)  # of a share that is assumed
-UNMEASURED = 1.35  # upper end of an architecture without public rows
-HOST_BOUND = 0.3  # share of the host's seconds in the error from which on it is worth a word
-UNRULED = Interval(0.60, 1.70)
 # Only the sums of a step are known. With sums 80 % of the measured times lie between 0.71 and 1.30 times what is predicted
 # (255 public rows, benchmarks/counted.py, 2026-11-23), and frameworks count bytes and kernels before their compilers fuse
 # them: assumed.
@@ -114,74 +90,6 @@ LEAST_SIGMA = math.log(1.05) / Z80
 # 90 % quantile of Student's t by degrees of freedom: the upper end of an 80 % interval. Source: any table; the last one
 # is the normal distribution's.
 T90 = {1: 3.078, 2: 1.886, 3: 1.638, 4: 1.533, 5: 1.476, 6: 1.440, 7: 1.415, 8: 1.397, 9: 1.383, 10: 1.372}
-
-
-def gpu_interval(
-    terms: GpuTerms, spec: AcceleratorSpec, *, compiled: bool, as_of_year: int
-) -> tuple[Interval, list[str]]:
-    """Return the interval of the GPU model, and the reasons why it is wider than the base.
-
-    The relative errors of the terms add up by their weight in the step; that of the host is how much the step would be
-    longer with a slower host.
-
-    Args:
-        compiled: Whether the script asks for torch.compile or custom kernels.
-        as_of_year: Year of the prediction, to tell a new architecture.
-    """
-    reasons = []
-    seconds = terms.seconds
-    host = 1 - (terms.device_seconds / seconds) ** OVERLAP if seconds > 0 else 0.0
-    depthwise = terms.depthwise / seconds if seconds > 0 else 0.0
-    grouped = GROUPED_SIGMA if terms.grouped_share > GROUPED_SHARE else 0.0
-    interval = Interval.of_sigma(math.hypot(GPU_SIGMA, HOST_SIGMA * host, DEPTHWISE_SIGMA * depthwise, grouped))
-    if host > HOST_BOUND:
-        reasons.append("host-CPU bound: kernels are too small to keep the GPU busy")
-    if grouped:
-        reasons.append("grouped convolutions, whose libraries differ")
-    if terms.unruled_share > 0.2:
-        interval = interval.covering(UNRULED)
-        reasons.append(f"{terms.unruled_share:.0%} of the bytes are in ops without a rule")
-    board, why = of_board(spec, MEASURED_TRAINING, as_of_year=as_of_year)
-    interval = interval.stretched(low=board.low, high=board.high)
-    reasons += why
-    if terms.unusual_half_share > 0.5:
-        interval = interval.stretched(high=1.6)
-        reasons.append("one- or three-dimensional convolutions at half precision")
-    if spec.compute_capability in GEFORCE_CHIPS and not GEFORCE.match(spec.model):
-        interval = interval.stretched(low=PROFESSIONAL.low, high=PROFESSIONAL.high)
-    if is_blackwell_server(spec) and terms.half_convolution_share > 0:
-        interval = interval.covering(BLACKWELL_CONVOLUTIONS)
-        reasons.append("convolutions in half precision, which take longer on such a GPU than its figures say")
-    if spec.architecture.startswith("Turing") and terms.half_convolution_share > 0:
-        interval = interval.stretched(high=TURING_CONVOLUTIONS)
-    if spec.architecture.startswith(MEASURED_TRAINING[-1]):
-        interval = interval.stretched(high=NEWEST)
-    if compiled:
-        interval = interval.stretched(low=0.6)
-        reasons.append("torch.compile may be faster than what was traced")
-    return interval, reasons
-
-
-def of_board(spec: AcceleratorSpec, measured: tuple[str, ...], *, as_of_year: int) -> tuple[Interval, list[str]]:
-    """Return what a GPU adds to the interval of any work on it, as multipliers of its ends, and the reasons.
-
-    Args:
-        measured: Beginnings of the names of NVIDIA's architectures that the model was fitted on.
-        as_of_year: Year of the prediction, to tell a new architecture.
-    """
-    interval, reasons = Interval(1.0, 1.0), []
-    if as_of_year - spec.year < 1:
-        interval = interval.stretched(high=1.6)
-        reasons.append(f"{spec.architecture} is too new for public measurements")
-    elif spec.vendor == "NVIDIA" and not spec.architecture.startswith(measured):
-        interval = interval.stretched(low=0.9, high=UNMEASURED)
-        reasons.append(f"no measurement of {spec.architecture} is among those that the model was fitted on")
-    if spec.vendor == "AMD":
-        interval = interval.stretched(low=AMD.low, high=AMD.high)
-        reasons.append("AMD: few public measurements")
-    if spec.tdp_watts <= 75:
-        interval = interval.stretched(high=1.1)
-    return interval, reasons
 
 
 def cpu_interval(

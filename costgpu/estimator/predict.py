@@ -8,12 +8,12 @@ from dataclasses import dataclass, replace
 from costgpu.estimator.cost import ready_seconds
 from costgpu.estimator.feasibility import infeasible_reason
 from costgpu.estimator.gpu import precision_of
-from costgpu.estimator.inference.steps import Step
 from costgpu.estimator.interval import FINISHED_SIGMA, Interval, mean_interval, run_range, sigma_of_runs
 from costgpu.estimator.multi_gpu.on_gpus import on_gpus
 from costgpu.estimator.prepared import Workload, prepare
 from costgpu.estimator.scope import Scope, scope_of
 from costgpu.estimator.spot import checkpoints_of, with_interruptions, with_run
+from costgpu.estimator.step import Step
 from costgpu.estimator.throughput import inference_unit
 from costgpu.estimator.time_limit import limited
 from costgpu.models.prediction import (

@@ -8,10 +8,8 @@ from typing import Any
 
 from costgpu.estimator import cpu as cpu_model
 from costgpu.estimator.calibration import Calibration, calibration_of, local_gpu
-from costgpu.estimator.gpu import Precision, foreign_optimizer
-from costgpu.estimator.inference.gpu import Execution
-from costgpu.estimator.inference.steps import unit_rows
-from costgpu.estimator.inference.unit import Unit, execution_of, unit_of
+from costgpu.estimator.gpu import Execution, Precision, execution_of, foreign_optimizer
+from costgpu.estimator.inference.unit import UnitWork, unit_of, unit_rows
 from costgpu.estimator.op_costs import work_of
 from costgpu.estimator.scope import Scope
 from costgpu.estimator.work import Work, counted_work
@@ -32,7 +30,7 @@ class Workload:
     year: int
     speedups: tuple[Speedup, ...] = ()
     calibration: Calibration | None = None
-    units: tuple[Unit | None, ...] = ()  # units of the phases of inference, None for training; one for each phase
+    units: tuple[UnitWork | None, ...] = ()  # units of the phases of inference, None for training; one for each phase
     cpu_dtype: str = ""  # type in which half-precision models run on a cloud CPU; empty for their own
     execution: Execution = WRITTEN  # how phases of inference run on a GPU
     # what the GPUs of a machine type make of it, which is the same wherever the type is rented

@@ -2,22 +2,43 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from costgpu.estimator import benchmark_table
 from costgpu.estimator import cpu as cpu_model
 from costgpu.estimator.calibration import calibrated
-from costgpu.estimator.gpu import HOST_GHZ, Host, copy_seconds, gpu_terms, precision_of
-from costgpu.estimator.inference.steps import Step, on_cpu_in_half, on_gpu
-from costgpu.estimator.interval import COUNTED, FEW_STEPS, PRIOR, Interval, cpu_interval, gpu_interval, local_interval
+from costgpu.estimator.gpu import HOST_GHZ, copy_seconds, execution_of
+from costgpu.estimator.gpu_interval import gpu_interval
+from costgpu.estimator.inference.cpu import (
+    ABSOLUTE,
+    ABSOLUTE_UNMEASURED,
+    HalfUnit,
+    half_unit,
+    unit_seconds_on_cpu,
+    unit_terms_on_cpu,
+)
+from costgpu.estimator.inference.unit import UnitWork, pass_terms, terms_of, training_unit
+from costgpu.estimator.interval import COUNTED, FEW_STEPS, PRIOR, Interval, cpu_interval, local_interval
 from costgpu.estimator.prepared import Workload, busy_seconds
 from costgpu.estimator.work import HALF_TYPES
-from costgpu.models.offer import AcceleratorSpec
+from costgpu.models.offer import AcceleratorSpec, CpuSpec
 from costgpu.models.prediction import Candidate, Provenance
 from costgpu.models.workload import GpuPath, Machine, Phase
 
 NOT_MEASURED = "nothing was measured: a reference workload stands for the script"
 FEW_STEPS_LOW, FEW_STEPS_HIGH = 0.8, 1.2  # a step on a CPU of which few were timed: assumed
+
+
+@dataclass(slots=True)
+class Step:
+    """One step, or one unit of inference, on a candidate; `unknown` says why it cannot be told, empty if it can."""
+
+    terms: dict[str, float]  # seconds
+    interval: Interval
+    notes: list[str]
+    provenance: Provenance = Provenance.MODELLED
+    unknown: str = ""
+    prefill_share: float | None = None  # of a unit that generates tokens; None if this place's is not known
 
 
 def step_on(workload: Workload, index: int, candidate: Candidate, core_share: float = 1.0) -> Step:
@@ -47,7 +68,7 @@ def _cpu_step(workload: Workload, index: int, candidate: Candidate) -> Step:
     cores = offer.vcpus / cpu.vcpus_per_core
     unit = workload.units[index]
     own = _script_seconds(machine, phase, candidate)
-    half = on_cpu_in_half(unit, phase, cpu, offer.vcpus, workload.cpu_dtype, own=own) if unit is not None else None
+    half = half_cpu_step(unit, phase, cpu, offer.vcpus, workload.cpu_dtype, own=own) if unit is not None else None
     if half is not None:
         loading = loading_seconds(phase, sum(half.terms.values()), max(1.0, cores - 1))
         beside = {"waiting": phase.waiting_seconds_per_step, "loading": loading}
@@ -95,15 +116,15 @@ def _table_step(workload: Workload, phase: Phase, candidate: Candidate, spec: Ac
 
 
 def _gpu_step(workload: Workload, index: int, candidate: Candidate, spec: AcceleratorSpec, core_share: float) -> Step:
-    phase, unit = workload.profile.phases[index], workload.units[index]
-    if unit is not None:
-        if unit.own_seconds is not None:
-            unit = replace(unit, own_seconds=_script_seconds(workload.profile.machine, phase, candidate))
-        speed = core_share * _host_speed(candidate)
-        step = on_gpu(unit, phase, workload.execution, spec, year=workload.year, host_speed=speed)
-    else:
-        step = _training_step(workload, index, candidate, spec, core_share)
-    interval, notes = step.interval, step.notes
+    phase, profile = workload.profile.phases[index], workload.profile
+    unit = workload.units[index] or training_unit(phase, workload.works[index])
+    execution = execution_of(profile.framework) if phase.unit.trains else workload.execution
+    if unit.own_seconds is not None:
+        unit = replace(unit, own_seconds=_script_seconds(profile.machine, phase, candidate) / core_share)
+    passes = pass_terms(unit, spec, execution, host_speed=core_share * _host_speed(candidate))
+    found = terms_of(unit, passes)
+    interval, notes = gpu_interval(found, spec, execution, trains=phase.unit.trains, year=workload.year)
+    notes += found.notes
     if phase.gpu is GpuPath.COUNTED:
         interval = interval.covering(COUNTED)
         if phase.step.count:
@@ -111,25 +132,8 @@ def _gpu_step(workload: Workload, index: int, candidate: Candidate, spec: Accele
         else:
             interval = interval.covering(PRIOR)
             notes.append(NOT_MEASURED)
-    if candidate.accelerator_count > 1 and workload.profile.ranks.alone:
+    if candidate.accelerator_count > 1 and profile.ranks.alone:
         notes.append(f"the script uses one of its {candidate.accelerator_count:g} GPUs")
-    terms = calibrated(workload.calibration, index, step.terms, spec)
-    if workload.calibration is not None:
-        notes.append(f"set right by what was measured on the {workload.calibration.spec.name} here")
-    terms["waiting"] = phase.waiting_seconds_per_step
-    terms["loading"] = loading_seconds(phase, sum(terms.values()), cpu_model.host_cores(candidate))
-    return Step(terms, interval, notes, prefill_share=step.prefill_share)
-
-
-def _training_step(
-    workload: Workload, index: int, candidate: Candidate, spec: AcceleratorSpec, core_share: float
-) -> Step:
-    """One step of training on a GPU."""
-    framework, phase = workload.profile.framework, workload.profile.phases[index]
-    script_seconds = _script_seconds(workload.profile.machine, phase, candidate) / core_share
-    host = Host(core_share * _host_speed(candidate), script_seconds)
-    found = gpu_terms(workload.works[index], phase.optimizers, precision_of(framework), spec, host)
-    interval, notes = gpu_interval(found, spec, compiled=framework.compiled > 0, as_of_year=workload.year)
     modelled = {
         "compute": found.compute,
         "on-chip": found.on_chip,
@@ -140,7 +144,48 @@ def _training_step(
         "host": found.host,
         "copy": copy_seconds(phase, spec),
     }
-    return Step(modelled, interval, [*notes, *found.notes])
+    if not phase.unit.trains:  # its depthwise convolutions are in `compute`, the script's own Python is in `calls`
+        del modelled["depthwise"], modelled["host"]
+    terms = calibrated(workload.calibration, index, modelled, spec)
+    if workload.calibration is not None:
+        notes.append(f"set right by what was measured on the {workload.calibration.spec.name} here")
+    terms["waiting"] = phase.waiting_seconds_per_step
+    terms["loading"] = loading_seconds(phase, sum(terms.values()), cpu_model.host_cores(candidate))
+    share = _first_share([one.times * each.seconds for one, each in zip(unit.passes, passes, strict=True)])
+    return Step(terms, interval, notes, prefill_share=share)
+
+
+def half_cpu_step(
+    unit: UnitWork, phase: Phase, cpu: CpuSpec, vcpus: int, other: str = "", *, own: float | None = None
+) -> Step | None:
+    """One unit of a model in half precision on a cloud CPU; None if the model is in another type.
+
+    What was measured here is of no use for it: this CPU may or may not have units for that type.
+
+    Args:
+        other: Type that the model is converted to; empty for its own.
+        own: Seconds of the script's own Python in it there; None for as many as here.
+    """
+    if phase.unit.weights_dtype not in HALF_TYPES:
+        return None
+    dtype = other or phase.unit.weights_dtype
+    notes = [f"{dtype} on a CPU: from its peak, not from what was measured here"]
+    interval, has = ABSOLUTE, half_unit(cpu, dtype) if dtype in HALF_TYPES else None
+    if has is HalfUnit.NONE:
+        notes.append(f"no units for {dtype}: this model would be faster in float32 there")
+    elif has is HalfUnit.UNMEASURED:
+        interval = ABSOLUTE_UNMEASURED
+        notes.append(f"how fast {dtype} is on such a CPU was not measured")
+    host = phase.host_seconds_per_step if own is None else own
+    terms = {**unit_terms_on_cpu(unit, cpu, vcpus, dtype), "host": host}
+    share = _first_share([unit_seconds_on_cpu(UnitWork((one,)), cpu, vcpus, dtype) for one in unit.passes])
+    return Step(terms, interval, notes, prefill_share=share)
+
+
+def _first_share(seconds: list[float]) -> float | None:
+    """Return the prefill's share of a unit that has decodes as well."""
+    whole = sum(seconds)
+    return seconds[0] / whole if len(seconds) > 1 and whole > 0 else None
 
 
 def _host_speed(candidate: Candidate) -> float:

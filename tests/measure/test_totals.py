@@ -69,14 +69,6 @@ NO_OPTIMIZER = """
                 weight -= 0.01 * weight.grad
                 weight.grad = None
     """
-SHARED_VARIABLE = """
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
-    for _ in range(5000):
-        for _ in range(100):
-            optimizer.zero_grad()
-            model(data).square().mean().backward()
-            optimizer.step()
-    """
 # A head is trained first, everything afterwards, by the same function.
 TWO_PHASES = """
     whole, batches = nn.Sequential(nn.Linear(16, 16), model), [torch.randn(8, 16) for _ in range(50)]
@@ -91,27 +83,6 @@ TWO_PHASES = """
                         optimizer.step()
     train(model.parameters(), epochs=2000)
     train(whole.parameters(), epochs=3000)
-    """
-EARLY_STOPPING = """
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
-    best, patience = float("inf"), 0
-    for epoch in range(5000):
-        for _ in range(20):
-            optimizer.zero_grad()
-            loss = model(torch.randn(8, 16)).square().mean()
-            loss.backward()
-            optimizer.step()
-        patience = patience + 1 if loss.item() > best else 0
-        best = min(best, loss.item())
-        if patience > 1000:
-            break
-    """
-ENDLESS = """
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
-    for _ in itertools.count():
-        optimizer.zero_grad()
-        model(data).square().mean().backward()
-        optimizer.step()
     """
 # A critic that steps five times for each step of the generator.
 TWO_OPTIMIZERS = """
@@ -164,7 +135,6 @@ def measured(source: str, folder: Path) -> tuple[WorkloadProfile, Phase]:
         pytest.param(COUNTER, 600_001, None, id="counter"),
         pytest.param(CLOSURE, 7000, None, id="closure"),
         pytest.param(NO_OPTIMIZER, 250 * 10, 10, id="no optimizer"),
-        pytest.param(SHARED_VARIABLE, 5000 * 100, 100, id="shared variable"),
     ],
 )
 def test_total_is_exact(source: str, steps: int, per_epoch: int | None, tmp_path: Path) -> None:
@@ -187,21 +157,11 @@ def test_two_phases_are_both_counted(tmp_path: Path) -> None:
     assert [later.steps for later in profile.later_phases] == [3000 * 50]
 
 
-def test_early_stopping_makes_an_upper_bound(tmp_path: Path) -> None:
-    total = measured(EARLY_STOPPING, tmp_path)[1].total
-    assert (total.kind, total.steps) == (TotalKind.UPPER_BOUND, 5000 * 20)
-    assert "patience" in total.how
-
-
 def test_bars_before_the_training_are_not_the_job(tmp_path: Path) -> None:
     """Neither a library's bar nor one around the preparation, although no framework has been imported yet."""
     profile, _ = profile_of(request(dedent(PREPARES), workdir=tmp_path), tmp_path)
     total = profile.phases[-1].total
     assert (len(profile.phases), total.kind, total.steps) == (1, TotalKind.EXACT, 600)
-
-
-def test_an_endless_loop_is_called_unbounded(tmp_path: Path) -> None:
-    assert measured(ENDLESS, tmp_path)[1].total.kind is TotalKind.UNBOUNDED
 
 
 def test_two_optimizers_are_one_step_and_the_trace_holds_a_whole_turn(tmp_path: Path) -> None:

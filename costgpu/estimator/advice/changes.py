@@ -13,11 +13,11 @@ from dataclasses import replace
 from typing import Any
 
 from costgpu.estimator.cpu import host_cores
-from costgpu.estimator.gpu import CONSTANTS
+from costgpu.estimator.gpu import Runtime
 from costgpu.estimator.inference.cpu import HalfUnit, half_gain, half_unit
-from costgpu.estimator.inference.gpu import Runtime
 from costgpu.estimator.prepared import Workload
 from costgpu.estimator.resize import larger_data, scaled_split, scaled_step, waiting_of, weight_bytes
+from costgpu.estimator.roofline import TRAINING
 from costgpu.estimator.work import HALF_TYPES
 from costgpu.models.prediction import Candidate, Prediction
 from costgpu.models.workload import Autocast, DataLoading, Extra, ExtraKind, GpuPath, Phase, Rhythm
@@ -174,7 +174,7 @@ def cast_seconds(workload: Workload) -> float:
     total = 0.0
     for phase, steps in zip(workload.profile.phases, workload.scope.steps, strict=True):
         weights = sum(one.tensors * one.updates_per_step for one in phase.optimizers) * phase.micro_batches
-        total += steps * CONSTANTS["launch"] * (CASTS_PER_WEIGHT * weights + SCALER_KERNELS)
+        total += steps * TRAINING.seconds["kernels"][1] * (CASTS_PER_WEIGHT * weights + SCALER_KERNELS)
     return total
 
 

@@ -7,8 +7,7 @@ from collections.abc import Callable, Sequence
 from costgpu.estimator.advice import changes
 from costgpu.estimator.advice.context import SHARED_CORES_SIGMA, AdviceContext, Change, Changed
 from costgpu.estimator.cpu import STEADY
-from costgpu.estimator.gpu import foreign_optimizer, precision_of
-from costgpu.estimator.inference.gpu import Runtime
+from costgpu.estimator.gpu import Runtime, foreign_optimizer, precision_of
 from costgpu.estimator.inference.memory import largest_batch, memory_need
 from costgpu.estimator.inference.options import best_batch
 from costgpu.estimator.inference.unit import unit_terms

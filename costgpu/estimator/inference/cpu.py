@@ -12,7 +12,7 @@ from __future__ import annotations
 from enum import StrEnum
 
 from costgpu.estimator.cpu import CpuRates, rates_there, speedup_of
-from costgpu.estimator.inference.unit import Unit
+from costgpu.estimator.inference.unit import UnitWork
 from costgpu.estimator.interval import Interval
 from costgpu.estimator.work import HALF_TYPES, Work
 from costgpu.models.offer import CpuSpec
@@ -57,7 +57,7 @@ def half_unit(cpu: CpuSpec, dtype: str) -> HalfUnit:
     return HalfUnit.ARM_BF16 if arm else HalfUnit.AMX if rapids else HalfUnit.AVX512_BF16
 
 
-def unit_terms_on_cpu(unit: Unit, cpu: CpuSpec, vcpus: int, dtype: str) -> dict[str, float]:
+def unit_terms_on_cpu(unit: UnitWork, cpu: CpuSpec, vcpus: int, dtype: str) -> dict[str, float]:
     """Return the formula above for a whole unit, by term.
 
     Args:
@@ -74,12 +74,12 @@ def unit_terms_on_cpu(unit: Unit, cpu: CpuSpec, vcpus: int, dtype: str) -> dict[
     return {"compute": compute, "memory": memory, "calls": calls}
 
 
-def unit_seconds_on_cpu(unit: Unit, cpu: CpuSpec, vcpus: int, dtype: str) -> float:
+def unit_seconds_on_cpu(unit: UnitWork, cpu: CpuSpec, vcpus: int, dtype: str) -> float:
     """Return the sum of its terms."""
     return sum(unit_terms_on_cpu(unit, cpu, vcpus, dtype).values())
 
 
-def half_gain(unit: Unit, cpu: CpuSpec, vcpus: int) -> float:
+def half_gain(unit: UnitWork, cpu: CpuSpec, vcpus: int) -> float:
     """Return the seconds of a unit in fp32 over those in bf16 on a CPU; below 1 where it has no units for it."""
     half = unit_seconds_on_cpu(unit, cpu, vcpus, "bfloat16")
     return unit_seconds_on_cpu(unit, cpu, vcpus, "float32") / half if half > 0 else 1.0

@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 
-from costgpu.estimator.inference.gpu import Execution
+from costgpu.estimator.gpu import Execution
 from costgpu.estimator.work import HALF_TYPES
 from costgpu.models.workload import Phase
 

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from costgpu.estimator.gpu import precision_of
-from costgpu.estimator.inference.gpu import Execution, ForwardTerms, Runtime, forward_terms
+from costgpu.estimator.gpu import Execution
 from costgpu.estimator.op_costs import ATTENTION_FORWARD, work_of
+from costgpu.estimator.roofline import FORWARD, TRAINING, GpuTerms, Host, Roofline, gpu_terms
 from costgpu.estimator.work import POINTWISE, Work, counted_work
 from costgpu.models.offer import AcceleratorSpec
-from costgpu.models.workload import Framework, Generation, GpuPath, OpRow, Phase
+from costgpu.models.workload import Generation, GpuPath, OpRow, OptimizerFacts, Phase
 
 # Times that a decode moves its cache, as scripts do without an engine: attention reads it, and `cat` copies it.
 CACHE_PASSES = 3.0
@@ -26,14 +26,16 @@ class Pass:
 
 
 @dataclass(frozen=True, slots=True)
-class Unit:
-    """One unit of inference."""
+class UnitWork:
+    """What one unit computes on any machine."""
 
     passes: tuple[Pass, ...]  # the prefill and then the decode of a generation; one pass of anything else
     items: float | None = None  # items of it; None if that cannot be told
-    own_seconds: float | None = None  # seconds of the script's own Python in it here; None if not measured
+    own_seconds: float | None = None  # seconds of the script's own Python in it; None if not measured
+    model: Roofline = FORWARD  # how a GPU takes it
+    optimizers: Sequence[OptimizerFacts] = ()  # those that make an update in it
 
-    def scaled(self, batch: float) -> Unit:
+    def scaled(self, batch: float) -> UnitWork:
         """Return the unit with so many times the items; the script's own Python is taken to stay, as launches do."""
         return replace(
             self,
@@ -42,56 +44,65 @@ class Unit:
         )
 
 
-def unit_of(phase: Phase) -> Unit:
+def unit_of(phase: Phase) -> UnitWork:
     """Return the unit of a phase of inference."""
     items, generation = phase.unit.items, phase.unit.generation
     own = phase.host_seconds_per_step if phase.step.count and phase.host_seconds_per_step > 0 else None
     if phase.gpu is GpuPath.COUNTED and phase.totals is not None:
-        return Unit((Pass(counted_work(phase.totals)),), items, own)
+        return UnitWork((Pass(counted_work(phase.totals)),), items, own)
     if generation is None or not generation.traced_decodes:
-        return Unit((Pass(work_of(phase.ops, phase.trace_steps, statistics=False)),), items, own)
+        return UnitWork((Pass(work_of(phase.ops, phase.trace_steps, statistics=False)),), items, own)
     decode = [row for row in phase.ops if row.phase == "decode"]
     prefill = [row for row in phase.ops if row.phase != "decode"]
     work = _at_mean_context(work_of(decode, generation.traced_decodes, statistics=False), decode, generation)
     first = Pass(work_of(prefill, phase.trace_steps, statistics=False))
-    return Unit((first, Pass(work, generation.decodes, decode=True)), items, own)
+    return UnitWork((first, Pass(work, generation.decodes, decode=True)), items, own)
 
 
-def execution_of(framework: Framework) -> Execution:
-    """Return how a script runs on a GPU as it is written."""
-    runtime = Runtime.COMPILED if framework.compiled else Runtime.EAGER
-    return Execution(precision_of(framework), runtime=runtime)
+def training_unit(phase: Phase, work: Work) -> UnitWork:
+    """Return a step of a phase of training, of which this is the work."""
+    return UnitWork((Pass(work),), own_seconds=phase.host_seconds_per_step, model=TRAINING, optimizers=phase.optimizers)
 
 
 def pass_terms(
-    unit: Unit, spec: AcceleratorSpec, execution: Execution, *, host_speed: float = 1.0
-) -> list[ForwardTerms]:
+    unit: UnitWork, spec: AcceleratorSpec, execution: Execution, *, host_speed: float = 1.0
+) -> list[GpuTerms]:
     """Return the terms of one pass of each kind: of a generation the prefill's and one decode's.
 
     Args:
         host_speed: Speed of one core of the GPU's host, of a current GPU instance's.
     """
     launched = sum(one.times * one.work.kernels for one in unit.passes)
-    own = unit.own_seconds / launched if unit.own_seconds is not None and launched else None
+    shares = [one.work.kernels / launched if launched else 1 / len(unit.passes) for one in unit.passes]
+    hosts = [Host(host_speed, None if unit.own_seconds is None else unit.own_seconds * share) for share in shares]
     return [
-        forward_terms(
-            one.work,
-            spec,
-            execution,
-            own=None if own is None else own * one.work.kernels,
-            host_speed=host_speed,
-        )
-        for one in unit.passes
+        gpu_terms(one.work, spec, execution, unit.model, optimizers=unit.optimizers, host=host)
+        for one, host in zip(unit.passes, hosts, strict=True)
     ]
 
 
-def unit_terms(unit: Unit, spec: AcceleratorSpec, execution: Execution, *, host_speed: float = 1.0) -> ForwardTerms:
+def unit_terms(unit: UnitWork, spec: AcceleratorSpec, execution: Execution, *, host_speed: float = 1.0) -> GpuTerms:
     """Return the terms of one unit on a GPU, copies and data loading apart."""
-    whole = None
-    for one, terms in zip(unit.passes, pass_terms(unit, spec, execution, host_speed=host_speed), strict=True):
-        whole = terms.times(one.times) if whole is None else whole.plus(terms, one.times)
-    assert whole is not None  # noqa: S101 - a unit has a pass
+    return terms_of(unit, pass_terms(unit, spec, execution, host_speed=host_speed))
+
+
+def terms_of(unit: UnitWork, passes: Sequence[GpuTerms]) -> GpuTerms:
+    """Return the terms of a unit from those of one pass of each kind."""
+    whole = passes[0] if unit.passes[0].times == 1 else passes[0].times(unit.passes[0].times)
+    for one, terms in zip(unit.passes[1:], passes[1:], strict=True):
+        whole = whole.plus(terms, one.times)
     return whole
+
+
+def unit_rows(phase: Phase) -> list[OpRow]:
+    """Return the rows of a phase's trace, its decodes as often as the units of the trace make them."""
+    generation = phase.unit.generation
+    if generation is None or not generation.traced_decodes:
+        return phase.ops
+    factor = generation.decodes * max(1, phase.trace_steps) / generation.traced_decodes
+    return [
+        replace(row, count=max(1, round(row.count * factor))) if row.phase == "decode" else row for row in phase.ops
+    ]
 
 
 def mean_context(generation: Generation) -> float:

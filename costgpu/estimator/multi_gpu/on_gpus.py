@@ -13,7 +13,6 @@ from dataclasses import dataclass, field, replace
 from costgpu.estimator.cpu import host_cores
 from costgpu.estimator.feasibility import MARGIN, RUNTIME_GIB, required_accelerator_gib
 from costgpu.estimator.gpu import Precision, precision_of
-from costgpu.estimator.inference.steps import Step
 from costgpu.estimator.interval import Interval
 from costgpu.estimator.multi_gpu.layouts import (
     GIB,
@@ -38,7 +37,7 @@ from costgpu.estimator.multi_gpu.words import how_it_fits, need_words, place_not
 from costgpu.estimator.prepared import Workload
 from costgpu.estimator.resize import resized, with_optimizer_share
 from costgpu.estimator.scope import Scope
-from costgpu.estimator.step import loading_seconds, step_on
+from costgpu.estimator.step import Step, loading_seconds, step_on
 from costgpu.estimator.training_memory import TrainingBytes, training_bytes
 from costgpu.models.offer import AcceleratorSpec
 from costgpu.models.parallelism import Parallelism, Scaling, Scheme

@@ -12,10 +12,11 @@ import pytest
 
 from costgpu.estimator import benchmark_table
 from costgpu.estimator.cpu import CpuRates, rates_here, step_there
-from costgpu.estimator.gpu import gpu_terms, precision_of
+from costgpu.estimator.gpu import execution_of
 from costgpu.estimator.interval import COUNTED, Z80, Interval
 from costgpu.estimator.predict import predict
 from costgpu.estimator.prepared import prepare
+from costgpu.estimator.roofline import TRAINING, gpu_terms
 from costgpu.estimator.scope import scope_of
 from costgpu.estimator.verdict import Preferences, decide
 from costgpu.estimator.work import Work, counted_work
@@ -369,7 +370,7 @@ def test_a_counted_phase_is_predicted_by_the_model_with_a_wider_interval() -> No
     )
     work = profile(phase, "keras (jax)")
     there = predicted(work, candidate("V100"))
-    terms = gpu_terms(counted_work(TOTALS), [optimizer], precision_of(work.framework), V100)
+    terms = gpu_terms(counted_work(TOTALS), V100, execution_of(work.framework), TRAINING, optimizers=[optimizer])
     assert there.step_seconds == pytest.approx(terms.seconds)
     assert there.provenance is Provenance.MODELLED
     assert not there.infeasible

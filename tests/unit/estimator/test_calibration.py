@@ -23,9 +23,10 @@ from costgpu.estimator.calibration import (
 )
 from costgpu.estimator.cost import GPU_READY_SECONDS, billed_usd, hourly_usd
 from costgpu.estimator.feasibility import infeasible_reason
-from costgpu.estimator.gpu import HOST_TO_DEVICE_GBPS, Host, gpu_terms, precision_of
+from costgpu.estimator.gpu import HOST_TO_DEVICE_GBPS, execution_of, precision_of
 from costgpu.estimator.interval import Z80, sigma_of_runs
 from costgpu.estimator.predict import as_measured, is_same_job
+from costgpu.estimator.roofline import TRAINING, Host, gpu_terms
 from costgpu.estimator.scope import Scope
 from costgpu.estimator.work import Work
 from costgpu.models.offer import AcceleratorSpec
@@ -98,7 +99,7 @@ def profile(step: float, *, device: str = "cuda", wait: float = 0.0, host: float
 
 def modelled(spec: AcceleratorSpec) -> dict[str, float]:
     one = profile(1.0)
-    terms = gpu_terms(WORK, one.phases[0].optimizers, precision_of(one.framework), spec)
+    terms = gpu_terms(WORK, spec, execution_of(one.framework), TRAINING, optimizers=one.phases[0].optimizers)
     names = ("compute", "on-chip", "memory", "depthwise", "launch", "calls")
     return {name: getattr(terms, name.replace("-", "_")) for name in names}
 
@@ -142,7 +143,9 @@ def test_this_gpu_gives_back_what_was_measured() -> None:
     calibration = calibration_of(measured, [WORK], here)
     found = calibrated(calibration, 0, modelled(here), here)
     one = measured.phases[0].optimizers
-    own = gpu_terms(WORK, one, precision_of(measured.framework), here, Host(script_seconds=0.05)).host
+    own = gpu_terms(
+        WORK, here, execution_of(measured.framework), TRAINING, optimizers=one, host=Host(script_seconds=0.05)
+    ).host
     assert sum(found.values()) + 0.1 + own + COPY_A10G == pytest.approx(0.9)
 
 

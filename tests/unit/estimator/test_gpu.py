@@ -15,12 +15,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from costgpu.estimator.gpu import (
-    GpuTerms,
-    Host,
+    Execution,
     Precision,
-    beside,
+    Runtime,
     clock_share,
-    gpu_terms,
     on_chip_rate,
     optimizer_bytes,
     optimizer_kernels,
@@ -28,7 +26,9 @@ from costgpu.estimator.gpu import (
     precision_of,
     sm_gigahertz,
 )
-from costgpu.estimator.interval import Interval, gpu_interval
+from costgpu.estimator.gpu_interval import gpu_interval
+from costgpu.estimator.interval import Interval
+from costgpu.estimator.roofline import OVERLAP, TRAINING, GpuTerms, Host, beside, gpu_terms
 from costgpu.estimator.work import Work
 from costgpu.models.offer import AcceleratorSpec
 from costgpu.models.workload import Autocast, Framework, OptimizerFacts
@@ -40,6 +40,7 @@ TF32 = Precision(half=None, matmul_tf32=True, conv_tf32=True)
 NO_TF32 = Precision(half=None, matmul_tf32=False, conv_tf32=False)
 FP16 = Precision(half="float16", matmul_tf32=False, conv_tf32=True)
 BF16 = Precision(half="bfloat16", matmul_tf32=False, conv_tf32=True)
+ALONE = Host()
 
 
 def gpu(
@@ -93,8 +94,19 @@ def work(flops: dict[tuple[str, str], float] | None = None, moved: float = 0.0, 
     )
 
 
+def trained(
+    step: Work, optimizers: list[OptimizerFacts], precision: Precision, spec: AcceleratorSpec, host: Host = ALONE
+) -> GpuTerms:
+    return gpu_terms(step, spec, Execution(precision), TRAINING, optimizers=optimizers, host=host)
+
+
+def widened(found: GpuTerms, spec: AcceleratorSpec, compiled: bool, year: int) -> tuple[Interval, list[str]]:
+    execution = Execution(FP32, runtime=Runtime.COMPILED if compiled else Runtime.EAGER)
+    return gpu_interval(found, spec, execution, trains=True, year=year)
+
+
 def seconds(step: Work, spec: AcceleratorSpec, precision: Precision = FP32) -> float:
-    return gpu_terms(step, [], precision, spec).seconds
+    return trained(step, [], precision, spec).seconds
 
 
 # ------------------------------------------------------------------------------------------- what a script asks for
@@ -196,7 +208,7 @@ def test_both_sizes_of_the_a100_have_the_same_multiprocessors() -> None:
 
 
 def test_a_transformer_step_in_fp32_on_a_v100() -> None:
-    terms = gpu_terms(work({("matmul", "float32"): 3e12, ("attention", "float32"): 1e12}, 5e10, 2000), [], FP32, V100)
+    terms = trained(work({("matmul", "float32"): 3e12, ("attention", "float32"): 1e12}, 5e10, 2000), [], FP32, V100)
     multiprocessors = 15.7e3 / 128  # times GHz
     assert terms.compute == pytest.approx(1.02 * 4e12 / 15.7e12)
     assert terms.on_chip == pytest.approx(0.0068 * 4e12 / math.sqrt(900e9 * 1e10 * multiprocessors))
@@ -211,7 +223,7 @@ def test_a_convolutional_step_with_amp_on_an_a100() -> None:
     step = work({("conv", "float32"): 2e12, ("matmul", "float32"): 1e11}, 4e10, 1000)
     step.autocast_kernels = 1100
     sgd = optimizer("SGD", parameters=25_000_000, tensors=30, momentum=True)
-    terms = gpu_terms(step, [sgd], FP16, A100)
+    terms = trained(step, [sgd], FP16, A100)
     multiprocessors = 19.5e3 / 128
     moved = 0.5 * 4e10 + 26 * 25e6
     assert terms.compute == pytest.approx(1.02 * 2.1e12 / 312e12)
@@ -244,12 +256,12 @@ def test_a_convolutional_step_with_amp_on_an_a100() -> None:
     ],
 )
 def test_traffic_on_the_chip_by_kind_layout_and_precision(kind: str, precision: Precision, weight: float) -> None:
-    found = gpu_terms(work({(kind, "float32"): 1e12}), [], precision, A100)
+    found = trained(work({(kind, "float32"): 1e12}), [], precision, A100)
     assert found.on_chip == pytest.approx(weight * 1e12 / math.sqrt(1555e9 * 1e10 * 19.5e3 / 128))
 
 
 def test_wide_groups_in_channels_last_and_half_precision_run_on_the_cores() -> None:
-    terms = gpu_terms(work({("grouped_wide_nhwc", "float32"): 1e12}), [], FP16, A100)
+    terms = trained(work({("grouped_wide_nhwc", "float32"): 1e12}), [], FP16, A100)
     assert terms.depthwise == pytest.approx(10.0 * 1e12 / 19.5e12)
     assert terms.device_seconds == terms.depthwise
 
@@ -259,14 +271,14 @@ def test_half_precision_convolutions_on_blackwell_of_the_data_centre(
     kind: str, precision: Precision, factor: float
 ) -> None:
     step = work({(kind, "float32"): 1e12})
-    found, plain = (gpu_terms(step, [], precision, spec) for spec in (B200, replace(B200, compute_capability=(12, 0))))
+    found, plain = (trained(step, [], precision, spec) for spec in (B200, replace(B200, compute_capability=(12, 0))))
     assert found.on_chip == pytest.approx(factor * plain.on_chip)
     assert found.compute == plain.compute
 
 
 def test_libraries_of_amd_reach_less_of_the_data_sheet() -> None:
     step = work({("matmul", "float32"): 1e12}, 1e10)
-    found, plain = (gpu_terms(step, [], FP32, spec) for spec in (MI210, replace(MI210, vendor="NVIDIA")))
+    found, plain = (trained(step, [], FP32, spec) for spec in (MI210, replace(MI210, vendor="NVIDIA")))
     assert found.compute == pytest.approx(plain.compute / 0.75)
     assert found.memory > plain.memory
 
@@ -274,7 +286,7 @@ def test_libraries_of_amd_reach_less_of_the_data_sheet() -> None:
 def test_narrow_products_have_more_traffic_on_the_chip() -> None:
     step = work({("matmul", "float32"): 1e12})
     narrow = replace(step, tiled={("matmul", "float32"): 3e12})
-    wide, other = (gpu_terms(one, [], FP16, A100) for one in (step, narrow))
+    wide, other = (trained(one, [], FP16, A100) for one in (step, narrow))
     assert other.on_chip == pytest.approx(3 * wide.on_chip)
     assert other.compute == wide.compute
 
@@ -282,21 +294,21 @@ def test_narrow_products_have_more_traffic_on_the_chip() -> None:
 @pytest.mark.parametrize(("kind", "times"), [("depthwise", 30.0), ("depthwise_nhwc", 8.0)])
 def test_depthwise_convolutions_run_on_the_cores_in_any_precision(kind: str, times: float) -> None:
     for precision in (FP32, FP16):
-        found = gpu_terms(work({(kind, "float32"): 1e10}), [], precision, A100)
+        found = trained(work({(kind, "float32"): 1e10}), [], precision, A100)
         assert found.depthwise == pytest.approx(times * 1e10 / 19.5e12)
         assert found.compute == found.on_chip == 0
 
 
 def test_unaligned_channels_cost_memory_in_half_precision_only() -> None:
     step = replace(work({("conv", "float32"): 1e12}), unaligned_bytes=1e9)
-    assert gpu_terms(step, [], FP16, A100).memory == pytest.approx(3.1 * 2e9 / 1555e9)
-    assert gpu_terms(step, [], FP32, A100).memory == 0
+    assert trained(step, [], FP16, A100).memory == pytest.approx(3.1 * 2e9 / 1555e9)
+    assert trained(step, [], FP32, A100).memory == 0
 
 
 def test_winograd_multiplies_less_in_dense_3x3_convolutions_in_fp32_only() -> None:
     dense, other = work({("conv3x3", "float32"): 1e12}), work({("conv", "float32"): 1e12})
-    assert gpu_terms(dense, [], FP32, V100).compute == pytest.approx(gpu_terms(other, [], FP32, V100).compute / 2.25)
-    assert gpu_terms(dense, [], FP16, V100).compute == pytest.approx(gpu_terms(other, [], FP16, V100).compute)
+    assert trained(dense, [], FP32, V100).compute == pytest.approx(trained(other, [], FP32, V100).compute / 2.25)
+    assert trained(dense, [], FP16, V100).compute == pytest.approx(trained(other, [], FP16, V100).compute)
 
 
 @pytest.mark.parametrize(
@@ -317,9 +329,9 @@ def test_the_clock_that_a_board_holds(name: str, architecture: str, share: float
     spec = replace(A100, name=name, model=name, architecture=architecture)
     assert clock_share(spec) == share
     step = work({("matmul", "float32"): 1e12})
-    listed = gpu_terms(step, [], FP16, A100).compute
+    listed = trained(step, [], FP16, A100).compute
     derate = {"T4": 0.55, "RTX 6000 Ada": 0.65}.get(name, 1.0)
-    assert gpu_terms(step, [], FP16, spec).compute == pytest.approx(listed / share / derate)
+    assert trained(step, [], FP16, spec).compute == pytest.approx(listed / share / derate)
 
 
 # -------------------------------------------------------------------------------------------------------- the host
@@ -336,39 +348,39 @@ def test_device_and_host_run_side_by_side() -> None:
 def test_what_calls_of_the_framework_add() -> None:
     """Forward calls go through Python, those of autograd do not; a slower core takes longer for both."""
     step = replace(work(moved=0.0, kernels=0.0), forward_calls=1000, backward_calls=2000)
-    assert gpu_terms(step, [], FP32, A100).calls == pytest.approx(1000 * 50e-6 + 2000 * 10e-6)
-    assert gpu_terms(step, [], FP32, A100, Host(speed=0.5)).calls == pytest.approx(2 * 0.07)
+    assert trained(step, [], FP32, A100).calls == pytest.approx(1000 * 50e-6 + 2000 * 10e-6)
+    assert trained(step, [], FP32, A100, Host(speed=0.5)).calls == pytest.approx(2 * 0.07)
     busy = replace(step, moved={("pointwise", "float32"): 1e12})
-    found = gpu_terms(busy, [], FP32, A100)
+    found = trained(busy, [], FP32, A100)
     assert found.calls < 0.001 * found.seconds
     assert found.seconds == pytest.approx(beside(found.device_seconds, 0.07))
 
 
 def test_the_scripts_python_hides_behind_the_device_unless_every_step_waits_for_a_value() -> None:
     step = replace(work(moved=1e12), forward_calls=1000)
-    device = gpu_terms(step, [], FP32, A100).seconds
-    hidden = gpu_terms(step, [], FP32, A100, Host(script_seconds=0.1))
+    device = trained(step, [], FP32, A100).seconds
+    hidden = trained(step, [], FP32, A100, Host(script_seconds=0.1))
     assert hidden.host < 0.01
     assert hidden.seconds == pytest.approx(beside(hidden.device_seconds, 0.05 + 0.1))
-    waits = gpu_terms(replace(step, syncs=1), [], FP32, A100, Host(script_seconds=0.1))
+    waits = trained(replace(step, syncs=1), [], FP32, A100, Host(script_seconds=0.1))
     assert waits.host == pytest.approx(0.1)
     assert waits.seconds == pytest.approx(device + 0.1)
-    often = gpu_terms(replace(step, syncs=7), [], FP32, A100, Host(script_seconds=0.1))
+    often = trained(replace(step, syncs=7), [], FP32, A100, Host(script_seconds=0.1))
     assert often.host == pytest.approx(0.1)
 
 
 def test_bf16_without_bf16_units_is_said() -> None:
     step = work({("matmul", "float32"): 1e12, ("conv", "float32"): 1e12})
-    (note,) = gpu_terms(step, [], BF16, T4).notes
+    (note,) = trained(step, [], BF16, T4).notes
     assert "bf16" in note
-    assert gpu_terms(step, [], BF16, A100).notes == ()
-    assert gpu_terms(step, [], FP32, T4).notes == ()
+    assert trained(step, [], BF16, A100).notes == ()
+    assert trained(step, [], FP32, T4).notes == ()
 
 
 def test_the_share_without_a_rule_is_of_the_bytes() -> None:
     step = Work(moved={("pointwise", "float32"): 1e9}, unruled_bytes=3e8)
-    assert gpu_terms(step, [], FP32, V100).unruled_share == pytest.approx(0.3)
-    assert gpu_terms(work(), [], FP32, V100).unruled_share == 0.0
+    assert trained(step, [], FP32, V100).unruled_share == pytest.approx(0.3)
+    assert trained(work(), [], FP32, V100).unruled_share == 0.0
 
 
 # --------------------------------------------------------------------------------------------------- the optimizer
@@ -476,8 +488,11 @@ def test_units_that_are_no_faster_are_no_slower_either(kind: str) -> None:
 
 
 def terms(compute: float = 1.0, calls: float = 0.0, unruled: float = 0.0, **others: float) -> GpuTerms:
+    """Of a step to whose device's seconds the host adds `calls`."""
     figures = {"on_chip": 0.0, "memory": 0.0, "launch": 0.0, **others}
-    return GpuTerms(compute=compute, calls=calls, unruled_share=unruled, **figures)  # type: ignore[arg-type]
+    device = compute + others.get("depthwise", 0.0)
+    alone = ((device + calls) ** OVERLAP - device**OVERLAP) ** (1 / OVERLAP)
+    return GpuTerms(compute=compute, calls_alone=alone, unruled_share=unruled, **figures)  # type: ignore[arg-type]
 
 
 def ends(*sigmas: float) -> tuple[float, float]:
@@ -531,14 +546,14 @@ K80_LIKE = replace(K80, tdp_watts=150.0)
 def test_when_the_interval_widens(
     found: GpuTerms, spec: AcceleratorSpec, compiled: bool, year: int, expected: tuple[float, float, int]
 ) -> None:
-    interval, reasons = gpu_interval(found, spec, compiled=compiled, as_of_year=year)
+    interval, reasons = widened(found, spec, compiled, year)
     assert (interval.low, interval.high) == pytest.approx(expected[:2])
     assert len(reasons) == len(set(reasons)) == expected[2]
     assert all(reasons)
 
 
 def test_host_bound_work_is_called_that() -> None:
-    _, reasons = gpu_interval(terms(0.1, 0.9), V100, compiled=False, as_of_year=2026)
+    _, reasons = widened(terms(0.1, 0.9), V100, compiled=False, year=2026)
     assert "host-CPU bound" in reasons[0]
 
 
@@ -546,7 +561,7 @@ def test_host_bound_work_is_called_that() -> None:
 def test_every_interval_holds_the_prediction(
     step: Work, spec: AcceleratorSpec, precision: Precision, compiled: bool, year: int
 ) -> None:
-    interval, _ = gpu_interval(gpu_terms(step, [], precision, spec), spec, compiled=compiled, as_of_year=year)
+    interval, _ = widened(trained(step, [], precision, spec), spec, compiled, year)
     assert 0 < interval.low <= LOW
     assert interval.high >= HIGH
     assert interval.sigma >= BASE.sigma * (1 - 1e-9)

@@ -1,15 +1,17 @@
 """The probe's hooks leave the script as it is: one that fails does not end it, and parameters keep their meaning."""
 
+from types import SimpleNamespace
 from typing import Any
 
 from costgpu.measure.probe import patching
-from costgpu.measure.probe.frameworks import boosting_hooks, xgboost_hooks
+from costgpu.measure.probe.frameworks import boosting_hooks, predict_hooks, xgboost_hooks
 from costgpu.measure.probe.loops import progress_series
 
 hooks: Any = patching
 progress: Any = progress_series
 trees: Any = boosting_hooks
 xgboost: Any = xgboost_hooks
+predictions: Any = predict_hooks
 
 
 def test_what_fails_is_nothing() -> None:
@@ -46,10 +48,11 @@ def test_a_booster_of_another_kind_is_updated_all_the_same() -> None:
     module: Any = Module()
     module.Booster = Booster
 
-    class Recorder:
-        status = "running"
-
-    xgboost.attach_xgboost(progress.ProgressTracker(Recorder(), ()), module)
+    recorder: Any = SimpleNamespace(
+        status="running", fits=SimpleNamespace(predictions=predictions.Predictions(None, None))
+    )
+    recorder.progress = progress.ProgressTracker(recorder, ())
+    xgboost.attach(recorder, module)
     booster = Booster()
     assert booster.update(None) is False
     assert booster.rounds == 1

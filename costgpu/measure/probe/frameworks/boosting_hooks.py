@@ -6,10 +6,9 @@ import sys
 
 from ..loops.script_frames import own_place
 from ..patching import observe, put
+from .framework import FrameworkSpec
 
-FAMILY = "boosted trees"
-TREES = "gradient-boosted-trees"  # in the benchmark table
-ROUNDS_RANK = 3
+FAMILY = "gradient-boosted-trees"  # as the benchmark table calls them
 TRAININGS = ("train", "cv")
 DEVICES = ("device", "device_type")
 STOPPERS = ("early_stopping", "EarlyStopping", "_EarlyStoppingCallback")
@@ -56,6 +55,13 @@ def on_cpu(params):
     return dict(changed) if hasattr(params, "items") else changed  # of pairs, one key may come several times
 
 
-def on_gpu(words):
-    """Return what is known of such a series on a GPU; `words` say what to set for it."""
-    return lambda facts: (TREES, "" if facts.get("asks_gpu") else "on a GPU it takes " + words)
+def boosted_trees(name, hooks, telling, words, **more):
+    """Return the entry of a library of boosted trees; `words` say what to set for a GPU."""
+
+    def on_gpu(facts):
+        return FAMILY, "" if facts.get("asks_gpu") else "on a GPU it takes " + words
+
+    facts = {"on_gpu": on_gpu, **more}
+    return FrameworkSpec(
+        name=name, hooks=hooks, computes=True, telling=frozenset(telling), rank=3, family=FAMILY, **facts
+    )

@@ -6,8 +6,7 @@ import os
 from functools import partial
 
 from ..patching import harmless, wrap
-from .boosting_hooks import FAMILY, ROUNDS_RANK, on_gpu, open_rounds
-from .framework import FrameworkSpec
+from .boosting_hooks import boosted_trees, open_rounds
 
 ON_GPU = ("task_type", "devices", "gpu_ram_part")
 
@@ -46,13 +45,10 @@ def attach_catboost(progress, module):
     wrap(module._CatBoostBase, "_train", train)
 
 
-CATBOOST = FrameworkSpec(
-    name="catboost",
-    hooks=lambda recorder: {"catboost.core": partial(attach_catboost, recorder.progress)},
-    computes=True,
-    telling=frozenset(("CatBoostClassifier", "CatBoostRegressor")),
-    rank=ROUNDS_RANK,
-    family=FAMILY,
-    on_gpu=on_gpu("task_type='GPU'"),
+CATBOOST = boosted_trees(
+    "catboost",
+    lambda recorder: {"catboost.core": partial(attach_catboost, recorder.progress)},
+    ("CatBoostClassifier", "CatBoostRegressor"),
+    "task_type='GPU'",
     refusals="cuda driver version is insufficient",  # version 1.2
 )

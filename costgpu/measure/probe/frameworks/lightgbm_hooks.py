@@ -2,32 +2,16 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from ..loops.script_frames import locals_of
 from ..patching import wrap
-from .boosting_hooks import (
-    DEVICES,
-    FAMILY,
-    ROUNDS_RANK,
-    TRAININGS,
-    any_stopper,
-    count_updates,
-    on_cpu,
-    on_gpu,
-    open_rounds,
-)
-from .framework import FrameworkSpec
+from .boosting_hooks import DEVICES, TRAININGS, any_stopper, boosted_trees, count_updates, on_cpu, open_rounds
 
 
-def hooks(recorder):
-    def attach(module):
-        attach_lightgbm(recorder.progress, module)
-        recorder.fits.predictions.attach_booster(LIGHTGBM, module)
-
-    return {"lightgbm.basic": attach}
-
-
-def attach_lightgbm(progress, module):
-    count_updates(progress, module.Booster, lightgbm_series)
+def attach(recorder, module):
+    recorder.fits.predictions.attach_booster(LIGHTGBM, module)
+    count_updates(recorder.progress, module.Booster, lightgbm_series)
     wrap(module, "_param_dict_to_str", lambda inner, params: inner(on_cpu(params)))
 
 
@@ -46,13 +30,10 @@ def lightgbm_series(progress, booster):
     )
 
 
-LIGHTGBM = FrameworkSpec(
-    name="lightgbm",
-    hooks=hooks,
-    computes=True,
-    telling=frozenset(("LGBMClassifier", "LGBMRegressor")),
-    rank=ROUNDS_RANK,
-    family=FAMILY,
-    on_gpu=on_gpu("a CUDA build of LightGBM and device_type='cuda'"),
+LIGHTGBM = boosted_trees(
+    "lightgbm",
+    lambda recorder: {"lightgbm.basic": partial(attach, recorder)},
+    ("LGBMClassifier", "LGBMRegressor"),
+    "a CUDA build of LightGBM and device_type='cuda'",
     refusals="no opencl device|(gpu|cuda) tree learner was not enabled",  # version 4
 )

@@ -2,36 +2,20 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from ..loops.script_frames import locals_of
 from ..patching import wrap
-from .boosting_hooks import (
-    DEVICES,
-    FAMILY,
-    ROUNDS_RANK,
-    TRAININGS,
-    any_stopper,
-    count_updates,
-    on_cpu,
-    on_gpu,
-    open_rounds,
-)
-from .framework import FrameworkSpec
+from .boosting_hooks import DEVICES, FAMILY, TRAININGS, any_stopper, boosted_trees, count_updates, on_cpu, open_rounds
 
 
-def hooks(recorder):
-    def attach(module):
-        attach_xgboost(recorder.progress, module)
-        recorder.fits.predictions.attach_booster(XGBOOST, module)
-
-    return {"xgboost.core": attach}
-
-
-def attach_xgboost(progress, module):
+def attach(recorder, module):
     def set_param(inner, booster, params, value=None):
         value = "cpu" if isinstance(params, str) and params in DEVICES else value
         return inner(booster, on_cpu(params), value)
 
-    count_updates(progress, module.Booster, xgboost_series)
+    recorder.fits.predictions.attach_booster(XGBOOST, module)
+    count_updates(recorder.progress, module.Booster, xgboost_series)
     wrap(module.Booster, "set_param", set_param)
 
 
@@ -50,18 +34,16 @@ def xgboost_series(progress, booster):
     )
 
 
-def on_gpu_unless_linear(facts):
+def on_gpu(facts):
     if (facts.get("settings") or {}).get("booster") == "gblinear":
         return "", "XGBoost's gblinear has no GPU implementation that is kept up"
-    return on_gpu("device='cuda'")(facts)
+    return FAMILY, "" if facts.get("asks_gpu") else "on a GPU it takes device='cuda'"
 
 
-XGBOOST = FrameworkSpec(
-    name="xgboost",
-    hooks=hooks,
-    computes=True,
-    telling=frozenset(("XGBClassifier", "XGBRegressor")),
-    rank=ROUNDS_RANK,
-    family=FAMILY,
-    on_gpu=on_gpu_unless_linear,
+XGBOOST = boosted_trees(
+    "xgboost",
+    lambda recorder: {"xgboost.core": partial(attach, recorder)},
+    ("XGBClassifier", "XGBRegressor"),
+    "device='cuda'",
+    on_gpu=on_gpu,
 )

@@ -5,12 +5,19 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from costgpu.estimator.gpu import Precision
-from costgpu.estimator.inference.gpu import Execution
+from costgpu.estimator.gpu import Execution, Precision
+from costgpu.estimator.roofline import FORWARD, GpuTerms, gpu_terms
+from costgpu.estimator.work import Work
+from costgpu.models.offer import AcceleratorSpec
 from costgpu.models.workload import Generation, OpRow, Phase, StepTimes, Total, TotalKind, Unit
 from tests.unit.estimator.advisable import tensor
 
 PLAIN = Execution(Precision(half=None, matmul_tf32=False, conv_tf32=True))
+
+
+def forward_terms(work: Work, spec: AcceleratorSpec, execution: Execution) -> GpuTerms:
+    """Seconds of one forward pass."""
+    return gpu_terms(work, spec, execution, FORWARD)
 
 
 def linear(batch: int, width: int = 1024, *, phase: str = "forward", dtype: str = "float32", count: int = 1) -> OpRow:

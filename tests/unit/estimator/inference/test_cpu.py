@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from costgpu.estimator.inference.cpu import HalfUnit, half_gain, half_unit, unit_seconds_on_cpu, unit_terms_on_cpu
-from costgpu.estimator.inference.steps import on_cpu_in_half
 from costgpu.estimator.inference.unit import unit_of
+from costgpu.estimator.step import half_cpu_step
 from costgpu.pricing.hardware import cpu
 from tests.unit.estimator.inference.builders import generating, linear, phase
 
@@ -50,7 +50,7 @@ def test_units_for_bf16_are_none_for_float16(family: str, unit: HalfUnit) -> Non
     assert half_unit(cpu("aws", family), "float16") is unit
     half = replace(LARGE, ops=[linear(4096, 4096, dtype="float16")])
     half = replace(half, unit=replace(half.unit, weights_dtype="float16"))
-    found = on_cpu_in_half(unit_of(half), half, cpu("aws", family), 16)
+    found = half_cpu_step(unit_of(half), half, cpu("aws", family), 16)
     assert any("faster in float32" in note for note in found.notes) == (unit is HalfUnit.NONE)
     assert any("not measured" in note for note in found.notes) == (unit is HalfUnit.UNMEASURED)
     assert (found.interval.high > 2) == (unit is HalfUnit.UNMEASURED)
@@ -65,11 +65,11 @@ def test_bf16_gains_on_amx_and_loses_without_units() -> None:
 def test_half_models_are_not_scaled_from_here_and_fp32_ones_are() -> None:
     half = replace(LARGE, ops=[linear(4096, 4096, dtype="bfloat16")])
     half = replace(half, unit=replace(half.unit, weights_dtype="bfloat16"))
-    amx = on_cpu_in_half(unit_of(half), half, cpu("aws", "c7i"), 16)
-    none = on_cpu_in_half(unit_of(half), half, cpu("aws", "c6i"), 16)
+    amx = half_cpu_step(unit_of(half), half, cpu("aws", "c7i"), 16)
+    none = half_cpu_step(unit_of(half), half, cpu("aws", "c6i"), 16)
     assert sum(none.terms.values()) > 5 * sum(amx.terms.values())
     assert any("float32" in note for note in none.notes)
-    assert on_cpu_in_half(unit_of(LARGE), LARGE, cpu("aws", "c7i"), 16) is None
+    assert half_cpu_step(unit_of(LARGE), LARGE, cpu("aws", "c7i"), 16) is None
 
 
 @given(vcpus=st.integers(min_value=2, max_value=96))

@@ -8,20 +8,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from costgpu.estimator.gpu import Precision
-from costgpu.estimator.inference.gpu import (
-    COEFFICIENTS,
-    Execution,
-    Runtime,
-    device_sums,
-    forward_interval,
-    forward_terms,
-    host_seconds,
-)
+from costgpu.estimator.gpu import Execution, Precision, Runtime
+from costgpu.estimator.gpu_interval import gpu_interval
 from costgpu.estimator.op_costs import work_of
+from costgpu.estimator.roofline import FORWARD, Host, call_seconds, device_sums
 from costgpu.estimator.work import Work
 from costgpu.pricing.hardware import accelerator, accelerators
-from tests.unit.estimator.inference.builders import PLAIN, convolution, linear, relu
+from tests.unit.estimator.inference.builders import PLAIN, convolution, forward_terms, linear, relu
 
 AUTOCAST = Execution(Precision(half="float16", matmul_tf32=False, conv_tf32=True))
 BATCHES = st.integers(min_value=1, max_value=4096)
@@ -35,9 +28,9 @@ def _net(batch: int) -> Work:
 @given(batch=BATCHES, card=CARDS)
 def test_named_terms_add_up_to_the_seconds(batch: int, card: str) -> None:
     terms = forward_terms(_net(batch), accelerator(card), PLAIN)
-    named = terms.compute + terms.on_chip + terms.memory + terms.launch + terms.host
+    named = terms.compute + terms.on_chip + terms.memory + terms.launch + terms.calls
     assert named == pytest.approx(terms.seconds)
-    assert terms.seconds >= max(terms.device, terms.host_alone)
+    assert terms.seconds >= max(terms.device_seconds, terms.calls_alone)
     assert 0 < terms.gpu_use <= 1
 
 
@@ -61,7 +54,7 @@ def test_more_bandwidth_never_takes_longer(batch: int, factor: float, card: str)
 @given(batch=BATCHES, card=CARDS, half=st.sampled_from([None, "float16", "bfloat16"]))
 def test_every_sum_has_a_coefficient(batch: int, card: str, half: str | None) -> None:
     execution = Execution(Precision(half=half, matmul_tf32=True, conv_tf32=True))
-    assert set(device_sums(_net(batch), accelerator(card), execution)) <= set(COEFFICIENTS)
+    assert set(device_sums(_net(batch), accelerator(card), execution, FORWARD)) <= set(FORWARD.seconds)
 
 
 @given(times=st.floats(min_value=1.0, max_value=1000.0))
@@ -115,17 +108,19 @@ def test_compiled_and_graphs_shorten_what_the_host_does() -> None:
 
 def test_own_python_replaces_the_assumed_cost_of_a_launch() -> None:
     work = _net(1)
-    assert host_seconds(work, PLAIN, own=0.5) == pytest.approx(0.5 + 10e-6 * work.kernels)
-    assert host_seconds(work, PLAIN, own=0.5, host_speed=0.5) == pytest.approx(0.5 + 20e-6 * work.kernels)
+    assert call_seconds(work, PLAIN, FORWARD, host=Host(1.0, 0.5)) == pytest.approx(0.5 + 10e-6 * work.kernels)
+    assert call_seconds(work, PLAIN, FORWARD, host=Host(0.5, 0.5)) == pytest.approx(0.5 + 20e-6 * work.kernels)
 
 
 @given(st.floats(0, 1), st.floats(0, 1), st.floats(0.3, 3))
 def test_more_of_the_script_s_own_python_is_never_faster(one: float, other: float, speed: float) -> None:
     """And none that was measured is as none that was not."""
     work, (few, many) = _net(1), sorted((one, other))
-    assert host_seconds(work, PLAIN, own=few, host_speed=speed) <= host_seconds(work, PLAIN, own=many, host_speed=speed)
-    none = host_seconds(work, PLAIN, host_speed=speed)
-    assert host_seconds(work, PLAIN, own=0.0, host_speed=speed) == pytest.approx(none)
+    assert call_seconds(work, PLAIN, FORWARD, host=Host(speed, few)) <= call_seconds(
+        work, PLAIN, FORWARD, host=Host(speed, many)
+    )
+    none = call_seconds(work, PLAIN, FORWARD, host=Host(speed))
+    assert call_seconds(work, PLAIN, FORWARD, host=Host(speed, 0.0)) == pytest.approx(none)
 
 
 def test_evaluated_batch_norm_is_one_pass_over_its_input() -> None:
@@ -137,15 +132,15 @@ def test_evaluated_batch_norm_is_one_pass_over_its_input() -> None:
 
 def test_intervals_widen_with_the_reason_said() -> None:
     spec = accelerator("A100")
-    base, _ = forward_interval(forward_terms(_net(1024), spec, PLAIN), spec, PLAIN, year=2026)
-    host, reasons = forward_interval(forward_terms(_net(1), spec, PLAIN), spec, PLAIN, year=2026)
+    base, _ = gpu_interval(forward_terms(_net(1024), spec, PLAIN), spec, PLAIN, trains=False, year=2026)
+    host, reasons = gpu_interval(forward_terms(_net(1), spec, PLAIN), spec, PLAIN, trains=False, year=2026)
     assert host.high > base.high
     assert "host" in reasons[0]
-    new, reasons = forward_interval(forward_terms(_net(1024), spec, PLAIN), spec, PLAIN, year=spec.year)
+    new, reasons = gpu_interval(forward_terms(_net(1024), spec, PLAIN), spec, PLAIN, trains=False, year=spec.year)
     assert new.high > base.high
     assert "too new" in reasons[0]
     amd = accelerator("MI300X")
-    wide, reasons = forward_interval(forward_terms(_net(1024), amd, PLAIN), amd, PLAIN, year=2026)
+    wide, reasons = gpu_interval(forward_terms(_net(1024), amd, PLAIN), amd, PLAIN, trains=False, year=2026)
     assert wide.high > base.high
     assert any("AMD" in reason for reason in reasons)
 
@@ -153,8 +148,8 @@ def test_intervals_widen_with_the_reason_said() -> None:
 @pytest.mark.parametrize("name", ["H100", "B200", "K80", "M60"])
 def test_an_architecture_without_rows_of_inference_widens_too(name: str) -> None:
     known, spec = accelerator("A100"), accelerator(name)
-    base, _ = forward_interval(forward_terms(_net(1024), known, PLAIN), known, PLAIN, year=2030)
-    wide, reasons = forward_interval(forward_terms(_net(1024), spec, PLAIN), spec, PLAIN, year=2030)
+    base, _ = gpu_interval(forward_terms(_net(1024), known, PLAIN), known, PLAIN, trains=False, year=2030)
+    wide, reasons = gpu_interval(forward_terms(_net(1024), spec, PLAIN), spec, PLAIN, trains=False, year=2030)
     assert wide.low < base.low
     assert wide.high > base.high
     assert any(f"no measurement of {spec.architecture}" in reason for reason in reasons)
@@ -187,10 +182,10 @@ def test_host_and_device_take_turns_where_a_pass_waits_often() -> None:
     spec = accelerator("A100")
     beside, once, often = (forward_terms(replace(_net(64), syncs=syncs), spec, PLAIN) for syncs in (0.0, 1.0, 13.0))
     assert once.seconds == beside.seconds
-    assert often.seconds == pytest.approx(often.device + often.host_alone)
+    assert often.seconds == pytest.approx(often.device_seconds + often.calls_alone)
     assert often.times(3).seconds == pytest.approx(3 * often.seconds)
-    base, _ = forward_interval(once, spec, PLAIN, year=2026)
-    wide, reasons = forward_interval(often, spec, PLAIN, year=2026)
+    base, _ = gpu_interval(once, spec, PLAIN, trains=False, year=2026)
+    wide, reasons = gpu_interval(often, spec, PLAIN, trains=False, year=2026)
     assert wide.low < base.low
     assert wide.high > base.high
     assert "waits for the GPU 13 times" in reasons[-1]

@@ -9,8 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from costgpu.estimator.gpu import Precision
-from costgpu.estimator.inference.gpu import Execution
+from costgpu.estimator.gpu import Execution, Precision
 from costgpu.estimator.inference.memory import largest_batch, memory_need, what_fits
 from costgpu.models.workload import Generation, Unit
 from tests.unit.estimator.inference.builders import PLAIN, generating, linear, phase

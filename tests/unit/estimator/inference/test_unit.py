@@ -6,8 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from costgpu.estimator.inference.steps import unit_rows
-from costgpu.estimator.inference.unit import mean_context, pass_terms, traced_context, unit_of, unit_terms
+from costgpu.estimator.inference.unit import mean_context, pass_terms, traced_context, unit_of, unit_rows, unit_terms
 from costgpu.models.workload import GpuPath, OpRow, StepTotals
 from costgpu.pricing.hardware import accelerator
 from tests.unit.estimator.advisable import tensor

@@ -16,6 +16,7 @@ from costgpu.models.provider_costs import HOURS_PER_MONTH
 from costgpu.models.workload import Phase, WorkloadProfile
 from costgpu.pricing.speedups import speedups
 from costgpu.render.estimate.advice import advice_section
+from costgpu.render.estimate.multi_gpu import efficiency_tiles, scaling_table
 from costgpu.render.estimate.own_gpu import COLAB, cents, energy_section, own_section
 from costgpu.render.estimate.speedups import speedup_section
 from costgpu.render.estimate.tables import (
@@ -24,7 +25,6 @@ from costgpu.render.estimate.tables import (
     own_name,
     phases_table,
     places_of,
-    scaling_table,
     service_table,
     shown_places,
     sources_table,
@@ -40,6 +40,7 @@ from costgpu.render.phrases import (
     model_phrase,
     notes_of,
     offer_name,
+    percent,
     steps_phrase,
     visible,
     waiting_phrase,
@@ -169,9 +170,7 @@ def _tiles(verdict: Verdict) -> list[Tile]:
             span = f"80 %: {format_usd(cost.low)} – {format_usd(cost.high)}"
             tiles.append(("Recommended", machine, f"{visible(offer.provider)}, {visible(offer.region)}{gpus}"))
             tiles += [time, ("Cost", format_usd(cost.value), span)]
-        if (scaling := chosen.scaling) is not None:
-            note = f"of {scaling.gpus} single GPUs, under {scaling.scheme.phrase}"
-            tiles.append(("Efficiency", f"{scaling.efficiency:.0%}", note))
+        tiles += efficiency_tiles(chosen)
     speedup = verdict.speedup_range
     if speedup is not None and verdict.premium is not None and verdict.break_even is not None:
         even = "never" if math.isinf(verdict.break_even) else f"from {format_ratio(verdict.break_even)}"
@@ -179,7 +178,9 @@ def _tiles(verdict: Verdict) -> list[Tile]:
         note = f"{span}; for {format_ratio(verdict.premium)} the price; pays {even}"
         tiles.append(("GPU speed-up", format_ratio(speedup.value), note))
     if (chance := verdict.probability_gpu_cheaper) is not None:
-        words = f"{chance:.0%}" if 0.01 <= chance <= 0.99 else ">99%" if chance > 0.5 else "<1%"  # never certain
+        words = (
+            percent(chance) if 0.01 <= chance <= 0.99 else f">{percent(0.99)}" if chance > 0.5 else f"<{percent(0.01)}"
+        )
         tiles.append(("GPU is cheaper", words, "probability, by the intervals"))
     return tiles
 

@@ -66,7 +66,7 @@ class Table:
 
 
 @dataclass(frozen=True, slots=True)
-class Items:
+class ItemList:
     """A list of sentences."""
 
     lines: Sequence[str]
@@ -90,11 +90,11 @@ class Figure:
 
 
 Tile = tuple[str, str, str]  # name of a figure, the figure, a note
-Part = str | Items | Table | Figure  # a text is a paragraph
+Part = str | ItemList | Table | Figure  # a text is a paragraph
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Section:
+class ReportSection:
     """One subject of a report; left out where it has no parts."""
 
     title: str
@@ -110,5 +110,5 @@ class Report:
     subtitle: str = ""
     answer: str = ""  # what follows from it
     tiles: Sequence[Tile] = ()  # what a page shows first
-    sections: Sequence[Section] = ()
+    sections: Sequence[ReportSection] = ()
     footer: Sequence[str] = ()

@@ -28,6 +28,7 @@ class Phase:
         self.unit_began = None
         self.seconds = array("d")  # per interval, without the probe's own time
         self.waits = array("d")  # of which inside next(loader)
+        self.own_seconds = array("d")  # the probe's own time between units; not part of `seconds`
         self.blocked = array("d")  # per interval: the script's thread waited for anything but a core and next(loader)
         self.run_delay = array("d")  # per interval: it was ready and had no core; not part of `seconds`
         self.warm_seconds = None  # of the warm-up units
@@ -100,6 +101,7 @@ class Phase:
             seen.finish("cut")
         self.traced_here = self.is_tracing(seen)
         self.begin_unit(seen.unit_ended())
+        self.own_seconds.append(self.unit_began - now)
 
     def begin_unit(self, now):
         """Time the unit that begins now."""

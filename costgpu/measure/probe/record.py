@@ -327,6 +327,7 @@ class _PhaseRecord(Intervals):
     file: str
     told: TrainerLength | None
     elsewhere: int  # steps of the same optimizer at other places, which are not counted
+    own_seconds: list[float]  # of the probe, between the intervals
     gap_seconds: float  # before the phase
     blocked: list[float]  # in which the script's thread waited for anything but a core and next(loader)
     run_delay: list[float]  # in which it was ready and had no core; no part of `seconds` and `waits`

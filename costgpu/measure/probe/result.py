@@ -144,6 +144,7 @@ def phase_record(phase, torch, fetch) -> PhaseRecord:
         "waits": waits,
         "blocked": blocked,
         "run_delay": run_delay,
+        "own_seconds": [round(value, 7) for value in phase.own_seconds[:MOST_TIMES]],
         "special": {str(k): v for k, v in list(phase.special.items())[:MOST_EVENTS]},
         "snapshots": phase.counted_snapshots(),
         "upcoming": {"later": phase.upcoming[0], "periodic": phase.upcoming[1], "applied": phase.upcoming[2]},

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from costgpu.estimator.scope import WHOLE_JOB
 from costgpu.models.prediction import Advice, AdviceKind
 from costgpu.render.phrases import offer_name
-from costgpu.render.report import Items, Section
+from costgpu.render.report import ItemList, ReportSection
 from costgpu.units import format_duration, format_usd
 
 TITLE, FASTER_TITLE = "What would make it cheaper", "What would make it cheaper or faster"
@@ -25,11 +25,11 @@ def overlap(advice: Sequence[Advice]) -> str:
     return OVERLAP if sum(one.saving_usd > 0 or one.saving_seconds > 0 for one in advice) > 1 else ""
 
 
-def advice_section(advice: Sequence[Advice], unit: str = WHOLE_JOB) -> Section:
+def advice_section(advice: Sequence[Advice], unit: str = WHOLE_JOB) -> ReportSection:
     """Return the advice in the order given, one item each."""
     last = [overlap(advice)] if overlap(advice) else []
-    items = Items([" ".join(sentences(one)) for one in advice], "ranked")
-    return Section(title=advice_title(advice, unit), parts=[items, *last] if advice else [])
+    items = ItemList([" ".join(sentences(one)) for one in advice], "ranked")
+    return ReportSection(title=advice_title(advice, unit), parts=[items, *last] if advice else [])
 
 
 def saving_words(one: Advice) -> str:

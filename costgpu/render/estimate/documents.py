@@ -21,6 +21,7 @@ from costgpu.models.prediction import (
 )
 from costgpu.models.workload import WorkloadProfile
 from costgpu.render.document import document, json_object, json_value, picked
+from costgpu.render.estimate.multi_gpu import scaling_value, scaling_values
 from costgpu.render.estimate.tables import throughput_rows
 from costgpu.render.phrases import offer_name
 from costgpu.render.text.offers import offer_value
@@ -31,11 +32,7 @@ SCHEMA = "costgpu.verdict"
 def estimate_json(found: Estimate) -> str:
     """Return the versioned document; amounts in seconds and US dollars, the trace left out."""
     verdict, profile, today = found.verdict, found.profile, found.today
-    energy = (
-        {}
-        if found.energy is None
-        else {"energy_kwh": [{"where": offer_name(one), "kwh": kwh} for one, kwh in found.energy]}
-    )
+    energy = [{"where": offer_name(place), "kwh": kwh} for place, kwh in found.energy or ()]
     workload = json_value(profile)
     for phase in workload["phases"]:
         phase.pop("ops")
@@ -63,7 +60,7 @@ def estimate_json(found: Estimate) -> str:
         own=own_value(found.own) if found.own is not None else None,
         by_gpus=scaling_values(found.by_gpus),
         service=service_value(found.service) if found.service is not None else None,
-        **energy,
+        **({} if found.energy is None else {"energy_kwh": energy}),
     )
 
 
@@ -215,36 +212,6 @@ def own_value(own: Ownership) -> dict[str, Any]:
         "notes": own.notes,
     }
     return json_object(value)
-
-
-def scaling_value(prediction: Prediction) -> dict[str, Any]:
-    """Return the machines and GPUs that work, and how well together, as JSON values."""
-    scaling = prediction.scaling
-    value: dict[str, Any] = {"nodes": prediction.candidate.nodes, "gpus": prediction.gpus, "scaling": None}
-    if scaling is not None:
-        step = prediction.step_seconds
-        value["scaling"] = {
-            **picked(scaling, "scheme", "efficiency", "efficiency_low", "efficiency_high", "steps"),
-            "communication_share": scaling.communication_seconds / step if step > 0 else 0.0,
-            "straggler_share": scaling.straggler_seconds / step if step > 0 else 0.0,
-            "input_share": scaling.input_seconds / step if step > 0 else 0.0,
-            **picked(scaling, "memory_gib", "mfu", "strong", "checkpointed", "rank_batch"),
-        }
-    return value
-
-
-def scaling_values(rows: Sequence[Prediction]) -> list[dict[str, Any]]:
-    """Return the lines of `scaling_table` as parts of a document."""
-    return [
-        json_object(
-            {
-                "where": offer_name(one),
-                **picked(one, "wall_seconds", "cost_usd"),
-                **scaling_value(one),
-            }
-        )
-        for one in rows
-    ]
 
 
 def service_value(service: Service) -> dict[str, Any]:

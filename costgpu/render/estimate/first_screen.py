@@ -16,7 +16,7 @@ from costgpu.render.estimate.own_gpu import energy_section, own_section
 from costgpu.render.estimate.sections import estimate_report, job_title, service_title, step_lines
 from costgpu.render.estimate.tables import candidates_table, service_table, throughput_tables
 from costgpu.render.phrases import notes_of, price_mark, steps_phrase
-from costgpu.render.report import Section
+from costgpu.render.report import ReportSection
 from costgpu.render.safe_text import escaped
 from costgpu.render.text.layout import WIDTH, columns, cut, fold, fold_before
 from costgpu.render.text.sections import report_text, section_text, table_lines
@@ -41,7 +41,7 @@ class Block:
     least: int  # rows that are left to it where others need room
 
 
-def estimate_text(found: Estimate, *, explain: bool = False, besides: Sequence[Section] = ()) -> str:
+def estimate_text(found: Estimate, *, explain: bool = False, besides: Sequence[ReportSection] = ()) -> str:
     """Return the answer, what it rests on, and the offers worth a look.
 
     Args:

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from costgpu.estimator.throughput import inference_phase
 from costgpu.models.prediction import BreakEven, Ownership, Prediction, Range
 from costgpu.render.phrases import offer_name, visible, with_article
-from costgpu.render.report import Cell, Heading, Items, Row, Section, Table
+from costgpu.render.report import Cell, Heading, ItemList, ReportSection, Row, Table
 from costgpu.units import format_duration, format_usd
 
 LONGEST_BREAK_EVEN = 10_000_000  # jobs; above it the number says nothing any more
@@ -108,21 +108,23 @@ def own_basis(own: Ownership) -> list[str]:
     ]
 
 
-def own_section(own: Ownership | None, unit: str) -> Section:
+def own_section(own: Ownership | None, unit: str) -> ReportSection:
     """Return what there is to say about an own GPU, and what it rests on; without parts where there is none."""
     if own is None:
-        return Section(title="")
+        return ReportSection(title="")
     basis = own_basis(own)
-    return Section(title="Rent or own", parts=[*own_sentences(own, unit), *([Items(basis, "soft")] if basis else [])])
+    return ReportSection(
+        title="Rent or own", parts=[*own_sentences(own, unit), *([ItemList(basis, "soft")] if basis else [])]
+    )
 
 
-def energy_section(rows: Sequence[tuple[Prediction, float]]) -> Section:
+def energy_section(rows: Sequence[tuple[Prediction, float]]) -> ReportSection:
     """Return the energy of each candidate in kWh, in the order given; without parts where there are none."""
     amounts = energies([amount for _, amount in rows])
     cells: list[Row] = [[Cell(offer_name(place)), shown] for (place, _), shown in zip(rows, amounts, strict=True)]
     table = Table("", [Heading("", long="where"), Heading("energy", 12)], cells)
     title = "Energy of the machine, without cooling (modelled from published figures)"
-    return Section(title=title, parts=[table] if rows else [])
+    return ReportSection(title=title, parts=[table] if rows else [])
 
 
 def energies(amounts: Sequence[float]) -> list[str]:

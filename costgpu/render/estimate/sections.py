@@ -16,6 +16,7 @@ from costgpu.models.provider_costs import HOURS_PER_MONTH
 from costgpu.models.workload import Phase, WorkloadProfile
 from costgpu.pricing.speedups import speedups
 from costgpu.render.estimate.advice import advice_section
+from costgpu.render.estimate.multi_gpu import efficiency_tiles, scaling_table
 from costgpu.render.estimate.own_gpu import COLAB, cents, energy_section, own_section
 from costgpu.render.estimate.speedups import speedup_section
 from costgpu.render.estimate.tables import (
@@ -24,7 +25,6 @@ from costgpu.render.estimate.tables import (
     own_name,
     phases_table,
     places_of,
-    scaling_table,
     service_table,
     shown_places,
     sources_table,
@@ -40,12 +40,13 @@ from costgpu.render.phrases import (
     model_phrase,
     notes_of,
     offer_name,
+    percent,
     steps_phrase,
     visible,
     waiting_phrase,
     with_article,
 )
-from costgpu.render.report import Figure, Items, Part, Report, Section, Tile
+from costgpu.render.report import Figure, ItemList, Part, Report, ReportSection, Tile
 from costgpu.render.text.offers import day_span, price_age_days
 from costgpu.units import (
     format_duration,
@@ -85,34 +86,34 @@ def estimate_report(found: Estimate) -> Report:
     made, phases = throughput_tables(verdict, profile), phases_table(verdict, profile)
     by_gpus, several = scaling_table(found.by_gpus, verdict.recommended), scaling_sentences(verdict.recommended)
     sections = [
-        Section(title=service_title(service), parts=[service_table(service, found.today)])
+        ReportSection(title=service_title(service), parts=[service_table(service, found.today)])
         if service is not None
-        else Section(title=""),
+        else ReportSection(title=""),
         _cost_and_time(found, own),
-        Section(title="By the number of GPUs", parts=[*_some(" ".join(several)), *_some(by_gpus)]),
-        Section(
+        ReportSection(title="By the number of GPUs", parts=[*_some(" ".join(several)), *_some(by_gpus)]),
+        ReportSection(
             title="Phase by phase",
             introduction="Each with its own total; the whole job is their sum, with boot and set-up.",
             parts=_some(phases),
         ),
-        Section(
+        ReportSection(
             title="Once it runs, boot and set-up apart",
             introduction="Below each figure is its 80 % interval.",
             parts=[*made, *_some(fixed_words(verdict))] if made else [],
         ),
-        Section(title="Interruptions", parts=_some(" ".join(spot))),
+        ReportSection(title="Interruptions", parts=_some(" ".join(spot))),
         advice_section(found.advice, verdict.unit),
-        Section(title="Free of charge", parts=_some(COLAB * found.fits_colab)),
+        ReportSection(title="Free of charge", parts=_some(COLAB * found.fits_colab)),
         own_section(found.own, verdict.unit),
         energy_section(found.energy or ()),
         *_lengths(profile),
-        Section(
+        ReportSection(
             title="How each number came about",
             introduction="Each bar is one step of its machine, cut by cause; its length at the right.",
-            parts=[*_some(_steps(verdict, own)), sources_table(verdict, found.today, own), Items(_basis(found))],
+            parts=[*_some(_steps(verdict, own)), sources_table(verdict, found.today, own), ItemList(_basis(found))],
         ),
         *(speedup_section(kind, [row for row in speedups() if row.kind == kind]) for kind in found.looked_up),
-        Section(title="What to know", parts=_some(_notes(found))),
+        ReportSection(title="What to know", parts=_some(_notes(found))),
     ]
     machine, framework = profile.machine, profile.framework
     command = " ".join([profile.script, *profile.arguments])
@@ -169,9 +170,7 @@ def _tiles(verdict: Verdict) -> list[Tile]:
             span = f"80 %: {format_usd(cost.low)} – {format_usd(cost.high)}"
             tiles.append(("Recommended", machine, f"{visible(offer.provider)}, {visible(offer.region)}{gpus}"))
             tiles += [time, ("Cost", format_usd(cost.value), span)]
-        if (scaling := chosen.scaling) is not None:
-            note = f"of {scaling.gpus} single GPUs, under {scaling.scheme.phrase}"
-            tiles.append(("Efficiency", f"{scaling.efficiency:.0%}", note))
+        tiles += efficiency_tiles(chosen)
     speedup = verdict.speedup_range
     if speedup is not None and verdict.premium is not None and verdict.break_even is not None:
         even = "never" if math.isinf(verdict.break_even) else f"from {format_ratio(verdict.break_even)}"
@@ -179,7 +178,9 @@ def _tiles(verdict: Verdict) -> list[Tile]:
         note = f"{span}; for {format_ratio(verdict.premium)} the price; pays {even}"
         tiles.append(("GPU speed-up", format_ratio(speedup.value), note))
     if (chance := verdict.probability_gpu_cheaper) is not None:
-        words = f"{chance:.0%}" if 0.01 <= chance <= 0.99 else ">99%" if chance > 0.5 else "<1%"  # never certain
+        words = (
+            percent(chance) if 0.01 <= chance <= 0.99 else f">{percent(0.99)}" if chance > 0.5 else f"<{percent(0.01)}"
+        )
         tiles.append(("GPU is cheaper", words, "probability, by the intervals"))
     return tiles
 
@@ -198,7 +199,7 @@ def _service_tiles(service: Service) -> list[Tile]:
     ]
 
 
-def _cost_and_time(found: Estimate, own: Ownership | None) -> Section:
+def _cost_and_time(found: Estimate, own: Ownership | None) -> ReportSection:
     """Return the candidates as a picture and a table."""
     verdict, rows = found.verdict, found.verdict.table
     table = candidates_table(verdict, (verdict.here, *rows), found.today, own)
@@ -207,7 +208,7 @@ def _cost_and_time(found: Estimate, own: Ownership | None) -> Section:
     if own is not None and own.prediction.cost_usd.value > 0:
         points.append(_point(own.prediction, "own", own_name(own.prediction), verdict))
     if not points:
-        return Section(title=title, parts=["No offer is possible within the limits.", table])
+        return ReportSection(title=title, parts=["No offer is possible within the limits.", table])
     description = BELOW
     if rows:
         cheapest = _cost_in_time(min(rows, key=lambda one: one.cost_usd.value))
@@ -218,7 +219,7 @@ def _cost_and_time(found: Estimate, own: Ownership | None) -> Section:
     draw = partial(cost_and_time, points=points, here_seconds=here, here_title=title_here)
     mine = [("own diamond", "your GPU, electricity only")] if own is not None else []
     label = "Cost against time of each candidate"
-    return Section(
+    return ReportSection(
         title=title,
         introduction="Down and left is better. Both scales are logarithmic. The numbers are those of the table, where ★ is"
         " the recommendation, and below each figure is its 80 % interval. Cost: price × time, disk and address included.",
@@ -296,14 +297,14 @@ def fixed_words(verdict: Verdict) -> str:
     return f"Boot and set-up come once: {', '.join(words)}." if words else ""
 
 
-def _lengths(profile: WorkloadProfile) -> list[Section]:
+def _lengths(profile: WorkloadProfile) -> list[ReportSection]:
     """Return how long each phase runs, by its loops, and what was measured of it."""
     sections, several = [], len(profile.phases) > 1
     for phase in profile.phases:
         place = "" if phase.label == profile.script else f" ({phase.label})"
         parts: list[Part] = [f"{profile.script}{place}: {steps_phrase(phase)}: {phase.total.how}."]
         loops = [*phase.total.loops, "the step"]
-        parts += [Items(loops, "nested")] if phase.total.loops else ["No loop around the step was seen."]
+        parts += [ItemList(loops, "nested")] if phase.total.loops else ["No loop around the step was seen."]
         parts += step_lines(profile, phase)
         if phase.step.count >= LEAST_STEPS:
             low, high = format_duration(phase.step.low_seconds), format_duration(phase.step.high_seconds)
@@ -314,7 +315,7 @@ def _lengths(profile: WorkloadProfile) -> list[Section]:
                 steps = "an unknown number of steps" if later.steps is None else f"{later.steps:,.0f} steps"
                 parts.append(f"Later, not measured: {later.label}, {steps}.")
         what = phase.label if several else "the script"
-        sections.append(Section(title=f"How long {what} runs, and how that was found", parts=parts))
+        sections.append(ReportSection(title=f"How long {what} runs, and how that was found", parts=parts))
     return sections
 
 
@@ -372,7 +373,7 @@ def _basis(found: Estimate) -> list[str]:
     ]
 
 
-def _notes(found: Estimate) -> Items | None:
+def _notes(found: Estimate) -> ItemList | None:
     words = [doubt.words for doubt in found.verdict.doubts if doubt.words]
     notes = [*([f"Doubts: {'; '.join(words)}."] if words else []), *notes_of(found.verdict, found.profile)]
-    return Items(notes) if notes else None
+    return ItemList(notes) if notes else None

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from costgpu.models.offer import Grade, Speedup
-from costgpu.render.report import Items, Part, Section
+from costgpu.render.report import ItemList, Part, ReportSection
 from costgpu.units import format_duration, format_ratio
 
 if TYPE_CHECKING:
@@ -20,18 +20,18 @@ _MEANING = (
 )
 
 
-def speedup_section(kind: str, rows: Sequence[Speedup]) -> Section:
+def speedup_section(kind: str, rows: Sequence[Speedup]) -> ReportSection:
     """Return every line about a kind of work with its source: what was measured first, by ratio; then the claims."""
     measured, claims = ([row for row in rows if row.grade is grade] for grade in (Grade.MEASURED, Grade.CLAIM))
     sources = list(dict.fromkeys(row.source for row in [*measured, *claims]))
     numbers = {source: f"[{number}]" for number, source in enumerate(sources, 1)}
     title = f"{kind}: {len(measured)} measured" if len(measured) != 1 else f"{kind}: 1 measured line"
-    parts: list[Part] = [Items([_measured(row, numbers) for row in sorted(measured, key=lambda row: -row.ratio)])]
+    parts: list[Part] = [ItemList([_measured(row, numbers) for row in sorted(measured, key=lambda row: -row.ratio)])]
     if claims:
         implausible = [] if all(row.plausible for row in claims) else [_IMPLAUSIBLE]
-        parts += [_CLAIMS, Items([_claim(row, numbers) for row in claims]), *implausible]
+        parts += [_CLAIMS, ItemList([_claim(row, numbers) for row in claims]), *implausible]
     sourced = [f"{numbers[source]} {source.replace('https://', '')}" for source in sources]
-    return Section(title=title, parts=[*parts, _MEANING, Items(sourced, "soft")])
+    return ReportSection(title=title, parts=[*parts, _MEANING, ItemList(sourced, "soft")])
 
 
 def _claim(row: Speedup, numbers: dict[str, str]) -> str:

@@ -62,7 +62,7 @@ def candidates_table(verdict: Verdict, rows: Sequence[Prediction], today: date, 
             where = _offer_cell(one, numbers.get(id(one), ""))
             age = counted(price_age_days(offer, today), "day")
             price = Cell(f"{format_usd(offer.price_usd_per_hour)}/h", below=f"{age} old")
-        mark = _mark(one, verdict.recommended, verdict.asked)
+        mark = mark_of(one, verdict.recommended, verdict.asked)
         time = Cell(format_duration(wall.value), f"{format_duration(wall.low)} – {format_duration(wall.high)}")
         made = [Cell(_steps_made(one))] if clocked else []
         source = PROVENANCE_PHRASES[one.provenance]
@@ -104,7 +104,8 @@ def _offer_cell(prediction: Prediction, number: str) -> Cell:
     )
 
 
-def _mark(one: Prediction, recommended: Prediction | None, asked: Sequence[Prediction] = ()) -> str:
+def mark_of(one: Prediction, recommended: Prediction | None, asked: Sequence[Prediction] = ()) -> str:
+    """Return the mark of a place in a table."""
     return RECOMMENDED if one is recommended else ASKED_FOR if any(one is each for each in asked) else ""
 
 
@@ -144,23 +145,6 @@ def _legend(rows: Sequence[Prediction], today: date, cells: Sequence[Row]) -> li
     ]
 
 
-def scaling_table(rows: Sequence[Prediction], recommended: Prediction | None) -> Table | None:
-    """Return a row for each number of GPUs; None with fewer than two."""
-    if len(rows) < 2:
-        return None
-    cells: list[Row] = [
-        [
-            Cell(short_offer_name(one), long=offer_name(one), mark=_mark(one, recommended)),
-            format_duration(one.wall_seconds.value),
-            format_usd(one.cost_usd.value),
-            f"{100 * one.efficiency:.0f} %",
-        ]
-        for one in rows
-    ]
-    head = [Heading("", long="where"), Heading("time", 9), Heading("cost", 8), Heading("efficiency", 15)]
-    return Table("", head, cells)
-
-
 def places_of(verdict: Verdict) -> list[tuple[str, Prediction]]:
     """Return this machine, the best CPU offer and the best GPU offer, as far as there are any, with their titles."""
     titles = (("here", verdict.here), ("best CPU", verdict.best_cpu), ("best GPU", verdict.best_gpu))
@@ -189,7 +173,7 @@ def throughput_tables(verdict: Verdict, profile: WorkloadProfile, *, last: bool 
                 cost = Cell(format_usd(usd.value), f"{format_usd(usd.low)}-{format_bare_usd(usd.high)}")
                 cells.append(
                     [
-                        Cell(short_offer_name(place), long=offer_name(place), mark=_mark(place, verdict.recommended)),
+                        Cell(short_offer_name(place), long=offer_name(place), mark=mark_of(place, verdict.recommended)),
                         Cell(format_number(made.value), f"{format_number(made.low)}-{format_number(made.high)}"),
                         Cell(format_free()) if place.candidate.offer is None else cost,
                     ]

@@ -15,7 +15,7 @@ from costgpu.models.run import RunView
 from costgpu.providers import registry
 from costgpu.render.html.ledger_sections import budget_sections, estimates_section, spending_section
 from costgpu.render.phrases import counted, day, minute, percent, visible
-from costgpu.render.report import Cell, Heading, Report, Row, Section, Table, Tile
+from costgpu.render.report import Cell, Heading, Report, ReportSection, Row, Table, Tile
 from costgpu.units import format_duration, format_usd
 from costgpu.version import __version__
 
@@ -60,7 +60,7 @@ def ledger_report(found: LedgerPeriod, *, place: str, all_time: Decimal) -> Repo
         launch = "costgpu run launches the first run, and its cost will be here."
         spent = f"{format_usd(all_time)} was spent at other times: choose them with --since and --until."
         words = f"The ledger has none. {spent if all_time else launch}"
-        sections = [Section(title="No runs in this period", parts=[words]), *budgets]
+        sections = [ReportSection(title="No runs in this period", parts=[words]), *budgets]
     made = f"Made {now} by costgpu {__version__} from the ledger {visible(place, 300)}, in which closed runs have cost"
     made += f" {format_usd(all_time)} in all."
     if summary.unpriced:
@@ -77,7 +77,7 @@ def ledger_report(found: LedgerPeriod, *, place: str, all_time: Decimal) -> Repo
     )
 
 
-def _sections(found: LedgerPeriod, now: str) -> list[Section]:
+def _sections(found: LedgerPeriod, now: str) -> list[ReportSection]:
     """Return where the money went."""
     summary = found.summary
     total, wasted = summary.total.cost_usd, summary.wasted
@@ -88,17 +88,19 @@ def _sections(found: LedgerPeriod, now: str) -> list[Section]:
         where = "went to runs that failed, sat idle, lost their machine, or never started their job."
         lost = f"{format_usd(wasted.cost_usd)}, {percent(wasted.cost_usd, total)}, {where}"
     return [
-        Section(
+        ReportSection(
             title="Running now",
             introduction=f"What has begun and not ended, metered until {now}.{left_out}",
             parts=[_open_runs(found)] if found.open_runs else [],
         ),
-        Section(title="By provider", parts=[_providers(summary)]),
-        Section(title="GPU against CPU", parts=[_accelerators(summary)]),
-        Section(title="Wasted", introduction=lost, parts=_outcomes(summary)),
+        ReportSection(title="By provider", parts=[_providers(summary)]),
+        ReportSection(title="GPU against CPU", parts=[_accelerators(summary)]),
+        ReportSection(title="Wasted", introduction=lost, parts=_outcomes(summary)),
         estimates_section(found.comparisons),
-        Section(title="By job", parts=[_names("Job", summary.jobs, total)]),
-        Section(title="By person", parts=[_names("Person", summary.people, total)] if len(summary.people) > 1 else []),
+        ReportSection(title="By job", parts=[_names("Job", summary.jobs, total)]),
+        ReportSection(
+            title="By person", parts=[_names("Person", summary.people, total)] if len(summary.people) > 1 else []
+        ),
     ]
 
 

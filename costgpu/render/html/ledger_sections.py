@@ -13,7 +13,7 @@ from costgpu.ledger.records.accuracy import Comparison, accuracy
 from costgpu.ledger.records.budget_sums import BudgetUse
 from costgpu.render.html.charts import MOST_POINTS, estimate_against_actual, spending_against_budget, stacked_bars
 from costgpu.render.phrases import MONTHS, counted, day, percent, visible
-from costgpu.render.report import Cell, Figure, Heading, Part, Row, Section, Table
+from costgpu.render.report import Cell, Figure, Heading, Part, ReportSection, Row, Table
 from costgpu.render.text.budget import RATE_PHRASES
 from costgpu.units import format_duration, format_usd
 
@@ -39,7 +39,7 @@ BUDGET_LEGEND = (
 )
 
 
-def spending_section(summary: Summary) -> Section:
+def spending_section(summary: Summary) -> ReportSection:
     """Return what was spent by day, week or month."""
     step, buckets = _buckets(summary.days)
     rows = [
@@ -75,7 +75,7 @@ def spending_section(summary: Summary) -> Section:
         description=f"{description}. {BELOW}",
         legend=[("gpu", "on GPU machines"), ("cpu", "on CPU machines")],
     )
-    return Section(title=f"Spent by {step}", introduction=f"{description}.", parts=[figure, table])
+    return ReportSection(title=f"Spent by {step}", introduction=f"{description}.", parts=[figure, table])
 
 
 def _buckets(days: Sequence[date]) -> tuple[str, list[tuple[int, int]]]:
@@ -93,7 +93,7 @@ def _bucket_name(first: date, step: str) -> str:
     return f"week of {day(first)}" if step == "week" else day(first)
 
 
-def budget_sections(budgets: Sequence[BudgetUse], last: date) -> list[Section]:
+def budget_sections(budgets: Sequence[BudgetUse], last: date) -> list[ReportSection]:
     """Return what each budget has used in the period that this day is in, the most used first, and the first ones drawn."""
     uses = sorted(budgets, key=lambda use: -use.used / use.budget.amount_usd)
     rows: list[Row] = []
@@ -117,10 +117,10 @@ def budget_sections(budgets: Sequence[BudgetUse], last: date) -> list[Section]:
         "Runs of this ledger, open ones with what they have cost so far. costgpu budget check also counts machines that this"
         " ledger does not know, and what open runs may still cost."
     )
-    return [Section(title="Budgets", introduction=note, parts=parts), *map(_budget_section, uses[:MOST_PICTURES])]
+    return [ReportSection(title="Budgets", introduction=note, parts=parts), *map(_budget_section, uses[:MOST_PICTURES])]
 
 
-def _budget_section(use: BudgetUse) -> Section:
+def _budget_section(use: BudgetUse) -> ReportSection:
     """Return what was spent in each period of a budget."""
     budget, amount = use.budget, use.budget.amount_usd
     over = sum(period.usd[-1] >= amount for period in use.periods)
@@ -146,15 +146,15 @@ def _budget_section(use: BudgetUse) -> Section:
     )
     head = ["From", "Spent", "Budget", "Used"]
     table = Table(f"Periods of {visible(budget.name)}", head, rows, folded="Numbers")
-    return Section(title=f"Budget {visible(budget.name)}", introduction=f"{description}.", parts=[figure, table])
+    return ReportSection(title=f"Budget {visible(budget.name)}", introduction=f"{description}.", parts=[figure, table])
 
 
-def estimates_section(pairs: Sequence[Comparison]) -> Section:
+def estimates_section(pairs: Sequence[Comparison]) -> ReportSection:
     """Return how good the estimates were."""
     title = "Estimate against actual"
     if not pairs:
         nothing = "No run in this period had an estimate and succeeded on the machine it was for."
-        return Section(title=title, parts=[nothing])
+        return ReportSection(title=title, parts=[nothing])
     known = accuracy(pairs)[0]
     description = (
         f"Half of {counted(known.runs, 'run')} took within {percent(known.median_time_error)} of what was said."
@@ -175,7 +175,7 @@ def estimates_section(pairs: Sequence[Comparison]) -> Section:
     )
     table = _runs_table(pairs) if len(pairs) <= LISTED_RUNS else _lengths_table(pairs)
     told = f"{description} From the create call to the confirmed end, of runs that succeeded."
-    return Section(title=title, introduction=told, parts=[figure, table])
+    return ReportSection(title=title, introduction=told, parts=[figure, table])
 
 
 def _runs_table(pairs: Sequence[Comparison]) -> Table:

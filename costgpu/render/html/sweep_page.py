@@ -11,7 +11,7 @@ from markupsafe import Markup
 
 from costgpu.render.html import svg
 from costgpu.render.phrases import counted, minute, visible
-from costgpu.render.report import Figure, Items, Report, Section, Table, Tile
+from costgpu.render.report import Figure, ItemList, Report, ReportSection, Table, Tile
 from costgpu.render.text.sweep import STATUS_WORDS, counts_text, number_text
 from costgpu.sweep.arguments import setting_words
 from costgpu.sweep.metric import Metric, Mode
@@ -49,20 +49,20 @@ def sweep_report(results: Results, metric: Metric, *, title: str, at: datetime) 
         tiles=_tiles(results, metric),
         sections=[
             _curves_section([trial for trial in ranked if _points(trial)][:MOST_CURVES], metric),
-            Section(title="Trials", parts=[_table(shown[:MOST_ROWS], results, metric), *more]),
-            Section(
+            ReportSection(title="Trials", parts=[_table(shown[:MOST_ROWS], results, metric), *more]),
+            ReportSection(
                 title="Trials that failed",
                 introduction="What they said last.",
-                parts=[Items(tails, "verbatim")] if tails else [],
+                parts=[ItemList(tails, "verbatim")] if tails else [],
             ),
         ],
         footer=[f"Made {minute(at)} UTC by costgpu {__version__}.", FOLDERS],
     )
 
 
-def _curves_section(drawn: Sequence[Trial], metric: Metric) -> Section:
+def _curves_section(drawn: Sequence[Trial], metric: Metric) -> ReportSection:
     if not drawn:
-        return Section(title="No values", parts=["No trial has printed a line that matches."])
+        return ReportSection(title="No values", parts=["No trial has printed a line that matches."])
     words = f"{metric.name} against the number of its report; a line for each of {counted(len(drawn), 'trial')}"
     figure = Figure(
         draw=partial(_curves, drawn=drawn),
@@ -80,7 +80,7 @@ def _curves_section(drawn: Sequence[Trial], metric: Metric) -> Section:
     ]
     head = ["Setting", "First", "Best", "Last", "Reports"]
     table = Table(f"First, best and last {metric.name}", head, rows, folded="Numbers")
-    return Section(title="Curves", introduction=f"{words}.", parts=[figure, table])
+    return ReportSection(title="Curves", introduction=f"{words}.", parts=[figure, table])
 
 
 def _tiles(results: Results, metric: Metric) -> list[Tile]:

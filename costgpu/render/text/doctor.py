@@ -31,29 +31,22 @@ class PlaceReport:
 
 def doctor_text(places: Sequence[PlaceReport], closing: str = FREE) -> str:
     """Return a paragraph for each place, the sum, and a last line."""
-    blocks = ["\n".join([_title(place), *(_lines(check) for check in place.checks)]) for place in places]
-    return "\n\n".join([*blocks, f"{_sum(places)}\n{closing}"])
-
-
-def _title(place: PlaceReport) -> str:
-    if place.offer is None:
-        return place.name
-    way = place.offer.purchase_option.value.replace("_", "-")
-    return f"{place.name}: {place.offer.instance_type} in {place.offer.region}, {way}"
-
-
-def _lines(check: Check) -> str:
-    lead = f"  {MARKS[check.status]:<5}{check.name:<{NAME_WIDTH}} "
-    text = wrap(check.detail, lead)
-    return f"{text}\n{wrap(check.fix, ' ' * len(lead))}" if check.fix else text
-
-
-def _sum(places: Sequence[PlaceReport]) -> str:
+    blocks = []
+    for place in places:
+        title, offer = place.name, place.offer
+        if offer is not None:
+            purchase = offer.purchase_option.value.replace("_", "-")
+            title = f"{title}: {offer.instance_type} in {offer.region}, {purchase}"
+        lines = [title]
+        for check in place.checks:
+            lead = f"  {MARKS[check.status]:<5}{check.name:<{NAME_WIDTH}} "
+            lines += [wrap(check.detail, lead), *([wrap(check.fix, " " * len(lead))] if check.fix else [])]
+        blocks.append("\n".join(lines))
     found = [check.status for place in places for check in place.checks]
     counts = [(Status.FAILED, "failed"), (Status.WARNING, "to be looked at"), (Status.UNKNOWN, "not known")]
-    words = [f"{found.count(status)} {text}" for status, text in counts if status in found]
-    count = counted(len(found), "check")
-    return f"{count}: {', '.join(words)}." if words else f"{count}, all well."
+    words = ", ".join(f"{found.count(status)} {text}" for status, text in counts if status in found)
+    total = counted(len(found), "check")
+    return "\n\n".join([*blocks, f"{total}{f': {words}' if words else ', all well'}.\n{closing}"])
 
 
 def doctor_json(places: Sequence[PlaceReport], now: datetime, exit_code: int) -> str:

@@ -72,6 +72,11 @@ def price_age_days(offer: Offer, today: date) -> int:
 
 def _table(offers: Sequence[Offer], today: date, *, hardware: bool) -> list[str]:
     """Return all columns, or those of the first of two lines."""
+
+    def price_per_hour(offer: Offer) -> str:
+        sign = "*" if offer.own_price is not None else "~" * price_is_derived(offer)
+        return sign + _price(offer.price_usd_per_hour)
+
     hardware_columns: tuple[Column[Offer], ...] = (
         Column("vCPU", lambda offer: str(offer.vcpus), right=True),
         Column("GiB", lambda offer: f"{offer.memory_gib:g}", right=True),
@@ -83,8 +88,12 @@ def _table(offers: Sequence[Offer], today: date, *, hardware: bool) -> list[str]
         Column("INFRA", lambda offer: f"{offer.provider}/{offer.zone or offer.region}"),
         *(hardware_columns if hardware else ()),
         Column("SPOT", lambda offer: "yes" if offer.purchase_option is PurchaseOption.SPOT else "no"),
-        Column(f"{format_free()[:-1]}/h", _price_per_hour, right=True),
-        Column(f"{format_free()[:-1]}/GPU", _price_per_accelerator, right=True),
+        Column(f"{format_free()[:-1]}/h", price_per_hour, right=True),
+        Column(
+            f"{format_free()[:-1]}/GPU",
+            lambda offer: "" if (price := price_per_accelerator(offer)) is None else _price(price),
+            right=True,
+        ),
         Column("AGE", lambda offer: f"{price_age_days(offer, today)} d", right=True),
     )
     return table(columns, offers)
@@ -134,13 +143,3 @@ def _price(price: Decimal) -> str:
     if currency_note():
         return format_bare_usd(price)
     return f"{price:.2f}" if price >= 1 else f"{price:.4f}"
-
-
-def _price_per_hour(offer: Offer) -> str:
-    sign = "*" if offer.own_price is not None else "~" * price_is_derived(offer)
-    return sign + _price(offer.price_usd_per_hour)
-
-
-def _price_per_accelerator(offer: Offer) -> str:
-    price = price_per_accelerator(offer)
-    return "" if price is None else _price(price)

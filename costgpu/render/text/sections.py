@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from costgpu.render.report import Cell, Items, Report, Row, Section, Table, cell_of
+from costgpu.render.report import Cell, ItemList, Report, ReportSection, Row, Table, cell_of
 from costgpu.render.text.layout import WIDTH, columns, cut, fold, wrap
 
 MARK_WIDTH = 2
@@ -14,16 +14,16 @@ def report_text(report: Report) -> str:
     return "\n\n".join([wrap(report.answer), *filter(None, map(section_text, report.sections))])
 
 
-def section_text(section: Section) -> str:
+def section_text(section: ReportSection) -> str:
     """Return a section with its title, without its pictures; empty without parts."""
     lines = []
     for part in section.parts:
         match part:
             case str():
                 lines.append(wrap(part))
-            case Items(lines=items, style="nested"):
+            case ItemList(lines=items, style="nested"):
                 lines += [cut(f"{'  ' * depth}{item}", WIDTH) for depth, item in enumerate(items, 1)]
-            case Items(lines=items):
+            case ItemList(lines=items):
                 lines += [wrap(item, "- ") for item in items]
             case Table():
                 lines += table_lines(part)

@@ -15,7 +15,7 @@ from costgpu.models.prediction import Doubt, Objective
 from costgpu.models.workload import TotalKind
 from costgpu.render.estimate.first_screen import ROWS, estimate_text
 from costgpu.render.html.page import report_html
-from costgpu.render.report import Section
+from costgpu.render.report import ReportSection
 from costgpu.render.safe_text import escaped
 from costgpu.render.text.layout import WIDTH, columns, cut, fold, wrap
 from tests.properties import examples
@@ -55,7 +55,7 @@ def found(name: str) -> Estimate:
     return ALL[name]()
 
 
-def told(of: Estimate, *besides: Section) -> str:
+def told(of: Estimate, *besides: ReportSection) -> str:
     """The first screen, which has room for it."""
     text = estimate_text(of, besides=besides)
     lines = escaped(text).split("\n")
@@ -64,8 +64,8 @@ def told(of: Estimate, *besides: Section) -> str:
     return text
 
 
-def besides(*rows: str) -> Section:
-    return Section(title="", parts=rows)
+def besides(*rows: str) -> ReportSection:
+    return ReportSection(title="", parts=rows)
 
 
 @pytest.mark.parametrize("name", screens.EXAMPLES)

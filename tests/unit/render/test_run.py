@@ -1,7 +1,6 @@
 """What a person reads of a run at 80 columns, and what a program reads of it."""
 
 import json
-from dataclasses import replace
 from datetime import timedelta
 
 import pytest
@@ -9,19 +8,7 @@ import pytest
 from costgpu.models.run import EndedBy
 from costgpu.render.text.receipt import receipt_text
 from costgpu.render.text.run import jobs_json, jobs_text, plan_text
-from tests.unit.render.runs import GPU, NOW, SPEC, UNTIL, closed, option, plan, receipt, view
-
-
-def test_a_plan_that_goes_on_elsewhere() -> None:
-    sizes = [replace(option(replace(GPU, instance_type=f"g6e.{number}xlarge")), size=number) for number in (1, 1, 2)]
-    spec = replace(SPEC, retry_until_up=True, search_seconds=21600.0, on_oom_next_size=True)
-    text = " ".join(plan_text(plan(spec=spec, options=(*plan().options, *sizes)), NOW).split())
-    assert "else 1 other place if there is no capacity" in text
-    assert "at last every 10 min; that costs nothing, for 6.0 h" in text
-    assert "memory if the job runs out of it, it begins again on a larger machine: aws g6e.1xlarge (A10G), at" in text
-    assert ", then aws g6e.2xlarge (A10G), at most" in text
-    assert "one after the other" in text
-    assert "it ends: no larger machine" in " ".join(plan_text(plan(spec=spec), NOW).split())
+from tests.unit.render.runs import NOW, UNTIL, closed, plan, receipt, view
 
 
 @pytest.mark.parametrize(("days", "words"), [(0, "of today"), (1, "1 day old"), (30, "30 days old")])

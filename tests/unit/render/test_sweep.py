@@ -1,62 +1,20 @@
 """What a person reads of a sweep at 80 columns, its page, and what a program reads of it."""
 
 import json
-from dataclasses import replace
 
 from costgpu.errors import NoFiniteMetric, NoMetric, TrialsFailed
 from costgpu.render.html.page import report_html
 from costgpu.render.html.sweep_page import sweep_report
 from costgpu.render.text.sweep import (
-    end_text,
     live_rows,
     outcome_error,
-    progress_text,
     results_text,
-    sweep_plan_text,
-    trials_question,
 )
 from costgpu.sweep.metric import Metric, Mode
 from costgpu.sweep.results import Results
-from costgpu.sweep.space import parse_space
 from tests.unit.render.html_page import EVIL, Page, harmless
-from tests.unit.render.runs import NOW, plan
-from tests.unit.render.sweeps import METRIC, SWEEP, results
-
-
-def rows(text: str) -> str:
-    """The rows that are the sweep's own."""
-    return text.partition("\n  files ")[0].partition("$0.24.\n")[2]
-
-
-def test_a_plan_of_random_draws_whose_length_is_not_known() -> None:
-    space = parse_space(["lr=1,2"], ["dropout=0.0..0.5", "width=1..9", "wd=1e-6..1e-2:log", "act=a|b"], 5, 3)
-    sweep = replace(SWEEP, space=space, gpus_per_trial=0.5)
-    text = rows(sweep_plan_text(plan(), NOW, sweep, None, ["train.py"], "costgpu-runs/x"))
-    flat = " ".join(text.split())
-    assert "10 trials (2 of the grid x 5 random draws, seed 3), 2 at once, 0.5 of a GPU each" in flat
-    assert (
-        "lr=1,2; dropout from 0 to 0.5; width from 1 to 9, integers; wd from 1e-06 to 0.01, logarithmic; act one of a|b"
-        in flat
-    )
-    assert "not known before (--asha-max: reports of a full trial)" in flat
-    assert "one trial" not in text
-
-
-def test_results_without_a_value() -> None:
-    nothing = Results(1, Mode.MIN)
-    assert "No trial has a value" in results_text(nothing, "val_loss", None)
-    assert "trials.csv" not in results_text(nothing, "val_loss", None)
-
-
-def test_while_it_runs() -> None:
-    found = results()
-    assert progress_text(found, "val_loss") == "3 of 4 trials over, 1 running; best val_loss 0.125 (lr=1e-4 seed=1)"
-    assert [row.split()[0] for row in live_rows(found, "val_loss", 10)] == ["TRIAL", "4", "1", "2"]
-    assert len(live_rows(found, "val_loss", 3)) == 3
-    assert end_text(found.trials[0], found, "val_loss") == (
-        "trial-01 (lr=1e-4 seed=1) finished, best val_loss 0.125 of 8 reports"
-    )
-    assert end_text(found.trials[2], found, "val_loss") == "trial-03 (lr=3e-4 seed=1) failed (1)\nE: 3e-4"
+from tests.unit.render.runs import NOW
+from tests.unit.render.sweeps import METRIC, results
 
 
 def test_every_line_has_room_at_80_columns() -> None:
@@ -91,11 +49,6 @@ def test_a_metric_that_is_never_finite() -> None:
     assert isinstance(outcome_error(found, METRIC), NoFiniteMetric)
     found.feed(json.dumps({"event": "report", "trial": {"number": 1, "reports": 2, "last": 3.0, "best": 3.0}}))
     assert outcome_error(found, METRIC) is None
-
-
-def test_a_question_about_many_trials() -> None:
-    assert trials_question(plan(), 10_000) == "Run 10,000 trials (about 30 min, $2.00 at most)?"
-    assert "how long they take is not known" in trials_question(plan(prediction=None), 300)
 
 
 def page_of(found: Results, metric: Metric = METRIC, title: str = "x") -> Page:

@@ -46,7 +46,7 @@ def test_the_terms_of_a_step_are_drawn_in_their_shares() -> None:
 
 
 def test_a_probability_is_never_certain() -> None:
-    for chance, words in ((1.0, ">99%"), (0.5, "50%"), (0.0, "<1%")):
+    for chance, words in ((1.0, ">99 %"), (0.5, "50 %"), (0.0, "<1 %")):
         assert f"GPU is cheaper{words}" in harmless(page_of(replace(BASE, probability_gpu_cheaper=chance))).text
 
 

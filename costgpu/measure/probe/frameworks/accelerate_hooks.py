@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 import os
 
-from ..patching import harmless, wrap
+from ..patching import harmless, put, wrap
 from ..ranks.world import MEETING_PORT, WORLD
 from .framework import FrameworkSpec
 
@@ -41,13 +41,13 @@ def attach_state(module):
 
     def prepare_backend(inner, one, cpu=False, *args, **kwargs):
         if stands_in(cpu):
-            WORLD.gpu_backend = True
+            WORLD.note_backend("nccl")
             return "gloo", module.DistributedType.MULTI_GPU
         return inner(one, cpu, *args, **kwargs)
 
     def set_device(inner, one):
         if stands_in(one._cpu) and one.distributed_type == module.DistributedType.MULTI_GPU:
-            one.device = torch.device("cpu")
+            put(one, device=torch.device("cpu"))
         else:
             inner(one)
 
@@ -65,11 +65,11 @@ def set_launch_environment(words, ranks):
     except SystemExit:  # another release, which does not know an option
         return
     arguments, defaults, mixed_precision_from_file = launch._validate_launch_command(arguments)
-    arguments.num_processes, arguments.num_machines, arguments.main_process_port = ranks, 1, MEETING_PORT
+    put(arguments, num_processes=ranks, num_machines=1, main_process_port=MEETING_PORT)
     if arguments.use_deepspeed and not arguments.cpu:
         fields = list(defaults.deepspeed_config.keys()) if defaults else []
         fields += ["mixed_precision"] if mixed_precision_from_file else []
-        arguments.deepspeed_fields_from_accelerate_config = ",".join(fields)
+        put(arguments, deepspeed_fields_from_accelerate_config=",".join(fields))
         made = environments.prepare_deepspeed_cmd_env(arguments)[1]
     elif ranks > 1 and not arguments.cpu:
         made = environments.prepare_multi_gpu_env(arguments)

@@ -18,7 +18,7 @@ def open_rounds(progress, framework, total, folds=None, **facts):
     """Return the series of one training, or of one of the `folds` that a cross-validation trains side by side."""
     for earlier in progress.series:
         if earlier.framework.family == FAMILY:
-            earlier.open = False  # one training ends before another begins
+            earlier.close()  # one training ends before another begins
     search, around = progress.recorder.fits.facts(), None
     if search is not None:
         facts["search"] = search

@@ -6,7 +6,7 @@ import re
 import sys
 
 from ..loops.script_frames import package_of_file
-from ..patching import harmless, observe, wrap
+from ..patching import harmless, observe, put, wrap
 
 TENSOR_AXES = re.compile(r"^(tp|tensor|model|mp|mdl|sp|seq|ep|expert)", re.IGNORECASE)
 PIPELINE_AXES = re.compile(r"^(pp|pipe|stage)", re.IGNORECASE)
@@ -32,7 +32,7 @@ class DistributionHooks:
         }
 
     def see(self, scheme, what):
-        self.schemes.global_batch = True
+        self.schemes.batch_is_divided()
         self.schemes.sight(scheme, what)
 
     def on_construction(self, kind, what, scheme):
@@ -78,7 +78,7 @@ class DistributionHooks:
 
         wrap(module, "make_mesh", make_mesh)
         if inner is not None:
-            mesh.__new__ = __new__
+            put(mesh, __new__=__new__)
 
     def made_mesh(self, mesh):
         names = [str(name) for name in mesh.axis_names]

@@ -28,7 +28,8 @@ class JaxHooks:
         self.by_hand = False  # whether gradients have been taken outside of jitted functions
 
     def attach(self, module):
-        self.jax, self.progress.models = module, CountedFunction
+        self.jax = module
+        self.progress.runs_models(CountedFunction)
         for name in ("jit", "pmap"):
             patch(module, name, self.make)
         for name in ("grad", "value_and_grad"):
@@ -82,7 +83,7 @@ class JaxHooks:
             facts = {"may_stop": False, "per_epoch": None, "busy": 0.0}
             series = self.progress.open(JAX, "step", None, key=("jax", place), **facts)
         if series.steps:
-            series.facts["busy"] += clock() - begin
+            series.add("busy", clock() - begin)
         if "applied" in series.facts:
             self.evaluates(clock() - begin)
         self.progress.step(series, frame=frame)
@@ -93,7 +94,7 @@ class JaxHooks:
         """Count what is only applied as evaluation beside the steps of the function that updates, if there is one."""
         trained = [one for one in self.progress.series if one.framework is JAX and "applied" not in one.facts]
         for one in sorted(trained, key=lambda one: one.last or 0.0)[-1:]:
-            one.facts["evaluating"] = one.facts.get("evaluating", 0.0) + seconds
+            one.add("evaluating", seconds)
             self.progress.event(one, "validation", seconds)
 
     def tracing(self):
@@ -114,16 +115,16 @@ class JaxHooks:
         begin = clock()
         try:
             traced = compiled.trace(*shapes[0], **shapes[1])
-            series.facts["totals"] = JaxprTotals(traced.jaxpr.jaxpr).record()
+            series.note(totals=JaxprTotals(traced.jaxpr.jaxpr).record())
             given, returned = taken_and_given_back(traced.jaxpr)
             if not self.by_hand and given and (returned == 0 or (returned == 1 and given >= LEAST_APPLIED)):
                 series.only_applies(given >= LEAST_APPLIED, items_of(shapes[0]))
             analysis = traced.lower().cost_analysis() or {}
-            series.facts["cost_analysis_flops"] = float(analysis.get("flops") or 0.0)
+            series.note(cost_analysis_flops=float(analysis.get("flops") or 0.0))
         except Exception as error:  # noqa: BLE001 - an older JAX, or a function that cannot be traced alone
-            series.facts["uncounted"] = "{}: {}".format(type(error).__name__, error)[:200]
+            series.note(uncounted="{}: {}".format(type(error).__name__, error)[:200])
         if series.last is not None:
-            series.last += clock() - begin  # the counting is not the script's work
+            series.go_on(series.last + clock() - begin)  # the counting is not the script's work
 
 
 class CountedFunction:

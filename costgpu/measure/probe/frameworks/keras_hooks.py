@@ -31,6 +31,7 @@ class KerasHooks:
         self.functions = []  # tf.functions that are being called, outermost first
         self.steppers = set()  # ids of tf.functions that applied gradients when they were traced
         self.testing = None
+        self.seen = self.predicted = 0  # batches of an epoch, and of a prediction
         self.applying = False
         self.optimizer = None
 
@@ -85,11 +86,11 @@ class KerasHooks:
             **facts_of(model),
         )
         self.layers.reset(self.fitting.facts.get("batch"))
-        self.fitting.seen = 0  # batches of this epoch
+        self.seen = 0  # batches of this epoch
 
     def epoch_begins(self, *_, **__):
         if self.fitting is not None:
-            self.fitting.seen = 0
+            self.seen = 0
             self.progress.event(self.fitting, "opened", 1)
             self.progress.recorder.epoch_begins()  # for the torch backend's own steps
 
@@ -97,26 +98,31 @@ class KerasHooks:
         series = getattr(self, kind)
         if series is None:
             return
-        done = int(batch) + 1 if hasattr(batch, "__index__") else series.seen + 1
-        more, series.seen = max(1, done - series.seen), done  # above 1 with steps_per_execution
+        seen = self.seen if series is self.fitting else self.predicted
+        done = int(batch) + 1 if hasattr(batch, "__index__") else seen + 1
+        more = max(1, done - seen)  # above 1 with steps_per_execution
         self.take_totals(series, more if series is self.fitting else FORWARD_SHARE * more)
+        if series is self.fitting:
+            self.seen = done
+        else:
+            self.predicted = done
         self.progress.step(series, more)
 
     def take_totals(self, series, steps=1):
         if "totals" not in series.facts:
             totals = self.layers.totals()
             if totals is not None:
-                series.facts["totals"] = {k: v / steps if k in PER_STEP else v for k, v in totals.items()}
+                series.note(totals={k: v / steps if k in PER_STEP else v for k, v in totals.items()})
 
     def test_begins(self, callbacks, *_, **__):
         if self.fitting is None:
             self.prediction_begins("evaluate", callbacks)
             return
         self.testing = clock()
-        self.layers.paused = True
+        self.layers.pause(True)
 
     def test_ends(self, *_, **__):
-        self.layers.paused = False
+        self.layers.pause(False)
         self.prediction_ends()
         if self.testing is not None and self.fitting is not None:
             self.progress.event(self.fitting, "validation", clock() - self.testing)
@@ -124,13 +130,13 @@ class KerasHooks:
 
     def epoch_ends(self, *_, **__):
         series = self.fitting
-        if series is not None and series.facts.get("per_epoch") is None and series.seen:
-            series.facts["per_epoch"] = series.seen
-            series.total = series.facts["epochs"] * series.seen
+        if series is not None and series.facts.get("per_epoch") is None and self.seen:
+            series.note(per_epoch=self.seen)
+            series.is_of(series.facts["epochs"] * self.seen)
 
     def fit_ends(self, *_, **__):
         if self.fitting is not None:
-            self.fitting.open = False
+            self.fitting.close()
         self.fitting = None
 
     # -- `predict`, `evaluate` and `test` outside of a fit
@@ -148,12 +154,12 @@ class KerasHooks:
             batch=batch,
             model_bytes=facts_of(model).get("model_bytes"),
         )
-        self.predicting.seen = 0
+        self.predicted = 0
         self.layers.reset(batch)
 
     def prediction_ends(self, *_, **__):
         if self.predicting is not None:
-            self.predicting.open = False
+            self.predicting.close()
         self.predicting = None
 
     # -- loops of the script's own
@@ -217,8 +223,7 @@ class KerasHooks:
                 optimizer=type(self.optimizer).__name__,
                 parameters=known(lambda: numbers_in(self.optimizer._trainable_variables)),
             )
-        if self.layers.batch is None:
-            self.layers.batch = series.facts["batch"]
+        self.layers.batch_is(series.facts["batch"])
         self.take_totals(series)
         self.progress.step(series, frame=frame)
 

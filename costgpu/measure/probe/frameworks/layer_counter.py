@@ -22,6 +22,15 @@ class LayerCounter:
         self.batch = batch
         self.rows, self.dtypes, self.graph = [], {}, None
 
+    def pause(self, paused):
+        """Count nothing from now on, or count again."""
+        self.paused = paused
+
+    def batch_is(self, batch):
+        """Note the batch, unless it is known."""
+        if self.batch is None:
+            self.batch = batch
+
     def attach(self, owner):
         def make(inner):
             def call(layer, *args, **kwargs):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from ..patching import observe, wrap
+from ..patching import observe, put, wrap
 from ..ranks.schemes import sizes_of
 from ..ranks.world import WORLD
 from .framework import FrameworkSpec
@@ -45,7 +45,7 @@ class LightningHooks:
         def start(inner, one):
             if WORLD.alone:
                 return inner(one)
-            one.procs = []
+            put(one, procs=[])
             return None
 
         wrap(getattr(module, "_SubprocessScriptLauncher", None), "_call_children_scripts", start)
@@ -58,7 +58,7 @@ class LightningHooks:
         def fit(one, model, *_, **__):
             if self.all_gpus:
                 self.recorder.schemes.sight("ddp", "Lightning Trainer on all GPUs", sizes_of(model.parameters()))
-                self.recorder.schemes.sampler_inserted = True
+                self.recorder.schemes.data_are_divided()
 
         wrap(module.Trainer, "__init__", construct)
         observe(module.Trainer, "fit", fit, before=True)
@@ -79,8 +79,8 @@ class LightningHooks:
             count = int(count)
         if isinstance(count, int) and count * nodes > 1:
             WORLD.asked(count * nodes)
-            WORLD.fixed, WORLD.nodes = local == "1", nodes
-            self.recorder.schemes.sampler_inserted = kwargs.get("use_distributed_sampler", True)
+            WORLD.spread_over(nodes, fixed=local == "1")
+            self.recorder.schemes.data_are_divided(kwargs.get("use_distributed_sampler", True))
 
 
 LIGHTNING = FrameworkSpec(

@@ -17,7 +17,7 @@ import types
 
 from ..loops.script_frames import PROBE_ROOT, outwards
 from ..loops.source import Source
-from ..patching import wrap
+from ..patching import put, wrap
 
 MOST_FUNCTIONS = 300  # that are looked at to see whether a process trains
 MADE = ("__init__", "__call__", "__iter__", "run")  # of a class, which code that names it may call without naming them
@@ -93,7 +93,7 @@ class OneRank:
         code = code_of(target)
         if self.here is not None and self.here is not code:
             return inner(process)
-        process._popen = Ended()
+        put(process, _popen=Ended())
         if self.here is code:
             self.processes += 1
             return None

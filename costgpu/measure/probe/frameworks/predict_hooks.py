@@ -8,7 +8,7 @@ import sys
 import threading
 
 from ..loops.script_frames import outwards, own_place, package_of_file
-from ..patching import attribute, harmless, known, replace
+from ..patching import attribute, harmless, known, put, replace
 from ..schedstat import clock
 
 PREDICTS = ("predict", "predict_proba", "predict_log_proba", "decision_function", "score_samples")
@@ -21,6 +21,7 @@ class Predictions:
     def __init__(self, progress, fits):
         self.progress, self.fits = progress, fits
         self.depth = 0
+        self.ends = {}  # of the last call of each series, by its id
         self.boosters = set()  # packages whose trainings may predict
 
     def attach_estimators(self, framework, module):
@@ -32,14 +33,14 @@ class Predictions:
                 inner.__func__(cls, **kwargs)
                 for name in PREDICTS:
                     if callable(vars(cls).get(name)) and hasattr(vars(cls)[name], "__code__"):
-                        setattr(cls, name, self.counted(vars(cls)[name], framework))
+                        put(cls, **{name: self.counted(vars(cls)[name], framework)})
 
             return __init_subclass__
 
         owner = getattr(module, "BaseEstimator", None)
         inner = getattr(owner, "__init_subclass__", None)
         if hasattr(inner, "__func__"):
-            owner.__init_subclass__ = make(inner)
+            put(owner, __init_subclass__=make(inner))
 
     def attach_booster(self, framework, module):
         """Follow the `Booster` of a module."""
@@ -82,12 +83,12 @@ class Predictions:
             batch=rows_of(args),
         )
         if series.openings > 1:
-            series.last = series.ended  # opening it again forgot it
+            series.go_on(self.ends.get(id(series)))  # opening it again forgot it
         elif not series.steps:
-            series.opened = begins
-        series.facts["busy"] = series.facts.get("busy", 0.0) + clock() - begins  # without what is between its calls
+            series.begin(begins)
+        series.add("busy", clock() - begins)  # without what is between its calls
         self.progress.step(series)
-        series.ended = series.last
+        self.ends[id(series)] = series.last
 
 
 def rows_of(args):

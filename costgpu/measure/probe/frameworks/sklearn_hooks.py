@@ -25,13 +25,29 @@ PARTS = (  # what each call of a class's (or module's) function is, the setting 
 FITS_OTHERS = ("sklearn.model_selection", "sklearn.feature_selection", "sklearn.calibration")
 
 
+class Depth(threading.local):
+    """How deep one thread is in calls of `fit`, and how many fits of searches it has made."""
+
+    level = fitted = 0
+
+    def enter(self):
+        self.level += 1
+        return self.level - 1
+
+    def leave(self):
+        self.level -= 1
+
+    def fit_made(self):
+        self.fitted += 1
+
+
 class EstimatorFits:
     """The outermost fit that is going on, and what can be counted inside it."""
 
     def __init__(self, progress):
         self.progress = progress
         self.predictions = Predictions(progress, self)  # with what has been fitted
-        self.depth = threading.local()
+        self.depth = Depth()
         self.scoring = 0  # fits of searches and cross-validations that are going on
         self.plan = None  # of the search whose candidates are fitted
         self.refitting = None  # depth of the fit with the best of them
@@ -57,10 +73,9 @@ class EstimatorFits:
     def counted(self, inner):
         @functools.wraps(inner)
         def fit(estimator, *args, **kwargs):
-            level = getattr(self.depth, "level", 0)
+            level = self.depth.enter()
             begin = clock()
             outermost = level == 0 and threading.get_ident() == self.progress.recorder.thread
-            self.depth.level = level + 1
             if outermost:
                 self.going = (estimator, own_place(), clock())
             if self.plan is not None and self.plan.is_over(self.scoring):
@@ -68,7 +83,7 @@ class EstimatorFits:
             try:
                 return inner(estimator, *args, **kwargs)
             finally:
-                self.depth.level = level
+                self.depth.leave()
                 if self.refitting == level:
                     self.search_step(estimator, {}, None)
                     self.plan = self.refitting = None
@@ -94,7 +109,7 @@ class EstimatorFits:
         ]
         if inside:
             for one in inside:
-                one.open = False
+                one.close()
             return  # its trees were counted
         name = type(estimator).__name__
         key = ("fit", name, own_place())
@@ -102,8 +117,8 @@ class EstimatorFits:
         ended = before.last if before is not None else None
         series = self.progress.open(SKLEARN, "fit", None, key=key, estimator=name, may_stop=False)
         if not series.steps:
-            series.opened = since
-        series.last = ended  # from one end to the next: what the script does between its fits is part of them
+            series.begin(since)
+        series.go_on(ended)  # from one end to the next: what the script does between its fits is part of them
         self.progress.step(series)
 
     # -- what is inside of a fit
@@ -128,13 +143,13 @@ class EstimatorFits:
         """Return the fits of GridSearchCV and its kin, and of cross_val_score."""
 
         def fit_and_score(inner, *args, **kwargs):
-            begin, before, self.scoring = clock(), getattr(self.depth, "fitted", 0), self.scoring + 1
+            begin, before, self.scoring = clock(), self.depth.fitted, self.scoring + 1
             self.note_plan()
             try:
                 result = inner(*args, **kwargs)
             finally:
                 self.scoring -= 1
-            if getattr(self.depth, "fitted", 0) == before:  # else what it fitted was a search, whose fits were counted
+            if self.depth.fitted == before:  # else what it fitted was a search, whose fits were counted
                 candidate = kwargs.get("parameters") or {TRAIN_SIZE: len(kwargs.get("train", ()))}
                 self.search_step(args[0] if args else kwargs.get("estimator"), candidate, begin)
             return result
@@ -146,7 +161,8 @@ class EstimatorFits:
     def note_plan(self):
         plan = read_plan(self.plan, self.frame())
         if plan is not None and plan is not self.plan:
-            self.plan, plan.outside = plan, self.scoring - 1
+            self.plan = plan
+            plan.is_inside(self.scoring - 1)
 
     def frame(self):
         """Return the innermost frame of the script's own thread: a search may fit in others."""
@@ -155,10 +171,10 @@ class EstimatorFits:
     @harmless
     def search_step(self, estimator, candidate, begin):
         """Count a fit of a search that began at `begin`; None for the refit, which goes on from the last fit."""
-        self.depth.fitted = getattr(self.depth, "fitted", 0) + 1
+        self.depth.fit_made()
         series = self.search_series(self.going[0] if self.going is not None else estimator)
         if series.last is None:
-            series.last = begin
+            series.go_on(begin)
         kept = len(series.seconds)
         self.progress.step(series)
         if self.plan is not None and begin is not None:
@@ -171,7 +187,7 @@ class EstimatorFits:
         known = self.progress.keyed.get(key)
         if known is None or not known.open:
             known = open_series(key, type(innermost(estimator)).__name__)
-            known.label = place or known.label
+            known.label_with(place or known.label)
         return known
 
     def inner_series(self, estimator, unit, limit, stops):
@@ -183,7 +199,7 @@ class EstimatorFits:
             inside = bool(self.scoring) or type(self.going[0]).__module__.startswith(FITS_OTHERS)
             for one in self.progress.series:
                 if one.unit == "search fit" and not inside:
-                    one.open = False
+                    one.close()
             return self.progress.open(
                 SKLEARN, unit, length, key=key, estimator=name, may_stop=may_stop, inside=inside, search=self.facts()
             )
@@ -194,20 +210,21 @@ class EstimatorFits:
         def open_series(key, name):
             for one in self.progress.series:
                 if one.framework is SKLEARN and not one.facts.get("inside"):
-                    one.open = False
+                    one.close()
             loops = library_loops(self.frame())
             total = loops[-1]["trips"] if loops else None
             ends = bool(loops) and loops[-1].get("position", (None, None, False))[2]
             facts = {"estimator": name, "may_stop": ends, "search": self.facts()}
             made = self.progress.open(SKLEARN, "search fit", total, key=key, **facts)
             if made.around and not made.around[-1]["line"]:
-                made.around = made.around[:-1]  # it is the total
+                made.is_of(made.total, around=made.around[:-1])  # it is the total
             return made
 
         found = self.find("search fit", estimator, open_series)
         if self.plan is not None:
             self.plan.goes_on(found.facts.get("search"))
-            found.facts["search"], found.total = self.plan.facts, self.plan.facts["fits"]
+            found.note(search=self.plan.facts)
+            found.is_of(self.plan.facts["fits"])
         return found
 
     def facts(self):

@@ -8,7 +8,7 @@ from functools import partial
 
 from ..loops.progress_series import COUNTS_BYTES
 from ..loops.script_frames import driver, own_place, place_of
-from ..patching import harmless, known, observe, patch
+from ..patching import harmless, known, observe, patch, put
 from .framework import FrameworkSpec
 
 BYTES = ("b", "ib", "byte", "bytes", "kb", "mb", "kib", "mib")
@@ -21,7 +21,7 @@ def attach_tqdm(progress, module):
         if getattr(bar, "_costgpu_iterated", False) or not hasattr(n, "__index__") or n <= 0:
             return
         series = series_of(progress, bar, sys._getframe(2))
-        series.facts["total"] = length_of(bar)
+        series.note(total=length_of(bar))
         progress.step(series, operator.index(n))
 
     def make_iter(inner):
@@ -36,20 +36,21 @@ def attach_tqdm(progress, module):
                         progress.step(series)
             finally:
                 if series is not None:
-                    series.open = False
+                    series.close()
 
         return __iter__
 
     def close(bar):
         series = getattr(bar, "_costgpu_series", None)
         if series is not None:
-            series.open = False
+            series.close()
 
     def created(bar, *_, **__):
         """Note where a bar that is not iterated over begins: its life holds the loops that are entered afterwards."""
         if getattr(bar, "iterable", None) is None:
             frame, _ = driver(sys._getframe(2))
-            bar._costgpu_made = (place_of(frame), progress.loops_around(frame)) if frame is not None else None
+            made = (place_of(frame), progress.loops_around(frame)) if frame is not None else None
+            put(bar, _costgpu_made=made)
 
     patch(module.tqdm, "__iter__", make_iter)
     observe(module.tqdm, "update", count)
@@ -79,19 +80,21 @@ def series_of(progress, bar, frame, iterated=False):
     again = key in progress.keyed
     around = made[1] if made else progress.loops_around(own) if own is not None and not again else []
     series = progress.open(TQDM, unit, None, key=key, around=around, may_stop=False, outer=label)
-    series.label = place
-    series.facts["total"], series.facts["told"] = length_of(bar), known(lambda: len(bar.iterable)) is None
-    series.facts["description"] = str(getattr(bar, "desc", None) or "").strip(" :")[:80]
+    series.label_with(place)
+    series.note(
+        total=length_of(bar),
+        told=known(lambda: len(bar.iterable)) is None,
+        description=str(getattr(bar, "desc", None) or "").strip(" :")[:80],
+    )
     if library:
-        series.setup = "it is {}'s own".format(library)
+        series.is_preparation("it is {}'s own".format(library))
     elif unit.lower() in BYTES or (getattr(bar, "unit_scale", False) and getattr(bar, "unit_divisor", 0) == 1024):
-        series.setup = COUNTS_BYTES
+        series.is_preparation(COUNTS_BYTES)
     elif own is not None and iterated and not again:
         # ``line 12: loss < 0.1``: what may end the loop whose head draws from the bar
         stack = progress.recorder.plain_loop_stack()
-        series.facts["may_stop_at"] = known(stack.exit_at, own, default="")
-    bar._costgpu_series = series
-    bar._costgpu_iterated = iterated
+        series.note(may_stop_at=known(stack.exit_at, own, default=""))
+    put(bar, _costgpu_series=series, _costgpu_iterated=iterated)
     return series
 
 

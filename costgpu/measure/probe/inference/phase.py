@@ -83,7 +83,7 @@ class Inference(Phase):
         """Begin anew with units of an inner loop: a whole turn of the outer one takes too long to be seen twice."""
         self.move_anchor(key)
         self.anchors, self.snapshots, self.sizes, self.warm_seconds = 0, [], [], None
-        for times in (self.seconds, self.waits, self.blocked, self.run_delay):
+        for times in (self.seconds, self.waits, self.own_seconds, self.blocked, self.run_delay):
             del times[:]
         self.special, self.trace = {}, None
 

@@ -78,6 +78,34 @@ class Series:
         """Note what is still to come: `later` fits, `periodic` work."""
         self.later, self.periodic = found.get("later", self.later), found.get("periodic", self.periodic)
 
+    def close(self):
+        """End it, unless it is opened again."""
+        self.open = False
+
+    def add(self, fact, seconds):
+        """Add seconds to those that are one of its facts."""
+        self.facts[fact] = self.facts.get(fact, 0.0) + seconds
+
+    def is_of(self, total, around=None):
+        """Note how many steps it has, and the loops around it where these are known better by now."""
+        self.total = total
+        if around is not None:
+            self.around = around
+
+    def label_with(self, place):
+        self.label = place
+
+    def is_preparation(self, why):
+        self.setup = why
+
+    def begin(self, at):
+        """Time it from here on: it was opened after its first step had begun."""
+        self.opened = at
+
+    def go_on(self, at):
+        """Time the current step from here on; None for one that is not timed."""
+        self.last = at
+
     def settle(self):
         """Begin the next interval now: what was done here since the step is none of its time."""
         self.last = clock()
@@ -151,6 +179,10 @@ class ProgressTracker:
             )
             self.series.append(made)
             return made
+
+    def runs_models(self, kind):
+        """Take calls of this class for calls of models."""
+        self.models = kind
 
     def event(self, series, kind, seconds):
         """Work inside the current interval that is not the step's own (validation, the start of an epoch)."""

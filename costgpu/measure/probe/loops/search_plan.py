@@ -62,6 +62,10 @@ class SearchPlan:
         if before is not None and before is not self.facts:
             self.facts["seen"][:0] = before["seen"]
 
+    def is_inside(self, searches):
+        """Note how many searches go on around it."""
+        self.outside = searches
+
     def is_over(self, scoring):
         """Return True if only the refit is left, with `scoring` fits of other searches going on."""
         return self.refit and scoring == self.outside and self.done >= self.folds * len(self.candidates)

@@ -29,6 +29,14 @@ class Schemes:
         self.global_batch = False  # the framework divides the batch among the ranks
         self.sampler_inserted = False  # the framework gives every rank its part of the data
 
+    def batch_is_divided(self):
+        """Note that the framework divides the batch among the ranks."""
+        self.global_batch = True
+
+    def data_are_divided(self, divided=True):
+        """Note whether the framework gives every rank its part of the data."""
+        self.sampler_inserted = divided
+
     def sight(self, scheme, what, parameters=(), units=(), place=None):
         """Add a model, or a part of one, to the sighting of this kind.
 

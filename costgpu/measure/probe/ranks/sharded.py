@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from ..patching import harmless, replace, wrap
+from ..patching import harmless, put, replace, wrap
 from .schemes import sizes_of
 from .world import WORLD
 
@@ -46,7 +46,7 @@ class Sharded:
             self.attached.update((inner, made))
             for name in FULLY_SHARD:
                 if getattr(sys.modules.get(name), "fully_shard", None) is inner:
-                    sys.modules[name].fully_shard = made
+                    put(sys.modules[name], fully_shard=made)
 
     def construct(self, inner, one, module, *args, **kwargs):
         """Return the outermost constructor makes those of the module's parts, each of which is a unit."""

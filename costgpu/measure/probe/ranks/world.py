@@ -84,6 +84,10 @@ class RankWorld:
         if isinstance(processes, int):
             self.asked_processes = max(self.asked_processes, processes)
 
+    def spread_over(self, nodes, *, fixed):
+        """Note on how many machines the script asks for its processes, and whether their number is written in it."""
+        self.nodes, self.fixed = nodes, fixed
+
     def make_group(self, store, rank, ranks, timeout):
         return self.group_class(rank, ranks)
 
@@ -95,9 +99,9 @@ class RankWorld:
         kwargs.update({name: None for name in ("device_id", "backend_options", "pg_options") if name in kwargs})
         group, prefix = inner(size, rank, members, c10d.Backend(OWN_BACKEND), store, *others, **kwargs)
         if isinstance(group, self.group_class):  # what the script is told of it
-            c10d._world.pg_map[group] = (c10d.Backend("gloo"), prefix)
+            c10d._world.pg_map.update({group: (c10d.Backend("gloo"), prefix)})
             if hasattr(c10d, "BackendConfig"):
-                c10d._world.pg_backend_config[group] = str(c10d.BackendConfig(c10d.Backend("gloo")))
+                c10d._world.pg_backend_config.update({group: str(c10d.BackendConfig(c10d.Backend("gloo")))})
         return group, prefix
 
     def make_parallel(self, inner, one, module, device_ids=None, output_device=None, *args, **kwargs):

@@ -13,12 +13,24 @@ from costgpu.models.reap import Orphan, OrphanReason, ReapFindings
 from costgpu.models.run import EndedBy, RunState
 from costgpu.providers.local import own_offer
 from costgpu.render.document import document
-from costgpu.render.text.reap import reap_json, reap_text
+from costgpu.render.text.reap import count_text, rate_text, reap_json, reap_text
 from costgpu.render.text.receipt import receipt_text
 from costgpu.render.text.run import detached_text, jobs_json, jobs_text, launched_json, plan_text, run_json
-from costgpu.render.text.sweep import results_text, results_value, sweep_plan_json, sweep_plan_text
+from costgpu.render.text.sweep import (
+    end_text,
+    live_rows,
+    progress_text,
+    results_text,
+    results_value,
+    sweep_plan_json,
+    sweep_plan_text,
+    trials_question,
+)
+from costgpu.sweep.metric import Mode
+from costgpu.sweep.results import Results
+from costgpu.sweep.space import parse_space
 from tests.unit.render.documents.short_json import short
-from tests.unit.render.runs import LAYERS, NOW, RUN, SPEC, UNTIL, closed, machine, option, plan, receipt, view
+from tests.unit.render.runs import GPU, LAYERS, NOW, RUN, SPEC, UNTIL, closed, machine, option, plan, receipt, view
 from tests.unit.render.sweeps import METRIC, SWEEP, TIME, results
 
 OTHER = Identity(provider="gcp", account="team-a", principal="ada@example.com", source="gcloud")
@@ -97,6 +109,44 @@ def here(price: str) -> str:
     return plan_text(shown, NOW)
 
 
+def unknown_price() -> ReapFindings:
+    """Return what `costgpu reap` has found where a price is not known."""
+    found = findings()
+    return replace(found, orphans=[replace(found.orphans[0], usd_per_hour=None), found.orphans[1]])
+
+
+def elsewhere() -> str:
+    """Return a plan that goes on in other places, on larger machines and later."""
+    sizes = [replace(option(replace(GPU, instance_type=f"g6e.{number}xlarge")), size=number) for number in (1, 1, 2)]
+    spec = replace(SPEC, retry_until_up=True, search_seconds=21600.0, on_oom_next_size=True)
+    return plan_text(plan(spec=spec, options=(*plan().options, *sizes), price_as_of=NOW.date()), NOW)
+
+
+def drawn() -> str:
+    """Return a plan of random draws whose length is not known."""
+    axes = ["dropout=0.0..0.5", "width=1..9", "wd=1e-6..1e-2:log", "act=a|b"]
+    sweep = replace(SWEEP, space=parse_space(["lr=1,2"], axes, 5, 3), gpus_per_trial=0.5)
+    return sweep_plan_text(plan(), NOW, sweep, None, ["train.py"], "costgpu-runs/x")
+
+
+def counts() -> str:
+    """Return how much `costgpu reap` may have found."""
+    found = findings()
+    numbers = ((1, 0), (2, 1), (0, 2), (1, 2))
+    parts = [ReapFindings(orphans=found.orphans[:few], leftovers=found.leftovers[:more]) for few, more in numbers]
+    parts.append(ReapFindings(leftovers=found.leftovers[1:]))
+    return "\n".join(f"{count_text(part)}: {rate_text(part)}" for part in parts)
+
+
+def while_it_runs() -> str:
+    """Return what is told of a sweep on the way."""
+    found = results()
+    live = [*live_rows(found, "val_loss", 10), "", *live_rows(found, "val_loss", 3)]
+    ends = [end_text(found.trials[number], found, "val_loss") for number in (0, 2)]
+    questions = [trials_question(plan(), 10_000), trials_question(plan(prediction=None), 300)]
+    return "\n".join([progress_text(found, "val_loss"), *live, "", *ends, *questions])
+
+
 TEXTS: dict[str, Callable[[], str]] = {
     "plan": planned,
     "plan for two clouds": lambda: plan_text(plan(others=(OTHER,)), NOW),
@@ -105,6 +155,8 @@ TEXTS: dict[str, Callable[[], str]] = {
     "plan of a cluster": lambda: planned(launcher=Launcher.RAY, nodes=3),
     "plan of a cluster of one": lambda: planned(launcher=Launcher.RAY),
     "plan of a machine that stays": lambda: planned(auto_shutdown=False),
+    "plan that goes on elsewhere": elsewhere,
+    "plan that needs more memory than there is": lambda: planned(on_oom_next_size=True),
     "receipt of what was left running": lambda: receipt_text(receipt(), replace(closed(), status=SERVED)),
     "receipt of what was cancelled": lambda: receipt_text(
         receipt(reason=EndReason.CANCELLED), replace(closed(), status=SERVED)
@@ -116,10 +168,17 @@ TEXTS: dict[str, Callable[[], str]] = {
     "left, without a bucket": lambda: detached_text(view(spec=replace(SPEC, bucket=""))),
     "left, with a machine that stays": lambda: detached_text(view(spec=replace(SPEC, auto_shutdown=False))),
     "found by reap": lambda: reap_text(findings(), NOW, done=False),
+    "found by reap, at a price that is not known": lambda: reap_text(unknown_price(), NOW, done=False),
+    "counted by reap": counts,
+    "nothing found by reap": lambda: reap_text(ReapFindings(kept=findings().kept), NOW, done=True),
     "ended by reap": lambda: reap_text(findings(done=True), NOW, done=True),
     "plan of a sweep": lambda: sweep_plan_text(plan(), NOW, SWEEP, TIME, ["train.py", "--fast"], "costgpu-runs/x"),
+    "plan of a sweep of random draws": drawn,
+    "sweep on the way": while_it_runs,
     "results of a sweep": lambda: results_text(results(), "val_loss", "costgpu-runs/x"),
+    "results of a sweep without any": lambda: results_text(Results(1, Mode.MIN), "val_loss", None),
     "reap as JSON": lambda: reap_json(findings(done=True), NOW),
+    "reap at a price that is not known as JSON": lambda: reap_json(unknown_price(), NOW),
     "plan of a sweep as JSON": lambda: sweep_plan_json(plan(), NOW, SWEEP, TIME, "costgpu-runs/x"),
     "results of a sweep as JSON": lambda: document(
         "costgpu.sweep", sweep=results_value(results(), METRIC, "costgpu-runs/x")

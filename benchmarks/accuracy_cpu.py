@@ -266,7 +266,7 @@ def seconds_on(
     """Return the seconds of a step on one core of a cloud's CPU, and the ends of the interval as multipliers."""
     split = model.split_step(seconds, work, calls, 0.0, machine)
     there = sum(model.step_there(split, work, machine, cpu, cpu.vcpus_per_core).values())
-    interval, _ = cpu_interval(machine, cpu, cores=1.0, convolved=model.convolved_share(work))
+    interval, _ = cpu_interval(machine, cpu, cores=1.0, convolved=work.convolved_share)
     return there, (interval.low, interval.high)
 
 
@@ -276,7 +276,7 @@ def report_hosts() -> None:
     errors: dict[str, list[tuple[float, bool]]] = defaultdict(list)
     spreads: dict[str, list[float]] = defaultdict(list)
     for step, (work, calls) in steps.items():
-        kind = "convolutions" if model.convolved_share(work) > 0.5 else "other"
+        kind = "convolutions" if work.convolved_share > 0.5 else "other"
         measured_on = {name: figures for name, figures in hosts.items() if step in figures}
         for name, figures in measured_on.items():
             machine = host_machine(name, figures)
@@ -318,7 +318,7 @@ def predict(here: Row, there: Row) -> Result | None:
     vcpus = round(there.cores * theirs.vcpus_per_core)
     terms = model.step_there(split, here.work, machine, theirs, vcpus, spreads=not here.work.kernels)
     error = math.log(sum(terms.values()) / there.seconds)
-    convolved = model.convolved_share(here.work)
+    convolved = here.work.convolved_share
     interval, _ = cpu_interval(machine, theirs, cores=there.cores, convolved=convolved, library=not here.work.kernels)
     return Result(there, error, math.log(interval.low) <= -error <= math.log(interval.high))
 

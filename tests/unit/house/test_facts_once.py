@@ -77,7 +77,7 @@ def test_how_wide_an_interval_is() -> None:
 
 def test_what_was_measured() -> None:
     lists = [path for path, node in nodes(ast.Tuple) if {"Pascal", "Volta", "Turing"} <= {*strings(node)}]
-    assert lists == ["estimator/interval.py"]
+    assert lists == ["estimator/gpu_interval.py"]
 
 
 def strings(node: ast.AST) -> list[object]:

@@ -95,7 +95,7 @@ def test_a_counter_that_adds_up_a_clock_says_no_steps(tmp_path: Path) -> None:
 
 
 def test_what_is_known_beside_a_loop_without_a_length_is_told(tmp_path: Path) -> None:
-    text = "for item in filter(None, [1, 1]):\n    for epoch in range(30):\n        for x in range(20):\n            step(0)\n"
+    text = "for item in filter(None, [1, 1]):\n  for epoch in range(30):\n    for x in range(20):\n      step(0)\n"
     _, total = found(whole(text, SECTIONS["written"]["setup"]), tmp_path, {}, 7, 0.3)
     assert (total.kind, total.steps_per_epoch) == (TotalKind.UNKNOWN, 20)
     for words in ("30 (", "× 20 (", "for each item of the loop at"):
